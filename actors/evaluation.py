@@ -25,9 +25,10 @@ from shared.prng import Stream, bits, randint, uniform
 EPISODE_TICKS = 1 << 20
 """Ticks reserved for one episode; the longest that can be asked for takes a million."""
 
-Ask: TypeAlias = Callable[[NDArray[np.float64]], NDArray[np.uint8]]
+Ask: TypeAlias = Callable[[NDArray[np.float64], NDArray[np.bool_]], NDArray[np.uint8]]
 """Function from draws float64[envs] to the actions uint8[envs] for the stacks as they are. A sampled policy takes row
-`j`'s action at draw `j`, which is uniform in [0, 1)."""
+`j`'s action at draw `j`, which is uniform in [0, 1). The second argument, bool[envs], is True where an episode begins.
+"""
 
 
 OnEpisode: TypeAlias = Callable[["Episode"], None]
@@ -180,11 +181,12 @@ def _play(
             return started[number]
 
         playing = [start(row, row) for row in range(len(envs))]
-        draws = np.zeros(len(stacks))
+        draws, starts = np.zeros(len(stacks)), np.zeros(len(stacks), bool)
         while any(playing):
             if evaluation.rules.actions == "sample":
                 draws[:rows] = [0.0 if episode is None else episode.draw for episode in playing]
-            chosen = ask(draws)
+            starts[:rows] = [episode is not None and not episode.steps for episode in playing]
+            chosen = ask(draws, starts)
             ended = False
             for row, episode in enumerate(playing):
                 if episode is None:

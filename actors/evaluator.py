@@ -23,10 +23,10 @@ def main(child_spec: ChildSpec) -> None:
     observations = queue.observations(config.play.frames)
     asked = 0
 
-    def ask(draws: NDArray[np.float64]) -> NDArray[np.uint8]:
+    def ask(draws: NDArray[np.float64], starts: NDArray[np.bool_]) -> NDArray[np.uint8]:
         nonlocal asked
         asked += 1
-        queue.draws[:] = draws
+        queue.draws[:], queue.starts[:] = draws, starts
         queue.ask(child_spec.incarnation, asked)
         inference.ring()
         waiter.wait(lambda: queue.asked is None)

@@ -1,4 +1,8 @@
-"""Answers to lanes: the actions of a policy for the newest stacks, written into the mailboxes."""
+"""Answers to lanes: the actions of a policy for the newest stacks, written into the mailboxes.
+
+The state of a recurrent network is part of the reply. The lane writes it into the slot before it steps, and the next
+answer reads it there. So inference holds no state, and its death loses none.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from numpy.typing import NDArray
 
 from learner.networks.categorical import probabilities, sample
 from learner.networks.policy import Policy, greedy
+from shared.config.run_schedule import RECURRENT_STATE
 from shared.memory.mailbox import Mailbox
 from shared.memory.ring import plane_rows
 from shared.memory.run_memory import Memory
@@ -21,6 +26,7 @@ class Answers:
         self._policy = policy
         self._lane_envs, self._channels = memory.run_schedule.lane_envs, memory.run_schedule.frames.channels
         self._samples = memory.run_schedule.method.samples_actions
+        self._recurrent = memory.run_schedule.recurrent_units > 0
         self._seed = memory.plan.config.run.seed
 
     def answer(self, lanes: NDArray[np.int64], numbers: NDArray[np.int64]) -> int:
@@ -34,9 +40,13 @@ class Answers:
         ticks = np.repeat(Mailbox.tick_of(numbers), self._lane_envs)
         rows, mask = plane_rows(*self._ring.stack_rows(envs, ticks), self._channels)
         places = envs % self._policy.batch
-        values = self._policy.values_from_rows(self._ring.planes, rows, mask, places, (envs, ticks))
+        state = self._ring.recurrent_state(envs, ticks) if self._recurrent else None
+        values = self._policy.values_from_rows(self._ring.planes, rows, mask, places, (envs, ticks), state)
         shape = len(lanes), self._lane_envs
         declared = {}
+        if self._recurrent:
+            after = self._policy.next_state[places]
+            declared[RECURRENT_STATE] = after.reshape(*shape, *after.shape[1:])
         if self._samples:
             logits = values[places]
             actions, log_prob = sample(logits, self._seed, envs, ticks)

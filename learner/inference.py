@@ -75,6 +75,7 @@ class EvaluationServer:
         self._queue = memory.evaluations
         self._observations = memory.evaluations.observations(memory.run_schedule.frames)
         self._samples = memory.plan.config.evaluate.eval_actions == "sample"
+        self._recurrent = memory.plan.network.recurrent > 0
         self._policy = policy
         self._loaded = -1
 
@@ -84,14 +85,31 @@ class EvaluationServer:
 
     def answer(self) -> None:
         """Reply to the evaluator; it plays evaluation number `done`."""
-        question, number = self._queue.asked, self._queue.done.read()
+        queue = self._queue
+        question, number = queue.asked, queue.done.read()
         assert question is not None, "answer only what is due"
         if number != self._loaded:
-            self._policy.load(self._queue.data[number % len(self._queue.data)])
+            self._policy.load(queue.data[number % len(queue.data)])
             self._loaded = number
-        values = self._policy.values(self._observations)
-        chosen = sample_at(values, self._queue.draws)[0] if self._samples else greedy(values)
-        self._queue.answer(question, chosen.astype(np.uint8))
+        values = self._values(question)
+        chosen = sample_at(values, queue.draws)[0] if self._samples else greedy(values)
+        queue.answer(question, chosen.astype(np.uint8))
+
+    def _values(self, question: int) -> NDArray[np.float32]:
+        """Values of the stacks of a request.
+
+        States before and after a request lie in different places. So a server that was killed before its reply, and is
+        started again, gives the same one.
+        """
+        queue, policy = self._queue, self._policy
+        if not self._recurrent:
+            return policy.values(self._observations)
+        place = question % 2
+        state = queue.recurrent_state[1 - place].copy()
+        state[queue.starts != 0] = 0
+        values = policy.values(self._observations, state)
+        queue.recurrent_state[place] = policy.next_state
+        return values
 
 
 def main(child_spec: ChildSpec) -> None:

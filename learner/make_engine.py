@@ -16,6 +16,7 @@ from learner.networks.sharded import Ranks, ShardedModel
 from learner.replay.replay_source import CHUNK_UPDATES, ReplaySource
 from learner.rollout.on_policy_method import OnPolicyMethod
 from learner.rollout.rollout_source import RolloutSource
+from learner.rollout.sequence_source import SequenceSource
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.machine.facts import usable_cores
@@ -54,7 +55,8 @@ def make_engine(
         model = ShardedModel(online, shards, threads, ranks)
     method = make_method(network, config.algorithm, device, declaration)
     if declaration.on_policy and isinstance(method, OnPolicyMethod):
-        rollout = RolloutSource(ring, config, model, method, heartbeat)
+        source_class = SequenceSource if run_schedule.recurrent_units else RolloutSource
+        rollout = source_class(ring, config, model, method, heartbeat)
         return Engine(config, run_schedule, model, rollout, method, declaration.metrics)
     if declaration.on_policy or not isinstance(method, ValueMethod):
         base = OnPolicyMethod if declaration.on_policy else ValueMethod

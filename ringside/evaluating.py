@@ -62,9 +62,13 @@ def evaluate(
     protocol = PROTOCOLS[weights.protocol]
     network = make_evaluation_policy(weights, device, ROWS, captured=False)  # a user's threads may use the GPU
     stacks = np.zeros((ROWS, *play.frames.observation), np.uint8)
+    state = network.policy.fresh_state()
 
-    def ask(draws: NDArray[np.float64]) -> NDArray[np.uint8]:
-        return network.choose(network.policy.values(stacks), draws, rules).astype(np.uint8)
+    def ask(draws: NDArray[np.float64], starts: NDArray[np.bool_]) -> NDArray[np.uint8]:
+        state[starts] = 0
+        values = network.policy.values(stacks, state)
+        state[:] = network.policy.next_state
+        return network.choose(values, draws, rules).astype(np.uint8)
 
     steps = protocol.eval_steps if episodes is None else None
     if steps is not None:

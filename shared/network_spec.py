@@ -43,12 +43,16 @@ RESIDUALS = 2
 COSINES = 64
 """Cosines in which a quantile fraction is embedded (Dabney et al. 2018b, section 3.1)."""
 
+LSTM_UNITS = 256
+"""Units of an LSTM (Mnih et al. 2016; Espeholt et al. 2018, figure 3), or as many as hidden units where fewer."""
+
 RESCALING = 1e-3
 """epsilon of the scale h of rescaled values (R2D2: Kapturowski et al. 2019, section 2.3)."""
 
 _LEFT_OUT = {
     "value_output": False,
     "conv_norm": False,
+    "recurrent": 0,
     "frame_size": FRAME_SIDE,
     "frame_stack": STACK,
     "frame_channels": 1,
@@ -149,6 +153,8 @@ class Network:
     """True if the network is an actor-critic: logits of the actions, and behind them the value of the state."""
     conv_norm: bool = False
     """True if the output of each plain convolution is normalized over its channels."""
+    recurrent: int = 0
+    """Units of an LSTM behind the hidden layer; 0: there is none."""
     frame_size: int = FRAME_SIDE
     frame_stack: int = STACK
     frame_channels: int = 1
@@ -162,6 +168,7 @@ class Network:
     def plain(self) -> bool:
         """True if it is plain convolutions and two linear layers, whatever the outputs mean."""
         extra = self.dueling or self.noisy or self.pooling or self.spectral_norm or self.layer_norm or self.conv_norm
+        extra = extra or self.recurrent
         return self.name in CONVOLUTIONS and not extra and self.method != "iqn"
 
     @property
@@ -216,6 +223,10 @@ class Network:
             raise ValueError(f"fractions is {values['fractions']}")
         if values.get("value_output") and (values["dueling"] or values["noisy"] or values["atoms"] != 1):
             raise ValueError("value_output is True beside parts of networks of action values")
+        if not 0 <= values.get("recurrent", 0) <= LSTM_UNITS:
+            raise ValueError(f"recurrent is {values['recurrent']}")
+        if values.get("recurrent") and not values.get("value_output"):
+            raise ValueError("recurrent is not 0 in a network without value_output")
         if values.get("conv_norm") and values["name"] == "impala":
             raise ValueError("conv_norm is True with the network impala")
         if values["name"] not in (*CONVOLUTIONS, "impala"):
@@ -242,7 +253,7 @@ _EXAMPLE = Network("nature", 1)
 def network_of(config: Config, actions: int) -> Network:
     """The network of a configuration."""
     learn, algorithm = config.learn, config.algorithm
-    return Network(
+    network = Network(
         name=learn.network,
         actions=actions,
         method=algorithm.method,
@@ -259,6 +270,7 @@ def network_of(config: Config, actions: int) -> Network:
         frame_channels=config.play.frames.channels,
         **algorithm.settings.network_fields(),
     )
+    return replace(network, recurrent=min(LSTM_UNITS, network.hidden)) if algorithm.recurrent else network
 
 
 def least_frame_size(network: Network) -> int:
@@ -288,7 +300,10 @@ class ParameterSpec:
 
 
 def parameters_of(network: Network) -> ParameterSpec:
-    """The parameters of a network: convolutions, the embedding of fractions, and a stream or, dueling, two."""
+    """The parameters of a network: convolutions, the embedding of fractions, and a stream or, dueling, two.
+
+    A stream of a recurrent network has an LSTM before its last layer.
+    """
     shapes = [*(_convolutions(network) if network.name in CONVOLUTIONS else _impala(network))]
     features, hidden = network.torso.features, network.hidden
     if network.method == "iqn":
@@ -301,7 +316,9 @@ def parameters_of(network: Network) -> ParameterSpec:
         shapes += _linear(network, inner, (hidden, features))
         if network.layer_norm:
             shapes += _layer(f"{inner}_norm", (hidden,))
-        shapes += _linear(network, last, (count, hidden))
+        if network.recurrent:
+            shapes += _lstm(network.recurrent, hidden)
+        shapes += _linear(network, last, (count, network.recurrent or hidden))
     return ParameterSpec(tuple(shapes))
 
 
@@ -315,6 +332,14 @@ def _linear(network: Network, name: str, shape: tuple[int, int]) -> Shapes:
     if network.noisy:
         yield f"{name}.weight_sigma", shape
         yield f"{name}.bias_sigma", shape[:1]
+
+
+def _lstm(units: int, inputs: int) -> Shapes:
+    """Gates in the order of PyTorch: input, forget, cell, output."""
+    yield "lstm.weight_ih_l0", (4 * units, inputs)
+    yield "lstm.weight_hh_l0", (4 * units, units)
+    yield "lstm.bias_ih_l0", (4 * units,)
+    yield "lstm.bias_hh_l0", (4 * units,)
 
 
 def _convolutions(network: Network) -> Shapes:

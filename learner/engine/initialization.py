@@ -19,6 +19,8 @@ HIDDEN_GAIN = math.sqrt(2.0)
 """Gain of orthogonal weights before a ReLU."""
 POLICY_GAIN = 0.01
 """Gain of the logits, with which a policy begins nearly uniform (OpenAI Baselines)."""
+LSTM_GAIN = 1.0
+"""Gain of an LSTM, whose biases begin at 0 (CleanRL's ppo_atari_lstm)."""
 VALUE_GAIN = 1.0
 """Gain of the state's value and of action values."""
 POWER_ITERATIONS = 15
@@ -49,6 +51,8 @@ def initial_parameters(network: Network, seed: int, initial: Initial = "auto") -
             pieces.append(_singular_vector(pieces[-2].view(count, -1), torch.randn(count, generator=vectors)))
         else:
             bound = 1.0 / math.sqrt(math.prod(shape[1:])) if kind == "weight" else bound
+            if name.startswith("lstm."):
+                bound = 1.0 / math.sqrt(network.recurrent)
             if orthogonal:
                 pieces.append(_orthogonal(network, name, shape, seed))
             else:
@@ -63,7 +67,7 @@ def _orthogonal(network: Network, name: str, shape: tuple[int, ...], seed: int) 
     the value, whose rows are orthogonal by themselves. Action values have 1, as the last layer of purejaxql's PQN has
     on average; CleanRL's PQN has sqrt(2).
     """
-    if name.endswith(".bias"):
+    if name.rpartition(".")[2].startswith("bias"):
         return torch.zeros(shape)
     generator = np.random.Generator(np.random.Philox(key=[bits(seed, Stream.NETWORK), crc32(name.encode())]))
     rows, columns = shape[0], math.prod(shape[1:])
@@ -72,6 +76,8 @@ def _orthogonal(network: Network, name: str, shape: tuple[int, ...], seed: int) 
         parts = [(network.actions, POLICY_GAIN), (1, VALUE_GAIN)]
     elif name in ("value.weight", "advantage.weight"):
         parts = [(rows, VALUE_GAIN)]
+    elif name.startswith("lstm."):
+        parts = [(rows, LSTM_GAIN)]
     matrix = np.concatenate([gain * _orthonormal(generator, count, columns) for count, gain in parts])
     return torch.from_numpy(matrix.astype(np.float32).reshape(-1))
 

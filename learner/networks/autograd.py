@@ -1,7 +1,7 @@
-"""Networks of parts that PyTorch differentiates: residual, dueling, noisy, implicit, normalized.
+"""Networks of parts that PyTorch differentiates: residual, dueling, noisy, implicit, normalized, recurrent.
 
-Parameters stand in the order of `shared.network_spec`. With bfloat16 the last layer of a stream and the normalization
-of layers are computed in float32, from `params` itself, as in plain networks.
+Parameters stand in the order of `shared.network_spec`. With bfloat16 the last layer of a stream, an LSTM and the
+normalization of layers are computed in float32, from `params` itself, as in plain networks.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from torch import Tensor
 from learner.engine.device import compute_dtype
 from learner.engine.host_transfer import HostTransfer
 from learner.engine.side_stream import SideStream
+from learner.networks import lstm
 from learner.networks.fused import PIXEL, network_input, planes_in, stack_in
 from learner.networks.linear import Affine, linear
 from learner.networks.model import ExtraInputs
@@ -30,6 +31,8 @@ from shared.network_spec import CONVOLUTIONS, COSINES, IMPALA, RESIDUALS, Networ
 _TINY = 1e-12
 ALIGNED = 64
 """Parameters begin at multiples of so many: kernels for matrices want addresses that are multiples of 16 bytes."""
+_LSTM = "lstm."
+"""Begins the names of the parameters of an LSTM."""
 SIGMA = "_sigma"
 """Ends the names of what scales the noise."""
 
@@ -38,6 +41,7 @@ class Pass(NamedTuple):
     """Result of a forward pass with its graph, for the backward pass."""
 
     outputs: Tensor
+    state: Tensor | None = None
 
 
 class AutogradModel:
@@ -59,6 +63,8 @@ class AutogradModel:
         self._noisy = self._noisy_layers()
         self.noise = sum(count for pair in self._noisy.values() for count in pair)
         self._layers = {name: self._affine(self._leaves, name) for name in self._linear_layers()}
+        recurrent = [leaf for name, leaf in self._leaves.items() if name.startswith(_LSTM)]
+        self._lstm = lstm.Weights(*recurrent) if recurrent else None
         self._cosines = math.pi * torch.arange(COSINES, device=device, dtype=torch.float32)
         # Where gradients go: those of linear layers by themselves, the others from PyTorch's way back.
         self._into: dict[str, Affine] = {}
@@ -136,9 +142,9 @@ class AutogradModel:
     ) -> Pass:
         """The outputs for stacks (`Model.forward`)."""
         if not learns:
-            return Pass(self._outputs(blocks, stack_offset, extra_inputs, settle, learns=False))
+            return self._pass(blocks, stack_offset, extra_inputs, settle, learns=False)
         with torch.inference_mode(False), torch.enable_grad():
-            return Pass(self._outputs(blocks, stack_offset, extra_inputs, settle, learns=True))
+            return self._pass(blocks, stack_offset, extra_inputs, settle, learns=True)
 
     def backward(self, saved: Pass, gradient: Tensor, side_stream: SideStream) -> None:
         """Write the gradient by the parameters (`Model.backward`)."""
@@ -164,7 +170,7 @@ class AutogradModel:
 
     # --- the parts
 
-    def _outputs(
+    def _pass(
         self,
         blocks: Tensor,
         stack_offset: int,
@@ -172,8 +178,7 @@ class AutogradModel:
         settle: Callable[[], None] | None,
         *,
         learns: bool,
-    ) -> Tensor:
-        """float32[n, actions, atoms]."""
+    ) -> Pass:
         if self.network.name in CONVOLUTIONS:
             x = self._convolutions(network_input(blocks, stack_offset, self._planes, self._dtype))
         else:
@@ -187,18 +192,26 @@ class AutogradModel:
         if extra_inputs.fractions is not None:
             features = self._embedded(features, extra_inputs.fractions)
         noise = self._scaled_noise(extra_inputs.noise, features)
-        value = self._stream("hidden", self.network.head, features, noise)
+        hidden, state = self._hidden("hidden", features, noise), None
+        if self._lstm is not None:
+            assert extra_inputs.recurrence is not None, "a recurrent network has a state"
+            hidden, state = lstm.unroll(hidden, extra_inputs.recurrence, self._lstm)
+        value = self._last(self.network.head, hidden, noise)
         if not self.network.dueling:
-            return value
-        advantage = self._stream("advantage_hidden", "advantage", features, noise)
-        return value + advantage - advantage.mean(1, keepdim=True)  # Wang et al. 2016, equation 9
+            return Pass(value, state)
+        advantage = self._last("advantage", self._hidden("advantage_hidden", features, noise), noise)
+        return Pass(value + advantage - advantage.mean(1, keepdim=True))  # Wang et al. 2016, equation 9
 
-    def _stream(self, hidden: str, last: str, features: Tensor, noise: dict[str, tuple[Tensor, Tensor]]) -> Tensor:
-        """float32[n, actions or 1, atoms] of features [n, features], or of one row for every fraction."""
-        x = self._linear(hidden, features, noise.get(hidden)).float()
+    def _hidden(self, name: str, features: Tensor, noise: dict[str, tuple[Tensor, Tensor]]) -> Tensor:
+        """float32[n, hidden] of features [n, features], or of one row for every fraction."""
+        x = self._linear(name, features, noise.get(name)).float()
         if self.network.layer_norm:
-            x = self._normed(f"{hidden}_norm", x)
-        y = self._linear(last, x.relu(), noise.get(last))
+            x = self._normed(f"{name}_norm", x)
+        return x.relu()
+
+    def _last(self, name: str, x: Tensor, noise: dict[str, tuple[Tensor, Tensor]]) -> Tensor:
+        """float32[n, actions or 1, atoms] of hidden units [n, hidden], or of one row for every fraction."""
+        y = self._linear(name, x, noise.get(name))
         return y.transpose(1, 2) if y.dim() == 3 else y.view(len(y), -1, self.network.atoms)
 
     def _normed(self, name: str, x: Tensor) -> Tensor:
@@ -325,4 +338,4 @@ def _weight(layer: str) -> str:
 
 
 def _in_float32(name: str) -> bool:
-    return name.startswith(("value.", "heads.", "advantage.")) or "_norm." in name or name.endswith(".u")
+    return name.startswith(("value.", "heads.", "advantage.", _LSTM)) or "_norm." in name or name.endswith(".u")

@@ -215,6 +215,10 @@ class Pass(NamedTuple):
     outputs: Tensor
     """float32[n, outputs, atoms]; with one atom they are Q(s, .)."""
 
+    @property
+    def state(self) -> None:
+        """None: a plain network is not recurrent."""
+
 
 def forward(weights: Weights, x: Tensor, settle: Callable[[], None] | None = None) -> Pass:
     """The outputs for `network_input`; the last layer is computed in float32.

@@ -13,6 +13,15 @@ from learner.engine.side_stream import SideStream
 from shared.network_spec import Network
 
 
+class Recurrence(NamedTuple):
+    """Inputs of a recurrent network, whose rows are m sequences one after the other, each by tick."""
+
+    state: Tensor
+    """float32[m, 2, units]: output and cell before the first tick."""
+    start: Tensor
+    """float32[n]: 1 where an episode begins; its row is read with a state of zeros."""
+
+
 class ExtraInputs(NamedTuple):
     """Inputs of a network beside frames."""
 
@@ -21,10 +30,13 @@ class ExtraInputs(NamedTuple):
     noise: Tensor | None = None
     """float32[g, k], normal: for noisy layers, a row for every n / g observations in turn; None: none."""
 
+    recurrence: Recurrence | None = None
+    """Inputs of a recurrent network; None: it is another one."""
+
     @classmethod
-    def from_buffers(cls, fractions: Tensor, noise: Tensor) -> ExtraInputs:
+    def from_buffers(cls, fractions: Tensor, noise: Tensor, recurrence: Recurrence | None = None) -> ExtraInputs:
         """Contents of buffers [n, N] and [g, k], which are empty where a network takes none."""
-        return cls(fractions if fractions.shape[1] else None, noise if noise.shape[1] else None)
+        return cls(fractions if fractions.shape[1] else None, noise if noise.shape[1] else None, recurrence)
 
 
 class ForwardPass(Protocol):
@@ -33,6 +45,10 @@ class ForwardPass(Protocol):
     @property
     def outputs(self) -> Tensor:
         """float32[n, actions, atoms]; of an implicit network, as many atoms as fractions."""
+
+    @property
+    def state(self) -> Tensor | None:
+        """float32[m, 2, units] after the last tick of each sequence; None: the network is not recurrent."""
 
 
 class Model(Protocol):

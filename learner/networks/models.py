@@ -14,7 +14,7 @@ from learner.engine.initialization import initial_parameters
 from learner.engine.side_stream import SideStream
 from learner.networks import fused
 from learner.networks.autograd import AutogradModel
-from learner.networks.model import ExtraInputs, ReplicableModel
+from learner.networks.model import ExtraInputs, Recurrence, ReplicableModel
 from shared.errors import ConfigError
 from shared.network_spec import Network, parameters_of
 
@@ -91,6 +91,7 @@ def check_arithmetic(network: Network, device: torch.device, precision: str, bat
     atoms = network.atoms if fractions is None else 2
     gradient = torch.randn(batch, network.outputs, atoms, generator=generator)
     gradient[CHECKED_ROWS:] = 0
+    state = torch.randn(batch, 2, network.recurrent, generator=generator) if network.recurrent else None
     wanted, found = (
         _numbers(
             network,
@@ -98,6 +99,7 @@ def check_arithmetic(network: Network, device: torch.device, precision: str, bat
             kind,
             pixels[:rows],
             None if fractions is None else fractions[:rows],
+            None if state is None else state[:rows],
             gradient[:rows] if learns else None,
         )
         for at, kind, rows in ((cpu, "fp32", CHECKED_ROWS), (device, precision, batch))
@@ -118,13 +120,15 @@ def _numbers(
     precision: str,
     pixels: Tensor,
     fractions: Tensor | None,
+    state: Tensor | None,
     gradient: Tensor | None,
 ) -> list[NDArray[np.float32]]:
     """The first outputs of a fresh network, and where there is a gradient of its outputs that by each parameter."""
     model = make_model(network, device, precision)
     model.pack(initial_parameters(network, 0), model.params)
     model.sync_copy()
-    extra_inputs = ExtraInputs(None if fractions is None else fractions.to(device))
+    recurrence = None if state is None else Recurrence(state.to(device), torch.zeros(len(state), device=device))
+    extra_inputs = ExtraInputs(None if fractions is None else fractions.to(device), recurrence=recurrence)
     if gradient is None:
         with torch.no_grad():
             return [model.forward(pixels.to(device), 0, extra_inputs).outputs[:CHECKED_ROWS].numpy(force=True)]

@@ -11,7 +11,7 @@ from learner.engine.prefetcher import Graphs
 from learner.losses.method import Method, make_method
 from learner.losses.scalar_loss import unrescale
 from learner.networks.acting_noise import ActingNoise
-from learner.networks.model import ExtraInputs, Model
+from learner.networks.model import ExtraInputs, Model, Recurrence
 from learner.networks.models import check_arithmetic, make_model
 from learner.replay.gather import select_to
 from shared.config.settings import Algorithm
@@ -62,6 +62,10 @@ class Policy:
         self._words = self._host.numpy().view(np.uint32).reshape(*self._host.shape[:3], -1, BLOCK)
         self._values = host_zeros((batch, actions), float32, device)
         self._state_values = host_zeros((batch,), float32, device) if network.value_output else None
+        self._units = network.recurrent
+        self._host_state, self._host_next = (host_zeros((batch, 2, self._units), float32, device) for _ in range(2))
+        self._state = torch.zeros_like(self._host_state, device=device) if gpu else self._host_state
+        self._start = torch.zeros(batch, device=device)
         self._blocks = torch.zeros_like(self._host, device=device) if gpu else self._host
         self._drawn = host_zeros((batch, self._model.noise if self._acting_noise else 0), float32, device)
         self._noise = torch.zeros_like(self._drawn, device=device) if gpu else self._drawn
@@ -89,8 +93,11 @@ class Policy:
         self.values_from_rows(blank, rows, np.zeros(rows.shape, bool), places, (places, np.zeros_like(places)))
 
     @torch.inference_mode()
-    def values(self, stacks: NDArray[np.uint8]) -> NDArray[np.float32]:
+    def values(self, stacks: NDArray[np.uint8], state: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
         """Q(s, .), or logits of a policy, float32[batch, actions] of observations uint8[batch, *frames.observation].
+
+        Args:
+            state: of a recurrent network, float32[batch, 2, units]; default: every row begins an episode.
 
         Raises:
             ValueError: the batch has another shape; results may depend on the shape, so it never changes.
@@ -100,7 +107,7 @@ class Policy:
         places = np.arange(self.batch)
         rows = np.arange(self.batch * self._frames.planes).reshape(self.batch, -1)
         planes = np.ascontiguousarray(stacks).reshape(-1, self._frames.size, self._frames.size)
-        return self.values_from_rows(planes, rows, np.ones(rows.shape, bool), places)
+        return self.values_from_rows(planes, rows, np.ones(rows.shape, bool), places, state=state)
 
     @torch.inference_mode()
     def values_from_rows(
@@ -110,6 +117,7 @@ class Policy:
         frame_mask: NDArray[np.bool_],
         places: NDArray[np.int64],
         acting: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
+        state: NDArray[np.float32] | None = None,
     ) -> NDArray[np.float32]:
         """As `values`, of a batch in which some rows are new, gathered in one pass over memory.
 
@@ -118,6 +126,7 @@ class Policy:
             frame_mask: bool[n, k]; where it is False, a plane counts as zeros.
             places: int64[n], the rows of the batch that are new; the others stay as they are.
             acting: env and tick, int64[n] each, which determine the noise if the policy explores by noise.
+            state: float32[n, 2, units], of a recurrent network; default: the new rows begin episodes.
         """
         if self._acting_noise is not None:
             assert acting is not None, "a policy that explores by noise needs envs and ticks"
@@ -125,6 +134,7 @@ class Policy:
             for tick in np.unique(ticks):
                 those = ticks == tick
                 self._drawn.numpy()[places[those]] = self._acting_noise.draw(int(tick), envs[those])
+        self._host_state.numpy()[places] = 0.0 if state is None else state
         select_to(planes.view(np.uint32), rows, frame_mask, places, self._words)
         if self._graphs is None:
             self._answer()
@@ -133,6 +143,15 @@ class Policy:
         if self._blocks is not self._host:
             accelerator_of(self._blocks.device).current_stream(self._blocks.device).synchronize()
         return self._values.numpy().copy()
+
+    def fresh_state(self) -> NDArray[np.float32]:
+        """State float32[batch, 2, units] at the beginning of episodes; empty if the network is not recurrent."""
+        return np.zeros(self._host_state.shape, np.float32)
+
+    @property
+    def next_state(self) -> NDArray[np.float32]:
+        """State float32[batch, 2, units] after the newest answer; empty if the network is not recurrent."""
+        return self._host_next.numpy().copy()
 
     @property
     def state_values(self) -> NDArray[np.float32]:
@@ -145,7 +164,14 @@ class Policy:
         if self._blocks is not self._host:
             self._blocks.copy_(self._host, non_blocking=True)
             self._noise.copy_(self._drawn, non_blocking=True)
-        outputs = self._model.forward(self._blocks, 0, ExtraInputs.from_buffers(self._fractions, self._noise)).outputs
+            if self._units:
+                self._state.copy_(self._host_state, non_blocking=True)
+        recurrence = Recurrence(self._state, self._start) if self._units else None
+        extra_inputs = ExtraInputs.from_buffers(self._fractions, self._noise, recurrence)
+        answer = self._model.forward(self._blocks, 0, extra_inputs)
+        outputs = answer.outputs
+        if answer.state is not None:
+            self._host_next.copy_(answer.state, non_blocking=True)
         if self._rescaled:
             outputs = unrescale(outputs, RESCALING)
         self._values.copy_(self._method.values(outputs), non_blocking=True)

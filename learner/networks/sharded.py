@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from learner.engine.side_stream import SideStream
-from learner.networks.model import ExtraInputs, ForwardPass, Model, ReplicableModel
+from learner.networks.model import ExtraInputs, ForwardPass, Model, Recurrence, ReplicableModel
 
 T = TypeVar("T")
 
@@ -38,12 +38,21 @@ class Pass(NamedTuple):
     """float32[n, outputs, atoms], in the order of the batch."""
     shards: Sequence[ForwardPass]
     """The pass of each shard of this process, for its backward pass."""
+    sequences: int
+    """Parts of the batch that no shard divides: its rows, or the sequences of a recurrent network."""
+
+    @property
+    def state(self) -> Tensor | None:
+        """States after the last tick of each sequence; None: the network is not recurrent."""
+        states = [shard.state for shard in self.shards if shard.state is not None]
+        return torch.cat(states) if states else None
 
 
 class ShardedModel:
     """A model whose passes divide a batch into shards of equal size, the first ones one sample larger if need be.
 
-    See `learner.networks.model.Model`. It takes the noise of one update at a time.
+    With a recurrent network a shard holds whole sequences. See `learner.networks.model.Model`. It takes the noise of
+    one update at a time.
     """
 
     def __init__(self, model: ReplicableModel, shards: int, threads: int, ranks: Ranks | None = None) -> None:
@@ -93,13 +102,15 @@ class ShardedModel:
         def forward(replica: Model, part: tuple[Tensor, ExtraInputs]) -> ForwardPass:
             return replica.forward(part[0], stack_offset, part[1], learns=learns)
 
-        parts = zip(self._own_parts(blocks), self._own_inputs(extra_inputs), strict=True)
+        recurrence = extra_inputs.recurrence
+        sequences = len(blocks) if recurrence is None else len(recurrence.state)
+        parts = zip(self._own_parts(blocks, sequences), self._own_inputs(extra_inputs), strict=True)
         shards = self._in_threads(forward, parts)
         outputs = torch.cat([shard.outputs.detach() for shard in shards])
         if self._ranks is not None:
             own, outputs = outputs, outputs.new_empty(len(blocks), *outputs.shape[1:])
             self._ranks.gather(own, outputs)
-        return Pass(outputs, shards)
+        return Pass(outputs, shards, sequences)
 
     def backward(self, saved: Pass, gradient: Tensor, side_stream: SideStream) -> None:
         """Write the gradient by the parameters (`Model.backward`): the sum over all shards, in their order."""
@@ -107,7 +118,7 @@ class ShardedModel:
         def backward(replica: Model, part: tuple[ForwardPass, Tensor]) -> None:
             replica.backward(part[0], part[1], SideStream())
 
-        self._in_threads(backward, zip(saved.shards, self._own_parts(gradient), strict=True))
+        self._in_threads(backward, zip(saved.shards, self._own_parts(gradient, saved.sequences), strict=True))
         for replica in self._replicas:  # all have found the same
             replica.keep_state()
         gradients: Sequence[Tensor] = self._gradients
@@ -119,18 +130,23 @@ class ShardedModel:
         for other in gradients[2:]:
             self._gradient.add_(other)
 
-    def _own_parts(self, rows: Tensor) -> Sequence[Tensor]:
-        """The rows of each shard of this process."""
-        return rows.tensor_split(self._shards)[self._own]
+    def _own_parts(self, rows: Tensor, sequences: int) -> Sequence[Tensor]:
+        """The rows of each shard of this process, in whole sequences of equal length."""
+        parts = rows.unflatten(0, (sequences, -1)).tensor_split(self._shards)[self._own]
+        return [part.flatten(0, 1) for part in parts]
 
     def _own_inputs(self, extra_inputs: ExtraInputs) -> Sequence[ExtraInputs]:
         """The extra inputs of each shard of this process."""
-        fractions, noise = extra_inputs
+        fractions, noise, recurrence = extra_inputs
         if noise is not None and len(noise) > 1:
             raise ValueError(f"A pass in shards takes the noise of one update, not of {len(noise)}.")
+        if recurrence is not None:
+            sequences = len(recurrence.state)
+            parts = (self._own_parts(each, sequences) for each in recurrence)
+            return [ExtraInputs(recurrence=Recurrence(*each)) for each in zip(*parts, strict=True)]
         if fractions is None:
             return [extra_inputs] * len(self._replicas)
-        return [ExtraInputs(part, noise) for part in self._own_parts(fractions)]
+        return [ExtraInputs(part, noise) for part in self._own_parts(fractions, len(fractions))]
 
     def _in_threads(self, work: Callable[[Model, Any], T], parts: Iterable[Any]) -> list[T]:
         """Results of `work` for each shard of this process, in order."""

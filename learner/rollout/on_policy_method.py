@@ -14,7 +14,7 @@ from torch import Tensor
 from learner.engine.interfaces import UpdateOutput
 from learner.losses.method import Method
 from learner.networks.fused import planes_in
-from learner.networks.model import ExtraInputs, Model
+from learner.networks.model import ExtraInputs, Model, Recurrence
 from shared.config.settings import Algorithm
 from shared.network_spec import Network
 
@@ -75,17 +75,31 @@ class StepBatch(NamedTuple):
     """float32[n]."""
     old_value: Tensor
     """float32[n]."""
+    recurrence: Recurrence | None = None
+    """Inputs of a recurrent network, for which the steps are whole sequences, one after the other; else None."""
 
     @property
     def extra_inputs(self) -> ExtraInputs:
-        """None: the network reads frames alone."""
-        return ExtraInputs()
+        """The state of a recurrent network; other networks read frames alone."""
+        return ExtraInputs(recurrence=self.recurrence)
+
+    @property
+    def columns(self) -> dict[str, Tensor]:
+        """The fields with a row for each step, by name."""
+        return {name: getattr(self, name) for name in ("blocks", "action_one_hot", *STEP_NUMBERS)}
 
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
-        """Planes uint8[n, k, size, size], actions int64[n], and the targets."""
-        numbers = {name: self._asdict()[name].numpy(force=True).copy() for name in self._fields[2:]}
+        """Planes uint8[n, k, size, size], actions int64[n], the targets, and the state of a recurrent network."""
+        tensors = {name: getattr(self, name) for name in STEP_NUMBERS} | (
+            {} if self.recurrence is None else self.recurrence._asdict()
+        )
+        numbers = {name: tensor.numpy(force=True).copy() for name, tensor in tensors.items()}
         frames = planes_in(self.blocks.cpu()).contiguous().numpy()
         return {"frames": frames, "action": self.action_one_hot.argmax(1).numpy(force=True), **numbers}
+
+
+STEP_NUMBERS = ("log_prob", *StepTargets._fields)
+"""Fields of a `StepBatch` with a number for each step."""
 
 
 class OnPolicyMethod(Method):

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from learner.engine.host_transfer import upload
 from learner.networks.model import ExtraInputs, Model
-from learner.rollout.on_policy_method import OnPolicyMethod, StepBatch
+from learner.rollout.on_policy_method import STEP_NUMBERS, OnPolicyMethod, StepBatch
 from learner.rollout.step_reader import StepReader
 from shared.config.settings import Config
 from shared.memory.ring import Ring
@@ -51,10 +52,14 @@ class RolloutSource:
         self._chunk = StepBatch(
             blocks=torch.zeros(frames.blocks(n), dtype=torch.uint8, device=device),
             action_one_hot=torch.zeros(n, actions, device=device),
-            **{name: torch.zeros(n, device=device) for name in StepBatch._fields[2:]},
+            recurrence=None,
+            **{name: torch.zeros(n, device=device) for name in STEP_NUMBERS},
         )
         self._minibatches = [
-            StepBatch(*(buffer[first : first + batch] for buffer in self._chunk)) for first in range(0, n, batch)
+            StepBatch(
+                recurrence=None, **{name: each[first : first + batch] for name, each in self._chunk.columns.items()}
+            )
+            for first in range(0, n, batch)
         ]
         # Stacks of all ticks of a round and of the one that follows, in whole batches; the last repeats its last stack.
         batches = -(-(self._run_schedule.round_ticks + 1) * self._run_schedule.envs // batch)
@@ -83,8 +88,9 @@ class RolloutSource:
         n = len(self._chunk.weight)
         part = self._order[number * n : (number + 1) * n]
         index = upload(torch.from_numpy(part), self._device)
-        for buffer, steps in zip(self._chunk, self._steps, strict=True):
-            torch.index_select(steps, 0, index, out=buffer[: len(part)])
+        steps = self._steps.columns
+        for name, buffer in self._chunk.columns.items():
+            torch.index_select(steps[name], 0, index, out=buffer[: len(part)])
         return 0
 
     def minibatch(self, buffer: int, index: int) -> StepBatch:
@@ -108,16 +114,19 @@ class RolloutSource:
 
     def _evaluate(self, tick: NDArray[np.int64], env: NDArray[np.int64]) -> NDArray[np.float32]:
         """Gather the stacks of (tick, env); return the outputs float32[n, outputs] of the network as it is."""
-        batch, n = self._learn.batch_size, len(tick)
         parts = []
-        for first in range(0, n, batch):
-            part = np.arange(first, first + batch).clip(max=n - 1)
-            blocks = self._blocks[first : first + batch]
-            self._reader.gather(env[part], tick[part], blocks)
-            parts.append(self._online.forward(blocks, 0, ExtraInputs()).outputs)
+        for first in range(0, len(tick), self._learn.batch_size):
+            parts.append(self._online.forward(self._gather(tick, env, first), 0, ExtraInputs()).outputs)
             self._heartbeat()
-        outputs: NDArray[np.float32] = torch.cat(parts)[:n].flatten(1).cpu().numpy()
+        outputs: NDArray[np.float32] = torch.cat(parts)[: len(tick)].flatten(1).cpu().numpy()
         return outputs
+
+    def _gather(self, tick: NDArray[np.int64], env: NDArray[np.int64], first: int) -> Tensor:
+        """Gather a batch of the stacks of (tick, env), from that of index `first` on; return their blocks."""
+        part = np.arange(first, first + self._learn.batch_size).clip(max=len(tick) - 1)
+        blocks = self._blocks[first : first + self._learn.batch_size]
+        self._reader.gather(env[part], tick[part], blocks)
+        return blocks
 
     def _draw_order(self, round_: int, updates: int) -> NDArray[np.int64]:
         """Indices of the steps of all updates: a permutation for each pass over the round, by Philox counters."""

@@ -10,6 +10,7 @@ from torch import Tensor
 from learner.engine.host_transfer import upload
 from learner.replay.sampling import Batch, HostFrames
 from learner.rollout.on_policy_method import OnPolicyMethod, Rollout, StepBatch, StepTargets
+from shared.config.run_schedule import RECURRENT_STATE
 from shared.config.settings import Learn
 from shared.memory.ring import Ring, plane_rows
 
@@ -45,7 +46,8 @@ class StepReader:
         """The rollout, from its slots; `outputs` [(T + 1) * N, outputs] are those of `grid`."""
         ticks, envs = self._ticks, len(self._envs)
         rows = self._ring.rows(env, tick)[: ticks * envs].reshape(ticks, envs)
-        slots = {name: field[rows] for name, field in self._ring.flat.items() if name != "frame"}
+        large = ("frame", RECURRENT_STATE)
+        slots = {name: field[rows] for name, field in self._ring.flat.items() if name not in large}
         terminal, reward = (slots["terminated"] | slots["life_lost"]) != 0, slots["raw_reward"]
         return Rollout(
             reward=np.sign(reward) if self._learn.clip_rewards else reward,
@@ -58,6 +60,17 @@ class StepReader:
             discount=self._learn.discount,
         )
 
+    def sequences(
+        self, tick: NDArray[np.int64], env: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """State [N, 2, units] of a recurrent network before the rollout, and 1 [(T + 1) * N] where an episode begins.
+
+        Arguments are those of `grid`.
+        """
+        n = len(self._envs)
+        start = self._ring.flat["start"][self._ring.rows(env, tick)] != 0
+        return self._ring.recurrent_state(env[:n], tick[:n]), start.astype(np.float32)
+
     def columns(self, rollout: Rollout, targets: StepTargets, blocks: Tensor) -> StepBatch:
         """All steps of the rollout, by (tick, env), on the method's device; `blocks` are the stacks of `grid`."""
         method = self._method
@@ -67,4 +80,4 @@ class StepReader:
         columns = {name: torch.from_numpy(np.ascontiguousarray(each).reshape(-1)) for name, each in numbers.items()}
         columns["action_one_hot"] = one_hot
         columns = {name: upload(each, method.device) for name, each in columns.items()}
-        return StepBatch(blocks[: len(action)], **columns)
+        return StepBatch(blocks[: len(action)], recurrence=None, **columns)

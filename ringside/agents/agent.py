@@ -252,6 +252,8 @@ class Agent:
     Observations are those of Gymnasium's `AtariPreprocessing` and `FrameStackObservation(padding_type="zero")`: the
     newest frames, by default uint8[4, 84, 84], oldest first, or those of several environments, uint8[n, 4, 84, 84].
     `observation_shape` says the shape of this agent's, which depends on --frame-size, --frame-color and --frame-stack.
+
+    An agent of a recurrent network remembers what it was called with. Call `reset` when an episode begins.
     """
 
     def __init__(self, weights: StoredWeights, device: str, actions: EvalActions, seed: int) -> None:
@@ -269,6 +271,8 @@ class Agent:
         self._samples = actions == "sample"
         self._seed = seed
         self._calls = 0
+        self._state: NDArray[np.float32] | None = None  # of the environments of the newest call
+        self._next_state = np.zeros((0, 2, 0), np.float32)
 
     def __repr__(self) -> str:
         chooses = "sampled" if self._samples else "greedy"
@@ -282,16 +286,40 @@ class Agent:
         """True if the agent learned a policy, False if it learned action values."""
         return self._method.samples_actions
 
+    @property
+    def recurrent(self) -> bool:
+        """True if the agent remembers earlier observations of an episode."""
+        return self._weights.network.recurrent > 0
+
+    def reset(self, which: NDArray[np.bool_] | None = None) -> None:
+        """Forget what came before, at the beginning of episodes. An agent that is not recurrent remembers nothing.
+
+        Args:
+            which: bool[n], of the environments of the newest call; default: all, and the next call may have others.
+
+        Raises:
+            ValueError: the newest call had another number of environments.
+        """
+        if which is None:
+            self._state = None
+        elif self._state is not None:
+            begins = np.asarray(which, bool)
+            self._require_rows(len(np.atleast_1d(begins)))
+            self._state[begins] = 0
+
     def __call__(self, observation: NDArray[np.uint8]) -> Any:
         """Action, an int, for an observation uint8[*observation_shape]; actions int64[n] for n of them, uint8[n, ...].
 
-        Raises `ValueError` for an observation of another shape or kind.
+        Raises `ValueError` for an observation of another shape or kind; of a recurrent agent also for another number of
+        environments than before.
         """
         from learner.networks.categorical import sample_at
         from learner.networks.policy import greedy
 
         values, _ = self._answer(observation)
         rows = np.atleast_2d(values)
+        if self.recurrent:
+            self._state = self._next_state
         if self._samples:
             self._calls += 1
             draws = [uniform(self._seed, Stream.POLICY, row, self._calls) for row in range(len(rows))]
@@ -352,11 +380,23 @@ class Agent:
         policy = self._policy_for(rows)
         padded = np.zeros((policy.batch, *shape), np.uint8)
         padded[:rows] = stacks
-        values = policy.values(padded)
+        state = policy.fresh_state()
+        if self._state is not None:
+            self._require_rows(rows)
+            state[:rows] = self._state
+        values = policy.values(padded, state)
+        self._next_state = policy.next_state[:rows]
         state_values = policy.state_values if self._weights.network.value_output else None
         if single:
             return values[0], None if state_values is None else state_values[0]
         return values[:rows], None if state_values is None else state_values[:rows]
+
+    def _require_rows(self, rows: int) -> None:
+        if self._state is not None and rows != len(self._state):
+            raise ValueError(
+                f"This recurrent agent remembers {len(self._state)} environments, and was called with {rows}: call "
+                "reset() before another number of them."
+            )
 
     def _policy_for(self, least: int) -> Policy:
         """Network for a batch of `least`, rounded up to a power of two: environments may end one by one."""

@@ -116,8 +116,9 @@ class Player:
             for i, number in enumerate(numbers)
             for env, shots in [self._env(i)]
         ]
+        states = [] if self._network is None else [self._network.policy.fresh_state() for _ in stacks]
         while not all(slot.episode.over for slot in slots):
-            values = None if self._network is None else [self._network.policy.values(group) for group in stacks]
+            values = None if self._network is None else self._values(self._network, stacks, states)
             frames: list[StepFrames | None] = []
             for i, slot in enumerate(slots):
                 if slot.episode.over:
@@ -129,6 +130,17 @@ class Player:
                     episode = slot.episode
                     self.played.append(EpisodeResult(episode.number, episode.total, episode.steps))
             yield frames
+
+    @staticmethod
+    def _values(
+        network: EvaluationPolicy, stacks: NDArray[np.uint8], states: list[NDArray[np.float32]]
+    ) -> list[NDArray[np.float32]]:
+        """Values of each group of rows; the states of a recurrent network are those after it."""
+        found = []
+        for group, rows in enumerate(stacks):
+            found.append(network.policy.values(rows, states[group]))
+            states[group] = network.policy.next_state
+        return found
 
     def _step(self, slot: _Slot, values: NDArray[np.float32] | None) -> StepFrames:
         """Play one step of an episode with the action of the pilot, or the network's for values float32[actions]."""

@@ -73,6 +73,7 @@ class TrainSettings(TypedDict, total=False):
     pooling: bool
     spectral_norm: bool
     normalize: Normalize
+    recurrent: bool
     # explore
     epsilon_start: float
     epsilon_end: float

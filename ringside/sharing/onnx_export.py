@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,7 +13,14 @@ from numpy.typing import NDArray
 
 from actors.evaluation import Evaluation
 from actors.make_env import action_names
-from ringside.agents.agent import make_evaluation_policy, play_of, require_actions, rules_of, weights_at
+from ringside.agents.agent import (
+    EvaluationPolicy,
+    make_evaluation_policy,
+    play_of,
+    require_actions,
+    rules_of,
+    weights_at,
+)
 from shared.errors import ConfigError
 
 CHECKED_FRAMES = 256
@@ -22,9 +28,6 @@ CHECKED_FRAMES = 256
 BATCH = 8
 TOLERANCE = 1e-3
 """Greatest difference that rounding explains, relative to the greatest number."""
-
-
-Values = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
 
 
 @dataclass(frozen=True)
@@ -85,15 +88,15 @@ def export_onnx(
     }
     model = make_onnx(weights, about)
     network = make_evaluation_policy(weights, "cpu", BATCH, captured=False, wanted="fp32")
-    stacks = _played(
-        Evaluation(play, rules_of(weights, play), seed, 0), network.policy.values, -(-frames // BATCH) * BATCH
-    )
+    evaluation, steps = Evaluation(play, rules_of(weights, play), seed, 0), -(-frames // BATCH) * BATCH
+    stacks, states = _played(evaluation, network, steps)
     path = Path(onnx)
     part = path.with_name(f".{path.name}.part")
     try:
         part.write_bytes(model.SerializeToString())
-        ours = np.concatenate([network.policy.values(rows) for rows in np.split(stacks, len(stacks) // BATCH)])
-        theirs = run_onnx(str(part), stacks)[0]
+        batches = zip(np.split(stacks, steps // BATCH), np.split(states, steps // BATCH), strict=True)
+        ours = np.concatenate([network.policy.values(*rows) for rows in batches])
+        theirs = run_onnx(str(part), stacks, states if weights.network.recurrent else None)[0]
         found = _compared(path, part.stat().st_size, ours, theirs)
         os.replace(part, path)
     except OSError as error:
@@ -115,19 +118,26 @@ def _compared(path: Path, size: int, ours: NDArray[np.float32], theirs: NDArray[
     return Exported(path, size, len(ours), difference, greatest, same)
 
 
-def _played(evaluation: Evaluation, values: Values, steps: int) -> NDArray[np.uint8]:
-    """Observations uint8[steps, *frames.observation] of whole episodes that the agent plays with its best actions."""
+def _played(
+    evaluation: Evaluation, network: EvaluationPolicy, steps: int
+) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
+    """Observations uint8[steps, *frames.observation] of whole episodes that the agent plays with its best actions.
+
+    With the states float32[steps, 2, units] in which a recurrent network meets them.
+    """
     stacks = np.zeros((BATCH, *evaluation.play.frames.observation), np.uint8)
-    seen: list[NDArray[np.uint8]] = []
-    env = evaluation.env()
+    seen: list[tuple[NDArray[np.uint8], NDArray[np.float32]]] = []
+    env, policy = evaluation.env(), network.policy
     try:
         number = 0
         while len(seen) < steps:
-            episode = evaluation.open(env, number, stacks[0])
+            episode, state = evaluation.open(env, number, stacks[0]), policy.fresh_state()
             while not episode.over and len(seen) < steps:
-                seen.append(stacks[0].copy())
-                episode.step(int(values(stacks)[0].argmax()))
+                seen.append((stacks[0].copy(), state[0]))
+                values = policy.values(stacks, state)
+                state = policy.next_state
+                episode.step(int(values[0].argmax()))
             number += 1
     finally:
         env.close()
-    return np.stack(seen)
+    return np.stack([stack for stack, _ in seen]), np.stack([state for _, state in seen])

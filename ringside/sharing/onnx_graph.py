@@ -2,7 +2,8 @@
 
 Input: `observation`, by default uint8[n, 4, 84, 84], the newest frames, oldest first. Outputs: `q_values`,
 float32[n, actions], or `logits` and `state_value` of a policy. The graph scales pixels and takes the mean of a
-distribution.
+distribution. A recurrent network has one more input, `state`, float32[n, 2, units], zeros where an episode begins, and
+one more output, `next_state`.
 """
 
 from __future__ import annotations
@@ -46,9 +47,12 @@ def make_onnx(weights: StoredWeights, about: dict[str, str]) -> onnx.ModelProto:
         graph.name_output(_action_values(graph, outputs), "q_values")
         shown = [("q_values", (network.actions,))]
     shape: list[str | int | None] = ["n", *network.frames.observation]
-    observation = helper.make_tensor_value_info("observation", TensorProto.UINT8, shape)
+    inputs = [helper.make_tensor_value_info("observation", TensorProto.UINT8, shape)]
+    if network.recurrent:
+        shown.append(("next_state", (2, network.recurrent)))
+        inputs.append(helper.make_tensor_value_info("state", TensorProto.FLOAT, ["n", 2, network.recurrent]))
     infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", *shape]) for name, shape in shown]
-    made = helper.make_graph(graph.nodes, "ringside", [observation], infos, graph.constants)
+    made = helper.make_graph(graph.nodes, "ringside", inputs, infos, graph.constants)
     model = helper.make_model(made, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="ringside")
     model.ir_version = IR_VERSION
     helper.set_model_props(model, about)
@@ -106,10 +110,13 @@ class _Graph:
         features = self.node("Flatten", x, axis=1)
         if network.fractions:
             features = self._embedded(features)
-        value = self._stream("hidden", network.head, features)
+        hidden = self._hidden("hidden", features)
+        if network.recurrent:
+            hidden = self._lstm(hidden)
+        value = self._last(network.head, hidden)
         if not network.dueling:
             return value
-        advantage = self._stream("advantage_hidden", "advantage", features)
+        advantage = self._last("advantage", self._hidden("advantage_hidden", features))
         mean = self.node("ReduceMean", advantage, axes=[1], keepdims=1)
         return self.node("Add", value, self.node("Sub", advantage, mean))
 
@@ -164,11 +171,40 @@ class _Graph:
             "Add", self.node("MatMul", x, weight), self.constant(self._parameter(f"{name}.bias"), f"{name}.bias")
         )
 
-    def _stream(self, hidden: str, last: str, features: str) -> str:
-        x = self._linear(hidden, features)
+    def _lstm(self, x: str) -> str:
+        """Output of one tick of the LSTM (learner/networks/lstm.py), which also names the state after it."""
+        weights = [self._parameter(f"lstm.{name}_l0") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+        before, cell_before = (
+            self.node("Squeeze", self._columns("state", place, place + 1), self.integers(1)) for place in (0, 1)
+        )
+        sums = [
+            self.node("MatMul", each, self.constant(weight.T))
+            for each, weight in zip((x, before), weights[:2], strict=True)
+        ]
+        z = self.node("Add", self.node("Add", *sums), self.constant(weights[2] + weights[3]))
+        units = self.network.recurrent
+
+        def gate(kind: str, place: int) -> str:
+            return self.node(kind, self._columns(z, place * units, (place + 1) * units))
+
+        kept = self.node("Mul", gate("Sigmoid", 1), cell_before)
+        cell = self.node("Add", kept, self.node("Mul", gate("Sigmoid", 0), gate("Tanh", 2)))
+        output = self.node("Mul", gate("Sigmoid", 3), self.node("Tanh", cell))
+        both = [self.node("Unsqueeze", each, self.integers(1)) for each in (output, cell)]
+        self.name_output(self.node("Concat", *both, axis=1), "next_state")
+        return output
+
+    def _columns(self, x: str, first: int, stop: int) -> str:
+        return self.node("Slice", x, self.integers(first), self.integers(stop), self.integers(1))
+
+    def _hidden(self, name: str, features: str) -> str:
+        x = self._linear(name, features)
         if self.network.layer_norm:
-            x = self._normed(f"{hidden}_norm", x)
-        y = self._linear(last, self.node("Relu", x))
+            x = self._normed(f"{name}_norm", x)
+        return self.node("Relu", x)
+
+    def _last(self, name: str, x: str) -> str:
+        y = self._linear(name, x)
         if self.network.fractions:
             return self.node("Transpose", y, perm=[0, 2, 1])
         return self.node("Reshape", y, self.integers(0, -1, self.network.atoms))
@@ -221,12 +257,15 @@ def _largest_singular_value(weight: NDArray[np.float32], u: NDArray[np.float32])
     return np.float32(u @ (matrix @ v))
 
 
-def run_onnx(path: str, stacks: NDArray[np.uint8]) -> Sequence[NDArray[np.float32]]:
-    """Outputs of a file by onnxruntime, on a CPU."""
+def run_onnx(
+    path: str, stacks: NDArray[np.uint8], state: NDArray[np.float32] | None = None
+) -> Sequence[NDArray[np.float32]]:
+    """Outputs of a file by onnxruntime, on a CPU; `state` is that of a recurrent network."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    found: Sequence[NDArray[np.float32]] = session.run(None, {"observation": stacks})
+    inputs = {"observation": stacks} | ({} if state is None else {"state": state})
+    found: Sequence[NDArray[np.float32]] = session.run(None, inputs)
     return found

@@ -99,7 +99,7 @@ def segment_shape(run_schedule: RunSchedule) -> SegmentShape:
         lanes=run_schedule.lanes,
         ticks=run_schedule.history_ticks + segment_ticks(run_schedule),
         lane_envs=run_schedule.lane_envs,
-        slots=slot_fields(run_schedule.method, run_schedule.frames),
+        slots=slot_fields(run_schedule),
         history=run_schedule.history_ticks,
     )
 

@@ -189,6 +189,30 @@ def _check_rounds(config: Config) -> None:
             f"--round-steps {learn.round_steps:_} must be a multiple of --batch-size {learn.batch_size:_}, since every "
             f"step of a round is learned from with --method {algorithm.method}."
         )
+    if algorithm.recurrent:
+        _check_sequences(config)
+
+
+def _check_sequences(config: Config) -> None:
+    """Refuse minibatches and shards that do not hold whole sequences, as a recurrent network needs, and ranks."""
+    ranks = config.machine.learner_ranks
+    if ranks > 1:
+        raise ConfigError(f"--recurrent is for a learner of one process: omit --learner-ranks {ranks}.")
+    learn, envs, shards = config.learn, config.play.envs, config.machine.learner_shards
+    ticks = learn.round_steps // envs
+    if learn.batch_size % ticks:
+        sizes = [ticks * count for count in range(1, envs + 1) if envs % count == 0]
+        fits = min(sizes, key=lambda size: abs(size - learn.batch_size))
+        raise ConfigError(
+            f"--batch-size {learn.batch_size:_} must be a multiple of {ticks}, the ticks of a round of --round-steps "
+            f"{learn.round_steps:_} with --envs {envs}, with --recurrent; the nearest that fits is {fits:_}."
+        )
+    sequences = learn.batch_size // ticks
+    if shards is not None and shards > sequences:
+        raise ConfigError(
+            f"--learner-shards {shards} is more than the {sequences} envs whose rounds are one --batch-size "
+            f"{learn.batch_size:_} with --recurrent: pass fewer."
+        )
 
 
 def _check_workers(config: Config) -> None:
@@ -206,6 +230,11 @@ def _check_workers(config: Config) -> None:
         raise ConfigError(
             f"{schedule} computes on the CPU, not on --device {config.machine.device}: a GPU is for --preset ppo, "
             "impala or a3c."
+        )
+    if algorithm.recurrent:
+        raise ConfigError(
+            f"--recurrent is for the rounds of a learner, and {schedule} has none: say --schedule concurrent or "
+            "alternate, with --envs in place of --workers."
         )
     if not network_of(config, actions=1).plain:
         raise ConfigError(

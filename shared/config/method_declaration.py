@@ -52,6 +52,7 @@ class Need(Enum):
     TARGET_NETWORK = "has no target network"
     ACTION_VALUES = "learns a policy and no action values"
     EPSILON = "samples its actions from its policy"
+    POLICY = "learns no policy from whole rounds"
 
 
 @cache
@@ -238,6 +239,7 @@ class MethodDeclaration:
             Need.TARGET_NETWORK: self.has_target_network,
             Need.ACTION_VALUES: self.head == "q",
             Need.EPSILON: self.has_epsilon,
+            Need.POLICY: self.on_policy and self.head == "policy_value" and self.samples_actions,
         }[need]
 
     def __post_init__(self) -> None:

@@ -171,7 +171,10 @@ def learner_shards_of(config: Config, *, on_cpu: bool) -> int | None:
         return -(-RANK_SHARDS // ranks) * ranks
     if not on_cpu or not method_declaration(config.algorithm.method).on_policy:
         return None
-    return max(1, min(4, config.learn.batch_size // 64))
+    most = 4
+    if config.algorithm.recurrent:  # a shard holds whole sequences
+        most = min(most, config.learn.batch_size * config.play.envs // config.learn.round_steps)
+    return max(1, min(most, config.learn.batch_size // 64))
 
 
 def spare_cores(cores: int, busy: int, inference_threads: int, schedule: Schedule) -> int:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shared.config.method_declaration import MethodDeclaration, OnPolicySettings, method_declaration
+from shared.config.method_declaration import MethodDeclaration, OnPolicySettings, SlotField, method_declaration
 from shared.config.settings import Config, Explore, Learn
 from shared.frame_shape import DEFAULT_FRAMES, FrameShape
+from shared.network_spec import network_of
 
 MOST_PRIORITIES = 2**24
 """Transitions that prioritized replay can keep."""
@@ -20,6 +21,9 @@ ALTERNATE_SNAPSHOT_STEPS = 10_000
 """Default steps between two snapshots of a replay method with `alternate`, whose rounds are a few steps long."""
 ON_POLICY_SNAPSHOT_STEPS = 20_000
 """The same of an on-policy method: 1,000 to 2,000 steps a round are too few for a snapshot of everything each."""
+
+RECURRENT_STATE = "recurrent_state"
+"""Field of a slot with the output and the cell of an LSTM after the tick."""
 
 
 def largest_weight(transitions: int) -> int:
@@ -69,6 +73,14 @@ class RunSchedule:
     """Steps after which annealed settings are at their end, independent of the total; 0: none is annealed."""
     frames: FrameShape = DEFAULT_FRAMES
     """Shape of the frames in the slots, and of their stacks."""
+    recurrent_units: int = 0
+    """Units of the network's LSTM; 0: there is none."""
+
+    @property
+    def reply_fields(self) -> tuple[SlotField, ...]:
+        """Fields of a slot that inference sends with the action: those of the method, and the state of an LSTM."""
+        state = ((RECURRENT_STATE, "f4", (2, self.recurrent_units)),) if self.recurrent_units else ()
+        return self.method.slot_fields + state
 
     @property
     def priorities(self) -> int:
@@ -126,12 +138,12 @@ class RunSchedule:
 
     @property
     def history_ticks(self) -> int:
-        """Ticks before the window that the stacks of its first ticks need.
+        """Ticks before the window that the stacks of its first ticks, or the state of an LSTM, need.
 
         The first ticks of a replay window are never sampled, since their stacks begin before it. An on-policy method
         uses every tick of a round.
         """
-        return self.frames.stack - 1 if self.method.on_policy else 0
+        return max(self.frames.stack - 1, self.recurrent_units > 0) if self.method.on_policy else 0
 
     def oldest_needed_tick(self, boundary: int) -> int:
         """The oldest tick that a run which continues from `boundary` needs."""
@@ -256,6 +268,7 @@ def _on_policy_schedule(config: Config, method: MethodDeclaration, epochs: int) 
     snapshot_rounds = max(1, (learn.snapshot_every_steps or ON_POLICY_SNAPSHOT_STEPS) // round_steps)
     learns_same_round = learn.schedule == "alternate"
     in_flight = 2 * snapshot_rounds + 1
+    units = network_of(config, actions=1).recurrent
     return RunSchedule(
         envs=play.emulators,
         lane_envs=play.lane_envs,
@@ -269,13 +282,14 @@ def _on_policy_schedule(config: Config, method: MethodDeclaration, epochs: int) 
         max_rounds_ahead=1,
         learns_same_round=learns_same_round,
         has_own_target=False,
-        capacity=round_ticks + in_flight * round_ticks + play.frame_stack + 1,
+        capacity=round_ticks + in_flight * round_ticks + max(play.frame_stack, 2 if units else 1) + 1,
         learning_starts_ticks=0,
         method=method,
         update_samples=learn.batch_size,
         updates_per_round=epochs * round_steps // learn.batch_size,
         anneal_steps=learn.anneal_steps,
         frames=play.frames,
+        recurrent_units=units,
     )
 
 

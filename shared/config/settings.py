@@ -215,6 +215,9 @@ class Algorithm:
     normalize: Normalize = "none"
     """Layer normalization (Ba et al. 2016). last: of the hidden units; all: also of the channels behind each
     convolution, as in PQN, except with --network impala."""
+    recurrent: Annotated[bool, Need.POLICY] = False
+    """An LSTM behind the hidden layer (Mnih et al. 2016; Espeholt et al. 2018). A minibatch is then the whole round of
+    some envs: --batch-size must be a multiple of the ticks of a round."""
 
     def __post_init__(self) -> None:
         """Take the method's default settings unless some were given."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.config.run_schedule import RunSchedule
+from shared.config.run_schedule import RECURRENT_STATE, RunSchedule
 from shared.errors import CheckpointError
 from shared.memory.evaluation_queue import EvaluationHistory
 from shared.memory.run_memory import Memory
@@ -16,7 +16,8 @@ from shared.memory.snapshot import ENV_BYTES, state_lengths
 _OPENING = ("frame", "start", "valid")
 """Fields of the slot that opens the next round, written with the last tick of the round before."""
 _HISTORY = ("frame", "start")
-"""Fields of the ticks before it that its stack reads. Of a replay method they lie in the segments."""
+"""Fields of the ticks before it that its stack reads. Of a replay method they lie in the segments. An LSTM reads its
+state, too."""
 
 
 class Moved(RuntimeError):
@@ -37,7 +38,8 @@ def _slots_kept(run_schedule: RunSchedule, boundary: int) -> dict[str, tuple[str
     }
     if history:
         slots = np.arange(end - history, end) % run_schedule.capacity
-        kept |= {f"history.{name}": (name, slots) for name in _HISTORY}
+        state = (RECURRENT_STATE,) if run_schedule.recurrent_units else ()
+        kept |= {f"history.{name}": (name, slots) for name in (*_HISTORY, *state)}
     return kept
 
 
@@ -98,7 +100,8 @@ def _check(memory: Memory, arrays: Mapping[str, NDArray[np.generic]], past: Eval
         raise CheckpointError(f"The checkpoint is damaged: {queued} evaluations were queued and {logged} written down.")
     if min(arrays["evaluation.step"].tolist(), default=0) < 0:
         raise CheckpointError("The checkpoint is damaged: a version to evaluate is of a step below 0.")
-    for name in (*state_lengths(memory.run_schedule, memory.plan.parameters.count), "evaluation.data"):
+    state = (f"history.{RECURRENT_STATE}",) if memory.run_schedule.recurrent_units else ()
+    for name in (*state_lengths(memory.run_schedule, memory.plan.parameters.count), "evaluation.data", *state):
         if not np.isfinite(arrays[name]).all():
             raise CheckpointError(f"The checkpoint is damaged: {name!r} holds numbers that are not finite.")
 

@@ -62,14 +62,24 @@ class Evaluations(SharedFields):
     draws = float64(
         "evaluation.draws", ("evaluation_envs",), "evaluator", "Uniform numbers at which a policy is sampled."
     )
+    starts = uint8("evaluation.starts", ("evaluation_envs",), "evaluator", "1: the stack opens an episode.")
     request = sequence("evaluation.request", "evaluator", "Number of the newest request.")
     reply = sequence("evaluation.reply", "inference", "Number of the request that was answered.")
     actions = uint8("evaluation.actions", ("evaluation_envs",), "inference", "Actions of the reply.")
+    recurrent_state = float32(
+        "evaluation.recurrent_state",
+        (2, "evaluation_envs", 2, "evaluation_units"),
+        "inference",
+        "States of an LSTM after the newest requests of odd and of even numbers.",
+    )
     logged = sequence("evaluation.logged", "scribe", "Versions whose returns are written down.")
 
     @staticmethod
-    def sizes(parameters: int, envs: int, episodes: int, frames: FrameShape) -> dict[str, int]:
-        """Sizes of the fields for versions of `parameters` float32; a run without evaluation has next to none."""
+    def sizes(parameters: int, envs: int, episodes: int, frames: FrameShape, units: int = 0) -> dict[str, int]:
+        """Sizes of the fields for versions of `parameters` float32, with an LSTM of `units`; 0: there is none.
+
+        A run without evaluation has next to none.
+        """
         return {
             "evaluations": EVALUATION_QUEUE if episodes else 1,
             "evaluated": parameters if episodes else 1,
@@ -78,6 +88,7 @@ class Evaluations(SharedFields):
             "frame_stack": frames.stack,
             "frame_lines": frames.channels * frames.size,
             "frame_size": frames.size,
+            "evaluation_units": units if episodes and units else 1,
         }
 
     def observations(self, frames: FrameShape) -> NDArray[np.uint8]:

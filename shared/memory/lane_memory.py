@@ -18,7 +18,7 @@ class LaneMemory:
         index: number of the lane.
         slot: the ring's fields of this lane, [capacity, lane_envs, ...], by name.
         actions: uint8[lane_envs], of the reply.
-        declared: the fields of the reply that the method declares, [lane_envs, ...], by name.
+        declared: the fields of the reply beside the actions, [lane_envs, ...], by name.
         logged: ticks whose actions are in the ring.
         done: ticks whose results are in the ring.
         finished: rounds that are whole, with their snapshots.

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.config.method_declaration import MethodDeclaration
 from shared.config.run_schedule import RunSchedule
 from shared.memory.region.layout import Field, SharedFields, Views, float32, sequence_array, uint8
 
@@ -31,7 +30,7 @@ class Mailbox(SharedFields):
     """All mailboxes of a run.
 
     Attributes:
-        declared: the fields of the slot that the method declares, by name; inference writes them beside the actions.
+        declared: the fields that inference sends for the slot, by name (`RunSchedule.reply_fields`).
     """
 
     request = sequence_array("mail.request", ("lanes",), "the lane's owner", "Number of the newest request.")
@@ -39,10 +38,10 @@ class Mailbox(SharedFields):
     actions = uint8("mail.actions", ("lanes", "lane_envs"), "inference", "Actions of the reply.")
     values = float32("mail.values", ("lanes", "lane_envs", "actions"), "inference", "Values of all actions.")
 
-    def __init__(self, views: Views, method: MethodDeclaration) -> None:
+    def __init__(self, views: Views, run_schedule: RunSchedule) -> None:
         """Bind the fields."""
         super().__init__(views)
-        self.declared = {name: views[_declared_name(name)] for name, _, _ in method.slot_fields}
+        self.declared = {name: views[_declared_name(name)] for name, _, _ in run_schedule.reply_fields}
 
     @staticmethod
     def sizes(run_schedule: RunSchedule, actions: int) -> dict[str, int]:
@@ -51,11 +50,11 @@ class Mailbox(SharedFields):
 
     @staticmethod
     def declared_fields(run_schedule: RunSchedule) -> list[Field]:
-        """The fields that the method declares, which follow the others in the table."""
+        """The fields that inference sends for the slot, which follow the others in the table."""
         lead = (run_schedule.lanes, run_schedule.lane_envs)
         return [
             Field(_declared_name(name), dtype, (*lead, *shape), "inference", "Part of the reply, for the slot.")
-            for name, dtype, shape in run_schedule.method.slot_fields
+            for name, dtype, shape in run_schedule.reply_fields
         ]
 
     def all_ask(self, lanes: slice) -> bool:
@@ -80,7 +79,7 @@ class Mailbox(SharedFields):
             lanes: int64[m].
             numbers: int64[m], of their requests.
             actions: uint8[m, lane_envs].
-            declared: by name the fields [m, lane_envs, ...] that the method declares; default: it declares none.
+            declared: by name the fields [m, lane_envs, ...] for the slot; default: there are none.
         """
         self.actions[lanes] = actions
         for name, field in self.declared.items():

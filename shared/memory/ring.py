@@ -13,8 +13,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.config.method_declaration import MethodDeclaration, SlotField
-from shared.config.run_schedule import RunSchedule
+from shared.config.method_declaration import SlotField
+from shared.config.run_schedule import RECURRENT_STATE, RunSchedule
 from shared.errors import ConfigError
 from shared.frame_shape import FrameShape
 from shared.memory.region.layout import Field, Views
@@ -35,8 +35,8 @@ SLOT_FIELDS: tuple[SlotField, ...] = (
 _DECLARED_AFTER = "action"
 
 
-def slot_fields(method: MethodDeclaration, frames: FrameShape) -> tuple[SlotField, ...]:
-    """Fields of a slot with a method: those that it declares stand after the action, with which inference sends them.
+def slot_fields(run_schedule: RunSchedule) -> tuple[SlotField, ...]:
+    """Fields of a slot of a run: those that inference sends with the action stand after it.
 
     `frames` is the shape of the frames.
 
@@ -44,18 +44,20 @@ def slot_fields(method: MethodDeclaration, frames: FrameShape) -> tuple[SlotFiel
         ConfigError: the method declares a field of every slot again.
     """
     names = [name for name, _, _ in SLOT_FIELDS]
-    for name, _, _ in method.slot_fields:
+    for name, _, _ in run_schedule.reply_fields:
         if name in names:
-            raise ConfigError(f"The method {method.name} declares the slot field {name!r}, which every slot has.")
+            method = run_schedule.method.name
+            raise ConfigError(f"The method {method} declares the slot field {name!r}, which every slot has.")
     end = names.index(_DECLARED_AFTER) + 1
-    fields = SLOT_FIELDS[:end] + method.slot_fields + SLOT_FIELDS[end:]
-    return tuple((name, dtype, frames.frame if name == "frame" else shape) for name, dtype, shape in fields)
+    fields = SLOT_FIELDS[:end] + run_schedule.reply_fields + SLOT_FIELDS[end:]
+    frame = run_schedule.frames.frame
+    return tuple((name, dtype, frame if name == "frame" else shape) for name, dtype, shape in fields)
 
 
 def ring_fields(run_schedule: RunSchedule) -> dict[str, Field]:
     """The ring's part of the table, by name of the slot's field: shape [lanes, capacity, lane_envs, ...]."""
     lead = (run_schedule.lanes, run_schedule.capacity, run_schedule.lane_envs)
-    slots = slot_fields(run_schedule.method, run_schedule.frames)
+    slots = slot_fields(run_schedule)
     return {name: Field(f"ring.{name}", dtype, lead + shape, "the lane's owner") for name, dtype, shape in slots}
 
 
@@ -101,6 +103,15 @@ class Ring:
         later_start = np.zeros_like(start)  # True if a stack begins at some frame after this one, up to t
         later_start[:, :-1] = np.logical_or.accumulate(start[:, :0:-1], axis=1)[:, ::-1]
         return rows, ~later_start & (ticks >= 0)
+
+    def recurrent_state(self, env: NDArray[np.int64], tick: NDArray[np.int64]) -> NDArray[np.float32]:
+        """State float32[n, 2, units] with which an LSTM reads the stacks of (env, tick).
+
+        It is that after the tick before, or zeros where an episode begins.
+        """
+        state: NDArray[np.float32] = self.flat[RECURRENT_STATE][self.rows(env, tick - 1)]
+        state[self.flat["start"][self.rows(env, tick)] != 0] = 0
+        return state
 
 
 def plane_rows(

@@ -146,7 +146,13 @@ class Plan:
             "parameters": parameters,
             **Board.sizes(run_schedule, len(self.processes), self.gateways),
             **Mailbox.sizes(run_schedule, self.actions),
-            **Evaluations.sizes(parameters, evaluate.eval_envs, self.evaluation_episodes, run_schedule.frames),
+            **Evaluations.sizes(
+                parameters,
+                evaluate.eval_envs,
+                self.evaluation_episodes,
+                run_schedule.frames,
+                self.network.recurrent,
+            ),
             **LaneSnapshots.sizes(run_schedule),
             **SharedParameters.sizes(run_schedule, self.actors, parameters),
             "gateways": self.gateways,
@@ -185,7 +191,7 @@ class Memory:
         self.plan = plan
         self.run_schedule = plan.run_schedule
         self.board = Board(arena, self.run_schedule)
-        self.mailbox = Mailbox(arena, plan.method)
+        self.mailbox = Mailbox(arena, self.run_schedule)
         self.weights = PublishedWeights(arena)
         self.evaluations = Evaluations(arena)
         self.lane_snapshots = LaneSnapshots(arena, self.run_schedule)

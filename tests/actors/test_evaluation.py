@@ -33,7 +33,7 @@ def test_envs_are_closed_when_they_have_played(monkeypatch: pytest.MonkeyPatch) 
     assert not open_ones
 
 
-def idle(draws: NDArray[np.float64]) -> NDArray[np.uint8]:
+def idle(draws: NDArray[np.float64], starts: NDArray[np.bool_]) -> NDArray[np.uint8]:
     return np.zeros(len(draws), np.uint8)
 
 
@@ -52,6 +52,21 @@ def test_each_episode_is_told_when_it_ends() -> None:
 
     played = play_episodes(play, rules, 1, 0, 5, stacks, idle, on_episode)
     assert [told[i] for i in range(5)] == list(zip(played.returns, played.lengths, strict=True))
+
+
+def test_each_episode_is_said_to_begin_once_at_its_first_observation() -> None:
+    """A recurrent network forgets the episode before."""
+    stacks, begun = np.zeros((3, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8), np.zeros(3, int)
+
+    def ask(draws: NDArray[np.float64], starts: NDArray[np.bool_]) -> NDArray[np.uint8]:
+        begun[:] += starts
+        for row in np.flatnonzero(starts):
+            assert stacks[row, -1].any()
+            assert not stacks[row, :-1].any()
+        return idle(draws, starts)
+
+    play_episodes(Play(env="tests.support.pixel_game:factory"), EvalRules(0.5, 108_000), 1, 0, 7, stacks, ask)
+    assert begun.tolist() == [3, 2, 2]
 
 
 @pytest.mark.parametrize(
@@ -81,9 +96,9 @@ def test_draws_are_of_seed_evaluation_episode_and_step_alone() -> None:
     def drawn(rows: int, seed: int = 1, number: int = 0) -> dict[float, int]:
         seen: list[float] = []
 
-        def ask(draws: NDArray[np.float64]) -> NDArray[np.uint8]:
+        def ask(draws: NDArray[np.float64], starts: NDArray[np.bool_]) -> NDArray[np.uint8]:
             seen.extend(draws[draws > 0].tolist())
-            return idle(draws)
+            return idle(draws, starts)
 
         stacks = np.zeros((rows, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
         steps = play_episodes(play, rules, seed, number, 5, stacks, ask).lengths.sum()

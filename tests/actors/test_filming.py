@@ -22,7 +22,7 @@ def play(video: Path | None, **settings: object) -> Returns:
     rules = eval_rules(config.play, config.evaluate, method_declaration("dqn"))
     stacks = np.zeros((2, 4, 84, 84), np.uint8)
 
-    def ask(draws: NDArray[np.float64]) -> NDArray[np.uint8]:
+    def ask(draws: NDArray[np.float64], starts: NDArray[np.bool_]) -> NDArray[np.uint8]:
         return np.ones(2, np.uint8)
 
     return play_episodes(config.play, rules, 1, 0, 3, stacks, ask, video=video)

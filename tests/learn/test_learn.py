@@ -127,6 +127,32 @@ def test_an_on_policy_method_learns_the_pixel_game(tmp_path: Path, case: str) ->
     assert set(method_declaration(flags["method"]).metrics) <= last.keys()
 
 
+MEMORY = ACTOR_CRITIC | {
+    "env": "tests.support.cue_game:factory",
+    "round_steps": "256",
+    "batch_size": "256",
+    "total_steps": "40_000",
+    "learning_rate": "2e-3",
+}
+"""Rounds of 16 ticks; an episode has 8, and one tick more that resets it."""
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(("method", "schedule"), [("a2c", "alternate"), ("vtrace", "concurrent"), ("ppo", "alternate")])
+def test_a_recurrent_agent_learns_what_needs_memory(tmp_path: Path, method: str, schedule: str) -> None:
+    """Without memory the mean return stays near 0."""
+    returns = {}
+    for name, words in (("recurrent", ["--recurrent"]), ("plain", [])):
+        run_dir = tmp_path / name
+        finish(start(run_dir, *words, **MEMORY | {"method": method, "schedule": schedule}), seconds=300.0)
+        returns[name] = summary(run_dir)["mean_return_100"]
+    assert returns["recurrent"] > 0.8
+    assert abs(returns["plain"]) < 0.4
+    evaluated = ringside.evaluate(tmp_path / "recurrent", env=MEMORY["env"], episodes=30, eval_actions="greedy")
+    assert evaluated["mean"] > 0.9
+
+
 @pytest.mark.stress
 def test_an_on_policy_method_of_a_plug_in_learns_the_pixel_game(tmp_path: Path) -> None:
     flags = ACTOR_CRITIC | {"plugin": "tests.support.reinforce", "method": "reinforce", "total_steps": "16_000"}

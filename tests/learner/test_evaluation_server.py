@@ -58,3 +58,37 @@ def test_a_policy_is_sampled_at_the_draws_of_the_request() -> None:
 def test_greedy_actions_do_not_depend_on_draws(settings: dict[str, object]) -> None:
     actions, values = answered(settings, np.random.default_rng(1).random(ENVS))
     assert (actions == values.argmax()).all()
+
+
+def test_a_server_that_is_killed_before_its_reply_gives_the_same_one() -> None:
+    """The state of an LSTM is not written over that with which the request is answered; episodes begin with zeros."""
+    settings = {"method": "a2c", "round_steps": 80, "batch_size": 80, "recurrent": True, "eval_actions": "greedy"}
+    shape = {"envs": 8, "network": "small", "device": "cpu", "precision": "fp32", "run_dir": Path("x")}
+    evaluation = {"eval_every_steps": 80, "eval_episodes": 4, "eval_envs": 4}
+    memory = Memory.create(Plan(resolve(Config().with_settings(**shape, **evaluation, **settings)), actions=4))
+    queue, rng, cpu = memory.evaluations, np.random.default_rng(3), torch.device("cpu")
+    queue.data[0] = rng.normal(0, 0.1, queue.data.shape[1])
+    queue.queued.publish(1)
+    stacks = rng.integers(0, 256, (5, *queue.stacks.shape), np.uint8)
+    starts = np.zeros((5, 4), np.uint8)
+    starts[0], starts[3, 2] = 1, 1
+    queue.recurrent_state[:] = 9.0  # of an evaluation before
+
+    reference = Policy(memory.plan.network, cpu, "fp32", 4)
+    reference.load(queue.data[0])
+    state = reference.fresh_state()
+    for number in range(5):
+        state[starts[number] == 1] = 0
+        logits = reference.values(stacks[number], state)
+        state = reference.next_state
+        queue.stacks[:], queue.starts[:] = stacks[number], starts[number]
+        queue.ask(0, number + 1)
+        asked = queue.asked
+        EvaluationServer(memory, Policy(memory.plan.network, cpu, "fp32", 4)).answer()
+        first = queue.actions.copy()
+        queue.reply.publish(0)  # as if it had died before the reply
+        assert queue.asked == asked
+        EvaluationServer(memory, Policy(memory.plan.network, cpu, "fp32", 4)).answer()
+        assert first.tolist() == queue.actions.tolist() == logits.argmax(1).tolist()
+        np.testing.assert_array_equal(queue.recurrent_state[(number + 1) % 2], state)
+    memory.arena.close()

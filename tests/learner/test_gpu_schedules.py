@@ -28,7 +28,8 @@ COVERING = [Work(preset, *each) for number, preset in enumerate(ON_A_GPU) for ea
 COVERING += [
     Work(preset, *each) for preset in ("nature", "rainbow") for each in (("bf16", 8, "host"), ("fp32", 0, "device"))
 ]
-"""Every pair of two settings (`test_every_pair_is_tried`)."""
+COVERING += [Work(preset, precision, recurrent=True) for preset, precision in (("impala", "bf16"), ("a2c", "fp32"))]
+"""Every pair of two settings (`test_every_pair_is_tried`), and recurrent networks."""
 
 
 @pytest.fixture(autouse=True)

@@ -28,8 +28,7 @@ Fields = dict[str, np.ndarray]
 
 def empty_ring(run_schedule: RunSchedule = SIZES) -> Fields:
     lead = (run_schedule.lanes, run_schedule.capacity, run_schedule.lane_envs)
-    fields = slot_fields(run_schedule.method, run_schedule.frames)
-    return {name: np.zeros(lead + shape, dtype) for name, dtype, shape in fields}
+    return {name: np.zeros(lead + shape, dtype) for name, dtype, shape in slot_fields(run_schedule)}
 
 
 def play_round(ring: Fields, round_: int, run_schedule: RunSchedule = SIZES) -> None:

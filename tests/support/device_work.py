@@ -39,6 +39,7 @@ class Work(NamedTuple):
     graph_updates: int = 8
     replay_on: str = "device"
     shards: int | None = None
+    recurrent: bool = False
 
     def __str__(self) -> str:
         """A name for a test."""
@@ -56,6 +57,8 @@ class Work(NamedTuple):
             "replay_size": 256,
             "anneal_steps": 4_096,
         }
+        if self.recurrent:  # minibatches of two envs
+            small |= {"recurrent": True, "batch_size": 32}
         network = "small" if preset.learn.network in ("nature", "a3c") else preset.learn.network
         return preset.with_settings(
             game="pong", seed=1, network=network, precision=self.precision, learner_shards=self.shards, **small
@@ -68,6 +71,9 @@ def played_ring(work: Work) -> PlayedRing:
     played.play((ROUNDS + 2) * played.run_schedule.round_ticks)
     if "log_prob" in played.ring.field:  # far from the policy's own, clipping would magnify a rounding
         played.ring.field["log_prob"][:] = -np.log(ACTIONS)
+    if "recurrent_state" in played.ring.field:
+        state = played.ring.field["recurrent_state"]
+        state[:] = np.random.default_rng(1).normal(0, 0.3, state.shape)
     return played
 
 
@@ -134,9 +140,12 @@ def answer(work: Work, device: torch.device, played: PlayedRing) -> Numbers:
             rows, mask = played.ring.stack_rows(envs, ticks)
             some = slice(None) if tick == 5 else slice(0, BATCH // 2)
             acting = envs[some], ticks[some]
+            state = played.ring.recurrent_state(*acting) if work.recurrent else None
             numbers[f"of tick {tick}, {version}"] = policy.values_from_rows(
-                frames, rows[some], mask[some], envs[some], acting
+                frames, rows[some], mask[some], envs[some], acting, state
             )
+            if work.recurrent:
+                numbers[f"of tick {tick}, {version}, states"] = policy.next_state
     return numbers
 
 

@@ -202,6 +202,7 @@ class _Silent:
         frame_mask: NDArray[np.bool_],
         places: NDArray[np.int64],
         acting: tuple[NDArray[np.int64], NDArray[np.int64]],
+        state: None,
     ) -> NDArray[np.float32]:
         select_to(frames.view(np.uint32), rows, frame_mask, places, self._words)
         return self._values

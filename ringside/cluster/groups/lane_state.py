@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from shared.config.run_schedule import RECURRENT_STATE
 from shared.memory.ring import slot_fields
 from shared.memory.run_memory import Memory
 
@@ -27,7 +28,7 @@ class LaneState(NamedTuple):
     """Boundary of the snapshot; -1: the lane was never opened."""
     snapshot: bytes
     opening: Mapping[str, NDArray[np.generic]]
-    """Slots of the ticks that the first stack needs, the boundary's own tick last."""
+    """Slots of the ticks that the first stack needs, the boundary's own tick last; with the state of an LSTM."""
     logged: int
     """Ticks whose actions are known."""
     actions: Mapping[str, NDArray[np.generic]]
@@ -44,14 +45,16 @@ def capture_lane(memory: Memory, lane: int) -> LaneState:
     assert snapshot is not None, "a lane's snapshots have no other writer"
     tick = boundary * run_schedule.round_ticks
     logged = max(tick, int(memory.board.lane_logged.values[lane]))
-    opening, actions = np.arange(max(0, tick - run_schedule.frames.stack + 1), tick + 1), np.arange(tick, logged)
+    history = max(run_schedule.frames.stack - 1, run_schedule.history_ticks)
+    opening, actions = np.arange(max(0, tick - history), tick + 1), np.arange(tick, logged)
     field = memory.ring.field
-    names = ("action", *(name for name, _, _ in run_schedule.method.slot_fields))
+    names = ("action", *(name for name, _, _ in run_schedule.reply_fields))
+    before = (*OPENING, RECURRENT_STATE) if run_schedule.recurrent_units else OPENING
     return LaneState(
         lane,
         boundary,
         snapshot,
-        {name: field[name][lane][opening % run_schedule.capacity] for name in OPENING},
+        {name: field[name][lane][opening % run_schedule.capacity] for name in before},
         logged,
         {name: field[name][lane][actions % run_schedule.capacity] for name in names},
     )
@@ -76,6 +79,4 @@ def restore_lane(memory: Memory, state: LaneState) -> None:
 
 def result_fields(memory: Memory) -> list[str]:
     """Names of the fields that a tick writes into its own slot."""
-    run_schedule = memory.run_schedule
-    names = [name for name, _, _ in slot_fields(run_schedule.method, run_schedule.frames)]
-    return [name for name in names if name not in OPENING]
+    return [name for name, _, _ in slot_fields(memory.run_schedule) if name not in OPENING]

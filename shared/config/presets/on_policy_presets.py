@@ -198,7 +198,7 @@ IMPALA = Config(
 )
 """IMPALA: V-trace on batches of 32 rollouts of 20 steps, losses summed, RMSProp at 6e-4 down to 0 over 200 million
 frames with epsilon 0.01, value weight 0.5, entropy 0.01, norm 40 (Espeholt et al. 2018, table G.1; the decay of 0.99 is
-that of torchbeast). `--network impala` gives their deep network, without its LSTM.
+that of torchbeast). `--network impala` gives their deep network, and `--recurrent` its LSTM.
 
 What differs: every step was played by the version just before, where theirs lag as the queue has it."""
 

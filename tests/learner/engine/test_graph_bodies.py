@@ -23,7 +23,7 @@ from learner.networks import policy
 from learner.networks.policy import Policy
 from shared.config.presets import PRESETS
 from shared.config.settings import Config
-from shared.network_spec import network_of
+from shared.network_spec import Network, network_of
 from tests.support.played_ring import ACTIONS, REPLAY_PRESETS, PlayedRing
 from tests.support.simulated_gpu.refused import UNSURE, WAITING, adds_in_any_order
 
@@ -95,19 +95,27 @@ def test_updates_stay_on_the_gpu(monkeypatch: pytest.MonkeyPatch, preset: str, p
 
 @pytest.mark.parametrize("precision", ["bf16", "fp32"])
 @pytest.mark.parametrize(
-    ("method", "optimizer"),
-    [("a2c", "rmsprop"), ("a3c", "adam"), ("ppo", "adam"), ("pqn", "radam"), ("vtrace", "rms")],
+    ("method", "optimizer", "recurrent"),
+    [
+        ("a2c", "rmsprop", False),
+        ("a3c", "adam", False),
+        ("ppo", "adam", False),
+        ("pqn", "radam", False),
+        ("vtrace", "rms", False),
+        ("vtrace", "rms", True),
+    ],
 )
 def test_updates_of_an_on_policy_method_stay_on_the_gpu(
-    monkeypatch: pytest.MonkeyPatch, method: str, optimizer: str, precision: str
+    monkeypatch: pytest.MonkeyPatch, method: str, optimizer: str, recurrent: bool, precision: str
 ) -> None:
     """Updates alone, at an annealed rate: outputs at the beginning of a round are read back."""
     monkeypatch.setattr(engine_module, "SideStream", lambda _: SideStream())
     settings = {
         "method": method,
         "envs": 4,
-        "round_steps": 64,
+        "round_steps": 16,
         "batch_size": 8,
+        "recurrent": recurrent,
         "optimizer": optimizer,
         "learning_rate_end": 0.0,
         "anneal_steps": 1_000,
@@ -132,6 +140,16 @@ def test_answers_are_computed_on_the_gpu(preset: str) -> None:
     with torch.inference_mode(), Watch() as watch:
         answering._answer()
     assert watch.operations > 10
+
+
+def test_answers_of_a_recurrent_network_are_computed_on_the_gpu() -> None:
+    answering = Policy(Network("small", ACTIONS, "a2c", value_output=True, recurrent=64), META, "bf16", 4)
+    for name in ("_host", "_drawn", "_host_state", "_host_next", "_values", "_state_values"):
+        setattr(answering, name, getattr(answering, name).to(META))
+    answering._blocks, answering._noise, answering._state = answering._host, answering._drawn, answering._host_state
+    with torch.inference_mode(), Watch() as watch:
+        answering._answer()
+    assert watch.operations > 20
 
 
 @pytest.mark.parametrize(

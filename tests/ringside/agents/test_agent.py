@@ -112,6 +112,31 @@ def test_an_agent_with_action_values_has_no_policy(tmp_path: Path) -> None:
         ringside.load_agent(random_weights(tmp_path), device="cpu", eval_actions="best")
 
 
+def test_a_recurrent_agent_remembers_until_it_is_reset(tmp_path: Path) -> None:
+    agent = ringside.load_agent(random_weights(tmp_path, method="a2c", recurrent=True), device="cpu")
+    assert agent.recurrent
+    fresh = agent.probabilities(STACKS)
+    np.testing.assert_array_equal(agent.probabilities(STACKS), fresh, err_msg="only a call is remembered")
+    agent(STACKS)
+    later = agent.probabilities(STACKS)
+    assert (later != fresh).any(axis=1).all()
+    agent.reset(np.array([False, True, False]))
+    np.testing.assert_array_equal(agent.probabilities(STACKS)[1], fresh[1])
+    np.testing.assert_array_equal(agent.probabilities(STACKS)[::2], later[::2])
+    for call in (agent, agent.probabilities, agent.value):
+        with pytest.raises(ValueError, match=r"remembers 3 environments, and was called with 1: call reset\(\)"):
+            call(STACKS[0])
+    with pytest.raises(ValueError, match="remembers 3 environments, and was called with 2"):
+        agent.reset(np.ones(2, bool))
+    agent.reset()
+    np.testing.assert_allclose(agent.probabilities(STACKS[0]), fresh[0], rtol=1e-4)
+    assert isinstance(agent(STACKS[0]), int)
+    assert isinstance(agent.value(STACKS[0]), float)
+    plain = ringside.load_agent(random_weights(tmp_path / "plain", method="a2c"), device="cpu")
+    plain.reset()
+    assert not plain.recurrent
+
+
 @pytest.mark.parametrize(
     "wrong", [STACKS[0] / 255, STACKS[0, 0], STACKS[None], STACKS[:0], STACKS[0].transpose(1, 2, 0)]
 )

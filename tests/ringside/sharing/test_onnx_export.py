@@ -35,6 +35,7 @@ STACKS = np.random.default_rng(2).integers(0, 256, (8, 4, 84, 84), np.uint8)
         {"network": "impala", "spectral_norm": True, "pooling": True, "normalize": "last"},
         {"method": "ppo", "network": "small"},
         {"frame_size": 48, "frame_stack": 2, "frame_color": "rgb"},
+        {"method": "a2c", "network": "a3c", "normalize": "last", "recurrent": True},
     ],
     ids=lambda settings: "-".join(str(value) for value in settings.values()) or "dqn",
 )
@@ -45,11 +46,17 @@ def test_every_network_gives_the_numbers_of_the_agent(tmp_path: Path, settings: 
     policy = make_evaluation_policy(weights, "cpu", 8, captured=False, wanted="fp32").policy
     shape = weights.network.frames.observation
     stacks = np.random.default_rng(2).integers(0, 256, (8, *shape), np.uint8)
-    ours = policy.values(stacks)
-    theirs = run_onnx(str(path), stacks)
+    state = np.random.default_rng(3).normal(size=(8, 2, 256)).astype(np.float32)
+    given = {"state": state} if weights.network.recurrent else {}
+    ours = policy.values(stacks, **given)
+    theirs = run_onnx(str(path), stacks, **given)
     scale = float(np.abs(ours).max())
     np.testing.assert_allclose(theirs[0], ours, atol=1e-4 * max(1.0, scale))
     assert np.ptp(ours, axis=0).max() > 1e-4, "the outputs depend on the observation"
+    if given:
+        np.testing.assert_allclose(theirs[2], policy.next_state, atol=1e-4)
+        assert np.abs(ours - policy.values(STACKS)).max() > 1e-3, "the outputs depend on the state"
+        return
     if weights.network.value_output:
         np.testing.assert_allclose(theirs[1], policy.state_values, atol=1e-4)
     np.testing.assert_allclose(run_onnx(str(path), stacks[:3])[0], ours[:3], atol=1e-4 * max(1.0, scale))
@@ -68,8 +75,19 @@ def test_the_agent_of_the_zoo_is_exported_and_checked_on_frames_that_it_plays(tm
     np.testing.assert_allclose(values, agent.q_values(STACKS), rtol=1e-3, atol=1e-3)
 
 
+def test_a_recurrent_agent_is_checked_in_the_states_that_it_meets(tmp_path: Path) -> None:
+    load = random_weights(tmp_path, "tests.support.pixel_game:factory", actions=3, method="a2c", recurrent=True)
+    done = ringside.export_onnx(load, tmp_path / "a.onnx", env="tests.support.pixel_game:factory", frames=20)
+    assert (done.frames, done.same_actions) == (24, 1.0)
+    graph = onnx.load(str(tmp_path / "a.onnx")).graph
+    assert [each.name for each in graph.input] == ["observation", "state"]
+    assert [each.name for each in graph.output] == ["logits", "state_value", "next_state"]
+
+
 def test_numbers_that_differ_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ringside.sharing.onnx_graph.run_onnx", lambda path, stacks: [np.zeros((len(stacks), 6))])
+    monkeypatch.setattr(
+        "ringside.sharing.onnx_graph.run_onnx", lambda path, stacks, state: [np.zeros((len(stacks), 6))]
+    )
     with pytest.raises(ConfigError, match="gives other numbers than the agent"):
         ringside.export_onnx("pong", tmp_path / "pong.onnx", frames=8)
     assert list(tmp_path.iterdir()) == []

@@ -102,6 +102,7 @@ class Fixed:
         keep: NDArray[np.bool_],
         places: NDArray[np.int64],
         acting: tuple[NDArray[np.int64], NDArray[np.int64]],
+        state: None,
     ) -> NDArray[np.float32]:
         assert [words.tolist() for words in acting] == [[0, 1, 4, 5], [1] * 4]
         values = np.zeros((6, len(NAMES)), np.float32)

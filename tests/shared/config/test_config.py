@@ -461,6 +461,28 @@ ON_POLICY = {"method": "a2c", "round_steps": 960, "batch_size": 96}
             {"epsilon_ladder": 7.0, "epsilon_start": 0.0, "epsilon_end": 0.0, "noisy": True},
             "--epsilon-ladder has no effect with an epsilon of 0",
         ),
+        (
+            {"recurrent": True},
+            "--recurrent has no effect with --method dqn, which learns no policy from whole rounds: omit it.",
+        ),
+        ({**ON_POLICY, "method": "pqn", "recurrent": True}, "--recurrent has no effect with --method pqn"),
+        (
+            {**ON_POLICY, "batch_size": 32, "recurrent": True},
+            "--batch-size 32 must be a multiple of 10, the ticks of a round of --round-steps 960 with --envs 96, with "
+            "--recurrent; the nearest that fits is 30.",
+        ),
+        (
+            {**ON_POLICY, "batch_size": 30, "recurrent": True, "learner_shards": 4},
+            "--learner-shards 4 is more than the 3 envs whose rounds are one --batch-size 30 with --recurrent",
+        ),
+        (
+            {**ON_POLICY, "recurrent": True, "learner_ranks": 2},
+            "--recurrent is for a learner of one process: omit --learner-ranks 2.",
+        ),
+        (
+            {"method": "a2c", "schedule": "ordered", "workers": 4, "lane_envs": 1, "recurrent": True},
+            "--recurrent is for the rounds of a learner, and --schedule ordered has none",
+        ),
         ({"prioritized": True, "replay_size": 20_000_000}, "--replay-size 20_000_000 is more than 16_777_216"),
         ({"frame_size": 63}, "--frame-size 63 must be a multiple of 4; the nearest is 64"),
         ({"frame_size": 32}, "--frame-size 32 is too small for --network nature: 36 is the least"),
@@ -495,7 +517,7 @@ def test_a_method_may_declare_that_it_uses_more(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(declarations._REGISTRY, "bounded", bounded)
     validate.settings(Config().with_settings(**ON_POLICY | {"method": "bounded", "n_step": 3}))
     assert "n_step" in unused_settings(method_declaration("a2c")).keys() - unused_settings(bounded).keys()
-    assert not unused_settings(method_declaration("dqn"))
+    assert unused_settings(method_declaration("dqn")).keys() == {"recurrent"}
 
 
 def test_zero_is_not_above_zero_where_torch_flushes_denormals() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from shared.config.settings import Config
+from shared.errors import CheckpointError
 from shared.frame_shape import STACK
 from shared.memory.boundary import Moved, capture, expected, restore
 from shared.memory.evaluation_queue import EvaluationHistory
@@ -17,10 +18,11 @@ BOUNDARY = 6
 NO_EVALUATIONS = EvaluationHistory(every=0)
 
 
-def _memory(method: str, schedule: str, eval_every_steps: int = 0) -> Memory:
+def _memory(method: str, schedule: str, eval_every_steps: int = 0, *, recurrent: bool = False) -> Memory:
     """Memory of a run with rounds of 5 ticks of four envs and a snapshot every two rounds."""
     settings: dict[str, Any] = {"method": method, "schedule": schedule, "round_steps": 20, "batch_size": 20}
     settings |= {"envs": 4, "lane_envs": 2, "network": "small", "snapshot_every_steps": 40, "total_steps": 800}
+    settings["recurrent"] = recurrent
     if method == "dqn":
         settings |= {"learning_starts": 20, "replay_size": 100, "train_every": 20}
     machine: dict[str, Any] = {"actors": 1, "inference_batch": 4, "device": "cpu", "eval_episodes": 1}
@@ -64,6 +66,23 @@ def test_the_first_stacks_of_the_next_round_come_back(method: str, schedule: str
             assert np.array_equal(found, written if tick in kept else np.zeros_like(written)), (tick, name)
     assert restored.board.committed == BOUNDARY
     assert restored.lane_snapshots.read(1, BOUNDARY) == b"lane 1"
+
+
+@pytest.mark.parametrize("schedule", ["concurrent", "alternate"])
+def test_the_state_of_an_lstm_before_the_next_round_comes_back(schedule: str) -> None:
+    played, restored = (_memory("a2c", schedule, recurrent=True) for _ in range(2))
+    arrays = capture(_played(played), BOUNDARY)
+    restore(restored, BOUNDARY, arrays, NO_EVALUATIONS)
+    envs, tick = np.arange(4), np.full(4, BOUNDARY * played.run_schedule.round_ticks)
+    for memory in (played, restored):
+        memory.ring.field["start"][:] = 0
+    states = [memory.ring.recurrent_state(envs, tick) for memory in (played, restored)]
+    assert states[0].shape == (4, 2, 64)
+    assert states[0].all()
+    np.testing.assert_array_equal(states[0], states[1])
+    arrays["history.recurrent_state"][0, 0, 0, 0, 0] = np.nan
+    with pytest.raises(CheckpointError, match=r"'history\.recurrent_state' holds numbers that are not finite"):
+        restore(restored, BOUNDARY, arrays, NO_EVALUATIONS)
 
 
 def test_a_boundary_whose_snapshots_are_gone_is_not_captured() -> None:

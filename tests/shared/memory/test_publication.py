@@ -96,7 +96,7 @@ def test_a_reader_that_is_overtaken_reads_again(weights: PublishedWeights) -> No
 
 def mailbox_of(run_schedule: RunSchedule) -> Mailbox:
     fields = Mailbox.fields(Mailbox.sizes(run_schedule, actions=4))
-    return Mailbox(Arena.create(Layout(fields)), run_schedule.method)
+    return Mailbox(Arena.create(Layout(fields)), run_schedule)
 
 
 @pytest.fixture

@@ -95,3 +95,21 @@ def test_another_layout_is_refused() -> None:
         Arena.attach(arena.fd, Layout([Field("a", "i8", (300,), "test")]))
     with pytest.raises(LayoutError, match="stands twice"):
         Layout([Field("a", "i8", (3,), "test"), Field("a", "i8", (3,), "test")])
+
+
+def test_an_lstm_begins_every_episode_with_a_state_of_zeros() -> None:
+    """Elsewhere it reads a tick with the state after the tick before, also around the wrap."""
+    config = Config().with_settings(
+        method="a2c", recurrent=True, envs=6, lane_envs=2, round_steps=60, batch_size=60, total_steps=300
+    )
+    run_schedule = make_run_schedule(config.with_settings(snapshot_every_steps=60))
+    ring = Ring(Arena.create(Layout(ring_fields(run_schedule).values())), run_schedule)
+    field, capacity = ring.field["recurrent_state"], run_schedule.capacity
+    assert field.shape == (3, capacity, 2, 2, 256)
+    field[:] = np.arange(field.size // 512).reshape(field.shape[:3])[..., None, None]
+    ring.field["start"][1, 4, 1] = 1
+    env, tick = np.array([3, 3, 0]), np.array([4, 5, capacity])
+    found = ring.recurrent_state(env, tick)
+    assert found[:, 0, 0].tolist() == [0, field[1, 4, 1, 0, 0], field[0, capacity - 1, 0, 0, 0]]
+    assert (found == found[:, :1, :1]).all()
+    assert field[1, 3, 1].all(), "the ring keeps what it held"

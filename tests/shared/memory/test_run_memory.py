@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,9 +11,9 @@ import pytest
 from shared.checkpoint.segments import segment_shape
 from shared.config.method_declaration import MethodDeclaration
 from shared.config.presets import PRESETS
+from shared.config.resolve import resolve
 from shared.config.settings import Config
 from shared.errors import ConfigError
-from shared.frame_shape import DEFAULT_FRAMES
 from shared.memory.region.layout import Layout
 from shared.memory.ring import SLOT_FIELDS, slot_fields
 from shared.memory.run_memory import Memory, Plan
@@ -26,16 +27,16 @@ MACHINE = {"actors": 3, "inference_batch": 32, "device": "cpu", "eval_episodes":
 @pytest.mark.parametrize(
     ("preset", "settings", "digest"),
     [
-        ("nature", {}, "b37fbccb3f567aa41e53fb3acbe03470b2ecb4ccf51b3888fd5251adc7175215"),
+        ("nature", {}, "40200134c4ab7c9b6b0b446b89c12ac8113bdff8708e935bdf72466781a7d135"),
         (
             "nature",
             {"eval_every_steps": 250_000},
-            "524cf987a7a99f4528659d63d759528c24a7bba8fe8ed07a50c04a5744b5f2d8",
+            "2de946333f650b5453d52d103aecf593f54eef27057797e5d9f3749da192df82",
         ),
-        ("nature", {"schedule": "alternate"}, "7e21fb71d653789f0a72c7b10e3b102bd0818ac32a364a4f3cb6745878f53916"),
-        ("nature", {"schedule": "free"}, "19a79a6c7112e989409a9fdd85aa5e62ab08712f9ea368de6922cc94ab62df2a"),
-        ("rainbow", {"atoms": 51}, "ee246231cc463a3b14956d29c82291c2929aaabd621eb3c32729c986a965d55b"),
-        ("btr", {}, "f90a164b13552a91b65008aa27f776f74d59be76b34457f6c5e8bb92d72d153a"),
+        ("nature", {"schedule": "alternate"}, "e8d7115100544c56f87ce7b2266b64e60a4b9f70c879d33d1ad71e91d065a17d"),
+        ("nature", {"schedule": "free"}, "5dd95240cb5303f00e852c507574c94f4ec9510c060c141cfd84822e134b99f1"),
+        ("rainbow", {"atoms": 51}, "5ecb6de4def3a5e6bdb12a0f9bb9ea4be7a8eb2255956d4ccd360ee246f3aa8a"),
+        ("btr", {}, "3be1331eea6d4370a7b3a35890de2743dd8a0cacd2f57dc37953e5bcf731fcad"),
     ],
 )
 def test_the_layout_of_methods_with_a_replay_is_pinned(preset: Any, settings: dict[str, Any], digest: str) -> None:
@@ -67,7 +68,7 @@ def test_the_memory_holds_what_the_method_declares(monkeypatch: pytest.MonkeyPat
     sampled_method.register(monkeypatch)
     sampled, dqn = plan_of("sampled"), plan_of("dqn")
     schedule, layout = sampled.run_schedule, sampled.layout()
-    names = [name for name, _, _ in slot_fields(sampled.method, DEFAULT_FRAMES)]
+    names = [name for name, _, _ in slot_fields(schedule)]
     assert names == ["frame", "action", "log_prob", *(name for name, _, _ in SLOT_FIELDS[2:])]
     assert list(shapes_in(layout, "ring.")) == names
     assert shapes_in(layout, "ring.")["log_prob"] == (schedule.lanes, schedule.capacity, schedule.lane_envs)
@@ -76,13 +77,26 @@ def test_the_memory_holds_what_the_method_declares(monkeypatch: pytest.MonkeyPat
     assert shapes_in(layout, "learner.")["metrics"][1] == len(("loss", "entropy", "updates", "committed_at"))
     assert "mail.log_prob" not in dqn.layout().offsets
     assert dqn.layout().digest() != layout.digest()
-    assert segment_shape(schedule).slots == slot_fields(sampled.method, DEFAULT_FRAMES)
+    assert segment_shape(schedule).slots == slot_fields(schedule)
 
 
 def test_a_method_cannot_declare_a_field_of_every_slot() -> None:
     again = MethodDeclaration("again", "their.module:Theirs", slot_fields=(("valid", "u1", ()),))
-    with pytest.raises(ConfigError, match="declares the slot field 'valid', which every slot has"):
-        slot_fields(again, DEFAULT_FRAMES)
+    with pytest.raises(ConfigError, match="The method again declares the slot field 'valid', which every slot has"):
+        slot_fields(replace(plan_of("dqn").run_schedule, method=again))
+
+
+def test_the_memory_holds_the_state_of_an_lstm() -> None:
+    """The lane writes it into its slot with the action: 2 x 64 numbers with the 64 hidden units of `small`."""
+    settings = {"method": "a2c", "envs": 16, "round_steps": 96, "batch_size": 96, "network": "small"}
+    config = Config().with_settings(**settings, recurrent=True, device="cpu", run_dir="x", eval_every_steps=960)
+    plan = Plan(resolve(config), 4)
+    schedule, layout = plan.run_schedule, plan.layout()
+    assert [name for name, _, _ in slot_fields(schedule)][1:4] == ["action", "log_prob", "recurrent_state"]
+    assert shapes_in(layout, "ring.")["recurrent_state"] == (8, schedule.capacity, 2, 2, 64)
+    assert shapes_in(layout, "mail.")["recurrent_state"] == (8, 2, 2, 64)
+    assert shapes_in(layout, "evaluation.")["recurrent_state"] == (2, 8, 2, 64), "of two requests of 8 envs"
+    assert segment_shape(schedule).slots == slot_fields(schedule)
 
 
 def test_lanes_that_are_not_played_get_no_memory() -> None:

@@ -1,0 +1,227 @@
+"""The LSTM against PyTorch's, in float64, with episodes that begin within a sequence; and recurrent models."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from learner.engine.initialization import initial_parameters
+from learner.engine.side_stream import SideStream
+from learner.networks import lstm
+from learner.networks.autograd import AutogradModel
+from learner.networks.model import ExtraInputs, Model, Recurrence
+from learner.networks.models import check_arithmetic, make_model
+from learner.networks.policy import Policy
+from learner.networks.sharded import ShardedModel
+from shared.network_spec import Network, parameters_of
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+CPU = torch.device("cpu")
+SEQUENCES, TICKS, INPUTS, UNITS = 3, 7, 5, 4
+RECURRENT = Network("small", 4, "a2c", value_output=True, recurrent=64)
+
+
+def _recurrence(seed: int = 0, units: int = UNITS, dtype: torch.dtype = torch.float64) -> Recurrence:
+    """The second sequence begins two episodes within it; the third begins one with its first tick."""
+    generator = torch.Generator().manual_seed(seed)
+    start = torch.zeros(SEQUENCES, TICKS, dtype=dtype)
+    start[1, 3] = start[1, 4] = start[2, 0] = 1
+    return Recurrence(torch.randn(SEQUENCES, 2, units, generator=generator, dtype=dtype), start.flatten())
+
+
+def _reference(module: nn.LSTM, x: Tensor, recurrence: Recurrence) -> tuple[Tensor, Tensor]:
+    """Outputs [n, units] and last states [m, 2, units] by PyTorch's LSTM, piece by piece between the starts."""
+    outputs, states = [], []
+    starts = recurrence.start.view(SEQUENCES, TICKS)
+    for sequence, rows in enumerate(x.view(SEQUENCES, TICKS, -1)):
+        state = recurrence.state[sequence]
+        for t, row in enumerate(rows):
+            if starts[sequence, t]:
+                state = torch.zeros_like(state)
+            answer, (output, cell) = module(row[None, None], (state[0][None, None], state[1][None, None]))
+            state = torch.stack([output[0, 0], cell[0, 0]])
+            outputs.append(answer[0, 0])
+        states.append(state)
+    return torch.stack(outputs), torch.stack(states)
+
+
+def test_outputs_and_gradients_are_those_of_pytorch() -> None:
+    torch.manual_seed(1)
+    module = nn.LSTM(INPUTS, UNITS, batch_first=True, dtype=torch.float64)
+    x = torch.randn(SEQUENCES * TICKS, INPUTS, dtype=torch.float64, requires_grad=True)
+    recurrence, weights = _recurrence(), lstm.Weights(*module.parameters())
+    by_outputs = torch.randn(SEQUENCES * TICKS, UNITS, dtype=torch.float64)
+    outputs, state = lstm.unroll(x, recurrence, weights)
+    wanted, wanted_state = _reference(module, x, recurrence)
+    torch.testing.assert_close(outputs, wanted, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(state, wanted_state, rtol=1e-12, atol=1e-12)
+    leaves = [x, *module.parameters()]
+    found, expected = (torch.autograd.grad((each * by_outputs).sum(), leaves) for each in (outputs, wanted))
+    for ours, theirs in zip(found, expected, strict=True):
+        assert theirs.abs().max() > 0.1
+        torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
+    with torch.no_grad():
+        torch.testing.assert_close(lstm.unroll(x, recurrence, weights)[0], outputs, rtol=0, atol=0)
+
+
+def test_nothing_passes_the_beginning_of_an_episode() -> None:
+    """Neither a value forward nor a gradient backward."""
+    torch.manual_seed(1)
+    weights = lstm.Weights(*nn.LSTM(INPUTS, UNITS, dtype=torch.float64).parameters())
+    x = torch.randn(SEQUENCES * TICKS, INPUTS, dtype=torch.float64, requires_grad=True)
+    recurrence = _recurrence()
+    outputs, _ = lstm.unroll(x, recurrence, weights)
+    behind = outputs.view(SEQUENCES, TICKS, -1)[1, 4:]
+    (gradient,) = torch.autograd.grad(behind.sum(), x)
+    gradient = gradient.view(SEQUENCES, TICKS, -1)
+    assert gradient[1, 4:].all()
+    assert not gradient[1, :4].any()
+    other = recurrence._replace(state=recurrence.state + 1.0)
+    changed = (lstm.unroll(x, other, weights)[0] != outputs).view(SEQUENCES, TICKS, -1).any(-1)
+    assert changed.tolist() == [[True] * TICKS, [True] * 3 + [False] * 4, [False] * TICKS]
+
+
+# Models
+
+
+def _model(precision: str = "fp32", network: Network = RECURRENT) -> AutogradModel:
+    model = AutogradModel(network, CPU, precision)
+    model.pack(initial_parameters(network, 1, "torch"), model.params)
+    model.sync_copy()
+    return model
+
+
+def _blocks(seed: int = 3) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(0, 256, (SEQUENCES * TICKS, 21, 21, 64), generator=generator, dtype=torch.uint8)
+
+
+def _passes(model: Model) -> tuple[Tensor, Tensor, np.ndarray]:
+    """Outputs, last states, and the gradient in canonical layout."""
+    recurrence = _recurrence(units=RECURRENT.recurrent, dtype=torch.float32)
+    gradient = torch.randn(SEQUENCES * TICKS, 5, 1, generator=torch.Generator().manual_seed(2))
+    vector = torch.full_like(model.params_bf16, 7.0)
+    model.gradient_into(vector)
+    with torch.inference_mode():
+        saved = model.forward(_blocks(), 0, ExtraInputs(recurrence=recurrence), learns=True)
+        model.backward(saved, gradient, SideStream())
+    assert saved.state is not None
+    canonical = np.zeros(parameters_of(model.network).count, np.float32)
+    model.unpack(vector.float(), canonical)
+    return saved.outputs.detach(), saved.state.detach(), canonical
+
+
+def _by_the_books(flat: Tensor) -> tuple[Tensor, Tensor]:
+    """Outputs and last states of `RECURRENT` by PyTorch's functions, in the dtype of the parameters `flat`."""
+    parts = flat.split([int(np.prod(shape)) for _, shape in parameters_of(RECURRENT).shapes])
+    w = {name: part.view(shape) for (name, shape), part in zip(parameters_of(RECURRENT).shapes, parts, strict=True)}
+    # Blocks [n, y, x, (frame, dy, dx)] as frames.
+    frames = _blocks().view(-1, 21, 21, 4, 4, 4).permute(0, 3, 1, 4, 2, 5).reshape(-1, 4, 84, 84)
+    x = frames.to(flat.dtype) / 255.0
+    x = F.conv2d(x, w["conv1.weight"], w["conv1.bias"], 4).relu()
+    x = F.conv2d(x, w["conv2.weight"], w["conv2.bias"], 2).relu()
+    x = F.linear(x.flatten(1), w["hidden.weight"], w["hidden.bias"]).relu()
+    weights = lstm.Weights(*(part for name, part in w.items() if name.startswith("lstm.")))
+    recurrence = _recurrence(units=64, dtype=torch.float32)
+    x, state = _by_equations(weights, x, Recurrence(*(each.to(flat.dtype) for each in recurrence)))
+    return F.linear(x, w["heads.weight"], w["heads.bias"])[:, :, None], state
+
+
+def _by_equations(weights: lstm.Weights, x: Tensor, recurrence: Recurrence) -> tuple[Tensor, Tensor]:
+    """Outputs [n, units] and last states [m, 2, units], tick by tick."""
+    outputs, states = [], []
+    starts = recurrence.start.view(SEQUENCES, TICKS)
+    for sequence, rows in enumerate(x.view(SEQUENCES, TICKS, -1)):
+        output, cell = recurrence.state[sequence]
+        for t, row in enumerate(rows):
+            if starts[sequence, t]:
+                output, cell = torch.zeros_like(output), torch.zeros_like(cell)
+            z = weights.weight_ih @ row + weights.bias_ih + weights.weight_hh @ output + weights.bias_hh
+            i, f, g, o = z.chunk(4)
+            cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
+            output = o.sigmoid() * cell.tanh()
+            outputs.append(output)
+        states.append(torch.stack([output, cell]))
+    return torch.stack(outputs), torch.stack(states)
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 2e-4), ("bf16", 0.1)])
+def test_a_recurrent_network_is_the_one_by_the_books(precision: str, tolerance: float) -> None:
+    outputs, state, gradient = _passes(_model(precision))
+    flat = torch.from_numpy(initial_parameters(RECURRENT, 1, "torch")).double().requires_grad_()
+    wanted, wanted_state = _by_the_books(flat)
+    by_outputs = torch.randn(SEQUENCES * TICKS, 5, 1, generator=torch.Generator().manual_seed(2))
+    (expected,) = torch.autograd.grad((wanted * by_outputs).sum(), flat)
+    for ours, theirs in ((outputs, wanted), (state, wanted_state)):
+        torch.testing.assert_close(ours.double(), theirs, rtol=tolerance, atol=tolerance)
+    names = parameters_of(RECURRENT)
+    for name, part in names.split(expected.numpy().astype(np.float32)).items():
+        off = np.linalg.norm(names.split(gradient)[name] - part) / np.linalg.norm(part)
+        assert off < 2 * tolerance, (name, off)
+
+
+def test_shards_hold_whole_sequences() -> None:
+    """Two shards of three sequences: outputs, states and the gradient are those of the batch."""
+    wanted = _passes(_model())
+    found = _passes(ShardedModel(_model(), 2, 2))
+    for ours, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=1e-4, atol=1e-4)
+
+
+def test_acting_tick_by_tick_gives_the_outputs_of_the_unrolled_sequence() -> None:
+    flat = initial_parameters(RECURRENT, 1, "torch")
+    outputs, last, _ = _passes(_model())
+    recurrence = _recurrence(units=64, dtype=torch.float32)
+    starts, state = recurrence.start.view(SEQUENCES, TICKS).numpy(), recurrence.state.numpy().copy()
+    policy = Policy(RECURRENT, CPU, "fp32", batch=SEQUENCES)
+    policy.load(flat)
+    frames = _blocks().view(-1, 21, 21, 4, 4, 4).permute(0, 3, 1, 4, 2, 5).reshape(SEQUENCES, TICKS, 4, 84, 84)
+    for t in range(TICKS):
+        state[starts[:, t] == 1] = 0
+        values = policy.values(frames[:, t].numpy(), state)
+        state = policy.next_state
+        wanted = outputs.view(SEQUENCES, TICKS, 5)[:, t].numpy()
+        np.testing.assert_allclose(values, wanted[:, :4], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(policy.state_values, wanted[:, 4], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(state, last.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_row_that_is_not_asked_keeps_its_state_and_changes_no_other() -> None:
+    policy = Policy(RECURRENT, CPU, "fp32", batch=3)
+    policy.load(initial_parameters(RECURRENT, 1, "torch"))
+    stacks = np.random.default_rng(1).integers(0, 256, (3, 4, 84, 84), np.uint8)
+    state = np.random.default_rng(2).normal(size=(3, 2, 64)).astype(np.float32)
+    policy.values(stacks, state)
+    whole = policy.next_state
+    assert whole.all()
+    rows = np.arange(12).reshape(3, 4)[[2, 0]]
+    frames = stacks.reshape(-1, 84, 84)
+    policy.values(stacks[::-1].copy())
+    policy.values_from_rows(frames, rows, np.ones((2, 4), bool), np.array([2, 0]), state=state[[2, 0]])
+    np.testing.assert_array_equal(policy.next_state[[2, 0]], whole[[2, 0]])
+
+
+def test_a_plain_policy_has_an_empty_state() -> None:
+    policy = Policy(replace(RECURRENT, recurrent=0), CPU, "fp32", batch=3)
+    assert policy.fresh_state().shape == policy.next_state.shape == (3, 2, 0)
+
+
+def test_the_check_of_the_arithmetic_takes_a_recurrent_network() -> None:
+    check_arithmetic(RECURRENT, CPU, "bf16", 8, learns=True)
+
+
+def test_fresh_weights_are_orthogonal_and_biases_zero() -> None:
+    parts = parameters_of(RECURRENT).split(initial_parameters(RECURRENT, 1))
+    for name in ("lstm.weight_ih_l0", "lstm.weight_hh_l0"):
+        np.testing.assert_allclose(parts[name].T @ parts[name], np.eye(64), atol=1e-5)
+    assert not parts["lstm.bias_ih_l0"].any()
+    assert not parts["lstm.bias_hh_l0"].any()
+    uniform = parameters_of(RECURRENT).split(initial_parameters(RECURRENT, 1, "torch"))
+    assert all(0.11 < np.abs(uniform[name]).max() <= 0.125 for name in uniform if name.startswith("lstm."))
+    assert isinstance(make_model(RECURRENT, CPU, "fp32"), AutogradModel)
