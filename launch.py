@@ -24,7 +24,6 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
@@ -33,7 +32,7 @@ ROOT = Path(__file__).resolve().parent
 
 def main(arguments: Sequence[str]) -> int:
     """Run one task; returns the exit code: 2 for a mistake in the arguments, 1 for a fault at run time."""
-    from ringside.tasks import TASKS
+    from ringside.tasks import TASKS, module_of
     from shared.errors import RingsideError
     from shared.text import PROGRAM, printable
 
@@ -53,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
             return 0
         if task == "train" and sys.stdout.isatty() and not {"-h", "--help"} & set(rest):
             print("Ringside starts: loading, and checking settings and machine ...", flush=True)
-        code: int = import_module(f"ringside.tasks.{task}").main(rest)
+        code: int = module_of(task).main(rest)
         return code
     except RingsideError as error:
         print(printable(f"{PROGRAM}: {error}"), file=sys.stderr)

@@ -8,19 +8,18 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from actors.env import Env, Frame, Outcome
 from actors.envs.film import Shot
+from actors.h264 import H264File
 from shared.files.atomic import make_directory
 
-QUALITY = {"crf": "23", "preset": "veryfast", "tune": "animation"}
-"""Options of x264: small files rather than perfect ones."""
+QUALITY = 23
+"""Small files rather than perfect ones."""
 SIDE = 320
 """Least height of a video, in whole multiples of the screen."""
 
@@ -102,35 +101,21 @@ class FilmedEpisode(Env):
 
 
 class _Video:
-    """H.264 in MP4, written to a part file that gets its name at the end."""
+    """A video that is written to a part file, which gets its name at the end."""
 
     def __init__(self, path: Path, rate: float) -> None:
-        import av
-
-        self._av, self._path = av, path
+        self._path = path
         self._part = path.with_suffix(".part")
         self._out = open(self._part, "wb")  # noqa: SIM115  (closed by `finish`)
-        self._file = av.open(self._out, "w", format="mp4")
-        self._stream: Any = self._file.add_stream("libx264", rate=Fraction(round(rate)), options=QUALITY)
-        self._stream.pix_fmt = "yuv420p"
-        self._stream.codec_context.thread_count = 1
-        self._frames = 0
+        self._file = H264File(self._out, round(rate), QUALITY)
 
     def add(self, screen: NDArray[np.uint8]) -> None:
         """Append a screen uint8[h, w, 3]."""
         scale = 2 * -(-SIDE // (2 * screen.shape[0]))  # even, as the format asks for
-        picture = np.repeat(np.repeat(screen, scale, axis=0), scale, axis=1)
-        if not self._frames:
-            self._stream.height, self._stream.width = picture.shape[:2]
-        frame = self._av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), format="rgb24")
-        frame.pts = self._frames
-        self._frames += 1
-        self._file.mux(self._stream.encode(frame))
+        self._file.add(np.repeat(np.repeat(screen, scale, axis=0), scale, axis=1))
 
     def finish(self) -> None:
         """Write the rest and give the file its name."""
-        if self._frames:
-            self._file.mux(self._stream.encode(None))
-        self._file.close()
+        self._file.finish()
         self._out.close()
         os.replace(self._part, self._path)

@@ -9,7 +9,7 @@ Settings have the flat names of the flags (`--total-steps` is `total_steps`). A 
 before anything starts. Names are resolved when they are used: the import itself loads no library.
 
 Read planning, training, supervisor/, load/, recording/ and watch/ in this order. Then read agents/, evaluating,
-report/, doctor/ and bench/. The command is in tasks/; cgroup/ and zoo/ are small.
+report/, programs/, suites/, tuning/, doctor/ and bench/. The command is in tasks/; cgroup/ and zoo/ are small.
 """
 
 from __future__ import annotations
@@ -28,11 +28,16 @@ if TYPE_CHECKING:
     from ringside.planning import plan as plan
     from ringside.planning import starting_point as starting_point
     from ringside.settings.train_settings import TrainSettings as TrainSettings
+    from ringside.sharing.onnx_export import Exported as Exported
     from ringside.sharing.onnx_export import export_onnx as export_onnx
+    from ringside.sharing.zoo_entries import add_to_zoo as add_to_zoo
+    from ringside.sharing.zoo_entries import pull_from_hub as pull_from_hub
+    from ringside.sharing.zoo_entries import push_to_hub as push_to_hub
     from ringside.training import run as run
     from ringside.training import train as train
     from ringside.tuning.search import StudyResult as StudyResult
     from ringside.tuning.search import tune as tune
+    from ringside.tuning.study import TrialResult as TrialResult
     from shared.config.method_declaration import MethodDeclaration as MethodDeclaration
     from shared.config.method_declaration import MethodSettings as MethodSettings
     from shared.config.presets import PRESETS as PRESETS
@@ -69,10 +74,12 @@ _HOMES = {
     "ringside.callbacks": ("Callback", "Callbacks"),
     "ringside.evaluating": ("evaluate",),
     "ringside.planning": ("plan", "starting_point"),
-    "ringside.sharing.onnx_export": ("export_onnx",),
+    "ringside.sharing.onnx_export": ("Exported", "export_onnx"),
+    "ringside.sharing.zoo_entries": ("add_to_zoo", "pull_from_hub", "push_to_hub"),
     "ringside.settings.train_settings": ("TrainSettings",),
     "ringside.training": ("run", "train"),
     "ringside.tuning.search": ("StudyResult", "tune"),
+    "ringside.tuning.study": ("TrialResult",),
     "shared.config.method_declaration": ("MethodDeclaration", "MethodSettings"),
     "shared.config.trust": ("register_method",),
     "shared.config.presets": ("PRESETS", "register_preset"),
@@ -92,17 +99,22 @@ __all__ = [
     "Callbacks",
     "Config",
     "ConfigError",
+    "Exported",
     "MethodDeclaration",
     "MethodSettings",
     "RunFailed",
     "StopTraining",
     "StudyResult",
     "TrainSettings",
+    "TrialResult",
+    "add_to_zoo",
     "env_name",
     "evaluate",
     "export_onnx",
     "load_agent",
     "plan",
+    "pull_from_hub",
+    "push_to_hub",
     "register_method",
     "register_network",
     "register_preset",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,20 @@ def starting_point(
     return replace(saved, run=run)
 
 
+def settings_beside_preset(config: Config, preset: str) -> dict[str, Any]:
+    """Flat settings that differ from those that --preset and --method give."""
+    given = config.to_flat()
+    start = starting_point(preset, None)
+    # Another method resets what has no effect on it, and refuses it as a flag.
+    defaults = start.with_settings(method=given["method"]).to_flat() | {"method": start.algorithm.method}
+    return {name: value for name, value in given.items() if value != defaults.get(name)}
+
+
+def flags_of(settings: Mapping[str, Any]) -> list[str]:
+    """Settings as options of the command, None too."""
+    return words_of(**{name: UNSET if value is None else value for name, value in settings.items()})
+
+
 def training_words(config: Config, without: frozenset[str] = frozenset()) -> list[str]:
     """Options that give this configuration: the closest preset, and what differs from it.
 
@@ -109,7 +124,7 @@ def training_words(config: Config, without: frozenset[str] = frozenset()) -> lis
         choices.append((len(different), preset, different))
     _, preset, different = min(choices)
     flags = {"preset": None if preset == "nature" else preset, "plugin": config.run.plugin}
-    return words_of(**flags, **{name: UNSET if value is None else value for name, value in different.items()})
+    return [*words_of(**flags), *flags_of(different)]
 
 
 def check(config: Config) -> Plan:

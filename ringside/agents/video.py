@@ -6,7 +6,6 @@ import zlib
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator
-from fractions import Fraction
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from actors.h264 import ENCODER, H264File
 from ringside.agents.picture import Painter, comfortable_scale
 from ringside.agents.scene import Canvas, Scene
 from shared.errors import ConfigError
@@ -30,8 +30,8 @@ GIF_IS_FULL = "a GIF is not made longer, an .mp4 has no end"
 
 SUFFIXES = (".mp4", ".gif")
 
-_BT709 = 1
-_LIMITED = 1
+QUALITY = 16
+"""Rate factor of an .mp4, nearly lossless."""
 _COLORS = 255
 _EXACT = 191
 """Colors of a GIF that are exact; Atari shows 128 at most, the rest is antialiased text."""
@@ -122,43 +122,18 @@ class Mp4(MovingPicture):
             raise ConfigError(
                 f"{path} needs the package av, which contains the video encoder: run make install, or choose .gif."
             ) from error
-        if "libx264" not in av.codecs_available:
+        if ENCODER not in av.codecs_available:
             raise ConfigError(
                 f"{path} needs an encoder that the installed package av lacks: run make install, or choose .gif."
             )
         super().__init__(path, source_rate)
-        self._av = av
-        # Through a Python file: FFmpeg's own file access crashes the process on a full disk (av 18.1).
-        self._file = av.open(self._out, "w", format="mp4")
-        self._stream = self._file.add_stream(
-            "libx264", rate=Fraction(self.rate), options={"crf": "16", "preset": "veryfast", "tune": "animation"}
-        )
-        context = self._stream.codec_context
-        context.pix_fmt, context.thread_count = "yuv420p", 1
-        context.colorspace = context.color_primaries = context.color_trc = _BT709
-        context.color_range = _LIMITED
+        self._file = H264File(self._out, round(self.rate), QUALITY)
 
     def _write(self, picture: NDArray[np.uint8]) -> None:
-        if not self.frames:
-            self._stream.height, self._stream.width = picture.shape[:2]
-        from av.video.reformatter import ColorRange, Colorspace, Interpolation
-
-        # Two by two pixels share a color: that of one pixel of the game if the scale is even.
-        frame = self._av.VideoFrame.from_ndarray(picture, format="rgb24").reformat(
-            format="yuv420p",
-            dst_colorspace=Colorspace.ITU709,
-            dst_color_range=ColorRange.MPEG,
-            interpolation=Interpolation.AREA,
-        )
-        frame.pts, frame.time_base = self.frames, Fraction(1, round(self.rate))
-        self._file.mux(self._stream.encode(frame))
+        self._file.add(picture)
 
     def _end(self) -> None:
-        try:
-            if self.frames:
-                self._file.mux(self._stream.encode(None))
-        finally:
-            self._file.close()
+        self._file.finish()
 
 
 class Gif(MovingPicture):

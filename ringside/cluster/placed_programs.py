@@ -1,4 +1,4 @@
-"""Programs of a suite on the nodes of a cluster, many at once; each may be moved to another node."""
+"""Programs of runs on the nodes of a cluster, many at once; each may be moved to another node."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _Item = TypeVar("_Item")
 
 
 class ClusterPrograms:
-    """Programs of a suite on a cluster. Jobs run in parallel, as many as the cluster has room for."""
+    """Programs on a cluster. Jobs run in parallel, as many as the cluster has room for."""
 
     def __init__(self, hosts: Hosts, cores: int, shared: Path) -> None:
         """Prepare; nothing is placed yet.
@@ -55,9 +55,9 @@ class ClusterPrograms:
                 for future in done:
                     future.result()
 
-    def open(self, title: str, directory: Path) -> PlacedPrograms:
-        """The programs of one job, which all run in one place unless it is lost."""
-        return PlacedPrograms(self, title, directory)
+    def open(self) -> PlacedPrograms:
+        """The place of one job, whose programs all run there unless it is lost."""
+        return PlacedPrograms(self)
 
     def stop(self) -> None:
         """Ask all programs to save and end, and start no other; a second time, to end at once."""
@@ -88,24 +88,50 @@ class ClusterPrograms:
 class PlacedPrograms:
     """The programs of one job, one after another."""
 
-    def __init__(self, programs: ClusterPrograms, title: str, directory: Path) -> None:
-        self._programs, self._title, self._directory = programs, title, directory
+    def __init__(self, programs: ClusterPrograms) -> None:
+        self._programs = programs
         self._host: Host | None = None
-        self._name = ""
+        self._node = ""
+        """Name of the node, until it has been printed."""
+        self._title = ""
+        self._run_dir = Path()
         self._said_at = time.monotonic()
 
-    def run(self, words: Sequence[str], *, own_session: bool) -> int:
+    def claim(self) -> bool:
+        """Wait until there is a place; False if the programs were stopped before."""
+        try:
+            return (self._host or self._placed()) is not None
+        except NodeLost:
+            self._release()
+            return True  # `run` asks for another
+
+    def run(
+        self,
+        words: Sequence[str],
+        title: str,
+        run_dir: Path,
+        *,
+        own_session: bool = False,
+        quiet: bool = False,
+        should_stop: Callable[[], bool] | None = None,
+    ) -> int:
         """Run `launch.py` with these words to its end; return its exit code, negative for a signal.
 
         Args:
+            words: the arguments.
+            title: beginning of the lines about the job.
+            run_dir: run directory of the job.
             own_session: without effect: no Ctrl-C of this terminal reaches a node.
+            quiet: print no line of its output but the last ones of a failure.
+            should_stop: called about once a second, and once it returns True, the program is asked to save and end.
 
         Raises:
             NodeLost: its node was lost. The program has ended, or ends before its lease does.
             ConfigError: the node cannot run it.
         """
+        self._title, self._run_dir = title, run_dir
         try:
-            return self._run(words)
+            return self._run(words, quiet, should_stop)
         except NodeLost:
             self._release()
             self._await_end()
@@ -115,10 +141,13 @@ class PlacedPrograms:
         """Give the place back."""
         self._release()
 
-    def _run(self, words: Sequence[str]) -> int:
+    def _run(self, words: Sequence[str], quiet: bool, should_stop: Callable[[], bool] | None) -> int:
         host = self._host or self._placed()
         if host is None:
             return 1
+        if self._node:
+            self._say(f"on node {self._node}.")
+            self._node = ""
         host.call("start", list(words), os.getcwd(), str(self._programs.shared), seconds=SILENT_SECONDS)
         told = 0
         deadline: float | None = None
@@ -128,6 +157,9 @@ class PlacedPrograms:
                 if progress.code:
                     self._say(*progress.lines)
                 return progress.code
+            if should_stop is not None and should_stop():
+                should_stop = None
+                host.call("stop", seconds=SILENT_SECONDS)
             if self._programs.stops > told:
                 told = self._programs.stops
                 host.call("stop", seconds=SILENT_SECONDS)
@@ -135,11 +167,11 @@ class PlacedPrograms:
             if deadline is not None and time.monotonic() > deadline:
                 self._release()
                 return 1
-            if progress.lines and time.monotonic() - self._said_at > PROGRESS_SECONDS:
+            if progress.lines and not quiet and time.monotonic() - self._said_at > PROGRESS_SECONDS:
                 self._say(progress.lines[-1])
 
     def _placed(self) -> Host | None:
-        """A new host with the software of this machine; None if the suite was stopped before there was a place."""
+        """A new host with the software of this machine; None if the programs were stopped before there was a place."""
         host = self._host = self._programs.place()
         while not host.ready(_LOOK_SECONDS):
             if self._programs.stops:
@@ -147,7 +179,7 @@ class PlacedPrograms:
                 return None
         node: Node = host.call("describe", seconds=SILENT_SECONDS)
         self._programs.require_same(node)
-        self._say(f"on node {node.name}.")
+        self._node = node.name
         return host
 
     def _say(self, *lines: str) -> None:
@@ -167,10 +199,10 @@ class PlacedPrograms:
             RingsideError: it holds it longer than its lease and its saving can last.
         """
         deadline = time.monotonic() + LEASE_SECONDS + SAVE_SECONDS
-        while _is_locked(self._directory / LOCK_FILE) and not self._programs.stops:
+        while _is_locked(self._run_dir / LOCK_FILE) and not self._programs.stops:
             if time.monotonic() > deadline:
                 raise RingsideError(
-                    f"{self._directory} is still in use, though its node was lost. End the run that uses it, then say "
+                    f"{self._run_dir} is still in use, though its node was lost. End the run that uses it, then say "
                     "the same command again."
                 )
             time.sleep(_LOOK_SECONDS)

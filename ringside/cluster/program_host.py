@@ -115,7 +115,7 @@ class ProgramHost:
                 f"Node {name} does not see {Path(shared).parent}: put --out on a file system that all nodes share."
             )
         if not os.path.isdir(directory):
-            raise ConfigError(f"Node {name} has no directory {directory}: start the suite from a shared directory.")
+            raise ConfigError(f"Node {name} has no directory {directory}: start the command from a shared one.")
         assert self._process is None or self._process.poll() is not None, "one program at a time"
         self._lines.clear()
         self._process = subprocess.Popen(

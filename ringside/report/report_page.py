@@ -21,6 +21,7 @@ from ringside.recording.scores import REFERENCE, SOURCE, human_normalised
 from ringside.report.aggregate import CONFIDENCE, REPLICATES
 from ringside.report.comparison import IGNORED_SETTINGS, Arm, Comparison, differences
 from ringside.report.figures import amount, duration, file_name, score, setting
+from ringside.report.films import films
 from ringside.report.notes import notes
 from ringside.report.plots import (
     Axis,
@@ -80,6 +81,7 @@ def write(comparison: Comparison, directory: Path, title: str, study: Sequence[P
             study=study,
             overview=overview,
             curves=curves,
+            films=films(comparison),
             metrics=metrics,
             metric_meanings=_metric_meanings(comparison),
             agents=agents,

@@ -111,14 +111,19 @@ def _check(repo: str, entry: Path) -> None:
         )
 
 
-def _api(repo: str) -> Any:
-    """Client of the Hub."""
+def require_hub(repo: str) -> None:
+    """Raise `ConfigError` unless huggingface_hub is installed and the name is that of a repository."""
     if find_spec("huggingface_hub") is None:
         raise ConfigError(
             'This needs the package huggingface_hub, which is not installed: say pip install "ringside[hub]".'
         )
     if not _REPO.fullmatch(repo):
         raise ConfigError(f"{repo!r:.120} is no repository of the Hub: write USER/NAME.")
+
+
+def _api(repo: str) -> Any:
+    """Client of the Hub."""
+    require_hub(repo)
     import huggingface_hub
 
     return huggingface_hub.HfApi(endpoint=os.environ.get(ENDPOINT), library_name="ringside")

@@ -1,22 +1,33 @@
 """The tasks of the command, a file each, with their options. `launch.py` chooses one.
 
-Read train and arguments first, then eval, play, record, watch, report, suite and tune. The rest are export, bench,
-doctor, zoo and completion.
+Read train and arguments first, then watch, report, suite and tune, and trained/ for the tasks about a trained agent.
+The rest are bench, doctor and completion.
 """
 
-TASKS = (
-    "train",
-    "watch",
-    "eval",
-    "play",
-    "record",
-    "zoo",
-    "report",
-    "suite",
-    "tune",
-    "export",
-    "bench",
-    "doctor",
-    "completion",
-)
-"""Task names, the optional first argument (default: `train`). Each is a module of this package with a `main`."""
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+
+_MODULES = {
+    "train": "train",
+    "watch": "watch",
+    "eval": "trained.eval",
+    "play": "trained.play",
+    "record": "trained.record",
+    "zoo": "trained.zoo",
+    "report": "report",
+    "suite": "suite",
+    "tune": "tune",
+    "export": "trained.export",
+    "bench": "bench",
+    "doctor": "doctor",
+    "completion": "completion",
+}
+TASKS = tuple(_MODULES)
+"""Task names, the optional first argument (default: `train`)."""
+
+
+def module_of(task: str) -> ModuleType:
+    """The module of a task, with its `main` and `OPTIONS`."""
+    return import_module(f"{__name__}.{_MODULES[task]}")

@@ -27,8 +27,6 @@ from shared.errors import ConfigError
 from shared.network_spec import network_names
 from shared.text import flag_in, flag_of, nearest
 
-LAUNCHER = Path(__file__).resolve().parents[2] / "launch.py"
-"""Path of the program, for tasks that start it again."""
 CHOICES: Mapping[str, Callable[[], Sequence[str]]] = {
     "method": method_names,
     "network": network_names,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from importlib import import_module
 
 from actors.envs.atari import games
 from ringside.bench import bench_command
@@ -16,9 +15,9 @@ from ringside.options import shell_completion
 from ringside.options.option import Option, options_of
 from ringside.options.shell_completion import Shell
 from ringside.settings.config_file import tuned_games
-from ringside.tasks import TASKS
+from ringside.suites.suite_games import SUITES
+from ringside.tasks import TASKS, module_of
 from ringside.tasks.arguments import CHOICES, parse
-from ringside.tasks.suite import SUITES
 from ringside.zoo import catalogue
 from shared.config.method_declaration import method_declaration, method_names
 from shared.text import PROGRAM
@@ -49,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def script(shell: Shell) -> str:
     """Completion script for a shell."""
-    tasks = {task: _options(import_module(f"ringside.tasks.{task}").OPTIONS) for task in TASKS if task != "bench"}
+    tasks = {task: _options(module_of(task).OPTIONS) for task in TASKS if task != "bench"}
     benchmarks = {name: _options(bench_command.find(name).options) for name in bench_command.BENCHMARKS}
     named = {
         "config": tuned_games(),

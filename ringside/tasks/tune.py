@@ -1,13 +1,13 @@
-"""The task `tune`: a search for settings with Optuna, one training after another."""
+"""The task `tune`: a search for settings with Optuna, one training after another, or many at once with `--ray`."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringside.tasks.arguments import LAUNCHER, Choices, config_of, parse_choices
+from ringside.programs.placing import ClusterOptions
+from ringside.tasks.arguments import Choices, config_of, parse_choices
 from ringside.tuning.search import DEFAULT_TRIALS, run_study
 from shared.errors import ConfigError
 from shared.text import PROGRAM, command, flag_in, printable, words_of
@@ -17,7 +17,7 @@ NOT_HERE = {"--run-dir": "--out", "--resume": "--out"}
 
 
 @dataclass(frozen=True)
-class Tune(Choices):
+class Tune(ClusterOptions, Choices):
     """The options of `tune`: those of training except `NOT_HERE`, and these."""
 
     trials: int = DEFAULT_TRIALS
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
         out=options.out,
         prune=options.prune,
         note=lambda sentence: print(printable(sentence), flush=True),
-        launcher=[sys.executable, str(LAUNCHER)],
+        cluster=options,
     )
     if result.stopped:
         print("Stopped. The same command continues where it was.")

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack
 
 from ringside import planning
+from ringside.programs.local_programs import LAUNCHER
+from ringside.programs.placing import ClusterOptions, programs_in
 from ringside.report.writing import write_report
 from ringside.settings.train_settings import TrainSettings
 from ringside.tuning.space import Space, check_space, default_space, make_space, read_space
-from ringside.tuning.study import BEST_FILE, Task, TrialResult, Tuner, default_launcher, own_study, require_optuna
+from ringside.tuning.study import BEST_FILE, Task, TrialResult, Tuner, require_optuna
 from shared.config.combinations import require_used
 from shared.config.settings import Config
 from shared.errors import ConfigError
@@ -47,6 +49,10 @@ def tune(
     prune: bool = True,
     preset: str | None = None,
     config: str | Path | None = None,
+    ray: str | None = None,
+    cpus_per_run: int = 1,
+    gpus_per_run: float = 0.0,
+    ray_insecure: bool = False,
     note: Callable[[str], None] = print,
     **settings: Unpack[TrainSettings],
 ) -> StudyResult:
@@ -59,6 +65,9 @@ def tune(
         out: directory of the study; default: runs/tune-GAME.
         prune: stop trials whose evaluations are below the median of those before.
         preset, config, settings: as for `ringside.train`.
+        ray: "auto" or "HOST:PORT": run the trials on this Ray cluster, many at once.
+        cpus_per_run, gpus_per_run: with `ray`: what a trial needs of a node.
+        ray_insecure: with `ray`: accept a cluster without a token, on which any program that reaches it can run code.
         note: called with a sentence about each trial.
 
     Raises:
@@ -75,6 +84,7 @@ def tune(
         out=None if out is None else Path(out),
         prune=prune,
         note=note,
+        cluster=ClusterOptions(ray, cpus_per_run, gpus_per_run, ray_insecure),
     )
 
 
@@ -87,12 +97,19 @@ def run_study(
     out: Path | None,
     prune: bool,
     note: Callable[[str], None],
-    launcher: Sequence[str] | None = None,
+    cluster: ClusterOptions,
+    launcher: Path = LAUNCHER,
 ) -> StudyResult:
-    """As `tune`, with a configuration. `launcher`: command that trains, without its options."""
+    """As `tune`, with a configuration.
+
+    Args:
+        cluster: where the trials run.
+        launcher: the program that trains, on this machine.
+    """
     require_optuna()
     if trials < 1:
         raise ConfigError(f"--trials {trials} must be at least 1.")
+    cluster.check()
     for name, flag in (("resume", "--resume"), ("run_dir", "--run-dir")):
         if getattr(config.run, name) is not None:
             raise ConfigError(f"A study says itself what {flag} is: omit it and use --out.")
@@ -101,19 +118,13 @@ def run_study(
     wanted = _space(space, config)
     check_space(wanted, config)
     planning.check(config)
-    task = Task(
-        config=config,
-        preset=preset,
-        defaults=_defaults(preset, config),
-        space=wanted,
-        out=out or Path("runs") / f"tune-{(config.play.env or config.play.game).replace(':', '-').replace('/', '-')}",
-        trials=trials,
-        prune=prune,
-        launcher=launcher or default_launcher(),
-    )
-    with own_study(task.out):
+    out = out or Path("runs") / f"tune-{(config.play.env or config.play.game).replace(':', '-').replace('/', '-')}"
+    task = Task(config=config, preset=preset, space=wanted, out=out, trials=trials, prune=prune)
+    if cluster.ray is not None:
+        task = replace(task, out=out.absolute())  # which nodes see under the same path
+    with programs_in(out, "a study or suite that is still going on", cluster, launcher) as programs:
         note(f"Trials are judged by evaluations every {config.evaluate.eval_every_steps:_} steps (--eval-every-steps).")
-        tuner = Tuner(task, note)
+        tuner = Tuner(task, programs, note)
         tuner.run()
         best, results = tuner.best(), tuple(tuner.results())
         report = None if best is None else _report(task, tuner, results)
@@ -125,13 +136,6 @@ def _space(space: str | Path | Mapping[str, Any] | None, config: Config) -> Spac
     if space is None:
         return default_space(config)
     return make_space(space) if isinstance(space, Mapping) else read_space(Path(space))
-
-
-def _defaults(preset: str, config: Config) -> dict[str, Any]:
-    """Settings of the command of a trial, as far as --preset and --method decide them."""
-    start = planning.starting_point(preset, None)
-    method = config.algorithm.method
-    return start.with_settings(method=method).to_flat() | {"method": start.algorithm.method}
 
 
 def _report(task: Task, tuner: Tuner, results: Sequence[TrialResult]) -> Path:

@@ -7,27 +7,24 @@ trial that was interrupted resumes its run.
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
+from ringside.cluster.hosts import NodeLost
+from ringside.planning import flags_of, settings_beside_preset
+from ringside.programs.lost_nodes import given_up, newest_checkpoint, run_despite_losses
+from ringside.programs.places import Place, Programs
 from ringside.recording.follow import Follower
 from ringside.tuning.space import Space, space_to_json
-from shared.config.settings import METRICS_FILE, Config
+from shared.config.settings import METRICS_FILE, SUMMARY_FILE, Config
 from shared.errors import ConfigError
-from shared.files.atomic import write_atomic
-from shared.files.lock import locked
-from shared.machine.subprocesses import die_with
-from shared.process.ownership import SUITE_LOCK_FILE
-from shared.process.signals import handle_stop_signals, stack_dumps_held_back
+from shared.files.atomic import read_object, write_atomic
+from shared.process.signals import handle_stop_signals
 from shared.text import UNSET, words_of
 
 if TYPE_CHECKING:
@@ -36,7 +33,6 @@ if TYPE_CHECKING:
 DATABASE = "study.db"
 BEST_FILE = "best.toml"
 """Settings of the best trial, for --config."""
-POLL_SECONDS = 0.5
 FIRST_TRIALS = 5
 """Trials that are never pruned, since the others are compared with the median of those before."""
 _NAME = "ringside"
@@ -50,14 +46,10 @@ class Task:
     """Settings that all trials share; the space replaces some."""
     preset: str
     """Preset of the command that starts a trial."""
-    defaults: dict[str, Any]
-    """Settings of that command by flat name; only others are passed."""
     space: Space
     out: Path
     trials: int
     prune: bool
-    launcher: Sequence[str]
-    """Command that trains, without its options."""
 
 
 @dataclass(frozen=True)
@@ -81,13 +73,55 @@ def require_optuna() -> None:
         raise ConfigError('tune needs the package optuna, which is not installed: say pip install "ringside[tune]".')
 
 
-class Tuner:
-    """Runs the trials of a study one after another."""
+class _Evaluations:
+    """The evaluations of a trial, read while its run records them."""
 
-    def __init__(self, task: Task, note: Callable[[str], None]) -> None:
+    def __init__(self, trial: optuna.Trial, reported: Iterable[int], run_dir: Path, lock: Lock) -> None:
+        """Read from the beginning.
+
+        Args:
+            trial: which gets their means.
+            reported: numbers of those that it has already.
+            run_dir: of its run.
+            lock: held while the study is used.
+        """
+        self.values: list[float] = []
+        """Mean return of each."""
+        self.pruned = False
+        """True once the trial is to be stopped."""
+        self._trial, self._reported, self._lock = trial, set(reported), lock
+        self._follower = Follower(run_dir / METRICS_FILE)
+
+    def read(self) -> None:
+        """Report new evaluations to the study."""
+        found = self._follower.read()
+        if found.is_new_file:
+            self.values.clear()
+        with self._lock:
+            for record in found.records:
+                if record["kind"] == "evaluation":
+                    self.values.append(float(record["mean_return"]))
+                    if record["evaluation"] not in self._reported:
+                        self._trial.report(self.values[-1], record["evaluation"])
+                        self._reported.add(record["evaluation"])
+
+    def should_prune(self) -> bool:
+        """Read, and return True if the newest evaluation is below those of other trials."""
+        self.read()
+        with self._lock:
+            self.pruned = self._trial.should_prune()
+        return self.pruned
+
+
+class Tuner:
+    """Runs the trials of a study, each as a program of its own."""
+
+    def __init__(self, task: Task, programs: Programs, note: Callable[[str], None]) -> None:
         """Open the study, or create it. Raises `ConfigError` if the directory holds a study of other settings.
 
         Args:
+            task: the work.
+            programs: where the trials run.
             note: called with a sentence about each trial.
         """
         import optuna
@@ -95,8 +129,10 @@ class Tuner:
         self._optuna = optuna
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._task = task
+        self._programs = programs
         self._note = note
-        self._child: subprocess.Popen[bytes] | None = None
+        self._lock = Lock()
+        """Held by a thread that uses the study: trials may run at the same time."""
         self.stopped = False
         """True once a signal has asked to stop."""
         storage = optuna.storages.RDBStorage(f"sqlite:///{(task.out / DATABASE).absolute()}")
@@ -127,30 +163,75 @@ class Tuner:
     def run(self) -> None:
         """Run trials until there are as many as asked for, or a signal stops the study."""
         states = self._optuna.trial.TrialState
+        interrupted = self._study.get_trials(states=(states.RUNNING,))
+        new = max(0, self._task.trials - len(self._study.trials))
         with handle_stop_signals(self._stop):
-            for frozen in self._study.get_trials(states=(states.RUNNING,)):
-                if not self.stopped:
-                    self._run_trial(self._optuna.Trial(self._study, frozen._trial_id))
-            while not self.stopped and len(self._study.trials) < self._task.trials:
-                self._run_trial(self._study.ask())
+            self._programs.for_each([*interrupted, *[None] * new], self._run_trial)
 
-    def _run_trial(self, trial: optuna.Trial) -> None:
-        """Train with the settings of a trial, and tell the study its result."""
-        settings = {name: dimension.suggest(trial, name) for name, dimension in self._task.space.items()}
-        run_dir = self.run_dir(trial.number)
-        title = f"[{trial.number + 1}/{max(self._task.trials, trial.number + 1)}] trial {trial.number}"
-        self._note(f"{title}: {_said(settings)}.")
-        states = self._optuna.trial.TrialState
-        values, pruned, code = self._train(trial, run_dir, settings)
+    def _run_trial(self, interrupted: optuna.trial.FrozenTrial | None) -> None:
+        """Train with the settings of a new trial, or of one that was interrupted, and tell the study its result."""
         if self.stopped:
-            return  # it stays unfinished, and the next call resumes it
-        if pruned:
+            return
+        with closing(self._programs.open()) as place:
+            # The settings are drawn once there is room, so that they profit from the trials that ended before.
+            if not place.claim():
+                return
+            with self._lock:
+                if interrupted is None:
+                    trial = self._study.ask()
+                else:
+                    trial = self._optuna.Trial(self._study, interrupted._trial_id)
+                settings = {name: dimension.suggest(trial, name) for name, dimension in self._task.space.items()}
+            title = f"[{trial.number + 1}/{max(self._task.trials, trial.number + 1)}] trial {trial.number}"
+            self._note(f"{title}: {_said(settings)}.")
+            reported = () if interrupted is None else tuple(interrupted.intermediate_values)
+            evaluations = _Evaluations(trial, reported, self.run_dir(trial.number), self._lock)
+            code = self._train(place, title, self.run_dir(trial.number), settings, evaluations.should_prune)
+            if self.stopped:
+                return  # it stays unfinished, and the next call resumes it
+            if code is None:
+                self._note(f"{title}: {given_up('It')}")
+                return
+            evaluations.read()
+            with self._lock:
+                self._tell(trial, title, evaluations, code)
+
+    def _train(
+        self,
+        place: Place,
+        title: str,
+        run_dir: Path,
+        settings: dict[str, Any],
+        should_stop: Callable[[], bool],
+    ) -> int | None:
+        """Run a training to its end, again on another node if its node is lost.
+
+        Return its exit code; None: it was given up, or the study was stopped.
+        """
+
+        def say(lost: NodeLost) -> bool:
+            if not self.stopped:
+                self._note(f"{title}: its node {lost}; it goes on elsewhere.")
+            return not self.stopped
+
+        def run() -> int:
+            if read_object(run_dir / SUMMARY_FILE).get("finished") is True:
+                return 0  # the study was stopped after its end, and a resume would be refused
+            words = [*self._words(run_dir, settings), "--plain"]
+            return place.run(words, title, run_dir, own_session=True, quiet=True, should_stop=should_stop)
+
+        return run_despite_losses(run, run_dir, say)
+
+    def _tell(self, trial: optuna.Trial, title: str, evaluations: _Evaluations, code: int) -> None:
+        """Tell the study the result of a trial whose program has ended with an exit code."""
+        states, values = self._optuna.trial.TrialState, evaluations.values
+        if evaluations.pruned:
             self._study.tell(trial, state=states.PRUNED)
             self._note(f"{title}: pruned after {values[-1]:.2f}.")
         elif code or not values:
             self._study.tell(trial, state=states.FAIL)
             why = f"exit code {code}" if code else "it has no evaluation"
-            self._note(f"{title}: failed ({why}); its logs are in {run_dir / 'logs'}.")
+            self._note(f"{title}: failed ({why}); its logs are in {self.run_dir(trial.number) / 'logs'}.")
         else:
             self._study.tell(trial, values[-1])
             best = self._study.best_trial
@@ -159,57 +240,18 @@ class Tuner:
             )
             self._write_best()
 
-    def _train(self, trial: optuna.Trial, run_dir: Path, settings: dict[str, Any]) -> tuple[list[float], bool, int]:
-        """Run a training to its end. Returns its evaluations, True if it was pruned, and its exit code."""
-        follower, pruned = Follower(run_dir / METRICS_FILE), False
-        values: list[float] = []
-        child = self._child = self._spawn(self._words(run_dir, settings))
-        over = False
-        while not over:
-            over = child.poll() is not None
-            found = follower.read()
-            values = [] if found.is_new_file else values
-            for record in found.records:
-                if record["kind"] == "evaluation":
-                    values.append(float(record["mean_return"]))
-                    trial.report(values[-1], record["evaluation"])
-            if not pruned and not over and not self.stopped and trial.should_prune():
-                pruned = True
-                child.send_signal(signal.SIGTERM)
-            if not over:
-                time.sleep(POLL_SECONDS)
-        self._child = None
-        return values, pruned, child.returncode
-
     def _words(self, run_dir: Path, settings: dict[str, Any]) -> list[str]:
         """Options of `launch.py` for a trial."""
         config = self._task.config
-        if any(run_dir.glob("checkpoints/checkpoint-*.json")):
+        if newest_checkpoint(run_dir) is not None:
             return ["--resume", str(run_dir), *words_of(env=config.play.env, plugin=config.run.plugin)]
-        given = config.with_settings(**settings).to_flat() | {"run_dir": str(run_dir)}
-        chosen = {
-            name: UNSET if value is None else value
-            for name, value in given.items()
-            if value != self._task.defaults.get(name)
-        }
-        return ["--preset", self._task.preset, *words_of(**chosen)]
-
-    def _spawn(self, words: Sequence[str]) -> subprocess.Popen[bytes]:
-        """Start a training that stops gracefully if this process is killed."""
-        end = partial(die_with, os.getpid(), signal.SIGTERM)
-        with stack_dumps_held_back():
-            return subprocess.Popen(
-                [*self._task.launcher, *words, "--plain"],
-                stdout=subprocess.DEVNULL,
-                start_new_session=True,
-                preexec_fn=end,
-            )
+        given = config.with_settings(**settings, run_dir=run_dir)
+        return ["--preset", self._task.preset, *flags_of(settings_beside_preset(given, self._task.preset))]
 
     def _stop(self, number: int) -> None:
-        """Stop the current trial, which saves itself, and start no other."""
+        """Stop the current trials, which save themselves, and start no other."""
         self.stopped = True
-        if self._child is not None:
-            self._child.send_signal(signal.SIGTERM)
+        self._programs.stop()
 
     # --- results
 
@@ -250,7 +292,7 @@ class Tuner:
         best = self.best()
         assert best is not None, "a trial is complete"
         config = self._task.config
-        chosen = {name: value for name, value in config.to_flat().items() if value != self._task.defaults.get(name)}
+        chosen = settings_beside_preset(config, self._task.preset)
         local = {"run_dir", "plain", "track", "resume", "init_from", "plugin"}
         lines = [
             f"# Trial {best.number} of a study: mean return {best.value:.2f} in its last evaluation.",
@@ -262,20 +304,6 @@ class Tuner:
             ),
         ]
         write_atomic(self._task.out / BEST_FILE, "\n".join([*lines, ""]).encode())
-
-
-def own_study(out: Path) -> Any:
-    """Make the directory of a study, and lock it against other studies during the block. Raises `ConfigError`."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"--out {out} cannot be written: {error.strerror}.") from error
-    return locked(out / SUITE_LOCK_FILE, "--out", "a study or suite that is still going on")
-
-
-def default_launcher() -> list[str]:
-    """Command that starts `launch.py` with this Python."""
-    return [sys.executable, str(Path(__file__).resolve().parents[2] / "launch.py")]
 
 
 def _said(settings: dict[str, Any]) -> str:

@@ -13,16 +13,19 @@ import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from selenium.common.exceptions import TimeoutException
 from selenium.webdriver import ActionChains, Chrome, ChromeOptions, ChromeService
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
+from actors.h264 import H264File
 from ringside.recording.metrics import MetricsLog
 from ringside.tasks.report import write_report
 from shared.config.method_declaration import method_declaration
-from tests.support.runs import finish, records, start, start_words, wait_until
+from shared.process.ownership import evaluation_video
+from tests.support.runs import ROOT, finish, records, start, start_words, wait_until
 from tests.support.watched import Pretended
 from tests.support.written_runs import write_run
 
@@ -117,7 +120,11 @@ class PageView:
 
 def watch(run_dir: Path) -> tuple[subprocess.Popen[str], str]:
     """`launch.py watch` in a process of its own, and the address that it prints."""
-    process = start_words("watch", str(run_dir))
+    return address_of(start_words("watch", str(run_dir)))
+
+
+def address_of(process: subprocess.Popen[str]) -> tuple[subprocess.Popen[str], str]:
+    """The process of a page, and the address that it prints."""
     assert process.stdout is not None
     for line in process.stdout:
         if found := re.search(r"http://127\.0\.0\.1:\d+/\S+/", line):
@@ -265,6 +272,96 @@ def test_workers_have_their_names_and_one_curve_of_their_speed(browser: Chrome, 
     page.send_signal(signal.SIGINT)
     finish(page)
     run.end()
+
+
+def test_all_runs_with_pictures_curves_suites_and_a_comparison(browser: Chrome, tmp_path: Path) -> None:
+    runs = tmp_path / "runs"
+    write_run(runs / "pong-one", "pong", returns=[-21.0, -10.0, 3.0], evaluations=[4.5], learning_starts=1_000)
+    write_run(
+        runs / "breakout-two",
+        "breakout",
+        returns=[1.0, 20.0, 30.0],
+        evaluations=[35.0],
+        ended=False,
+        learning_starts=1_000,
+    )
+    for game, final in (("pong", 12.0), ("breakout", 40.0)):
+        for seed in (1, 2):
+            member = runs / "atari" / f"{game}-{seed}"
+            write_run(member, game, seed, [0.0, final], [], final=final + seed, learning_starts=1_000)
+    for number, mean in enumerate((7.0, 9.0)):
+        write_run(runs / "tune-pong" / f"trial-000{number}", "pong", evaluations=[mean], learning_starts=1_000)
+    live = Pretended(runs / "pong-live")
+    live.play(3)
+    page, address = address_of(start_words("watch", program=(str(ROOT / "launch.py"),), cwd=tmp_path))
+    view = PageView(browser, address)
+    card = "return [...document.querySelectorAll('.card')].find(each => each.querySelector('a[title=\"NAME\"]'))"
+    for size in (WIDE, NARROW):
+        view.resize(size)
+        view.until(lambda: view.count("#groups section") == 4, "there are no groups")
+        titles = view.script("return [...document.querySelectorAll('#groups h2')].map(each => each.textContent)")
+        assert titles == ["Live 1", "Study tune-pong 2", "Suite atari 2 games, 4 runs", "Ended 2"]
+        assert view.fits()
+    assert view.text("#mode") == "1 live"
+
+    def of_card(name: str, words: str) -> object:
+        return view.script(f"{card.replace('NAME', name)}.{words}")
+
+    shown = "querySelector('canvas').toDataURL()"
+    view.until(lambda: not of_card("pong-live", "querySelector('canvas').hidden"), "the live run has no picture")
+    before = of_card("pong-live", shown)
+    live.play(3)
+    view.until(lambda: of_card("pong-live", shown) != before, "the picture of the live run does not move")
+    assert of_card("pong-one", "querySelector('.value').textContent") == "4.5 evaluation"
+    assert of_card("pong-one", "querySelectorAll('.spark path').length") == 1
+    assert of_card("breakout-two", "querySelector('.pill').textContent") == "stopped"
+    scores = (
+        "return [...document.querySelectorAll('#groups section:nth-child(3) .newest')].map(each => each.textContent)"
+    )
+    assert view.script(scores) == ["41.5", "13.5"], "the mean of the seeds of each game"
+    trials = "return [...document.querySelectorAll('#groups section:nth-child(2) h3 a')].map(each => each.title)"
+    assert view.script(trials) == ["trial-0001", "trial-0000"], "the best first"
+
+    assert view.script("return document.getElementById('compare').hidden")
+    of_card("pong-one", "querySelector('input').click()")
+    view.script("document.querySelector('#groups section:nth-child(3) .card input').click()")
+    view.until(lambda: view.count("#compare .legend span") == 3, "there is no comparison of three runs")
+    assert view.text("#compare .legend span") == "Pong, dqn, seed 1 (pong-one)"
+    assert view.count("#compare .series path") >= 3
+    view.script(
+        "const box = document.getElementById('filter'); box.value = 'seed 2'; box.dispatchEvent(new Event('input'))"
+    )
+    view.until(lambda: view.count("#groups section") == 1, "the filter shows others")
+    view.click("#clear")
+    assert view.script("return document.getElementById('compare').hidden")
+    assert view.complaints() == []
+
+    live.end()
+    view.until(lambda: view.text("#mode") == "none live", "the end of the run is not seen")
+    page.send_signal(signal.SIGINT)
+    finish(page)
+
+
+@pytest.mark.stress
+def test_videos_of_evaluations_are_played(browser: Chrome, tmp_path: Path) -> None:
+    run_dir = write_run(tmp_path / "run", evaluations=[-20.0, 5.0], learning_starts=1_000)
+    (run_dir / "videos").mkdir()
+    with open(evaluation_video(run_dir, 1), "wb") as out:
+        file = H264File(out, 15, 23)
+        for brightness in range(0, 240, 8):
+            file.add(np.full((320, 320, 3), brightness, np.uint8))
+        file.finish()
+    page, address = watch(run_dir)
+    view = PageView(browser, address)
+    view.until(lambda: view.count(".films button") == 1, "there is no list of videos")
+    assert view.text(".films button") == "5 at step 4,000"
+    player = "return document.querySelector('#evaluations video')"
+    view.until(lambda: view.script(f"{player}.duration") == 2, "the video is not read")
+    view.click(".films button")
+    view.until(lambda: view.script(f"{player}.currentTime") == 2, "the video is not played")
+    assert view.complaints() == []
+    page.send_signal(signal.SIGINT)
+    finish(page)
 
 
 def _controls(view: PageView) -> None:

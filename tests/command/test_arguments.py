@@ -101,7 +101,7 @@ def test_what_may_not_be_read_is_said(monkeypatch: pytest.MonkeyPatch, capsys: p
     assert launch_py.main(["eval", "--load", str(ROOT)]) == 2
     told = f"launch.py: --load {ROOT} cannot be used. {ROOT} cannot be read: Permission denied.\n"
     assert capsys.readouterr().err == told
-    monkeypatch.setattr("ringside.tasks.eval.main", lambda _: refuse(ROOT))
+    monkeypatch.setattr("ringside.tasks.trained.eval.main", lambda _: refuse(ROOT))
     assert launch_py.main(["eval"]) == 2
     assert capsys.readouterr().err == f"launch.py: This user may not read or write {ROOT}.\n"
 

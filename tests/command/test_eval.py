@@ -17,7 +17,7 @@ import ringside
 from launch import main
 from ringside import evaluating
 from ringside.recording.scores import REFERENCE, human_normalised
-from ringside.tasks.eval import EpisodeLines
+from ringside.tasks.trained.eval import EpisodeLines
 from shared.config.protocols import PROTOCOLS
 from shared.config.settings import ProtocolName
 from tests.conftest import Launch, Refused

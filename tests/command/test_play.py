@@ -91,7 +91,7 @@ def test_record_writes_videos_and_what_they_return(
 def test_record_says_which_videos_are_cut(
     catch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for module in ("agents.video", "tasks.record"):
+    for module in ("agents.video", "tasks.trained.record"):
         monkeypatch.setattr(f"ringside.{module}.GIF_SECONDS", 0.5)
     options = f"--load {catch} --env {CATCH} --device cpu --episodes 2 --format gif --scale 1".split()
     assert main(["record", *options, "--out", str(tmp_path / "out")]) == 0

@@ -286,11 +286,11 @@ def watch(workspace: Workspace, whole: str) -> list[str]:
 
 def read_suite(workspace: Workspace, whole: str) -> list[str]:
     """The checks of a suite before it continues."""
-    from ringside.tasks.suite import jobs_of, weights_of
+    from ringside.suites.jobs import make_jobs, weights_of
 
-    options = _suite_options(workspace)
+    config = Config.from_json(json.loads((workspace.runs / "breakout" / "config.json").read_bytes()))
     (workspace.run.parent / "breakout-1").symlink_to(workspace.run)
-    (job,) = jobs_of(options, ["breakout"], workspace.run.parent)
+    (job,) = make_jobs(config, ["breakout"], 1, workspace.run.parent)
     parts = [f"finished {job.finished}", f"begun {job.begun}"]
     for kind, (load, version) in weights_of(job.directory).items():
         assert isinstance(version, int)
@@ -298,17 +298,9 @@ def read_suite(workspace: Workspace, whole: str) -> list[str]:
     return parts
 
 
-def _suite_options(workspace: Workspace) -> Any:
-    from ringside.tasks.suite import Suite
-
-    config = Config.from_json(json.loads((workspace.runs / "breakout" / "config.json").read_bytes()))
-    sections = {name: getattr(config, name) for name in config.to_json()}
-    return Suite(**sections, games="breakout", seeds=1, out=workspace.run.parent)
-
-
 def add_to_zoo(workspace: Workspace, whole: str) -> list[str]:
     """An entry of the zoo, made of the run; the evaluation itself is left out."""
-    from ringside.tasks import zoo as task
+    from ringside.sharing.zoo_entries import add_to_zoo
 
     def evaluate(load: Path, *, env: str | None, plugin: str | None, device: str) -> dict[str, Any]:
         weights = agent.weights_at(load, env, plugin)
@@ -318,7 +310,7 @@ def add_to_zoo(workspace: Workspace, whole: str) -> list[str]:
     place = workspace.work / "zoo"
     place.mkdir()
     with patch.object(catalogue, "ZOO", place), patch.object(evaluating, "evaluate", evaluate):
-        task._add(workspace.run, _env(whole), None, "fuzzed", "cpu")
+        add_to_zoo(workspace.run, name="fuzzed", env=_env(whole), device="cpu")
         assert catalogue.names() == ("fuzzed",)
         return _of_weights(agent.weights_at("fuzzed", _env(whole)))
 

@@ -18,6 +18,6 @@ def test_an_error_ends_the_command_with_its_sentence_and_code(
     def fail(_: object) -> int:
         raise kind("It cannot work.")
 
-    monkeypatch.setattr("ringside.tasks.eval.main", fail)
+    monkeypatch.setattr("ringside.tasks.trained.eval.main", fail)
     assert launch_py.main(["eval"]) == code
     assert capsys.readouterr().err == "launch.py: It cannot work.\n"

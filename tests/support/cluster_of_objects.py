@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from threading import Lock
 from typing import Any
 
 from ringside.cluster.hosts import NodeLost
@@ -14,14 +16,17 @@ Fault = Callable[[str, int], str | None]
 class ObjectHost:
     """One object that is called directly."""
 
-    def __init__(self, made: Callable[[], Any], fault: Fault) -> None:
-        self._made, self._fault = made, fault
+    def __init__(self, made: Callable[[], Any], fault: Fault, has_room: Callable[[], bool] = lambda: True) -> None:
+        self._made, self._fault, self._has_room = made, fault, has_room
         self._calls: dict[str, int] = {}
         self.object: Any = None
-        self.released = self.lost = False
+        self.released = self.lost = self.admitted = False
 
     def ready(self, seconds: float) -> bool:
-        """Make the object."""
+        """Make the object, if there is room."""
+        if self.object is None and not self._has_room():
+            time.sleep(seconds)
+            return False
         self.object = self.object or self._made()
         return True
 
@@ -47,18 +52,27 @@ class ObjectCluster:
     Attributes:
         hosts: all that were placed.
         left_out: those among them on whose nodes nothing more may be placed.
+        most_at_once: greatest number of objects at one time.
     """
 
-    def __init__(self, make: Callable[..., Any], *faults: Fault) -> None:
-        """`make` replaces the kind that is asked for; each host has the next of `faults`, and after them none."""
-        self._make, self._faults = make, list(faults)
+    def __init__(self, make: Callable[..., Any], *faults: Fault, room: int = 1_000) -> None:
+        """`make` replaces the kind that is asked for; each host has the next of `faults`, and after them none.
+
+        Args:
+            make: makes an object.
+            faults: of the hosts.
+            room: most objects at a time.
+        """
+        self._make, self._faults, self._room = make, list(faults), room
         self.hosts: list[ObjectHost] = []
         self.left_out: list[ObjectHost] = []
+        self.most_at_once = 0
+        self._lock = Lock()
 
     def place(self, kind: type, *arguments: Any) -> ObjectHost:
         """Ask for an object."""
         fault = self._faults.pop(0) if self._faults else no_fault
-        host = ObjectHost(lambda: self._make(*arguments), fault)
+        host = ObjectHost(lambda: self._make(*arguments), fault, lambda: self._admit(host))
         self.hosts.append(host)
         return host
 
@@ -66,6 +80,14 @@ class ObjectCluster:
         """Record it: every object is on a node of its own."""
         assert not host.released
         self.left_out.append(host)
+
+    def _admit(self, host: ObjectHost) -> bool:
+        """True if there is room for another object."""
+        with self._lock:
+            placed = sum(each.admitted and not each.released for each in self.hosts)
+            host.admitted = placed < self._room
+            self.most_at_once = max(self.most_at_once, placed + host.admitted)
+            return host.admitted
 
 
 def no_fault(method: str, call: int) -> str | None:

@@ -82,11 +82,11 @@ def start_command(*words: str, program: Sequence[str] = LAUNCH) -> subprocess.Po
     return start_words("--plain", *words, program=program)
 
 
-def start_words(*words: str, program: Sequence[str] = LAUNCH) -> subprocess.Popen[str]:
-    """Start the command, or another `program`, with just these words."""
+def start_words(*words: str, program: Sequence[str] = LAUNCH, cwd: Path = ROOT) -> subprocess.Popen[str]:
+    """Start the command, or another `program`, with just these words in a directory."""
     process = subprocess.Popen(
         [sys.executable, *program, *words],
-        cwd=ROOT,
+        cwd=cwd,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -12,6 +12,7 @@ import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import zstandard
@@ -31,7 +32,7 @@ KINDS = {
 }
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "media-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
@@ -41,7 +42,22 @@ HEADERS = {
 _COMPRESSION = 1
 _SMALL = 1_000
 """Size below which responses are not compressed."""
-_FILES = {path.name: path.read_bytes() for path in STATIC.iterdir() if path.suffix in KINDS}
+FRAME = "frame.html"
+"""Text around the body of every page."""
+PAGES = {"index.html": ("Ringside", "page.js"), "overview.html": ("Runs · Ringside", "overview.js")}
+"""Title and script of each page, whose body is the file."""
+
+
+def _read_files() -> dict[str, bytes]:
+    """Content of the files of the pages, by name."""
+    files = {path.name: path.read_bytes() for path in STATIC.iterdir() if path.suffix in KINDS}
+    frame = Template(files.pop(FRAME).decode())
+    for name, (title, script) in PAGES.items():
+        files[name] = frame.substitute(title=title, script=script, body=files[name].decode()).encode()
+    return files
+
+
+_FILES = _read_files()
 
 
 class KeyedApp(ABC):

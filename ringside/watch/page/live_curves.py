@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,8 @@ SERIES: dict[str, tuple[str, ...]] = {
 metrics are a kind of their own."""
 MOST_METRICS = 24
 """Metrics that are drawn; a damaged file may name any number."""
+MOST_VIDEOS = 100
+"""Newest evaluations whose videos are offered."""
 
 
 class Series:
@@ -65,6 +68,7 @@ class Curves:
         edition: changes when viewers must get all rows again: thinned, with another metric, or cut back by a resume.
         metrics: names of the method's metrics that the file holds and screens show.
         own: names of the user's own metrics.
+        evaluations: number, steps and mean return of the newest evaluations.
     """
 
     def __init__(self, path: Path, metrics: Sequence[str] = ()) -> None:
@@ -79,6 +83,7 @@ class Curves:
         self.series = {kind: Series() for kind in SERIES}
         self.metrics = list(self._declared)
         self.own: list[str] = []
+        self.evaluations: deque[tuple[int, float, float]] = deque(maxlen=MOST_VIDEOS)
         self.edition += 1
 
     def read(self) -> bool:
@@ -109,6 +114,8 @@ class Curves:
             self._add_names(self.metrics, "round", displayed(metrics_of(record)))
             names = (*names, *self.metrics)
         row = [finite(record.get(name)) for name in ("steps", *names)]
+        if record["kind"] == "evaluation" and row[0] is not None and row[1] is not None:
+            self.evaluations.append((record["evaluation"], row[0], row[1]))
         if row[0] is not None and self.series[record["kind"]].add(row):
             self.edition += 1
 

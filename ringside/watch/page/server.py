@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from werkzeug.exceptions import NotFound
 from werkzeug.wrappers import Request, Response
 
 from ringside.watch.page.budget import Budget
@@ -41,12 +42,14 @@ class Page(KeyedApp):
         self._picture: tuple[tuple[int, int, int], bytes] | None = None
 
     def respond(self, request: Request, rest: Sequence[str]) -> Response:
-        """Answer a request for the page, the state, the pictures or a file."""
+        """Answer a request for the page, the state, the pictures, a video or a file."""
         name = "/".join(rest) or "index.html"
         if name == "state":
             return self._state_response(request)
         if name == "pictures":
             return self._pictures_response(request)
+        if rest[0] == "video":
+            return self._video_response(request, rest[-1])
         response = static_file(name)
         self._budget.exclude()
         return response
@@ -82,6 +85,16 @@ class Page(KeyedApp):
                 self._budget.charge()
             response = self.packed(request, self._picture[1], "application/octet-stream")
             response.headers["X-Pause"] = f"{self._budget.pause:.3f}"
+        return response
+
+    def _video_response(self, request: Request, number: str) -> Response:
+        """The video of an evaluation, or the part of it that a player asks for."""
+        content = self._source.video(whole_number(number, -1))
+        if content is None:
+            raise NotFound
+        response = Response(content, mimetype="video/mp4")
+        response.make_conditional(request, accept_ranges=True, complete_length=len(content))
+        self._budget.exclude()
         return response
 
 

@@ -19,13 +19,15 @@ from ringside.watch.page.pictures import mosaic, selected_env
 from shared.config.method_declaration import method_declaration
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import METRICS_FILE, SUMMARY_FILE, Config
-from shared.errors import ConfigError
-from shared.files.atomic import read_object
+from shared.errors import ConfigError, FileError
+from shared.files.atomic import read_bytes, read_object
 from shared.memory.run_memory import Memory
 from shared.process.live import Live, LiveError
+from shared.process.ownership import VIDEOS, evaluation_video
 
 MOST_ENVS = 96
 """Most envs in one mosaic; the page has buttons for the others."""
+MOST_VIDEO_BYTES = 64 << 20
 _PLAIN = (
     "steps",
     "updates",
@@ -108,8 +110,23 @@ class Source:
             "actions": list(live.action_names) if live is not None else [],
             "evaluates": bool(config.evaluate.eval_every_steps),
             "has_epsilon": self._has_epsilon,
+            "videos": self._videos(),
             **(self._now() if self.lives else self._past()),
         }
+
+    def _videos(self) -> list[list[float]]:
+        """Number, steps and mean return of the evaluations that have a video, the newest first."""
+        if not (self.run_dir / VIDEOS).is_dir():
+            return []
+        paths = [(evaluation_video(self.run_dir, each[0]), each) for each in reversed(self._curves.evaluations)]
+        return [list(each) for path, each in paths if path.is_file() and not path.is_symlink()]
+
+    def video(self, number: int) -> bytes | None:
+        """The video of an evaluation; None: there is none that can be read."""
+        try:
+            return read_bytes(evaluation_video(self.run_dir, number), MOST_VIDEO_BYTES)
+        except (OSError, FileError):
+            return None
 
     def _now(self) -> dict[str, Any]:
         assert self._memory is not None, "the run lives"

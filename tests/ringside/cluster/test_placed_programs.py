@@ -1,4 +1,4 @@
-"""Programs of a suite on other machines, whose part objects of this process play."""
+"""Programs of runs on other machines, whose part objects of this process play."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ def test_the_exit_code_and_the_last_lines_of_a_failure(
     launcher: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     programs, hosts = cluster(launcher, tmp_path)
-    job = programs.open("pong", tmp_path)
-    assert job.run(["good"], own_session=False) == 0
-    assert job.run(["fail"], own_session=False) == 1
+    job = programs.open()
+    assert job.run(["good"], "pong", tmp_path) == 0
+    assert job.run(["fail"], "pong", tmp_path) == 1
     assert "pong: first\npong: it failed\n" in capsys.readouterr().out
     job.close()
     assert len(hosts.hosts) == 1  # both in one place
@@ -87,11 +87,11 @@ def test_a_loss_is_said_and_the_next_program_has_another_place(launcher: Path, t
         return "died" if method == "poll" else None
 
     programs, hosts = cluster(launcher, tmp_path, dies)
-    job = programs.open("pong", tmp_path)
+    job = programs.open()
     with pytest.raises(NodeLost, match="died"):
-        job.run(["wait", str(tmp_path / "first")], own_session=False)
+        job.run(["wait", str(tmp_path / "first")], "pong", tmp_path)
     assert hosts.hosts[0].released
-    assert job.run(["good"], own_session=False) == 0
+    assert job.run(["good"], "pong", tmp_path) == 0
     assert len(hosts.hosts) == 2
 
 
@@ -100,12 +100,12 @@ def test_a_lost_run_that_still_saves_is_waited_for(
 ) -> None:
     programs, _ = cluster(launcher, tmp_path, lambda method, call: "died" if method == "poll" else None)
     monkeypatch.setattr(placed_programs, "_LOOK_SECONDS", 0.01)
-    job = programs.open("pong", tmp_path)
+    job = programs.open()
     lost = threading.Event()
 
     def run() -> None:
         with pytest.raises(NodeLost):
-            job.run(["good"], own_session=False)
+            job.run(["good"], "pong", tmp_path)
         lost.set()
 
     thread = threading.Thread(target=run)
@@ -126,7 +126,7 @@ def test_a_run_directory_that_stays_in_use_is_a_sentence(
     with open(tmp_path / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(RingsideError, match="is still in use, though its node was lost"):
-            programs.open("pong", tmp_path).run(["good"], own_session=False)
+            programs.open().run(["good"], "pong", tmp_path)
 
 
 def test_a_stop_asks_the_program_and_begins_no_other(
@@ -138,7 +138,7 @@ def test_a_stop_asks_the_program_and_begins_no_other(
     codes = []
 
     def run(file: Path) -> None:
-        codes.append(programs.open(file.name, tmp_path).run(["wait", str(file)], own_session=False))
+        codes.append(programs.open().run(["wait", str(file)], file.name, tmp_path))
 
     def stop() -> None:
         until(lambda: all(file.exists() for file in files))
@@ -162,7 +162,7 @@ def test_an_error_of_one_job_ends_the_others(launcher: Path, tmp_path: Path, mon
         if number == 0:
             until(file.exists)
             raise ConfigError("No.")
-        programs.open("pong", tmp_path).run(["wait", str(file)], own_session=False)
+        programs.open().run(["wait", str(file)], "pong", tmp_path)
 
     with pytest.raises(ConfigError, match=r"No\."):
         programs.for_each([0, 1], work)
@@ -211,7 +211,7 @@ def test_the_death_of_a_host_stops_its_program(launcher: Path, tmp_path: Path) -
 def test_a_node_that_does_not_share_the_files_is_refused(host: ProgramHost, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=f"does not see {tmp_path}: put --out on a file system that all nodes share"):
         host.start(["good"], str(tmp_path), str(tmp_path / "missing"))
-    with pytest.raises(ConfigError, match="has no directory /missing: start the suite from a shared directory"):
+    with pytest.raises(ConfigError, match="has no directory /missing: start the command from a shared one"):
         host.start(["good"], "/missing", __file__)
 
 
@@ -220,7 +220,7 @@ def test_a_node_with_other_software_is_refused(launcher: Path, tmp_path: Path, m
     monkeypatch.setattr(ProgramHost, "describe", lambda self: other)
     programs, _ = cluster(launcher, tmp_path)
     with pytest.raises(ConfigError, match=r"^Node n7 has torch 2\.12\.0, this machine .*: weights could differ\."):
-        programs.open("pong", tmp_path).run(["good"], own_session=False)
+        programs.open().run(["good"], "pong", tmp_path)
 
 
 def test_a_fingerprint_sees_every_change_of_a_source(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from ringside.report.published import (
     published_curves,
     published_curves_of_game,
 )
-from ringside.tasks.suite import SUITES
+from ringside.suites.suite_games import SUITES
 from shared.config.protocols import PROTOCOLS
 from shared.config.settings import FRAME_SKIP
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from html.parser import HTMLParser
@@ -17,6 +18,7 @@ from ringside.report.plots import COLORS, learning_curve, learning_points, metri
 from ringside.report.records import load
 from ringside.tasks import report as task
 from shared.errors import ConfigError
+from shared.process.ownership import evaluation_video
 from shared.text import headline
 from tests.support.written_runs import write_run
 
@@ -81,6 +83,22 @@ def test_a_run_without_an_episode_has_no_empty_axes(tmp_path: Path) -> None:
     assert "No episode has ended, and there was no evaluation." in page
     assert "<title>Ringside on pixel_game</title>" in page
     assert "frames" not in "".join(re.findall(r'<div class="tile">.*?</div>', page))
+
+
+def test_it_shows_the_videos_of_the_best_and_the_newest_evaluation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = write_run(tmp_path / "run", evaluations=[-20.0, -10.0, -15.0, -16.0])
+    (run / "videos").mkdir()
+    for number in range(4):
+        evaluation_video(run, number).write_bytes(b"film %d" % number)
+    page = page_of([run], tmp_path / "out")
+    shown = [attributes["src"] for tag, attributes in Tags(page).found if tag == "video"]
+    told = [base64.b64decode(str(address).removeprefix("data:video/mp4;base64,")) for address in shown]
+    assert told == [b"film 1", b"film 3"]
+    assert "seed 1: the best evaluation, at step 2,000. Its mean return is −10.0." in page
+    monkeypatch.setattr("ringside.report.films.MOST_BYTES", 3)
+    assert "<video" not in page_of([run], tmp_path / "out")
 
 
 def test_a_single_point_is_drawn(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import ringside
 from ringside.sharing.hub import ENDPOINT
 from ringside.zoo import catalogue
 from tests.conftest import Launch, Refused
@@ -48,6 +49,19 @@ def test_an_agent_is_pushed_with_a_model_card_and_pulled_again(hub: FakeHub, lau
     assert catalogue.names() == ("pong", "pong_dqn")
     ours, theirs = (catalogue.ZOO / name / "weights.safetensors" for name in ("pong", "pong_dqn"))
     assert ours.read_bytes() == theirs.read_bytes()
+
+
+def test_python_pushes_and_pulls_as_the_command_does(hub: FakeHub, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ringside.push_to_hub("pong", "someone/pong-dqn") == f"{hub.endpoint}/someone/pong-dqn/commit/{COMMIT}"
+    assert not hub.private
+    entry = ringside.pull_from_hub("someone/pong-dqn", name="theirs")
+    assert entry == catalogue.ZOO / "theirs"
+    assert ringside.load_agent("theirs", device="cpu").game == "pong"
+    assert capsys.readouterr().out == ""
+    with pytest.raises(ringside.ConfigError, match="'pong' is no repository of the Hub: write USER/NAME"):
+        ringside.push_to_hub("runs/nowhere", "pong")
+    with pytest.raises(ringside.ConfigError, match="The zoo has a theirs already"):
+        ringside.pull_from_hub("someone/theirs")
 
 
 def test_what_is_no_agent_is_not_kept(hub: FakeHub, refused: Refused, launch: Launch) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-from ringside.tasks import TASKS
+from ringside.tasks import TASKS, module_of
 from ringside.tasks.completion import script
 
 CASES = {
@@ -89,4 +88,4 @@ def test_the_shell_completes(scripts: Path, shell: str, program: str, line: str)
 def test_every_task_has_options() -> None:
     for task in TASKS:
         if task not in ("train", "bench"):  # the first is there without a word, the second has words of its own
-            assert isinstance(import_module(f"ringside.tasks.{task}").OPTIONS, type)
+            assert isinstance(module_of(task).OPTIONS, type)

@@ -9,13 +9,18 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ringside.cluster.hosts import NodeLost
+from ringside.programs.local_programs import LocalPrograms
+from ringside.programs.lost_nodes import MOST_LOSSES
+from ringside.programs.placing import ClusterOptions, programs_in
+from ringside.suites.suite_games import SUITES, games_of
+from ringside.suites.suite_runner import words_to_train
 from ringside.tasks import suite
 from ringside.tasks.arguments import parse_choices
-from ringside.tasks.suite import SUITES, Suite, jobs_of
 from ringside.tasks.train import configuration
 from shared.config.resolve import resolve
 from shared.errors import ConfigError
@@ -93,7 +98,7 @@ def program(drawn: Program, monkeypatch: pytest.MonkeyPatch) -> Program:
         drawn.reported = [path.name for path in runs]
         return out, ()
 
-    monkeypatch.setattr("ringside.tasks.suite.write_report", note)
+    monkeypatch.setattr("ringside.suites.suite_runner.write_report", note)
     return drawn
 
 
@@ -124,9 +129,10 @@ def test_each_seed_of_all_games_then_the_next_each_evaluated_and_a_report(drawn:
 def test_a_run_of_an_on_policy_method_gets_no_flag_that_it_refuses(tmp_path: Path) -> None:
     """Another method than the preset's resets settings, and these are no flags of the user."""
     words = ("--preset", "quick", "--method", "a2c", "--envs", "16", "--round-steps", "160", "--batch-size", "160")
-    options = parse_choices(Suite, [*words, "--games", "pong", "--seeds", "1", "--device", "cpu"], "", "")
-    (job,) = jobs_of(options, ["pong"], tmp_path / "out")
-    told = suite._SuiteRunner(options, [job], tmp_path / "out", suite._LocalPrograms())._training(job)
+    more = ("--games", "pong", "--seeds", "1", "--device", "cpu", "--out", str(tmp_path / "out"))
+    made = suite.make_suite(parse_choices(suite.SuiteOptions, [*words, *more], "", ""))
+    (job,) = made.jobs
+    told = words_to_train(made, job)
     assert told[told.index("--method") + 1] == "a2c"
     assert resolve(configuration(told)).experiment() == job.config.experiment()
 
@@ -185,18 +191,18 @@ def test_one_failure_stops_no_other_but_the_exit_code_tells(
 def test_a_run_whose_node_is_lost_goes_on_from_its_checkpoint(
     program: Program, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run, lost = suite._LocalPrograms.run, []
+    run, lost = LocalPrograms.run, []
 
-    def lose(programs: suite._LocalPrograms, words: Sequence[str], *, own_session: bool) -> int:
+    def lose(programs: LocalPrograms, words: Sequence[str], *arguments: Any, **named: Any) -> int:
         if "pong" in words and not lost:  # the words of a run that begins; one that is resumed names its directory
             lost.append(words)
             checkpoints = program.out / "pong-1" / "checkpoints"
             checkpoints.mkdir(parents=True)
             (checkpoints / "checkpoint-00000001.json").touch()
             raise NodeLost("died")
-        return run(programs, words, own_session=own_session)
+        return run(programs, words, *arguments, **named)
 
-    monkeypatch.setattr(suite._LocalPrograms, "run", lose)
+    monkeypatch.setattr(LocalPrograms, "run", lose)
     code, told = program()
     assert (code, kinds(told)) == (0, ["resume pong-1", "eval pong-1", "run-dir freeway-1", "eval freeway-1"])
     assert "pong, seed 1: its node died; it goes on elsewhere." in capsys.readouterr().out
@@ -207,13 +213,13 @@ def test_a_run_that_loses_its_node_without_progress_is_given_up(
 ) -> None:
     losses = []
 
-    def lose(programs: suite._LocalPrograms, words: Sequence[str], *, own_session: bool) -> int:
+    def lose(programs: LocalPrograms, words: Sequence[str], *arguments: Any, **named: Any) -> int:
         losses.append(words)
         raise NodeLost("died")
 
-    monkeypatch.setattr(suite._LocalPrograms, "run", lose)
+    monkeypatch.setattr(LocalPrograms, "run", lose)
     assert program("--games", "pong")[0] == 1
-    assert len(losses) == suite.MOST_LOSSES
+    assert len(losses) == MOST_LOSSES
     assert "pong, seed 1 was not finished: its node was lost 5 times in a row" in capsys.readouterr().err
 
 
@@ -287,10 +293,13 @@ def test_bad_input_is_a_sentence(program: Program, words: tuple[str, ...], says:
 
 
 def test_two_suites_do_not_share_a_directory(program: Program) -> None:
-    with suite._owned(program.out), pytest.raises(ConfigError, match="a suite that is still going on"):
+    with (
+        programs_in(program.out, "another suite", ClusterOptions()),
+        pytest.raises(ConfigError, match="a suite that is still going on"),
+    ):
         program()
 
 
 def test_lists_are_known_by_name() -> None:
-    assert suite.games_of("atari5") == list(SUITES["atari5"])
-    assert suite.games_of("SpaceInvaders, pong,pong") == ["space_invaders", "pong"]
+    assert games_of("atari5") == list(SUITES["atari5"])
+    assert games_of("SpaceInvaders, pong,pong") == ["space_invaders", "pong"]

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 import json
-import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import ringside
+from ringside.cluster import placed_programs
+from ringside.cluster.placed_programs import ClusterPrograms
+from ringside.cluster.program_host import ProgramHost
+from ringside.programs import placing
+from ringside.programs.local_programs import LocalPrograms
+from ringside.programs.lost_nodes import MOST_LOSSES
+from ringside.programs.places import Programs
+from ringside.programs.placing import ClusterOptions
 from ringside.tuning.search import StudyResult, run_study
 from ringside.tuning.space import Dimension, check_space, default_space, make_space, read_space
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from tests.conftest import Refused
+from tests.support.cluster_of_objects import Fault, ObjectCluster
+from tests.support.written_runs import write_run
 
 pytest.importorskip("optuna", reason='there is no Optuna here: pip install "ringside[tune]"')
 
@@ -51,15 +64,16 @@ class Program:
         self._log = tmp_path / "told.jsonl"
         self.notes: list[str] = []
         (tmp_path / "fake.py").write_text(FAKE)
-        self._launcher = [sys.executable, str(tmp_path / "fake.py")]
+        self.launcher = tmp_path / "fake.py"
         monkeypatch.setenv("FAKE_LOG", str(self._log))
         monkeypatch.setenv("FAKE_ROOT", str(Path(__file__).parents[3]))
-        monkeypatch.setattr("ringside.tuning.study.POLL_SECONDS", 0.02)
+        monkeypatch.setattr("ringside.programs.local_programs.LOOK_SECONDS", 0.02)
         monkeypatch.setattr("ringside.tuning.search._report", lambda task, tuner, results: task.out / "report.html")
 
     def __call__(self, **changes: Any) -> StudyResult:
         config = Config().with_settings(game="pong", total_steps=100_000, eval_every_steps=20_000, device="cpu")
-        words = {"out": self.out, "note": self.notes.append, "launcher": self._launcher, **TUNED, **changes}
+        words = {"out": self.out, "note": self.notes.append, "launcher": self.launcher, **TUNED, **changes}
+        words.setdefault("cluster", ClusterOptions())
         return run_study(words.pop("config", config), "nature", **words)
 
     @property
@@ -110,12 +124,27 @@ def test_a_trial_that_was_interrupted_is_resumed(program: Program, monkeypatch: 
     study = optuna.load_study(study_name="ringside", storage=f"sqlite:///{program.out / 'study.db'}")
     trial = study.ask()
     rate = trial.suggest_float("learning_rate", 1e-4, 1e-3, log=True)
+    trial.report(1.0, 0)
     checkpoints = program.out / "trial-0001" / "checkpoints"
     checkpoints.mkdir(parents=True)
     (checkpoints / "checkpoint-00000001.json").touch()
-    result = program(trials=2)
+    with warnings.catch_warnings(record=True) as warned:
+        result = program(trials=2)
+    assert not [each for each in warned if "already" in str(each.message)]
     assert program.calls[-1] == ["--resume", str(program.out / "trial-0001")]
     assert (result.trials[1].state, result.trials[1].settings["learning_rate"]) == ("complete", rate)
+
+
+def test_a_trial_that_had_ended_when_the_study_was_stopped_counts(program: Program) -> None:
+    import optuna
+
+    program(trials=1)
+    study = optuna.load_study(study_name="ringside", storage=f"sqlite:///{program.out / 'study.db'}")
+    study.ask().suggest_float("learning_rate", 1e-4, 1e-3, log=True)
+    write_run(program.out / "trial-0001", evaluations=[1.0, 7.0])
+    result = program(trials=2)
+    assert len(program.calls) == 1, "its run, which has ended, is not resumed"
+    assert [(trial.state, trial.value) for trial in result.trials][1] == ("complete", 7.0)
 
 
 def test_a_trial_below_the_median_is_pruned(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,6 +160,69 @@ def test_a_trial_that_fails_ends_no_study(program: Program, monkeypatch: pytest.
     monkeypatch.setenv("FAKE_FAILS", "0")
     result = program()
     assert [trial.state for trial in result.trials] == ["failed", "complete"]
+
+
+def on_objects(program: Program, monkeypatch: pytest.MonkeyPatch, room: int, *faults: Fault) -> ObjectCluster:
+    """Have `--ray` lead to a cluster of objects with room for so many trials at once."""
+    hosts = ObjectCluster(partial(ProgramHost, launcher=program.launcher), *faults, room=room)
+
+    @contextmanager
+    def placed(cluster: ClusterOptions, shared: Path, launcher: Path) -> Iterator[Programs]:
+        yield LocalPrograms(launcher) if cluster.ray is None else ClusterPrograms(hosts, cluster.cpus_per_run, shared)
+
+    monkeypatch.setattr(placing, "_placed", placed)
+    monkeypatch.setattr(placed_programs, "_LOOK_SECONDS", 0.02)
+    return hosts
+
+
+def test_a_study_on_a_cluster_runs_trials_at_once_and_survives_the_loss_of_a_node(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost: list[int] = []
+
+    def dies(method: str, call: int) -> str | None:
+        if method == "poll" and not lost:
+            lost.append(call)
+            return "died"
+        return None
+
+    hosts = on_objects(program, monkeypatch, 2, dies)
+    result = program(trials=4, cluster=ClusterOptions(ray="auto"))
+    assert [trial.state for trial in result.trials] == ["complete"] * 4
+    assert len({trial.settings["learning_rate"] for trial in result.trials}) == 4
+    assert all(trial.value == pytest.approx(1e4 * trial.settings["learning_rate"]) for trial in result.trials)
+    assert hosts.most_at_once == 2
+    assert len(hosts.hosts) == 5
+    assert all(host.released for host in hosts.hosts)
+    assert sum("its node died; it goes on elsewhere" in note for note in program.notes) == 1
+
+
+def test_a_trial_on_a_cluster_is_pruned(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ringside.tuning.study.FIRST_TRIALS", 1)
+    monkeypatch.setenv("FAKE_BAD", "1")
+    on_objects(program, monkeypatch, 1)
+    result = program(cluster=ClusterOptions(ray="auto"))
+    assert [trial.state for trial in result.trials] == ["complete", "pruned"]
+
+
+@pytest.mark.stress
+def test_a_trial_that_loses_every_node_stays_for_the_next_call(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies(method: str, call: int) -> str | None:
+        return "died" if method == "poll" else None
+
+    on_objects(program, monkeypatch, 1, *[dies] * MOST_LOSSES)
+    result = program(trials=1, cluster=ClusterOptions(ray="auto"))
+    assert [trial.state for trial in result.trials] == ["running"]
+    assert any("lost 5 times in a row" in note for note in program.notes)
+    assert [trial.state for trial in program(trials=1).trials] == ["complete"]
+
+
+def test_the_options_of_a_cluster_need_one(program: Program) -> None:
+    with pytest.raises(ConfigError, match="are for clusters: say --ray, too"):
+        program(cluster=ClusterOptions(gpus_per_run=0.5))
+    assert not program.out.exists()
 
 
 def test_the_plots_of_a_study_are_in_its_report(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,12 +15,15 @@ import zstandard
 from werkzeug.test import Client, TestResponse
 from werkzeug.wrappers import Request
 
+from ringside.recording.metrics import MetricsLog
 from ringside.watch.page import source as module
 from ringside.watch.page.budget import LEAST_SECONDS, MOST_SECONDS, SHARE, Budget
-from ringside.watch.page.keyed_app import HEADERS, STATIC
+from ringside.watch.page.keyed_app import FRAME as SHARED_FRAME
+from ringside.watch.page.keyed_app import HEADERS, PAGES, STATIC
 from ringside.watch.page.server import Page, listen
 from ringside.watch.page.source import Source
 from shared.errors import ConfigError
+from shared.process.ownership import evaluation_video
 from tests.support.watched import NAMES, Pretended
 
 FRAME = 84 * 84
@@ -87,8 +90,21 @@ def test_every_answer_says_what_a_browser_may_do_with_it(run: Pretended) -> None
         assert {name: answer.headers[name] for name in HEADERS} == HEADERS
     assert "'unsafe" not in HEADERS["Content-Security-Policy"]
     for path in STATIC.iterdir():
-        assert viewer.get(path.name).data == path.read_bytes()
+        if path.name not in (SHARED_FRAME, *PAGES):
+            assert viewer.get(path.name).data == path.read_bytes()
         assert "://" not in path.read_text().replace("http://www.w3.org/", "")  # nothing is loaded from elsewhere
+
+
+def test_pages_have_one_frame(run: Pretended) -> None:
+    viewer = Viewer(run.run_dir)
+    assert viewer.get(SHARED_FRAME).status_code == 404
+    for name, (title, script) in PAGES.items():
+        page = viewer.get(name).text
+        assert page.startswith("<!doctype html>")
+        assert f"<title>{title}</title>" in page
+        assert f'src="{script}"' in page
+        assert (STATIC / name).read_text() in page
+        assert "$" not in page
 
 
 def test_the_state_of_a_living_run(run: Pretended) -> None:
@@ -257,6 +273,28 @@ def test_a_run_whose_directory_moves_is_watched_on(run: Pretended, tmp_path: Pat
     assert not viewer.state()["living"]  # the file that says that it lives is gone
     (tmp_path / "moved").rename(run.run_dir)
     assert viewer.state()["living"]
+
+
+def test_videos_of_evaluations_are_listed_and_played_in_parts(run: Pretended, tmp_path: Path) -> None:
+    content = bytes(range(256)) * 4
+    (tmp_path / "elsewhere.mp4").write_bytes(content)
+    (run.run_dir / "videos").mkdir()
+    with MetricsLog(run.run_dir / "metrics.jsonl") as log:
+        for number in range(3):
+            log.log_evaluation(number, number, 100 * number, {"mean_return": 2.5 + number})
+    evaluation_video(run.run_dir, 0).write_bytes(b"first")
+    evaluation_video(run.run_dir, 1).symlink_to(tmp_path / "elsewhere.mp4")
+    evaluation_video(run.run_dir, 2).write_bytes(content)
+    viewer = Viewer(run.run_dir)
+    viewer.state()  # which reads the evaluations
+    assert viewer.state()["videos"] == [[2, 200, 4.5], [0, 0, 2.5]]
+    whole = viewer.get("video/2")
+    assert (whole.status_code, whole.data, whole.mimetype) == (200, content, "video/mp4")
+    part = viewer.get("video/2", Range="bytes=1000-")
+    assert (part.status_code, part.data) == (206, content[1000:])
+    assert viewer.get("video/2", Range="bytes=5000-").status_code == 416
+    for name in ("video/1", "video/7", "video/", "video/../config.json", "video"):
+        assert viewer.get(name).status_code == 404
 
 
 def test_a_mosaic_has_a_bound(tmp_path: Path) -> None:

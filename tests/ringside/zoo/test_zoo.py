@@ -13,8 +13,8 @@ import ringside
 from launch import main
 from ringside.agents.agent import play_of, rules_of, weights_at
 from ringside.recording.scores import summarize
+from ringside.sharing.zoo_entries import command_of
 from ringside.tasks.train import configuration
-from ringside.tasks.zoo import command_of
 from ringside.zoo import catalogue
 from shared.config.presets import PRESETS
 from shared.config.protocols import PROTOCOLS
@@ -162,7 +162,7 @@ def test_a_damaged_configuration_is_refused(
     del config["play"]["protocol"]
     (tmp_path / "run" / "config.json").write_text(json.dumps(config))
     assert main(["zoo", "--add", str(source), "--env", CATCH, "--name", "catch"]) == 2
-    assert f"--add {source}: The configuration was written by another version" in capsys.readouterr().err
+    assert f"{source} cannot be shared. The configuration was written by another version" in capsys.readouterr().err
     assert not list(empty_zoo.iterdir())
 
 

@@ -16,6 +16,7 @@ import launch
 import ringside
 from ringside import planning, training
 from ringside.doctor import run_directories
+from ringside.programs.placing import ClusterOptions, programs_in
 from ringside.recording.follow import Follower
 from ringside.recording.metrics import (
     MetricsLog,
@@ -28,7 +29,8 @@ from ringside.recording.metrics import (
 from ringside.report.comparison import compare
 from ringside.report.notes import notes
 from ringside.report.records import RecordsError, load
-from ringside.tasks import report, suite
+from ringside.suites.jobs import Job
+from ringside.tasks import report
 from ringside.watch.attach import read_config, runs_below
 from ringside.watch.page.live_curves import Curves
 from ringside.zoo.catalogue import find
@@ -553,7 +555,10 @@ def test_a_run_whose_directory_is_no_text_can_be_reported(tmp_path: Path) -> Non
 
 def test_a_suite_writes_through_no_links(tmp_path: Path) -> None:
     (tmp_path / "report").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(ConfigError, match="report is not a directory but a symbolic link"), suite._owned(tmp_path):
+    with (
+        pytest.raises(ConfigError, match="report is not a directory but a symbolic link"),
+        programs_in(tmp_path, "another suite", ClusterOptions()),
+    ):
         pass
 
 
@@ -561,7 +566,7 @@ def test_a_suite_writes_through_no_links(tmp_path: Path) -> None:
 def test_a_suite_takes_no_forged_run_for_finished(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_bytes(content)
     (tmp_path / "summary.json").write_bytes(b'{"finished": true, "steps": "many"}')
-    assert not suite.Job(CONFIG, tmp_path).finished
+    assert not Job(CONFIG, tmp_path).finished
 
 
 def test_nothing_is_written_beside_a_checkpoint_that_lies_in_no_run(tmp_path: Path) -> None:

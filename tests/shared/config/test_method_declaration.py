@@ -133,7 +133,15 @@ def test_a_setting_with_the_flag_of_another_option_is_refused() -> None:
 
 def test_every_option_beside_settings_is_known_to_be_taken() -> None:
     own = {item.name for item in dataclasses.fields(Config)}
-    tasks = (arguments.Choices, suite.Suite, tune.Tune, train.Training, train.Limits, train.Nodes, doctor.Diagnosis)
+    tasks = (
+        arguments.Choices,
+        suite.SuiteOptions,
+        tune.Tune,
+        train.Training,
+        train.Limits,
+        train.Nodes,
+        doctor.Diagnosis,
+    )
     names = {item.name for kind in tasks for item in dataclasses.fields(kind)}
     assert names - own - {"limits", "cluster"} == trust.TASK_OPTIONS
 

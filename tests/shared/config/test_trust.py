@@ -18,6 +18,7 @@ from safetensors.numpy import load_file, save_file
 
 import ringside
 from actors.make_env import is_registered
+from ringside.suites.suite_runner import words_to_train
 from ringside.tasks import report, suite
 from ringside.tasks.arguments import parse_choices
 from ringside.tasks.train import configuration, how_to_continue
@@ -132,13 +133,12 @@ def test_nothing_imports_what_a_checkpoint_to_resume_names(
 
 def test_a_suite_passes_on_nothing_that_a_file_in_its_directory_names(mark: Path, tmp_path: Path) -> None:
     words = ["--games", "pong", "--seeds", "1", "--out", str(tmp_path / "out"), "--device", "cpu"]
-    options = parse_choices(suite.Suite, words, "", "")
-    (job,) = suite.jobs_of(options, ["pong"], tmp_path / "out")
+    options = parse_choices(suite.SuiteOptions, words, "", "")
+    (job,) = suite.make_suite(options).jobs
     (tmp_path / "out").mkdir()
     write_run(job.directory, 1, CONFIG.with_settings(env="marker:factory", track="wandb"))
     (job.directory / CONFIG_FILE).write_text(json.dumps(job.config.to_json()))
-    jobs = suite.jobs_of(options, ["pong"], tmp_path / "out")
-    told = suite._SuiteRunner(options, jobs, tmp_path / "out", suite._LocalPrograms())._training(job)
+    told = words_to_train(suite.make_suite(options), job)
     assert told[0] == "--resume"
     assert not {"--env", "--track"} & {*told}
     with pytest.raises(ConfigError, match=asks_for("marker:factory")):

@@ -62,7 +62,10 @@ function update(fresh) {
   if (fresh.runs.some((run) => selected.has(run.id))) compare();
 }
 
-// --- groups: live runs, suites as grids of games, the others
+// --- groups: live runs, suites as grids of games, studies with the best trial first, the others
+
+const isTrial = (run) => /^trial-\d+$/.test(run.name);
+const byScore = (a, b) => (bestScore(b) ?? -Infinity) - (bestScore(a) ?? -Infinity);
 
 function matches(run) {
   const words = find("filter").value.toLowerCase().split(/[\s,]+/).filter(Boolean);
@@ -76,7 +79,8 @@ function arrange() {
   for (const run of shown) if (run.suite) suites.set(run.suite, [...(suites.get(run.suite) ?? []), run]);
   const groups = [
     ["Live", shown.filter((run) => run.living), false],
-    ...[...suites].map(([name, members]) => [`Suite ${name}`, members, true]),
+    ...[...suites].map(([name, members]) => members.every(isTrial)
+      ? [`Study ${name}`, [...members].sort(byScore), false] : [`Suite ${name}`, members, true]),
     ["Ended", shown.filter((run) => !run.living && !run.suite), false],
   ].filter(([, members]) => members.length);
   find("nothing").hidden = groups.length > 0 || !ids.length;
@@ -84,6 +88,7 @@ function arrange() {
     element("h2", { class: "apart" }, name, " ", element("span", { class: "quiet" }, number(members, isSuite))),
     element("div", { class: "cards" }, ...(isSuite ? tiles(members) : members.map((run) => cards.get(run.id).card))))));
   drawSparks();
+  check();
 }
 
 function number(members, isSuite) {
@@ -101,9 +106,13 @@ function tiles(members) {
     const done = seeds.filter((run) => run.finished).length;
     const spark = element("div", { class: "spark" });
     spark.curves = seeds.map((run) => run.curve ?? []);
+    const box = element("input", { type: "checkbox", title: "Compare its seeds" });
+    box.seeds = seeds.filter((run) => run.curve).map((run) => run.id);
+    box.disabled = !box.seeds.length;
+    box.addEventListener("change", () => choose(box.seeds, box.checked));
     const links = seeds.map((run) => element("a", { href: `run/${run.id}/`, class: run.living ? "live" : "" }, `${run.seed ?? run.name}`));
     return element("article", { class: "panel card" },
-      element("div", { class: "head" }, element("h3", {}, title(game)), element("span", { class: "newest" }, score(mean))),
+      element("div", { class: "head" }, element("label", { class: "choose" }, box), element("h3", {}, title(game)), element("span", { class: "newest" }, score(mean))),
       spark, element("p", { class: "quiet" }, `${done} of ${seeds.length} finished · seeds `, ...links.flatMap((link) => [link, " "])));
   });
 }
@@ -114,7 +123,7 @@ const bestScore = (run) => run.judged ?? run.evaluation ?? run.mean_return_100 ?
 
 function makeCard(id) {
   const box = element("input", { type: "checkbox", title: "Compare" });
-  box.addEventListener("change", () => choose(id, box.checked));
+  box.addEventListener("change", () => choose([id], box.checked));
   const parts = {
     box, name: element("a", { href: `run/${id}/` }), mode: element("span", { class: "pill" }),
     canvas: element("canvas", { width: SIDE, height: SIDE, role: "img", "aria-label": "The newest frame" }),
@@ -188,14 +197,24 @@ function drawSparks() {
 
 let chart = null;
 
-function choose(id, on) {
-  if (on && selected.size >= MOST_SELECTED) return void (cards.get(id).box.checked = false);
-  if (on) selected.add(id);
-  else selected.delete(id);
+function choose(chosen, on) {
+  for (const id of chosen) {
+    if (!on) selected.delete(id);
+    else if (selected.size < MOST_SELECTED) selected.add(id);
+  }
   compare();
 }
 
+// A run may have a card, and its game a tile.
+function check() {
+  for (const [id, card] of cards) card.box.checked = selected.has(id);
+  for (const box of document.querySelectorAll("#groups input")) {
+    if (box.seeds?.length) box.checked = box.seeds.every((id) => selected.has(id));
+  }
+}
+
 function compare() {
+  check();
   const chosen = [...selected].map((id) => runs.get(id));
   const box = find("compare");
   box.hidden = find("clear").hidden = chosen.length === 0;
@@ -245,7 +264,6 @@ async function watchPictures() {
 
 find("filter").addEventListener("input", arrange);
 find("clear").addEventListener("click", () => {
-  for (const id of selected) cards.get(id).box.checked = false;
   selected.clear();
   compare();
 });

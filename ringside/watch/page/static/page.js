@@ -1,6 +1,7 @@
 // The page: requests state and pictures, and shows them. It requests only while it is visible.
 
 import { Curves } from "./curves.js";
+import { Films } from "./films.js";
 import { frameBytes, Mosaic, One } from "./frames.js";
 import { prepareTheme, repaint } from "./theme.js";
 import { count, duration, element, figure, percent, say, score, title } from "./words.js";
@@ -62,6 +63,7 @@ function update(fresh) {
   edition = fresh.curves.edition;
   for (const kind of Object.keys(rows)) rows[kind].push(...fresh.curves[kind]);
   showState();
+  films.show(state.videos);
   if (!fresh.curves.more) curves.show(state, rows);
   if (fresh.living && lived === false) pictures.wake();
 }
@@ -185,6 +187,7 @@ function alerts() {
 const curves = new Curves(find("curves"));
 const mosaic = new Mosaic(find("mosaic"), choose);
 const one = new One();
+const films = new Films(find("evaluations"));
 let shownAt = [];
 
 async function watchPictures() {
@@ -278,7 +281,7 @@ const KEYS = {
 };
 
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("select")) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("select, video")) return;
   if (find("keys").open && event.key !== "?") return;
   if (event.key === " " && event.target.closest("button:not(.cell)")) return;
   const act = KEYS[event.key];

@@ -17,7 +17,7 @@ from ringside.agents.player import Player, make_player, stop_requests
 from ringside.agents.scene import Scene
 from ringside.agents.video import GIF_IS_FULL, GIF_SECONDS, VideoCanvas, open_moving_picture
 from ringside.tasks.arguments import AgentOptions, parse
-from ringside.tasks.play import check_picture
+from ringside.tasks.trained.play import check_picture
 from shared.config import validate
 from shared.config.protocols import PROTOCOLS
 from shared.errors import ConfigError

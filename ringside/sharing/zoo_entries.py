@@ -1,0 +1,203 @@
+"""Entries of the zoo: made of a run, pushed to the Hugging Face Hub, and pulled from it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ringside import evaluating
+from ringside.agents.agent import weights_at
+from ringside.planning import training_words
+from ringside.sharing import hub
+from ringside.zoo import catalogue
+from ringside.zoo.catalogue import EVALUATION, MOST_BYTES, README, SUMMARY, WEIGHTS
+from shared.checkpoint.weights_file import StoredWeights, weights_file
+from shared.config.protocols import acting_in_words
+from shared.config.settings import CONFIG_FILE, FRAME_SKIP, Config
+from shared.errors import ConfigError
+from shared.files.atomic import read_object
+from shared.text import count, words_of
+
+
+def add_to_zoo(
+    load: str | Path,
+    *,
+    name: str | None = None,
+    env: str | None = None,
+    plugin: str | None = None,
+    device: str = "auto",
+) -> Path:
+    """Make an entry of the zoo of a run, with an evaluation by its rules, and return its directory.
+
+    Args:
+        load: a run directory, or a checkpoint or file of weights in one.
+        name: of the entry; default: the game.
+        env, plugin: as for `ringside.evaluate`.
+        device: of the evaluation.
+
+    Raises:
+        ConfigError: there is no such run, its files are damaged, or the zoo has an entry of this name.
+    """
+    with tempfile.TemporaryDirectory(dir=catalogue.ZOO, prefix=".") as scratch:
+        entry = _make_entry(Path(scratch), Path(load), env, plugin, name, device, is_new=True)
+        return entry.rename(catalogue.ZOO / entry.name)
+
+
+def push_to_hub(
+    load: str | Path,
+    repo: str,
+    *,
+    private: bool = False,
+    env: str | None = None,
+    plugin: str | None = None,
+    device: str = "auto",
+) -> str:
+    """Upload an agent to the Hugging Face Hub with a model card, and return the address of the commit.
+
+    Args:
+        load: the name of an agent of the zoo, or a run as for `add_to_zoo`, which is evaluated first.
+        repo: USER/NAME; it is created if there is none.
+        private: create it for its owner only.
+        env, plugin: as for `ringside.evaluate`.
+        device: of the evaluation of a run.
+
+    Raises:
+        ConfigError: huggingface_hub is not installed, there is no such agent, or the Hub refuses.
+    """
+    hub.require_hub(repo)
+    found = catalogue.find(load, "--push").parent
+    with tempfile.TemporaryDirectory() as scratch:
+        if found.parent != catalogue.ZOO:
+            found = _make_entry(Path(scratch), Path(load), env, plugin, None, device, is_new=False)
+        return hub.push(found, repo, private=private)
+
+
+def pull_from_hub(repo: str, *, name: str | None = None, revision: str | None = None) -> Path:
+    """Download an agent from the Hugging Face Hub into the zoo, and return the directory of its entry.
+
+    Args:
+        repo: USER/NAME.
+        name: of the entry, for `load_agent`; default: that of the repository.
+        revision: branch, tag or commit; default: the newest.
+
+    Raises:
+        ConfigError: huggingface_hub is not installed, the Hub refuses, or the repository holds no agent.
+    """
+    hub.require_hub(repo)
+    name = name or re.sub(r"[^a-z0-9]+", "_", repo.rpartition("/")[2].lower()).strip("_")
+    _require_new(name)
+    hub.pull(repo, catalogue.ZOO / name, revision)
+    return catalogue.ZOO / name
+
+
+def _require_new(name: str) -> None:
+    """Raise `ConfigError` unless an entry may have this name."""
+    if not re.fullmatch(r"[a-z0-9_]+", name):
+        raise ConfigError(f"--name {name} must be of small letters, digits and underscores.")
+    if (catalogue.ZOO / name).exists():
+        raise ConfigError(f"The zoo has a {name} already; remove {catalogue.ZOO / name}, or choose another --name.")
+
+
+def _make_entry(
+    directory: Path, source: Path, env: str | None, plugin: str | None, name: str | None, device: str, *, is_new: bool
+) -> Path:
+    """Copy the weights and the summary of a run, evaluate, and write the README; returns the entry.
+
+    Args:
+        is_new: True if the zoo may not have an entry of this name.
+    """
+    weights = weights_at(source, env, plugin)
+    config, summary = _run_of(source)
+    played = config.play.env or config.play.game
+    if played != weights.game:
+        raise ConfigError(
+            f"{source} cannot be shared: the weights are of {weights.game}, but their run is of {played!r:.120}."
+        )
+    name = name or weights.game
+    if is_new:
+        _require_new(name)
+    training = command_of(config, steps_at_version(weights.version, summary))
+    entry = directory / name
+    entry.mkdir()
+    shutil.copyfile(weights_file(source), entry / WEIGHTS)
+    if (entry / WEIGHTS).stat().st_size > MOST_BYTES:
+        raise ConfigError(f"The weights are larger than the {MOST_BYTES / 1e6:.0f} MB that they may have.")
+    evaluation = evaluating.evaluate(entry / WEIGHTS, env=env, plugin=plugin, device=device)
+    for file, content in ((SUMMARY, summary), (EVALUATION, evaluation)):
+        (entry / file).write_text(json.dumps(content, indent=1) + "\n")
+    (entry / README).write_text(_readme(name, weights, words_of(env=env, plugin=plugin), training, summary, evaluation))
+    return entry
+
+
+def steps_at_version(version: int, summary: dict[str, Any]) -> int:
+    """Steps of the run at this version; the run may have continued after it."""
+    return int(version * summary["steps"] // max(1, summary["rounds"]))
+
+
+def _run_of(source: Path) -> tuple[Config, dict[str, Any]]:
+    """Configuration and summary of the run directory `source`, or of the run that contains it."""
+    for run in (source, *source.absolute().parents[:2]):
+        if not os.path.isfile(run / CONFIG_FILE) or not os.path.isfile(run / SUMMARY):
+            continue
+        sections, summary = read_object(run / CONFIG_FILE), read_object(run / SUMMARY)
+        if not sections or not summary:
+            raise ConfigError(f"{source} cannot be shared: the {CONFIG_FILE} or {SUMMARY} of the run is damaged.")
+        if not all(type(summary.get(name)) in (int, float) for name in ("steps", "rounds", "seconds")):
+            raise ConfigError(
+                f"{source} cannot be shared: the {SUMMARY} of the run lacks its steps, rounds or seconds."
+            )
+        try:
+            return Config.from_json(sections), summary
+        except ConfigError as error:
+            raise ConfigError(f"{source} cannot be shared. {error}") from error
+    raise ConfigError(f"{source} is in no run directory with a {CONFIG_FILE} and a {SUMMARY} of a run that ended.")
+
+
+def command_of(config: Config, total_steps: int) -> str:
+    """Command that trains as configured for `total_steps`: the closest preset and the differences from it.
+
+    Raises `ConfigError` if the run began with weights of another run.
+    """
+    if config.run.init_from is not None:
+        raise ConfigError("The run began with the weights of another (--init-from); one command does not train it.")
+    words = training_words(config.with_settings(total_steps=total_steps))
+    return shlex.join(["python", "launch.py", *words])
+
+
+def _readme(
+    name: str,
+    weights: StoredWeights,
+    loading: Sequence[str],
+    command: str,
+    summary: dict[str, Any],
+    evaluation: dict[str, Any],
+) -> str:
+    """Text of the README of an entry."""
+    named = "".join(f" {word}" for word in loading)
+    steps = steps_at_version(weights.version, summary)
+    hours = summary["seconds"] / 3600
+    mean, sd, episodes = (evaluation[key] for key in ("mean", "sd", "episodes"))
+    acting = acting_in_words(evaluation["eval_actions"], evaluation["eval_epsilon"])
+    return f"""# {name}
+
+The network `{weights.network.name}`, trained on {weights.game} under the protocol `{weights.protocol}`
+for {steps:,} steps ({FRAME_SKIP * steps:,} frames) with
+
+    {command}
+
+The run played {summary["steps"]:,} steps in {hours:.1f} hours (`summary.json`). By the rules of the run, with
+{acting}, the agent returns {mean:.2f} +- {sd:.2f} in {count(episodes, "episode")} (`evaluation.json`):
+
+    python launch.py eval --load zoo/{name}{named} --seed {evaluation["seed"]}
+
+Watch it with
+
+    python launch.py play --load zoo/{name}{named}
+"""

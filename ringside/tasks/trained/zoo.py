@@ -1,0 +1,127 @@
+"""The task `zoo`: list the trained agents of the repository, add one, and exchange them with the Hugging Face Hub."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ringside.sharing.zoo_entries import add_to_zoo, pull_from_hub, push_to_hub, steps_at_version
+from ringside.tasks.arguments import parse
+from ringside.zoo import catalogue
+from ringside.zoo.catalogue import EVALUATION, SUMMARY
+from shared.errors import ConfigError
+from shared.files.atomic import read_json
+from shared.text import PROGRAM, command, count, flag_of, printable
+
+
+@dataclass(frozen=True)
+class Zoo:
+    """The options of `zoo`."""
+
+    add: Path | None = None
+    """A run directory, or a checkpoint or file of weights in one, to make an entry of; without it, list the entries."""
+    env: str | None = None
+    """With --add: the env that the agent was trained on, where that is module:factory or module:Id-v0."""
+    plugin: str | None = None
+    """With --add: the plug-in that the agent was trained with (docs/extending.md); no file chooses code."""
+    name: str | None = None
+    """With --add and --pull: what to call it; default: its game, or the name of the repository."""
+    device: str | None = None
+    """With --add, and --push of a run: where to evaluate it: auto, cpu, cuda or cuda:N; default: auto."""
+    push: Path | None = None
+    """An agent of the zoo, or a run as for --add, to upload to --repo with a model card."""
+    repo: str | None = None
+    """With --push: repository of the Hugging Face Hub, USER/NAME."""
+    private: bool = False
+    """With --push: create the repository for its owner only."""
+    pull: str | None = None
+    """Repository of the Hugging Face Hub, USER/NAME, to make an entry of."""
+    revision: str | None = None
+    """With --pull: branch, tag or commit; default: the newest."""
+
+
+OPTIONS = Zoo
+VERBS = ("add", "push", "pull")
+NEEDS = {
+    "env": ("add", "push"),
+    "plugin": ("add", "push"),
+    "name": ("add", "pull"),
+    "device": ("add", "push"),
+    "repo": ("push",),
+    "private": ("push",),
+    "revision": ("pull",),
+}
+"""Options by name, with those without which they have no effect."""
+
+
+def main(arguments: Sequence[str]) -> int:
+    """List the entries, add one, or push or pull one."""
+    words = list(arguments)
+    if words and words[0] in VERBS:  # `zoo push pong` as `zoo --push pong`
+        words[0] = flag_of(words[0])
+    options = parse(
+        Zoo,
+        words,
+        f"{PROGRAM} zoo",
+        "Agents that come with the repository: list them, add one, or exchange them with the Hugging Face Hub: "
+        "zoo push pong --repo USER/pong, zoo pull USER/pong.",
+    )
+    chosen = [verb for verb in VERBS if getattr(options, verb) is not None]
+    if len(chosen) > 1:
+        raise ConfigError(f"{' and '.join(map(flag_of, chosen))} are two things: do one after the other.")
+    for name, verbs in NEEDS.items():
+        if getattr(options, name) not in (None, False) and not set(verbs) & set(chosen):
+            raise ConfigError(f"{flag_of(name)} is for {' and '.join(map(flag_of, verbs))}: say one of them, too.")
+    if options.add is not None:
+        entry = add_to_zoo(
+            options.add, name=options.name, env=options.env, plugin=options.plugin, device=options.device or "auto"
+        )
+        print(_line(entry.name))
+        print(printable(f"It is in {entry}."))
+    elif options.push is not None:
+        _push(options)
+    elif options.pull is not None:
+        name = pull_from_hub(options.pull, name=options.name, revision=options.revision).name
+        print(_line(name))
+        print(f"Watch it with: {command('play', '--load', name)}")
+    else:
+        _list()
+    return 0
+
+
+def _push(options: Zoo) -> None:
+    """Upload an entry, or one that is made of a run."""
+    assert options.push is not None, "it is what was asked for"
+    if options.repo is None:
+        raise ConfigError("Say where to: --repo USER/NAME.")
+    address = push_to_hub(
+        options.push,
+        options.repo,
+        private=options.private,
+        env=options.env,
+        plugin=options.plugin,
+        device=options.device or "auto",
+    )
+    print(printable(f"{options.push.name} is at {address}."))
+
+
+def _list() -> None:
+    """Print a line for each entry."""
+    for name in catalogue.names():
+        print(_line(name))
+    print(
+        f"Watch one with: {command('play', '--load', catalogue.names()[0])}"
+        if catalogue.names()
+        else "The zoo is empty."
+    )
+
+
+def _line(name: str) -> str:
+    """One line of text for an entry."""
+    found = read_json(catalogue.ZOO / name / EVALUATION)
+    steps = steps_at_version(found["version"], read_json(catalogue.ZOO / name / SUMMARY))
+    return (
+        f"{name}: {found['game']}, protocol {found['protocol']}, mean {found['mean']:.2f} +- {found['sd']:.2f} of "
+        f"{count(found['episodes'], 'episode')}, trained for {steps:,} steps"
+    )
