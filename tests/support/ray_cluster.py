@@ -14,6 +14,8 @@ from typing import Any
 
 import psutil
 
+from ringside.cluster.groups.group_host import NODE_PROGRAM
+
 HOST = "127.0.0.2"
 """Ray takes 127.0.0.1 for the machine's main address, where this cluster does not listen."""
 _STORE_BYTES = 80 << 20
@@ -35,8 +37,14 @@ class RayCluster:
         own = {"num_cpus": head_cpus, "include_dashboard": False, "temp_dir": str(directory)}
         own |= {"include_log_monitor": False, "no_monitor": True}  # programs that nothing here needs
         self._directory = directory
+        self._programs = set[psutil.Process]()
         self._cluster = Cluster(initialize_head=True, head_node_args=own | self._store)
         self.nodes: list[Any] = []
+
+    def programs(self) -> list[psutil.Process]:
+        """Living programs of groups on the nodes of this cluster, also those whose node was killed since they began."""
+        self._programs |= {each for each in psutil.Process().children(recursive=True) if NODE_PROGRAM in words_of(each)}
+        return [each for each in self._programs if NODE_PROGRAM in words_of(each)]
 
     @property
     def token(self) -> str:
@@ -79,6 +87,14 @@ class RayCluster:
     def close(self) -> None:
         """End everything."""
         self._cluster.shutdown()
+
+
+def words_of(process: psutil.Process) -> list[str]:
+    """Command of a process; empty if it has ended."""
+    try:
+        return process.cmdline()
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return []
 
 
 @contextmanager

@@ -14,9 +14,8 @@ from typing import Any
 import psutil
 import pytest
 
-from ringside.cluster.groups.group_host import NODE_PROGRAM
-from tests.support.ray_cluster import RayCluster, ray_cluster
-from tests.support.runs import child, finish, gone, kill, memory_of, records, start, summary, wait_until
+from tests.support.ray_cluster import RayCluster, ray_cluster, words_of
+from tests.support.runs import finish, gone, kill, memory_of, records, start, summary, wait_until
 from tests.support.waiting import until
 
 pytest.importorskip("ray")
@@ -46,44 +45,38 @@ def result(run_dir: Path) -> dict[str, Any]:
     return {name: summary(run_dir)[name] for name in names} | {"returns": [each["return"] for each in episodes]}
 
 
-def titled(title: str) -> list[psutil.Process]:
-    """Living processes of that title."""
-    found = []
-    for each in psutil.process_iter(["cmdline", "status"]):
-        words = each.info["cmdline"] or []
-        if each.info["status"] != psutil.STATUS_ZOMBIE and (words[:1] == [title] or title in words):
-            found.append(each)
-    return found
-
-
-def group_children(role: str) -> list[psutil.Process]:
+def group_children(cluster: RayCluster, role: str) -> list[psutil.Process]:
     """Processes of that role in groups."""
-    programs = {each.pid for each in titled(NODE_PROGRAM)}
-    return [each for each in titled(f"ringside {role}") if each.ppid() in programs]
+    return [
+        each
+        for program in cluster.programs()
+        for each in program.children()
+        if words_of(each)[:1] == [f"ringside {role}"]
+    ]
 
 
-def workers() -> list[psutil.Process]:
+def workers(cluster: RayCluster) -> list[psutil.Process]:
     """Ray's processes that have a group; their titles change with what they do."""
-    return [parent for program in titled(NODE_PROGRAM) if (parent := program.parent()) is not None]
+    return [parent for program in cluster.programs() if (parent := program.parent()) is not None]
 
 
-def kill_first(find: Callable[[], list[psutil.Process]]) -> Callable[..., None]:
+def kill_first(find: Callable[[RayCluster], list[psutil.Process]]) -> Callable[..., None]:
     """Disturbance: SIGKILL of the first process that is found."""
 
-    def disturb(*_: object) -> None:
+    def disturb(_: object, cluster: RayCluster) -> None:
         found: list[psutil.Process] = []
-        until(lambda: found.extend(find()) or found)
+        until(lambda: found.extend(find(cluster)) or found)
         found[0].kill()
 
     return disturb
 
 
 DISTURBANCES: dict[str, Callable[..., None]] = {
-    "node": lambda process, cluster: cluster.kill_node(cluster.node_of(titled(NODE_PROGRAM)[0].parents())),
+    "node": lambda process, cluster: cluster.kill_node(cluster.node_of(cluster.programs()[0].parents())),
     "worker": kill_first(workers),
-    "program": kill_first(lambda: titled(NODE_PROGRAM)),
-    "inference": kill_first(lambda: group_children("inference")),
-    "actor": kill_first(lambda: group_children("actor 0")),
+    "program": kill_first(RayCluster.programs),
+    "inference": kill_first(lambda cluster: group_children(cluster, "inference")),
+    "actor": kill_first(lambda cluster: group_children(cluster, "actor 0")),
     "gateway": lambda process, cluster: kill(process, "actor 1"),
 }
 
@@ -93,20 +86,20 @@ def test_a_death_changes_nothing(cluster: RayCluster, tmp_path: Path, disturbanc
     cluster.fill(3)
     process = start(tmp_path / "run", "--ray", cluster.address, "--nodes", "2", actors="1")
     memory = memory_of(process, tmp_path / "run", gateways=2)
-    wait_until(process, lambda: memory.board.committed >= 2 and bool(titled(NODE_PROGRAM)), SECONDS)
+    wait_until(process, lambda: memory.board.committed >= 2 and bool(cluster.programs()), SECONDS)
     DISTURBANCES[disturbance](process, cluster)
     finish(process, SECONDS)
     assert result(tmp_path / "run") == alone()
     assert gone(process)
-    until(lambda: not titled(NODE_PROGRAM), 15)
+    until(lambda: not cluster.programs(), 15)
 
 
 def test_a_silent_node_changes_nothing(cluster: RayCluster, tmp_path: Path) -> None:
     cluster.fill(3)
     process = start(tmp_path / "run", "--ray", cluster.address, "--nodes", "2", actors="1")
     memory = memory_of(process, tmp_path / "run", gateways=2)
-    wait_until(process, lambda: memory.board.committed >= 2 and bool(titled(NODE_PROGRAM)), SECONDS)
-    (worker, *_) = workers()
+    wait_until(process, lambda: memory.board.committed >= 2 and bool(cluster.programs()), SECONDS)
+    (worker, *_) = workers(cluster)
     raylet = worker.parent()
     assert raylet is not None
     stopped = [raylet, worker, *worker.children(recursive=True)]
@@ -119,7 +112,7 @@ def test_a_silent_node_changes_nothing(cluster: RayCluster, tmp_path: Path) -> N
             if each.is_running():
                 each.resume()
     assert result(tmp_path / "run") == alone()
-    until(lambda: not titled(NODE_PROGRAM), 90)  # the lease of the one that was stopped
+    until(lambda: not cluster.programs(), 90)  # the lease of the one that was stopped
 
 
 @pytest.mark.parametrize("mixed", [False, True])
@@ -143,20 +136,20 @@ def test_a_killed_launcher_is_resumed_with_other_nodes_and_with_none(cluster: Ra
     cluster.fill(3)
     run_dir, often = tmp_path / "run", ("--checkpoint-every-minutes", "0")
     process = start(run_dir, "--ray", cluster.address, "--nodes", "2", *often, actors="1")
-    kill_at(process, run_dir, 2, gateways=2)
+    kill_at(process, cluster, run_dir, 2, gateways=2)
     process = start(run_dir, "--resume", str(run_dir), "--ray", cluster.address, "--nodes", "1", *often)
-    kill_at(process, run_dir, 5, gateways=1)
+    kill_at(process, cluster, run_dir, 5, gateways=1)
     finish(start(run_dir, "--resume", str(run_dir)), SECONDS)
     assert result(run_dir) == alone()
 
 
-def kill_at(process: subprocess.Popen[str], run_dir: Path, boundary: int, gateways: int) -> None:
+def kill_at(process: subprocess.Popen[str], cluster: RayCluster, run_dir: Path, boundary: int, gateways: int) -> None:
     """SIGKILL a launcher once a checkpoint of this boundary exists; its groups end, too."""
     memory = memory_of(process, run_dir, gateways=gateways)
     wait_until(process, lambda: bool(memory.board.saved[0] >= boundary), SECONDS)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
-    until(lambda: not titled(NODE_PROGRAM), 30)
+    until(lambda: not cluster.programs(), 30)
 
 
 @pytest.mark.parametrize(
@@ -175,6 +168,7 @@ def test_other_methods_have_their_weights(cluster: RayCluster, tmp_path: Path, c
     values = {name: value for name, value in changes.items() if value}
     if changes.get("method"):
         values |= {"batch_size": "160", "envs": "8", "round_steps": "480"}
+        values |= {"precision": "fp32", "snapshot_every_steps": "480"}
     remote, local = tmp_path / "remote", tmp_path / "local"
     finish(start(remote, *switches, "--ray", cluster.address, "--nodes", "2", actors="1", **values), SECONDS)
     finish(start(local, *switches, actors="1", **values), SECONDS)
@@ -193,4 +187,4 @@ def test_the_actors_of_the_head_play_until_a_node_joins(cluster: RayCluster, tmp
     wait_until(process, lambda: bool((memory.board.lane_owner != 0).all()), SECONDS)
     finish(process, SECONDS)
     assert result(tmp_path / "run") == alone(total_steps="9_600")
-    assert child(process, "actor 0") is None
+    assert gone(process)

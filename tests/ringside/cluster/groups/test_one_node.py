@@ -7,7 +7,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ringside.cluster.groups.group_host import NODE_PROGRAM
 from tests.support.ray_cluster import ray_cluster
 from tests.support.runs import finish, gone, start, summary
 from tests.support.waiting import until
@@ -15,20 +14,14 @@ from tests.support.waiting import until
 pytest.importorskip("ray")
 
 
-def processes_of(module: str) -> list[int]:
-    """Processes that run a module."""
-    found = psutil.process_iter(["pid", "cmdline"])
-    return [each.info["pid"] for each in found if module in (each.info["cmdline"] or ())]
-
-
 def test_a_run_on_a_node_has_the_weights_of_one_machine(five_rounds: Path, tmp_path: Path) -> None:
     with ray_cluster(nodes=0, head_cpus=2) as cluster:
         process = start(tmp_path / "run", "--ray", cluster.address, actors="1", total_steps="2_400")
-        until(lambda: processes_of(NODE_PROGRAM), 60)
+        until(cluster.programs, 60)
         commands = [" ".join(each.info["cmdline"] or ()) for each in psutil.process_iter(["cmdline"])]
         printed = finish(process)
         assert gone(process)
-        until(lambda: not processes_of(NODE_PROGRAM), 10)
+        until(lambda: not cluster.programs(), 10)
         token = cluster.token
         written = [path for path in tmp_path.rglob("*") if path.is_file()]
         assert not any(token.encode() in path.read_bytes() for path in [*written, *cluster.logs()])
