@@ -24,6 +24,7 @@ _SETTINGS = {
     "RAY_raylet_start_wait_time_s": "300",
     "RAY_health_check_period_ms": "500",
     "RAY_health_check_failure_threshold": "3",
+    "RAY_prestart_worker_first_driver": "0",  # a worker costs a second of CPU time
 }
 
 
