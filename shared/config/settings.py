@@ -555,7 +555,15 @@ _OWN = "settings"
 
 _OTHER_VERSION = "The configuration was written by another version of Ringside; use that one."
 
-ADDED: Mapping[str, Any] = {"frame_size": FRAME_SIDE, "frame_color": "gray", "frame_stack": STACK}
+ADDED: Mapping[str, Any] = {
+    "frame_size": FRAME_SIDE,
+    "frame_color": "gray",
+    "frame_stack": STACK,
+    "recurrent": False,
+    "acting_device": None,
+    "acting_precision": None,
+    "learner_ranks": 1,
+}
 """Settings that earlier versions did not have, with the value that stands for them. A digest leaves them out where they
 have it, so runs and checkpoints of earlier versions stay what they are."""
 

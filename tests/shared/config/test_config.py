@@ -90,8 +90,9 @@ def test_a_configuration_without_the_added_settings_is_the_same_one() -> None:
     """As earlier versions wrote it, with the digest that they gave it."""
     config = PRESETS["quick"].with_settings(seed=3)
     older = config.to_json()
-    for name in ADDED:
-        del older["play"][name]
+    for section in older.values():
+        for name in ADDED.keys() & section.keys():
+            del section[name]
     assert Config.from_json(older) == config
     assert digest_of(older) == config.digest()
     assert config.with_settings(frame_stack=3).digest() != config.digest()
