@@ -133,7 +133,7 @@ def _check_processes_of_workers(config: ResolvedConfig) -> None:
         raise ConfigError(
             f"--actors {machine.actors} is more than --workers {play.workers}, each of which runs on one process."
         )
-    only = dict.fromkeys(("learner_threads", "learner_shards", "learner_ranks", "inference_threads"), 1)
+    only = dict.fromkeys(("learner_ranks", "learner_threads", "learner_shards", "inference_threads"), 1)
     for name, expected in (only | ({"inference_batch": play.lane_envs} if alone else {})).items():
         if (value := getattr(machine, name)) not in (None, expected):
             raise ConfigError(

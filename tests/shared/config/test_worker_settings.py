@@ -55,6 +55,7 @@ def test_what_workers_cannot_do_is_refused_in_a_sentence(settings: dict[str, Any
     ("settings", "sentence"),
     [
         ({"actors": 5}, "--actors 5 is more than --workers 4"),
+        ({"learner_ranks": 2}, "--learner-ranks 2 cannot be with --schedule ordered"),
         ({"learner_threads": 2}, "--learner-threads 2 cannot be with --schedule ordered"),
         ({"inference_batch": 3}, "--inference-batch 3 must be a multiple of --lane-envs 2"),
         ({"inference_batch": 4, "schedule": "async"}, "--inference-batch 4 cannot be with --schedule async"),
