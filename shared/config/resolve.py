@@ -97,10 +97,10 @@ def allocate(config: Config, cores: int, *, on_cpu: bool, acts_on_cpu: bool | No
     )
 
 
-def check_device_name(asked: str) -> None:
-    """Raise `ConfigError` for what is no name of a device, here or elsewhere."""
+def check_device_name(asked: str, flag: str = "--device") -> None:
+    """Raise `ConfigError` for what is no name of a device, here or elsewhere; `flag` was given with it."""
     if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", asked):
-        raise ConfigError(f"--device {asked} is not one of auto, cpu, cuda and cuda:N.")
+        raise ConfigError(f"{flag} {asked} is not one of auto, cpu, cuda and cuda:N.")
 
 
 def device_of(asked: str) -> str:
@@ -154,7 +154,10 @@ def acting_of(config: Config, device: str) -> tuple[str | None, Precision | None
         raise ConfigError(
             "--acting-device and --acting-precision are for the inference server; omit them with --workers."
         )
-    acts_on = device if machine.acting_device is None else device_of(machine.acting_device)
+    acts_on = device
+    if machine.acting_device is not None:
+        check_device_name(machine.acting_device, "--acting-device")
+        acts_on = device_of(machine.acting_device)
     asked = machine.acting_precision or ("auto" if acts_on != device else None)
     return acts_on if acts_on != device else None, None if asked is None else precision_of(asked, acts_on)
 

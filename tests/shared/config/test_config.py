@@ -728,6 +728,8 @@ def test_the_inference_server_may_compute_otherwise_than_the_learner(monkeypatch
 def test_an_acting_precision_that_a_cpu_lacks_is_refused() -> None:
     with pytest.raises(ConfigError, match="--acting-precision tf32 is for CUDA devices"):
         planning.check(Config().with_settings(device="cpu", acting_precision="tf32"))
+    with pytest.raises(ConfigError, match="--acting-device gpu is not one of auto, cpu, cuda and cuda:N"):
+        resolve.resolve(Config().with_settings(acting_device="gpu"))
     workers = {"workers": 4, "schedule": "ordered", "method": "a3c", "device": "cpu", "acting_device": "cpu"}
     with pytest.raises(ConfigError, match="omit them with --workers"):
         resolve.resolve(Config().with_settings(**workers))
