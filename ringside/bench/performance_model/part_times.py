@@ -6,7 +6,7 @@ import os
 import statistics
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -176,8 +176,9 @@ def _act(connection: Connection, plan: Plan, count: int, index: int) -> None:
     loop = _Loop(memory, lanes, own)
     loop.play(0.0)
     connection.send("ready")
-    while True:
-        connection.send(tuple(loop.play(float(connection.recv()))))
+    with suppress(EOFError, BrokenPipeError):  # the benchmark has ended
+        while True:
+            connection.send(tuple(loop.play(float(connection.recv()))))
 
 
 class _Loop:

@@ -166,7 +166,7 @@ def _measured(options: Options, plan: Plan, report: Report, measured: dict[int, 
             for alone, together, answers, updates, wake in zip(*(found[name] for name in names), strict=True)
         ]
         _add_times(report, times)
-        known_times.keep(known_times.key_of(conditions(plan)), median_times(times))
+        _keep(report, plan, median_times(times))
         errors = _add_check(report, times, checked, found)
         for each in checked:
             if each.learns and each.name in errors:
@@ -174,6 +174,15 @@ def _measured(options: Options, plan: Plan, report: Report, measured: dict[int, 
                 measured[usable_cores()] = max(speed, measured.get(usable_cores(), 0.0))
         return times
     return []
+
+
+def _keep(report: Report, plan: Plan, times: ServiceTimes) -> None:
+    """Keep the times for doctor and for runs, unless other programs were at work."""
+    load, cores = report.machine["load_average"][0], usable_cores()
+    if load < cores:
+        known_times.keep(known_times.key_of(conditions(plan)), times)
+    else:
+        report.note(f"These times are not kept: the load was {load:.1f} on {count(cores, 'core')} before.")
 
 
 def _probe(plan: Plan, pool: Actors, seconds: float) -> ServiceTimes:

@@ -7,11 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from ringside.bench.harness.measured_runs import make_plan
 from ringside.bench.harness.tables import CannotRun, Report
 from ringside.bench.performance_model import predicted_runs
 from ringside.bench.performance_model.part_times import Acting, Answering, Learning, Parts
 from ringside.bench.performance_model.predicted_runs import Checked, Options, median_times, times_in
 from ringside.bench.performance_model.published_scaling import CURVES
+from ringside.doctor import checks
+from ringside.load.expectation import expected
 from shared.errors import ConfigError
 from shared.performance.throughput_model import predict
 from tests.conftest import Refused
@@ -78,6 +81,26 @@ def test_a_file_of_times_gives_all_tables_without_a_measurement(tmp_path: Path) 
     assert names[4:6] == ["2 nodes of 16 cores, 1 GbE", "2 nodes of 16 cores, 10 GbE"]
     assert report.row("1 core, no GPU").median < report.row("16 cores, no GPU").median
     assert (tmp_path / "model.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(("load", "kept"), [(0.0, True), (99_999.0, False)])
+def test_times_of_a_busy_machine_are_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, load: float, *, kept: bool
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    plan = make_plan("breakout", ["--device", "cpu", "--precision", "fp32"])
+    report = Report("model", "a table", ["model"], machine={"load_average": [load]})
+    assert expected(plan) is None
+    predicted_runs._keep(report, plan, TIMES)
+    found = expected(plan)
+    assert (found is not None) is kept
+    assert bool(report.notes) is not kept
+    if found is not None:
+        assert checks.speed(found).found.endswith(f"steps/s by the model: {found.reason}.")
+        assert (
+            expected(make_plan("breakout", ["--device", "cpu", "--precision", "fp32", "--train-every", "8"])) != found
+        )
+        assert expected(make_plan("breakout", ["--device", "cpu", "--precision", "bf16"])) is None
 
 
 def test_medians_are_taken_by_service_time() -> None:
