@@ -118,7 +118,10 @@ def _resolve(address: str) -> str:
     if address == "auto":
         from ray._private import services  # Ray has no public function that only looks
 
-        found = services.canonicalize_bootstrap_address("auto")
+        try:
+            found = services.canonicalize_bootstrap_address("auto")
+        except ConnectionError:
+            found = None
         if found is None:
             raise ConfigError(
                 "There is no Ray cluster on this machine: start one with `ray start --head`, or join one with "

@@ -20,6 +20,20 @@ def test_without_the_package_the_sentence_says_how_to_get_it(monkeypatch: pytest
         connection.connect("auto", insecure=False)
 
 
+def test_where_no_cluster_runs_the_sentence_says_how_to_start_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ray raises an error of its own where it finds no cluster."""
+    services = pytest.importorskip("ray._private.services")
+
+    def nothing(*arguments: object) -> str:
+        raise ConnectionError("Could not find any running Ray instance.")
+
+    monkeypatch.setattr(services, "canonicalize_bootstrap_address", nothing)
+    with pytest.raises(ConfigError, match="There is no Ray cluster on this machine: start one with `ray start --head`"):
+        connection.connect("auto", insecure=False)
+
+
 @pytest.mark.parametrize("version", ["2.9.3", "2.51.0", "1.13.0"])
 def test_an_old_version_is_refused(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "version", lambda name: version)
