@@ -17,7 +17,7 @@ from tests.support.runs import finish, kill, memory_of, records, start, summary,
 
 CASES = [(method, schedule) for method in ("a2c", "a3c", "ppo", "vtrace") for schedule in ("alternate", "concurrent")]
 USUAL = ("vtrace", "concurrent")
-"""The case that is not stress."""
+"""The case whose evaluations are disturbed."""
 EVALUATION = {"eval_every_steps": "1_200", "eval_episodes": "3", "eval_max_frames": "400"}
 COMPARED = ("weights_sha256", "rounds", "steps", "updates", "episodes", "mean_return_100", "exact")
 stress = pytest.mark.stress
@@ -47,9 +47,21 @@ def _require_same(run_dir: Path, undisturbed: Path) -> None:
     assert records(run_dir, "evaluation") == records(undisturbed, "evaluation")
 
 
-@pytest.mark.parametrize(
-    ("method", "schedule"), [pytest.param(*case, marks=[] if case == USUAL else stress) for case in CASES]
-)
+def test_the_death_of_inference_loses_no_state(tmp_path: Path) -> None:
+    flags = ROUNDS | METHODS["vtrace"] | {"schedule": "concurrent", "total_steps": "800"}
+    finish(start(tmp_path / "plain", "--recurrent", **flags))
+    process = start(tmp_path / "killed", "--recurrent", **flags)
+    board = memory_of(process, tmp_path / "killed").board
+    wait_until(process, lambda: board.committed >= 7)
+    kill(process, "inference")
+    finish(process)
+    assert summary(tmp_path / "killed")["restarts"] == 1
+    _require_same(tmp_path / "killed", tmp_path / "plain")
+
+
+@stress
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize(("method", "schedule"), CASES)
 def test_kills_a_resume_and_the_number_of_actors_change_nothing(
     undisturbed: Callable[[str, str], Path], tmp_path: Path, method: str, schedule: str
 ) -> None:

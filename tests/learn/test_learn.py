@@ -129,17 +129,20 @@ def test_an_on_policy_method_learns_the_pixel_game(tmp_path: Path, case: str) ->
 
 MEMORY = ACTOR_CRITIC | {
     "env": "tests.support.cue_game:factory",
-    "round_steps": "256",
-    "batch_size": "256",
-    "total_steps": "40_000",
+    "round_steps": "112",
+    "batch_size": "112",
+    "total_steps": "12_000",
+    "optimizer": "adam",
+    "optimizer_decay": "0.999",
     "learning_rate": "2e-3",
+    "discount": "0.9",
 }
-"""Rounds of 16 ticks; an episode has 8, and one tick more that resets it."""
+"""Rounds of 7 ticks: an episode has 6, and one tick more that resets it."""
 
 
 @pytest.mark.stress
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize(("method", "schedule"), [("a2c", "alternate"), ("vtrace", "concurrent"), ("ppo", "alternate")])
+@pytest.mark.parametrize(("method", "schedule"), [("a2c", "alternate"), ("vtrace", "concurrent")])
 def test_a_recurrent_agent_learns_what_needs_memory(tmp_path: Path, method: str, schedule: str) -> None:
     """Without memory the mean return stays near 0."""
     returns = {}

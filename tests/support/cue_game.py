@@ -1,6 +1,6 @@
 """Cue: a pixel game that needs memory. A cue is shown, disappears, and decides the reward of the last action.
 
-An episode has 8 steps. The first two observations show a block at the left or at the right edge; a bar at the bottom
+An episode has 6 steps. The first two observations show a block at the left or at the right edge; a bar at the bottom
 counts the steps. The last action earns 1 if it is the side of the cue, else -1; all others nothing. The four frames of
 the last observation lack the cue, so without memory the mean return is 0 whatever is played.
 """
@@ -15,7 +15,7 @@ from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
 SIDE = 84
-STEPS = 8
+STEPS = 6
 SHOWN = 2
 CELL = 12
 
