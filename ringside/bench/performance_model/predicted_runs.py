@@ -215,18 +215,15 @@ def _checked(options: Options, plan: Plan, probe: ServiceTimes) -> Iterator[Chec
 
 
 def _contenders(options: Options, plan: Plan, pool: Actors, checked: Sequence[Checked]) -> Iterator[Contender]:
-    """Parts and runs of each repeat, in the order of measurement."""
+    """Parts and runs of each repeat; parts come first, so that an interrupt leaves the service times."""
     seconds = options.seconds / 2
     yield Contender(ALONE, partial(pool.alone, seconds / 2))
     yield Contender(TOGETHER, partial(pool.together, seconds / 2))
-    yield Contender(ANSWERS, partial(answering, plan, seconds / 2))
-    for index, each in enumerate(checked):
-        yield Contender(each.name, partial(_speed, options, each))
-        if index == 0:
-            yield Contender(UPDATES, partial(learning, plan, seconds))
-    if not checked:
-        yield Contender(UPDATES, partial(learning, plan, seconds))
     yield Contender(WAKE, partial(ring_seconds, min(1.0, seconds)))
+    yield Contender(ANSWERS, partial(answering, plan, seconds / 2))
+    yield Contender(UPDATES, partial(learning, plan, seconds))
+    for each in checked:
+        yield Contender(each.name, partial(_speed, options, each))
 
 
 def _speed(options: Options, each: Checked) -> float:
