@@ -48,7 +48,8 @@ play: install ## watch the Pong agent of the zoo; ARGS="--load RUN --video FILE.
 # Two files at a time, in the order of their names: a run that a test starts leaves half of two cores idle. The order
 # puts files that start runs first, so that the two workers end together.
 test: install ## all tests but the long ones
-	$(BIN)/python -m pytest -m "not stress" --numprocesses 2 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest -m "not stress" --numprocesses 2 --dist loadfile --no-loadscope-reorder \
+		--max-worker-restart 0 $(ARGS)
 
 check: install ## lint, types, tests
 	$(BIN)/ruff check .

@@ -54,6 +54,7 @@ def _descriptors(process: subprocess.Popen[str]) -> int:
     return len(os.listdir(f"/proc/{process.pid}/fd"))
 
 
+@pytest.mark.stress
 def test_a_kill_loses_no_step(tmp_path: Path, shared_memory: None) -> None:
     run_dir = tmp_path / "run"
     process = start(run_dir, total_steps="1_200", **WORKERS | {"actors": "1"})

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import ringside
 from tests.support.runs import finish, records, start, summary
 
@@ -11,6 +13,7 @@ CATCH = "tests.support.pixel_game:ColorCatch"
 FRAMES = {"env": CATCH, "frame_size": "48", "frame_color": "rgb", "frame_stack": "2"}
 
 
+@pytest.mark.stress
 def test_other_frames_train_and_evaluate_and_actors_change_nothing(tmp_path: Path) -> None:
     sizes = {"total_steps": "1_920", "learning_starts": "480", "eval_every_steps": "960", "eval_episodes": "4"}
     for actors in ("1", "2"):

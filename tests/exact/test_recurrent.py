@@ -47,6 +47,7 @@ def _require_same(run_dir: Path, undisturbed: Path) -> None:
     assert records(run_dir, "evaluation") == records(undisturbed, "evaluation")
 
 
+@pytest.mark.stress
 def test_the_death_of_inference_loses_no_state(tmp_path: Path) -> None:
     flags = ROUNDS | METHODS["vtrace"] | {"schedule": "concurrent", "total_steps": "800"}
     finish(start(tmp_path / "plain", "--recurrent", **flags))

@@ -62,7 +62,7 @@ def _outputs() -> Tensor:
 
 def _losses(outputs: Tensor, batch: StepBatch, case: dict[str, Any]) -> Tensor:
     """Loss of each step as the papers write it, float64[N]."""
-    batch = StepBatch(*(each.double() for each in batch))
+    batch = StepBatch(*(each.double() for each in batch if each is not None))
     log_policy = outputs[:, :ACTIONS, 0].log_softmax(1)
     value, log_prob = outputs[:, ACTIONS, 0], log_policy[torch.arange(N), batch.action_one_hot.argmax(1)]
     ratio = (log_prob - batch.log_prob).exp()
