@@ -46,6 +46,10 @@ def launcher(tmp_path: Path) -> Path:
     return path
 
 
+PLACED: list[ObjectCluster] = []
+"""Clusters of the present test."""
+
+
 @pytest.fixture
 def host(launcher: Path) -> Iterator[ProgramHost]:
     made = ProgramHost(1, launcher=launcher)
@@ -53,9 +57,20 @@ def host(launcher: Path) -> Iterator[ProgramHost]:
     made.close()
 
 
+@pytest.fixture(autouse=True)
+def no_host_is_left() -> Iterator[None]:
+    """Hosts end with their test: the lease of a forgotten one would end the process of all tests."""
+    yield
+    while PLACED:
+        for host in PLACED.pop().hosts:
+            if not host.released:
+                host.release()
+
+
 def cluster(launcher: Path, tmp_path: Path, *faults: Fault) -> tuple[ClusterPrograms, ObjectCluster]:
     """Programs on a cluster of objects that run `launcher`."""
     hosts = ObjectCluster(partial(ProgramHost, launcher=launcher), *faults)
+    PLACED.append(hosts)
     shared = tmp_path / "shared"
     shared.touch()
     return ClusterPrograms(hosts, 1, shared), hosts
