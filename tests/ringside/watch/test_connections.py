@@ -61,6 +61,9 @@ class Loop:
             return len(received) > len(BODY)
 
         until(whole, 10.0, every=0.0)
+        # The thread that answered ends the request a moment after the viewer has the answer.
+        own = [each for each in self.server.active_channels.values() if each.addr == connection.getsockname()]
+        until(lambda: not any(each.requests for each in own), 10.0)
         return received.startswith(b"HTTP/1.1 200")
 
     def is_closed(self, connection: socket.socket) -> bool:
