@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringside.bench.harness.measured_runs import SILENT_SECONDS, early_learning
+from ringside.bench.harness.measured_runs import SILENT_SECONDS, early_learning, game_unless_env
 from ringside.bench.harness.programs import last_log_line, running
 from ringside.bench.harness.tables import CannotRun
 from ringside.watch.attach import attach, read_config
@@ -70,7 +70,8 @@ def attached_run(game: str, words: list[str]) -> Iterator[AttachedRun]:
     """Start `launch.py` and attach to its memory; the run ends with the block. Raises `CannotRun`."""
     with tempfile.TemporaryDirectory(prefix="ringside-bench-") as scratch:
         run_dir, errors = Path(scratch) / "run", Path(scratch) / "errors"
-        with running(["launch.py", "--plain", "--game", game, *words, "--run-dir", str(run_dir)], errors) as process:
+        command = ["launch.py", "--plain", *game_unless_env(game, words), *words, "--run-dir", str(run_dir)]
+        with running(command, errors) as process:
             _until((run_dir / LIVE_FILE).exists, process, errors)
             found = attach(run_dir, read_config(run_dir))
             if found is None:

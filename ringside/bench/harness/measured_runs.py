@@ -99,13 +99,18 @@ def make_plan(game: str, words: Sequence[str]) -> Plan:
     for word in words:
         if flag_in(word) in OURS:
             raise ConfigError(f"{flag_in(word)} after -- is given by the benchmark itself: omit it.")
-    config = configuration(["--game", game, *early_learning(words), *words])
+    config = configuration([*game_unless_env(game, words), *early_learning(words), *words])
     validate.settings(config)
     try:
         device_of(config.machine.device)
     except ConfigError as error:
         raise CannotRun(str(error)) from error
     return planning.check(config)
+
+
+def game_unless_env(game: str, words: Sequence[str]) -> list[str]:
+    """Arguments that name the game of a run of these `words`; none if they name an env, which excludes a game."""
+    return [] if any(flag_in(word) == "--env" for word in words) else ["--game", game]
 
 
 def early_learning(words: Sequence[str]) -> list[str]:
@@ -175,7 +180,7 @@ def measure(game: str, seconds: float, words: Sequence[str], *, learning: bool =
     """Run `launch.py` until it has worked for `seconds` at steady state, stop it gracefully, and read its records.
 
     Args:
-        game: name as in ale-py.
+        game: name as in ale-py; without effect if `words` name an env.
         seconds: least time of the measured whole rounds, two or more.
         words: further flags of `launch.py`; they override those set here.
         learning: count only rounds with updates; otherwise only rounds without.
@@ -186,7 +191,7 @@ def measure(game: str, seconds: float, words: Sequence[str], *, learning: bool =
     """
     with tempfile.TemporaryDirectory(prefix="ringside-bench-") as scratch:
         run_dir = Path(scratch) / "run"
-        command = ["launch.py", "--plain", "--game", game, *early_learning(words), *words]
+        command = ["launch.py", "--plain", *game_unless_env(game, words), *early_learning(words), *words]
         begun = time.monotonic()
         with _running([*command, "--run-dir", str(run_dir)], run_dir, Path(scratch) / "errors") as process:
             first_at, gpu = _watch(process, run_dir, seconds, learning=learning)

@@ -48,7 +48,7 @@ from typing import Any
 from actors.envs.atari import game_name
 from ringside.bench.bench_command import Common
 from ringside.bench.harness.interleaved import INTERRUPTED, Contender, measure_interleaved, names_in_list
-from ringside.bench.harness.measured_runs import WORKER_PACE, make_plan, rounds_that_fit
+from ringside.bench.harness.measured_runs import WORKER_PACE, game_unless_env, make_plan, rounds_that_fit
 from ringside.bench.harness.measured_runs import measure as measure_run
 from ringside.bench.harness.programs import json_result
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
@@ -186,7 +186,8 @@ def speed(rung: Rung, options: Options, game: str) -> float:
     words = [*_words(rung, options, game), *QUICKLY]
     if not rung.serial:
         return measure_run(game, options.seconds, words).steps_per_second
-    result = _serial(rung, ["--seconds", str(options.seconds)], [*_game(rung, game), *words], options.seconds)
+    flags = ["--seconds", str(options.seconds)]
+    result = _serial(rung, flags, [*game_unless_env(game, words), *words], options.seconds)
     every = rung.larger * options.train_every
     if abs(result["updates"] - result["steps"] / every) > 1:
         raise WrongResult(
@@ -224,10 +225,6 @@ def _words(rung: Rung, options: Options, game: str) -> list[str]:
     return [*shared, *rung.words, *(["--env", f"ringside.bench.ladder.wrapped:{game}"] if rung.wrapped else [])]
 
 
-def _game(rung: Rung, game: str) -> list[str]:
-    return [] if rung.wrapped else ["--game", game]
-
-
 # --- time to solve the game
 
 
@@ -247,7 +244,8 @@ def _solve_all(wanted: Sequence[Rung], options: Options, game: str, report: Repo
 def _solve(rung: Rung, options: Options, game: str, seed: int) -> Learnt:
     """Measure one rung with one seed. Raises `CannotRun` if it does not solve the game in time."""
     seed_and_steps = words_of(seed=seed, total_steps=ENDLESS_STEPS)
-    words = [*_game(rung, game), *_words(rung, options, game), *seed_and_steps]
+    words = [*_words(rung, options, game), *seed_and_steps]
+    words = [*game_unless_env(game, words), *words]
     if rung.serial:
         flags = ["--bound", str(options.bound), "--minutes", str(options.solve_minutes)]
         learnt = Learnt(**_serial(rung, flags, words, 60 * options.solve_minutes))

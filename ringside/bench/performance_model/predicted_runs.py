@@ -23,7 +23,13 @@ from typing import Any
 
 from ringside.bench.bench_command import RunOptions
 from ringside.bench.harness.interleaved import Contender, measure_interleaved
-from ringside.bench.harness.measured_runs import NEVER_LEARNS, acting_words, make_plan, rounds_that_fit
+from ringside.bench.harness.measured_runs import (
+    NEVER_LEARNS,
+    acting_words,
+    game_unless_env,
+    make_plan,
+    rounds_that_fit,
+)
 from ringside.bench.harness.measured_runs import measure as run
 from ringside.bench.harness.tables import CannotRun, Report
 from ringside.bench.performance_model.part_times import Actors, Parts, actors, answering, learning
@@ -272,7 +278,7 @@ def _add_cores(
     options: Options, report: Report, plan: Plan, times: ServiceTimes, counts: Sequence[int]
 ) -> dict[str, dict[int, Prediction]]:
     """Add predictions by number of cores, without a GPU and with one, with the choices of `resolve` for each."""
-    config = configuration(["--game", options.game, *options.words])
+    config = configuration([*game_unless_env(options.game, options.words), *options.words])
     here = run_shape(plan)
     gpu = times if here.on_gpu else on_counted_gpu(times)
     lines: dict[str, dict[int, Prediction]] = {}
@@ -315,7 +321,7 @@ def _add_nodes(options: Options, report: Report, plan: Plan, times: ServiceTimes
     here = run_shape(plan)
     if here.on_gpu or here.alternates:
         return
-    config = configuration(["--game", options.game, *options.words])
+    config = configuration([*game_unless_env(options.game, options.words), *options.words])
     gpu = on_counted_gpu(times)
     used = replace(times, update=gpu.update, update_cores=gpu.update_cores, commit=gpu.commit)
     with report.measuring("nodes"):

@@ -8,7 +8,15 @@ import pytest
 
 from ringside.bench import scaling, throughput
 from ringside.bench.harness.gpu_use import GpuUse
-from ringside.bench.harness.measured_runs import ROUNDS, Throughput, check, early_learning, make_plan, rounds_that_fit
+from ringside.bench.harness.measured_runs import (
+    ROUNDS,
+    Throughput,
+    check,
+    early_learning,
+    game_unless_env,
+    make_plan,
+    rounds_that_fit,
+)
 from ringside.bench.harness.tables import Report, WrongResult
 from ringside.bench.scaling import actor_counts
 from shared.config.run_schedule import make_run_schedule
@@ -72,6 +80,12 @@ def test_rounds_become_shorter_only_and_only_unasked() -> None:
     assert rounds_that_fit(plan, [], 30, 1_000) == ["--snapshot-every-steps", str(30 * 1_000 // ROUNDS)]
     assert rounds_that_fit(plan, [], 1, 1) == ["--snapshot-every-steps", "1280"]
     assert rounds_that_fit(plan, ["--snapshot-every-steps", "9_000"], 1, 1) == ["--snapshot-every-steps", "9_000"]
+
+
+def test_an_env_takes_the_place_of_the_game() -> None:
+    assert game_unless_env("pong", ["--preset", "quick"]) == ["--game", "pong"]
+    assert game_unless_env("pong", ["--env=my.games:make"]) == []
+    assert make_plan("pong", ["--env", "tests.support.pixel_game:factory", "--network", "small"]).config.play.env
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from ringside import planning
+from ringside.bench.harness.measured_runs import make_plan
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
 from ringside.bench.ladder import rungs as ladder
 from ringside.bench.ladder.rungs import Options, Rung
 from ringside.bench.ladder.solve import Learnt, solve_run
-from ringside.tasks.train import configuration
 from shared.config.settings import Config
 from shared.errors import ConfigError
 
@@ -20,8 +19,7 @@ SPEED = [*ladder.QUICKLY]
 
 
 def config_of(rung: Rung, options: Options, *more: str) -> Config:
-    words = [*ladder._game(rung, "pong"), *ladder._words(rung, options, "pong"), *more]
-    return planning.check(configuration(words)).config
+    return make_plan("pong", [*ladder._words(rung, options, "pong"), *more]).config
 
 
 @pytest.mark.parametrize("rung", RUNGS, ids=lambda rung: rung.name)
