@@ -13,6 +13,10 @@ class NodeLost(Exception):
     """A node, or our process on it, died or is silent. The message ends a sentence: "node 10.0.0.7 died"."""
 
 
+class DataLost(Exception):
+    """Shared data of a call are lost, since the process that put them died. The node lives; call it with a copy."""
+
+
 class Host(Protocol):
     """An object on a node that answers calls one after another."""
 
@@ -27,7 +31,8 @@ class Host(Protocol):
             meanwhile: called several times a second while the answer is awaited.
 
         Raises:
-            NodeLost: there is no answer. Any error that the method itself raises.
+            NodeLost: there is no answer. DataLost: `Hosts.share` gave an argument that is lost. Any error that the
+                method itself raises.
         """
 
     def release(self, *, gently: bool = False) -> None:
@@ -46,3 +51,11 @@ class Hosts(Protocol):
 
     def leave_out(self, host: Host) -> None:
         """Place nothing more on the node of an object that is there. Raises `NodeLost`."""
+
+    def share(self, name: int, make: Callable[[], Any]) -> Any:
+        """An argument for calls that stands for data which other processes of this machine share.
+
+        Args:
+            name: number of the data; they have the same one in all processes.
+            make: returns the data. It is called unless another process has put them already.
+        """

@@ -1,21 +1,28 @@
-"""Gateways of a run: how many, and how many CPUs each group has."""
+"""Places of a run in a cluster: how many gateways it has, how many CPUs each group has, and those of its ranks."""
 
 from __future__ import annotations
 
 import os
+import secrets
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 
 from ringside.cluster.connection import connect, disconnect, nodes_with_cpus
-from ringside.cluster.groups.gateway import CLUSTER, CORES, MIXED, NUMERICS
+from ringside.cluster.groups.gateway import CLUSTER, CORES, EXCHANGE, MIXED, NUMERICS
+from ringside.cluster.learner_place import Place, learner_place
 from ringside.cluster.numerics import numerics
 from shared.errors import ConfigError
 from shared.memory.run_memory import Plan
 from shared.text import count, flag_of
 
 
-def with_gateways(plan: Plan, address: str, nodes: int | None, *, insecure: bool, mixed: bool) -> Plan:
+@contextmanager
+def with_gateways(plan: Plan, address: str, nodes: int | None, *, insecure: bool, mixed: bool) -> Iterator[Plan]:
     """The plan with a gateway for each node, and the cluster's address in the environment of its processes.
+
+    During the block the cluster holds a place for a learner of several ranks.
 
     Args:
         address: "auto" or HOST:PORT.
@@ -27,30 +34,58 @@ def with_gateways(plan: Plan, address: str, nodes: int | None, *, insecure: bool
         ConfigError: the cluster is refused, or the run cannot be played on it. RunFailed: this machine cannot compute
             the network.
     """
-    schedule = plan.config.learn.schedule
-    if schedule != "concurrent":
-        raise ConfigError(f"--schedule {schedule} cannot be played on other nodes: omit --ray.")
-    device = plan.config.machine.acts_on
-    if device != "cpu":
-        raise ConfigError(
-            f"Nodes play on their CPUs, and the inference server is on {device}: say --acting-device cpu."
-        )
+    _require_playable(plan)
     with ThreadPoolExecutor(max_workers=1) as thread:
         own = thread.submit(numerics, plan)  # takes seconds, as the connection does
         found = connect(address, insecure=insecure)
         try:
-            cpus = [node.cpus for node in nodes_with_cpus()]
+            cluster_nodes = nodes_with_cpus()
         finally:
             disconnect()
-    if not cpus:
-        raise ConfigError(f"No node of the cluster at {found} has CPUs: join one with `ray start --address {found}`.")
-    gateways = len(cpus) if nodes is None else nodes
-    if gateways < 1:
-        raise ConfigError(f"--nodes {nodes} must be at least 1.")
-    placed = replace(plan, gateways=gateways)
-    _require_cells(placed)
-    os.environ |= {CLUSTER: found, CORES: str(min(cpus)), NUMERICS: own.result(), MIXED: "1" if mixed else ""}
-    return placed
+    with _ranks_placed(plan, found) as place:
+        cpus = [node.cpus - place.cpus if node.identity == place.node else node.cpus for node in cluster_nodes]
+        cpus = [left for left in cpus if left]
+        if not cpus:
+            raise ConfigError(
+                f"No node of the cluster at {found} has free CPUs: join one with `ray start --address {found}`."
+            )
+        gateways = len(cpus) if nodes is None else nodes
+        if gateways < 1:
+            raise ConfigError(f"--nodes {nodes} must be at least 1.")
+        placed = replace(plan, gateways=gateways)
+        _require_cells(placed)
+        os.environ |= {
+            CLUSTER: found,
+            CORES: str(min(cpus)),
+            NUMERICS: own.result(),
+            EXCHANGE: f"ringside-{secrets.token_hex(8)}",
+            MIXED: "1" if mixed else "",
+        }
+        yield placed
+
+
+@contextmanager
+def _ranks_placed(plan: Plan, address: str) -> Iterator[Place]:
+    """The place of a learner of several ranks; of one rank nothing is reserved."""
+    machine = plan.config.machine
+    if machine.learner_ranks == 1:
+        yield Place()
+        return
+    with learner_place(machine, address) as place:
+        if place.gpus:
+            os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(place.gpus)
+        yield place
+
+
+def _require_playable(plan: Plan) -> None:
+    """Raise `ConfigError` if nodes cannot play for this run."""
+    schedule, device = plan.config.learn.schedule, plan.config.machine.acts_on
+    if schedule != "concurrent":
+        raise ConfigError(f"--schedule {schedule} cannot be played on other nodes: omit --ray.")
+    if device != "cpu":
+        raise ConfigError(
+            f"Nodes play on their CPUs, and the inference server is on {device}: say --acting-device cpu."
+        )
 
 
 def _require_cells(plan: Plan) -> None:

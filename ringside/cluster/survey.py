@@ -12,6 +12,7 @@ import numpy as np
 from ringside.cluster.fingerprint import difference, fingerprint
 from ringside.cluster.groups.group_host import GroupError, GroupHost
 from ringside.cluster.groups.node_place import DESCRIBE_SECONDS, other_bits
+from ringside.cluster.groups.parameters import ParameterCoding
 from ringside.cluster.groups.remote_lanes import SILENT_SECONDS
 from ringside.cluster.hosts import Host, NodeLost
 from ringside.cluster.numerics import numerics
@@ -75,7 +76,7 @@ def examine_node(address: str, cpus: int, host: Host, plan: Plan, own: str) -> F
             return Finding(address, False, sentence)
         if node.numerics != own:
             return Finding(address, False, other_bits(node))
-        parameters = np.zeros(plan.parameters.count, np.float32)
+        parameters = np.zeros(ParameterCoding(plan).bytes // 2, np.uint16)
         trip = _median(_CALLS, lambda: host.call("keep", seconds=SILENT_SECONDS))
         transfer = _median(_TRANSFERS, lambda: host.call("receive", parameters, seconds=SILENT_SECONDS))
         round_steps = plan.run_schedule.round_steps

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from ringside import planning, training
@@ -73,9 +74,12 @@ def main(arguments: Sequence[str]) -> int:
     """Train an agent. Return 1 if a fault ended the run."""
     options = _parse(arguments)
     _confine(options.limits)
+    with _placed(planning.plan(config_of(options)), options.cluster) as plan:
+        return _train(plan)
 
-    plan = _placed(planning.plan(config_of(options)), options.cluster)
 
+def _train(plan: Plan) -> int:
+    """Train as planned, and print how it ended. Return 1 if a fault ended the run."""
     newest: list[Status] = []
 
     def show(status: Status) -> None:
@@ -138,16 +142,19 @@ def next_steps(config: ResolvedConfig, *, finished: bool) -> list[str]:
     return lines if finished else [*lines, how_to_continue(config)]
 
 
-def _placed(plan: Plan, cluster: Nodes) -> Plan:
+@contextmanager
+def _placed(plan: Plan, cluster: Nodes) -> Iterator[Plan]:
     """The plan with gateways to the nodes of a cluster, where one was named. Raises `ConfigError` if it is refused."""
     if cluster.ray is None:
         if cluster.nodes is not None or cluster.mixed_numerics or cluster.ray_insecure:
             raise ConfigError("--nodes, --mixed-numerics and --ray-insecure are for clusters: say --ray, too.")
-        return plan
+        yield plan
+        return
     from ringside.cluster.placement import with_gateways
 
     insecure, mixed = cluster.ray_insecure, cluster.mixed_numerics
-    return with_gateways(plan, cluster.ray, cluster.nodes, insecure=insecure, mixed=mixed)
+    with with_gateways(plan, cluster.ray, cluster.nodes, insecure=insecure, mixed=mixed) as placed:
+        yield placed
 
 
 def how_to_continue(config: ResolvedConfig) -> str:

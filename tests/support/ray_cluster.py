@@ -31,11 +31,11 @@ _SETTINGS = {
 class RayCluster:
     """The head and the nodes; programs that are to reach it get `environment`."""
 
-    def __init__(self, directory: Path, head_cpus: int) -> None:
+    def __init__(self, directory: Path, head_cpus: int, head_gpus: int) -> None:
         from ray.cluster_utils import Cluster
 
         self._store: dict[str, Any] = {"object_store_memory": _STORE_BYTES, "node_ip_address": HOST}
-        own = {"num_cpus": head_cpus, "include_dashboard": False, "temp_dir": str(directory)}
+        own = {"num_cpus": head_cpus, "num_gpus": head_gpus, "include_dashboard": False, "temp_dir": str(directory)}
         own |= {"include_log_monitor": False, "no_monitor": True}  # programs that nothing here needs
         self._directory = directory
         self._programs = set[psutil.Process]()
@@ -46,6 +46,15 @@ class RayCluster:
         """Living programs of groups on the nodes of this cluster, also those whose node was killed since they began."""
         self._programs |= {each for each in psutil.Process().children(recursive=True) if NODE_PROGRAM in words_of(each)}
         return [each for each in self._programs if NODE_PROGRAM in words_of(each)]
+
+    def workers(self) -> list[psutil.Process]:
+        """Ray's processes that have a group; their titles change with what they do."""
+        return [parent for program in self.programs() if (parent := program.parent()) is not None]
+
+    def group_children(self, role: str) -> list[psutil.Process]:
+        """Processes of that role in groups."""
+        found = [each for program in self.programs() for each in program.children()]
+        return [each for each in found if words_of(each)[:1] == [f"ringside {role}"]]
 
     @property
     def token(self) -> str:
@@ -99,8 +108,11 @@ def words_of(process: psutil.Process) -> list[str]:
 
 
 @contextmanager
-def ray_cluster(nodes: int, head_cpus: int = 0) -> Iterator[RayCluster]:
-    """A cluster during the block, which this process and its children have the token of."""
+def ray_cluster(nodes: int, head_cpus: int = 0, head_gpus: int = 0) -> Iterator[RayCluster]:
+    """A cluster during the block, which this process and its children have the token of.
+
+    `head_gpus` are only counted: no GPU is there.
+    """
     former, handler = dict(os.environ), signal.getsignal(signal.SIGTERM)
     directory = Path(tempfile.mkdtemp(prefix="rs-"))  # short, since paths of sockets are limited
     token = directory / "token"
@@ -108,7 +120,7 @@ def ray_cluster(nodes: int, head_cpus: int = 0) -> Iterator[RayCluster]:
     os.environ.update(_SETTINGS, RAY_AUTH_TOKEN_PATH=str(token))
     _read_environment()
     try:
-        cluster = RayCluster(directory / "ray", head_cpus)
+        cluster = RayCluster(directory / "ray", head_cpus, head_gpus)
         try:
             if nodes:
                 cluster.add_nodes(nodes)

@@ -34,8 +34,8 @@ SECONDS = 60.0
 NUMERICS = "bits"
 
 
-def make_plan(gateways: int, span: int = 1, method: str = "dqn") -> Plan:
-    """Plan of a short run with two cells; a snapshot every `span` rounds."""
+def make_plan(gateways: int, span: int = 1, method: str = "dqn", rounds: int = ROUNDS, **settings: Any) -> Plan:
+    """Plan of a short run with two cells; a snapshot every `span` rounds; other settings as given."""
     round_steps = ROUND_TICKS * ENVS
     changes: dict[str, Any] = {}
     if method == "dqn":  # few actions are random, so that most depend on the version
@@ -47,7 +47,7 @@ def make_plan(gateways: int, span: int = 1, method: str = "dqn") -> Plan:
         round_steps=round_steps,
         snapshot_every_steps=span * round_steps,
         batch_size=round_steps,
-        total_steps=ROUNDS * round_steps,
+        total_steps=rounds * round_steps,
         network="small",
         actors=1,
         inference_batch=ENVS // 2,
@@ -62,7 +62,7 @@ def make_plan(gateways: int, span: int = 1, method: str = "dqn") -> Plan:
         run_dir=Path("."),
         **changes,
     )
-    return Plan(ResolvedConfig.from_config(config), 4, gateways)
+    return Plan(ResolvedConfig.from_config(config.with_settings(**settings)), 4, gateways)
 
 
 def answer(memory: Memory) -> list[int]:
@@ -142,8 +142,10 @@ class RemoteWorld:
         span: int = 1,
         method: str = "dqn",
         mixed: bool = False,
+        rounds: int = ROUNDS,
+        **settings: Any,
     ) -> None:
-        self.plan = make_plan(gateways, span, method)
+        self.plan = make_plan(gateways, span, method, rounds, **settings)
         self.memory = Memory.create(self.plan)
         self.memory.board.prepared[0] = 1
         self.notes: list[str] = []

@@ -22,6 +22,8 @@ CORES = "RINGSIDE_CLUSTER_CORES"
 """Variable with the number of CPUs of a group."""
 NUMERICS = "RINGSIDE_CLUSTER_NUMERICS"
 """Variable with the hash of what the head computes."""
+EXCHANGE = "RINGSIDE_CLUSTER_EXCHANGE"
+"""Variable with the name under which the gateways of the run share parameters."""
 MIXED = "RINGSIDE_CLUSTER_MIXED"
 """Variable that is not empty where nodes with another hash are accepted."""
 
@@ -31,7 +33,7 @@ def main(child_spec: ChildSpec) -> None:
     memory, waiter = enter(child_spec)
     cores = int(os.environ[CORES])
     with suppress(Stopped):
-        hosts = _connect(cores)
+        hosts = _connect(cores, alone=memory.plan.gateways == 1)
         try:
             lanes = RemoteLanes(
                 memory,
@@ -52,12 +54,12 @@ def main(child_spec: ChildSpec) -> None:
         memory.board.phase[child_spec.process] = Phase.DONE
 
 
-def _connect(cores: int) -> Hosts:
-    """Join the cluster that the launcher has checked."""
+def _connect(cores: int, *, alone: bool) -> Hosts:
+    """Join the cluster that the launcher has checked. `alone`: the run has no other gateway."""
     join(os.environ[CLUSTER])
     from ringside.cluster.ray_hosts import RayHosts
 
-    return RayHosts(cores, 0)
+    return RayHosts(cores, 0, exchange="" if alone else os.environ[EXCHANGE])
 
 
 def _note(memory: Memory, actor: int, sentence: str) -> None:

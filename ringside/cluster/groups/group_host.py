@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from ringside.cluster.fingerprint import ROOT
 from ringside.cluster.groups.lane_state import LaneState, restore_lane
+from ringside.cluster.groups.parameters import ParameterCoding
 from ringside.cluster.groups.parcel import pack
 from ringside.cluster.lease import LEASE_SECONDS, Lease
 from ringside.cluster.numerics import numerics
@@ -73,6 +74,7 @@ class GroupHost:
         """
         self._directory, self._lock = make_directory()
         self._plan = group_plan(plan, cores, self._directory)
+        self._coding = ParameterCoding(self._plan)
         self._end = end
         self._session = ""
         self._lanes: list[int] = []
@@ -111,15 +113,15 @@ class GroupHost:
         self._doorbells = [Doorbell.create() for _ in range(len(self._plan.processes))]
         self._start()
 
-    def play(self, round_: int, weights: NDArray[np.float32] | None) -> None:
+    def play(self, round_: int, weights: NDArray[np.uint16] | None) -> None:
         """Play round `round_`, and those before it that are not played yet.
 
         Args:
-            weights: parameters of its version; None: those of the call before.
+            weights: parameters of its version, coded; None: those of the call before.
         """
         memory = self._living()
         if weights is not None:
-            memory.weights.publish(round_, lambda out: np.copyto(out, weights))
+            memory.weights.publish(round_, partial(self._coding.decode, weights))
         memory.board.commits.publish(round_)
         for doorbell in self._doorbells:
             doorbell.ring()
@@ -143,7 +145,7 @@ class GroupHost:
         if self._program is not None:
             self._living()
 
-    def receive(self, data: NDArray[np.float32]) -> int:
+    def receive(self, data: NDArray[np.uint16]) -> int:
         """Take data for a measurement of the link; return its bytes."""
         self._lease.renew()
         return int(data.nbytes)

@@ -23,8 +23,9 @@ from ringside.cluster.groups.audit import Audit
 from ringside.cluster.groups.group_host import GroupError
 from ringside.cluster.groups.lane_state import capture_lane
 from ringside.cluster.groups.node_place import NodePlace, UnsuitableNode
+from ringside.cluster.groups.parameters import ParameterCoding
 from ringside.cluster.groups.parcel import LaneTicks, ParcelError, unpack
-from ringside.cluster.hosts import Host, Hosts, NodeLost
+from ringside.cluster.hosts import DataLost, Host, Hosts, NodeLost
 from shared.errors import FatalError
 from shared.memory.board import Phase
 from shared.memory.run_memory import Memory
@@ -77,9 +78,11 @@ class RemoteLanes:
         """
         self._memory, self._actor, self._waiter = memory, actor, waiter
         self._place = NodePlace(memory, actor, waiter, hosts, cores, numerics=numerics, mixed=mixed, note=note)
+        self._hosts = hosts
         self._learner, self._inference, self._actors, self._note = learner, inference, actors, note
         assert memory.gateways is not None, "the run has gateways"
         self._report, self._number = memory.gateways, actor - memory.plan.config.machine.actors
+        self._coding = ParameterCoding(memory.plan)
         self._board, self._run_schedule = memory.board, memory.run_schedule
         self._process = waiter.process
         self._ticks = max(0, int(self._board.furthest[self._process]))
@@ -252,10 +255,18 @@ class RemoteLanes:
 
     def _send(self, host: Host, round_: int) -> None:
         """Have the group play a round, with its parameters."""
-        weights, begun = self._weights(), time.monotonic_ns()
-        self._call_at_work(host, "play", round_, weights)
+        content, begun = int(self._memory.weights.content[0]), time.monotonic_ns()
+        if content == self._content:
+            self._call_at_work(host, "play", round_, None)
+        else:
+            weights = self._hosts.share(content, self._coded_weights)
+            try:
+                self._call_at_work(host, "play", round_, weights)
+            except DataLost:
+                self._call_at_work(host, "play", round_, self._coded_weights())
+            self._content = content
+            self._report.sent_bytes[self._number] += self._coding.bytes
         self._report.transfer_ns[self._number] += time.monotonic_ns() - begun
-        self._report.sent_bytes[self._number] += 0 if weights is None else weights.nbytes
 
     def _audit_round(self) -> None:
         """Compare some answers with those of this machine. Raises `UnsuitableNode` if one differs."""
@@ -281,16 +292,11 @@ class RemoteLanes:
             return True
         return any(self._board.lane_wanted[lane] != self._actor and self._at_boundary(lane) for lane in lanes)
 
-    def _weights(self) -> NDArray[np.float32] | None:
-        """Newest parameters; None if the group has them."""
-        weights = self._memory.weights
-        content = int(weights.content[0])
-        if content == self._content:
-            return None
-        copy = np.empty(weights.data.shape[1], np.float32)
-        weights.read(lambda data: np.copyto(copy, data))
-        self._content = content
-        return copy
+    def _coded_weights(self) -> NDArray[np.uint16]:
+        """The newest parameters as they travel. No commit replaces them before these lanes have played."""
+        coded: list[NDArray[np.uint16]] = []
+        self._memory.weights.read(lambda data: coded.append(self._coding.encode(data)))
+        return coded[-1]
 
     def _file(self, ticks: LaneTicks) -> None:
         """Write what the ring does not hold yet, and compare the rest."""

@@ -27,8 +27,9 @@ def changed(**settings: object) -> Plan:
     ],
 )
 def test_what_cannot_be_played_elsewhere(settings: dict[str, object], says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
-        with_gateways(changed(**settings), "10.0.0.1:6379", None, insecure=False, mixed=False)
+    placed = with_gateways(changed(**settings), "10.0.0.1:6379", None, insecure=False, mixed=False)
+    with pytest.raises(ConfigError, match=says), placed:
+        pass
 
 
 def test_more_nodes_than_cells() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.support.ray_cluster import RayCluster, ray_cluster, words_of
+from tests.support.ray_cluster import RayCluster, ray_cluster
 from tests.support.runs import finish, gone, kill, memory_of, records, start, summary, wait_until
 from tests.support.waiting import until
 
@@ -45,21 +45,6 @@ def result(run_dir: Path) -> dict[str, Any]:
     return {name: summary(run_dir)[name] for name in names} | {"returns": [each["return"] for each in episodes]}
 
 
-def group_children(cluster: RayCluster, role: str) -> list[psutil.Process]:
-    """Processes of that role in groups."""
-    return [
-        each
-        for program in cluster.programs()
-        for each in program.children()
-        if words_of(each)[:1] == [f"ringside {role}"]
-    ]
-
-
-def workers(cluster: RayCluster) -> list[psutil.Process]:
-    """Ray's processes that have a group; their titles change with what they do."""
-    return [parent for program in cluster.programs() if (parent := program.parent()) is not None]
-
-
 def kill_first(find: Callable[[RayCluster], list[psutil.Process]]) -> Callable[..., None]:
     """Disturbance: SIGKILL of the first process that is found."""
 
@@ -73,10 +58,10 @@ def kill_first(find: Callable[[RayCluster], list[psutil.Process]]) -> Callable[.
 
 DISTURBANCES: dict[str, Callable[..., None]] = {
     "node": lambda process, cluster: cluster.kill_node(cluster.node_of(cluster.programs()[0].parents())),
-    "worker": kill_first(workers),
+    "worker": kill_first(RayCluster.workers),
     "program": kill_first(RayCluster.programs),
-    "inference": kill_first(lambda cluster: group_children(cluster, "inference")),
-    "actor": kill_first(lambda cluster: group_children(cluster, "actor 0")),
+    "inference": kill_first(lambda cluster: cluster.group_children("inference")),
+    "actor": kill_first(lambda cluster: cluster.group_children("actor 0")),
     "gateway": lambda process, cluster: kill(process, "actor 1"),
 }
 
@@ -99,7 +84,7 @@ def test_a_silent_node_changes_nothing(cluster: RayCluster, tmp_path: Path) -> N
     process = start(tmp_path / "run", "--ray", cluster.address, "--nodes", "2", actors="1")
     memory = memory_of(process, tmp_path / "run", gateways=2)
     wait_until(process, lambda: memory.board.committed >= 2 and bool(cluster.programs()), SECONDS)
-    (worker, *_) = workers(cluster)
+    (worker, *_) = cluster.workers()
     raylet = worker.parent()
     assert raylet is not None
     stopped = [raylet, worker, *worker.children(recursive=True)]

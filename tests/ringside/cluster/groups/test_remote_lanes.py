@@ -5,14 +5,16 @@ from __future__ import annotations
 import functools
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ringside.cluster.fingerprint import fingerprint
 from ringside.cluster.groups import audit, group_host, node_place, remote_lanes
-from ringside.cluster.hosts import NodeLost
+from ringside.cluster.hosts import DataLost, NodeLost
 from ringside.cluster.program_host import Node
 from shared.errors import FatalError
 from shared.memory.board import Stop
@@ -87,6 +89,42 @@ def test_a_loss_without_progress_again_and_again_ends_the_run(monkeypatch: pytes
     faults = [fails("play", 1)] * 4
     with pytest.raises(FatalError, match=r"Node n7 died\. That was loss 4 in a row without a new step\."):
         RemoteWorld(1, ObjectCluster(PlayedGroup, *faults)).run()
+
+
+def test_all_gateways_share_the_parameters_of_a_version() -> None:
+    hosts = ObjectCluster(PlayedGroup)
+    world = RemoteWorld(2, hosts).run()
+    assert sorted(hosts.shared) == list(range(ROUNDS))
+    assert world.memory.gateways is not None
+    assert world.memory.gateways.sent_bytes.tolist() == [ROUNDS * world.memory.weights.data[0].nbytes] * 2
+
+
+class Losing(ObjectCluster):
+    """A cluster where the process that puts shared data dies at once."""
+
+    lost = object()
+
+    def share(self, name: int, make: Callable[[], Any]) -> Any:
+        super().share(name, make)
+        return self.lost
+
+    def place(self, kind: type, *arguments: Any) -> ObjectHost:
+        host = super().place(kind, *arguments)
+        call = host.call
+
+        def fail(method: str, *values: Any, **options: Any) -> Any:
+            if any(value is self.lost for value in values):
+                raise DataLost
+            return call(method, *values, **options)
+
+        host.call = fail  # type: ignore[method-assign]
+        return host
+
+
+def test_a_gateway_sends_its_own_parameters_where_shared_ones_are_lost() -> None:
+    hosts = Losing(PlayedGroup)
+    assert RemoteWorld(2, hosts).run().played() == alone()
+    assert len(hosts.hosts) == 2, "no node was given up"
 
 
 class Waiting(ObjectCluster):
@@ -211,7 +249,11 @@ def test_a_node_that_answers_otherwise_is_left_out_and_the_run_is_inexact(monkey
         """From its fourth round on it acts otherwise."""
 
         def play(self, round_: int, weights: Any) -> None:
-            super().play(round_, None if weights is None else weights + (round_ >= 3))
+            if weights is not None and round_ >= 3:
+                plain = np.empty(self._plan.parameters.count, np.float32)
+                self._coding.decode(weights, plain)
+                weights = self._coding.encode(plain + 1)
+            super().play(round_, weights)
 
     made = iter([Changing])
     hosts = ObjectCluster(lambda *arguments: next(made, PlayedGroup)(*arguments))

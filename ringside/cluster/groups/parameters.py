@@ -1,0 +1,65 @@
+"""Parameters on their way to nodes: where acting rounds them to bfloat16 anyway, only the rounded bits travel.
+
+A plain network in bf16 uses float32 only of its first weights, which it divides by 255 before it rounds them, and of
+its last layer. Published parameters have the order of `shared.network_spec` layer by layer, so those in between are one
+part of the vector. All other parameters travel as they are.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from shared.memory.run_memory import Plan
+
+_HALF_BITS = 16
+_LAST_LAYER = 2
+"""Tensors of the last layer: weights and biases."""
+
+
+class ParameterCoding:
+    """Parameters of a run as they travel.
+
+    Attributes:
+        bytes: of one version on its way.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        """Choose the parameters that travel in bfloat16."""
+        sizes = [prod(shape) for _, shape in plan.parameters.shapes]
+        self._count, self._rounded = sum(sizes), slice(0, 0)
+        if plan.network.plain and plan.config.machine.acts_in == "bf16":
+            self._rounded = slice(sizes[0], self._count - sum(sizes[-_LAST_LAYER:]))
+        halves = self._rounded.stop - self._rounded.start
+        self.bytes = 4 * self._count - 2 * halves
+
+    def encode(self, parameters: NDArray[np.float32]) -> NDArray[np.uint16]:
+        """A copy as it travels: the first ones, the rounded ones and the last ones."""
+        part = self._rounded
+        out = np.empty(self.bytes // 2, np.uint16)
+        first, last = 2 * part.start, 2 * (self._count - part.stop)
+        out[:first] = parameters[: part.start].view(np.uint16)
+        out[first : len(out) - last] = _rounded(parameters[part])
+        out[len(out) - last :] = parameters[part.stop :].view(np.uint16)
+        return out
+
+    def decode(self, coded: NDArray[np.uint16], out: NDArray[np.float32]) -> None:
+        """Write the parameters into float32[P]; those that acting rounds are rounded."""
+        part = self._rounded
+        first, last = 2 * part.start, 2 * (self._count - part.stop)
+        out[: part.start].view(np.uint16)[:] = coded[:first]
+        np.left_shift(coded[first : len(coded) - last], _HALF_BITS, out=out[part].view(np.uint32), dtype=np.uint32)
+        out[part.stop :].view(np.uint16)[:] = coded[len(coded) - last :]
+
+
+def _rounded(values: NDArray[np.float32]) -> NDArray[np.uint32]:
+    """Upper halves of the bits, rounded to the nearest and to even, as PyTorch rounds to bfloat16."""
+    bits = values.view(np.uint32)
+    rounded: NDArray[np.uint32] = np.right_shift(bits, _HALF_BITS, dtype=np.uint32)
+    rounded &= 1
+    rounded += bits
+    rounded += (1 << (_HALF_BITS - 1)) - 1
+    rounded >>= _HALF_BITS
+    return rounded

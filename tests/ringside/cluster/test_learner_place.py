@@ -1,0 +1,42 @@
+"""The place of a learner of several ranks: what is asked for, and what is refused before Ray is asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from ringside.cluster import learner_place
+from ringside.cluster.learner_place import refusal_of, request_of
+from shared.config.settings import ResolvedMachine
+from shared.errors import ConfigError
+from tests.support.remote_world import make_plan
+
+
+def machine(**settings: object) -> ResolvedMachine:
+    """Settings of a machine."""
+    return make_plan(0).config.with_settings(**settings).machine
+
+
+def test_each_rank_asks_for_its_threads_or_for_a_gpu() -> None:
+    assert request_of(machine(learner_ranks=2)) == ("CPU", 2, 1)
+    assert request_of(machine(learner_ranks=4, learner_threads=2)) == ("CPU", 4, 6), "three teams"
+    assert request_of(machine(learner_ranks=4, device="cuda:0")) == ("GPU", 4, 1)
+
+
+def test_a_gpu_that_the_user_chose_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"Ray chooses the GPUs of --learner-ranks: say --device cuda, not cuda:1\."):
+        request_of(machine(learner_ranks=2, device="cuda:1"))
+
+
+def test_a_machine_with_too_few_is_refused() -> None:
+    assert not refusal_of("CPU", 2, 3, 6)
+    assert refusal_of("CPU", 2, 3, 5) == (
+        "--learner-ranks 2 need 6 CPUs of this machine, and its node of the cluster has 5: pass fewer, or start that "
+        "node with --num-cpus 0, so that Ray leaves them to this run."
+    )
+
+
+def test_a_program_that_ends_without_an_answer_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(learner_place, "PROGRAM", "ringside.cluster.there_is_none")
+    place = learner_place.learner_place(machine(learner_ranks=2), "127.0.0.2:1")
+    with pytest.raises(ConfigError, match=r"gives no place for --learner-ranks: .*No module named"), place:
+        pass
