@@ -115,15 +115,10 @@ class PlacedPrograms:
         quiet: bool = False,
         should_stop: Callable[[], bool] | None = None,
     ) -> int:
-        """Run `launch.py` with these words to its end; return its exit code, negative for a signal.
+        """Run `launch.py` on a node, as `Place.run` in ringside/programs/places.py says.
 
-        Args:
-            words: the arguments.
-            title: beginning of the lines about the job.
-            run_dir: run directory of the job.
-            own_session: without effect: no Ctrl-C of this terminal reaches a node.
-            quiet: print no line of its output but the last ones of a failure.
-            should_stop: called about once a second, and once it returns True, the program is asked to save and end.
+        `own_session` has no effect: no Ctrl-C of this terminal reaches a node. With `quiet` the last lines of a failure
+        are still printed.
 
         Raises:
             NodeLost: its node was lost. The program has ended, or ends before its lease does.

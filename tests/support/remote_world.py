@@ -18,6 +18,7 @@ import numpy as np
 
 from actors.lanes import Lanes
 from ringside.cluster.groups.group_host import GroupHost
+from ringside.cluster.groups.node_place import NodePlace
 from ringside.cluster.groups.remote_lanes import RemoteLanes
 from ringside.cluster.hosts import Hosts
 from ringside.supervisor.gateway_balance import GatewayBalancer
@@ -168,20 +169,19 @@ class RemoteWorld:
         index = self.plan.processes.index_of(Role.ACTOR, actor)
         assert self._hosts is not None
         assert self.memory.gateways is not None
+        note = partial(self.memory.gateways.tell, gateway)
+        waiter = Waiter(self.memory.board, index, self.doorbells[index])
+        place = NodePlace(self.memory, actor, waiter, self._hosts, 2, numerics=NUMERICS, mixed=self._mixed, note=note)
 
         def run() -> None:
             lanes = RemoteLanes(
                 self.memory,
-                actor,
-                Waiter(self.memory.board, index, self.doorbells[index]),
-                self._hosts,
-                2,
-                numerics=NUMERICS,
-                mixed=self._mixed,
-                inference=self.doorbells[Role.INFERENCE],
+                place,
+                waiter,
                 learner=self.doorbells[Role.LEARNER],
+                inference=self.doorbells[Role.INFERENCE],
                 actors=self._actor_bells,
-                note=partial(self.memory.gateways.tell, gateway),
+                note=note,
             )
             try:
                 lanes.run()

@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import partial
 
 from ringside.cluster.connection import disconnect, join
+from ringside.cluster.groups.node_place import NodePlace
 from ringside.cluster.groups.remote_lanes import RemoteLanes
 from ringside.cluster.hosts import Hosts
 from shared.memory.board import Phase
@@ -35,18 +36,20 @@ def main(child_spec: ChildSpec) -> None:
     with suppress(Stopped):
         hosts = _connect(cores, alone=memory.plan.gateways == 1)
         try:
+            note = partial(_note, memory, child_spec.number)
+            numerics, mixed = os.environ[NUMERICS], bool(os.environ[MIXED])
+            place = NodePlace(
+                memory, child_spec.number, waiter, hosts, cores, numerics=numerics, mixed=mixed, note=note
+            )
+            doorbells = child_spec.doorbells
             lanes = RemoteLanes(
                 memory,
-                child_spec.number,
+                place,
                 waiter,
-                hosts,
-                cores,
-                numerics=os.environ[NUMERICS],
-                mixed=bool(os.environ[MIXED]),
-                learner=child_spec.doorbells[Role.LEARNER],
-                inference=child_spec.doorbells[Role.INFERENCE],
-                actors=child_spec.doorbells.actors,
-                note=partial(_note, memory, child_spec.number),
+                learner=doorbells[Role.LEARNER],
+                inference=doorbells[Role.INFERENCE],
+                actors=doorbells.actors,
+                note=note,
             )
             lanes.run()
         finally:

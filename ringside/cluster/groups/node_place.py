@@ -32,6 +32,9 @@ class NodePlace:
     """The place of one gateway's group.
 
     Attributes:
+        actor: number of the gateway among the actors.
+        number: the same among the gateways.
+        hosts: the cluster.
         host: the group, placed or not; None: no place is sought.
         name: of the newest node; empty: there was none.
         same_bits: True if the node computes the bits of this machine.
@@ -52,20 +55,19 @@ class NodePlace:
         """Nothing is sought yet.
 
         Args:
-            actor: number of the gateway among the actors.
-            hosts: the cluster.
             cores: CPUs for the group.
             numerics: hash of what this machine computes.
-            mixed: accept nodes with another hash.
+            mixed: accept nodes with another hash; the run is inexact then.
             note: is called with a sentence about each event.
         """
+        self.actor, self.number = actor, actor - memory.plan.config.machine.actors
         self.host: Host | None = None
         self.name = ""
         self.same_bits = True
-        self._plan, self._actor, self._waiter, self._note = memory.plan, actor, waiter, note
-        self._hosts, self._cores, self._numerics, self._mixed = hosts, cores, numerics, mixed
+        self._plan, self._waiter, self._note = memory.plan, waiter, note
+        self.hosts, self._cores, self._numerics, self._mixed = hosts, cores, numerics, mixed
         assert memory.gateways is not None, "the run has gateways"
-        self._report, self._number = memory.gateways, actor - memory.plan.config.machine.actors
+        self._report = memory.gateways
         self._vacant = memory.board.vacant[waiter.process : waiter.process + 1]
         self._placed = False
         self._sought_since: float | None = None
@@ -78,7 +80,7 @@ class NodePlace:
             NodeLost: the node was lost. UnsuitableNode: it does not suit; leave it out.
         """
         if self.host is None:
-            self.host = self._hosts.place(GroupHost, self._plan, self._cores)
+            self.host = self.hosts.place(GroupHost, self._plan, self._cores)
             self._sought_since = self._sought_since or time.monotonic()
         if self._placed:
             return True
@@ -93,8 +95,8 @@ class NodePlace:
         self._require_suitable(node)
         self._placed, self._sought_since = True, None
         self._vacant[0] = 0
-        self._report.write_name(self._number, node.name)
-        self._note(f"Lanes of actor {self._actor} are played on node {node.name}.")
+        self._report.write_name(self.number, node.name)
+        self._note(f"Lanes of actor {self.actor} are played on node {node.name}.")
         return True
 
     def leave_out(self, sentence: str) -> None:
@@ -102,7 +104,7 @@ class NodePlace:
         self._note(f"{sentence} It is left out.")
         assert self.host is not None, "it was on a node"
         with suppress(NodeLost):  # then it is gone anyway
-            self._hosts.leave_out(self.host)
+            self.hosts.leave_out(self.host)
         self.release()
         self._sought_since = self._sought_since or time.monotonic()
         self._tell_vacancy()
@@ -112,7 +114,7 @@ class NodePlace:
         if self.host is not None:
             self.host.release(gently=gently)
         self.host, self._placed = None, False
-        self._report.write_name(self._number, "")
+        self._report.write_name(self.number, "")
 
     def _await(self, host: Host) -> bool:
         """Wait a moment for the place; True if it is there."""
@@ -124,7 +126,7 @@ class NodePlace:
         """Say that there is no node, if the search has lasted for too long; others get the lanes."""
         assert self._sought_since is not None, "there is a search"
         if time.monotonic() - self._sought_since > PLACE_SECONDS and not self._vacant[0]:
-            self._note(f"There is no free node for actor {self._actor}: its lanes are played elsewhere.")
+            self._note(f"There is no free node for actor {self.actor}: its lanes are played elsewhere.")
             self._vacant[0] = 1
 
     def _require_suitable(self, node: Node) -> None:

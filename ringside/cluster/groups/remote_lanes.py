@@ -25,7 +25,7 @@ from ringside.cluster.groups.lane_state import capture_lane
 from ringside.cluster.groups.node_place import NodePlace, UnsuitableNode
 from ringside.cluster.groups.parameters import ParameterCoding
 from ringside.cluster.groups.parcel import LaneTicks, ParcelError, unpack
-from ringside.cluster.hosts import DataLost, Host, Hosts, NodeLost
+from ringside.cluster.hosts import DataLost, Host, NodeLost
 from shared.errors import FatalError
 from shared.memory.board import Phase
 from shared.memory.run_memory import Memory
@@ -52,13 +52,9 @@ class RemoteLanes:
     def __init__(
         self,
         memory: Memory,
-        actor: int,
+        place: NodePlace,
         waiter: Waiter,
-        hosts: Hosts,
-        cores: int,
         *,
-        numerics: str,
-        mixed: bool,
         learner: Doorbell,
         inference: Doorbell,
         actors: Sequence[Doorbell],
@@ -67,21 +63,15 @@ class RemoteLanes:
         """Nothing is placed yet.
 
         Args:
-            actor: number of the gateway among the actors.
-            hosts: the cluster.
-            cores: CPUs for the group.
-            numerics: hash of what this machine computes.
-            mixed: accept nodes with another hash; the run is inexact then.
+            place: of the group that will play the lanes.
             learner, inference: their doorbells.
             actors: doorbells of all actors.
-            note: writes a sentence about an event into the log.
+            note: is called with a sentence about each loss.
         """
-        self._memory, self._actor, self._waiter = memory, actor, waiter
-        self._place = NodePlace(memory, actor, waiter, hosts, cores, numerics=numerics, mixed=mixed, note=note)
-        self._hosts = hosts
+        self._memory, self._place, self._waiter = memory, place, waiter
         self._learner, self._inference, self._actors, self._note = learner, inference, actors, note
         assert memory.gateways is not None, "the run has gateways"
-        self._report, self._number = memory.gateways, actor - memory.plan.config.machine.actors
+        self._report, self._actor, self._number = memory.gateways, place.actor, place.number
         self._coding = ParameterCoding(memory.plan)
         self._board, self._run_schedule = memory.board, memory.run_schedule
         self._process = waiter.process
@@ -259,7 +249,7 @@ class RemoteLanes:
         if content == self._content:
             self._call_at_work(host, "play", round_, None)
         else:
-            weights = self._hosts.share(content, self._coded_weights)
+            weights = self._place.hosts.share(content, self._coded_weights)
             try:
                 self._call_at_work(host, "play", round_, weights)
             except DataLost:
