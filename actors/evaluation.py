@@ -19,7 +19,7 @@ from actors.env import Env
 from actors.filming import FilmedEpisode
 from actors.make_env import make_env
 from shared.config.protocols import EvalRules
-from shared.config.settings import Play
+from shared.config.sections import Play
 from shared.prng import Stream, bits, randint, uniform
 
 EPISODE_TICKS = 1 << 20

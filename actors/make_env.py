@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from actors.env import Env, EnvError
 from shared.config.protocols import PROTOCOLS
-from shared.config.settings import Play
+from shared.config.sections import Play
 
 _BARE_ID = re.compile(r"([A-Za-z0-9_-]+/)?[A-Za-z0-9_.-]+")
 """Ids of Gymnasium that name no module: a colon would have Gymnasium import what stands before it."""

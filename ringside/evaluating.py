@@ -19,9 +19,9 @@ from ringside.agents.agent import (
     rules_of,
     weights_at,
 )
-from shared.config import validate
+from shared.config.checks import validate
 from shared.config.protocols import PROTOCOLS
-from shared.config.settings import EvalActions
+from shared.config.sections import EvalActions
 
 
 def evaluate(

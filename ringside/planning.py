@@ -16,15 +16,18 @@ from ringside.zoo.catalogue import find
 from shared.checkpoint.finding import find_checkpoint
 from shared.checkpoint.manifest import CHECKPOINTS, Manifest
 from shared.checkpoint.weights_file import load_weights
-from shared.config import validate
+from shared.config.checks import validate
+from shared.config.digest import MAY_CHANGE_ON_RESUME
 from shared.config.method_declaration import method_declaration
 from shared.config.presets import PRESETS
 from shared.config.protocols import PROTOCOLS, eval_rules
 from shared.config.resolve import resolve
-from shared.config.settings import MAY_CHANGE_ON_RESUME, METRICS_FILE, SUMMARY_FILE, Config, Evaluate, Run
+from shared.config.sections import Evaluate, Run
+from shared.config.settings import Config
 from shared.config.trust import NEVER_FROM_A_FILE, load_plugin, require_env, require_plugin
 from shared.errors import CheckpointError, ConfigError, FileError
 from shared.files.atomic import read_object
+from shared.files.run_files import METRICS_FILE, SUMMARY_FILE
 from shared.memory.run_memory import Plan
 from shared.text import UNSET, require_name, words_of
 

@@ -25,13 +25,14 @@ from ringside.watch.notebook import NotebookDisplay, in_notebook
 from ringside.watch.observer import Observer, Restored
 from ringside.watch.status import Status
 from shared.checkpoint.finding import find_checkpoint
-from shared.config.combinations import require_consistent, require_used
+from shared.config.checks.combinations import require_consistent, require_used
 from shared.config.renamed_settings import current_settings
-from shared.config.settings import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE, Config
+from shared.config.settings import Config
 from shared.env_name import with_kwargs
 from shared.errors import ConfigError, StopTraining
 from shared.files.atomic import PRIVATE_UMASK, read_json, remove_temporaries, write_atomic
 from shared.files.lock import locked
+from shared.files.run_files import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE
 from shared.memory.run_memory import Memory, Plan
 from shared.process.live import LIVE_FILE, Live, withdraw
 from shared.process.ownership import LOCK_FILE, require_writable_run
@@ -62,7 +63,7 @@ def train(
             its last boundary and can be resumed; then it is raised here.
         on_round, on_episode, on_evaluation: called with each new record, a line of metrics.jsonl. The numbers that they
             return, by name, are recorded as metrics of your own. What they raise acts as for `on_status`.
-        settings: any field of any section of `shared.config.settings.Config`.
+        settings: any field of any section in `shared.config.sections`.
 
     Raises:
         ConfigError: the settings cannot work. ArenaError: there is too little memory. RunFailed: a fault ended the run.

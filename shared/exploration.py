@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.config.run_schedule import RunSchedule
-from shared.config.settings import Explore
+from shared.config.sections import Explore
 from shared.prng import Stream, randint, uniform
 
 WORKER_EPSILONS = ((0.1, 0.4), (0.01, 0.7), (0.5, 1.0))

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.config.method_declaration import MOST_ATOMS
-from shared.config.settings import MOST_WIDTH, Config
+from shared.config.sections import MOST_WIDTH
+from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.frame_shape import BLOCK, FRAME_SIDE, MOST_SIDE, MOST_STACK, STACK, FrameShape
 

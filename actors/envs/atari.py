@@ -31,7 +31,7 @@ from actors.pixels.frames import Shrinker, pair_table, shrink_area
 from actors.pixels.palette import color_table, gray_table
 from actors.pixels.table_shrinker import TableShrinker
 from shared.config.protocols import Protocol
-from shared.config.settings import FRAME_SKIP
+from shared.config.sections import FRAME_SKIP
 from shared.frame_shape import FRAME_SIDE, SCREEN_WIDTH
 from shared.prng import Stream, bits, randint
 from shared.text import nearest

@@ -12,7 +12,7 @@ from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 from actors.env import EnvError
 from actors.envs.atari import FIRE, action_set
 from shared.config.protocols import PROTOCOLS
-from shared.config.settings import FRAME_SKIP, Play
+from shared.config.sections import FRAME_SKIP, Play
 
 
 class FireOnReset(gymnasium.Wrapper[Any, Any, Any, Any]):

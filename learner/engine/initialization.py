@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from shared.config.settings import Initial
+from shared.config.sections import Initial
 from shared.network_spec import Network, parameters_of
 from shared.prng import Stream, bits
 

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from learner.engine.side_stream import SideStream
 from learner.networks.model import Model
-from shared.config.settings import Learn
+from shared.config.sections import Learn
 
 ADAM_MEAN_DECAY = 0.9
 """beta1 of Adam and RAdam; beta2 is `Learn.optimizer_decay`."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from learner.losses.distributional_loss import midpoints
 from shared.config.method_declaration import MethodDeclaration, method_declaration, method_names
-from shared.config.settings import Algorithm
+from shared.config.sections import Algorithm
 from shared.errors import ConfigError
 from shared.network_spec import Network
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from learner.losses.distributional_loss import categorical_projection, cross_entropy, expected_value
 from learner.losses.method import NextState, ValueMethod
 from learner.losses.scalar_loss import select
-from shared.config.settings import Algorithm
+from shared.config.sections import Algorithm
 from shared.network_spec import Network
 
 MOST_AT_ONCE = 1 << 24

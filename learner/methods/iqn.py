@@ -10,7 +10,7 @@ import torch
 
 from learner.methods.qr_dqn import Quantiles
 from shared.config.method_declaration import IqnSettings
-from shared.config.settings import Algorithm
+from shared.config.sections import Algorithm
 from shared.network_spec import Network
 
 

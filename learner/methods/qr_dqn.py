@@ -7,7 +7,7 @@ from torch import Tensor
 
 from learner.losses.distributional_loss import midpoints, quantile_huber
 from learner.losses.method import NextState, ValueMethod
-from shared.config.settings import Algorithm
+from shared.config.sections import Algorithm
 from shared.network_spec import Network
 
 

@@ -14,7 +14,7 @@ from learner.networks.acting_noise import ActingNoise
 from learner.networks.model import ExtraInputs, Model, Recurrence
 from learner.networks.models import check_arithmetic, make_model
 from learner.replay.gather import select_to
-from shared.config.settings import Algorithm
+from shared.config.sections import Algorithm
 from shared.frame_shape import BLOCK
 from shared.network_spec import RESCALING, Network
 

@@ -18,7 +18,7 @@ from learner.losses.scalar_loss import importance_weights
 from learner.replay.chunk import Chunk
 from learner.replay.priorities import Priorities
 from learner.replay.sampling import Batch, Replay, draw_uniform
-from shared.config.settings import Algorithm
+from shared.config.sections import Algorithm
 from shared.errors import FatalError
 from shared.memory.snapshot import PRIORITIES
 

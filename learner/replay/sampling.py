@@ -14,7 +14,7 @@ from learner.engine.host_transfer import Pinned, upload
 from learner.networks.fused import blocks
 from learner.replay.gather import select
 from learner.replay.returns import End, n_step
-from shared.config.settings import Learn
+from shared.config.sections import Learn
 from shared.frame_shape import BLOCK, FrameShape
 from shared.memory.ring import Ring, plane_rows
 from shared.prng import Stream, bits

@@ -15,7 +15,7 @@ from learner.engine.interfaces import UpdateOutput
 from learner.losses.method import Method
 from learner.networks.fused import planes_in
 from learner.networks.model import ExtraInputs, Model, Recurrence
-from shared.config.settings import Algorithm
+from shared.config.sections import Algorithm
 from shared.network_spec import Network
 
 _NONE = np.empty(0, np.int64)

@@ -11,7 +11,7 @@ from learner.engine.host_transfer import upload
 from learner.replay.sampling import Batch, HostFrames
 from learner.rollout.on_policy_method import OnPolicyMethod, Rollout, StepBatch, StepTargets
 from shared.config.run_schedule import RECURRENT_STATE
-from shared.config.settings import Learn
+from shared.config.sections import Learn
 from shared.memory.ring import Ring, plane_rows
 
 

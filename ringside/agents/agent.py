@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from ringside.recording.scores import SOURCE, summarize
 from ringside.zoo.catalogue import find
 from shared.checkpoint.weights_file import StoredWeights, load_weights
-from shared.config.field_checks import check_ranges
+from shared.config.checks.field_checks import check_ranges
 from shared.config.method_declaration import MethodDeclaration, method_declaration, method_names
 from shared.config.protocols import EvalRules, eval_rules
 from shared.config.resolve import device_of, precision_of
-from shared.config.settings import Config, EvalActions, Play, Precision
+from shared.config.sections import EvalActions, Play, Precision
+from shared.config.settings import Config
 from shared.config.trust import compare_env, load_plugin, require_env, require_plugin
 from shared.errors import CheckpointError, ConfigError
 from shared.machine import facts

@@ -20,7 +20,8 @@ from actors.evaluation import Episode, Evaluation
 from ringside.agents.agent import ROWS, EvaluationPolicy, GivenRules
 from ringside.agents.scene import Canvas, Scene
 from shared.config.protocols import PROTOCOLS, EvalRules
-from shared.config.settings import Config, Play
+from shared.config.sections import Play
+from shared.config.settings import Config
 from shared.process.signals import Requests, handle_stop_signals
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from ringside.doctor import run_directories
-from shared.config.config_warnings import config_warnings
+from shared.config.checks.config_warnings import config_warnings
 from shared.errors import ConfigError
 from shared.machine import facts
 from shared.machine.contention import contention_sentences

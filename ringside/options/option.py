@@ -15,7 +15,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from shared.config.field_checks import range_hint, ranges_of
+from shared.config.checks.field_checks import range_hint, ranges_of
 from shared.text import flag_of
 
 _Value = TypeVar("_Value")

@@ -33,10 +33,10 @@ from shared.checkpoint.loading import load_boundary, load_segments
 from shared.checkpoint.manifest import BEST_FILE, CHECKPOINTS, FORMER_BEST_FILE, Manifest
 from shared.checkpoint.segments import segment_shape, segment_ticks
 from shared.checkpoint.weights_file import load_weights
-from shared.config.settings import JUDGED, METRICS_FILE, SUMMARY_FILE
 from shared.errors import FatalError
 from shared.files import disk_trouble
 from shared.files.atomic import open_to_read, read_object, write_atomic
+from shared.files.run_files import JUDGED, METRICS_FILE, SUMMARY_FILE
 from shared.memory.board import BEFORE, Phase
 from shared.memory.boundary import Moved, capture, expected, newest_boundary, restore
 from shared.memory.process_table import Role

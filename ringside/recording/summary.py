@@ -14,7 +14,7 @@ from ringside.load.board_samples import LEARNING, NEWEST, Sample, load_between
 from ringside.load.expectation import comparison, expected
 from ringside.recording.metrics import MetricsLog
 from shared.checkpoint.manifest import EVALUATIONS
-from shared.config.settings import INEXACT_SCHEDULES
+from shared.config.sections import INEXACT_SCHEDULES
 from shared.machine import facts
 from shared.memory.board import BEFORE, CHECKPOINT, Board
 from shared.memory.process_table import Role

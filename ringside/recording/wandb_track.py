@@ -22,9 +22,11 @@ from typing import Any, TypeVar
 from ringside.recording.follow import Follower, Unsent
 from ringside.recording.metric_names import episode_scalars, evaluation_scalars, round_scalars
 from ringside.recording.own_metrics import own_scalars, parse_own
-from shared.config.settings import CONFIG_FILE, LOGS, METRICS_FILE, SUMMARY_FILE, ResolvedRun, flat_of
+from shared.config.digest import flat_of
+from shared.config.settings import ResolvedRun
 from shared.errors import FileError
 from shared.files.atomic import PRIVATE_UMASK, make_directory, open_to_write, read_bytes, read_object, write_atomic
+from shared.files.run_files import CONFIG_FILE, LOGS, METRICS_FILE, SUMMARY_FILE
 from shared.machine.cores import NICENESS
 from shared.machine.subprocesses import die_with, kill_and_reap
 from shared.process.ownership import OWN_METRICS_FILE, TRACK_FILE, evaluation_video

@@ -21,7 +21,8 @@ from ringside.report.aggregate import STATISTICS, Estimate, estimate
 from ringside.report.figures import setting
 from ringside.report.records import Records, RecordsError, newest
 from ringside.report.rules import EvaluationRules, rules_of_final_evaluation, rules_of_last_evaluation
-from shared.config.settings import ARITHMETIC, MAY_CHANGE_ON_RESUME, Evaluate
+from shared.config.digest import ARITHMETIC, MAY_CHANGE_ON_RESUME
+from shared.config.sections import Evaluate
 
 IGNORED_SETTINGS = (
     (MAY_CHANGE_ON_RESUME - {"total_steps"})

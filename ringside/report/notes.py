@@ -10,8 +10,9 @@ from ringside.report.comparison import IGNORED_SETTINGS, Comparison, differences
 from ringside.report.figures import setting
 from ringside.report.records import Records, number
 from ringside.report.rules import EvaluationRules
+from shared.config.digest import ARITHMETIC
 from shared.config.protocols import PROTOCOLS
-from shared.config.settings import ARITHMETIC, FRAME_SKIP
+from shared.config.sections import FRAME_SKIP
 from shared.machine.contention import WORTH_SAYING
 from shared.text import count, flag_of
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.config.protocols import PROTOCOLS
-from shared.config.settings import FRAME_SKIP
+from shared.config.sections import FRAME_SKIP
 from shared.files.atomic import read_json
 
 SCORES = Path(__file__).parent / "published.json"

@@ -39,7 +39,7 @@ from ringside.report.plots import (
 from ringside.report.published import FRAMES, Published, comparable_agents, published
 from ringside.report.records import Records, newest, number
 from ringside.report.rules import training_rules
-from shared.config.settings import FRAME_SKIP
+from shared.config.sections import FRAME_SKIP
 from shared.files.atomic import write_atomic
 from shared.text import count, headline
 

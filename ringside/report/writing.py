@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ringside.report.comparison import compare
 from ringside.report.records import Records, RecordsError, load
-from shared.config.settings import Play
+from shared.config.sections import Play
 from shared.config.trust import compare_env, require_plugin
 from shared.errors import ConfigError
 from shared.text import headline

@@ -12,13 +12,15 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from shared.config import validate
-from shared.config.combinations import require_used
+from shared.config.checks import validate
+from shared.config.checks.combinations import require_used
 from shared.config.renamed_settings import current_settings
-from shared.config.settings import CONFIG_FILE, Config, Run
+from shared.config.sections import Run
+from shared.config.settings import Config
 from shared.config.trust import NEVER_FROM_A_FILE, require_env, require_plugin
 from shared.errors import ConfigError, FileError
 from shared.files.atomic import read_bytes, read_json
+from shared.files.run_files import CONFIG_FILE
 from shared.text import UNSET, flag_of, nearest
 
 TUNED = Path(__file__).with_name("tuned.toml")

@@ -1,7 +1,6 @@
 """Types of the settings of `ringside.train`, for editors and type checkers.
 
-A test compares them with the sections of `shared.config.settings.Config`, which explain each setting. A plug-in's
-method may have more.
+A test compares them with `shared.config.sections`, which explains each setting. A plug-in's method may have more.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, TypedDict
 
-from shared.config.settings import Initial, Normalize, Precision, ProtocolName, Schedule
+from shared.config.sections import Initial, Normalize, Precision, ProtocolName, Schedule
 from shared.env_name import Value
 from shared.frame_shape import FrameColor
 

@@ -20,9 +20,11 @@ from ringside.zoo import catalogue
 from ringside.zoo.catalogue import EVALUATION, MOST_BYTES, README, SUMMARY, WEIGHTS
 from shared.checkpoint.weights_file import StoredWeights, weights_file
 from shared.config.protocols import acting_in_words
-from shared.config.settings import CONFIG_FILE, FRAME_SKIP, Config
+from shared.config.sections import FRAME_SKIP
+from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.files.atomic import read_object
+from shared.files.run_files import CONFIG_FILE
 from shared.text import count, words_of
 
 

@@ -12,10 +12,12 @@ from ringside.programs.lost_nodes import newest_checkpoint
 from shared.checkpoint.finding import find_checkpoint
 from shared.checkpoint.manifest import BEST_FILE, CHECKPOINTS, plain_field
 from shared.checkpoint.weights_file import read_weights_metadata
+from shared.config.digest import ARITHMETIC, MAY_CHANGE_ON_RESUME
 from shared.config.run_schedule import make_run_schedule
-from shared.config.settings import ARITHMETIC, CONFIG_FILE, MAY_CHANGE_ON_RESUME, SUMMARY_FILE, Config
+from shared.config.settings import Config
 from shared.errors import CheckpointError, ConfigError
 from shared.files.atomic import read_object
+from shared.files.run_files import CONFIG_FILE, SUMMARY_FILE
 from shared.process.ownership import require_writable_run
 from shared.text import flag_of
 

@@ -19,8 +19,8 @@ from ringside.supervisor.deaths import Cause, diagnose, unkillable_message
 from ringside.supervisor.gateway_balance import GatewayBalancer
 from ringside.supervisor.hang_detector import ShutdownTimer, process_state
 from ringside.supervisor.lane_balance import Balancer
-from shared.config.settings import LOGS
 from shared.errors import RunFailed, StopTraining
+from shared.files.run_files import LOGS
 from shared.machine.contention import Contention, sum_cpu_time
 from shared.machine.control_groups import OomKills
 from shared.machine.subprocesses import REAP_SECONDS, wait_for_end

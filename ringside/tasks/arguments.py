@@ -17,11 +17,12 @@ from ringside.options.option import options_of
 from ringside.options.values import filled, values_in
 from ringside.settings.config_file import read_config
 from ringside.tasks import TASKS
-from shared.config.combinations import require_consistent, require_used
+from shared.config.checks.combinations import require_consistent, require_used
 from shared.config.method_declaration import method_declaration, method_names, methods_with
 from shared.config.presets import PRESETS
 from shared.config.renamed_settings import current_words
-from shared.config.settings import Algorithm, Config, EvalActions, foreign_setting, unused_settings
+from shared.config.sections import Algorithm, EvalActions
+from shared.config.settings import Config, foreign_setting, unused_settings
 from shared.env_name import with_kwargs
 from shared.errors import ConfigError
 from shared.network_spec import network_names

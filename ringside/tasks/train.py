@@ -17,8 +17,9 @@ from ringside.watch.display import open_display
 from ringside.watch.status import Status
 from shared.checkpoint.finding import manifests_in, newest_usable
 from shared.checkpoint.manifest import CHECKPOINTS
+from shared.config.digest import ARITHMETIC
 from shared.config.method_declaration import method_declaration
-from shared.config.settings import ARITHMETIC, Config, ResolvedConfig
+from shared.config.settings import Config, ResolvedConfig
 from shared.config.trust import resume_words
 from shared.errors import CheckpointError, ConfigError, RunFailed
 from shared.machine.control_groups import in_force

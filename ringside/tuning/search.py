@@ -14,7 +14,7 @@ from ringside.report.writing import write_report
 from ringside.settings.train_settings import TrainSettings
 from ringside.tuning.space import Space, check_space, default_space, make_space, read_space
 from ringside.tuning.study import BEST_FILE, Task, TrialResult, Tuner, require_optuna
-from shared.config.combinations import require_used
+from shared.config.checks.combinations import require_used
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.process.ownership import REPORT

@@ -21,9 +21,10 @@ from ringside.programs.lost_nodes import given_up, newest_checkpoint, run_despit
 from ringside.programs.places import Place, Programs
 from ringside.recording.follow import Follower
 from ringside.tuning.space import Space, space_to_json
-from shared.config.settings import METRICS_FILE, SUMMARY_FILE, Config
+from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.files.atomic import read_object, write_atomic
+from shared.files.run_files import METRICS_FILE, SUMMARY_FILE
 from shared.process.signals import handle_stop_signals
 from shared.text import UNSET, words_of
 

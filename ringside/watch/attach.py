@@ -12,12 +12,13 @@ import stat
 from contextlib import ExitStack
 from pathlib import Path
 
-from shared.config import validate
+from shared.config.checks import validate
 from shared.config.run_schedule import make_run_schedule
-from shared.config.settings import CONFIG_FILE, Config, ResolvedConfig
+from shared.config.settings import Config, ResolvedConfig
 from shared.config.trust import require_loaded_plugin
 from shared.errors import ConfigError, FileError
 from shared.files.atomic import read_json
+from shared.files.run_files import CONFIG_FILE
 from shared.memory.region.layout import LayoutError
 from shared.memory.run_memory import Memory, Plan
 from shared.process.live import LIVE_FILE, Live, LiveError

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ringside.load.bottleneck import Bottleneck, RoleStatus
 from ringside.recording.totals import EvaluationStatus
-from shared.config.settings import Schedule
+from shared.config.sections import Schedule
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from shared.config.settings import SUMMARY_FILE
 from shared.errors import ConfigError
+from shared.files.run_files import SUMMARY_FILE
 
 ZOO = Path(__file__).parent
 WEIGHTS = "weights.safetensors"

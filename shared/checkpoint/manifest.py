@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from shared.checkpoint.pieces import Piece, check_piece
-from shared.config.settings import ADDED, ARITHMETIC, MAY_CHANGE_ON_RESUME, Config, digest_of, flat_of
+from shared.config.digest import ADDED, ARITHMETIC, MAY_CHANGE_ON_RESUME, digest_of, flat_of
+from shared.config.settings import Config
 from shared.errors import CheckpointError, FileError
 from shared.files.atomic import read_json
 from shared.memory.evaluation_queue import EvaluationHistory

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from shared.checkpoint.finding import newest_usable
 from shared.checkpoint.manifest import FORMAT, Manifest, plain_field, plain_name, plain_network
 from shared.checkpoint.pieces import Piece, arrays_in, check_piece, weights_name
-from shared.config.settings import EvalActions
+from shared.config.sections import EvalActions
 from shared.errors import CheckpointError, FileError
 from shared.files.atomic import json_object, open_to_read
 from shared.network_spec import Network, parameters_of

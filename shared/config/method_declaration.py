@@ -45,7 +45,7 @@ _IMPLEMENTATION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 class Need(Enum):
     """Need of a setting, without which it has no effect; the value says what a method is like that does not meet it.
 
-    It stands in the type of the setting (shared/config/settings.py).
+    It stands in the type of the setting (shared/config/sections.py).
     """
 
     REPLAY = "learns from the newest round and has no replay buffer"

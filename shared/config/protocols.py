@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from shared.config.method_declaration import MethodDeclaration
-from shared.config.settings import FRAME_SKIP, EvalActions, Evaluate, Play, ProtocolName
+from shared.config.sections import FRAME_SKIP, EvalActions, Evaluate, Play, ProtocolName
 from shared.errors import ConfigError
 
 

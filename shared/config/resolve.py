@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from shared.config.method_declaration import method_declaration
 from shared.config.protocols import PROTOCOLS, eval_rules
-from shared.config.settings import WORKER_SCHEDULES, Config, Play, Precision, ResolvedConfig, Schedule
+from shared.config.sections import WORKER_SCHEDULES, Play, Precision, Schedule
+from shared.config.settings import Config, ResolvedConfig
 from shared.errors import ConfigError
 from shared.machine import facts
 from shared.performance.allocation import (

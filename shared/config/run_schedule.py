@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shared.config.method_declaration import MethodDeclaration, OnPolicySettings, SlotField, method_declaration
-from shared.config.settings import Config, Explore, Learn
+from shared.config.sections import Explore, Learn
+from shared.config.settings import Config
 from shared.frame_shape import DEFAULT_FRAMES, FrameShape
 from shared.network_spec import network_of
 

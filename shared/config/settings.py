@@ -1,357 +1,40 @@
-"""The configuration of a run in sections: `Config` as the user gives it, and `ResolvedConfig` as it runs.
-
-Flags count *steps*: one agent action, `FRAME_SKIP` emulator frames. The field docstrings below are the
-text of `--help`; the range of a number stands in its type.
-"""
+"""The configuration of a run in sections: `Config` as the user gives it, and `ResolvedConfig` as it runs."""
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Any, Self
 
-from msgspec import Meta
-
-from shared.config.field_checks import convert
-from shared.config.method_declaration import (
-    MethodDeclaration,
-    MethodSettings,
-    Need,
-    method_declaration,
-    methods_with,
-    needs_of,
-)
+from shared.config.checks.field_checks import convert
+from shared.config.digest import ADDED, ARITHMETIC, digest_of, flat_of
+from shared.config.method_declaration import MethodDeclaration, Need, method_declaration, methods_with, needs_of
 from shared.config.other_libraries import name_here
 from shared.config.renamed_settings import current_settings
+from shared.config.sections import (
+    OF_METHOD,
+    OWN_SETTINGS,
+    Algorithm,
+    Count,
+    EvalActions,
+    Evaluate,
+    Explore,
+    Frames,
+    Learn,
+    Machine,
+    Play,
+    Run,
+    Share,
+)
 from shared.env_name import with_kwargs
 from shared.errors import ConfigError
-from shared.frame_shape import BLOCK, FRAME_SIDE, MOST_SIDE, MOST_STACK, STACK, FrameColor, FrameShape
 from shared.text import flag_of, nearest
 
-FRAME_SKIP = 4
-CONFIG_FILE = "config.json"
-METRICS_FILE = "metrics.jsonl"
-SUMMARY_FILE = "summary.json"
-"""Files of a run directory: its configuration, its records, and its summary at the end."""
-JUDGED = {"final": "evaluation-final.json", "best": "evaluation-best.json"}
-"""Files of the evaluations by `launch.py suite`: of the last weights, and of the best ones of training.
-They have the format of `launch.py eval --json`."""
-LOGS = "logs"
-"""Folder of a run directory with the output of each process, a file each."""
-
-ProtocolName = Literal["nature", "machado", "envpool", "dopamine", "dqn_zoo"]
-Schedule = Literal["concurrent", "alternate", "free", "ordered", "async"]
-WORKER_SCHEDULES: tuple[Schedule, ...] = ("ordered", "async")
-"""Schedules of workers, which play, compute gradients and apply them to shared parameters."""
-INEXACT_SCHEDULES: tuple[Schedule, ...] = ("free", "async")
-"""Schedules whose weights depend on which process is the first."""
-EvalActions = Literal["sample", "greedy"]
-Precision = Literal["auto", "fp32", "tf32", "bf16"]
-Initial = Literal["auto", "torch", "orthogonal"]
-Normalize = Literal["none", "last", "all"]
-
-Count = Annotated[int, Meta(ge=1)]
-Amount = Annotated[int, Meta(ge=0)]
-NotNegative = Annotated[float, Meta(ge=0)]
-Positive = Annotated[float, Meta(gt=0)]
-Share = Annotated[float, Meta(ge=0, le=1)]
-MOST_EVAL_FRAMES = 4_000_000
-"""Most frames of an episode of an evaluation, which has 2^20 ticks for its draws (actors/evaluation.py)."""
-Frames = Annotated[int, Meta(ge=1, le=MOST_EVAL_FRAMES)]
-MOST_SHARDS = 64
-Shards = Annotated[int, Meta(ge=1, le=MOST_SHARDS)]
-MOST_WIDTH = 64
-OF_METHOD = MethodSettings()
-"""Placeholder for the default settings of the configured method."""
-
-
-@dataclass(frozen=True)
-class Play:
-    """The game or environment, its rules, and the emulators."""
-
-    game: str = "breakout"
-    """Atari game, as in ale-py: breakout, space_invaders or SpaceInvaders."""
-    env: str | None = None
-    """Instead of a game: a Gymnasium id with image observations, module:Id-v0 or module:factory; also with arguments
-    and wrappers: ID@size=5+module:Wrapper (docs/protocols.md). Pass it to --resume, too."""
-    protocol: ProtocolName = "nature"
-    """Rules of preprocessing and episodes (docs/protocols.md)."""
-    frame_size: Annotated[int, Meta(ge=BLOCK, le=MOST_SIDE)] = FRAME_SIDE
-    """Pixels along a side of a frame, as the network sees it: a multiple of 4; with --game 160 at most."""
-    frame_color: FrameColor = "gray"
-    """rgb: frames in color, for an --env whose observations have colors."""
-    frame_stack: Annotated[int, Meta(ge=1, le=MOST_STACK)] = STACK
-    """Newest frames that the network sees together."""
-    envs: Count = 96
-    """Emulators played together; part of the experiment, unlike --actors."""
-    lane_envs: Count = 2
-    """Emulators that step together as one request (a lane)."""
-    workers: Amount = 0
-    """With --schedule ordered and async: actor-learners, each with a lane of --lane-envs emulators and gradients of its
-    own; part of the experiment. They run on --actors processes."""
-
-    @property
-    def emulators(self) -> int:
-        """Emulators played together: those of all workers, or --envs."""
-        return self.workers * self.lane_envs or self.envs
-
-    @property
-    def frames(self) -> FrameShape:
-        """Shape of what the network sees."""
-        return FrameShape(self.frame_size, self.frame_stack, 1 if self.frame_color == "gray" else 3)
-
-    @property
-    def frames_per_step(self) -> int | None:
-        """Emulator frames of one step; None: unknown, because the environment is not a game."""
-        return FRAME_SKIP if self.env is None else None
-
-
-@dataclass(frozen=True)
-class Learn:
-    """Learning of the network. Defaults: Mnih et al. 2015, Extended Data Table 1."""
-
-    total_steps: Count = 50_000_000
-    """Steps to play, rounded up to whole rounds between snapshots (--snapshot-every-steps)."""
-    schedule: Schedule = "concurrent"
-    """concurrent: play and learn in parallel, exactly; alternate: in turns, as in 2015; free: without a barrier;
-    ordered: rounds of gradients by --workers, exactly; async: gradients without a lock, as in A3C."""
-    round_steps: Count = 10_000
-    """Steps between two changes of the target network; with concurrent and free, one round."""
-    t_max: Count = 5
-    """With --workers: steps that each emulator of a worker makes for a gradient."""
-    local_replay: Annotated[Amount, Need.REPLAY] = 0
-    """With --workers: newest steps of a worker from which it samples --batch-size transitions for a gradient."""
-    train_every: Annotated[Count, Need.REPLAY] = 4
-    """Steps played for each update."""
-    batch_size: Count = 32
-    """Transitions in one update."""
-    replay_size: Annotated[Count, Need.REPLAY] = 1_000_000
-    """Number of most recent steps from which updates sample."""
-    learning_starts: Annotated[Count, Need.REPLAY] = 50_000
-    """Steps before learning may begin; it begins with the next whole round, and the run prints that step."""
-    discount: Share = 0.99
-    """Discount factor gamma."""
-    clip_rewards: bool = True
-    """Learn from the sign of each reward (Mnih et al. 2015, Methods) instead of its amount."""
-    optimizer: Literal["rmsprop", "rms", "adam", "radam"] = "rmsprop"
-    """rmsprop: centered, as in 2015; rms: not centered, as in A3C; adam: Kingma & Ba 2015; radam: Liu et al. 2020."""
-    learning_rate: Positive = 2.5e-4
-    """Step size of the optimizer."""
-    learning_rate_end: NotNegative | None = None
-    """Learning rate after --anneal-steps, reached in a straight line; default: the learning rate is constant."""
-    anneal_steps: Amount = 0
-    """Steps after which the learning rate and other annealed settings are at their end. They belong to what is learned:
-    --total-steps, which only says when the run stops, does not change them."""
-    optimizer_decay: Annotated[float, Meta(ge=0, lt=1)] = 0.95
-    """Decay of RMSProp's moments, or beta2 of adam and radam."""
-    optimizer_epsilon: Positive = 0.01
-    """Smoothing term: under the root for rmsprop and rms, beside it for adam and radam."""
-    network: str = "nature"
-    """nature: Mnih et al. 2015; a3c: a smaller one, Mnih et al. 2013 and 2016; impala: residual, Espeholt et al. 2018;
-    small: a light network for 84x84 toy games."""
-    initial: Initial = "auto"
-    """Initial weights. torch: uniform, as PyTorch's layers begin; orthogonal: Saxe et al. 2014; auto: orthogonal for
-    methods with a policy, else torch."""
-    publish_every_updates: Annotated[Count, Need.REPLAY] = 250
-    """With --schedule free: updates between two publications of the weights."""
-    snapshot_every_steps: Count | None = None
-    """Steps between two snapshots, rounded down to whole rounds; a restart repeats at most so many. Default: one round;
-    10_000 with --schedule alternate; 20_000 with an on-policy method."""
-
-
-@dataclass(frozen=True)
-class Algorithm:
-    """Method and parts that came after the DQN of 2015. Most parts combine; docs/algorithms.md says which do not."""
-
-    method: str = "dqn"
-    """Estimate of the return: dqn, its mean; c51, qr-dqn or iqn, its distribution. Each method has further
-    options: --method c51 --help all shows those of c51."""
-    settings: MethodSettings = OF_METHOD
-    """Settings of the method itself; by default those of its declaration."""
-    double: Annotated[bool, Need.TARGET_NETWORK] = False
-    """The online network chooses the action whose target value is learned (van Hasselt et al. 2016)."""
-    dueling: Annotated[bool, Need.ACTION_VALUES] = False
-    """A stream for the state's value and one for the actions' advantages (Wang et al. 2016)."""
-    noisy: Annotated[bool, Need.REPLAY] = False
-    """Explore by factorized noise on the weights of the linear layers (Fortunato et al. 2018)."""
-    noisy_std: Annotated[float, Meta(gt=0, le=100), Need.REPLAY] = 0.5
-    """With --noisy: sigma_0, the initial scale of the noise; Hessel et al. 2018: 0.5; dqn_zoo and Dopamine: 0.1."""
-    n_step: Annotated[Count, Need.REPLAY] = 1
-    """Number of rewards in a return before the target network's value is added."""
-    prioritized: Annotated[bool, Need.REPLAY] = False
-    """Sample in proportion to the last error (Schaul et al. 2016)."""
-    priority_exponent: Annotated[Share, Need.REPLAY] = 0.5
-    """With --prioritized: the power of the error (alpha or omega)."""
-    importance_start: Annotated[Share, Need.REPLAY] = 0.4
-    """With --prioritized: the exponent of importance weights at first (beta)."""
-    importance_end: Annotated[Share, Need.REPLAY] = 1.0
-    """With --prioritized: the exponent of importance weights after --importance-steps."""
-    importance_steps: Annotated[Count, Need.REPLAY] = 50_000_000
-    """With --prioritized: steps over which beta grows linearly from --importance-start to --importance-end. It does not
-    depend on --total-steps."""
-    munchausen: Annotated[bool, Need.TARGET_NETWORK] = False
-    """Add the policy's scaled logarithm to the reward (Vieillard et al. 2020)."""
-    munchausen_alpha: Annotated[Share, Need.TARGET_NETWORK] = 0.9
-    """With --munchausen: factor of the clipped logarithm (alpha)."""
-    munchausen_temperature: Annotated[Positive, Need.TARGET_NETWORK] = 0.03
-    """With --munchausen: temperature of the policy."""
-    munchausen_floor: Annotated[float, Meta(lt=0), Need.TARGET_NETWORK] = -1.0
-    """With --munchausen: lower bound of the logarithm times the temperature (l0)."""
-    value_rescaling: Annotated[bool, Need.REPLAY] = False
-    """Learn values on a scale like that of their square root (Pohlen et al. 2018; R2D2)."""
-    clip_gradient: Positive | None = None
-    """Greatest norm of the gradient of the batch's mean; default: unbounded."""
-    width: Annotated[int, Meta(ge=1, le=MOST_WIDTH)] = 1
-    """With --network impala: factor of its numbers of channels."""
-    pooling: bool = False
-    """With --network impala: features pooled to 6x6 by their maximum (BTR)."""
-    spectral_norm: bool = False
-    """With --network impala: residual weights divided by their largest singular value (BTR)."""
-    normalize: Normalize = "none"
-    """Layer normalization (Ba et al. 2016). last: of the hidden units; all: also of the channels behind each
-    convolution, as in PQN, except with --network impala."""
-    recurrent: Annotated[bool, Need.POLICY] = False
-    """An LSTM behind the hidden layer (Mnih et al. 2016; Espeholt et al. 2018). A minibatch is then the whole round of
-    some envs: --batch-size must be a multiple of the ticks of a round."""
-
-    def __post_init__(self) -> None:
-        """Take the method's default settings unless some were given."""
-        if self.settings is OF_METHOD:
-            object.__setattr__(self, "settings", method_declaration(self.method).settings())
-
-    def importance_at(self, steps: int) -> float:
-        """The exponent of importance weights after so many steps of the run."""
-        done = min(1.0, steps / self.importance_steps)
-        return self.importance_start + done * (self.importance_end - self.importance_start)
-
-
-@dataclass(frozen=True)
-class Explore:
-    """Epsilon-greedy exploration, by the clock of steps."""
-
-    epsilon_start: Annotated[Share, Need.EPSILON] = 1.0
-    """Chance of a random action until learning starts."""
-    epsilon_end: Annotated[Share, Need.EPSILON] = 0.1
-    """Chance of a random action in the end."""
-    epsilon_steps: Annotated[Amount, Need.EPSILON] = 1_000_000
-    """Steps from the first to the last epsilon, counted from --learning-starts."""
-    epsilon_by_worker: Annotated[bool, Need.EPSILON] = False
-    """With --workers: each worker has its own last epsilon instead of --epsilon-end: 0.1, 0.01 or 0.5, drawn with the
-    chances 0.4, 0.3 and 0.3 (Mnih et al. 2016)."""
-    epsilon_ladder: Annotated[NotNegative, Need.EPSILON] = 0.0
-    """Env i of N plays with epsilon^(1 + ladder * i/(N - 1)); Ape-X has 7 with a constant epsilon of 0.4."""
-
-
-@dataclass(frozen=True)
-class Evaluate:
-    """Evaluation beside training."""
-
-    eval_every_steps: Amount = 0
-    """Steps between two evaluations beside training; 0: none."""
-    eval_episodes: Count | None = None
-    """Episodes of one evaluation; default: as the protocol says."""
-    eval_epsilon: Share | None = None
-    """Chance of a random action in evaluation; default: as the preset, or else the protocol, says; 0 with a policy."""
-    eval_max_frames: Frames | None = None
-    """Emulator frames after which an evaluation cuts an episode, no-ops not counted; default: as for --eval-epsilon."""
-    eval_actions: Literal["auto", EvalActions] = "auto"
-    """sample: actions drawn from the policy; greedy: the best ones; auto: sample with a method that learns a policy, as
-    it plays in training, and greedy with action values."""
-    eval_envs: Count = 8
-    """Emulators of the evaluation actor."""
-    eval_video: bool = False
-    """Write a video of the first episode of each evaluation to RUN/videos."""
-
-
-@dataclass(frozen=True)
-class Machine:
-    """Processes, cores, devices. Weights depend on those of `ARITHMETIC`."""
-
-    actors: Count | None = None
-    """Actor processes; default: as many as the usable cores allow."""
-    device: str = "auto"
-    """auto, cpu, cuda or cuda:N."""
-    precision: Precision = "auto"
-    """Arithmetic of the networks; auto: bf16 on a CPU with amx_bf16 or avx512_bf16, tf32 on CUDA, else fp32."""
-    acting_device: str | None = None
-    """Device of the inference server; default: that of the learner. `cpu` has nodes of a cluster play for a GPU."""
-    acting_precision: Precision | None = None
-    """Arithmetic of the inference server; default: on another device auto, else that of the learner."""
-    learner_threads: Count | None = None
-    """Threads of each of the three teams of a learner on a CPU: layers, weight gradients, prefetching. Recorded,
-    because the number changes the last bits."""
-    learner_shards: Shards | None = None
-    """Parts of a minibatch that threads or ranks compute in parallel; their gradients are added in order. Recorded,
-    because the number changes the last bits; default: 1, on a CPU with an on-policy method one for every 64 samples up
-    to 4, and with --learner-ranks the first multiple of it from 4 on."""
-    learner_ranks: Annotated[int, Meta(ge=1, le=MOST_SHARDS)] = 1
-    """Processes that share every minibatch of the learner, each with as many of --learner-shards: on GPUs one for each,
-    from --device on. The number changes no bit."""
-    inference_threads: Count | None = None
-    """CPU threads of the inference server; recorded, because the number changes the last bits."""
-    inference_batch: Count | None = None
-    """Emulators answered in one forward pass; default: at most 32 and half of --envs on a CPU, all of them on a GPU."""
-    deterministic: Literal["on", "off"] = "on"
-    """on: kernels that give the same bits every time; off: the fastest kernels, which gives up exactness."""
-    replay_on: Annotated[Literal["auto", "device", "host"], Need.REPLAY] = "auto"
-    """Memory that frames are sampled from: a copy on the GPU (auto: if it fits into free memory) or shared memory."""
-    graph_updates: Amount = 8
-    """On CUDA: most updates in one launch, 8 or fewer; with fewer, inference waits less; 0: no graphs."""
-    mps: Literal["auto", "on", "off"] = "auto"
-    """Run learner and inference concurrently by NVIDIA's Multi-Process Service; auto: where it can be started."""
-    pin: Literal["auto", "off"] = "auto"
-    """auto: bind each actor to a core if there are enough and no quota; off: leave it to the kernel."""
-    balance: Literal["auto", "off"] = "auto"
-    """auto: at the end of a round, slow actors give lanes to faster ones; off: lanes stay where they are."""
-
-    @property
-    def acts_on(self) -> str:
-        """Device of the inference server."""
-        return self.acting_device or self.device
-
-    @property
-    def acts_in(self) -> Precision:
-        """Arithmetic of the inference server."""
-        return self.acting_precision or self.precision
-
-
-@dataclass(frozen=True)
-class Run:
-    """Files, display, beginnings and ends."""
-
-    seed: Amount = 1
-    """Seed of everything random."""
-    run_dir: Path | None = None
-    """Directory of the run's files; default: runs/GAME-TIME."""
-    resume: Path | None = None
-    """Continue this run directory or checkpoint exactly, with its settings; docs/configuration.md says
-    which may change."""
-    init_from: Path | None = None
-    """Begin a new run with the weights of this run directory, checkpoint, file of weights or agent of the zoo."""
-    stop_at: float | None = None
-    """Stop once the mean return reaches this score: of an evaluation with --eval-every-steps, else of the last 100
-    training episodes."""
-    checkpoint_every_minutes: NotNegative = 10.0
-    """Minutes between two checkpoints; the end of a run always writes one."""
-    checkpoint_replay: bool = True
-    """Keep the replay, or the last round of an on-policy method, in checkpoints, which makes --resume exact."""
-    plugin: str | None = None
-    """Python module that registers methods, networks or presets (docs/extending.md); pass it also to --resume."""
-    plain: bool = False
-    """Print a line every few seconds instead of the live display."""
-    track: Literal["off", "wandb"] = "off"
-    """wandb: send the records also to Weights & Biases (docs/watching.md)."""
-    wandb_entity: str | None = None
-    """With --track wandb: user or team that the run belongs to; default: that of the login."""
-    wandb_group: str | None = None
-    """With --track wandb: group of runs, such as a suite."""
-    wandb_tags: str | None = None
-    """With --track wandb: tags, separated by commas."""
+_OTHER_VERSION = "The configuration was written by another version of Ringside; use that one."
 
 
 @dataclass(frozen=True)
@@ -414,9 +97,9 @@ class Config:
             given["env"] = with_kwargs(convert(Play, "env", given.get("env", self.play.env)), kwargs)
         changed = self._with_method(convert(Algorithm, "method", given.get("method", self.algorithm.method)))
         sections = {item.name: getattr(changed, item.name) for item in dataclasses.fields(changed)}
-        sections |= {_OWN: changed.algorithm.settings}
+        sections |= {OWN_SETTINGS: changed.algorithm.settings}
         owner = {item.name: name for name, section in sections.items() for item in dataclasses.fields(section)}
-        del owner[_OWN]
+        del owner[OWN_SETTINGS]
         values: dict[str, dict[str, Any]] = {name: {} for name in sections}
         for name, value in given.items():
             if name not in owner and methods_with(name):
@@ -426,7 +109,7 @@ class Config:
                 advice = nearest(name, owner) if here is None else f": pass {here}."
                 raise ConfigError(f"There is no setting {name!r}{advice}")
             values[owner[name]][name] = convert(type(sections[owner[name]]), name, value)
-        values["algorithm"][_OWN] = dataclasses.replace(sections.pop(_OWN), **values.pop(_OWN))
+        values["algorithm"][OWN_SETTINGS] = dataclasses.replace(sections.pop(OWN_SETTINGS), **values.pop(OWN_SETTINGS))
         replaced = {name: dataclasses.replace(section, **values[name]) for name, section in sections.items()}
         return dataclasses.replace(changed, **replaced)
 
@@ -510,27 +193,9 @@ def unused_settings(method: MethodDeclaration) -> dict[str, Need]:
     return {name: need for name, need in needs.items() if not method.provides(need) and name not in method.also_uses}
 
 
-def flat_of(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The values of a `Config.to_json` by the flat names of the flags."""
-    flat = {name: value for values in sections.values() for name, value in values.items()}
-    own = flat.pop(_OWN, {})
-    return flat | own if isinstance(own, dict) else flat
-
-
-def digest_of(sections: dict[str, Any], without: frozenset[str] = frozenset()) -> str:
-    """SHA-256 (hex) of the settings in a `Config.to_json` that the weights depend on, but those named `without`.
-
-    Raises `ConfigError` when these are no sections.
-    """
-    if not all(isinstance(values, dict) for values in sections.values()):
-        raise ConfigError("The configuration is damaged: a section of it is not an object.")
-    left_out = MAY_CHANGE_ON_RESUME | without
-    kept = {
-        name: value
-        for name, value in flat_of(sections).items()
-        if name not in left_out and not (name in ADDED and value == ADDED[name])
-    }
-    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+def foreign_setting(name: str, method: str) -> str:
+    """The sentence about a setting that other methods have, and `method` has not."""
+    return f"{flag_of(name)} is for --method {' and '.join(methods_with(name))}; omit it with --method {method}."
 
 
 def _require_names(sections: Mapping[str, Any], known: Mapping[str, Any]) -> None:
@@ -543,71 +208,3 @@ def _require_names(sections: Mapping[str, Any], known: Mapping[str, Any]) -> Non
             if not isinstance(sections[name], dict):
                 raise ConfigError(f"The configuration is damaged: {name} is {sections[name]!r:.80}.")
             _require_names(sections[name], value)
-
-
-def foreign_setting(name: str, method: str) -> str:
-    """The sentence about a setting that other methods have, and `method` has not."""
-    return f"{flag_of(name)} is for --method {' and '.join(methods_with(name))}; omit it with --method {method}."
-
-
-_OWN = "settings"
-"""Name of the method's own settings in `Algorithm`; no flag has it."""
-
-_OTHER_VERSION = "The configuration was written by another version of Ringside; use that one."
-
-ADDED: Mapping[str, Any] = {
-    "frame_size": FRAME_SIDE,
-    "frame_color": "gray",
-    "frame_stack": STACK,
-    "recurrent": False,
-    "acting_device": None,
-    "acting_precision": None,
-    "learner_ranks": 1,
-}
-"""Settings that earlier versions did not have, with the value that stands for them. A digest leaves them out where they
-have it, so runs and checkpoints of earlier versions stay what they are."""
-
-MAY_CHANGE_ON_RESUME = frozenset(
-    {
-        "actors",
-        "learner_ranks",
-        "total_steps",
-        "eval_every_steps",
-        "eval_episodes",
-        "eval_video",
-        "pin",
-        "balance",
-        "replay_on",
-        "graph_updates",
-        "mps",
-        "run_dir",
-        "resume",
-        "init_from",
-        "stop_at",
-        "checkpoint_every_minutes",
-        "checkpoint_replay",
-        "plugin",
-        "plain",
-        "track",
-        "wandb_entity",
-        "wandb_group",
-        "wandb_tags",
-    }
-)
-"""Settings that do not touch the numbers of the steps already planned. `init_from` acts only at step 0."""
-
-ARITHMETIC = frozenset(
-    {
-        "device",
-        "precision",
-        "acting_device",
-        "acting_precision",
-        "deterministic",
-        "learner_threads",
-        "learner_shards",
-        "inference_threads",
-        "inference_batch",
-    }
-)
-"""Settings that change only the last bits of numbers. A run that resumes with another value continues, but is no longer
-exact."""

@@ -15,7 +15,8 @@ from dataclasses import fields
 
 from shared.config import method_declaration
 from shared.config.method_declaration import MethodDeclaration
-from shared.config.settings import Config, Play
+from shared.config.sections import Play
+from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.text import flag_of, words_of
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from actors.evaluation import Episode, Returns, play_episodes, play_steps
 from shared.config.protocols import EvalRules
-from shared.config.settings import Play
+from shared.config.sections import Play
 from shared.frame_shape import FRAME_SIDE, STACK
 from shared.memory.evaluation_queue import evaluations_until
 from tests.support.pixel_game import Catch

@@ -172,7 +172,7 @@ def test_rooms_import_only_what_they_may(room: str) -> None:
         ("shared.memory.board", "from ringside.recording import scribe"),
         ("shared.machine.facts", "from shared.config.settings import Config"),
         ("shared.files.atomic", "from shared.config import settings"),
-        ("shared.config.validate", "from shared.memory.ring import ring_fields"),
+        ("shared.config.checks.validate", "from shared.memory.ring import ring_fields"),
         ("shared.memory.ring", "from shared.checkpoint import manifest"),
         ("shared.checkpoint.manifest", "from shared.process import child"),
         ("ringside.recording.scribe", "import torch.nn"),

@@ -19,7 +19,7 @@ from ringside import evaluating
 from ringside.recording.scores import REFERENCE, human_normalised
 from ringside.tasks.trained.eval import EpisodeLines
 from shared.config.protocols import PROTOCOLS
-from shared.config.settings import ProtocolName
+from shared.config.sections import ProtocolName
 from tests.conftest import Launch, Refused
 from tests.support.checkpoints import random_weights
 

@@ -14,7 +14,8 @@ from learner.learner import prepare
 from learner.networks.policy import Policy
 from ringside import planning
 from ringside.bench.ladder.serial import Serial
-from shared.config.settings import CONFIG_FILE, Config
+from shared.config.settings import Config
+from shared.files.run_files import CONFIG_FILE
 from tests.support.runs import finish, start, summary
 
 

@@ -25,7 +25,7 @@ from typing import Any
 import zstandard
 
 from shared.checkpoint.manifest import CHECKPOINTS, manifest_checksum
-from shared.config.settings import digest_of
+from shared.config.digest import digest_of
 from shared.errors import ConfigError
 from shared.process.live import LIVE_FILE, process_start
 from tests.fuzz.odd import NAMES, odd_json

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from actors.envs.atari import AtariEnv
 from shared.config.protocols import Protocol
-from shared.config.settings import FRAME_SKIP
+from shared.config.sections import FRAME_SKIP
 from shared.prng import Stream, bits, randint
 
 

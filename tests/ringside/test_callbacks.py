@@ -16,8 +16,8 @@ from ringside.recording.metrics import Episode, MetricsLog
 from ringside.recording.own_metrics import OwnMetrics
 from ringside.recording.wandb_track import UnsentOwn
 from ringside.watch.page.live_curves import SERIES, Curves
-from shared.config.settings import METRICS_FILE
 from shared.errors import ConfigError, StopTraining
+from shared.files.run_files import METRICS_FILE
 from shared.process.ownership import OWN_EVENTS, OWN_METRICS_FILE
 
 

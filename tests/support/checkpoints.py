@@ -11,7 +11,8 @@ from shared.checkpoint.checkpoint_writer import CheckpointWriter
 from shared.checkpoint.manifest import manifest_checksum
 from shared.checkpoint.segments import SegmentShape
 from shared.config.run_schedule import RunSchedule, make_run_schedule
-from shared.config.settings import Config, Learn, Play
+from shared.config.sections import Learn, Play
+from shared.config.settings import Config
 from shared.memory.ring import slot_fields
 from shared.network_spec import Network, network_of, parameters_of
 

@@ -12,7 +12,8 @@ from learner.make_engine import make_engine
 from shared.config.method_declaration import method_declaration
 from shared.config.presets import PRESETS
 from shared.config.run_schedule import RunSchedule, make_run_schedule
-from shared.config.settings import Algorithm, Config, Learn, Play
+from shared.config.sections import Algorithm, Learn, Play
+from shared.config.settings import Config
 from shared.frame_shape import FRAME_SIDE
 from shared.memory.region.arena import Arena
 from shared.memory.region.layout import Layout

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from shared.config.resolve import resolve
-from shared.config.settings import Config, Learn, Machine, Play, ResolvedConfig, Run
+from shared.config.sections import Learn, Machine, Play, Run
+from shared.config.settings import Config, ResolvedConfig
 from shared.memory.mailbox import request_number
 from shared.memory.run_memory import Memory, Plan
 from shared.process.live import Live

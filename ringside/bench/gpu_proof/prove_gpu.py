@@ -46,8 +46,8 @@ from pathlib import Path
 from ringside.bench.gpu_proof.stage import END_SECONDS, LONG, STAGE_SECONDS, Outcome, Stage, room
 from ringside.bench.harness.tables import CannotRun, commit
 from ringside.bench.ladder.solve import solve_run
-from shared.config.settings import SUMMARY_FILE
 from shared.errors import FatalError
+from shared.files.run_files import SUMMARY_FILE
 from shared.machine import facts
 from shared.process import mps
 

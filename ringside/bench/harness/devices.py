@@ -13,7 +13,7 @@ from learner.engine.device import prepare_torch
 from learner.engine.prefetcher import Graphs
 from ringside.bench.harness.tables import Report
 from shared.config.resolve import precision_of
-from shared.config.settings import Precision
+from shared.config.sections import Precision
 from shared.machine import facts
 from shared.process.library_env import choose_workspace
 

@@ -23,12 +23,13 @@ from ringside.bench.harness.programs import last_log_line, read_logs, running
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
 from ringside.recording.metrics import read_metrics
 from ringside.tasks.train import configuration
-from shared.config import validate
+from shared.config.checks import validate
 from shared.config.method_declaration import method_declaration
 from shared.config.resolve import device_of
 from shared.config.run_schedule import RunSchedule, make_run_schedule
-from shared.config.settings import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE, Config, unused_settings
+from shared.config.settings import Config, unused_settings
 from shared.errors import ConfigError
+from shared.files.run_files import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE
 from shared.memory.run_memory import Plan
 from shared.text import flag_in, words_of
 

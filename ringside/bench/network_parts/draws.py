@@ -20,7 +20,7 @@ from ringside.bench.harness.interleaved import seconds_per_call
 from ringside.bench.harness.tables import Report, WrongResult
 from ringside.bench.limits import Options
 from ringside.bench.system_parts.memory_paths import SEED
-from shared.config.settings import Learn
+from shared.config.sections import Learn
 
 WINDOW_TICKS, ENVS = 125_000, 8
 PLACES = WINDOW_TICKS * ENVS

@@ -14,7 +14,7 @@ from torch import Tensor
 from learner.engine.initialization import initial_parameters
 from learner.losses.scalar_loss import bellman_target
 from learner.replay.sampling import HostFrames, Replay
-from shared.config.settings import Learn
+from shared.config.sections import Learn
 from shared.frame_shape import FRAME_SIDE, STACK
 from shared.memory.ring import Ring
 from shared.network_spec import CONVOLUTIONS, Network

@@ -29,7 +29,8 @@ from ringside.bench.harness.tables import CannotRun, Report, WrongResult
 from ringside.bench.limits import Options
 from ringside.bench.system_parts.emulator import BLOCK_TICKS, RULES, Bare
 from shared.config.resolve import resolve
-from shared.config.settings import FRAME_SKIP, Config
+from shared.config.sections import FRAME_SKIP
+from shared.config.settings import Config
 from shared.frame_shape import FRAME_SIDE
 from shared.memory.run_memory import Memory, Plan
 

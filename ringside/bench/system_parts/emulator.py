@@ -22,7 +22,7 @@ from ringside.bench.harness.tables import CannotRun, Report, WrongResult
 from ringside.bench.limits import Options
 from ringside.supervisor.spawning import ChildProcess
 from shared.config.protocols import PROTOCOLS
-from shared.config.settings import FRAME_SKIP
+from shared.config.sections import FRAME_SKIP
 from shared.machine.facts import usable_cores
 from shared.machine.subprocesses import REAP_SECONDS
 from shared.prng import Stream, randint

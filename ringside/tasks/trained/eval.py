@@ -14,7 +14,7 @@ from actors.evaluation import Episode
 from ringside import evaluating
 from ringside.tasks.arguments import AgentOptions, parse
 from shared.config.protocols import acting_in_words
-from shared.config.settings import FRAME_SKIP
+from shared.config.sections import FRAME_SKIP
 from shared.files.result_files import require_writable, write_result
 from shared.text import PROGRAM, count
 

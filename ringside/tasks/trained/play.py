@@ -17,7 +17,7 @@ from ringside.agents.terminal import Terminal
 from ringside.agents.video import GIF_IS_FULL, SUFFIXES, VideoCanvas
 from ringside.agents.window import Window, action_for, has_display
 from ringside.tasks.arguments import AgentOptions, parse
-from shared.config import validate
+from shared.config.checks import validate
 from shared.errors import ConfigError
 from shared.files.result_files import require_writable
 from shared.text import PROGRAM, headline

@@ -18,7 +18,7 @@ from ringside.agents.scene import Scene
 from ringside.agents.video import GIF_IS_FULL, GIF_SECONDS, VideoCanvas, open_moving_picture
 from ringside.tasks.arguments import AgentOptions, parse
 from ringside.tasks.trained.play import check_picture
-from shared.config import validate
+from shared.config.checks import validate
 from shared.config.protocols import PROTOCOLS
 from shared.errors import ConfigError
 from shared.files.result_files import write_result

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from ringside.watch.attach import runs_below
 from ringside.watch.page.live_curves import finite
 from ringside.watch.page.source import Source
-from shared.config.settings import JUDGED, METRICS_FILE, SUMMARY_FILE
 from shared.errors import ConfigError
 from shared.files.atomic import read_object
+from shared.files.run_files import JUDGED, METRICS_FILE, SUMMARY_FILE
 from shared.process.live import LIVE_FILE
 
 MOST_RUNS = 200

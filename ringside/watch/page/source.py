@@ -18,9 +18,10 @@ from ringside.watch.page.live_curves import SERIES, Curves, finite, metric_rows
 from ringside.watch.page.pictures import mosaic, selected_env
 from shared.config.method_declaration import method_declaration
 from shared.config.run_schedule import make_run_schedule
-from shared.config.settings import METRICS_FILE, SUMMARY_FILE, Config
+from shared.config.settings import Config
 from shared.errors import ConfigError, FileError
 from shared.files.atomic import read_bytes, read_object
+from shared.files.run_files import METRICS_FILE, SUMMARY_FILE
 from shared.memory.run_memory import Memory
 from shared.process.live import Live, LiveError
 from shared.process.ownership import VIDEOS, evaluation_video

@@ -18,7 +18,8 @@ from shared.config.method_declaration import (
     PQNSettings,
     VTraceSettings,
 )
-from shared.config.settings import Algorithm, Config, Evaluate, Explore, Learn, Play
+from shared.config.sections import Algorithm, Evaluate, Explore, Learn, Play
+from shared.config.settings import Config
 
 _EVALUATE = Evaluate(eval_max_frames=108_000)
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from shared.config.method_declaration import C51Settings, IqnSettings, QrDqnSettings
-from shared.config.settings import Algorithm, Config, Evaluate, Explore, Learn, Play
+from shared.config.sections import Algorithm, Evaluate, Explore, Learn, Play
+from shared.config.settings import Config
 
 NATURE = Config()
 """Mnih et al. 2015, Extended Data Table 1: the defaults of `Config`.

@@ -16,7 +16,7 @@ from actors.envs.atari import REPLAYED, RESET_ANEW, AtariEnv, action_set, game_n
 from actors.make_env import action_count, action_names, make_env
 from actors.pixels.palette import gray_table
 from shared.config.protocols import PROTOCOLS
-from shared.config.settings import Play
+from shared.config.sections import Play
 from shared.memory.snapshot import SNAPSHOT_BYTES
 
 ROOT = Path(__file__).resolve().parents[3]

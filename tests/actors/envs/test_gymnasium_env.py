@@ -18,7 +18,7 @@ from actors.env import EnvError
 from actors.envs import gymnasium_env as module
 from actors.envs.gymnasium_env import GymnasiumEnv
 from actors.make_env import action_count, action_names, is_registered, make_env
-from shared.config.settings import Play
+from shared.config.sections import Play
 from shared.frame_shape import DEFAULT_FRAMES, FRAME_SIDE, FrameShape
 from shared.memory.snapshot import SNAPSHOT_BYTES
 from tests.support.pixel_game import FALL, Catch

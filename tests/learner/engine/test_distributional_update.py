@@ -20,7 +20,7 @@ from learner.engine.initialization import initial_parameters
 from learner.replay.replay_source import CHUNK_UPDATES
 from learner.replay.sampling import draw
 from shared.config.method_declaration import DQN
-from shared.config.settings import Algorithm
+from shared.config.sections import Algorithm
 from shared.frame_shape import STACK
 from shared.network_spec import Network, network_of, parameters_of
 from tests.learner.losses.test_distribution import _slow_projection

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from learner.engine.initialization import POLICY_GAIN, initial_parameters
-from shared.config.settings import Initial
+from shared.config.sections import Initial
 from shared.network_spec import Network, parameters_of
 
 A2C = Network("small", 4, "a2c", value_output=True)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from learner.engine.nan_report import do_again
-from shared.config.settings import Algorithm, Config
+from shared.config.sections import Algorithm
+from shared.config.settings import Config
 from shared.memory.snapshot import state_lengths
 from shared.network_spec import Network, parameters_of
 from tests.support.played_ring import ACTIONS, PlayedRing, make_test_engine, small_config

@@ -17,7 +17,7 @@ from learner.networks.model import ExtraInputs, Model
 from learner.networks.models import make_model
 from learner.replay.sampling import second_stack_offset
 from shared.config.method_declaration import IqnSettings
-from shared.config.settings import Algorithm
+from shared.config.sections import Algorithm
 from shared.frame_shape import DEFAULT_FRAMES
 from shared.network_spec import RESCALING, Network
 

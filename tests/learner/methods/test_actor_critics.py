@@ -14,7 +14,8 @@ from learner.methods.vtrace import importance_ratio
 from learner.rollout.actor_critic import ActorCritic, explained_variance
 from learner.rollout.advantages import generalized_advantages, v_trace
 from learner.rollout.on_policy_method import StepBatch
-from shared.config.settings import Algorithm, Config
+from shared.config.sections import Algorithm
+from shared.config.settings import Config
 from shared.network_spec import Network
 from tests.support.random_rollout import random_rollout
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from learner.losses.method import LossOutput, NextState, ValueMethod, make_method
 from learner.methods import c51
-from shared.config.settings import Algorithm
+from shared.config.sections import Algorithm
 from shared.errors import ConfigError
 from shared.network_spec import Network
 from tests.support.played_ring import make_algorithm

@@ -13,7 +13,8 @@ from learner.engine.engine import Engine
 from learner.replay.chunk import Chunk
 from learner.replay.prioritized import PrioritizedSampler
 from learner.replay.sampling import Batch, HostFrames, Replay
-from shared.config.settings import Algorithm, Config
+from shared.config.sections import Algorithm
+from shared.config.settings import Config
 from shared.errors import FatalError
 from shared.memory.snapshot import state_lengths
 from shared.network_spec import Network, parameters_of

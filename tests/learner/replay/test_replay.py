@@ -18,7 +18,8 @@ from learner.replay.sampling import (
     planes_per_transition,
     second_stack_offset,
 )
-from shared.config.settings import Algorithm, Config
+from shared.config.sections import Algorithm
+from shared.config.settings import Config
 from shared.frame_shape import DEFAULT_FRAMES, STACK, FrameShape
 from tests.support.played_ring import PlayedRing, small_config
 

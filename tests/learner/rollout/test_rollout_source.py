@@ -17,7 +17,8 @@ from learner.rollout.advantages import generalized_advantages
 from learner.rollout.on_policy_method import Rollout
 from ringside.bench.network_parts.plain_update import plain_values
 from shared.config.method_declaration import ActorCriticSettings, method_declaration, method_names
-from shared.config.settings import Algorithm, Config
+from shared.config.sections import Algorithm
+from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.frame_shape import STACK
 from shared.network_spec import network_of, parameters_of

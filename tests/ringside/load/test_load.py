@@ -13,7 +13,8 @@ import pytest
 from ringside.load.board_samples import LEARNING, NEWEST, Sample, load_between
 from ringside.recording.metrics import MetricsLog
 from ringside.recording.summary import _load_fields, make_summary
-from shared.config.settings import Config, Learn, Machine, Play, Run
+from shared.config.sections import Learn, Machine, Play, Run
+from shared.config.settings import Config
 from shared.memory.board import Phase
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory, Plan

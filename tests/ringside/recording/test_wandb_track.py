@@ -14,9 +14,10 @@ from ringside.recording import wandb_track
 from ringside.recording.follow import Unsent
 from ringside.recording.metrics import Episode, MetricsLog, cut_metrics
 from ringside.recording.wandb_track import Tracker, tracking
-from shared.config.settings import Config, Run
+from shared.config.checks.validate import settings
+from shared.config.sections import Run
+from shared.config.settings import Config
 from shared.config.trust import resume_words
-from shared.config.validate import settings
 from shared.errors import ConfigError
 from shared.process.ownership import evaluation_video
 from tests.support.waiting import until

@@ -21,7 +21,7 @@ from ringside.report.published import (
 )
 from ringside.suites.suite_games import SUITES
 from shared.config.protocols import PROTOCOLS
-from shared.config.settings import FRAME_SKIP
+from shared.config.sections import FRAME_SKIP
 
 
 def test_every_curve_says_source_and_rules_and_is_of_a_known_game() -> None:

@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 
 import ringside
 from ringside.settings.train_settings import TrainSettings
-from shared.config.field_checks import types_of
+from shared.config.checks.field_checks import types_of
 from shared.config.method_declaration import method_declaration, method_names
 from shared.config.settings import Config
 from shared.env_name import Value

@@ -20,7 +20,8 @@ from ringside.supervisor.children import Child
 from ringside.supervisor.deaths import unkillable_message
 from ringside.supervisor.hang_detector import SAVE_SECONDS, ShutdownTimer
 from ringside.supervisor.supervisor import Supervisor
-from shared.config.settings import Config, Run
+from shared.config.sections import Run
+from shared.config.settings import Config
 from shared.machine.control_groups import OomKills
 from shared.machine.subprocesses import REAP_SECONDS, wait_for_end
 from shared.memory.board import Phase, Stop

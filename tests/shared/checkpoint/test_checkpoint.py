@@ -19,7 +19,7 @@ from shared.checkpoint.manifest import BEST_FILE, FORMER_BEST_FILE, read_manifes
 from shared.checkpoint.segments import segments_needed
 from shared.checkpoint.weights_file import load_weights
 from shared.config.run_schedule import make_run_schedule
-from shared.config.settings import Learn, Run
+from shared.config.sections import Learn, Run
 from shared.errors import CheckpointError
 from shared.files import atomic
 from shared.network_spec import Network, parameters_of

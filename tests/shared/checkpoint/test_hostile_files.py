@@ -39,7 +39,7 @@ from shared.checkpoint.checkpoint_writer import CheckpointWriter
 from shared.checkpoint.finding import find_checkpoint
 from shared.checkpoint.segments import check_segment
 from shared.checkpoint.weights_file import load_weights, read_weights_metadata
-from shared.config import validate
+from shared.config.checks import validate
 from shared.config.settings import Config
 from shared.errors import CheckpointError, ConfigError, FileError
 from shared.files.atomic import json_object, open_to_write, read_bytes, read_json, remove_temporaries, write_atomic

@@ -17,7 +17,8 @@ from shared.checkpoint.loading import load_boundary, load_segments
 from shared.checkpoint.manifest import FORMAT, read_manifest
 from shared.checkpoint.pieces import Piece
 from shared.checkpoint.weights_file import load_weights
-from shared.config.settings import ADDED, Config
+from shared.config.digest import ADDED
+from shared.config.settings import Config
 from shared.errors import CheckpointError, ConfigError
 from shared.memory.boundary import expected, restore
 from shared.memory.evaluation_queue import EvaluationHistory

@@ -16,22 +16,18 @@ from ringside import planning
 from ringside.doctor import run_directories
 from ringside.zoo.catalogue import WEIGHTS, ZOO
 from shared.config import method_declaration as declarations
-from shared.config import resolve, validate
+from shared.config import resolve
+from shared.config.checks import validate
+from shared.config.digest import ADDED, MAY_CHANGE_ON_RESUME, digest_of
 from shared.config.method_declaration import C51Settings, QrDqnSettings, method_declaration, method_names
 from shared.config.other_libraries import ELSEWHERE
 from shared.config.presets import PRESETS
 from shared.config.protocols import EvalRules, eval_rules
 from shared.config.run_schedule import make_run_schedule
-from shared.config.settings import (
-    ADDED,
-    CONFIG_FILE,
-    MAY_CHANGE_ON_RESUME,
-    Config,
-    Play,
-    digest_of,
-    unused_settings,
-)
+from shared.config.sections import Play
+from shared.config.settings import Config, unused_settings
 from shared.errors import ConfigError
+from shared.files.run_files import CONFIG_FILE
 from shared.machine import facts
 from shared.memory import memory_need
 from shared.memory.ring import ring_fields
@@ -523,7 +519,7 @@ def test_a_method_may_declare_that_it_uses_more(monkeypatch: pytest.MonkeyPatch)
 
 def test_zero_is_not_above_zero_where_torch_flushes_denormals() -> None:
     code = (
-        "import torch; torch.set_flush_denormal(True); from shared.config import validate;"
+        "import torch; torch.set_flush_denormal(True); from shared.config.checks import validate;"
         "from shared.config.settings import Config; validate.settings(Config().with_settings(learning_rate=0.0))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT)

@@ -9,7 +9,7 @@ import pytest
 
 from shared.config.method_declaration import A2C, DQN
 from shared.config.protocols import PROTOCOLS, EvalRules, acting_in_words, eval_rules
-from shared.config.settings import Evaluate, Play, ProtocolName
+from shared.config.sections import Evaluate, Play, ProtocolName
 from shared.errors import ConfigError
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ringside.doctor import checks
-from shared.config.config_warnings import config_warnings
+from shared.config.checks.config_warnings import config_warnings
 from shared.config.presets import PRESETS
 from shared.config.settings import Config
 

@@ -14,7 +14,8 @@ from shared.config.method_declaration import (
 )
 from shared.config.protocols import eval_rules
 from shared.config.run_schedule import WEIGHT_QUANTUM, largest_weight, make_run_schedule
-from shared.config.settings import WORKER_SCHEDULES, Algorithm, Config, Explore, unused_settings
+from shared.config.sections import WORKER_SCHEDULES, Algorithm, Explore
+from shared.config.settings import Config, unused_settings
 from shared.errors import ConfigError
 from shared.frame_shape import BLOCK, SCREEN_WIDTH
 from shared.network_spec import RESCALING, least_frame_size, network_of

@@ -5,7 +5,8 @@ from __future__ import annotations
 from shared.config.method_declaration import C51Settings, method_declaration
 from shared.config.presets import PRESETS
 from shared.config.run_schedule import make_run_schedule
-from shared.config.settings import Algorithm, Config, Learn
+from shared.config.sections import Algorithm, Learn
+from shared.config.settings import Config
 from shared.text import flag_of
 
 _PARTS = {

@@ -11,8 +11,8 @@ import os
 from dataclasses import fields, replace
 from typing import Any
 
-from shared.config import combinations
-from shared.config.field_checks import check_ranges
+from shared.config.checks import combinations
+from shared.config.checks.field_checks import check_ranges
 from shared.config.method_declaration import method_declaration
 from shared.config.run_schedule import MOST_PRIORITIES, make_run_schedule
 from shared.config.settings import Config, ResolvedConfig

@@ -1,0 +1,11 @@
+"""Names of the files of a run directory."""
+
+CONFIG_FILE = "config.json"
+METRICS_FILE = "metrics.jsonl"
+SUMMARY_FILE = "summary.json"
+"""Files of a run directory: its configuration, its records, and its summary at the end."""
+JUDGED = {"final": "evaluation-final.json", "best": "evaluation-best.json"}
+"""Files of the evaluations by `launch.py suite`: of the last weights, and of the best ones of training.
+They have the format of `launch.py eval --json`."""
+LOGS = "logs"
+"""Folder of a run directory with the output of each process, a file each."""
