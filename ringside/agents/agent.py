@@ -1,33 +1,26 @@
-"""Trained networks: loaded by a user's name for them, queried in batches by evaluations, or used as a function.
-
-All code that makes a `learner.networks.policy.Policy` outside of training is here.
-"""
+"""Trained agents: loaded by a user's name for them, and used as a function."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.recording.scores import SOURCE, summarize
 from ringside.zoo.catalogue import find
 from shared.checkpoint.weights_file import StoredWeights, load_weights
 from shared.config.checks.field_checks import check_ranges
 from shared.config.method_declaration import MethodDeclaration, method_declaration, method_names
 from shared.config.protocols import EvalRules, eval_rules
-from shared.config.resolve import device_of, precision_of
-from shared.config.sections import EvalActions, Play, Precision
+from shared.config.resolve import device_of
+from shared.config.sections import EvalActions, Play
 from shared.config.settings import Config
 from shared.config.trust import compare_env, load_plugin, require_env, require_plugin
 from shared.errors import CheckpointError, ConfigError
-from shared.machine import facts
 from shared.network_spec import Network
 from shared.prng import Stream, uniform
-from shared.process.library_env import choose_workspace
 
 if TYPE_CHECKING:
     import gymnasium
@@ -45,11 +38,6 @@ class GivenRules:
     """Emulator frames after which an episode is cut, no-ops not counted; default: as for --eval-epsilon."""
     eval_actions: Literal["auto", EvalActions] = "auto"
     """sample: actions drawn from the agent's policy; greedy: the best ones; auto: as in the evaluations of its run."""
-
-
-ROWS = 8
-"""Emulators of an evaluation, which is also the batch of its network. Episode `i` is in row `i % ROWS`, so that its
-numbers do not depend on the number of episodes."""
 
 
 def weights_at(load: str | Path, env: str | None = None, plugin: str | None = None) -> StoredWeights:
@@ -150,94 +138,6 @@ def require_actions(weights: StoredWeights, play: Play) -> None:
             f"The weights choose among {weights.actions} actions; {weights.game} with the protocol {play.protocol} has "
             f"{len(names)}."
         )
-
-
-@dataclass(frozen=True)
-class EvaluationPolicy:
-    """A network for evaluations, and its arithmetic."""
-
-    policy: Policy
-    device: str
-    precision: str
-    threads: int
-    has_policy: bool = False
-    """True if the values of the network are the logits of a policy."""
-
-    def choose(self, values: NDArray[np.float32], draws: NDArray[np.float64], rules: EvalRules) -> NDArray[np.int64]:
-        """Actions int64[n] for values [n, actions] by the rules of an evaluation: greedy, or sampled at the draws."""
-        from learner.networks.categorical import sample_at
-        from learner.networks.policy import greedy
-
-        return sample_at(values, draws)[0].astype(np.int64) if rules.actions == "sample" else greedy(values)
-
-    def shown(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Numbers that a viewer sees for values [n, actions]: the probabilities of a policy, or Q-values."""
-        from learner.networks.categorical import probabilities
-
-        return probabilities(values) if self.has_policy else values
-
-
-def make_evaluation_policy(
-    weights: StoredWeights,
-    device: str,
-    rows: int = ROWS,
-    *,
-    captured: bool = True,
-    wanted: Precision = "auto",
-) -> EvaluationPolicy:
-    """Network for batches of `rows` stacks. Configures torch for this process.
-
-    Args:
-        captured: see `Policy`.
-        wanted: precision, as --precision.
-    """
-    import torch
-
-    from learner.engine.device import prepare_torch
-    from learner.networks.policy import Policy
-
-    name = device_of(device)
-    precision = precision_of(wanted, name)
-    threads = 1  # a batch of eight is too small for several threads: they were four times slower
-    choose_workspace()
-    prepare_torch(torch.device(name), precision, threads)
-    policy = Policy(weights.network, torch.device(name), precision, rows, captured=captured)
-    policy.load(weights.flat)
-    return EvaluationPolicy(policy, name, precision, threads, method_of(weights.network).samples_actions)
-
-
-def evaluation_result(
-    weights: StoredWeights,
-    network: EvaluationPolicy,
-    rules: EvalRules,
-    seed: int,
-    returns: Sequence[float],
-    steps: int,
-    *,
-    eval_steps: int | None = None,
-) -> dict[str, Any]:
-    """Result of an evaluation as JSON values.
-
-    `eval_steps`: the steps that the episodes had to fill; None: the number of episodes was given.
-    """
-    return {
-        "game": weights.game,
-        "protocol": weights.protocol,
-        **asdict(summarize(weights.game, returns)),
-        "human_normalised_source": SOURCE,
-        "returns": list(returns),
-        "steps": steps,
-        "eval_epsilon": rules.epsilon,
-        "eval_max_frames": rules.max_frames,
-        "eval_actions": rules.actions,
-        "eval_steps": eval_steps,
-        "seed": seed,
-        "version": weights.version,
-        "device": network.device,
-        "precision": network.precision,
-        "threads": network.threads,
-        "machine": facts.describe(),
-    }
 
 
 class Agent:

@@ -11,7 +11,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.agents.agent import ROWS, GivenRules, evaluation_result, weights_at
+from ringside.agents.agent import GivenRules, weights_at
+from ringside.agents.evaluation_policy import ROWS, evaluation_result
 from ringside.agents.picture import Montage
 from ringside.agents.player import Player, make_player, stop_requests
 from ringside.agents.scene import Scene

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import ringside
-from ringside.agents.agent import make_evaluation_policy, weights_at
+from ringside.agents.agent import weights_at
+from ringside.agents.evaluation_policy import make_evaluation_policy
 from shared.errors import ConfigError
 from tests.conftest import Launch, Refused
 from tests.support.checkpoints import random_weights
