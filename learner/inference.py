@@ -127,8 +127,7 @@ def _serve(child_spec: ChildSpec) -> None:
     board, config, machine = memory.board, memory.plan.config, memory.plan.config.machine
     device = torch.device(machine.acts_on)
     waiter.device_bytes = device_bytes_reader(device)
-    deterministic = machine.deterministic == "on"
-    prepare_torch(device, machine.acts_in, machine.inference_threads, deterministic=deterministic)
+    prepare_torch(device, machine.acts_in, machine.inference_threads, deterministic=machine.is_deterministic)
 
     def policy(batch: int, explore_seed: int | None = None) -> Policy:
         captured, network = machine.graph_updates > 0, memory.plan.network

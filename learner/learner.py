@@ -9,8 +9,8 @@ With `--learner-ranks` this process is rank 0, and others share its updates (lea
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 import torch
 
@@ -210,8 +210,23 @@ class Rounds:
 def prepare(config: ResolvedConfig) -> None:
     """Have this process compute as configured. Call it before the first tensor operation."""
     machine = config.machine
-    deterministic = machine.deterministic == "on"
-    prepare_torch(torch.device(machine.device), machine.precision, machine.learner_threads, deterministic=deterministic)
+    device, deterministic = torch.device(machine.device), machine.is_deterministic
+    prepare_torch(device, machine.precision, machine.learner_threads, deterministic=deterministic)
+
+
+@contextmanager
+def settled(engine: Engine, ranks: RankGroup | None) -> Iterator[None]:
+    """Wait at the end for all that the engine has begun, and leave the ranks, also when the run is to stop."""
+    try:
+        yield
+    except Stopped:
+        if ranks is not None:
+            ranks.leave()  # first: a GPU may wait for a rank that has left
+        engine.settle()
+        raise
+    engine.settle()
+    if ranks is not None:
+        ranks.leave()
 
 
 def main(child_spec: ChildSpec) -> None:
@@ -221,11 +236,6 @@ def main(child_spec: ChildSpec) -> None:
         DeviceFault: the GPU does not do its part. FatalError: the numbers are not finite any more.
     """
     memory, waiter = enter(child_spec)
-    followers = [
-        child_spec.doorbells[process]
-        for process in range(len(child_spec.doorbells.fds))
-        if process != child_spec.process
-    ]
     config = memory.plan.config
     device = torch.device(config.machine.device)
     with suppress(Stopped), device_faults_named():
@@ -235,20 +245,13 @@ def main(child_spec: ChildSpec) -> None:
         ranks = RankGroup.join(child_spec, waiter, device) if config.machine.learner_ranks > 1 else None
         engine = make_engine(config, memory.plan.network, memory.ring, waiter.heartbeat, ranks)
         memory.board.replay_device_bytes[0] = engine.source_device_bytes
-        rounds = Rounds(memory, waiter, engine, followers, ranks)
+        rounds = Rounds(memory, waiter, engine, child_spec.doorbells.others(child_spec.process), ranks)
         try:
-            for round_ in range(rounds.restore(), memory.run_schedule.rounds):
-                rounds.run_round(round_)
+            with settled(engine, ranks):
+                for round_ in range(rounds.restore(), memory.run_schedule.rounds):
+                    rounds.run_round(round_)
         except NonFiniteError as error:
             sentence = f"{error} {report(memory, waiter, engine, child_spec.run_dir, error)}"
             engine.settle()
             raise FatalError(sentence) from error
-        except Stopped:
-            if ranks is not None:
-                ranks.leave()  # first: a GPU may wait for a rank that has left
-            engine.settle()
-            raise
-        engine.settle()
-        if ranks is not None:
-            ranks.leave()
         memory.board.phase[child_spec.process] = Phase.DONE

@@ -49,10 +49,8 @@ def main() -> int:
     """Print the hash for the plan that comes through standard input."""
     plan: Plan = pickle.load(sys.stdin.buffer)
     machine = plan.config.machine
-    deterministic = machine.deterministic == "on"
-    prepare_torch(
-        torch.device(machine.acts_on), machine.acts_in, machine.inference_threads, deterministic=deterministic
-    )
+    device, deterministic = torch.device(machine.acts_on), machine.is_deterministic
+    prepare_torch(device, machine.acts_in, machine.inference_threads, deterministic=deterministic)
     print(probe(plan))
     return 0
 

@@ -41,7 +41,7 @@ def main(child_spec: ChildSpec) -> None:
     """
     memory, waiter = enter(child_spec)
     machine = memory.plan.config.machine
-    prepare_torch(torch.device("cpu"), machine.precision, 1, deterministic=machine.deterministic == "on")
+    prepare_torch(torch.device("cpu"), machine.precision, 1, deterministic=machine.is_deterministic)
     with suppress(Stopped):
         process = WorkerProcess(memory, waiter, child_spec)
         process.start()
@@ -65,8 +65,9 @@ class WorkerProcess:
         self._shared, self._run_schedule = memory.shared_parameters, memory.run_schedule
         doorbells, number = child_spec.doorbells, child_spec.number
         self._others = [doorbell for other, doorbell in enumerate(doorbells.of(Role.WORKER)) if other != number]
-        followers = [doorbells[process] for process in range(len(doorbells.fds)) if process != waiter.process]
-        self._commits = Commits(memory, waiter, followers) if waiter.process == plan.committer else None
+        self._commits: Commits | None = None
+        if waiter.process == plan.committer:
+            self._commits = Commits(memory, waiter, doorbells.others(waiter.process))
         self._lanes = Lanes(
             memory,
             number,

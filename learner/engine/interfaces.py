@@ -26,7 +26,7 @@ class Minibatch(Protocol):
 
     @property
     def blocks(self) -> Tensor:
-        """uint8[n, 21, 21, k * 16]: frames, of which the first stack is the network's input."""
+        """uint8[n, g, g, k * 16]: planes of frames, of which the first stack is the network's input."""
 
     @property
     def extra_inputs(self) -> ExtraInputs:

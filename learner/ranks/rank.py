@@ -14,7 +14,7 @@ from learner.engine.device import device_bytes_reader
 from learner.engine.engine import NonFiniteError
 from learner.engine.faults import device_faults_named
 from learner.engine.nan_report import do_again
-from learner.learner import Rounds, prepare
+from learner.learner import Rounds, prepare, settled
 from learner.make_engine import make_engine
 from learner.ranks.rank_group import RankGroup, rank_of
 from shared.config.settings import ResolvedConfig
@@ -63,16 +63,11 @@ def main(child_spec: ChildSpec) -> None:
         engine = make_engine(config, memory.plan.network, memory.ring, waiter.heartbeat, ranks)
         rounds = RankRounds(memory, waiter, engine, [], ranks)
         try:
-            for round_ in range(rounds.restore(), memory.run_schedule.rounds):
-                rounds.run_round(round_)
-            waiter.wait(lambda: memory.board.finished)
+            with settled(engine, ranks):
+                for round_ in range(rounds.restore(), memory.run_schedule.rounds):
+                    rounds.run_round(round_)
+                waiter.wait(lambda: memory.board.finished)
         except NonFiniteError as error:
             do_again(memory, waiter, engine, error.round)  # as the learner does for its report
             waiter.wait(lambda: False)
-        except Stopped:
-            ranks.leave()  # first: a GPU may wait for a rank that has left
-            engine.settle()
-            raise
-        engine.settle()
-        ranks.leave()
         memory.board.phase[child_spec.process] = Phase.DONE

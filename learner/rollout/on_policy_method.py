@@ -62,7 +62,7 @@ class StepBatch(NamedTuple):
     """The steps of one update, n in all, in buffers that stay at their addresses."""
 
     blocks: Tensor
-    """uint8[n, 21, 21, 64]: the frames of one stack."""
+    """uint8[n, g, g, k * 16]: the k planes of one stack, g blocks along a side of a frame."""
     action_one_hot: Tensor
     """float32[n, actions]."""
     log_prob: Tensor

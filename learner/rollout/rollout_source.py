@@ -129,9 +129,12 @@ class RolloutSource:
         return blocks
 
     def _draw_order(self, round_: int, updates: int) -> NDArray[np.int64]:
-        """Indices of the steps of all updates: a permutation for each pass over the round, by Philox counters."""
-        steps, used = self._run_schedule.round_steps, updates * self._learn.batch_size
-        passes = -(-used // steps)
+        """Indices of the steps of all updates, in a different order in every pass over the round."""
+        return self._shuffle(round_, self._run_schedule.round_steps, updates * self._learn.batch_size)
+
+    def _shuffle(self, round_: int, count: int, used: int) -> NDArray[np.int64]:
+        """The first `used` of permutations of `count` numbers, one for each pass over a round, by Philox counters."""
+        passes = -(-used // count)
         key = bits(self._seed, Stream.MINIBATCH, round_)
-        orders = [np.random.Generator(np.random.Philox(key=[key, i])).permutation(steps) for i in range(passes)]
+        orders = [np.random.Generator(np.random.Philox(key=[key, i])).permutation(count) for i in range(passes)]
         return np.concatenate(orders)[:used]

@@ -14,7 +14,6 @@ from learner.rollout.on_policy_method import OnPolicyMethod
 from learner.rollout.rollout_source import RolloutSource
 from shared.config.settings import Config
 from shared.memory.ring import Ring
-from shared.prng import Stream, bits
 
 
 class SequenceSource(RolloutSource):
@@ -74,12 +73,8 @@ class SequenceSource(RolloutSource):
         return found
 
     def _draw_order(self, round_: int, updates: int) -> NDArray[np.int64]:
-        """Indices of the steps of all updates: a permutation of the envs for each pass, by Philox counters."""
-        envs, used = self._run_schedule.envs, updates * self._sequences
-        passes = -(-used // envs)
-        key = bits(self._seed, Stream.MINIBATCH, round_)
-        orders = [np.random.Generator(np.random.Philox(key=[key, i])).permutation(envs) for i in range(passes)]
-        self._env_order = np.concatenate(orders)[:used]
+        """Indices of the steps of all updates: whole envs, in a different order in every pass."""
+        self._env_order = self._shuffle(round_, self._run_schedule.envs, updates * self._sequences)
         return self._steps_of(self._env_order)
 
     def _steps_of(self, envs: NDArray[np.int64], more: int = 0) -> NDArray[np.int64]:

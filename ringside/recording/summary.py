@@ -67,7 +67,7 @@ def make_summary(memory: Memory, log: MetricsLog, boundary: int) -> dict[str, An
         "steps_per_second": steps / counters["seconds"],
         "weights_sha256": hashlib.sha256(state["online"].tobytes()).hexdigest() if state else None,
         "exact": config.learn.schedule not in INEXACT_SCHEDULES
-        and config.machine.deterministic == "on"
+        and config.machine.is_deterministic
         and inexact_since is None,
         INEXACT_SINCE: inexact_since,
         "config_digest": config.digest(),

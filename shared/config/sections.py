@@ -285,6 +285,11 @@ class Machine:
     """auto: at the end of a round, slow actors give lanes to faster ones; off: lanes stay where they are."""
 
     @property
+    def is_deterministic(self) -> bool:
+        """True if kernels give the same bits every time."""
+        return self.deterministic == "on"
+
+    @property
     def acts_on(self) -> str:
         """Device of the inference server."""
         return self.acting_device or self.device

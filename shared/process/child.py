@@ -51,6 +51,10 @@ class Doorbells:
         """The doorbells of all processes of a role."""
         return [Doorbell(fd) for fd in self.fds[self.processes.slice_of(role)]]
 
+    def others(self, process: int) -> list[Doorbell]:
+        """The doorbells of all processes but one."""
+        return [Doorbell(fd) for position, fd in enumerate(self.fds) if position != process]
+
 
 @dataclass(frozen=True)
 class ChildSpec:

@@ -242,7 +242,7 @@ def _answer(connection: Connection, plan: Plan, seconds: float) -> None:
 
     machine, size = plan.config.machine, plan.run_schedule.lane_envs
     device = torch.device(machine.device)
-    prepare_torch(device, machine.precision, machine.inference_threads, deterministic=machine.deterministic == "on")
+    prepare_torch(device, machine.precision, machine.inference_threads, deterministic=machine.is_deterministic)
     large = machine.inference_batch
     small = largest_batch(large // size, size, max(size, large // SMALLER))
     times = {batch: _batch_seconds(plan, device, batch, seconds / 2) for batch in {large, small}}
