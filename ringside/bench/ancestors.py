@@ -19,7 +19,7 @@ from functools import partial
 from actors.envs.atari import game_name
 from ringside.bench.bench_command import Common
 from ringside.bench.harness.interleaved import Contender, measure_interleaved, names_in_list
-from ringside.bench.harness.measured_runs import measure as measure_run
+from ringside.bench.harness.measured_runs import measure_run
 from ringside.bench.harness.tables import Report
 from ringside.bench.ladder import rungs as ladder
 from shared.config.resolve import check_device_name

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from ringside.bench.bench_command import RunOptions
 from ringside.bench.harness.interleaved import Contender, measure_interleaved
-from ringside.bench.harness.measured_runs import Throughput, make_plan, note_rounds, rounds_that_fit
-from ringside.bench.harness.measured_runs import measure as run
+from ringside.bench.harness.measured_plans import make_plan, note_rounds, rounds_that_fit
+from ringside.bench.harness.measured_runs import Throughput, measure_run
 from ringside.bench.harness.tables import Report, WrongResult
 from ringside.bench.system_parts import segment_files
 from shared.checkpoint.segments import SegmentShape
@@ -47,7 +47,7 @@ def measure(options: Options, report: Report) -> None:
     with report.measuring("segments"):
         segment_files.measure(report, options.game, SEGMENT_SHAPE, options.repeats)
     with report.measuring("settings"):
-        probe = run(options.game, PROBE_SHARE * options.seconds, [*words, *_never()])
+        probe = measure_run(options.game, PROBE_SHARE * options.seconds, [*words, *_never()])
         words = rounds_that_fit(own, words, options.seconds, probe.steps_per_second)
         note_rounds(report, own, make_plan(options.game, words), options.seconds)
     if "settings" in {*report.missing, *report.wrong}:
@@ -55,7 +55,7 @@ def measure(options: Options, report: Report) -> None:
     found = measure_interleaved(
         report,
         [
-            Contender(WITHOUT, lambda: run(options.game, options.seconds, [*words, *_never()])),
+            Contender(WITHOUT, lambda: measure_run(options.game, options.seconds, [*words, *_never()])),
             Contender(WITH, lambda: _with_checkpoints(options, words)),
         ],
         options.repeats,
@@ -78,7 +78,9 @@ def _never() -> list[str]:
 
 def _with_checkpoints(options: Options, words: list[str]) -> Throughput:
     """Measure a run that writes checkpoints. Raises `WrongResult` if it wrote none before its end."""
-    result = run(options.game, options.seconds, [*words, "--checkpoint-every-minutes", f"{options.every / 60:.6f}"])
+    result = measure_run(
+        options.game, options.seconds, [*words, "--checkpoint-every-minutes", f"{options.every / 60:.6f}"]
+    )
     if result.summary["checkpoint"] is None or result.summary["checkpoint"]["count"] < 2:
         raise WrongResult("It wrote no checkpoint but the last.")
     return result

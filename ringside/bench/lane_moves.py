@@ -24,8 +24,8 @@ import psutil
 
 from ringside.bench.bench_command import RunOptions
 from ringside.bench.harness.interleaved import Contender, measure_interleaved
-from ringside.bench.harness.measured_runs import Throughput, make_plan
-from ringside.bench.harness.measured_runs import measure as run
+from ringside.bench.harness.measured_plans import make_plan
+from ringside.bench.harness.measured_runs import Throughput, measure_run
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
 from ringside.bench.system_parts.emulator import bare_speeds
 from shared.machine.facts import usable_cores
@@ -98,7 +98,7 @@ def measure(options: Options, report: Report) -> None:
 def _run(game: str, words: list[str], weights: set[str], *, slowed: bool) -> Throughput:
     """Measure a run to its end. Raises `WrongResult` if its weights differ from those of earlier runs."""
     with _cores(slowed=slowed):
-        result = run(game, float("inf"), words)
+        result = measure_run(game, float("inf"), words)
     weights.add(result.summary["weights_sha256"])
     if len(weights) > 1:
         raise WrongResult("It ended with other weights than the runs before.")

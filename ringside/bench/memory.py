@@ -22,7 +22,7 @@ import psutil
 from ringside.bench.bench_command import RunOptions
 from ringside.bench.harness.attached import AttachedRun, attached_run, lasting
 from ringside.bench.harness.interleaved import INTERRUPTED
-from ringside.bench.harness.measured_runs import make_plan
+from ringside.bench.harness.measured_plans import make_plan
 from ringside.bench.harness.tables import CannotRun, Report
 from ringside.watch.attach import attach, read_config
 from shared.errors import ConfigError

@@ -2,9 +2,9 @@
 
 Everything is compared with the preset `nature`, which is always measured. Compared are samples/s of the learner on a
 full window of noise, and steps/s of real runs with as many samples per step. An on-policy preset has rounds of noise,
-and its updates include the targets of the round. If a preset has another number of samples
-per step, `nature` is also run with that number. Rounds have the length that fits, with at least 16 updates; those of
-on-policy presets have their own. Presets of workers have no learner: --end-to-end measures their runs.
+and its updates include the targets of the round. If a preset has another number of samples per step, `nature` is also
+run with that number. Rounds have the length that fits, with at least 16 updates; those of on-policy presets have their
+own. Presets of workers have no learner: --end-to-end measures their runs.
 
 Shares are of the learner's main thread; parts that begin with "beside" run in another thread at the same time. On a GPU
 they are shares of updates launched one by one, not from graphs. On a CPU an update of btr takes seconds: omit it, or
@@ -25,16 +25,8 @@ from multiprocess.connection import Connection
 from ringside.bench.bench_command import RunOptions
 from ringside.bench.harness.child_process import Child
 from ringside.bench.harness.interleaved import Contender, measure_interleaved, names_in_list
-from ringside.bench.harness.measured_runs import (
-    PROBE_SHARE,
-    ROUNDS,
-    WORKER_PACE,
-    Throughput,
-    make_plan,
-    rounds_that_fit,
-    sets_round_steps,
-)
-from ringside.bench.harness.measured_runs import measure as run
+from ringside.bench.harness.measured_plans import PROBE_SHARE, ROUNDS, WORKER_PACE, has_flag, make_plan, rounds_that_fit
+from ringside.bench.harness.measured_runs import Throughput, measure_run
 from ringside.bench.harness.tables import Report
 from ringside.bench.network_parts.learner_alone import Solo, learner_pace
 from ringside.bench.network_parts.shares import BESIDE, REST, Shares
@@ -44,7 +36,6 @@ from shared.errors import ConfigError
 from shared.machine.facts import usable_cores
 from shared.memory.run_memory import Plan
 from shared.network_spec import parameters_of
-from shared.text import flag_in
 
 PLAIN: str = "nature"
 LEAST_UPDATES = 16
@@ -104,7 +95,7 @@ class Case(NamedTuple):
 
 def measure(options: Options, report: Report) -> None:
     """Measure the requested presets. Raises `ConfigError` before anything runs if a setting is invalid."""
-    if any(flag_in(word) == "--preset" for word in options.words):
+    if has_flag(options.words, "--preset"):
         raise ConfigError("--preset after -- is what this benchmark varies: say --presets before it.")
     names = names_in_list(options.presets, list(PRESETS), "--presets")
     cases = []
@@ -135,7 +126,7 @@ def _learners(options: Options, report: Report, cases: Sequence[Case]) -> Iterat
     """The learners, with rounds that fit into the time, unless the arguments set their length."""
     for case in cases:
         config, plan, longest = case.plan.config, case.plan, 0.0
-        if not sets_round_steps(options.words) and not plan.method.on_policy:
+        if not has_flag(options.words, "--round-steps") and not plan.method.on_policy:
             pace = 0.0
             with report.measuring(case.name):
                 pace = learner_pace(plan, PROBE_SHARE * options.seconds)
@@ -221,7 +212,7 @@ def _runs(options: Options, cases: Sequence[Case], costs: Mapping[str, list[Cost
             if cost and not case.has_workers:
                 pace = min(most, cost[0].updates_per_second * case.plan.run_schedule.steps_per_update)
             words = rounds_that_fit(case.plan, case.words, options.seconds, pace)
-            yield Contender(f"{case.name}, run", partial(run, options.game, options.seconds, words))
+            yield Contender(f"{case.name}, run", partial(measure_run, options.game, options.seconds, words))
 
 
 def _add_runs(report: Report, cases: Sequence[Case], found: Mapping[str, list[Any]]) -> None:

@@ -17,23 +17,24 @@ from typing import Any
 
 from ringside.bench.bench_command import RunOptions
 from ringside.bench.harness.interleaved import Contender, doublings, measure_interleaved
-from ringside.bench.harness.measured_runs import (
+from ringside.bench.harness.measured_plans import (
     BARE_SHARE,
     NEVER_LEARNS,
     PROBE_SHARE,
+    has_flag,
     make_plan,
     note_rounds,
+    require_game,
+    require_no_actors,
     rounds_that_fit,
-    sets_round_steps,
 )
-from ringside.bench.harness.measured_runs import measure as run
-from ringside.bench.harness.tables import CannotRun, Report
+from ringside.bench.harness.measured_runs import measure_run
+from ringside.bench.harness.tables import Report
 from ringside.bench.network_parts.learner_alone import learner_pace
 from ringside.bench.system_parts.emulator import bare_speed, bare_speeds
 from shared.errors import ConfigError
 from shared.machine.facts import usable_cores
 from shared.memory.run_memory import Plan
-from shared.text import flag_in
 
 
 @dataclass(frozen=True)
@@ -61,12 +62,10 @@ def actor_counts(cores: int, lanes: int) -> list[int]:
 
 def measure(options: Options, report: Report) -> None:
     """Measure all numbers of actors, interleaved. Raises `ConfigError` before anything runs if a setting is invalid."""
-    if any(flag_in(word) == "--actors" for word in options.words):
-        raise ConfigError("--actors is what this benchmark varies: omit it.")
+    require_no_actors(options.words)
     with report.measuring("settings"):
         plan = make_plan(options.game, [*options.words, "--actors", "1"])
-        if plan.config.play.env is not None:
-            raise CannotRun("Only games of ale-py have a bare emulator to compare with.")
+        require_game(plan)
         if plan.run_schedule.workers:
             raise ConfigError("Workers are no actors that could play alone; their scaling is: bench ladder --async.")
     if report.missing:
@@ -91,7 +90,7 @@ def measure(options: Options, report: Report) -> None:
 def _paces(options: Options, plan: Plan, report: Report) -> tuple[float, float]:
     """Highest steps/s of one actor and of the learner; infinite if not needed or not measurable."""
     seconds, actor, learner = PROBE_SHARE * options.seconds, math.inf, math.inf
-    if not sets_round_steps(options.words):
+    if not has_flag(options.words, "--round-steps"):
         if options.whole:
             with report.measuring("the learner's pace"):
                 learner = learner_pace(plan, seconds)
@@ -105,10 +104,11 @@ def _contenders(options: Options, plan: Plan, runs: Mapping[int, Runs]) -> Itera
     for count, words in runs.items():
         yield Contender(_bare(count), partial(_emulation, plan.config.play.game, BARE_SHARE * options.seconds, count))
         yield Contender(
-            _alone(count), partial(run, options.game, options.seconds, [*words.alone, *NEVER_LEARNS], learning=False)
+            _alone(count),
+            partial(measure_run, options.game, options.seconds, [*words.alone, *NEVER_LEARNS], learning=False),
         )
         if options.whole:
-            yield Contender(_whole(count), partial(run, options.game, options.seconds, words.whole))
+            yield Contender(_whole(count), partial(measure_run, options.game, options.seconds, words.whole))
 
 
 def _add(report: Report, counts: Iterable[int], found: Mapping[str, list[Any]]) -> None:

@@ -29,20 +29,20 @@ from typing import Any
 from ringside.bench.bench_command import RunOptions
 from ringside.bench.harness.gpu_use import GpuUse
 from ringside.bench.harness.interleaved import Contender, measure_interleaved, names_in_list
-from ringside.bench.harness.measured_runs import (
+from ringside.bench.harness.measured_plans import (
     BARE_SHARE,
     NEVER_LEARNS,
     PROBE_SHARE,
     WORKER_PACE,
-    Throughput,
     acting_words,
+    has_flag,
     make_plan,
     note_rounds,
+    require_game,
     rounds_that_fit,
-    sets_round_steps,
 )
-from ringside.bench.harness.measured_runs import measure as run
-from ringside.bench.harness.tables import CannotRun, Report, WrongResult
+from ringside.bench.harness.measured_runs import Throughput, measure_run
+from ringside.bench.harness.tables import Report, WrongResult
 from ringside.bench.network_parts.learner_alone import bound_name, learner_alone, learner_pace
 from ringside.bench.system_parts.emulator import bare_speeds
 from shared.machine.facts import usable_cores
@@ -105,7 +105,7 @@ def _contenders(options: Options, parts: Sequence[str], runs: Runs, plan: Plan) 
     """Contenders of each repeat, in the order of measurement."""
 
     def running(name: str, *more: str) -> Contender:
-        return Contender(name, partial(run, options.game, options.seconds, [*runs.learning, *more]))
+        return Contender(name, partial(measure_run, options.game, options.seconds, [*runs.learning, *more]))
 
     if "speed" in parts or "evaluation" in parts:
         yield running(END_TO_END)  # first, so that an interrupt leaves this figure
@@ -113,7 +113,7 @@ def _contenders(options: Options, parts: Sequence[str], runs: Runs, plan: Plan) 
         yield Contender(BARE, partial(_bare, plan, BARE_SHARE * options.seconds))
     if "speed" in parts and not plan.run_schedule.workers:
         acting = acting_words(plan) if plan.method.on_policy else [*runs.playing, *NEVER_LEARNS]
-        yield Contender(ACTORS, partial(run, options.game, options.seconds, acting, learning=False))
+        yield Contender(ACTORS, partial(measure_run, options.game, options.seconds, acting, learning=False))
         yield Contender(LEARNER, partial(learner_alone, plan, options.seconds))
     if "evaluation" in parts:
         yield running(EVALUATED, "--eval-every-steps", str(runs.evaluation_steps))
@@ -139,7 +139,7 @@ def _fitted(options: Options, parts: Sequence[str], plan: Plan, report: Report) 
     paces: dict[str, float] = {}
     if plan.run_schedule.workers:
         paces[WORKERS] = WORKER_PACE * usable_cores()
-    elif not sets_round_steps(words):
+    elif not has_flag(words, "--round-steps"):
         with report.measuring(LEARNER):
             paces[LEARNER] = learner_pace(plan, seconds)
         with report.measuring(BARE):
@@ -157,8 +157,7 @@ def _fitted(options: Options, parts: Sequence[str], plan: Plan, report: Report) 
 
 def _bare(plan: Plan, seconds: float) -> float:
     """Steps/s of the bare emulator on all cores at once."""
-    if plan.config.play.env is not None:
-        raise CannotRun("Only games of ale-py have a bare emulator to compare with.")
+    require_game(plan)
     return sum(bare_speeds(plan.config.play.game, seconds, usable_cores()))
 
 

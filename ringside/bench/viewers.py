@@ -30,7 +30,7 @@ import psutil
 from ringside.bench.bench_command import RunOptions
 from ringside.bench.harness.attached import AttachedRun, attached_run, lasting
 from ringside.bench.harness.interleaved import Contender, measure_interleaved
-from ringside.bench.harness.measured_runs import make_plan
+from ringside.bench.harness.measured_plans import make_plan
 from ringside.bench.harness.tables import ROOT, CannotRun, Report, WrongResult
 from shared.machine.facts import usable_cores
 from shared.machine.subprocesses import kill_and_reap

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringside.bench.harness.measured_runs import SILENT_SECONDS, early_learning, game_unless_env
+from ringside.bench.harness.measured_plans import early_learning, game_unless_env
+from ringside.bench.harness.measured_runs import SILENT_SECONDS
 from ringside.bench.harness.programs import last_log_line, running
 from ringside.bench.harness.tables import CannotRun
 from ringside.watch.attach import attach, read_config

@@ -48,8 +48,8 @@ from typing import Any
 from actors.envs.atari import game_name
 from ringside.bench.bench_command import Common
 from ringside.bench.harness.interleaved import INTERRUPTED, Contender, measure_interleaved, names_in_list
-from ringside.bench.harness.measured_runs import WORKER_PACE, game_unless_env, make_plan, rounds_that_fit
-from ringside.bench.harness.measured_runs import measure as measure_run
+from ringside.bench.harness.measured_plans import WORKER_PACE, game_unless_env, make_plan, rounds_that_fit
+from ringside.bench.harness.measured_runs import measure_run
 from ringside.bench.harness.programs import json_result
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
 from ringside.bench.ladder.solve import Learnt, solve_run

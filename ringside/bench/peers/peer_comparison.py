@@ -34,7 +34,7 @@ from pathlib import Path
 from actors.envs.atari import game_name
 from ringside.bench.bench_command import Common
 from ringside.bench.harness.interleaved import Contender, doublings, measure_interleaved, names_in_list
-from ringside.bench.harness.measured_runs import measure as measure_run
+from ringside.bench.harness.measured_runs import measure_run
 from ringside.bench.harness.programs import json_result
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
 from ringside.bench.peers.learning_jobs import JOBS, Job, clone_words, peer_speed

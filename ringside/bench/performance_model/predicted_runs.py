@@ -23,14 +23,15 @@ from typing import Any
 
 from ringside.bench.bench_command import RunOptions
 from ringside.bench.harness.interleaved import Contender, measure_interleaved
-from ringside.bench.harness.measured_runs import (
+from ringside.bench.harness.measured_plans import (
     NEVER_LEARNS,
     acting_words,
     game_unless_env,
     make_plan,
+    require_no_actors,
     rounds_that_fit,
 )
-from ringside.bench.harness.measured_runs import measure as run
+from ringside.bench.harness.measured_runs import measure_run
 from ringside.bench.harness.tables import CannotRun, Report
 from ringside.bench.performance_model.part_times import Actors, Parts, actors, answering, learning
 from ringside.bench.performance_model.published_scaling import CURVES
@@ -47,7 +48,7 @@ from shared.performance import known_times
 from shared.performance.allocation import teams_of
 from shared.performance.service_times import Link, RunShape, ServiceTimes, on_counted_gpu
 from shared.performance.throughput_model import Prediction, predict
-from shared.text import count, flag_in
+from shared.text import count
 
 PROBE_SHARE = 0.2
 """Share of the measuring time for a first look at the parts, which chooses the lengths of rounds."""
@@ -93,8 +94,7 @@ class Checked:
 def measure(options: Options, report: Report) -> None:
     """Measure or read the parts, predict, and check. Raises `ConfigError` before anything runs for invalid options."""
     counts, nodes = _numbers("--cores", options.cores), _numbers("--nodes", options.nodes)
-    if any(flag_in(word) == "--actors" for word in options.words):
-        raise ConfigError("--actors is what this benchmark varies: omit it.")
+    require_no_actors(options.words)
     if options.picture is not None:
         require_writable("--picture", options.picture)
     read = None if options.from_ is None else times_in(options.from_)
@@ -233,7 +233,7 @@ def _contenders(options: Options, plan: Plan, pool: Actors, checked: Sequence[Ch
 
 
 def _speed(options: Options, each: Checked) -> float:
-    return run(options.game, options.seconds, each.words, learning=each.learns).steps_per_second
+    return measure_run(options.game, options.seconds, each.words, learning=each.learns).steps_per_second
 
 
 # --- rows

@@ -8,15 +8,8 @@ import pytest
 
 from ringside.bench import scaling, throughput
 from ringside.bench.harness.gpu_use import GpuUse
-from ringside.bench.harness.measured_runs import (
-    ROUNDS,
-    Throughput,
-    check,
-    early_learning,
-    game_unless_env,
-    make_plan,
-    rounds_that_fit,
-)
+from ringside.bench.harness.measured_plans import ROUNDS, early_learning, game_unless_env, make_plan, rounds_that_fit
+from ringside.bench.harness.measured_runs import Throughput, check_records
 from ringside.bench.harness.tables import Report, WrongResult
 from ringside.bench.scaling import actor_counts
 from shared.config.run_schedule import make_run_schedule
@@ -45,7 +38,7 @@ def checked(**changes: Any) -> None:
     """Check rounds 3 to 5, with changes in the record of round 5."""
     records = [record(round_) for round_ in (2, 3, 4, 5)]
     records[-1] |= changes
-    check(SIZES, records[0], records[1:], {"steps": 6 * 480, "rounds": 6})
+    check_records(SIZES, records[0], records[1:], {"steps": 6 * 480, "rounds": 6})
 
 
 def test_a_run_that_did_its_work_passes() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ringside.bench.harness.measured_runs import make_plan
+from ringside.bench.harness.measured_plans import make_plan
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
 from ringside.bench.ladder import rungs as ladder
 from ringside.bench.ladder.rungs import Options, Rung

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ringside.bench.harness.measured_runs import make_plan
+from ringside.bench.harness.measured_plans import make_plan
 from ringside.bench.harness.tables import CannotRun, Report
 from ringside.bench.performance_model import predicted_runs
 from ringside.bench.performance_model.part_times import Acting, Answering, Learning, Parts
