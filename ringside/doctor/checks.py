@@ -17,12 +17,13 @@ from typing import Literal
 
 from ringside.doctor import run_directories
 from shared.config.checks.config_warnings import config_warnings
+from shared.config.resolve import learner_cores
 from shared.errors import ConfigError
 from shared.machine import facts
 from shared.machine.contention import contention_sentences
 from shared.memory import memory_need
 from shared.memory.run_memory import Plan
-from shared.performance.allocation import busy_threads, learner_threads_of, teams_of
+from shared.performance.allocation import learner_threads_of, teams_of
 from shared.performance.throughput_model import Prediction
 from shared.text import count, readable
 
@@ -182,9 +183,8 @@ def contention(others: float | None, stolen: float | None, usable: int) -> Check
 def threads(plan: Plan, usable: int) -> list[Check]:
     """Warning if the learner has more threads than cores: they spin while they wait for each other."""
     settings = plan.config.machine
-    on_cpu = settings.device == "cpu"
-    busy = settings.learner_ranks * busy_threads(settings.learner_threads, settings.learner_shards, on_cpu=on_cpu)
-    advised = learner_threads_of(usable, settings.learner_shards, on_cpu=on_cpu)
+    busy = learner_cores(settings)
+    advised = learner_threads_of(usable, settings.learner_shards, on_cpu=settings.device == "cpu")
     if settings.learner_threads == 1 or busy < usable:
         return []
     return [

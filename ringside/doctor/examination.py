@@ -29,7 +29,7 @@ from ringside import planning
 from ringside.doctor import checks, selftest
 from ringside.doctor.checks import Check
 from ringside.doctor.run_directories import nearest_directory
-from shared.config.resolve import actors_of, spare_cores
+from shared.config.resolve import actors_of, learner_cores, spare_cores
 from shared.config.settings import Config
 from shared.files.result_files import require_writable, write_result
 from shared.machine import control_groups, facts
@@ -37,7 +37,6 @@ from shared.machine.contention import Contention
 from shared.machine.proc_files import ROOT
 from shared.memory.memory_need import replay_that_fits
 from shared.memory.run_memory import Plan
-from shared.performance.allocation import busy_threads
 from shared.process import mps
 from shared.text import as_spelt, command
 
@@ -181,9 +180,8 @@ def suggestion(plan: Plan, words: Sequence[str]) -> str:
         parser.add_argument(flag)
     typed, kept = parser.parse_known_args(as_spelt(words))
     settings = plan.config.machine
-    on_cpu = settings.device == "cpu"
-    busy = settings.learner_ranks * busy_threads(settings.learner_threads, settings.learner_shards, on_cpu=on_cpu)
-    spare = spare_cores(facts.usable_cores(), busy, settings.inference_threads, plan.config.learn.schedule)
+    cores, schedule = facts.usable_cores(), plan.config.learn.schedule
+    spare = spare_cores(cores, learner_cores(settings), settings.inference_threads, schedule)
     suggested = ["--actors", str(actors_of(plan.config.play, spare))]
     if not any(word.split("=")[0] in ("--game", "--env", "--resume") for word in kept):
         suggested += ["--game", plan.config.play.game]

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ringside.supervisor.lane_balance import Move
+from ringside.supervisor.lane_balance import Move, count_moves
 from shared.memory.board import Board
 from shared.memory.gateways import Gateways
 from shared.memory.process_table import Role
@@ -31,9 +31,7 @@ class GatewayBalancer:
     def measure(self) -> list[Move]:
         """Look which gateways have a node; return the moves that are wanted from now on."""
         board = self._board
-        owners = board.lane_owner.copy()
-        board.moves[0] += np.count_nonzero(owners != self._owners)
-        self._owners = owners
+        owners = self._owners = count_moves(board, self._owners)
         self._pass_on()
         vacant = board.vacant[self._actors]
         local = range(self._plan.config.machine.actors)

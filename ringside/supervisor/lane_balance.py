@@ -60,6 +60,13 @@ def moves(costs: Sequence[float], lanes: Sequence[int]) -> list[Move]:
         found.append(Move(giver, taker))
 
 
+def count_moves(board: Board, former: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the owner of each lane, and count the lanes that had another one before."""
+    owners = board.lane_owner.copy()
+    board.moves[0] += np.count_nonzero(owners != former)
+    return owners
+
+
 class _Mark(NamedTuple):
     """The actors' counters at one moment."""
 
@@ -85,9 +92,7 @@ class Balancer:
     def measure(self) -> list[Move]:
         """Measure; return the moves that are wanted from now on."""
         board = self._board
-        owners = board.lane_owner.copy()
-        board.moves[0] += np.count_nonzero(owners != self._owners)
-        self._owners = owners
+        owners = self._owners = count_moves(board, self._owners)
         restarts = int(board.restarts[self._actors].sum())
         span = board.committed // board.run_schedule.snapshot_rounds
         if restarts != self._restarts or (owners != board.lane_wanted).any():

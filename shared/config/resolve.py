@@ -14,7 +14,7 @@ from typing import NamedTuple
 from shared.config.method_declaration import method_declaration
 from shared.config.protocols import PROTOCOLS, eval_rules
 from shared.config.sections import WORKER_SCHEDULES, Play, Precision, Schedule
-from shared.config.settings import Config, ResolvedConfig
+from shared.config.settings import Config, ResolvedConfig, ResolvedMachine
 from shared.errors import ConfigError
 from shared.machine import facts
 from shared.performance.allocation import (
@@ -96,6 +96,12 @@ def allocate(config: Config, cores: int, *, on_cpu: bool, acts_on_cpu: bool | No
         inference_batch=machine.inference_batch or batch,
         actors=machine.actors or actors_of(config.play, spare),
     )
+
+
+def learner_cores(machine: ResolvedMachine) -> int:
+    """Cores that the learner of a run keeps busy, with all its ranks."""
+    on_cpu = machine.device == "cpu"
+    return machine.learner_ranks * busy_threads(machine.learner_threads, machine.learner_shards, on_cpu=on_cpu)
 
 
 def check_device_name(asked: str, flag: str = "--device") -> None:
