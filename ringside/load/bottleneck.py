@@ -245,6 +245,26 @@ def _find(
         return _workers_limit(groups["workers"], busy["workers"], steps_per_second)
     if not learning:
         busy["learner"] = 0.0
+    return _role_limit(
+        groups,
+        busy,
+        learning=learning,
+        alternates=alternates,
+        steps_per_second=steps_per_second,
+        evaluation_wait=evaluation_wait,
+    )
+
+
+def _role_limit(
+    groups: Mapping[str, Sequence[RoleStatus]],
+    busy: Mapping[str, float],
+    *,
+    learning: bool,
+    alternates: bool,
+    steps_per_second: float | None,
+    evaluation_wait: float,
+) -> Bottleneck:
+    """The bottleneck of a run with learner and inference that has cores to spare; `busy` by group of roles."""
     players = "nodes" if busy.get("nodes") else "actors"
     learner, emulation, inference = busy.get("learner", 0.0), busy[players], busy["inference"]
     slowest = max(groups[players], key=lambda role: role.busy or 0.0)

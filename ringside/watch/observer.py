@@ -48,6 +48,15 @@ class _Totals(NamedTuple):
     evaluation: EvaluationStatus | None
 
 
+class _Progress(NamedTuple):
+    """Rounds, steps and updates that are done, and statistics of episodes."""
+
+    committed: int
+    steps: int
+    updates: int
+    totals: _Totals | Totals
+
+
 class Observer:
     """Observer of one run; keeps some samples for speeds."""
 
@@ -78,15 +87,8 @@ class Observer:
         if not self._samples or current.at - self._samples[-1].at >= SAMPLE_SECONDS * 1e9:
             self._keep(current, prepared)
         load = load_between(self._memory, self._samples[0], self._samples[-1], self._cores)
-        committed, steps, updates = max(0, board.committed), current.steps, current.updates
-        speed = load.steps_per_second
-        totals: _Totals | Totals = self._totals()
-        if not prepared and self._restored is not None:
-            committed, totals = self._restored.boundary, self._restored.totals
-            steps, updates = committed * run_schedule.round_steps, run_schedule.updates_before(committed)
-        elif prepared and self._first_committed is None:
-            self._first_committed = committed
-        total = self._total_steps
+        committed, steps, updates, totals = self._progress(current, prepared)
+        speed, total = load.steps_per_second, self._total_steps
         learning_steps = steps - run_schedule.first_learning_round * run_schedule.round_steps
         learning = updates > 0
         frames = config.play.frames_per_step
@@ -134,6 +136,17 @@ class Observer:
             bottleneck=load.bottleneck,
             warnings=self._warnings(known, steps, updates),
         )
+
+    def _progress(self, current: Sample, prepared: bool) -> _Progress:
+        """The progress of the run; before a resumed run is prepared, that of its checkpoint."""
+        committed, run_schedule = max(0, self._memory.board.committed), self._memory.run_schedule
+        if not prepared and self._restored is not None:
+            boundary, totals = self._restored.boundary, self._restored.totals
+            steps, updates = boundary * run_schedule.round_steps, run_schedule.updates_before(boundary)
+            return _Progress(boundary, steps, updates, totals)
+        if prepared and self._first_committed is None:
+            self._first_committed = committed
+        return _Progress(committed, current.steps, current.updates, self._totals())
 
     def _keep(self, sample: Sample, prepared: bool) -> None:
         """Append a sample and drop those outside the window."""
