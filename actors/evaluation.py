@@ -99,34 +99,27 @@ class Episode:
 
 
 def play_episodes(
-    play: Play,
-    rules: EvalRules,
-    seed: int,
-    number: int,
+    evaluation: Evaluation,
     episodes: int,
     stacks: NDArray[np.uint8],
     ask: Ask,
     on_episode: OnEpisode = lambda episode: None,
     video: Path | None = None,
 ) -> Returns:
-    """Play `episodes` episodes of evaluation `number`, `len(stacks)` at a time; row j plays j, j + len(stacks), ...
+    """Play `episodes` episodes of an evaluation, `len(stacks)` at a time; row j plays j, j + len(stacks), ...
 
     Args:
         stacks: uint8[envs, *frames.observation], written here; row j belongs to env j.
         ask: returns the actions for the stacks as they are.
         video: file for a video of the first episode; None: none.
     """
-    evaluation = Evaluation(play, rules, seed, number)
     rows = min(episodes, len(stacks))
     started = _play(evaluation, stacks, rows, ask, lambda number, started: number < episodes, on_episode, video)
     return _returns([started[number] for number in range(episodes)])
 
 
 def play_steps(
-    play: Play,
-    rules: EvalRules,
-    seed: int,
-    number: int,
+    evaluation: Evaluation,
     steps: int,
     stacks: NDArray[np.uint8],
     ask: Ask,
@@ -134,7 +127,7 @@ def play_steps(
     *,
     drops_last: bool,
 ) -> Returns:
-    """Play whole episodes of evaluation `number` in their order until they have `steps` steps together.
+    """Play whole episodes of an evaluation in their order until they have `steps` steps together.
 
     The result is that of playing them one after another. Else as `play_episodes`.
 
@@ -146,7 +139,7 @@ def play_steps(
         """True unless the episodes before, as far as they are played, fill the steps."""
         return sum(episode.steps for other, episode in started.items() if other < number) < steps
 
-    started = _play(Evaluation(play, rules, seed, number), stacks, len(stacks), ask, wanted, on_episode)
+    started = _play(evaluation, stacks, len(stacks), ask, wanted, on_episode)
     played: list[Episode] = []
     total = 0
     while total < steps:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from actors.evaluation import play_episodes
+from actors.evaluation import Evaluation, play_episodes
 from shared.config.protocols import eval_rules
 from shared.memory.board import Phase
 from shared.memory.process_table import Role
@@ -42,10 +42,7 @@ def main(child_spec: ChildSpec) -> None:
             if number == queue.queued.read():
                 break
             played = play_episodes(
-                config.play,
-                rules,
-                config.run.seed,
-                number,
+                Evaluation(config.play, rules, config.run.seed, number),
                 memory.plan.evaluation_episodes,
                 observations,
                 ask,

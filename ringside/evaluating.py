@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from actors.evaluation import OnEpisode, play_episodes, play_steps
+from actors.evaluation import Evaluation, OnEpisode, play_episodes, play_steps
 from ringside.agents.agent import GivenRules, play_of, require_actions, rules_of, weights_at
 from ringside.agents.evaluation_policy import ROWS, evaluation_result, make_evaluation_policy
 from shared.config.checks import validate
@@ -62,13 +62,12 @@ def evaluate(
         state[:] = network.policy.next_state
         return network.choose(values, draws, rules).astype(np.uint8)
 
+    evaluation = Evaluation(play, rules, seed, 0)
     steps = protocol.eval_steps if episodes is None else None
     if steps is not None:
-        played = play_steps(
-            play, rules, seed, 0, steps, stacks, ask, on_episode, drops_last=protocol.drops_last_episode
-        )
+        played = play_steps(evaluation, steps, stacks, ask, on_episode, drops_last=protocol.drops_last_episode)
     else:
-        played = play_episodes(play, rules, seed, 0, episodes or protocol.eval_episodes, stacks, ask, on_episode)
+        played = play_episodes(evaluation, episodes or protocol.eval_episodes, stacks, ask, on_episode)
     return evaluation_result(
         weights, network, rules, seed, played.returns.tolist(), int(played.lengths.sum()), eval_steps=steps
     )

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from actors.evaluation import Episode, Returns, play_episodes, play_steps
+from actors.evaluation import Episode, Evaluation, Returns, play_episodes, play_steps
 from shared.config.protocols import EvalRules
 from shared.config.sections import Play
 from shared.frame_shape import FRAME_SIDE, STACK
@@ -39,7 +39,7 @@ def idle(draws: NDArray[np.float64], starts: NDArray[np.bool_]) -> NDArray[np.ui
 
 def play_idly(play: Play, rules: EvalRules, episodes: int) -> Returns:
     stacks = np.zeros((3, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
-    return play_episodes(play, rules, 1, 0, episodes, stacks, idle)
+    return play_episodes(Evaluation(play, rules, 1, 0), episodes, stacks, idle)
 
 
 def test_each_episode_is_told_when_it_ends() -> None:
@@ -50,7 +50,7 @@ def test_each_episode_is_told_when_it_ends() -> None:
     def on_episode(episode: Episode) -> None:
         told[episode.number] = (episode.total, episode.steps)
 
-    played = play_episodes(play, rules, 1, 0, 5, stacks, idle, on_episode)
+    played = play_episodes(Evaluation(play, rules, 1, 0), 5, stacks, idle, on_episode)
     assert [told[i] for i in range(5)] == list(zip(played.returns, played.lengths, strict=True))
 
 
@@ -65,7 +65,8 @@ def test_each_episode_is_said_to_begin_once_at_its_first_observation() -> None:
             assert not stacks[row, :-1].any()
         return idle(draws, starts)
 
-    play_episodes(Play(env="tests.support.pixel_game:factory"), EvalRules(0.5, 108_000), 1, 0, 7, stacks, ask)
+    evaluation = Evaluation(Play(env="tests.support.pixel_game:factory"), EvalRules(0.5, 108_000), 1, 0)
+    play_episodes(evaluation, 7, stacks, ask)
     assert begun.tolist() == [3, 2, 2]
 
 
@@ -85,7 +86,7 @@ def test_so_many_steps_are_the_episodes_one_after_another(steps: int, played: in
     for drops_last, number in ((False, played), (True, kept)):
         for rows in (1, 3):
             stacks = np.zeros((rows, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
-            found = play_steps(play, rules, 1, 0, steps, stacks, idle, drops_last=drops_last)
+            found = play_steps(Evaluation(play, rules, 1, 0), steps, stacks, idle, drops_last=drops_last)
             assert found.returns.tolist() == whole[:number], "falls of 12 steps each"
 
 
@@ -101,7 +102,7 @@ def test_draws_are_of_seed_evaluation_episode_and_step_alone() -> None:
             return idle(draws, starts)
 
         stacks = np.zeros((rows, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
-        steps = play_episodes(play, rules, seed, number, 5, stacks, ask).lengths.sum()
+        steps = play_episodes(Evaluation(play, rules, seed, number), 5, stacks, ask).lengths.sum()
         assert len(seen) == steps
         assert len(set(seen)) == steps, "every step has a draw of its own"
         return dict.fromkeys(seen, 1)

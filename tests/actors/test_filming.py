@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from actors.evaluation import Returns, play_episodes
+from actors.evaluation import Evaluation, Returns, play_episodes
 from shared.config.method_declaration import method_declaration
 from shared.config.protocols import eval_rules
 from shared.config.settings import Config
@@ -25,7 +25,7 @@ def play(video: Path | None, **settings: object) -> Returns:
     def ask(draws: NDArray[np.float64], starts: NDArray[np.bool_]) -> NDArray[np.uint8]:
         return np.ones(2, np.uint8)
 
-    return play_episodes(config.play, rules, 1, 0, 3, stacks, ask, video=video)
+    return play_episodes(Evaluation(config.play, rules, 1, 0), 3, stacks, ask, video=video)
 
 
 @pytest.mark.parametrize(
