@@ -18,11 +18,11 @@ from learner.commits import Commits
 from learner.engine.device import device_bytes_reader, prepare_torch
 from learner.engine.engine import Engine, NonFiniteError
 from learner.engine.faults import device_faults_named
+from learner.engine.interfaces import CHUNK_UPDATES
 from learner.engine.nan_report import report
 from learner.engine.round_means import RoundMetrics
 from learner.make_engine import make_engine
 from learner.ranks.rank_group import RankGroup
-from learner.replay.replay_source import CHUNK_UPDATES
 from shared.config.settings import ResolvedConfig
 from shared.errors import DeviceFault, FatalError
 from shared.memory.board import Phase

@@ -8,12 +8,13 @@ from typing import Any
 import torch
 
 from learner.engine.engine import Engine
+from learner.engine.interfaces import CHUNK_UPDATES
 from learner.losses.method import ValueMethod, make_method
 from learner.losses.td_learning import TDLearning
 from learner.networks.model import Model
 from learner.networks.models import check_arithmetic, make_model
 from learner.networks.sharded import Ranks, ShardedModel
-from learner.replay.replay_source import CHUNK_UPDATES, ReplaySource
+from learner.replay.replay_source import ReplaySource
 from learner.rollout.on_policy_method import OnPolicyMethod
 from learner.rollout.rollout_source import RolloutSource
 from learner.rollout.sequence_source import SequenceSource

@@ -11,7 +11,7 @@ from typing import Any
 from ringside.recording.follow import Unsent
 from ringside.recording.own_metrics import OwnMetrics, checked_values
 from shared.errors import ConfigError, StopTraining
-from shared.files.run_files import METRICS_FILE
+from shared.files.run_file_names import METRICS_FILE
 from shared.process.ownership import OWN_METRICS_FILE
 
 Record = dict[str, Any]

@@ -32,7 +32,7 @@ from shared.env_name import with_kwargs
 from shared.errors import ConfigError, StopTraining
 from shared.files.atomic import PRIVATE_UMASK, read_json, remove_temporaries, write_atomic
 from shared.files.lock import locked
-from shared.files.run_files import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE
+from shared.files.run_file_names import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE
 from shared.memory.run_memory import Memory, Plan
 from shared.process.live import LIVE_FILE, Live, withdraw
 from shared.process.ownership import LOCK_FILE, require_writable_run
@@ -142,7 +142,7 @@ def run(
             note(COMPILING)
         compile_kernels()  # once, into numba's cache, instead of in every actor at the same time
         try:
-            supervisor.train(ready, on_poll, note)
+            supervisor.supervise(ready, on_poll, note)
         finally:
             withdraw(run_dir)
     return read_json(run_dir / SUMMARY_FILE)

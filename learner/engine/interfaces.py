@@ -20,6 +20,9 @@ from torch import Tensor
 
 from learner.networks.model import ExtraInputs, Model
 
+CHUNK_UPDATES = 8
+"""Most updates of a chunk. It fixes the shape in which target values are computed, so it touches their last bits."""
+
 
 class Minibatch(Protocol):
     """The data of one update; the buffers behind it stay at their addresses, since CUDA graphs refer to them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from learner.rollout.actor_critic import ActorCritic, Evaluation, LossPart, step_targets
+from learner.rollout.actor_critic import ActorCritic, EvaluatedSteps, LossPart, step_targets
 from learner.rollout.advantages import generalized_advantages
 from learner.rollout.on_policy_method import Rollout, StepBatch, StepTargets
 
@@ -16,6 +16,6 @@ class A2C(ActorCritic):
         advantage = generalized_advantages(rollout, values, self._settings.trace)
         return step_targets(rollout, advantage, advantage + values[:-1])
 
-    def policy_loss(self, now: Evaluation, minibatch: StepBatch) -> LossPart:
+    def policy_loss(self, now: EvaluatedSteps, minibatch: StepBatch) -> LossPart:
         """-A log pi(a|s)."""
         return LossPart(-minibatch.advantage * now.log_prob, -minibatch.advantage)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from learner.methods.a2c import A2C
-from learner.rollout.actor_critic import Evaluation, LossPart
+from learner.rollout.actor_critic import EvaluatedSteps, LossPart
 from learner.rollout.on_policy_method import Rollout, StepBatch, StepTargets
 from shared.config.method_declaration import A3CSettings
 
@@ -23,7 +23,7 @@ class A3C(A2C):
         last = np.arange(1, len(rollout.ended) + 1) % self._settings.return_steps == 0
         return super().targets(rollout._replace(ended=rollout.ended | last[:, None]))
 
-    def policy_loss(self, now: Evaluation, minibatch: StepBatch) -> LossPart:
+    def policy_loss(self, now: EvaluatedSteps, minibatch: StepBatch) -> LossPart:
         """The policy gradient, with truncated importance."""
         importance = now.ratio.clamp(max=self._settings.rho_max)
         weighted = importance * (minibatch.returns - now.value)

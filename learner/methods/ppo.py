@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from learner.methods.a2c import A2C
-from learner.rollout.actor_critic import Evaluation, LossPart, weighted_moments
+from learner.rollout.actor_critic import EvaluatedSteps, LossPart, weighted_moments
 from learner.rollout.on_policy_method import StepBatch
 from shared.config.method_declaration import PPOSettings
 
@@ -21,7 +21,7 @@ class PPO(A2C):
     V clipped to `old_value` +- e. Targets are A2C's.
     """
 
-    def policy_loss(self, now: Evaluation, minibatch: StepBatch) -> LossPart:
+    def policy_loss(self, now: EvaluatedSteps, minibatch: StepBatch) -> LossPart:
         """The clipped surrogate objective; where the clipped ratio counts, it has no gradient."""
         clip, normalizes = self.annealed["clip_ratio"], self._settings.normalize_advantage
         advantage = self._normalized(minibatch) if normalizes else minibatch.advantage
@@ -32,7 +32,7 @@ class PPO(A2C):
         outside = ((now.ratio - 1.0).abs() > clip).float()
         return LossPart(torch.maximum(plain, clipped), gradient, {"clip_fraction": outside})
 
-    def value_loss(self, now: Evaluation, minibatch: StepBatch) -> LossPart:
+    def value_loss(self, now: EvaluatedSteps, minibatch: StepBatch) -> LossPart:
         """Half the squared error, clipped with `clip_value`; where the clipped value counts, it has no gradient."""
         old, clip = minibatch.old_value, self.annealed["clip_ratio"]
         plain = super().value_loss(now, minibatch)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from learner.engine.accelerator import accelerator_of, is_gpu
+from learner.engine.interfaces import CHUNK_UPDATES
 from learner.engine.prefetcher import Graphs, Prefetcher
 from learner.losses.td_learning import TDLearning
 from learner.replay.chunk import Chunk
@@ -21,9 +22,6 @@ from learner.replay.uniform import UniformSampler
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.memory.ring import Ring
-
-CHUNK_UPDATES = 8
-"""Most updates of a chunk. It fixes the shape in which target values are computed, so it touches their last bits."""
 
 DEVICE_SHARE = 0.8
 """Share of a GPU's free memory that the window may take."""

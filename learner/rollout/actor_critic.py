@@ -20,7 +20,7 @@ MOST_LOG_RATIO = 20.0
 """Greatest difference of two logarithms of probabilities, beyond which ratios count as equal."""
 
 
-class Evaluation(NamedTuple):
+class EvaluatedSteps(NamedTuple):
     """The steps of a minibatch by the policy and the value that learn, float32[n] each."""
 
     log_prob: Tensor
@@ -51,10 +51,10 @@ class ActorCritic(OnPolicyMethod):
     """
 
     @abstractmethod
-    def policy_loss(self, now: Evaluation, minibatch: StepBatch) -> LossPart:
+    def policy_loss(self, now: EvaluatedSteps, minibatch: StepBatch) -> LossPart:
         """Loss of the policy, and its gradient by log pi(a|s)."""
 
-    def value_loss(self, now: Evaluation, minibatch: StepBatch) -> LossPart:
+    def value_loss(self, now: EvaluatedSteps, minibatch: StepBatch) -> LossPart:
         """Half the squared error, (V - G)^2 / 2."""
         error = now.value - minibatch.returns
         return LossPart(error.square() / 2, error)
@@ -120,8 +120,8 @@ def explained_variance(minibatch: StepBatch) -> Tensor:
     return torch.where(variance > 0.0, explained, torch.zeros_like(explained))
 
 
-def _evaluate(log_policy: Tensor, value: Tensor, minibatch: StepBatch) -> Evaluation:
+def _evaluate(log_policy: Tensor, value: Tensor, minibatch: StepBatch) -> EvaluatedSteps:
     """The actions taken, by log pi float32[n, actions] and V float32[n]."""
     log_prob = (log_policy * minibatch.action_one_hot).sum(1)
     log_ratio = (log_prob - minibatch.log_prob).clamp(-MOST_LOG_RATIO, MOST_LOG_RATIO)
-    return Evaluation(log_prob, log_ratio, log_ratio.exp(), value)
+    return EvaluatedSteps(log_prob, log_ratio, log_ratio.exp(), value)

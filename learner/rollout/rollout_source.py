@@ -10,15 +10,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from learner.engine.host_transfer import upload
+from learner.engine.interfaces import CHUNK_UPDATES
 from learner.networks.model import ExtraInputs, Model
 from learner.rollout.on_policy_method import STEP_NUMBERS, OnPolicyMethod, StepBatch
 from learner.rollout.step_reader import StepReader
 from shared.config.settings import Config
 from shared.memory.ring import Ring
 from shared.prng import Stream, bits
-
-CHUNK_UPDATES = 8
-"""Most updates of a chunk."""
 
 
 class RolloutSource:

@@ -12,7 +12,7 @@ from ringside.recording.events import EventLog
 from ringside.recording.metrics import MetricsLog
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
 from shared.files.atomic import make_directory, write_atomic
-from shared.files.run_files import CONFIG_FILE, LOGS, METRICS_FILE
+from shared.files.run_file_names import CONFIG_FILE, LOGS, METRICS_FILE
 from shared.memory.run_memory import Memory
 from shared.process.ownership import EVENTS
 

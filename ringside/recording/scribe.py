@@ -36,7 +36,7 @@ from shared.checkpoint.weights_file import load_weights
 from shared.errors import FatalError
 from shared.files import disk_trouble
 from shared.files.atomic import open_to_read, read_object, write_atomic
-from shared.files.run_files import JUDGED, METRICS_FILE, SUMMARY_FILE
+from shared.files.run_file_names import JUDGED, METRICS_FILE, SUMMARY_FILE
 from shared.memory.board import BEFORE, Phase
 from shared.memory.boundary import Moved, capture, expected, newest_boundary, restore
 from shared.memory.process_table import Role

@@ -26,7 +26,7 @@ from shared.config.digest import flat_of
 from shared.config.settings import ResolvedRun
 from shared.errors import FileError
 from shared.files.atomic import PRIVATE_UMASK, make_directory, open_to_write, read_bytes, read_object, write_atomic
-from shared.files.run_files import CONFIG_FILE, LOGS, METRICS_FILE, SUMMARY_FILE
+from shared.files.run_file_names import CONFIG_FILE, LOGS, METRICS_FILE, SUMMARY_FILE
 from shared.machine.cores import NICENESS
 from shared.machine.subprocesses import die_with, kill_and_reap
 from shared.process.ownership import OWN_METRICS_FILE, TRACK_FILE, evaluation_video

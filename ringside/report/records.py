@@ -21,7 +21,7 @@ from ringside.recording.metrics import MetricsError, read_metrics
 from shared.config.digest import ADDED, flat_of
 from shared.errors import FileError
 from shared.files.atomic import read_json
-from shared.files.run_files import CONFIG_FILE, JUDGED, METRICS_FILE, SUMMARY_FILE
+from shared.files.run_file_names import CONFIG_FILE, JUDGED, METRICS_FILE, SUMMARY_FILE
 from shared.text import PLAIN_NAME
 
 _JSON_LIMIT = 8 << 20

@@ -20,7 +20,7 @@ from shared.config.settings import Config
 from shared.config.trust import NEVER_FROM_A_FILE, require_env, require_plugin
 from shared.errors import ConfigError, FileError
 from shared.files.atomic import read_bytes, read_json
-from shared.files.run_files import CONFIG_FILE
+from shared.files.run_file_names import CONFIG_FILE
 from shared.text import UNSET, flag_of, nearest
 
 TUNED = Path(__file__).with_name("tuned.toml")

@@ -24,7 +24,7 @@ from shared.config.sections import FRAME_SKIP
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.files.atomic import read_object
-from shared.files.run_files import CONFIG_FILE
+from shared.files.run_file_names import CONFIG_FILE
 from shared.text import count, words_of
 
 

@@ -17,7 +17,7 @@ from ringside.suites.jobs import Job, weights_of
 from shared.config.protocols import PROTOCOLS
 from shared.config.settings import Config
 from shared.files.atomic import read_object
-from shared.files.run_files import JUDGED
+from shared.files.run_file_names import JUDGED
 from shared.process.ownership import PART, REPORT
 from shared.process.signals import handle_stop_signals
 from shared.text import PROGRAM, command, words_of

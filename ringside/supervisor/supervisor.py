@@ -20,7 +20,7 @@ from ringside.supervisor.gateway_balance import GatewayBalancer
 from ringside.supervisor.hang_detector import ShutdownTimer, process_state
 from ringside.supervisor.lane_balance import Balancer
 from shared.errors import RunFailed, StopTraining
-from shared.files.run_files import LOGS
+from shared.files.run_file_names import LOGS
 from shared.machine.contention import Contention, sum_cpu_time
 from shared.machine.control_groups import OomKills
 from shared.machine.subprocesses import REAP_SECONDS, wait_for_end
@@ -389,8 +389,8 @@ def _end(process: multiprocess.Process) -> bool:
     return wait_for_end(process, REAP_SECONDS)
 
 
-def train(plan: Plan, on_look: Callable[[Memory], None], note: Callable[[str], None]) -> bool:
-    """Train in the run directory of a resolved, validated plan, which must exist.
+def supervise(plan: Plan, on_look: Callable[[Memory], None], note: Callable[[str], None]) -> bool:
+    """Supervise a run to its end, in the run directory of a resolved, validated plan, which must exist.
 
     Args:
         on_look: called several times a second with the shared memory, which it may only read.

@@ -24,7 +24,7 @@ from ringside.tuning.space import Space, space_to_json
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.files.atomic import read_object, write_atomic
-from shared.files.run_files import METRICS_FILE, SUMMARY_FILE
+from shared.files.run_file_names import METRICS_FILE, SUMMARY_FILE
 from shared.process.signals import handle_stop_signals
 from shared.text import UNSET, words_of
 

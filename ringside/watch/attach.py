@@ -18,7 +18,7 @@ from shared.config.settings import Config, ResolvedConfig
 from shared.config.trust import require_loaded_plugin
 from shared.errors import ConfigError, FileError
 from shared.files.atomic import read_json
-from shared.files.run_files import CONFIG_FILE
+from shared.files.run_file_names import CONFIG_FILE
 from shared.memory.region.layout import LayoutError
 from shared.memory.run_memory import Memory, Plan
 from shared.process.live import LIVE_FILE, Live, LiveError

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from shared.errors import ConfigError
-from shared.files.run_files import SUMMARY_FILE
+from shared.files.run_file_names import SUMMARY_FILE
 
 ZOO = Path(__file__).parent
 WEIGHTS = "weights.safetensors"

@@ -23,7 +23,7 @@ RANK_BYTES = 700_000_000
 """The same of a rank of the learner on a CPU, besides the stacks of a round."""
 
 
-ENV_BYTES = 1_000_000
+EMULATOR_BYTES = 1_000_000
 """Memory of an emulator in its actor, generously."""
 
 
@@ -32,7 +32,7 @@ def own_bytes(plan: Plan) -> int:
     player_bytes = WORKER_BYTES if plan.player is Role.WORKER else ACTOR_BYTES
     ranks = plan.config.machine.learner_ranks
     own = OWN_BYTES + RANK_BYTES * (ranks - 1) + _round_bytes(plan) * ranks
-    return own + player_bytes * plan.actors + ENV_BYTES * plan.run_schedule.envs
+    return own + player_bytes * plan.actors + EMULATOR_BYTES * plan.run_schedule.envs
 
 
 def _round_bytes(plan: Plan) -> int:

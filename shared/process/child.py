@@ -16,7 +16,7 @@ from setproctitle import setproctitle
 
 from shared.errors import DeviceFault, FatalError
 from shared.files.atomic import PRIVATE_UMASK, open_to_write
-from shared.files.run_files import LOGS
+from shared.files.run_file_names import LOGS
 from shared.machine.cores import NICENESS
 from shared.machine.subprocesses import die_with
 from shared.memory.board import Phase

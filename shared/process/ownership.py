@@ -14,7 +14,7 @@ from pathlib import Path
 
 from shared.checkpoint.manifest import BEST_FILE, CHECKPOINTS, FORMER_BEST_FILE
 from shared.errors import ConfigError
-from shared.files.run_files import CONFIG_FILE, JUDGED, LOGS, METRICS_FILE, SUMMARY_FILE
+from shared.files.run_file_names import CONFIG_FILE, JUDGED, LOGS, METRICS_FILE, SUMMARY_FILE
 from shared.process.live import LIVE_FILE
 
 LOCK_FILE = "lock"

@@ -15,7 +15,7 @@ from learner.networks.policy import Policy
 from ringside import planning
 from ringside.bench.ladder.serial import Serial
 from shared.config.settings import Config
-from shared.files.run_files import CONFIG_FILE
+from shared.files.run_file_names import CONFIG_FILE
 from tests.support.runs import finish, start, summary
 
 

@@ -17,7 +17,7 @@ from ringside.recording.own_metrics import OwnMetrics
 from ringside.recording.wandb_track import UnsentOwn
 from ringside.watch.page.live_curves import SERIES, Curves
 from shared.errors import ConfigError, StopTraining
-from shared.files.run_files import METRICS_FILE
+from shared.files.run_file_names import METRICS_FILE
 from shared.process.ownership import OWN_EVENTS, OWN_METRICS_FILE
 
 

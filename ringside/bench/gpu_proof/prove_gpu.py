@@ -47,7 +47,7 @@ from ringside.bench.gpu_proof.stage import END_SECONDS, LONG, STAGE_SECONDS, Out
 from ringside.bench.harness.tables import CannotRun, commit
 from ringside.bench.ladder.solve import solve_run
 from shared.errors import FatalError
-from shared.files.run_files import SUMMARY_FILE
+from shared.files.run_file_names import SUMMARY_FILE
 from shared.machine import facts
 from shared.process import mps
 

@@ -24,7 +24,7 @@ from ringside.bench.harness.tables import CannotRun, WrongResult
 from ringside.recording.metrics import read_metrics
 from shared.config.run_schedule import RunSchedule, make_run_schedule
 from shared.config.settings import Config
-from shared.files.run_files import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE
+from shared.files.run_file_names import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE
 
 WARM_ROUNDS = 1
 """Rounds before the clock starts, in which caches fill and threads start."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ringside.bench.harness.tables import ROOT, CannotRun, WrongResult
-from shared.files.run_files import LOGS
+from shared.files.run_file_names import LOGS
 from shared.machine.subprocesses import die_with, kill_and_reap, read_output
 from shared.process.signals import stack_dumps_held_back
 

@@ -14,7 +14,7 @@ from ringside.bench.harness.programs import last_log_line, running
 from ringside.bench.harness.tables import CannotRun
 from ringside.recording.metrics import read_metrics
 from ringside.recording.totals import MEAN_OVER
-from shared.files.run_files import METRICS_FILE
+from shared.files.run_file_names import METRICS_FILE
 
 LOOK_SECONDS = 0.5
 """Interval between two reads of the records."""

@@ -12,8 +12,8 @@ from itertools import count as counting
 import numpy as np
 from numpy.typing import NDArray
 
+from learner.engine.interfaces import CHUNK_UPDATES
 from learner.replay.priorities import Priorities
-from learner.replay.replay_source import CHUNK_UPDATES
 from learner.replay.sampling import draw, draw_uniform
 from learner.replay.sum_tree import EPSILON, QUANTUM
 from ringside.bench.harness.interleaved import seconds_per_call

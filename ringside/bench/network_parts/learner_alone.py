@@ -159,7 +159,7 @@ def _bound(plan: Plan, seconds: float) -> float:
     """Updates/s of the work that `bound_name` names: target values of a chunk, then its updates."""
     import torch
 
-    from learner.replay.replay_source import CHUNK_UPDATES
+    from learner.engine.interfaces import CHUNK_UPDATES
     from ringside.bench.harness.devices import Device
     from ringside.bench.harness.interleaved import seconds_per_call
     from ringside.bench.network_parts.passes import Passes

@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 
 from learner.engine.initialization import initial_parameters
+from learner.engine.interfaces import CHUNK_UPDATES
 from learner.engine.side_stream import SideStream
 from learner.losses.method import ValueMethod, make_method
 from learner.losses.td_learning import TDLearning
 from learner.networks.models import make_model
-from learner.replay.replay_source import CHUNK_UPDATES
 from ringside.bench.system_parts.memory_paths import SEED
 from shared.memory.run_memory import Plan
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from learner.replay.replay_source import CHUNK_UPDATES
+from learner.engine.interfaces import CHUNK_UPDATES
 from ringside.bench.harness.tables import WrongResult
 from shared.frame_shape import FRAME_SIDE, STACK
 from shared.network_spec import CONVOLUTIONS

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from learner.engine.device import compute_dtype
+from learner.engine.interfaces import CHUNK_UPDATES
 from learner.make_engine import make_engine
-from learner.replay.replay_source import CHUNK_UPDATES
 from ringside.bench.harness.devices import Device, devices
 from ringside.bench.harness.interleaved import seconds_per_call
 from ringside.bench.harness.tables import Report, WrongResult

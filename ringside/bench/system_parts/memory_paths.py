@@ -17,11 +17,11 @@ import torch
 from numpy.typing import NDArray
 
 from learner.engine.initialization import initial_parameters
+from learner.engine.interfaces import CHUNK_UPDATES
 from learner.inference import Server
 from learner.networks.fused import Architecture, Weights
 from learner.networks.policy import Policy
 from learner.replay.gather import select_to
-from learner.replay.replay_source import CHUNK_UPDATES
 from learner.replay.sampling import HostFrames, Replay, planes_per_transition
 from ringside.bench.harness.interleaved import seconds_per_call
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult

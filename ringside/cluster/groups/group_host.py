@@ -72,7 +72,7 @@ class GroupHost:
             lease_seconds: longest time without a call.
             end: ends this process with an exit code when the lease has run out.
         """
-        self._directory, self._lock = make_directory()
+        self._directory, self._lock = make_group_directory()
         self._plan = group_plan(plan, cores, self._directory)
         self._coding = ParameterCoding(self._plan)
         self._end = end
@@ -228,7 +228,7 @@ class GroupHost:
         self._end(1)
 
 
-def make_directory() -> tuple[Path, int]:
+def make_group_directory() -> tuple[Path, int]:
     """A new directory for a group's logs, and the descriptor of its lock.
 
     Directories of groups that were killed are removed: theirs are not locked.

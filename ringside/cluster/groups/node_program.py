@@ -10,7 +10,7 @@ import sys
 
 from ringside.supervisor.supervisor import Supervisor
 from shared.errors import RingsideError
-from shared.files.run_files import LOGS
+from shared.files.run_file_names import LOGS
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory, Plan
 from shared.memory.wait import Doorbell

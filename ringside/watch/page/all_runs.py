@@ -18,7 +18,7 @@ from ringside.watch.page.live_curves import finite
 from ringside.watch.page.source import Source
 from shared.errors import ConfigError
 from shared.files.atomic import read_object
-from shared.files.run_files import JUDGED, METRICS_FILE, SUMMARY_FILE
+from shared.files.run_file_names import JUDGED, METRICS_FILE, SUMMARY_FILE
 from shared.process.live import LIVE_FILE
 
 MOST_RUNS = 200

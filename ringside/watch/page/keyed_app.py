@@ -113,6 +113,6 @@ def static_file(name: str) -> Response:
     return Response(_FILES[name], content_type=KINDS[Path(name).suffix])
 
 
-def whole_number(word: str, default: int = 0) -> int:
+def query_number(word: str, default: int = 0) -> int:
     """Number of a query; `default` if the word is no number."""
     return int(word) if word.isascii() and word.isdigit() and len(word) < 10 else default

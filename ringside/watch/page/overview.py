@@ -12,7 +12,7 @@ from werkzeug.wrappers import Request, Response
 
 from ringside.watch.page.all_runs import AllRuns
 from ringside.watch.page.budget import Budget
-from ringside.watch.page.keyed_app import KeyedApp, static_file, whole_number
+from ringside.watch.page.keyed_app import KeyedApp, query_number, static_file
 from ringside.watch.page.server import Page, with_header
 
 STATE_SECONDS = 2.0
@@ -58,7 +58,7 @@ class Overview(KeyedApp):
         """Runs that changed since the version that the viewer has."""
         with self._lock:
             self._runs.refresh()
-            found = self._runs.since(whole_number(request.args.get("since", "")))
+            found = self._runs.since(query_number(request.args.get("since", "")))
         state = {**found, "directory": str(self._runs.runs), "pause": 0.1 if found["reading"] else STATE_SECONDS}
         return self.packed(request, json.dumps(state).encode(), "application/json")
 

@@ -20,7 +20,7 @@ from werkzeug.wrappers import Request, Response
 
 from ringside.watch.page.budget import Budget
 from ringside.watch.page.connections import Server
-from ringside.watch.page.keyed_app import KeyedApp, static_file, whole_number
+from ringside.watch.page.keyed_app import KeyedApp, query_number, static_file
 from ringside.watch.page.source import MOST_ENVS, Source
 from shared.errors import ConfigError
 
@@ -56,13 +56,13 @@ class Page(KeyedApp):
 
     def _state_response(self, request: Request) -> Response:
         """State of the run, and the curve rows that the viewer lacks."""
-        known = [whole_number(word) for word in request.args.get("known", "").split(",")]
+        known = [query_number(word) for word in request.args.get("known", "").split(",")]
         with self._lock:
             if self._budget.now() - self._state_at >= STATE_SECONDS / 2:  # one state for all viewers
                 self._source.refresh()
                 self._state = self._source.state()
                 self._state_at = self._budget.now()
-            curves = self._source.curves(whole_number(request.args.get("edition", "")), known)
+            curves = self._source.curves(query_number(request.args.get("edition", "")), known)
         pause = 0.0 if curves["more"] else STATE_SECONDS
         state = {**self._state, "curves": curves, "pause": pause}
         return self.packed(request, json.dumps(state, default=str).encode(), "application/json")
@@ -71,9 +71,9 @@ class Page(KeyedApp):
         """Newest pictures, shared by viewers of the same envs: u32 length, JSON, frames."""
         words = request.args
         asked = (
-            whole_number(words.get("first", "")),
-            whole_number(words.get("count", ""), MOST_ENVS),
-            whole_number(words.get("env", "")),
+            query_number(words.get("first", "")),
+            query_number(words.get("count", ""), MOST_ENVS),
+            query_number(words.get("env", "")),
         )
         with self._lock:
             if self._picture is None or self._picture[0] != asked or self._budget.due:
@@ -89,7 +89,7 @@ class Page(KeyedApp):
 
     def _video_response(self, request: Request, number: str) -> Response:
         """The video of an evaluation, or the part of it that a player asks for."""
-        content = self._source.video(whole_number(number, -1))
+        content = self._source.video(query_number(number, -1))
         if content is None:
             raise NotFound
         response = Response(content, mimetype="video/mp4")

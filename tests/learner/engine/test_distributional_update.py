@@ -17,7 +17,7 @@ from torch import Tensor
 
 from learner.engine.engine import Engine
 from learner.engine.initialization import initial_parameters
-from learner.replay.replay_source import CHUNK_UPDATES
+from learner.engine.interfaces import CHUNK_UPDATES
 from learner.replay.sampling import draw
 from shared.config.method_declaration import DQN
 from shared.config.sections import Algorithm

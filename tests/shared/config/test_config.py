@@ -27,7 +27,7 @@ from shared.config.run_schedule import make_run_schedule
 from shared.config.sections import Play
 from shared.config.settings import Config, unused_settings
 from shared.errors import ConfigError
-from shared.files.run_files import CONFIG_FILE
+from shared.files.run_file_names import CONFIG_FILE
 from shared.machine import facts
 from shared.memory import memory_need
 from shared.memory.ring import ring_fields

@@ -27,7 +27,7 @@ from shared.config.resolve import resolve
 from shared.config.sections import Play
 from shared.config.trust import compare_env, load_plugin, require_env, require_plugin
 from shared.errors import ConfigError
-from shared.files.run_files import CONFIG_FILE
+from shared.files.run_file_names import CONFIG_FILE
 from shared.network_spec import Network, network_of
 from tests.conftest import Launch, Refused
 from tests.support.checkpoints import CONFIG, random_weights, rewrite, write_run

@@ -280,9 +280,9 @@ def test_a_gateway_killed_before_it_said_that_a_round_is_whole_says_it_later(mon
 
 def test_directories_of_killed_groups_are_removed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    killed, lock = group_host.make_directory()
+    killed, lock = group_host.make_group_directory()
     (killed / "program.log").write_text("it died")
     os.close(lock)  # as the kernel does when a process is killed
-    living, _ = group_host.make_directory()
-    third, _ = group_host.make_directory()
+    living, _ = group_host.make_group_directory()
+    third, _ = group_host.make_group_directory()
     assert sorted(tmp_path.iterdir()) == sorted([living, third])
