@@ -9,8 +9,7 @@ from functools import partial
 
 from multiprocess.reduction import ForkingPickler
 
-from ringside.cluster.fingerprint import ROOT
-from ringside.cluster.program_host import plain_environment
+from ringside.cluster.program_host import module_environment
 from shared.errors import RunFailed
 from shared.machine.subprocesses import die_with, kill_and_reap
 from shared.memory.run_memory import Plan
@@ -25,11 +24,9 @@ def numerics(plan: Plan) -> str:
     """Hash of the network's answers on this machine. Raises `RunFailed` if it cannot be computed here."""
     choose_workspace()
     with pinned_thread_env():
-        environment = plain_environment()
-        path = os.pathsep.join([str(ROOT), *filter(None, [environment.get("PYTHONPATH")])])
         process = subprocess.Popen(
             [sys.executable, "-m", PROBE],
-            env=environment | {"PYTHONPATH": path},
+            env=module_environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -65,6 +65,13 @@ def plain_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(_OF_RAY)}
 
 
+def module_environment() -> dict[str, str]:
+    """The same variables, with our modules in PYTHONPATH, for `python -m` in any directory."""
+    environment = plain_environment()
+    paths = [str(ROOT), *filter(None, [environment.get("PYTHONPATH")])]
+    return environment | {"PYTHONPATH": os.pathsep.join(paths)}
+
+
 class ProgramHost:
     """Runs programs on this machine; call its methods from one thread."""
 

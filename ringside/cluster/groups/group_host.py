@@ -25,13 +25,12 @@ import numpy as np
 from multiprocess.reduction import ForkingPickler
 from numpy.typing import NDArray
 
-from ringside.cluster.fingerprint import ROOT
 from ringside.cluster.groups.lane_state import LaneState, restore_lane
 from ringside.cluster.groups.parameters import ParameterCoding
 from ringside.cluster.groups.parcel import pack
 from ringside.cluster.lease import LEASE_SECONDS, Lease
 from ringside.cluster.numerics import numerics
-from ringside.cluster.program_host import Node, describe_node, plain_environment
+from ringside.cluster.program_host import Node, describe_node, module_environment
 from shared.errors import RingsideError, RunFailed
 from shared.machine.subprocesses import REAP_SECONDS, die_with, kill_and_reap
 from shared.memory.process_table import Role
@@ -182,13 +181,11 @@ class GroupHost:
         """Start the program."""
         assert self._memory is not None, "begin first"
         fds = [self._memory.arena.fd, *(doorbell.fd for doorbell in self._doorbells)]
-        environment = plain_environment()
-        paths = [str(ROOT), *filter(None, [environment.get("PYTHONPATH")])]
         with open(self._log, "wb") as log:
             self._program = subprocess.Popen(
                 [sys.executable, "-m", NODE_PROGRAM, *map(str, fds)],
                 cwd=self._directory,
-                env=environment | {"PYTHONPATH": os.pathsep.join(paths)},
+                env=module_environment(),
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,
