@@ -27,6 +27,7 @@ from actors.envs.atari import AtariEnv
 from actors.lane import Lane
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
 from ringside.bench.limits import Options
+from ringside.bench.system_parts.actors_alone import play_at_random
 from ringside.bench.system_parts.emulator import BLOCK_TICKS, RULES, Bare
 from shared.config.resolve import resolve
 from shared.config.sections import FRAME_SKIP
@@ -89,7 +90,7 @@ class Players:
         """Play one block of ticks with each. Raises `WrongResult` if they differ."""
         first, self._tick = self._tick, self._tick + BLOCK_TICKS
         began = time.thread_time()
-        self._play_lane()
+        play_at_random(self._lane, self._memory, BLOCK_TICKS, self._random)
         lane_seconds = time.thread_time() - began
         slots = {name: self._slots(name, first) for name in ("action", "raw_reward", "start", "frame")}
         # A slot holds the action of its tick and the frame before it; `start` is set after a reset tick.
@@ -111,16 +112,6 @@ class Players:
         self.resets = [bare_resets, env_resets, 0.0]
         self.steps = [sum(bare.steps for bare in self.bare) - steps, lane_steps, lane_steps]
         self._check(first)
-
-    def _play_lane(self) -> None:
-        """Run the actor's loop with a stub in place of inference."""
-        lane, mailbox = self._lane, self._memory.mailbox
-        greedy = self._random.integers(self.envs[0].actions, size=(BLOCK_TICKS, len(self.envs)), dtype=np.uint8)
-        for actions in greedy:
-            mailbox.actions[0] = actions
-            mailbox.reply.publish(0, mailbox.request.at(0).read())
-            if lane.ready:
-                lane.step()
 
     def _play_env(self, j: int, first: int, actions: list[int]) -> float:
         """Play a block of env `j` without a lane; return the CPU seconds of its resets."""

@@ -54,8 +54,8 @@ def lane_config(game: str, index: int) -> Config:
     )
 
 
-def play(lane: Lane, memory: Memory, ticks: int, random: np.random.Generator) -> None:
-    """Play `ticks` ticks with random actions."""
+def play_at_random(lane: Lane, memory: Memory, ticks: int, random: np.random.Generator) -> None:
+    """Play `ticks` ticks as an actor does, with random actions in place of inference."""
     mailbox = memory.mailbox
     for actions in random.integers(memory.plan.actions, size=(ticks, memory.run_schedule.lane_envs), dtype=np.uint8):
         mailbox.actions[0] = actions
@@ -73,12 +73,12 @@ def worker(game: str, index: int, seconds: float) -> dict[str, Any]:
     lane = Lane(memory.lane(0), memory.plan, envs, actor=0)
     lane.start()
     random = np.random.default_rng(index)
-    play(lane, memory, WARM_TICKS, random)
+    play_at_random(lane, memory, WARM_TICKS, random)
     print("ready", flush=True)
     sys.stdin.readline()
     first, begun = lane.tick, time.perf_counter()
     while (took := time.perf_counter() - begun) < seconds:
-        play(lane, memory, BLOCK_TICKS, random)
+        play_at_random(lane, memory, BLOCK_TICKS, random)
     steps = (lane.tick - first) * len(envs)
     logged = int(memory.board.lane_done.values[0])
     return {"steps": steps, "seconds": took, "logged": (logged - first) * len(envs)}
