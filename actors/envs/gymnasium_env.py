@@ -64,7 +64,7 @@ def _make(name: str) -> gymnasium.Env[Any, Any]:
         try:
             env = make(env)
         except Exception as error:  # the user's wrapper, which may raise anything
-            raise EnvError(f"{wrapper} could not wrap the environment: {_told(error)}") from error
+            raise EnvError(f"{wrapper} could not wrap the environment: {_in_words(error)}") from error
         if not isinstance(env, gymnasium.Env):
             raise EnvError(f"{wrapper} returned a {type(env).__name__}; it must return a gymnasium.Env.")
     return env
@@ -79,7 +79,7 @@ def _make_base(name: str, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, An
         try:
             return gymnasium.make(name, disable_env_checker=True, **arguments)
         except Exception as error:  # the code of the environment, which may raise anything
-            raise EnvError(f"Gymnasium cannot make the environment {name!r}: {_told(error)}") from error
+            raise EnvError(f"Gymnasium cannot make the environment {name!r}: {_in_words(error)}") from error
     module = _imported(module_name, name)
     if factory_name in gymnasium.registry:  # `module:Env-v0`, as Gymnasium itself takes it
         return _make_base(factory_name, arguments)
@@ -89,7 +89,7 @@ def _make_base(name: str, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, An
     try:
         env = factory(**arguments)
     except Exception as error:  # the user's factory, which may raise anything
-        raise EnvError(f"{name} could not make an environment: {_told(error)}") from error
+        raise EnvError(f"{name} could not make an environment: {_in_words(error)}") from error
     if not isinstance(env, gymnasium.Env):
         raise EnvError(f"{name} returned a {type(env).__name__}; it must return a gymnasium.Env.")
     return env
@@ -107,10 +107,10 @@ def _imported(module_name: str, name: str) -> ModuleType:
                 f"The module {module_name!r} of --env {name!r} is not found: put it beside launch.py, install it, or "
                 "put its folder into PYTHONPATH."
             ) from error
-        raise EnvError(f"The module of --env {name!r} cannot be imported: {_told(error)}.") from error
+        raise EnvError(f"The module of --env {name!r} cannot be imported: {_in_words(error)}.") from error
 
 
-def _told(error: Exception) -> str:
+def _in_words(error: Exception) -> str:
     """An error of the environment's code, with its type: the text alone may say little."""
     return str(error) if isinstance(error, gymnasium.error.Error) else f"{type(error).__name__}: {error}"
 

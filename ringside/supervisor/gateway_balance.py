@@ -47,6 +47,6 @@ class GatewayBalancer:
         """Pass the new sentences of gateways on."""
         told = self._gateways.notices.values.copy()
         for gateway in np.flatnonzero(told != self._told):
-            for sentence in self._gateways.told(int(gateway), int(self._told[gateway]), int(told[gateway])):
+            for sentence in self._gateways.sentences(int(gateway), int(self._told[gateway]), int(told[gateway])):
                 self._note(sentence)
         self._told = told

@@ -87,12 +87,12 @@ def _train(plan: Plan) -> int:
         newest[:] = [status]  # from here on the run handles signals; those after its end are ignored
         display.show(status)
 
-    def hear(number: int) -> None:
+    def interrupt_start(number: int) -> None:
         if not newest:
             raise KeyboardInterrupt
 
     try:
-        with handle_stop_signals(hear), open_display(plain=plan.config.run.plain) as display:
+        with handle_stop_signals(interrupt_start), open_display(plain=plan.config.run.plain) as display:
             summary = training.run(plan, show, display.note)
     except RunFailed as error:
         print(printable(f"{PROGRAM}: {error}"), file=sys.stderr)

@@ -55,7 +55,7 @@ class Gateways(SharedFields):
         _write(self.notice[gateway, number % NOTICES], sentence)
         self.notices.publish(gateway, number + 1)
 
-    def told(self, gateway: int, since: int, until: int) -> list[str]:
+    def sentences(self, gateway: int, since: int, until: int) -> list[str]:
         """The sentences with numbers from `since` to before `until` that are still there."""
         return [_read(self.notice[gateway, number % NOTICES]) for number in range(max(since, until - NOTICES), until)]
 

@@ -31,7 +31,7 @@ class Product:
     out: Tensor
 
     @classmethod
-    def of(cls, rows: int, packed: int, columns: int, like: Tensor) -> Product:
+    def random(cls, rows: int, packed: int, columns: int, like: Tensor) -> Product:
         """Random operands [rows, inner] and [inner, columns] of the dtype and device of `like`."""
         a, b = (torch.randn(shape, device=like.device).to(like.dtype) for shape in ((rows, packed), (packed, columns)))
         return cls(a, b, torch.empty(rows, columns, dtype=like.dtype, device=like.device))
@@ -59,11 +59,11 @@ class Products:
     def __init__(self, network: str, actions: int, n: int, like: Tensor, *, backward: bool) -> None:
         self._products = []
         for index, (places, inputs, outputs) in enumerate(layer_sizes(network, actions)):
-            self._products.append(Product.of(n * places, inputs, outputs, like))
+            self._products.append(Product.random(n * places, inputs, outputs, like))
             if backward:
-                self._products.append(Product.of(outputs, n * places, inputs, like))
+                self._products.append(Product.random(outputs, n * places, inputs, like))
                 if index:
-                    self._products.append(Product.of(n * places, outputs, inputs, like))
+                    self._products.append(Product.random(n * places, outputs, inputs, like))
         self.operations = sum(product.operations for product in self._products)
 
     def run(self) -> None:

@@ -87,7 +87,7 @@ def peer_speed(environment: Environment, job: Job, peer: Peer, words: Sequence[s
         least: least number of measured steps.
     """
     words = [*words, "--steps", str(least)]
-    result = environment.told(peer.script, words, seconds=float(least))  # allows for one step per second
+    result = environment.run_script(peer.script, words, seconds=float(least))  # allows for one step per second
     expected = result["steps"] // job.steps_per_update
     if result["steps"] < least or abs(result["updates"] - expected) > 1 or result["threads"] != threads:
         raise WrongResult(

@@ -177,7 +177,7 @@ def _playing(options: Options, report: Report, environment: Environment, game: s
 def _peer_envs(environment: Environment, kind: str, game: str, envs: int, threads: int, seconds: float) -> float:
     """Steps/s of a peer's vector of envs."""
     words = [kind, "--game", game, "--envs", str(envs), "--threads", str(threads), "--seconds", str(seconds)]
-    result = environment.told("peer_envs.py", words, seconds)
+    result = environment.run_script("peer_envs.py", words, seconds)
     if result["steps"] % envs or result["seen"] != result["looks"] or not result["looks"]:
         raise WrongResult(
             f"{result['package']} played {result['steps']} steps of {envs} envs; {result['seen']} of {result['looks']} "

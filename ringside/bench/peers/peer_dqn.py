@@ -38,7 +38,7 @@ class Clock:
         self.seconds = 0.0
         self.updates = 0
 
-    def look(self, steps: int, updates: int) -> bool:
+    def record(self, steps: int, updates: int) -> bool:
         """Record progress; call it after every step. Return True if more steps are needed."""
         if steps == self._first:
             self._begun, self._updates_before = time.perf_counter(), updates
@@ -56,7 +56,7 @@ def sb3(game: str, device: str, clock: Clock) -> str:
 
     class Look(BaseCallback):
         def _on_step(self) -> bool:
-            return clock.look(self.num_timesteps, self.model._n_updates)
+            return clock.record(self.num_timesteps, self.model._n_updates)
 
     env = VecFrameStack(make_atari_env(game, n_envs=1, seed=1, env_kwargs=BARE), n_stack=4)
     model = DQN(
@@ -118,7 +118,7 @@ def pfrl(game: str, device: str, clock: Clock) -> str:
         observation, reward, terminated, truncated, _ = env.step(agent.act(observation))
         agent.observe(observation, float(np.sign(float(reward))), terminated, truncated)
         steps += 1
-        going = clock.look(steps, agent.optim_t)
+        going = clock.record(steps, agent.optim_t)
         if terminated or truncated:
             observation, _ = env.reset()
     return f"pfrl {version('pfrl')}"

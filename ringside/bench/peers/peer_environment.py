@@ -48,7 +48,7 @@ class Environment:
             self._made = True
         self._pip(*packages)
 
-    def told(self, script: str, words: Sequence[str], seconds: float) -> dict[str, Any]:
+    def run_script(self, script: str, words: Sequence[str], seconds: float) -> dict[str, Any]:
         """Run a script of this folder with the environment's interpreter; return the JSON of its last line.
 
         Args:

@@ -231,5 +231,5 @@ def test_an_observer_reads_the_newest_sentences_of_a_gateway(memory: Memory) -> 
     for number in range(11):
         gateways.tell(1, f"sentence {number}")
     assert gateways.notices.values.tolist() == [0, 11]
-    assert gateways.told(1, 9, 11) == ["sentence 9", "sentence 10"]
-    assert gateways.told(1, 0, 11)[0] == "sentence 3"  # older ones are overwritten
+    assert gateways.sentences(1, 9, 11) == ["sentence 9", "sentence 10"]
+    assert gateways.sentences(1, 0, 11)[0] == "sentence 3"  # older ones are overwritten
