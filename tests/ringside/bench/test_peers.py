@@ -129,7 +129,7 @@ class Telling(Environment):
     def __init__(self, **says: Any) -> None:
         self.says = says
 
-    def told(self, script: str, words: Sequence[str], seconds: float) -> dict[str, Any]:
+    def run_script(self, script: str, words: Sequence[str], seconds: float) -> dict[str, Any]:
         return self.says
 
 
