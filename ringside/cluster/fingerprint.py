@@ -14,7 +14,7 @@ from pathlib import Path
 from shared.machine.facts import LIBRARIES
 
 ROOT = Path(__file__).resolve().parents[2]
-_PACKAGES = ("actors", "learner", "shared", "ringside")
+_PACKAGES = ("actors", "learner", "shared", "ringside", "workers")
 _SOURCES = "sources of Ringside"
 _DIGITS = 12
 """Digits of a digest that a sentence shows."""
