@@ -98,10 +98,20 @@ def test_a_benchmark_that_measured_nothing_is_not_good(
     assert not stage.bench("limits", "a.json", 20)
 
 
+def _late_once(there: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have half a minute pass when a file is there."""
+    monkeypatch.setattr(
+        "ringside.bench.gpu_proof.stage.time", SimpleNamespace(monotonic=lambda: 30.0 if there.exists() else 0.0)
+    )
+
+
 def test_a_late_command_and_all_that_it_started_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ringside.bench.gpu_proof.stage.END_SECONDS", 0.2)
-    program = "import signal; signal.signal(15, signal.SIG_IGN); signal.pause()"
-    assert not stage_at(tmp_path).run(["-c", program], 0.5)
+    there = tmp_path / "there"
+    program = "import pathlib, signal; signal.signal(15, signal.SIG_IGN); "
+    program += f"pathlib.Path({str(there)!r}).touch(); signal.pause()"
+    _late_once(there, monkeypatch)
+    assert not stage_at(tmp_path).run(["-c", program], 20.0)
     (fact,) = done_in(tmp_path)
     assert fact["late"]
     assert fact["code"] == -9
@@ -113,9 +123,7 @@ def test_a_late_launch_says_where_it_is(tmp_path: Path, monkeypatch: pytest.Monk
     program = "import signal; from pathlib import Path; from shared.process.signals import enable_stack_dumps; "
     program += "enable_stack_dumps(); "
     program += f"Path({str(there)!r}).touch(); signal.pause()"
-    monkeypatch.setattr(
-        "ringside.bench.gpu_proof.stage.time", SimpleNamespace(monotonic=lambda: 30.0 if there.exists() else 0.0)
-    )
+    _late_once(there, monkeypatch)
     assert not stage_at(tmp_path).run(["-c", program], 20.0)
     assert 'File "<string>", line 1 in <module>' in (tmp_path / "late.log").read_text()
 

@@ -6,14 +6,13 @@ import fcntl
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from ringside.cluster import placed_programs
+from ringside.cluster import lease, placed_programs
 from ringside.cluster.fingerprint import difference, fingerprint
 from ringside.cluster.hosts import NodeLost
 from ringside.cluster.placed_programs import ClusterPrograms
@@ -184,26 +183,51 @@ def test_an_error_of_one_job_ends_the_others(launcher: Path, tmp_path: Path, mon
     assert file.read_text() == "asked"
 
 
-def test_a_host_without_calls_stops_its_program_and_ends(launcher: Path, tmp_path: Path) -> None:
+class Clock:
+    """Time of a lease, which stands still unless a test moves it."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.looks = 0
+        """Looks of a thread that watches a lease."""
+
+    def monotonic(self) -> float:
+        self.looks += threading.current_thread() is not threading.main_thread()
+        return self.now
+
+
+LEASE = 0.02
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(lease, "time", made)
+    return made
+
+
+def test_a_host_without_calls_stops_its_program_and_ends(launcher: Path, tmp_path: Path, clock: Clock) -> None:
     ended: list[int] = []
-    host = ProgramHost(1, launcher=launcher, lease_seconds=0.3, end=ended.append)
+    host = ProgramHost(1, launcher=launcher, lease_seconds=LEASE, end=ended.append)
     file = tmp_path / "first"
     host.start(["wait", str(file)], str(tmp_path), __file__)
-    while not file.exists():
-        host.poll(0.05)
+    until(file.exists)
+    clock.now += 1.5 * LEASE
     until(lambda: ended)
     assert ended == [1]
     assert file.read_text() == "asked"
     host.close()
 
 
-def test_calls_renew_the_lease(launcher: Path, tmp_path: Path) -> None:
+def test_calls_renew_the_lease(launcher: Path, tmp_path: Path, clock: Clock) -> None:
     ended: list[int] = []
-    host = ProgramHost(1, launcher=launcher, lease_seconds=0.5, end=ended.append)
+    host = ProgramHost(1, launcher=launcher, lease_seconds=LEASE, end=ended.append)
     host.start(["wait", str(tmp_path / "first")], str(tmp_path), __file__)
-    begun = time.monotonic()
-    while time.monotonic() < begun + 1.2:
-        host.poll(0.05)
+    for _ in range(3):
+        host.poll(0.0)
+        looks = clock.looks
+        clock.now += 0.75 * LEASE
+        until(lambda looks=looks: clock.looks > looks + 1)  # type: ignore[misc]
     assert not ended
     host.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -33,12 +34,19 @@ def test_a_failure_and_a_lack_are_errors() -> None:
         read_output(["/nowhere/at/all"], 60)
 
 
-def test_who_is_late_is_killed_also_where_a_child_of_its_own_holds_the_pipe(tmp_path: Path) -> None:
-    told = tmp_path / "grandchild"
-    child = "import pathlib, subprocess, sys, time; grandchild = subprocess.Popen(['sleep', '600']); "
-    child += f"pathlib.Path({str(told)!r}).write_text(str(grandchild.pid)); time.sleep(600)"
+def test_who_is_late_is_killed_also_where_a_child_of_its_own_holds_the_pipe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told, communicate = tmp_path / "grandchild", subprocess.Popen.communicate
+
+    def once_told(process: subprocess.Popen[str], *arguments: Any, **named: Any) -> tuple[str, str]:
+        until(told.exists)
+        return communicate(process, *arguments, **named)
+
+    monkeypatch.setattr(subprocess.Popen, "communicate", once_told)
+    child = f"sleep 600 & echo $! > {told}.part; mv {told}.part {told}; wait"
     with pytest.raises(subprocess.TimeoutExpired):
-        read_output(python(child), 2.0)
+        read_output(["sh", "-c", child], 0.1)
     grandchild = psutil.Process(int(told.read_text()))
     assert grandchild.is_running(), "it was not waited for"
     grandchild.kill()
