@@ -89,6 +89,7 @@ def test_what_killed_clients_leave_is_shut_down(record: Path) -> None:
         assert service._directory is not None
         (service._directory / "pipe" / "control").unlink()
         assert not service.renew(), "the daemon does not answer"
+        (service._directory / "pipe" / "quit").touch()  # as the guardian would tell it, and wait for its end
 
 
 def test_the_program_is_found_beside_the_driver(record: Path, monkeypatch: pytest.MonkeyPatch) -> None:

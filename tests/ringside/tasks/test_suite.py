@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -90,16 +91,38 @@ def drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
     return Program(tmp_path, monkeypatch)
 
 
-@pytest.fixture
-def program(drawn: Program, monkeypatch: pytest.MonkeyPatch) -> Program:
-    """As `drawn`, but its report is only noted: to draw one takes seconds."""
+def _draw_no_report(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the report of a suite only noted: to draw one takes seconds."""
 
     def note(runs: Sequence[Path], out: Path) -> tuple[Path, tuple[str, ...]]:
-        drawn.reported = [path.name for path in runs]
+        program.reported = [path.name for path in runs]
         return out, ()
 
     monkeypatch.setattr("ringside.suites.suite_runner.write_report", note)
+
+
+@pytest.fixture
+def program(drawn: Program, monkeypatch: pytest.MonkeyPatch) -> Program:
+    """As `drawn`, but its report is only noted."""
+    _draw_no_report(drawn, monkeypatch)
     return drawn
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Directory of a suite that has trained and evaluated both games."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        program = Program(tmp_path_factory.mktemp("done"), monkeypatch)
+        _draw_no_report(program, monkeypatch)
+        assert program()[0] == 0
+    return program.out
+
+
+@pytest.fixture
+def ended(program: Program, done: Path) -> Program:
+    """As `program`, after the call that has done all."""
+    shutil.copytree(done, program.out)
+    return program
 
 
 def kinds(told: list[list[str]]) -> list[str]:
@@ -137,19 +160,17 @@ def test_a_run_of_an_on_policy_method_gets_no_flag_that_it_refuses(tmp_path: Pat
     assert resolve(configuration(told)).experiment() == job.config.experiment()
 
 
-def test_the_same_command_does_what_is_left(program: Program, capsys: pytest.CaptureFixture[str]) -> None:
-    program()
-    assert program() == (0, [])
+def test_the_same_command_does_what_is_left(ended: Program, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended() == (0, [])
     assert capsys.readouterr().out.count("finished already") == 2
-    (program.out / "pong-1" / "evaluation-final.json").unlink()
-    assert kinds(program()[1]) == ["eval pong-1"]
-    assert kinds(program("--final-episodes", "5")[1]) == ["eval pong-1", "eval freeway-1"]
+    (ended.out / "pong-1" / "evaluation-final.json").unlink()
+    assert kinds(ended()[1]) == ["eval pong-1"]
+    assert kinds(ended("--final-episodes", "5")[1]) == ["eval pong-1", "eval freeway-1"]
 
 
-def test_a_total_that_rounds_up_to_the_same_boundary_is_done_already(program: Program) -> None:
+def test_a_total_that_rounds_up_to_the_same_boundary_is_done_already(ended: Program) -> None:
     """A resume would be refused: there is nothing to play."""
-    program()
-    assert kinds(program("--total-steps", "1_990")[1]) == []
+    assert kinds(ended("--total-steps", "1_990")[1]) == []
 
 
 def test_where_the_protocol_counts_steps_no_episodes_are_said(program: Program) -> None:
@@ -162,13 +183,12 @@ def test_where_the_protocol_counts_steps_no_episodes_are_said(program: Program) 
     assert [words[words.index("--episodes") + 1] for words in told] == ["5", "5"]
 
 
-def test_a_broken_run_is_continued(program: Program) -> None:
-    program()
-    broken = program.out / "freeway-1"
+def test_a_broken_run_is_continued(ended: Program) -> None:
+    broken = ended.out / "freeway-1"
     (broken / "summary.json").unlink()
     (broken / "checkpoints").mkdir()
     (broken / "checkpoints" / "checkpoint-00000001.json").touch()
-    code, told = program()
+    code, told = ended()
     assert (code, kinds(told)) == (0, ["resume freeway-1", "eval freeway-1"])
     assert "--preset" not in told[0]
     assert told[0][told[0].index("--total-steps") + 1] == "2_000"
@@ -223,21 +243,19 @@ def test_a_run_that_loses_its_node_without_progress_is_given_up(
     assert "pong, seed 1 was not finished: its node was lost 5 times in a row" in capsys.readouterr().err
 
 
-def test_other_settings_are_refused_before_anything_starts(program: Program) -> None:
-    program()
+def test_other_settings_are_refused_before_anything_starts(ended: Program) -> None:
     with pytest.raises(ConfigError) as error:
-        program("--batch-size", "64")
-    assert f"{program.out / 'pong-1'} holds a run with other settings (--batch-size)" in str(error.value)
-    (program.out / "pong-1" / "config.json").write_text('{"play": {}}')
+        ended("--batch-size", "64")
+    assert f"{ended.out / 'pong-1'} holds a run with other settings (--batch-size)" in str(error.value)
+    (ended.out / "pong-1" / "config.json").write_text('{"play": {}}')
     with pytest.raises(ConfigError, match=r"cannot be continued: .*another version.* Name another --out\."):
-        program()
+        ended()
 
 
-def test_a_run_of_another_method_is_refused_with_the_settings_that_differ(program: Program) -> None:
-    program()
+def test_a_run_of_another_method_is_refused_with_the_settings_that_differ(ended: Program) -> None:
     with pytest.raises(ConfigError) as error:
-        program("--method", "c51")
-    says = f"{program.out / 'pong-1'} holds a run with other settings (--atoms, --method, --v-max, --v-min)"
+        ended("--method", "c51")
+    says = f"{ended.out / 'pong-1'} holds a run with other settings (--atoms, --method, --v-max, --v-min)"
     assert says in str(error.value)
 
 

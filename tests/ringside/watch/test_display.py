@@ -302,8 +302,9 @@ STUCK = """
 import sys
 sys.path.insert(0, {tests!r})
 from test_display import status
-from ringside.watch.display import open_display
-with open_display(plain={plain}) as display:
+from ringside.watch import display as displays
+displays.END_SECONDS = 0.2
+with displays.open_display(plain={plain}) as display:
     for _ in range(300):
         display.note("x" * 200)
         display.show(status())
