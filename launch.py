@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parent
 
 def main(arguments: Sequence[str]) -> int:
     """Run one task; returns the exit code: 2 for a mistake in the arguments, 1 for a fault at run time."""
-    from ringside.tasks import TASKS, module_of
+    from ringside.tasks import FIRST_LINES, TASKS, module_of
     from shared.errors import RingsideError
     from shared.text import PROGRAM, printable
 
@@ -50,8 +50,8 @@ def main(arguments: Sequence[str]) -> int:
 
             print(answer_to(task))
             return 0
-        if task == "train" and sys.stdout.isatty() and not {"-h", "--help"} & set(rest):
-            print("Ringside starts: loading, and checking settings and machine ...", flush=True)
+        if task in FIRST_LINES and sys.stdout.isatty() and not {"-h", "--help"} & set(rest):
+            print(FIRST_LINES[task], flush=True)
         code: int = module_of(task).main(rest)
         return code
     except RingsideError as error:

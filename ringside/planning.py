@@ -17,14 +17,17 @@ from shared.checkpoint.finding import find_checkpoint
 from shared.checkpoint.manifest import CHECKPOINTS, Manifest
 from shared.checkpoint.weights_file import load_weights
 from shared.config.checks import validate
+from shared.config.checks.combinations import require_consistent, require_used
 from shared.config.digest import MAY_CHANGE_ON_RESUME
 from shared.config.method_declaration import method_declaration
 from shared.config.presets import PRESETS
 from shared.config.protocols import PROTOCOLS, eval_rules
+from shared.config.renamed_settings import current_settings
 from shared.config.resolve import resolve
 from shared.config.sections import Evaluate, Run
 from shared.config.settings import Config
 from shared.config.trust import NEVER_FROM_A_FILE, load_plugin, require_env, require_plugin
+from shared.env_name import with_kwargs
 from shared.errors import CheckpointError, ConfigError, FileError
 from shared.files.atomic import read_object
 from shared.files.run_file_names import METRICS_FILE, SUMMARY_FILE
@@ -77,6 +80,26 @@ def starting_point(
     dropped = {name: getattr(Run(), name) for name in NEVER_FROM_A_FILE} | {"stop_at": None}
     run = replace(saved.run, **dropped | {"run_dir": run_dir, "resume": Path(resume)})
     return replace(saved, run=run)
+
+
+def config_of_call(preset: str | None, config: str | Path | None, settings: Mapping[str, Any]) -> Config:
+    """Configuration of a call with flat settings, unchecked, as a command line with these options gives it.
+
+    Args:
+        preset, config: as for `starting_point`.
+        settings: those that the caller gives, by name.
+
+    Raises:
+        ConfigError: a name or a value is wrong, or settings have no effect or contradict each other.
+    """
+    env, kwargs = settings.get("env"), settings.get("env_kwargs")
+    if env is not None and kwargs is not None:
+        env = with_kwargs(env, kwargs)
+    start = starting_point(preset, settings.get("resume"), env, settings.get("plugin"), config)
+    chosen = start.with_settings(**settings)
+    require_used(current_settings(settings), chosen.algorithm.method)
+    require_consistent([name for name, value in settings.items() if value is not None])
+    return chosen
 
 
 def settings_beside_preset(config: Config, preset: str) -> dict[str, Any]:

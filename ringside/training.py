@@ -14,7 +14,7 @@ from actors.pixels.compilation import compile_kernels
 from actors.pixels.frames import is_compiled
 from ringside.callbacks import Beginning, Callback, Callbacks, dispatching
 from ringside.doctor import checks
-from ringside.planning import plan, starting_point
+from ringside.planning import config_of_call, plan
 from ringside.recording.metrics import evaluations_in, totals_before
 from ringside.recording.totals import MEAN_OVER
 from ringside.recording.wandb_track import tracking
@@ -25,10 +25,7 @@ from ringside.watch.notebook import NotebookDisplay, in_notebook
 from ringside.watch.observer import Observer, Restored
 from ringside.watch.status import Status
 from shared.checkpoint.finding import find_checkpoint
-from shared.config.checks.combinations import require_consistent, require_used
-from shared.config.renamed_settings import current_settings
 from shared.config.settings import Config
-from shared.env_name import with_kwargs
 from shared.errors import ConfigError, StopTraining
 from shared.files.atomic import PRIVATE_UMASK, read_json, remove_temporaries, write_atomic
 from shared.files.lock import locked
@@ -68,15 +65,8 @@ def train(
     Raises:
         ConfigError: the settings cannot work. ArenaError: there is too little memory. RunFailed: a fault ended the run.
     """
-    resume, env, plugin = settings.get("resume"), settings.get("env"), settings.get("plugin")
-    kwargs = settings.get("env_kwargs")
-    if env is not None and kwargs is not None:
-        env = with_kwargs(env, kwargs)
     require_main_guard()
-    start = starting_point(preset, resume, env, plugin, config)
-    chosen = start.with_settings(**settings)
-    require_used(current_settings(settings), chosen.algorithm.method)
-    require_consistent([name for name, value in settings.items() if value is not None])
+    chosen = config_of_call(preset, config, settings)
     ready = plan(chosen)
     callbacks = Callbacks(on_round, on_episode, on_evaluation)
     if chosen.run.plain or not in_notebook():

@@ -92,17 +92,18 @@ def register_network(name: str, convolutions: Sequence[tuple[int, int, int]], hi
         hidden: units of the hidden layer.
 
     Raises:
-        ConfigError: another network has the name, or the layers do not fit frames of 84x84 pixels.
+        ConfigError: another network has the name, or the layers fit no frames. A run checks them against its
+            --frame-size.
     """
     layers = [(channels, kernel, stride) for channels, kernel, stride in convolutions]
-    side = FRAME_SIDE
+    side = MOST_SIDE
     for _, kernel, stride in layers:
         side = (side - kernel) // stride + 1 if 1 <= kernel <= side and stride >= 1 else 0
     if not _NETWORK_NAME.fullmatch(name):
         raise ConfigError(f"A network cannot be called {name!r:.60}: use lower-case letters, digits and hyphens.")
     if not layers or side < 1 or layers[0][2] != FIRST_STRIDE or layers[0][1] % FIRST_STRIDE:
         raise ConfigError(
-            f"The network {name} does not fit frames of {FRAME_SIDE}x{FRAME_SIDE}: its first convolution needs a "
+            f"The network {name} fits no frames of at most {MOST_SIDE}x{MOST_SIDE}: its first convolution needs a "
             f"stride of {FIRST_STRIDE} and a kernel that is a multiple of it, and no kernel may exceed its input."
         )
     if hidden < 1 or min(channels for channels, _, _ in layers) < 1:

@@ -80,10 +80,20 @@ def words_of(**settings: Any) -> list[str]:
     return words
 
 
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """The known word that resembles this one most; None: none does."""
+    return next(iter(difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=0.5)), None)
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
-    """ "; did you mean ...?", or nothing when no known word resembles this one."""
-    close = difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=0.5)
-    return f"; did you mean {close[0]}?" if close else "."
+    """ "; did you mean ...?", or a full stop when no known word resembles this one."""
+    close = closest(word, known)
+    return "." if close is None else f"; did you mean {close}?"
+
+
+def nearest_or_all(word: str, known: Sequence[str]) -> str:
+    """As `nearest`; the list of all words when none resembles this one."""
+    return f": choose one of {', '.join(known)}." if closest(word, known) is None else nearest(word, known)
 
 
 def require_name(flag: str, name: str, known: Sequence[str]) -> None:

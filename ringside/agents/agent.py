@@ -40,7 +40,9 @@ class GivenRules:
     """sample: actions drawn from the agent's policy; greedy: the best ones; auto: as in the evaluations of its run."""
 
 
-def weights_at(load: str | Path, env: str | None = None, plugin: str | None = None) -> StoredWeights:
+def weights_at(
+    load: str | Path, env: str | None = None, plugin: str | None = None, flag: str = "--load"
+) -> StoredWeights:
     """Weights of a run directory, a checkpoint, a file of weights, or a zoo agent by its name.
 
     Args:
@@ -48,30 +50,32 @@ def weights_at(load: str | Path, env: str | None = None, plugin: str | None = No
         env: the env on which the agent was trained, by the user's word. An env that imports a module must be named here
             (shared/config/trust.py), so the caller may make it afterwards.
         plugin: the plug-in with which the agent was trained, by the user's word; it is imported.
+        flag: the option that named it, for sentences.
 
     Raises:
         ConfigError: there are none, or the file names an env that the user did not.
     """
     from actors.make_env import is_registered
 
-    weights = _stored_weights(load, plugin)
-    require_env(play_of(weights), env, what=_AGENT.format(load=load), is_registered=is_registered)
+    weights = _stored_weights(load, plugin, flag)
+    require_env(play_of(weights), env, what=_agent(load, flag), is_registered=is_registered)
     return weights
 
 
-_AGENT = "The agent of --load {load}"
-"""Subject of error messages about an agent's env."""
+def _agent(load: str | Path, flag: str = "--load") -> str:
+    """Subject of sentences about an agent's env."""
+    return f"The agent of {flag} {load}"
 
 
-def _stored_weights(load: str | Path, plugin: str | None) -> StoredWeights:
+def _stored_weights(load: str | Path, plugin: str | None, flag: str = "--load") -> StoredWeights:
     """Weights that `load` names, with their plug-in, without a check of their env."""
-    path = find(load)
+    path = find(load, flag)
     load_plugin(plugin)
     try:
         weights = load_weights(path)
     except CheckpointError as error:
-        raise ConfigError(f"--load {load} cannot be used. {error}") from error
-    require_plugin(weights.plugin, plugin, what=_AGENT.format(load=load))
+        raise ConfigError(f"{flag} {load} cannot be used. {error}") from error
+    require_plugin(weights.plugin, plugin, what=_agent(load, flag))
     return weights
 
 
@@ -352,6 +356,6 @@ def load_agent(
     """
     weights = _stored_weights(load, plugin)
     if env is not None:
-        compare_env(play_of(weights), env, what=_AGENT.format(load=load))
+        compare_env(play_of(weights), env, what=_agent(load))
     rules = rules_of(weights, Play(), GivenRules(eval_actions=eval_actions))  # no rule of a game matters
     return Agent(weights, device_of(device), rules.actions, seed)

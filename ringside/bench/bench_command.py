@@ -15,7 +15,7 @@ from ringside.bench.harness.tables import Report
 from ringside.options.option import Positional
 from shared.errors import ConfigError
 from shared.files.result_files import require_writable
-from shared.text import flag_of, nearest
+from shared.text import flag_of, nearest_or_all
 
 BENCHMARKS = {
     "limits": "what the parts can do: emulator, frames, memory, network, each against the limit above it",
@@ -90,7 +90,7 @@ class Benchmark(NamedTuple):
 def find(name: str) -> Benchmark:
     """The benchmark of this name. Raises `ConfigError` if there is none."""
     if name not in BENCHMARKS:
-        raise ConfigError(f"There is no benchmark {name!r}{nearest(name, BENCHMARKS)}")
+        raise ConfigError(f"There is no benchmark {name!r:.60}{nearest_or_all(name, list(BENCHMARKS))}")
     module = importlib.import_module(f"ringside.bench.{MODULES.get(name, name)}")
     return Benchmark(name, (module.__doc__ or "").strip(), module.Options, module.measure)
 

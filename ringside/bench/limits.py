@@ -11,7 +11,8 @@ Parts, for --parts:
   update     gradient updates by batch size and precision, against their passes, and these against their products
 
 A share is the part of the limit that is reached; the two are measured in interleaved slices. Results are compared with
-those of a slow and simple implementation; a part with a wrong result shows no speed.
+those of a slow and simple implementation; a part with a wrong result shows no speed. Observations are those of games,
+four gray frames of 84x84; `bench throughput -- --frame-size 128` and the like measure a run with others.
 """
 
 from __future__ import annotations

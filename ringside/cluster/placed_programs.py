@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,6 +14,7 @@ from ringside.cluster.hosts import Host, Hosts, NodeLost
 from ringside.cluster.lease import LEASE_SECONDS
 from ringside.cluster.program_host import SAVE_SECONDS, Node, ProgramHost, Progress
 from shared.errors import ConfigError, RingsideError
+from shared.files.lock import is_locked
 from shared.process.ownership import LOCK_FILE
 from shared.text import printable
 
@@ -194,23 +193,10 @@ class PlacedPrograms:
             RingsideError: it holds it longer than its lease and its saving can last.
         """
         deadline = time.monotonic() + LEASE_SECONDS + SAVE_SECONDS
-        while _is_locked(self._run_dir / LOCK_FILE) and not self._programs.stops:
+        while is_locked(self._run_dir / LOCK_FILE) and not self._programs.stops:
             if time.monotonic() > deadline:
                 raise RingsideError(
                     f"{self._run_dir} is still in use, though its node was lost. End the run that uses it, then say "
                     "the same command again."
                 )
             time.sleep(_LOOK_SECONDS)
-
-
-def _is_locked(path: Path) -> bool:
-    """True if a run holds the lock file at `path`."""
-    with suppress(FileNotFoundError):
-        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(descriptor)
-    return False

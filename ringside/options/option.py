@@ -74,13 +74,20 @@ class Option:
 def options_of(
     start: Any, choices: Mapping[str, Callable[[], Sequence[str]]] | None = None, hidden: Container[str] = ()
 ) -> list[Option]:
-    """Options of a dataclass, or of an instance of one, whose values are the defaults; those of its sections last.
+    """Options of a dataclass, or of an instance of one, whose values are the defaults.
+
+    Those that the class itself declares come first, then those of its bases, then those of its sections.
 
     Args:
         choices: function that lists the values of an option, by name, where the type does not say them.
         hidden: names of options without effect.
     """
-    return sorted(_options_in(start, (), "", choices or {}, hidden), key=lambda option: bool(option.path))
+    own = inspect.get_annotations(start if isinstance(start, type) else type(start))
+
+    def place(option: Option) -> int:
+        return 2 if option.path else option.name not in own
+
+    return sorted(_options_in(start, (), "", choices or {}, hidden), key=place)
 
 
 def _options_in(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields, replace
 from typing import Any, TypeVar
 
@@ -99,7 +99,7 @@ def _is_flag(word: str) -> bool:
 
 
 def _place(
-    word: str, places: Sequence[Option], found: dict[str, Any], flags: Container[str], tasks: Sequence[str]
+    word: str, places: Sequence[Option], found: dict[str, Any], flags: Mapping[str, Option], tasks: Sequence[str]
 ) -> None:
     """Give a word without a flag to the first option that takes one by its place."""
     for option in places:
@@ -111,8 +111,14 @@ def _place(
             return
     if word in tasks:
         raise ConfigError(f"{word} is a task, the first word of the command: {PROGRAM} {word} ...")
-    example = f"pass --load {word:.60}" if "--load" in flags else "every value has one, as in --game pong"
-    raise ConfigError(f"{word!r:.60} follows no option: {example}.")
+    choosing = [flag for flag, option in flags.items() if word in option.choices]
+    if len(choosing) == 1:
+        advice = f"pass {choosing[0]} {word}"
+    elif "--load" in flags:
+        advice = f"pass --load {word:.60}"
+    else:
+        advice = "every value has one, as in --game pong" if "--game" in flags else "--help lists the options"
+    raise ConfigError(f"{word!r:.60} follows no option: {advice}.")
 
 
 def _unknown(flag: str, known: Sequence[str]) -> str:

@@ -50,13 +50,15 @@ def programs_in(out: Path, owner: str, cluster: ClusterOptions, launcher: Path =
     Raises:
         ConfigError: the directory cannot be written or is in use, or the cluster is refused.
     """
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"--out {out} cannot be written: {error.strerror}.") from error
-    require_writable_run(out, "--out")
-    with locked(out / SUITE_LOCK_FILE, "--out", owner), _placed(cluster, out / SUITE_LOCK_FILE, launcher) as programs:
-        yield programs
+    lock = out / SUITE_LOCK_FILE
+    with _placed(cluster, lock, launcher) as programs:  # before anything is written, since a cluster may be refused
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"--out {out} cannot be written: {error.strerror}.") from error
+        require_writable_run(out, "--out")
+        with locked(lock, "--out", owner):
+            yield programs
 
 
 @contextmanager

@@ -48,7 +48,7 @@ def add_to_zoo(
         ConfigError: there is no such run, its files are damaged, or the zoo has an entry of this name.
     """
     with tempfile.TemporaryDirectory(dir=catalogue.ZOO, prefix=".") as scratch:
-        entry = _make_entry(Path(scratch), Path(load), env, plugin, name, device, is_new=True)
+        entry = _make_entry(Path(scratch), Path(load), env, plugin, name, device, flag="--add")
         return entry.rename(catalogue.ZOO / entry.name)
 
 
@@ -77,7 +77,7 @@ def push_to_hub(
     found = catalogue.find(load, "--push").parent
     with tempfile.TemporaryDirectory() as scratch:
         if found.parent != catalogue.ZOO:
-            found = _make_entry(Path(scratch), Path(load), env, plugin, None, device, is_new=False)
+            found = _make_entry(Path(scratch), Path(load), env, plugin, None, device, flag="--push")
         return hub.push(found, repo, private=private)
 
 
@@ -108,14 +108,14 @@ def _require_new(name: str) -> None:
 
 
 def _make_entry(
-    directory: Path, source: Path, env: str | None, plugin: str | None, name: str | None, device: str, *, is_new: bool
+    directory: Path, source: Path, env: str | None, plugin: str | None, name: str | None, device: str, *, flag: str
 ) -> Path:
     """Copy the weights and the summary of a run, evaluate, and write the README; returns the entry.
 
     Args:
-        is_new: True if the zoo may not have an entry of this name.
+        flag: the option that named the run. With --add the zoo may not have an entry of this name.
     """
-    weights = weights_at(source, env, plugin)
+    weights = weights_at(source, env, plugin, flag)
     config, summary = _run_of(source)
     played = config.play.env or config.play.game
     if played != weights.game:
@@ -123,7 +123,7 @@ def _make_entry(
             f"{source} cannot be shared: the weights are of {weights.game}, but their run is of {played!r:.120}."
         )
     name = name or weights.game
-    if is_new:
+    if flag == "--add":
         _require_new(name)
     training = command_of(config, steps_at_version(weights.version, summary))
     entry = directory / name
@@ -159,7 +159,10 @@ def _run_of(source: Path) -> tuple[Config, dict[str, Any]]:
             return Config.from_json(sections), summary
         except ConfigError as error:
             raise ConfigError(f"{source} cannot be shared. {error}") from error
-    raise ConfigError(f"{source} is in no run directory with a {CONFIG_FILE} and a {SUMMARY} of a run that ended.")
+    raise ConfigError(
+        f"{source} is in no run directory with the {CONFIG_FILE} and the {SUMMARY} of a run that ended: name a run, or "
+        "a file of weights in its directory."
+    )
 
 
 def command_of(config: Config, total_steps: int) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ringside.cluster.hosts import NodeLost
 from ringside.planning import flags_of, settings_beside_preset
+from ringside.programs.former_runs import wait_for_former
 from ringside.programs.lost_nodes import given_up, run_despite_losses
 from ringside.programs.places import Place, Programs
 from ringside.report.writing import write_report
@@ -72,6 +73,11 @@ class SuiteRunner:
 
     def _run_job(self, job: Job, title: str, place: Place) -> None:
         """Run one job: the rest of its training, then its evaluations."""
+
+        def say(sentence: str) -> None:
+            print(f"{title}: {sentence}", flush=True)
+
+        wait_for_former(job.directory, lambda: self._stopped, say)  # in vain: then the program refuses with a sentence
         if job.finished:
             print(f"{title}: finished already.", flush=True)
         else:

@@ -27,6 +27,17 @@ _MODULES = {
 TASKS = tuple(_MODULES)
 """Task names, the optional first argument (default: `train`)."""
 
+FIRST_LINES = {
+    "train": "Ringside starts: loading, and checking settings and machine ...",
+    "suite": "Ringside starts: loading, and checking settings and machine ...",
+    "tune": "Ringside starts: loading, and checking settings and machine ...",
+    "play": "Loading the agent ...",
+    "record": "Loading the agent ...",
+    "export": "Loading the agent ...",
+    "report": "Reading the runs, and drawing ...",
+}
+"""First line in a terminal of the tasks that are silent for a second or more at their start."""
+
 
 def module_of(task: str) -> ModuleType:
     """The module of a task, with its `main` and `OPTIONS`."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from actors.env import EnvError
-from actors.envs.atari import game_name
+from actors.envs.atari import game_name, games
 from ringside import __version__, planning
 from ringside.options.help_page import full_page, short_page
 from ringside.options.option import options_of
@@ -26,7 +26,7 @@ from shared.config.settings import Config, foreign_setting, unused_settings
 from shared.env_name import with_kwargs
 from shared.errors import ConfigError
 from shared.network_spec import network_names
-from shared.text import flag_in, flag_of, nearest
+from shared.text import closest, flag_in, flag_of, nearest_or_all
 
 CHOICES: Mapping[str, Callable[[], Sequence[str]]] = {
     "method": method_names,
@@ -103,7 +103,10 @@ def answer_to(word: str) -> str:
     try:
         game = game_name(word)
     except EnvError:
-        raise ConfigError(f"There is no task {word!r}{nearest(word, [*TASKS, 'help', 'version'])}") from None
+        tasks = [*TASKS, "help", "version"]
+        close = closest(word, [*tasks, *games()])
+        advice = f"; did you mean --game {close}?" if close in games() else nearest_or_all(word, tasks)
+        raise ConfigError(f"There is no task {word!r:.60}{advice}") from None
     raise ConfigError(f"{word} is a game, not a task: pass --game {game}.")
 
 

@@ -29,7 +29,7 @@ class SuiteOptions(ClusterOptions, Choices):
     games: str = "atari5"
     """atari5, atari26, atari57, or games separated by commas."""
     seeds: int = 3
-    """Runs of each game, with the seeds 1, 2, ..."""
+    """Runs of each game, with seeds from 1 on."""
     out: Path | None = None
     """Directory of the runs and their report; default: runs/GAMES. The same directory and options go on with it."""
     final_episodes: int | None = None

@@ -14,10 +14,10 @@ from ringside.report.writing import write_report
 from ringside.settings.train_settings import TrainSettings
 from ringside.tuning.space import Space, check_space, default_space, make_space, read_space
 from ringside.tuning.study import BEST_FILE, Task, TrialResult, Tuner, require_optuna
-from shared.config.checks.combinations import require_used
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.process.ownership import REPORT
+from shared.text import count
 
 DEFAULT_TRIALS = 20
 EVALUATIONS = 5
@@ -73,11 +73,11 @@ def tune(
     Raises:
         ConfigError: Optuna is not installed, a setting or the space is wrong, or `out` holds another study.
     """
-    start = planning.starting_point(preset, None, settings.get("env"), settings.get("plugin"), config)
-    chosen = start.with_settings(**settings)
-    require_used(settings, chosen.algorithm.method)
+    for name, flag in (("resume", "--resume"), ("run_dir", "--run-dir")):
+        if settings.get(name) is not None:
+            raise ConfigError(f"A study says itself what {flag} is: omit it and use --out.")
     return run_study(
-        chosen,
+        planning.config_of_call(preset, config, settings),
         preset or planning.DEFAULT_PRESET,
         trials=trials,
         space=space,
@@ -110,9 +110,6 @@ def run_study(
     if trials < 1:
         raise ConfigError(f"--trials {trials} must be at least 1.")
     cluster.check()
-    for name, flag in (("resume", "--resume"), ("run_dir", "--run-dir")):
-        if getattr(config.run, name) is not None:
-            raise ConfigError(f"A study says itself what {flag} is: omit it and use --out.")
     if not config.evaluate.eval_every_steps:
         config = config.with_settings(eval_every_steps=max(1, config.learn.total_steps // EVALUATIONS))
     wanted = _space(space, config)
@@ -123,7 +120,10 @@ def run_study(
     if cluster.ray is not None:
         task = replace(task, out=out.absolute())  # which nodes see under the same path
     with programs_in(out, "a study or suite that is still going on", cluster, launcher) as programs:
-        note(f"Trials are judged by evaluations every {config.evaluate.eval_every_steps:_} steps (--eval-every-steps).")
+        note(
+            f"{count(trials, 'trial')} of {config.learn.total_steps:_} steps, judged by evaluations every "
+            f"{config.evaluate.eval_every_steps:_} steps (--eval-every-steps)."
+        )
         tuner = Tuner(task, programs, note)
         tuner.run()
         best, results = tuner.best(), tuple(tuner.results())

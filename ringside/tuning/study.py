@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringside.cluster.hosts import NodeLost
 from ringside.planning import flags_of, settings_beside_preset
+from ringside.programs.former_runs import wait_for_former
 from ringside.programs.lost_nodes import given_up, newest_checkpoint, run_despite_losses
 from ringside.programs.places import Place, Programs
 from ringside.recording.follow import Follower
@@ -215,7 +216,14 @@ class Tuner:
                 self._note(f"{title}: its node {lost}; it goes on elsewhere.")
             return not self.stopped
 
+        def note(sentence: str) -> None:
+            self._note(f"{title}: {sentence}")
+
         def run() -> int:
+            if not wait_for_former(run_dir, lambda: self.stopped, note) and not self.stopped:
+                raise ConfigError(
+                    f"{run_dir} is in use by another run: end that one, then pass the same options again."
+                )
             if read_object(run_dir / SUMMARY_FILE).get("finished") is True:
                 return 0  # the study was stopped after its end, and a resume would be refused
             words = [*self._words(run_dir, settings), "--plain"]

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from rich.console import Console
+from rich.terminal_theme import TerminalTheme
 
 from ringside.watch.screen import render
 from ringside.watch.status import Status
@@ -21,6 +22,14 @@ REDRAW_SECONDS = 1.0
 """Least time between two redraws of a status."""
 MOST_NOTES = 20
 """Newest notes that stay above the status."""
+_GRAY = (119, 119, 119)
+COLORS = TerminalTheme(
+    background=(238, 238, 238),
+    foreground=(0, 0, 0),
+    normal=[_GRAY, (213, 70, 70), (32, 140, 60), (163, 113, 0), (47, 127, 219), (176, 80, 190), (14, 138, 150), _GRAY],
+)
+"""Colors that are readable on light and on dark pages: the notebook's theme is not known. Dim text is half of
+foreground and background; other text has the color of the page."""
 _PAGE = '<pre style="line-height:1.2;font-family:Menlo,Consolas,monospace">{code}</pre>'
 
 
@@ -60,9 +69,16 @@ class NotebookDisplay:
 
     def _page(self) -> Any:
         """HTML of notes and status."""
-        console = Console(file=io.StringIO(), record=True, width=WIDTH, force_terminal=True, force_jupyter=False)
+        console = Console(
+            file=io.StringIO(),
+            record=True,
+            width=WIDTH,
+            force_terminal=True,
+            force_jupyter=False,
+            color_system="truecolor",
+        )
         if self._status is not None:
             console.print(render(self._status, WIDTH))
         told = "".join(f"{html.escape(note)}\n" for note in self._notes)
-        screen = console.export_html(inline_styles=True, code_format="{code}")
+        screen = console.export_html(theme=COLORS, inline_styles=True, code_format="{code}")
         return self._display.HTML(_PAGE.format(code=told + screen))

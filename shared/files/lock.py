@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from shared.errors import ConfigError
@@ -38,3 +38,16 @@ def locked(path: Path, flag: str, owner: str) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
+
+
+def is_locked(path: Path) -> bool:
+    """True if a process holds the lock file at `path`."""
+    with suppress(FileNotFoundError):
+        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+    return False

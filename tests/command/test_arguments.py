@@ -65,6 +65,17 @@ SMALL = ("--envs", "8", "--device", "cpu", "--run-dir", "run")
         (("report",), "Name at least one run directory"),
         (("--game", "pong", "eval"), "eval is a task, the first word of the command"),
         (("play", "pong"), "'pong' follows no option: pass --load pong."),
+        (("--plain", "rainbow"), "'rainbow' follows no option: pass --preset rainbow."),
+        (("bench", "limits", "pong"), "'pong' follows no option: --help lists the options."),
+        (("bench", "nothing"), "There is no benchmark 'nothing': choose one of limits, throughput, "),
+        (("breakot",), "There is no task 'breakot'; did you mean --game breakout?"),
+        (("xyzzy9",), "There is no task 'xyzzy9': choose one of train, watch, "),
+        (("zoo", "frobnicate"), "The zoo has no task 'frobnicate': pass none, or add, push, pull."),
+        (("zoo", "pusch", "pong"), "or add, push, pull; did you mean push?"),
+        (("zoo", "pong"), "pong is an agent of the zoo, not a task: "),
+        (("zoo", "push"), "zoo push needs an agent of the zoo or a run behind it: zoo push pong --repo USER/pong"),
+        (("zoo", "push", "pong"), "--push pong needs the repository of the Hub to upload to: --repo USER/NAME."),
+        (("zoo", "push", "pong", "me/pong"), "me/pong follows no option: pass --repo me/pong."),
         (("pong",), "pong is a game, not a task: pass --game pong."),
         (("SpaceInvaders",), "SpaceInvaders is a game, not a task: pass --game space_invaders."),
         (("rainbow",), "rainbow is a preset, not a task: pass --preset rainbow."),
@@ -89,6 +100,16 @@ def test_the_program_ends_with_the_code_and_the_sentence(launched: Launch) -> No
     done = launched("evla")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "launch.py: There is no task 'evla'; did you mean eval?\n"
+
+
+@pytest.mark.parametrize(("task", "says"), [("report", "Reading the runs"), ("play", "Loading the agent")])
+def test_a_terminal_is_not_empty_while_a_task_loads(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], task: str, says: str
+) -> None:
+    for in_terminal in (True, False):
+        monkeypatch.setattr(sys.stdout, "isatty", lambda in_terminal=in_terminal: in_terminal)
+        assert launch_py.main([task]) == 2
+        assert (says in capsys.readouterr().out) == in_terminal
 
 
 def test_what_may_not_be_read_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from shared.config.checks.combinations import check
 from shared.config.settings import Config
+from shared.errors import ConfigError
 from shared.frame_shape import DEFAULT_FRAMES, FrameShape
-from shared.network_spec import Network, least_frame_size, parameters_of
+from shared.network_spec import CONVOLUTIONS, Network, least_frame_size, parameters_of, register_network
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -33,6 +35,17 @@ def test_layers_follow_from_the_frames(name: str, least: int) -> None:
         first = next(shape for shape in shapes.values() if len(shape) == 4)
         assert first[1] == 6
         assert shapes["hidden.weight"][1] == network.torso.features >= 1
+
+
+def test_a_registered_network_is_checked_against_the_frames_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shared.network_spec.CONVOLUTIONS", dict(CONVOLUTIONS))
+    register_network("deep", [(8, 8, 4), (8, 12, 4), (8, 4, 1)], 32)
+    settings = {"env": "m:f", "network": "deep"}
+    check(Config().with_settings(**settings, frame_size=128))
+    with pytest.raises(ConfigError, match="--frame-size 84 is too small for --network deep: 100 is the least"):
+        check(Config().with_settings(**settings))
+    with pytest.raises(ConfigError, match="The network endless fits no frames of at most 512x512"):
+        register_network("endless", [(8, 8, 4), (8, 200, 1)], 32)
 
 
 @pytest.mark.parametrize(

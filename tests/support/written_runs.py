@@ -40,7 +40,7 @@ def write_run(
         judged: other values of those evaluations; None: not there.
         episodes: False: none has ended.
     """
-    path.mkdir(parents=True)
+    path.mkdir(parents=True, exist_ok=True)
     usual = PROTOCOLS[settings.get("protocol", "nature")]
     rules: dict[str, Any] = {"eval_epsilon": usual.eval_epsilon, "eval_max_frames": usual.eval_max_frames}
     told = {"game": game, "seed": seed, "total_steps": ROUND * len(returns), **rules, **settings}

@@ -12,7 +12,7 @@ from ringside.zoo import catalogue
 from ringside.zoo.catalogue import EVALUATION, SUMMARY
 from shared.errors import ConfigError
 from shared.files.atomic import read_json
-from shared.text import PROGRAM, command, count, flag_of, printable
+from shared.text import PROGRAM, command, count, flag_of, nearest, printable
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,9 @@ class Zoo:
 
 OPTIONS = Zoo
 VERBS = ("add", "push", "pull")
+NAMED = {"add": "a run", "push": "an agent of the zoo or a run", "pull": "a repository"}
+"""Word behind each verb."""
+EXAMPLES = {"add": "runs/pong", "push": "pong --repo USER/pong", "pull": "USER/pong"}
 NEEDS = {
     "env": ("add", "push"),
     "plugin": ("add", "push"),
@@ -57,15 +60,12 @@ NEEDS = {
 
 def main(arguments: Sequence[str]) -> int:
     """List the entries, add one, or push or pull one."""
-    words = list(arguments)
-    if words and words[0] in VERBS:  # `zoo push pong` as `zoo --push pong`
-        words[0] = flag_of(words[0])
     options = parse(
         Zoo,
-        words,
+        _with_flags(arguments),
         f"{PROGRAM} zoo",
-        "Agents that come with the repository: list them, add one, or exchange them with the Hugging Face Hub: "
-        "zoo push pong --repo USER/pong, zoo pull USER/pong.",
+        "Agents that come with the repository: list them (zoo), make one of a run (zoo add RUN), or exchange them with "
+        "the Hugging Face Hub (zoo push pong --repo USER/pong, zoo pull USER/pong).",
     )
     chosen = [verb for verb in VERBS if getattr(options, verb) is not None]
     if len(chosen) > 1:
@@ -90,11 +90,31 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _with_flags(words: Sequence[str]) -> list[str]:
+    """The words with a verb as its option: `zoo push pong` as `zoo --push pong`.
+
+    Raises:
+        ConfigError: the first word is no verb, or no agent or repository follows it.
+    """
+    if not words or words[0].startswith("-"):
+        return list(words)
+    verb, *rest = words
+    if verb in catalogue.names():
+        raise ConfigError(f"{verb} is an agent of the zoo, not a task: {command('play', '--load', verb)} shows it.")
+    if verb not in VERBS:
+        raise ConfigError(f"The zoo has no task {verb!r:.60}: pass none, or {', '.join(VERBS)}{nearest(verb, VERBS)}")
+    if not rest:
+        raise ConfigError(f"zoo {verb} needs {NAMED[verb]} behind it: zoo {verb} {EXAMPLES[verb]}")
+    if verb == "push" and len(rest) > 1 and not rest[1].startswith("-"):
+        raise ConfigError(f"{rest[1]:.120} follows no option: pass --repo {rest[1]:.120}.")
+    return [flag_of(verb), *rest]
+
+
 def _push(options: Zoo) -> None:
     """Upload an entry, or one that is made of a run."""
     assert options.push is not None, "it is what was asked for"
     if options.repo is None:
-        raise ConfigError("Say where to: --repo USER/NAME.")
+        raise ConfigError(f"--push {options.push} needs the repository of the Hub to upload to: --repo USER/NAME.")
     address = push_to_hub(
         options.push,
         options.repo,

@@ -7,6 +7,7 @@ import pytest
 from ringside.options.help_page import full_page, short_page
 from ringside.options.option import options_of
 from ringside.tasks.arguments import CHOICES, COMMON
+from ringside.tasks.suite import SuiteOptions
 from ringside.tasks.train import Training
 from shared.config.method_declaration import method_declaration
 from shared.config.presets import PRESETS
@@ -38,6 +39,12 @@ def test_help_all_lists_every_option_in_sections(launch: Launch) -> None:
     assert "\nThe game or environment, its rules, and the emulators\n" in page
     assert "--envs INT >= 1" in page
     assert launch("help", "all").stdout == page
+
+
+def test_options_of_the_task_itself_come_first() -> None:
+    names = [option.name for option in options_of(SuiteOptions(), CHOICES)]
+    assert names[:4] == ["games", "seeds", "out", "final_episodes"]
+    assert names.index("ray") < names.index("game")
 
 
 def test_options_that_help_shows_exist() -> None:

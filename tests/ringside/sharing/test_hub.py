@@ -98,7 +98,12 @@ def test_a_hub_that_refuses_is_told_in_a_sentence(hub: FakeHub, refused: Refused
 
 
 def test_mistakes_are_told_in_a_sentence(hub: FakeHub, refused: Refused) -> None:
-    assert "Say where to: --repo USER/NAME" in refused("zoo", "push", "pong")
+    stray = shutil.copy(catalogue.ZOO / "pong" / "weights.safetensors", "stray.safetensors")
+    assert "name a run, or a file of weights in its directory." in refused("zoo", "push", stray, "--repo", "me/pong")
+    Path("empty").mkdir()
+    assert "--push empty cannot be used. There is no checkpoint in empty" in refused(
+        "zoo", "push", "empty", "--repo", "me/pong"
+    )
     assert "'pong' is no repository of the Hub" in refused("zoo", "pull", "pong", "--name", "other")
     assert "The zoo has a pong already" in refused("zoo", "pull", "someone/pong")
     assert "--repo is for --push" in refused("zoo", "--repo", "someone/pong")

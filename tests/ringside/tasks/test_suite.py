@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from ringside.tasks.arguments import parse_choices
 from ringside.tasks.train import configuration
 from shared.config.resolve import resolve
 from shared.errors import ConfigError
+from shared.files.lock import locked
+from shared.process.ownership import LOCK_FILE
 from tests.support.waiting import until
 
 FAKE = """
@@ -321,3 +324,37 @@ def test_two_suites_do_not_share_a_directory(program: Program) -> None:
 def test_lists_are_known_by_name() -> None:
     assert games_of("atari5") == list(SUITES["atari5"])
     assert games_of("SpaceInvaders, pong,pong") == ["space_invaders", "pong"]
+
+
+def test_a_cluster_that_is_refused_leaves_no_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(address: str, *, insecure: bool) -> str:
+        raise ConfigError(f"{address} has no token.")
+
+    monkeypatch.setattr("ringside.cluster.connection.connect", refuse)
+    with (
+        pytest.raises(ConfigError, match="auto has no token"),
+        programs_in(tmp_path / "out", "a suite that is still going on", ClusterOptions(ray="auto")),
+    ):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_waits_for_that_of_a_suite_that_was_killed(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ringside.programs.former_runs.LOOK_SECONDS", 0.01)
+    directory = program.out / "pong-1"
+    directory.mkdir(parents=True)
+    said: list[str] = []
+    with ExitStack() as held:
+        held.enter_context(locked(directory / LOCK_FILE, "--run-dir", "a test"))
+
+        def say(sentence: str, *, flush: bool = False) -> None:
+            said.append(sentence)
+            if "may still be saving" in sentence:
+                assert program.told_in.read_text() == "", "its directory is in use"
+                held.close()
+
+        monkeypatch.setattr("ringside.suites.suite_runner.print", say, raising=False)
+        code, told = program()
+    assert code == 0
+    assert said[0].startswith(f"[1/2] pong, seed 1: {directory} is in use by a run that may still be saving")
+    assert kinds(told)[:2] == ["run-dir pong-1", "eval pong-1"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ from ringside.tuning.search import StudyResult, run_study
 from ringside.tuning.space import Dimension, check_space, default_space, make_space, read_space
 from shared.config.settings import Config
 from shared.errors import ConfigError
+from shared.files.lock import locked
+from shared.process.ownership import LOCK_FILE
 from tests.conftest import Refused
 from tests.support.cluster_of_objects import Fault, ObjectCluster
 from tests.support.written_runs import write_run
@@ -133,6 +135,40 @@ def test_a_trial_that_was_interrupted_is_resumed(program: Program, monkeypatch: 
     assert not [each for each in warned if "already" in str(each.message)]
     assert program.calls[-1] == ["--resume", str(program.out / "trial-0001")]
     assert (result.trials[1].state, result.trials[1].settings["learning_rate"]) == ("complete", rate)
+
+
+def test_a_trial_waits_for_the_run_of_a_launcher_that_was_killed(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import optuna
+
+    monkeypatch.setattr("ringside.programs.former_runs.LOOK_SECONDS", 0.01)
+    program(trials=1)
+    study = optuna.load_study(study_name="ringside", storage=f"sqlite:///{program.out / 'study.db'}")
+    study.ask().suggest_float("learning_rate", 1e-4, 1e-3, log=True)
+    trial = program.out / "trial-0001"
+    trial.mkdir()
+    with ExitStack() as held:
+        held.enter_context(locked(trial / LOCK_FILE, "--run-dir", "a test"))
+
+        def note(sentence: str) -> None:
+            program.notes.append(sentence)
+            if "may still be saving" in sentence:
+                assert len(program.calls) == 1, "its directory is in use"
+                held.close()
+
+        result = program(trials=2, note=note)
+    assert sum(f"{trial} is in use by a run that may still be saving" in each for each in program.notes) == 1
+    assert [each.state for each in result.trials] == ["complete", "complete"]
+
+
+def test_a_directory_that_is_in_use_for_long_ends_the_call(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ringside.programs.former_runs.PATIENCE_SECONDS", 0.0)
+    trial = program.out / "trial-0000"
+    trial.mkdir(parents=True)
+    with locked(trial / LOCK_FILE, "--run-dir", "a test"), pytest.raises(ConfigError, match="is in use by another run"):
+        program(trials=1)
+    assert program(trials=1).trials[0].state == "complete"
 
 
 def test_a_trial_that_had_ended_when_the_study_was_stopped_counts(program: Program) -> None:
@@ -265,6 +301,20 @@ def test_spaces_are_read_and_checked(tmp_path: Path) -> None:
 def test_a_wrong_space_is_refused(tables: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         check_space(make_space(tables), Config())
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"run_dir": "x"}, "A study says itself what --run-dir is"),
+        ({"resume": "x"}, "A study says itself what --resume is"),
+        ({"env": "m:f", "game": "pong"}, "--game and --env both name what is played"),
+        ({"preset": "ppo", "train_every": 4}, "--train-every has no effect"),
+    ],
+)
+def test_a_call_refuses_what_the_command_refuses(settings: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        ringside.tune(**settings)
 
 
 def test_the_command_refuses_what_a_study_decides(refused: Refused, tmp_path: Path) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
+from ringside.load.bottleneck import RoleStatus
 from ringside.watch import notebook
 from ringside.watch.notebook import NotebookDisplay, in_notebook
 from ringside.watch.status import Status
@@ -58,6 +61,27 @@ def test_a_cell_shows_notes_above_the_newest_status(cell: Handle, monkeypatch: p
     clock.now += notebook.REDRAW_SECONDS
     display.show(STATUS)
     assert len(cell.shown) == drawn + 2
+
+
+def contrast(color: str, page: str) -> float:
+    """Contrast of two colors #rrggbb, as WCAG 2 defines it."""
+
+    def luminance(hexadecimal: str) -> float:
+        parts = [int(hexadecimal[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    darker, lighter = sorted((luminance(color), luminance(page)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def test_colors_are_readable_on_light_and_dark_pages(cell: Handle) -> None:
+    roles = tuple(RoleStatus(f"actor {i}", "starting", 0.5, restarts=2) for i in range(2))
+    NotebookDisplay().show(replace(STATUS, preset="quick", warnings=("The network may be dead.",), roles=roles))
+    colors = set(re.findall(r"[^-]color: (#[0-9a-f]{6})", cell.shown[-1]))
+    assert len(colors) >= 3, "there are blue, yellow and dim words"
+    for color in colors:
+        assert min(contrast(color, page) for page in ("#ffffff", "#1e1e1e", "#111111")) > 3.5, color
 
 
 def test_only_a_kernel_is_a_notebook(cell: Handle, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,6 +127,7 @@ def test_an_entry_is_made_of_a_run(empty_zoo: Path, tmp_path: Path, capsys: pyte
         (["--add", "{run}", "--env", "{env}", "--name", "../pong"], "must be of small letters"),
         (["--add", "{run}", "--env", "{env}"], "must be of small letters"),
         (["--add", "{alone}", "--env", "{env}"], "is in no run directory"),
+        (["--add", "{run}"], "The agent of --add "),
         (["--name", "pong"], "say one of them, too"),
         (["--env", CATCH], "say one of them, too"),
         (["--plugin", "theirs"], "--plugin is for --add and --push"),

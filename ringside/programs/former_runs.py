@@ -1,0 +1,34 @@
+"""Runs of a launcher that was killed. They save and end by themselves, and hold their directories until then."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from shared.files.lock import is_locked
+from shared.process.ownership import LOCK_FILE
+
+PATIENCE_SECONDS = 200.0
+"""Longest wait for one: longer than the lease of a node and the saving after it."""
+LOOK_SECONDS = 0.2
+
+
+def wait_for_former(run_dir: Path, is_stopped: Callable[[], bool], say: Callable[[str], None]) -> bool:
+    """Wait until no other launcher holds a run directory; False if one still does at the end of the wait.
+
+    Args:
+        run_dir: directory of a run that is to begin or to continue.
+        is_stopped: True once there is no use in waiting.
+        say: called with a sentence, once, if there is something to wait for.
+    """
+    lock = run_dir / LOCK_FILE
+    if not is_locked(lock):
+        return True
+    say(f"{run_dir} is in use by a run that may still be saving; waiting for its end.")
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while is_locked(lock):
+        if is_stopped() or time.monotonic() > deadline:
+            return False
+        time.sleep(LOOK_SECONDS)
+    return True
