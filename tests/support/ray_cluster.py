@@ -9,13 +9,17 @@ import signal
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
 from ringside.cluster.groups.group_host import NODE_PROGRAM
 
+NEEDS_RAY = pytest.mark.skipif(find_spec("ray") is None, reason='there is no Ray here: pip install "ringside[ray]"')
+"""Mark of tests that use it; they load it when they run, since that takes seconds."""
 HOST = "127.0.0.2"
 """Ray takes 127.0.0.1 for the machine's main address, where this cluster does not listen."""
 _STORE_BYTES = 80 << 20

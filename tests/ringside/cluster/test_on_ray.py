@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 
 from ringside.cluster.connection import disconnect, join
 from ringside.cluster.hosts import DataLost
-from tests.support.ray_cluster import RayCluster, ray_cluster
+from tests.support.ray_cluster import NEEDS_RAY, RayCluster, ray_cluster
 from tests.support.runs import ROOT, SMALL
 from tests.support.waiting import until
 
-pytest.importorskip("ray")
-pytestmark = [pytest.mark.timeout(300), pytest.mark.stress]
+pytestmark = [NEEDS_RAY, pytest.mark.timeout(300), pytest.mark.stress]
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,9 @@ from tests.conftest import Refused
 from tests.support.cluster_of_objects import Fault, ObjectCluster
 from tests.support.written_runs import write_run
 
-pytest.importorskip("optuna", reason='there is no Optuna here: pip install "ringside[tune]"')
+pytestmark = pytest.mark.skipif(
+    find_spec("optuna") is None, reason='there is no Optuna here: pip install "ringside[tune]"'
+)
 
 FAKE = """
 import json, os, shutil, sys, time

@@ -14,12 +14,11 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.support.ray_cluster import RayCluster, ray_cluster
+from tests.support.ray_cluster import NEEDS_RAY, RayCluster, ray_cluster
 from tests.support.runs import finish, gone, kill, memory_of, records, start, summary, wait_until
 from tests.support.waiting import until
 
-pytest.importorskip("ray")
-pytestmark = [pytest.mark.stress, pytest.mark.timeout(400)]
+pytestmark = [NEEDS_RAY, pytest.mark.stress, pytest.mark.timeout(400)]
 SECONDS = 200.0
 
 

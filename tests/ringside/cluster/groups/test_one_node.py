@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import psutil
-import pytest
 
-from tests.support.ray_cluster import ray_cluster
+from tests.support.ray_cluster import NEEDS_RAY, ray_cluster
 from tests.support.runs import finish, gone, start, summary
 from tests.support.waiting import until
 
-pytest.importorskip("ray")
+pytestmark = NEEDS_RAY
 
 
 def test_a_run_on_a_node_has_the_weights_of_one_machine(five_rounds: Path, tmp_path: Path) -> None:
