@@ -10,6 +10,7 @@ from torch import Tensor
 
 from learner.engine.initialization import initial_parameters
 from learner.engine.side_stream import SideStream
+from learner.networks import models
 from learner.networks.fused import Architecture, Weights, backward, blocks, forward, network_input
 from learner.networks.model import ExtraInputs
 from learner.networks.models import check_arithmetic, make_model
@@ -190,19 +191,30 @@ def test_greedy_takes_the_first_best_and_refuses_nan() -> None:
             greedy(np.array([[0, 1], [broken, 0]], np.float32))
 
 
+ACTOR_CRITIC = Network("small", 4, value_output=True)
+
+
+def test_a_unit_that_rounding_turns_on_is_no_wrong_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On an AMD EPYC the gradients of the first draw are off by 0.41, those of four draws by 0.21."""
+    monkeypatch.setattr(models, "GRADIENTS_OFF", 0.3)
+    check_arithmetic(ACTOR_CRITIC, CPU, "bf16", 80, learns=True)
+
+
 @pytest.mark.parametrize(
     ("network", "learns", "batch"),
     [
-        ("nature", True, 8),
-        ("nature", False, 4),
-        ("nature", True, 32),
-        ("nature", False, 32),
-        ("a3c", True, 32),
-        ("small", True, 32),
+        (Network("nature", ACTIONS), True, 8),
+        (Network("nature", ACTIONS), False, 4),
+        (Network("nature", ACTIONS), True, 32),
+        (Network("nature", ACTIONS), False, 32),
+        (Network("a3c", ACTIONS), True, 32),
+        (Network("small", ACTIONS), True, 32),
+        (Network("small", ACTIONS), False, 32),
+        (ACTOR_CRITIC, True, 80),
     ],
 )
-def test_a_wrong_kernel_is_noticed(network: str, learns: bool, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_arithmetic(Network(network, ACTIONS), CPU, "bf16", batch, learns=learns)
+def test_a_wrong_kernel_is_noticed(network: Network, learns: bool, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    check_arithmetic(network, CPU, "bf16", batch, learns=learns)
     right = F.conv2d
 
     def wrong(x: Tensor, weight: Tensor, *rest: object) -> Tensor:
@@ -212,7 +224,7 @@ def test_a_wrong_kernel_is_noticed(network: str, learns: bool, batch: int, monke
 
     monkeypatch.setattr(F, "conv2d", wrong)
     with pytest.raises(ConfigError, match="--precision fp32"):
-        check_arithmetic(Network(network, ACTIONS), CPU, "bf16", batch, learns=learns)
+        check_arithmetic(network, CPU, "bf16", batch, learns=learns)
 
 
 def test_new_rows_come_to_their_places_and_masked_frames_are_zeros() -> None:
