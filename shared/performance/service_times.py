@@ -28,6 +28,8 @@ class ServiceTimes:
     """The busiest thread of the learner, for one update with one thread in each team; on a GPU the device's time."""
     update_cores: float
     """All threads of the learner together, for one update; on a GPU the cores' part."""
+    update_ahead: float
+    """The part of `update_cores` in the thread that prepares ahead, which has the niceness of actors; on a GPU 0."""
     update_overhead: float
     """Time of an update divided by the time that its threads allow; 1: none waits in vain."""
     commit: float
@@ -45,7 +47,13 @@ class ServiceTimes:
             value = getattr(self, item.name)
             if not math.isfinite(value) or value < 0:
                 raise ValueError(f"{item.name} {value} must be finite and at least 0.")
-        if self.step <= 0 or not self.crowding > 0 or not self.parallel_share <= 1 or self.update_overhead < 1:
+        if (
+            self.step <= 0
+            or not self.crowding > 0
+            or not self.parallel_share <= 1
+            or self.update_overhead < 1
+            or self.update_ahead > self.update_cores
+        ):
             raise ValueError(f"These are no service times: {self}.")
 
     def to_json(self) -> dict[str, float]:
@@ -69,7 +77,14 @@ def on_counted_gpu(times: ServiceTimes) -> ServiceTimes:
     gathered in 5 us and uploaded in 1.
     """
     return replace(
-        times, answer=250e-6, answer_row=6e-6, update=190e-6, update_cores=190e-6, update_overhead=1.0, commit=10e-3
+        times,
+        answer=250e-6,
+        answer_row=6e-6,
+        update=190e-6,
+        update_cores=190e-6,
+        update_ahead=0.0,
+        update_overhead=1.0,
+        commit=10e-3,
     )
 
 

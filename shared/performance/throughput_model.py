@@ -5,6 +5,7 @@ Symbols: E envs in lanes of e, N actors, batches of B rows, rounds of R steps, a
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -74,7 +75,9 @@ def together_seconds(times: ServiceTimes, shape: RunShape, played: float, learne
     """Time for playing and learning a round on the same cores, of which one ends before the other.
 
     Learner and inference come before actors, which have a higher niceness. So actors get the cores that the learner
-    leaves, and at least the share of their weights. When one side has done its part, the other has all cores.
+    leaves, and at least the share of their weights. But the thread that prepares updates ahead has the niceness of
+    actors: where these want more than is left, it gets as much as each of them, and the learner waits for it. When one
+    side has done its part, the other has all cores.
     """
     if not learned:
         return played
@@ -83,9 +86,14 @@ def together_seconds(times: ServiceTimes, shape: RunShape, played: float, learne
     updating = steps * update_core_seconds(times, shape) / learned
     if playing + updating <= cores:
         return max(played, learned)
+    ahead = updating * times.update_ahead / times.update_cores if times.update_ahead else 0.0
+    equal_shares = (updating + shape.actors * ahead) / cores
+    all_played = updating / (cores - playing) if playing < cores else math.inf
+    waits = max(1.0, min(equal_shares, all_played))
     weights = shape.actors * NICE_WEIGHT
-    for_actors = min(playing, max(cores - updating, cores * weights / (weights + FIRST_THREADS + NICE_WEIGHT)))
-    slower_play, slower_learner = playing / for_actors, updating / (cores - for_actors)
+    by_weight = cores * weights / (weights + FIRST_THREADS + NICE_WEIGHT)
+    for_actors = min(playing, max(cores - updating / waits, by_weight))
+    slower_play, slower_learner = playing / for_actors, max(waits, updating / (cores - for_actors))
     first = min(played * slower_play, learned * slower_learner)
     return first + max(0.0, played - first / slower_play, learned - first / slower_learner)
 

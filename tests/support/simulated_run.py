@@ -16,6 +16,9 @@ from itertools import count
 from shared.performance.service_times import RunShape, ServiceTimes
 from shared.performance.throughput_model import NICE_WEIGHT
 
+AHEAD = "learner, ahead"
+"""The thread of the learner that has the niceness of actors."""
+
 
 class SimulatedRun:
     """One run without crowding, nodes or threads within a team."""
@@ -87,7 +90,7 @@ class SimulatedRun:
     @staticmethod
     def _weight(name: str) -> float:
         """Weight in the scheduler; actors and what a learner prepares ahead have a higher niceness."""
-        return NICE_WEIGHT if name.startswith("actor") or name in ("learner 2", "learner 3") else 1.0
+        return NICE_WEIGHT if name.startswith("actor") or name == AHEAD else 1.0
 
     def _after(self, seconds: float, then: Callable[[], None]) -> None:
         heapq.heappush(self._timers, (self._now + seconds, next(self._order), then))
@@ -188,10 +191,11 @@ class SimulatedRun:
         if self._shape.on_gpu:
             self._compute("learner", times.update, self._learn, on_device=True)
             return
-        others, parts = times.update_cores - times.update, [times.update]
+        others, parts = times.update_cores - times.update - times.update_ahead, {"learner 0": times.update}
         while others > 1e-12:
-            parts.append(min(times.update, others))
-            others -= parts[-1]
+            parts[f"learner {len(parts)}"] = min(times.update, others)
+            others -= times.update
+        parts[AHEAD] = times.update_ahead
         self._running = len(parts)
 
         def ended() -> None:
@@ -199,8 +203,8 @@ class SimulatedRun:
             if not self._running:
                 self._learn()
 
-        for index, seconds in enumerate(parts):
-            self._compute(f"learner {index}", seconds, ended)
+        for name, seconds in parts.items():
+            self._compute(name, seconds, ended)
 
     def _commit(self) -> None:
         self._committed += 1

@@ -61,6 +61,8 @@ class Learning(NamedTuple):
 
     busiest_thread: float
     all_threads: float
+    ahead: float
+    """The threads with the niceness of actors."""
     wall: float
     commit: float
 
@@ -91,6 +93,7 @@ class Parts:
                 wake=self.wake,
                 update=learning.wall if self.on_gpu else learning.busiest_thread,
                 update_cores=learning.all_threads,
+                update_ahead=0.0 if self.on_gpu else learning.ahead,
                 update_overhead=1.0 if self.on_gpu or self.cores == 1 else max(1.0, learning.wall / threads),
                 commit=learning.commit,
                 crowding=min(1.0, self.alone.step_seconds / most),
@@ -341,11 +344,13 @@ def _learn(connection: Connection, plan: Plan, seconds: float) -> None:
     cpu = {each.id: each.user_time + each.system_time for each in process.threads()}
     solo.updates_per_second(seconds)
     took, after = time.perf_counter() - began, solo.done
-    spent = [each.user_time + each.system_time - cpu.get(each.id, 0.0) for each in process.threads()]
+    spent = {each.id: each.user_time + each.system_time - cpu.get(each.id, 0.0) for each in process.threads()}
+    niceness = {thread: os.getpriority(os.PRIO_PROCESS, thread) for thread in spent}
     updates, commits = after.updates - before.updates, after.commit_seconds - before.commit_seconds
     times = Learning(
-        busiest_thread=max(spent) / updates,
-        all_threads=sum(spent) / updates,
+        busiest_thread=max(spent.values()) / updates,
+        all_threads=sum(spent.values()) / updates,
+        ahead=sum(spent[thread] for thread in spent if niceness[thread] > niceness[process.pid]) / updates,
         wall=(took - commits) / updates,
         commit=commits / (after.rounds - before.rounds),
     )

@@ -323,7 +323,7 @@ def _add_nodes(options: Options, report: Report, plan: Plan, times: ServiceTimes
         return
     config = configuration([*game_unless_env(options.game, options.words), *options.words])
     gpu = on_counted_gpu(times)
-    used = replace(times, update=gpu.update, update_cores=gpu.update_cores, commit=gpu.commit)
+    used = replace(times, update=gpu.update, update_cores=gpu.update_cores, update_ahead=0.0, commit=gpu.commit)
     with report.measuring("nodes"):
         for number in nodes:
             envs = here.inference_batch * number * -(-here.batches // number)  # whole cells for each node

@@ -47,6 +47,7 @@ class Curve:
             wake=0.0,
             update=0.0,
             update_cores=0.0,
+            update_ahead=0.0,
             update_overhead=1.0,
             commit=0.0,
             crowding=all_cores / (self.cores * single),
