@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +60,10 @@ class Lane:
         self._samples = plan.method.samples_actions
         self._env = plan.config.play.env
         self._slot = memory.slot
+        # Single numbers go through flat views: an emulator leaves caches cold, and a numpy index runs far more code.
+        self._action, self._start, self._valid = (flat(memory.slot[name]) for name in ("action", "start", "valid"))
+        self._results = [flat(memory.slot[name]) for name in _RESULTS]
+        self._frames = memory.slot["frame"]
         self._resets = [False] * len(envs)
         self._returns = [0.0] * len(envs)
         self._steps = [0] * len(envs)
@@ -75,7 +80,7 @@ class Lane:
         boundary = self._memory.newest_snapshot()
         if boundary < 0:
             for j, env in enumerate(self.envs):
-                env.reset(0, self._slot["frame"][0, j])
+                env.reset(0, self._frames[0, j])
             self._slot["start"][0] = self._slot["valid"][0] = 1
             self._finish(0)
         else:
@@ -121,9 +126,12 @@ class Lane:
     def step(self) -> bool:
         """Play this tick, which is `ready`. Return True if it ended a round."""
         memory, tick, slot = self._memory, self.tick, self.tick % self._run_schedule.capacity
+        first = slot * len(self.envs)
         if not self.replaying:
             # Sampled actions are taken as they are.
-            self._slot["action"][slot] = memory.actions if self._samples else self.choose(tick, memory.actions)
+            chosen = memory.actions.tolist() if self._samples else self.choose(tick, memory.actions)
+            for place, action in enumerate(chosen, start=first):
+                self._action[place] = action
             for name, field in memory.declared.items():
                 self._slot[name][slot] = field
             memory.logged.publish(tick + 1)
@@ -131,7 +139,7 @@ class Lane:
         self.redone += compare
         following = (tick + 1) % self._run_schedule.capacity
         for j in range(len(self.envs)):
-            self._play(tick, slot, following, j, compare)
+            self._play(tick, first + j, following, j, compare)
         self.tick = tick + 1
         if not compare:
             memory.done.publish(tick + 1)
@@ -145,36 +153,41 @@ class Lane:
         """Epsilon-greedy actions at a tick, from the best ones of all envs."""
         return self._exploration.choose(tick, best, self._possible)
 
-    def _play(self, tick: int, slot: int, following: int, j: int, compare: bool) -> None:
-        """One tick of env `j`: a step, or after an end the reset, for which the tick's action is ignored."""
-        frame = self._scratch if compare else self._slot["frame"][following, j]
+    def _play(self, tick: int, place: int, following: int, j: int, compare: bool) -> None:
+        """One tick of env `j`: a step, or after an end the reset, for which the tick's action is ignored.
+
+        Its single numbers stand at `place` of the flat views, and what opens the next tick in slot `following`.
+        """
+        frame = self._scratch if compare else self._frames[following, j]
         if self._resets[j]:
             self.envs[j].reset(tick, frame)
             results = (0.0, False, False, False, 0.0, 0)
             start, valid = True, True
             self._resets[j], self._returns[j], self._steps[j] = False, 0.0, 0
         else:
-            outcome = self.envs[j].step(tick, int(self._slot["action"][slot, j]), frame)
+            outcome = self.envs[j].step(tick, self._action[place], frame)
             self._returns[j] += outcome.raw_reward
             self._steps[j] += 1
             results = (*outcome, self._returns[j], self._steps[j])
             valid = not (outcome.terminated or outcome.truncated)
             start = False  # a lost life ends the return, not the episode: the stack goes on (docs/protocols.md)
             self._resets[j] = not valid
+        next_place = following * len(self.envs) + j
         if compare:
-            self._compare(tick, slot, following, j, (*results, start, valid))
+            held = [view[place] for view in self._results] + [self._start[next_place], self._valid[next_place]]
+            self._compare(tick, j, held, (*results, start, valid), self._frames[following, j])
             return
-        for name, value in zip(_RESULTS, results, strict=True):
-            self._slot[name][slot, j] = value
-        self._slot["start"][following, j] = start
-        self._slot["valid"][following, j] = valid
+        for view, value in zip(self._results, results, strict=True):
+            view[place] = value
+        self._start[next_place] = start
+        self._valid[next_place] = valid
 
-    def _compare(self, tick: int, slot: int, following: int, j: int, results: tuple[float | bool, ...]) -> None:
+    def _compare(
+        self, tick: int, j: int, held: Sequence[float], results: Sequence[float], frame: NDArray[np.uint8]
+    ) -> None:
         """Raise `ReplayMismatchError` unless the ring holds just this outcome of the tick."""
-        held = [self._slot[name][slot, j] for name in _RESULTS]
-        held += [self._slot["start"][following, j], self._slot["valid"][following, j]]
         same = all(np.float32(a) == np.float32(b) for a, b in zip(held, results, strict=True))
-        if not same or not np.array_equal(self._slot["frame"][following, j], self._scratch):
+        if not same or not np.array_equal(frame, self._scratch):
             who = "The emulator or the memory of this machine cannot be trusted"
             if self._env is not None:
                 who = f"{self._env} is not deterministic, and only such environments can be played again"
@@ -211,3 +224,8 @@ class Lane:
             offset += _ENV_HEADER.size
             env.restore(data[offset : offset + length], heartbeat)
             offset += length
+
+
+def flat(field: NDArray[np.generic]) -> Any:
+    """A memory view of a field of a lane, [capacity, lane_envs], by the number `slot * lane_envs + j`."""
+    return memoryview(field.reshape(-1))  # type: ignore[arg-type]

@@ -9,9 +9,14 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+import numpy as np
+from numpy.typing import NDArray
+
 _MASK = (1 << 64) - 1
 SPLITMIX = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 """Increment of the state of SplitMix64 for every number, and the two factors of its finalizer."""
+_COUNTER = 0xD1342543DE82EF95
+"""Factor of a counter."""
 
 
 class Stream(IntEnum):
@@ -39,7 +44,7 @@ def bits(seed: int, stream: Stream, *counters: int) -> int:
     golden, first, second = SPLITMIX
     z = seed & _MASK
     for counter in (int(stream), *counters):
-        z = (z + golden + counter * 0xD1342543DE82EF95) & _MASK
+        z = (z + golden + counter * _COUNTER) & _MASK
         z = ((z ^ (z >> 30)) * first) & _MASK
         z = ((z ^ (z >> 27)) * second) & _MASK
         z ^= z >> 31
@@ -49,6 +54,16 @@ def bits(seed: int, stream: Stream, *counters: int) -> int:
 def uniform(seed: int, stream: Stream, *counters: int) -> float:
     """A float in [0, 1), 53 bits fine."""
     return (bits(seed, stream, *counters) >> 11) * 2.0**-53
+
+
+def uniforms(last: NDArray[np.int64], seed: int, stream: Stream, *counters: int) -> NDArray[np.float64]:
+    """Floats as of `uniform(seed, stream, *counters, last[k])` for each k, in one pass."""
+    golden, first, second = SPLITMIX
+    z = np.uint64((bits(seed, stream, *counters) + golden) & _MASK) + last.astype(np.uint64) * np.uint64(_COUNTER)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(first)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(second)
+    z ^= z >> np.uint64(31)
+    return (z >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def randint(limit: int, seed: int, stream: Stream, *counters: int) -> int:

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from actors import lane as lane_module
+from actors.lane import flat
 from actors.lanes import Lanes
 from shared.config.settings import Config
 from shared.memory.region.sequence import Sequence
@@ -49,9 +51,24 @@ class Fragile(np.ndarray):
                 raise Killed
 
 
+class FragileNumbers:
+    """The flat view of a field of single numbers, whose writes count as those of an array."""
+
+    def __init__(self, field: np.ndarray) -> None:
+        self._view = flat(field)
+
+    def __getitem__(self, place: int) -> Any:
+        return self._view[place]
+
+    def __setitem__(self, place: int, value: float) -> None:
+        Fragile.count_write()
+        self._view[place] = value
+
+
 @pytest.fixture(autouse=True)
 def fragile_sequences(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Count what is published among the writes."""
+    """Count single numbers and what is published among the writes."""
+    monkeypatch.setattr(lane_module, "flat", FragileNumbers)
     publish = Sequence.publish
 
     def counted(self: Sequence, value: int) -> None:

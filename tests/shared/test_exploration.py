@@ -1,0 +1,37 @@
+"""Exploration, whose chances are drawn ahead, against the definition: one number for each env and tick."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from shared.config.resolve import resolve
+from shared.config.run_schedule import make_run_schedule
+from shared.config.settings import Config
+from shared.exploration import AHEAD, Exploration
+from shared.prng import Stream, randint, uniform, uniforms
+
+SEED = 2**63 + 5
+
+
+def test_many_numbers_equal_those_drawn_one_by_one() -> None:
+    last = np.array([0, 1, 63, 64, 2**40, 2**62], np.int64)
+    found = uniforms(last, SEED, Stream.EXPLORE, 7)
+    assert found.tolist() == [uniform(SEED, Stream.EXPLORE, 7, counter) for counter in last.tolist()]
+
+
+def test_actions_are_a_function_of_seed_env_and_tick_in_any_order() -> None:
+    config = resolve(Config().with_settings(envs=6, lane_envs=3, epsilon_ladder=1.0, device="cpu", inference_batch=3))
+    run_schedule, lane = make_run_schedule(config), 1
+    exploration = Exploration(lane, run_schedule, config.explore, SEED)
+    best, actions, differ = np.array([1, 0, 2], np.uint8), [4, 6, 18], 0
+    for tick in (0, 1, AHEAD - 1, AHEAD, 3 * AHEAD + 5, 3, 5_000_000, 5_000_063, 5_000_064, 4_999_999):
+        chosen = exploration.choose(tick, best, actions)
+        for j, action in enumerate(chosen):
+            env = lane * 3 + j
+            explores = uniform(SEED, Stream.EXPLORE, env, tick) < run_schedule.epsilon(
+                tick, config.explore
+            ) ** run_schedule.ladder(env, config.explore)
+            drawn = randint(actions[j], SEED, Stream.EXPLORE_ACTION, env, tick)
+            assert action == (drawn if explores else best[j])
+            differ += action != best[j]
+    assert differ > 10
