@@ -142,15 +142,16 @@ def kill_at(process: subprocess.Popen[str], cluster: RayCluster, run_dir: Path, 
         {"method": "ppo", "schedule": "concurrent"},
         {"method": "vtrace"},
         {"prioritized": "", "n_step": "3", "double": "", "precision": "fp32", "acting_precision": "bf16"},
+        {"method": "c51", "prioritized": "", "n_step": "3", "double": "", "noisy": "", "dueling": ""},
         {"eval_every_steps": "1_440", "eval_episodes": "2", "eval_max_frames": "400"},
     ],
-    ids=["ppo", "vtrace", "rainbow parts", "evaluation"],
+    ids=["ppo", "vtrace", "parts in bf16", "rainbow", "evaluation"],
 )
 def test_other_methods_have_their_weights(cluster: RayCluster, tmp_path: Path, changes: dict[str, str]) -> None:
     cluster.fill(3)
     switches = [f"--{name}" for name, value in changes.items() if not value]
     values = {name: value for name, value in changes.items() if value}
-    if changes.get("method"):
+    if changes.get("method") in ("ppo", "vtrace"):
         values |= {"batch_size": "160", "envs": "8", "round_steps": "480"}
         values |= {"precision": "fp32", "snapshot_every_steps": "480"}
     remote, local = tmp_path / "remote", tmp_path / "local"
