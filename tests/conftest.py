@@ -14,6 +14,7 @@ import pytest
 
 import launch as launch_py
 from shared.process.library_env import choose_workspace
+from tests.support.made_once import made_once
 from tests.support.runs import ROOT, STARTED, finish, start
 
 Launch = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -54,16 +55,18 @@ def one_thread() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def five_rounds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of a finished run of five rounds, three of which learn; to be read only."""
-    run_dir = tmp_path_factory.mktemp("five-rounds") / "run"
-    former = os.umask(0)  # what is made is private all the same
-    try:
-        process = start(run_dir, actors="1", total_steps="2_400")
-    finally:
-        os.umask(former)
-    printed = finish(process)
-    assert "2,400 steps" in printed
-    assert f"Everything is in {run_dir}" in printed
-    return run_dir
+
+    def run(run_dir: Path) -> None:
+        former = os.umask(0)  # what is made is private all the same
+        try:
+            process = start(run_dir, actors="1", total_steps="2_400")
+        finally:
+            os.umask(former)
+        printed = finish(process)
+        assert "2,400 steps" in printed
+        assert f"Everything is in {run_dir}" in printed
+
+    return made_once(tmp_path_factory, "five-rounds", run)
 
 
 @pytest.fixture

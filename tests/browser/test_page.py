@@ -138,12 +138,13 @@ def maps_memory(process: subprocess.Popen[str]) -> bool:
 
 def test_a_run_from_its_first_step_to_its_end(browser: Chrome, tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
-    run = start(run_dir, total_steps="4_800_000", eval_every_steps="960", eval_episodes="1", eval_envs="1")
+    evaluates = {"eval_every_steps": "960", "eval_episodes": "1", "eval_envs": "1", "eval_max_frames": "400"}
+    run = start(run_dir, total_steps="4_800_000", **evaluates)
     wait_until(run, (run_dir / "config.json").exists)
     page, address = watch(run_dir)
     view = PageView(browser, address)
     # Learning begins with round 2; on a busy machine most of this is the start of the processes.
-    wait_until(run, lambda: len(records(run_dir, "round")) > 3, seconds=150)
+    wait_until(run, lambda: len(records(run_dir, "round")) > 3, seconds=150, every=0.1)
     for size in (WIDE, NARROW):
         view.resize(size)
         view.until(lambda: view.count("#mosaic canvas") == ENVS, "there is no mosaic")

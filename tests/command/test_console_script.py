@@ -9,26 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.runs import ROOT, SMALL, summary
-
-SCRIPT = Path(sys.executable).with_name("ringside")
-
-
-def run(directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([SCRIPT, *words], cwd=directory, capture_output=True, text=True, timeout=100, check=False)
+from tests.command.conftest import SCRIPT
+from tests.support.runs import ROOT, summary
 
 
 def test_it_refuses_as_the_command_does(tmp_path: Path) -> None:
-    done = run(tmp_path, "evla")
+    done = subprocess.run([SCRIPT, "evla"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == "ringside: There is no task 'evla'; did you mean eval?\n"
 
 
-def test_its_children_are_spawned_from_any_directory(tmp_path: Path) -> None:
-    flags = SMALL | {"--actors": "1", "--total-steps": "960", "--run-dir": str(tmp_path / "run")}
-    done = run(tmp_path, "--plain", *(word for flag in flags.items() for word in flag))
-    assert done.returncode == 0, (done.stdout, done.stderr)
-    assert summary(tmp_path / "run")["finished"]
+def test_its_children_are_spawned_from_any_directory(evaluated_run: Path) -> None:
+    assert summary(evaluated_run)["finished"]
 
 
 HIDING = [("shared", "shared/__init__.py"), ("actors", "actors.py"), ("learner", "learner.py")]

@@ -7,11 +7,11 @@ import re
 import shlex
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import Launch
 from tests.support.runs import ROOT, SMALL, finish, memory_of, start, start_words, summary, wait_until
 
 README = (ROOT / "README.md").read_text()
@@ -38,7 +38,7 @@ MORE = {
 }
 """By command, the words that make it small; None: a test of its own runs it (test_watch.py, test_suite.py)."""
 
-LONG = ("make run ARGS", "launch.py --resume", "launch.py record", "launch.py --env")
+LONG = ("make run", "launch.py --resume", "launch.py record", "launch.py --env")
 """Beginnings of those that take long, or differ little from another."""
 
 
@@ -62,24 +62,13 @@ def run(request: pytest.FixtureRequest, tmp_path: Path, five_rounds: Path) -> Pa
     return run_dir
 
 
-def test_every_field_of_a_runs_files_is_explained(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    finish(
-        start(
-            run,
-            env="tests.support.pixel_game:factory",
-            actors="1",
-            total_steps="960",
-            eval_every_steps="480",
-            eval_episodes="1",
-        )
-    )
+def test_every_field_of_a_runs_files_is_explained(evaluated_run: Path) -> None:
     explained = (ROOT / "docs" / "files.md").read_text()
-    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (evaluated_run / "metrics.jsonl").read_text().splitlines()]
     assert {line["kind"] for line in lines} == {"episode", "round", "evaluation"}
-    told = {name for line in [*lines, summary(run)] for name in line}
+    told = {name for line in [*lines, summary(evaluated_run)] for name in line}
     assert [name for name in sorted(told) if f"`{name}`" not in explained] == []
-    assert [path.name for path in run.iterdir() if path.name not in explained] == []
+    assert [path.name for path in evaluated_run.iterdir() if path.name not in explained] == []
 
 
 def test_the_list_is_whole() -> None:
@@ -106,6 +95,11 @@ def test_a_command_works(command: str, run: Path, tmp_path: Path) -> None:
     finish(start_words(*words, *more.format(run=run, out=tmp_path / "out").split()), seconds=150.0)
 
 
+def test_make_run_is_the_promised_start() -> None:
+    """`test_promised_start.py` has its settings."""
+    assert _recipe(["make", "run"]) == ["launch.py", "--actors", "12", "--game", "breakout"]
+
+
 def _recipe(words: list[str]) -> list[str]:
     """The words after Python's of the last line that `make` would run."""
     shown = subprocess.run(
@@ -116,11 +110,8 @@ def _recipe(words: list[str]) -> list[str]:
     return last[1:]
 
 
-def test_the_words_in_running_text_name_tasks_that_there_are() -> None:
-    named = set(re.findall(r"`python launch\.py ([a-z]+)", README))
+def test_the_words_in_running_text_name_tasks_that_there_are(launch: Launch) -> None:
+    named = set(re.findall(r"`(?:python )?launch\.py ([a-z]+)", README))
     assert named
     for task in named:
-        shown = subprocess.run(
-            [sys.executable, "launch.py", task, "--help"], cwd=ROOT, capture_output=True, text=True, check=False
-        )
-        assert shown.returncode == 0, task
+        assert launch(task, "--help").returncode == 0, task

@@ -36,8 +36,8 @@ METHODS = {
 EPOCHS = {"ppo": 2, "pqn": 2}
 """Passes over a round, where it is not one."""
 CASES = [(method, schedule) for method in METHODS for schedule in ("alternate", "concurrent")]
-USUAL = [("ppo", "alternate"), ("vtrace", "concurrent")]
-"""Cases that are not stress."""
+USUAL = ("ppo", "alternate")
+"""The case of `make test`, which has an undisturbed run of `concurrent` in tests/learn."""
 stress = pytest.mark.stress
 
 
@@ -65,7 +65,7 @@ def _require_same(run_dir: Path, undisturbed: Path) -> dict[str, Any]:
     return last
 
 
-@pytest.mark.parametrize(("method", "schedule"), USUAL)
+@pytest.mark.parametrize(("method", "schedule"), [USUAL, pytest.param("vtrace", "concurrent", marks=stress)])
 def test_every_round_learns_and_leaves_a_record_a_span(
     undisturbed: Callable[[str, str], Path], method: str, schedule: str
 ) -> None:
@@ -97,17 +97,17 @@ def test_the_number_of_actors_changes_nothing(
 @pytest.mark.parametrize(
     ("method", "schedule", "rounds_apart"),
     [
-        ("ppo", "alternate", 5),
+        (*USUAL, 5),
         *(pytest.param(*case, 1, marks=stress) for case in CASES),
-        *(pytest.param(*case, 5, marks=stress) for case in CASES if case != ("ppo", "alternate")),
+        *(pytest.param(*case, 5, marks=stress) for case in CASES if case != USUAL),
     ],
 )
 def test_kills_a_resume_and_the_distance_of_snapshots_change_nothing(
     undisturbed: Callable[[str, str], Path], tmp_path: Path, method: str, schedule: str, rounds_apart: int
 ) -> None:
-    """Learner and actor are killed between two snapshots; then the run is stopped and continued."""
+    """Learner and actor are killed between two snapshots; the run is stopped, and continued to a later end."""
     run_dir = tmp_path / "run"
-    flags = _flags(method, schedule) | {"snapshot_every_steps": str(40 * rounds_apart)}
+    flags = _flags(method, schedule) | {"snapshot_every_steps": str(40 * rounds_apart), "total_steps": "2_200"}
     process = start(run_dir, **flags)
     board = memory_of(process, run_dir).board
     for round_, role in ((12, "learner"), (23, "actor 0")):
@@ -120,7 +120,7 @@ def test_kills_a_resume_and_the_distance_of_snapshots_change_nothing(
     assert stopped["restarts"] == 2
     assert stopped["rounds"] % rounds_apart == 0
     assert stopped["weights_sha256"] != summary(undisturbed(method, schedule))["weights_sha256"]
-    finish(start(run_dir, "--resume", str(run_dir), actors="4"))
+    finish(start(run_dir, "--resume", str(run_dir), actors="4", total_steps=ROUNDS["total_steps"]))
     assert _require_same(run_dir, undisturbed(method, schedule))["actors"] == 4
 
 

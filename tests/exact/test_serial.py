@@ -22,8 +22,8 @@ from tests.support.runs import finish, start, summary
 def test_serial_loop_gives_the_weights_of_a_run(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     settings = {"envs": "1", "lane_envs": "1", "actors": "1", "inference_batch": "1", "schedule": "alternate"}
-    run_schedule = {"total_steps": "960", "learning_starts": "480", "snapshot_every_steps": "480", "replay_size": "720"}
-    finish(start(run_dir, **settings, **run_schedule))
+    steps = {"round_steps": "240", "learning_starts": "240", "snapshot_every_steps": "240", "replay_size": "360"}
+    finish(start(run_dir, **settings, **steps, total_steps="480"))
     config = Config.from_json(json.loads((run_dir / CONFIG_FILE).read_text()))
     plan, threads = planning.check(config), torch.get_num_threads()
     prepare(plan.config)
@@ -35,7 +35,7 @@ def test_serial_loop_gives_the_weights_of_a_run(tmp_path: Path) -> None:
     finally:
         torch.set_num_threads(threads)
     serial.check()
-    assert serial.updates == summary(run_dir)["updates"] == (960 - 480) // 4
+    assert serial.updates == summary(run_dir)["updates"] == (480 - 240) // 4
     digests = []
 
     def digest(flat: NDArray[np.float32]) -> None:

@@ -123,6 +123,7 @@ def test_an_on_policy_method_learns_the_pixel_game(tmp_path: Path, case: str) ->
     flags = ON_POLICY[case]
     finish(start(tmp_path / "run", env="tests.support.pixel_game:factory", **flags), seconds=300.0)
     assert played(tmp_path / "run") > PLAYED_WELL
+    assert summary(tmp_path / "run")["exact"]
     last = [record for record in records(tmp_path / "run", "round") if record["updates"]][-1]
     assert set(method_declaration(flags["method"]).metrics) <= last.keys()
 

@@ -139,8 +139,10 @@ def memory_of(
     raise AssertionError(f"There is no shared memory after {seconds} s, or the run has ended.")
 
 
-def wait_until(process: subprocess.Popen[str], condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Poll a condition of a living run."""
+def wait_until(
+    process: subprocess.Popen[str], condition: Callable[[], bool], seconds: float = 60.0, every: float = 0.002
+) -> None:
+    """Poll a condition of a living run, every so many seconds: more where the condition reads files or processes."""
 
     def there() -> bool:
         if condition():
@@ -148,7 +150,7 @@ def wait_until(process: subprocess.Popen[str], condition: Callable[[], bool], se
         assert process.poll() is None, f"the run ended early:\n{process.communicate()[0]}"
         return False
 
-    until(there, seconds, every=0.002)
+    until(there, seconds, every=every)
 
 
 def kill(process: subprocess.Popen[str], role: str) -> None:
@@ -160,7 +162,7 @@ def kill(process: subprocess.Popen[str], role: str) -> None:
         found.extend([living] if living else [])
         return bool(found)
 
-    wait_until(process, there)
+    wait_until(process, there, every=0.02)
     found[0].kill()
 
 
