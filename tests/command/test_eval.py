@@ -30,8 +30,8 @@ def weights(tmp_path: Path) -> Path:
     return random_weights(tmp_path / "run")
 
 
-def test_eval_plays_and_says_how_well(launched: Launch, weights: Path, tmp_path: Path) -> None:
-    done = launched("eval", "--load", str(weights), "--episodes", "2", "--device", "cpu", "--json", "a.json")
+def test_eval_plays_and_says_how_well(launch: Launch, weights: Path, tmp_path: Path) -> None:
+    done = launch("eval", "--load", str(weights), "--episodes", "2", "--device", "cpu", "--json", "a.json")
     assert done.returncode == 0, done.stderr
     *episodes, judged, normalized = done.stdout.splitlines()
     assert judged.startswith("pong, protocol nature, greedy actions and epsilon 0.05, at most 18,000 frames: mean -2")
