@@ -9,22 +9,24 @@ BENCH  ?= limits
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help install run run-cgroup doctor eval play test check stress bench clean
+.PHONY: help install run run-cgroup doctor eval play test check lint stress bench clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(STAMP) ## make .venv and install what requirements.lock names
 
-# torch comes first and alone, so that nothing else decides which build of it is taken.
+# torch comes first and alone, so that nothing else decides which build of it is taken. pip would compile on one core;
+# some files of packages are templates, which are not Python.
 $(STAMP): requirements.lock setup.cfg pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; \
 	    sys.exit(0 if (3, 11) <= v < (3, 14) else "Ringside needs Python 3.11 to 3.13; this is %d.%d. \
 	Say which: make PYTHON=python3.12 ..." % v)'
 	@$(BIN)/python -m pip --version > /dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
-	$(PIP) install --quiet --constraint requirements.lock "$$(grep ^torch== requirements.lock)"
-	$(PIP) install --quiet -r requirements.lock
-	$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	$(PIP) install --quiet --no-compile --constraint requirements.lock "$$(grep ^torch== requirements.lock)"
+	$(PIP) install --quiet --no-compile -r requirements.lock
+	$(PIP) install --quiet --no-compile --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m compileall -qq --workers 0 $(VENV)/lib || true
 	@touch $(STAMP)
 
 run: ARGS := $(if $(ARGS),$(ARGS),--actors 12 --game breakout)
@@ -45,17 +47,19 @@ play: ARGS := $(if $(ARGS),$(ARGS),--load pong)
 play: install ## watch the Pong agent of the zoo; ARGS="--load RUN --video FILE.mp4" for another, or a video
 	$(BIN)/python launch.py play $(ARGS)
 
-# Two files at a time, in the order of their names: a run that a test starts leaves half of two cores idle. The order
-# puts files that start runs first, so that the two workers end together.
+# Three files at a time, in the order of their names: a run that a test starts leaves a part of two cores idle. The
+# order puts files that start runs first, so that the workers end together.
 test: install ## all tests but the long ones
-	$(BIN)/python -m pytest -m "not stress" --numprocesses 2 --dist loadfile --no-loadscope-reorder \
+	$(BIN)/python -m pytest -m "not stress" --numprocesses 3 --dist loadfile --no-loadscope-reorder \
 		--max-worker-restart 0 $(ARGS)
 
 check: install ## lint, types, tests
+	$(MAKE) --jobs 2 lint test
+
+lint: install ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(MAKE) test
 
 stress: install ## the long tests
 	$(BIN)/python -m pytest -m stress $(ARGS)
