@@ -1,7 +1,8 @@
 """The promise: final weights depend on configuration and seed alone.
 
 Each test compares `weights_sha256` of real runs of Breakout with that of the undisturbed one. All learn for eight
-rounds, and every env ends at least one episode (checked once, below).
+rounds, and every env ends at least one episode (checked once, below). `make test` compares the shorter runs of
+test_family.py, test_on_policy.py and test_workers.py.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.runs import ROOT, SMALL, finish, kill, memory_of, records, start, summary, wait_until
+
+pytestmark = pytest.mark.stress
 
 
 @pytest.fixture(scope="module")
@@ -59,20 +62,17 @@ def test_a_killed_learner_a_stop_and_other_actors_change_nothing(undisturbed: Pa
     assert last["actors"] == 4
 
 
-@pytest.mark.stress
 @pytest.mark.parametrize("actors", ["1", "4"])
 def test_number_of_actors_changes_nothing(undisturbed: Path, tmp_path: Path, actors: str) -> None:
     finish(start(tmp_path / "run", actors=actors))
     assert summary(tmp_path / "run")["weights_sha256"] == summary(undisturbed)["weights_sha256"]
 
 
-@pytest.mark.stress
 def test_another_seed_gives_other_weights(undisturbed: Path, tmp_path: Path) -> None:
     finish(start(tmp_path / "run", seed="2"))
     assert summary(tmp_path / "run")["weights_sha256"] != summary(undisturbed)["weights_sha256"]
 
 
-@pytest.mark.stress
 @pytest.mark.parametrize("role", ["learner", "actor 0", "inference", "scribe"])
 def test_killed_processes_come_back_and_change_nothing(undisturbed: Path, tmp_path: Path, role: str) -> None:
     run_dir = tmp_path / "run"
@@ -107,7 +107,6 @@ ringside.train(on_status=look, **json.loads(sys.argv[1]))
 """
 
 
-@pytest.mark.stress
 def test_whoever_looks_on_and_fails_loses_nothing(undisturbed: Path, tmp_path: Path) -> None:
     settings: dict[str, object] = {
         flag.removeprefix("--").replace("-", "_"): int(word) if word.replace("_", "").isdigit() else word
@@ -124,7 +123,6 @@ def test_whoever_looks_on_and_fails_loses_nothing(undisturbed: Path, tmp_path: P
     assert summary(tmp_path / "run")["weights_sha256"] == summary(undisturbed)["weights_sha256"]
 
 
-@pytest.mark.stress
 def test_stopped_and_resumed_with_other_actors(undisturbed: Path, tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     process = start(run_dir)
@@ -142,7 +140,6 @@ def test_stopped_and_resumed_with_other_actors(undisturbed: Path, tmp_path: Path
     assert last["mean_return_100"] == summary(undisturbed)["mean_return_100"]
 
 
-@pytest.mark.stress
 def test_one_bit_of_one_frame_changes_the_weights(tmp_path: Path) -> None:
     """The comparison can fail: the same game, but one bit of one frame of one env is another."""
     hashes = []
@@ -164,7 +161,6 @@ ALTERNATE = {
 }
 
 
-@pytest.mark.stress
 @pytest.mark.parametrize("envs", ["1", "8"])
 def test_alternate_is_exact_too(tmp_path: Path, envs: str) -> None:
     """Schedule `alternate`: the learner is killed far from its last snapshot and does hundreds of updates again."""
@@ -180,7 +176,6 @@ def test_alternate_is_exact_too(tmp_path: Path, envs: str) -> None:
     assert summary(tmp_path / "killed")["restarts"] == 2
 
 
-@pytest.mark.stress
 def test_alternate_with_other_actors_and_resumed(tmp_path: Path) -> None:
     flags = ALTERNATE | {"envs": "8"}
     finish(start(tmp_path / "one", actors="1", **flags))
