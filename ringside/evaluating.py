@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from actors.evaluation import Evaluation, OnEpisode, play_episodes, play_steps
-from ringside.agents.agent import GivenRules, play_of, require_actions, rules_of, weights_at
 from ringside.agents.evaluation_policy import ROWS, evaluation_result, make_evaluation_policy
+from ringside.agents.stored_weights import GivenRules, play_of, require_actions, rules_of, weights_at
 from shared.config.checks import validate
 from shared.config.protocols import PROTOCOLS
 from shared.config.sections import EvalActions

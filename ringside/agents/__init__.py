@@ -1,4 +1,5 @@
 """Trained agents outside of training: load, query, play, show.
 
-Read agent first, then evaluation_policy, player, scene, picture and the outputs: window, terminal and video.
+Read stored_weights first, then agent and evaluation_policy. Then read player, scene, picture and the outputs: window,
+terminal and video.
 """

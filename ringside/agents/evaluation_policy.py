@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.agents.agent import method_of
+from ringside.agents.stored_weights import method_of
 from ringside.recording.scores import SOURCE, summarize
 from shared.checkpoint.weights_file import StoredWeights
 from shared.config.protocols import EvalRules

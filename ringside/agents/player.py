@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from actors.env import Env
 from actors.envs.film import Shot
 from actors.evaluation import Episode, Evaluation
-from ringside.agents.agent import GivenRules
 from ringside.agents.evaluation_policy import ROWS, EvaluationPolicy
 from ringside.agents.scene import Canvas, Scene
+from ringside.agents.stored_weights import GivenRules
 from shared.config.protocols import PROTOCOLS, EvalRules
 from shared.config.sections import Play
 from shared.config.settings import Config
@@ -213,8 +213,8 @@ def make_player(
     Raises `ConfigError` if the game has other actions.
     """
     from actors.envs.atari import game_name
-    from ringside.agents.agent import play_named, play_of, require_actions, rules_of
     from ringside.agents.evaluation_policy import make_evaluation_policy
+    from ringside.agents.stored_weights import play_named, play_of, require_actions, rules_of
 
     name = None if game is None else game_name(game)
     if weights is None:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from actors.evaluation import Evaluation
 from actors.make_env import action_names
-from ringside.agents.agent import play_of, require_actions, rules_of, weights_at
 from ringside.agents.evaluation_policy import EvaluationPolicy, make_evaluation_policy
+from ringside.agents.stored_weights import play_of, require_actions, rules_of, weights_at
 from shared.errors import ConfigError
 
 CHECKED_FRAMES = 256

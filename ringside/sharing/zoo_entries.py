@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ringside import evaluating
-from ringside.agents.agent import weights_at
+from ringside.agents.stored_weights import weights_at
 from ringside.planning import training_words
 from ringside.sharing import hub
 from ringside.zoo import catalogue

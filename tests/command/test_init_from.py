@@ -12,7 +12,7 @@ import ringside
 from learner.engine.initialization import initial_parameters
 from learner.networks.policy import Policy
 from ringside import planning
-from ringside.agents.agent import weights_at
+from ringside.agents.stored_weights import weights_at
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import Config

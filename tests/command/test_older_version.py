@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import ringside
-from ringside.agents.agent import weights_at
+from ringside.agents.stored_weights import weights_at
 from ringside.tasks import report
 from shared.errors import ConfigError
 from tests.conftest import Launch, Refused

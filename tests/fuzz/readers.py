@@ -19,7 +19,7 @@ import numpy as np
 
 import ringside
 from ringside import evaluating, training
-from ringside.agents import agent
+from ringside.agents import stored_weights
 from ringside.report.records import RecordsError
 from ringside.zoo import catalogue
 from shared.checkpoint.finding import find_checkpoint
@@ -94,15 +94,17 @@ def _of_weights(weights: StoredWeights) -> list[str]:
 
 
 def read_weights(workspace: Workspace, whole: str) -> list[str]:
-    return _of_weights(agent.weights_at(workspace.run, _env(whole)))
+    return _of_weights(stored_weights.weights_at(workspace.run, _env(whole)))
 
 
 def read_weights_file(workspace: Workspace, whole: str) -> list[str]:
-    return _of_weights(agent.weights_at(workspace.run / "checkpoints" / "best.safetensors", _env(whole)))
+    return _of_weights(stored_weights.weights_at(workspace.run / "checkpoints" / "best.safetensors", _env(whole)))
 
 
 def read_one_manifest(workspace: Workspace, whole: str) -> list[str]:
-    return _of_weights(agent.weights_at(workspace.run / "checkpoints" / "checkpoint-00000005.json", _env(whole)))
+    return _of_weights(
+        stored_weights.weights_at(workspace.run / "checkpoints" / "checkpoint-00000005.json", _env(whole))
+    )
 
 
 def read_agent(workspace: Workspace, whole: str) -> list[str]:
@@ -112,8 +114,8 @@ def read_agent(workspace: Workspace, whole: str) -> list[str]:
 
 def read_to_evaluate(workspace: Workspace, whole: str) -> list[str]:
     """The checks of `ringside.evaluate` before it plays."""
-    weights = agent.weights_at(workspace.run, _env(whole))
-    agent.require_actions(weights, agent.play_of(weights))
+    weights = stored_weights.weights_at(workspace.run, _env(whole))
+    stored_weights.require_actions(weights, stored_weights.play_of(weights))
     return _of_weights(weights)
 
 
@@ -303,7 +305,7 @@ def add_to_zoo(workspace: Workspace, whole: str) -> list[str]:
     from ringside.sharing.zoo_entries import add_to_zoo
 
     def evaluate(load: Path, *, env: str | None, plugin: str | None, device: str) -> dict[str, Any]:
-        weights = agent.weights_at(load, env, plugin)
+        weights = stored_weights.weights_at(load, env, plugin)
         plain = {"game": weights.game, "protocol": weights.protocol, "version": weights.version, "eval_epsilon": 0.0}
         return plain | {"mean": 1.0, "sd": 0.0, "episodes": 1, "seed": 1, "eval_actions": "greedy"}
 
@@ -312,7 +314,7 @@ def add_to_zoo(workspace: Workspace, whole: str) -> list[str]:
     with patch.object(catalogue, "ZOO", place), patch.object(evaluating, "evaluate", evaluate):
         add_to_zoo(workspace.run, name="fuzzed", env=_env(whole), device="cpu")
         assert catalogue.names() == ("fuzzed",)
-        return _of_weights(agent.weights_at("fuzzed", _env(whole)))
+        return _of_weights(stored_weights.weights_at("fuzzed", _env(whole)))
 
 
 CONFIG_ERRORS = (ConfigError,)

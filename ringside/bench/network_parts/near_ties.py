@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 
 from learner.engine.device import prepare_torch
 from learner.networks.policy import Policy
-from ringside.agents.agent import Agent, load_agent, weights_at
+from ringside.agents.agent import Agent, load_agent
+from ringside.agents.stored_weights import weights_at
 from shared.network_spec import CONVOLUTIONS, parameters_of
 
 GAPS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)

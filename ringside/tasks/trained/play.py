@@ -10,9 +10,9 @@ from itertools import count
 from pathlib import Path
 from typing import Literal
 
-from ringside.agents.agent import GivenRules, weights_at
 from ringside.agents.player import Player, make_player, show, stop_requests
 from ringside.agents.scene import Canvas
+from ringside.agents.stored_weights import GivenRules, weights_at
 from ringside.agents.terminal import Terminal
 from ringside.agents.video import GIF_IS_FULL, SUFFIXES, VideoCanvas
 from ringside.agents.window import Window, action_for, has_display

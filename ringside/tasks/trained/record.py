@@ -11,11 +11,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.agents.agent import GivenRules, weights_at
 from ringside.agents.evaluation_policy import ROWS, evaluation_result
 from ringside.agents.picture import Montage
 from ringside.agents.player import Player, make_player, stop_requests
 from ringside.agents.scene import Scene
+from ringside.agents.stored_weights import GivenRules, weights_at
 from ringside.agents.video import GIF_IS_FULL, GIF_SECONDS, VideoCanvas, open_moving_picture
 from ringside.tasks.arguments import AgentOptions, parse
 from ringside.tasks.trained.play import check_picture

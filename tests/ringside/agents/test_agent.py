@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from safetensors.torch import load_file
 
 import ringside
-from ringside.agents.agent import play_of, require_actions, weights_at
+from ringside.agents.stored_weights import play_of, require_actions, weights_at
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from tests.support.checkpoints import random_weights

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 import ringside
 from actors.envs.atari import AtariEnv
 from actors.envs.gymnasium_env import GymnasiumEnv
-from ringside.agents.agent import weights_at
 from ringside.agents.player import Player, StepFrames, make_player, pilot_rules, show, stop_requests
 from ringside.agents.scene import Canvas, Scene
+from ringside.agents.stored_weights import weights_at
 from shared.config.protocols import PROTOCOLS
 from shared.config.settings import Config
 from shared.process.signals import Requests

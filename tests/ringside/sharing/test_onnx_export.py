@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import ringside
-from ringside.agents.agent import weights_at
 from ringside.agents.evaluation_policy import make_evaluation_policy
+from ringside.agents.stored_weights import weights_at
 from shared.errors import ConfigError
 from tests.conftest import Launch, Refused
 from tests.support.checkpoints import random_weights

@@ -11,7 +11,7 @@ import pytest
 
 import ringside
 from launch import main
-from ringside.agents.agent import play_of, rules_of, weights_at
+from ringside.agents.stored_weights import play_of, rules_of, weights_at
 from ringside.recording.scores import summarize
 from ringside.sharing.zoo_entries import command_of
 from ringside.tasks.train import configuration

@@ -1,0 +1,146 @@
+"""Weights of trained agents by a user's name for them, and what follows from them: method, env and rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from ringside.zoo.catalogue import find
+from shared.checkpoint.weights_file import StoredWeights, load_weights
+from shared.config.checks.field_checks import check_ranges
+from shared.config.method_declaration import MethodDeclaration, method_declaration, method_names
+from shared.config.protocols import EvalRules, eval_rules
+from shared.config.sections import EvalActions, Play
+from shared.config.settings import Config
+from shared.config.trust import compare_env, load_plugin, require_env, require_plugin
+from shared.errors import CheckpointError, ConfigError
+from shared.network_spec import Network
+
+
+@dataclass(frozen=True)
+class GivenRules:
+    """Rules of an evaluation that a user gives in place of those of the training run."""
+
+    eval_epsilon: float | None = None
+    """Chance of a random action; default: that of the run that trained the agent."""
+    eval_max_frames: int | None = None
+    """Emulator frames after which an episode is cut, no-ops not counted; default: as for --eval-epsilon."""
+    eval_actions: Literal["auto", EvalActions] = "auto"
+    """sample: actions drawn from the agent's policy; greedy: the best ones; auto: as in the evaluations of its run."""
+
+
+def weights_at(
+    load: str | Path, env: str | None = None, plugin: str | None = None, flag: str = "--load"
+) -> StoredWeights:
+    """Weights of a run directory, a checkpoint, a file of weights, or a zoo agent by its name.
+
+    Args:
+        load: the user's name for it.
+        env: the env on which the agent was trained, by the user's word. An env that imports a module must be named here
+            (shared/config/trust.py), so the caller may make it afterwards.
+        plugin: the plug-in with which the agent was trained, by the user's word; it is imported.
+        flag: the option that named it, for sentences.
+
+    Raises:
+        ConfigError: there are none, or the file names an env that the user did not.
+    """
+    from actors.make_env import is_registered
+
+    weights = _stored_weights(load, plugin, flag)
+    require_env(play_of(weights), env, what=_agent(load, flag), is_registered=is_registered)
+    return weights
+
+
+def compared_weights(load: str | Path, env: str | None, plugin: str | None) -> StoredWeights:
+    """Weights as from `weights_at`, for an agent that plays no env by itself: `env`, if given, is only compared.
+
+    Raises:
+        ConfigError: there are none, or the agent was trained on another env.
+    """
+    weights = _stored_weights(load, plugin)
+    if env is not None:
+        compare_env(play_of(weights), env, what=_agent(load))
+    return weights
+
+
+def _agent(load: str | Path, flag: str = "--load") -> str:
+    """Subject of sentences about an agent's env."""
+    return f"The agent of {flag} {load}"
+
+
+def _stored_weights(load: str | Path, plugin: str | None, flag: str = "--load") -> StoredWeights:
+    """Weights that `load` names, with their plug-in, without a check of their env."""
+    path = find(load, flag)
+    load_plugin(plugin)
+    try:
+        weights = load_weights(path)
+    except CheckpointError as error:
+        raise ConfigError(f"{flag} {load} cannot be used. {error}") from error
+    require_plugin(weights.plugin, plugin, what=_agent(load, flag))
+    return weights
+
+
+def rules_of(weights: StoredWeights, play: Play, given: GivenRules | None = None) -> EvalRules:
+    """Rules of an evaluation of the weights in `play`: the given ones, else those of the training run.
+
+    Raises:
+        ConfigError: a rule is of another type or out of its range, or actions are to be sampled without a policy.
+    """
+    given = given or GivenRules()
+    config = Config().with_settings(
+        eval_epsilon=weights.eval_epsilon if given.eval_epsilon is None else given.eval_epsilon,
+        eval_max_frames=weights.eval_max_frames if given.eval_max_frames is None else given.eval_max_frames,
+        eval_actions=weights.eval_actions if given.eval_actions == "auto" else given.eval_actions,
+    )
+    check_ranges(config.evaluate)
+    return eval_rules(play, config.evaluate, method_of(weights.network))
+
+
+def method_of(network: Network) -> MethodDeclaration:
+    """Declaration of the method that trained a network. Raises `ConfigError` unless it is registered."""
+    if network.method not in method_names():  # a file may name any
+        raise ConfigError(f"There is no method {network.method!r:.40} here: name its plug-in with --plugin.")
+    return method_declaration(network.method)
+
+
+def play_of(weights: StoredWeights) -> Play:
+    """Game or env on which the weights were trained; a file has one name for either."""
+    from actors.envs.atari import games
+
+    named = "game" if weights.game in games() else "env"
+    return play_named(weights, **{named: weights.game})
+
+
+def play_named(weights: StoredWeights, **named: str) -> Play:
+    """Game or env that the user names, under the protocol of the weights and with their frames."""
+    frames = weights.network.frames
+    return (
+        Config()
+        .with_settings(
+            protocol=weights.protocol,
+            frame_size=frames.size,
+            frame_color=frames.color,
+            frame_stack=frames.stack,
+            **named,
+        )
+        .play
+    )
+
+
+def require_actions(weights: StoredWeights, play: Play) -> None:
+    """Raise `ConfigError` unless the actions of the network are those of `play`."""
+    from actors.make_env import action_names
+
+    names, trained = action_names(play), play_of(weights)
+    known = names if play == trained else action_names(trained)
+    if known != names:
+        raise ConfigError(
+            f"--game {play.game} has the actions {' '.join(names)}, but the agent was trained on {weights.game}, whose "
+            f"actions are {' '.join(known)}; omit --game, or choose a game with the same actions."
+        )
+    if weights.actions != len(names):
+        raise ConfigError(
+            f"The weights choose among {weights.actions} actions; {weights.game} with the protocol {play.protocol} has "
+            f"{len(names)}."
+        )
