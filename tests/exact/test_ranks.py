@@ -26,6 +26,8 @@ CASES = {
     | {"optimizer_decay": "0.999", "optimizer_epsilon": "1e-5", "clip_gradient": "0.5"},
 }
 ACTIONS = 3
+SECONDS = 120.0
+"""Longest way from one kill to the next, on a machine under load."""
 
 
 def _start(run_dir: Path, case: str, *words: str, ranks: int, **changes: str) -> subprocess.Popen[str]:
@@ -96,11 +98,13 @@ def test_any_rank_may_be_killed_again_and_again(alone: Callable[[str], Path], tm
     process = _start(run_dir, case, ranks=3, learner_shards="6", batch_size="12" if case != "ppo" else "48")
     memory = memory_of(process, run_dir, ACTIONS)
     schedule, board = memory.run_schedule, memory.board
-    for round_, role in enumerate(("rank 1", "learner", "rank 2", "rank 1", "learner"), start=3):
-        updates = schedule.updates_before(round_) + 1
-        wait_until(process, lambda u=updates: board.updates[0] >= u)
+    kills = ("rank 1", "learner", "rank 2", "rank 1", "learner")
+    for number, role in enumerate(kills):
+        # A round of `alternate` has few updates, so the places are parts of the run.
+        updates = (number + 1) * schedule.updates_before(schedule.rounds) // (len(kills) + 2)
+        wait_until(process, lambda n=number, u=updates: board.restarts.sum() == 3 * n and board.updates[0] > u, SECONDS)
         kill(process, role)
-    finish(process)
+    finish(process, SECONDS)
     assert gone(process)
     other = tmp_path / "other"
     finish(_start(other, case, ranks=1, learner_shards="6", batch_size="12" if case != "ppo" else "48"))
