@@ -21,7 +21,7 @@ from shared.files.atomic import read_object
 from shared.files.run_file_names import JUDGED
 from shared.process.ownership import PART, REPORT
 from shared.process.signals import handle_stop_signals
-from shared.text import PROGRAM, command, words_of
+from shared.text import PROGRAM, command, count, words_of
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,8 @@ class SuiteRunner:
         name, wanted = ("episodes", episodes) if steps is None else ("eval_steps", steps)
         if (existing.get("version"), existing.get(name)) == (version, wanted):
             return
-        print(f"{title}: evaluation of the {kind} weights, {wanted:,} {name.removeprefix('eval_')}.", flush=True)
+        played = count(wanted, "step" if steps else "episode")
+        print(f"{title}: evaluation of the {kind} weights, {played}.", flush=True)
         unfinished = target.with_suffix(PART)
         chosen = {"episodes": None if steps else episodes, "plugin": job.config.run.plugin}
         words = [

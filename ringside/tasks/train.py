@@ -22,8 +22,10 @@ from shared.config.method_declaration import method_declaration
 from shared.config.settings import Config, ResolvedConfig
 from shared.config.trust import resume_words
 from shared.errors import CheckpointError, ConfigError, RunFailed
+from shared.files.lock import is_locked
 from shared.machine.control_groups import in_force
 from shared.memory.run_memory import Plan
+from shared.process.ownership import SUITE_LOCK_FILE
 from shared.process.signals import handle_stop_signals, ignore_requests
 from shared.text import PROGRAM, command, count, printable, words_of
 
@@ -112,7 +114,8 @@ def _train(plan: Plan) -> int:
         print(comparison(predicted, summary["limit"]["steps_per_second"]))
     for evaluation in (status.evaluation for status in newest if status.evaluation is not None):
         print(_evaluated(evaluation))
-    print(printable("\n".join(next_steps(plan.config, finished=summary["finished"]))))
+    for line in next_steps(plan.config, finished=summary["finished"]):
+        print(printable(line))
     return 0
 
 
@@ -125,7 +128,9 @@ def _evaluated(newest: EvaluationStatus) -> str:
 
 
 def next_steps(config: ResolvedConfig, *, finished: bool) -> list[str]:
-    """Lines with the commands that come after a run, finished or stopped."""
+    """Lines with the commands that come after a run, finished or stopped; none within a suite that is going on."""
+    if is_locked(config.run.run_dir.parent / SUITE_LOCK_FILE):
+        return []
     run_dir = str(config.run.run_dir)
     checkpoints = config.run.run_dir / CHECKPOINTS
     if not finished and (not checkpoints.is_dir() or not manifests_in(checkpoints)):

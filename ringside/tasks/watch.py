@@ -23,6 +23,7 @@ from ringside.watch.page.server import Page, listen, serve
 from ringside.watch.page.source import Source
 from shared.config.trust import load_plugin
 from shared.errors import ConfigError
+from shared.files.run_file_names import CONFIG_FILE
 from shared.machine.facts import usable_cores
 from shared.process.signals import handle_stop_signals, ignore_requests
 from shared.text import PROGRAM, count, printable
@@ -36,7 +37,7 @@ class Watching:
     """The options of `watch`."""
 
     run: Positional[Path | None] = None
-    """Directory of the run; default: a page of all runs under runs/."""
+    """Directory of a run, or of several, all of which are shown; default: runs/."""
     plugin: str | None = None
     """The plug-in of the run (docs/extending.md); no file chooses code."""
     port: int = 0
@@ -55,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
         arguments,
         f"{PROGRAM} watch",
         "A page in the browser that shows a run as it plays: its envs, curves and roles; without a run, all runs under "
-        "runs/. It only reads: open or closed, it changes nothing in a run.",
+        "runs/, or under the directory that is named. It only reads: open or closed, it changes nothing in a run.",
     )
 
     load_plugin(options.plugin)
@@ -79,16 +80,18 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _page(run: Path | None) -> tuple[KeyedApp, str]:
-    """The page of a run, or of all runs under runs/, and what it shows. Raises `ConfigError` if there is none."""
+    """The page of a run, or of all runs under a directory, and what it shows. Raises `ConfigError` if there is none."""
     budget = Budget(usable_cores())
-    if run is not None:
+    holds_runs = run is not None and not os.path.lexists(run / CONFIG_FILE) and bool(runs_below(run))
+    if run is not None and not holds_runs:
         source = Source(run)
         goes_on = "" if source.lives else ", which has ended: what its files tell"
         return Page(source, budget), f"{source.run_dir}{goes_on}"
-    number = len(runs_below(RUNS))
+    runs = run or RUNS
+    number = len(runs_below(runs))
     if not number:
-        raise ConfigError(f"There is no run under {RUNS.absolute()}: name the directory of one.")
-    return Overview(AllRuns(RUNS), budget), f"{count(number, 'run')} under {RUNS}"
+        raise ConfigError(f"There is no run under {runs.absolute()}: name the directory of one.")
+    return Overview(AllRuns(runs), budget), f"{count(number, 'run')} under {runs}"
 
 
 def _stop(number: int) -> None:

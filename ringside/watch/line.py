@@ -49,7 +49,9 @@ def pace(status: Status, steps: str, frames: str) -> str:
 
 
 def left(status: Status) -> str:
-    """Time left, with "at least" while only a lower bound is known."""
+    """Time left, with "at least" while only a lower bound is known, or what is waited for after the last round."""
+    if status.only_evaluates:
+        return "the last evaluation"
     at_least = "at least " if status.time_left_at_least and status.time_left is not None else ""
     return f"{at_least}{clock(status.time_left)}"
 

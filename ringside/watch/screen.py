@@ -69,7 +69,8 @@ def render(status: Status, width: int, height: int = 100) -> RenderableType:
 
 def _progress(status: Status) -> Text:
     """Share, steps, rounds, elapsed time and time left."""
-    time_left = f"{left(status)} left" if status.time_left is not None else "time left unknown"
+    known = status.time_left is not None or status.only_evaluates
+    time_left = f"{left(status)} left" if known else "time left unknown"
     return Text.assemble(
         (f"{share(status):.1%}", "bold"),
         f"  {short(status.steps)} of {short(status.total_steps)} steps",

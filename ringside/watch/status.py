@@ -83,3 +83,9 @@ class Status:
     """Cores among them that a hypervisor took."""
     bottleneck: Bottleneck | None = None
     warnings: tuple[str, ...] = ()
+
+    @property
+    def only_evaluates(self) -> bool:
+        """True if training is over, and an evaluation beside it is not."""
+        evaluating = any(role.name == "evaluator" and role.state == "working" for role in self.roles)
+        return evaluating and self.committed >= self.rounds

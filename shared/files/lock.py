@@ -41,8 +41,8 @@ def locked(path: Path, flag: str, owner: str) -> Iterator[None]:
 
 
 def is_locked(path: Path) -> bool:
-    """True if a process holds the lock file at `path`."""
-    with suppress(FileNotFoundError):
+    """True if a process holds the lock file at `path`; False also where none can be opened."""
+    with suppress(OSError):
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

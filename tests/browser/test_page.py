@@ -307,7 +307,7 @@ def test_all_runs_with_pictures_curves_suites_and_a_comparison(browser: Chrome, 
         view.resize(size)
         view.until(lambda: view.count("#groups section") == 4, "there are no groups")
         titles = view.script("return [...document.querySelectorAll('#groups h2')].map(each => each.textContent)")
-        assert titles == ["Live 1", "Study tune-pong 2", "Suite atari 2 games, 4 runs", "Ended 2"]
+        assert titles == ["Live 1", "Study tune-pong 2 trials", "Suite atari 2 games, 4 runs", "Ended 2"]
         assert view.fits()
     assert view.text("#mode") == "1 live"
 
@@ -326,7 +326,7 @@ def test_all_runs_with_pictures_curves_suites_and_a_comparison(browser: Chrome, 
         "return [...document.querySelectorAll('#groups section:nth-child(3) .newest')].map(each => each.textContent)"
     )
     assert view.script(scores) == ["41.5", "13.5"], "the mean of the seeds of each game"
-    trials = "return [...document.querySelectorAll('#groups section:nth-child(2) h3 a')].map(each => each.title)"
+    trials = "return [...document.querySelectorAll('#groups section:nth-child(2) h3 a')].map(each => each.textContent)"
     assert view.script(trials) == ["trial-0001", "trial-0000"], "the best first"
 
     assert view.script("return document.getElementById('compare').hidden")

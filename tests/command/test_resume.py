@@ -12,6 +12,8 @@ import pytest
 from ringside.tasks.train import how_to_continue, next_steps
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
 from shared.checkpoint.finding import find_checkpoint
+from shared.files.lock import locked
+from shared.process.ownership import SUITE_LOCK_FILE
 from tests.support.checkpoints import ACTIONS, CONFIG, SIZES, rewrite, write_run
 from tests.support.runs import finish, memory_of, records, start, summary, wait_until
 
@@ -50,6 +52,14 @@ def test_the_commands_that_come_next_are_those_that_work(tmp_path: Path) -> None
     assert finished[-1].endswith(f" --resume {tmp_path} --total-steps {2 * config.learn.total_steps:_}")
     mine = replace(config, play=replace(config.play, env="mine:factory"))
     assert all("--env mine:factory" in line or "report" in line for line in next_steps(mine, finished=True))
+
+
+def test_a_run_of_a_suite_names_no_commands(tmp_path: Path) -> None:
+    config = replace(CONFIG, run=replace(CONFIG.run, run_dir=tmp_path / "pong-1"))
+    write_run(tmp_path / "pong-1", 2)
+    with locked(tmp_path / SUITE_LOCK_FILE, "--out", "a test"):
+        assert next_steps(config, finished=True) == next_steps(config, finished=False) == []
+    assert len(next_steps(config, finished=True)) == 4
 
 
 @pytest.mark.stress

@@ -51,6 +51,16 @@ def test_without_any_run_it_says_so(refused: Refused, tmp_path: Path) -> None:
     assert f"There is no run under {tmp_path}/runs: name the directory of one." in refused("watch")
 
 
+def test_a_directory_of_runs_is_shown_as_all_of_them(tmp_path: Path) -> None:
+    run_of(tmp_path / "suites" / "atari5" / "pong-1")
+    run_of(tmp_path / "suites" / "one")
+    process = start_words("watch", str(tmp_path / "suites"))
+    assert process.stdout is not None
+    assert process.stdout.readline() == f"2 runs under {tmp_path / 'suites'}\n"
+    process.send_signal(signal.SIGINT)
+    finish(process)
+
+
 def test_a_port_in_use_and_none_at_all(refused: Refused, tmp_path: Path) -> None:
     run_of(tmp_path / "run")
     with socket.create_server(("127.0.0.1", 0)) as taken:

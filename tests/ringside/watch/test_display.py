@@ -120,6 +120,15 @@ def test_everything_stands_in_eighty_columns() -> None:
     assert "…" not in text
 
 
+def test_after_the_last_round_the_evaluation_is_what_is_left() -> None:
+    over = replace(status(), committed=5_000, steps=50_000_000, time_left=0.0)
+    assert "0:00:00 left" in picture(over, 80)
+    evaluates = replace(over, roles=(*over.roles, RoleStatus("evaluator", "working", 1.0)))
+    assert "1:23:45 gone, the last evaluation left" in " ".join(picture(evaluates, 80).split())
+    assert line(evaluates).endswith("left the last evaluation")
+    assert "9:41:40 left" in picture(replace(evaluates, committed=4_999, time_left=34_900.0), 80)
+
+
 def test_a_time_left_that_is_the_least_is_said_so() -> None:
     early = replace(status(), time_left_at_least=True, learning=False, learning_begins=59_904)
     assert "1:23:45 gone, at least 9:41:40 left" in " ".join(picture(early, 80).split())

@@ -85,13 +85,14 @@ function arrange() {
   ].filter(([, members]) => members.length);
   find("nothing").hidden = groups.length > 0 || !ids.length;
   find("groups").replaceChildren(...groups.map(([name, members, isSuite]) => element("section", {},
-    element("h2", { class: "apart" }, name, " ", element("span", { class: "quiet" }, number(members, isSuite))),
+    element("h2", { class: "apart" }, name, " ", element("span", { class: "quiet" }, number(members, isSuite, name))),
     element("div", { class: "cards" }, ...(isSuite ? tiles(members) : members.map((run) => cards.get(run.id).card))))));
   drawSparks();
   check();
 }
 
-function number(members, isSuite) {
+function number(members, isSuite, name) {
+  if (name.startsWith("Study ")) return `${members.length} ${members.length === 1 ? "trial" : "trials"}`;
   const games = new Set(members.map((run) => run.game)).size;
   return isSuite ? `${games} ${games === 1 ? "game" : "games"}, ${members.length} runs` : `${members.length}`;
 }
@@ -142,7 +143,7 @@ function makeCard(id) {
 function showCard(run) {
   if (!cards.has(run.id)) cards.set(run.id, makeCard(run.id));
   const card = cards.get(run.id);
-  say(card.name, run.refused ? run.name : title(run.game));
+  say(card.name, run.refused || isTrial(run) ? run.name : title(run.game));
   card.name.title = run.name;
   if (run.refused) {
     card.box.disabled = true;

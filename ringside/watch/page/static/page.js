@@ -92,7 +92,7 @@ function showState() {
   find("done").style.width = `${100 * share}%`;
   say(find("progress"), `${count(status.steps)} of ${count(status.total_steps)} steps (${(100 * share).toFixed(1)} %)`
     + (status.elapsed === null ? "" : ` · ${duration(status.elapsed)} so far`)
-    + (status.time_left === null ? "" : ` · ${status.time_left_at_least ? "at least " : ""}${duration(status.time_left)} left`)
+    + (!status.time_left ? "" : ` · ${status.time_left_at_least ? "at least " : ""}${duration(status.time_left)} left`)
     + (status.learning === false && status.learning_begins ? ` · learning from step ${count(status.learning_begins)} on` : ""));
   showFigures(status);
   showRoles(status);
