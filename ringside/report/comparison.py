@@ -212,9 +212,14 @@ def _names(firsts: Sequence[Records]) -> list[tuple[str, str]]:
     telling = sorted(rows, key=lambda name: name not in firsts[0].config.get("algorithm", {}))[:NAMED_DIFFERENCES]
     more = f" and {len(rows) - NAMED_DIFFERENCES} more" if len(rows) > NAMED_DIFFERENCES else ""
     return [
-        (_letter(i), ", ".join(f"{name} {setting(rows[name][i])}" for name in telling) + more)
+        (_letter(i), ", ".join(f"{name} {_brief(rows[name][i])}" for name in telling) + more)
         for i in range(len(firsts))
     ]
+
+
+def _brief(value: object) -> str:
+    """A setting with few digits: a search for settings tries numbers with many."""
+    return f"{value:.4g}" if isinstance(value, float) else setting(value)
 
 
 def _letter(i: int) -> str:

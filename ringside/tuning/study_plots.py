@@ -47,7 +47,9 @@ def _history(trials: Sequence[TrialResult]) -> Figure:
     axes.plot(*_columns(line), color=BLUE, drawstyle="steps-post", label="best so far")
     axes.plot(*_columns(complete), "o", color=BLUE, markersize=4, label="complete")
     pruned = [(trial.number, trial.evaluations[-1][1]) for trial in trials if trial.state == "pruned"]
-    axes.plot(*_columns(pruned), "x", color=ORANGE, label="pruned")
+    if pruned:
+        axes.plot(*_columns(pruned), "x", color=ORANGE, label="pruned")
+    axes.xaxis.get_major_locator().set_params(integer=True)
     _label(axes, "trial", "mean return")
     axes.legend()
     return figure
@@ -70,6 +72,7 @@ def _evaluations(trials: Sequence[TrialResult]) -> Figure:
             zorder=3 if is_best else 2,
             label=f"trial {trial.number}, the best" if is_best else None,
         )
+    axes.xaxis.get_major_locator().set_params(integer=True)
     _label(axes, "evaluation", "mean return")
     if best is not None:
         axes.legend()
