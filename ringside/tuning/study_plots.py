@@ -9,6 +9,7 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from ringside.report.plots import COLORS, Picture, save, style
 from ringside.tuning.space import Space
@@ -49,7 +50,7 @@ def _history(trials: Sequence[TrialResult]) -> Figure:
     pruned = [(trial.number, trial.evaluations[-1][1]) for trial in trials if trial.state == "pruned"]
     if pruned:
         axes.plot(*_columns(pruned), "x", color=ORANGE, label="pruned")
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     _label(axes, "trial", "mean return")
     axes.legend()
     return figure
@@ -72,7 +73,7 @@ def _evaluations(trials: Sequence[TrialResult]) -> Figure:
             zorder=3 if is_best else 2,
             label=f"trial {trial.number}, the best" if is_best else None,
         )
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     _label(axes, "evaluation", "mean return")
     if best is not None:
         axes.legend()

@@ -55,11 +55,6 @@ def test_of_many_differences_those_of_the_algorithm_are_named(tmp_path: Path) ->
     first, second = compared(tmp_path, {}, settings).arms
     assert first.meaning == "double off, batch_size 32, discount 0.99, learning_rate 0.00025 and 1 more"
     assert second.meaning == "double on, batch_size 64, discount 0.9, learning_rate 0.1 and 1 more"
-
-
-def test_a_description_has_few_digits(tmp_path: Path) -> None:
-    found = compared(tmp_path, {"learning_rate": 6.82407842709883e-05}, {"learning_rate": 7.44714490408307e-05})
-    assert [arm.meaning for arm in found.arms] == ["learning_rate 6.824e-05", "learning_rate 7.447e-05"]
     assert differences([first.runs[0], second.runs[0]]) == {
         "batch_size": [32, 64],
         "discount": [0.99, 0.9],
@@ -67,6 +62,11 @@ def test_a_description_has_few_digits(tmp_path: Path) -> None:
         "network": ["nature", "small"],
         "double": [False, True],
     }
+
+
+def test_a_description_has_few_digits(tmp_path: Path) -> None:
+    found = compared(tmp_path, {"learning_rate": 6.82407842709883e-05}, {"learning_rate": 7.44714490408307e-05})
+    assert [arm.meaning for arm in found.arms] == ["learning_rate 6.824e-05", "learning_rate 7.447e-05"]
 
 
 def test_the_same_experiment_counts_once_and_the_one_with_an_end_stays(tmp_path: Path) -> None:
