@@ -32,6 +32,9 @@ class ServiceTimes:
     """The part of `update_cores` in the thread that prepares ahead, which has the niceness of actors; on a GPU 0."""
     update_overhead: float
     """Time of an update divided by the time that its threads allow; 1: none waits in vain."""
+    contention: float
+    """Time of an update beside an actor that never waits, divided by its time alone, beyond what shares explain; 1: no
+    more. The learner's threads wait for each other, so it loses more than the time of the actor."""
     commit: float
     """End of a round: draw the next one, keep a snapshot, publish the weights."""
     crowding: float
@@ -51,7 +54,7 @@ class ServiceTimes:
             self.step <= 0
             or not self.crowding > 0
             or not self.parallel_share <= 1
-            or self.update_overhead < 1
+            or min(self.update_overhead, self.contention) < 1
             or self.update_ahead > self.update_cores
         ):
             raise ValueError(f"These are no service times: {self}.")
@@ -84,6 +87,7 @@ def on_counted_gpu(times: ServiceTimes) -> ServiceTimes:
         update_cores=190e-6,
         update_ahead=0.0,
         update_overhead=1.0,
+        contention=1.0,
         commit=10e-3,
     )
 

@@ -76,8 +76,9 @@ def together_seconds(times: ServiceTimes, shape: RunShape, played: float, learne
 
     Learner and inference come before actors, which have a higher niceness. So actors get the cores that the learner
     leaves, and at least the share of their weights. But the thread that prepares updates ahead has the niceness of
-    actors: where these want more than is left, it gets as much as each of them, and the learner waits for it. When one
-    side has done its part, the other has all cores.
+    actors: where these want more than is left, it gets as much as each of them, and the learner waits for it. Its other
+    threads wait longer for each other, too, by the measured contention. When one side has done its part, the other has
+    all cores.
     """
     if not learned:
         return played
@@ -86,16 +87,25 @@ def together_seconds(times: ServiceTimes, shape: RunShape, played: float, learne
     updating = steps * update_core_seconds(times, shape) / learned
     if playing + updating <= cores:
         return max(played, learned)
-    ahead = updating * times.update_ahead / times.update_cores if times.update_ahead else 0.0
-    equal_shares = (updating + shape.actors * ahead) / cores
     all_played = updating / (cores - playing) if playing < cores else math.inf
-    waits = max(1.0, min(equal_shares, all_played))
+    ahead = updating * times.update_ahead / times.update_cores if times.update_ahead else 0.0
+    waits = times.contention * max(1.0, min(equal_shares(updating, ahead, shape.actors, cores), all_played))
     weights = shape.actors * NICE_WEIGHT
     by_weight = cores * weights / (weights + FIRST_THREADS + NICE_WEIGHT)
     for_actors = min(playing, max(cores - updating / waits, by_weight))
     slower_play, slower_learner = playing / for_actors, max(waits, updating / (cores - for_actors))
     first = min(played * slower_play, learned * slower_learner)
     return first + max(0.0, played - first / slower_play, learned - first / slower_learner)
+
+
+def equal_shares(updating: float, ahead: float, actors: int, cores: float) -> float:
+    """Slowdown of a learner whose thread ahead gets as much of the cores as each actor.
+
+    Args:
+        updating: cores that its threads use alone.
+        ahead: the part of them that the thread ahead uses.
+    """
+    return (updating + actors * ahead) / cores
 
 
 # --- playing

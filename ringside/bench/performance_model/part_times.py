@@ -23,11 +23,13 @@ from shared.memory.run_memory import Memory, Plan
 from shared.memory.wait import Doorbell, Waiter
 from shared.performance.allocation import largest_batch
 from shared.performance.service_times import ServiceTimes
+from shared.performance.throughput_model import equal_shares
 
 if TYPE_CHECKING:
     import torch
 
     from actors.lane import Lane
+    from ringside.bench.network_parts.learner_alone import Solo
 
 SEED = 1
 WINDOW_STEPS = 20_000
@@ -36,6 +38,10 @@ FIRST_TICK = 8
 """First tick that is answered: the stacks of earlier ones reach back before the run."""
 ROUND_UPDATES = 64
 """Updates in a round of a learner that is measured; commits are measured apart."""
+SLICES = 2
+"""Measurements of the learner alone, each followed by one beside an actor."""
+BESIDE = 1.5
+"""Time for which the actor plays, divided by that of the measurement before."""
 SMALLER = 4
 """Factor between the two batches whose times give the fixed part of an answer and that of a row."""
 
@@ -65,6 +71,8 @@ class Learning(NamedTuple):
     """The threads with the niceness of actors."""
     wall: float
     commit: float
+    beside: float = 1.0
+    """`wall` beside an actor that never waits, divided by that alone."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +92,8 @@ class Parts:
         """Inputs of the model. Raises `CannotRun` for times that no machine has."""
         learning, most = self.learning, statistics.fmean(each.step_seconds for each in self.together)
         threads = max(learning.busiest_thread, learning.all_threads / self.cores)
+        shares = equal_shares(learning.all_threads / learning.wall, learning.ahead / learning.wall, 1, self.cores)
+        no_waits = self.on_gpu or self.cores == 1  # no thread of the learner waits for another
         try:
             return ServiceTimes(
                 step=self.alone.step_seconds,
@@ -94,7 +104,8 @@ class Parts:
                 update=learning.wall if self.on_gpu else learning.busiest_thread,
                 update_cores=learning.all_threads,
                 update_ahead=0.0 if self.on_gpu else learning.ahead,
-                update_overhead=1.0 if self.on_gpu or self.cores == 1 else max(1.0, learning.wall / threads),
+                update_overhead=1.0 if no_waits else max(1.0, learning.wall / threads),
+                contention=1.0 if no_waits else max(1.0, learning.beside / max(1.0, shares)),
                 commit=learning.commit,
                 crowding=min(1.0, self.alone.step_seconds / most),
                 parallel_share=self.answering.parallel_share,
@@ -116,6 +127,13 @@ class Actors:
     def alone(self, seconds: float) -> Acting:
         """Measure one of them, while the others sleep."""
         return Acting(*self._children[0].ask(str(seconds)))
+
+    @contextmanager
+    def playing(self, seconds: float) -> Iterator[None]:
+        """One of them plays for `seconds`; the block ends after that."""
+        self._children[0].tell(str(seconds))
+        yield
+        self._children[0].answer(seconds)
 
     def together(self, seconds: float) -> list[Acting]:
         """Measure all at the same time."""
@@ -326,13 +344,25 @@ def _parallel_share(plan: Plan, device: torch.device, seconds: float) -> float:
 # --- learning
 
 
-def learning(plan: Plan, seconds: float) -> Learning:
-    """Measure the learner with one thread in each team for `seconds`. Raises `CannotRun` and `WrongResult`."""
-    with Child(_learn, (plan, seconds)) as child:
-        return Learning(*child.answer(2 * seconds))
+def learning(plan: Plan, seconds: float, pool: Actors) -> Learning:
+    """Measure the learner with one thread in each team for `seconds`, alone and beside an actor in turn.
+
+    Raises `CannotRun` and `WrongResult`.
+    """
+    each, alone, beside = str(seconds / (2 * SLICES)), [], []
+    with Child(_learn, (plan,)) as child:
+        child.answer()  # it is ready
+        for _ in range(SLICES):
+            began = time.perf_counter()
+            alone.append(Learning(*child.ask(each)))
+            with pool.playing(BESIDE * (time.perf_counter() - began)):
+                beside.append(Learning(*child.ask(each)).wall)
+    means = Learning(*map(statistics.fmean, zip(*alone, strict=True)))
+    return means._replace(beside=statistics.fmean(beside) / means.wall)
 
 
-def _learn(connection: Connection, plan: Plan, seconds: float) -> None:
+def _learn(connection: Connection, plan: Plan) -> None:
+    """Do updates for the seconds that each message names."""
     from ringside.bench.network_parts.learner_alone import Solo
 
     settings: dict[str, Any] = {"learner_threads": 1}
@@ -340,6 +370,14 @@ def _learn(connection: Connection, plan: Plan, seconds: float) -> None:
         least = -(-ROUND_UPDATES * plan.config.learn.train_every // plan.run_schedule.envs) * plan.run_schedule.envs
         settings |= {"round_steps": min(plan.config.learn.round_steps, least)}
     solo = Solo(Plan(plan.config.with_settings(**settings), plan.actions))
+    connection.send("ready")
+    with suppress(EOFError, BrokenPipeError):  # the benchmark has ended
+        while True:
+            connection.send(tuple(_updates(solo, float(connection.recv()))))
+
+
+def _updates(solo: Solo, seconds: float) -> Learning:
+    """Times of updates in whole rounds, at least one, for `seconds`."""
     process, before, began = psutil.Process(), solo.done, time.perf_counter()
     cpu = {each.id: each.user_time + each.system_time for each in process.threads()}
     solo.updates_per_second(seconds)
@@ -347,11 +385,10 @@ def _learn(connection: Connection, plan: Plan, seconds: float) -> None:
     spent = {each.id: each.user_time + each.system_time - cpu.get(each.id, 0.0) for each in process.threads()}
     niceness = {thread: os.getpriority(os.PRIO_PROCESS, thread) for thread in spent}
     updates, commits = after.updates - before.updates, after.commit_seconds - before.commit_seconds
-    times = Learning(
+    return Learning(
         busiest_thread=max(spent.values()) / updates,
         all_threads=sum(spent.values()) / updates,
         ahead=sum(spent[thread] for thread in spent if niceness[thread] > niceness[process.pid]) / updates,
         wall=(took - commits) / updates,
         commit=commits / (after.rounds - before.rounds),
     )
-    connection.send(tuple(times))

@@ -55,7 +55,7 @@ PROBE_SHARE = 0.2
 ALONE, TOGETHER, ANSWERS, UPDATES, WAKE = "actor alone", "actors together", "answers", "updates", "wake-up"
 MICRO = 1e6
 """Microseconds of a second."""
-PURE = frozenset({"step_spread", "update_overhead", "crowding", "parallel_share", "processors"})
+PURE = frozenset({"step_spread", "update_overhead", "contention", "crowding", "parallel_share", "processors"})
 """Service times that are ratios or counts."""
 LINKS = {"1 GbE": 117e6, "10 GbE": 1.17e9}
 """Bytes/s of links between a head and its nodes."""
@@ -196,7 +196,7 @@ def _probe(plan: Plan, pool: Actors, seconds: float) -> ServiceTimes:
         pool.alone(seconds),
         pool.together(seconds),
         answering(plan, seconds),
-        learning(plan, seconds),
+        learning(plan, seconds, pool),
         ring_seconds(seconds),
         usable_cores(),
         plan.config.machine.device != "cpu",
@@ -227,7 +227,7 @@ def _contenders(options: Options, plan: Plan, pool: Actors, checked: Sequence[Ch
     yield Contender(TOGETHER, partial(pool.together, seconds / 2))
     yield Contender(WAKE, partial(ring_seconds, min(1.0, seconds)))
     yield Contender(ANSWERS, partial(answering, plan, seconds / 2))
-    yield Contender(UPDATES, partial(learning, plan, seconds))
+    yield Contender(UPDATES, partial(learning, plan, seconds, pool))
     for each in checked:
         yield Contender(each.name, partial(_speed, options, each))
 

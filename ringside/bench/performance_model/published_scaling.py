@@ -48,6 +48,7 @@ class Curve:
             update=0.0,
             update_cores=0.0,
             update_ahead=0.0,
+            contention=1.0,
             update_overhead=1.0,
             commit=0.0,
             crowding=all_cores / (self.cores * single),

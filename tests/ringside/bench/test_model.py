@@ -24,7 +24,7 @@ PARTS = Parts(
     alone=Acting(400e-6, 0.3),
     together=[Acting(500e-6, 0.3), Acting(500e-6, 0.3)],
     answering=Answering(300e-6, 60e-6, 0.6),
-    learning=Learning(busiest_thread=8e-3, all_threads=17e-3, ahead=4e-3, wall=10.2e-3, commit=10e-3),
+    learning=Learning(busiest_thread=8e-3, all_threads=17e-3, ahead=4e-3, wall=10.2e-3, commit=10e-3, beside=1.3),
     wake=50e-6,
     cores=2,
     on_gpu=False,
@@ -35,6 +35,7 @@ def test_parts_become_service_times() -> None:
     times = PARTS.service_times()
     assert times.crowding == pytest.approx(0.8)
     assert times.update_overhead == pytest.approx(10.2 / 8.5)
+    assert times.contention == pytest.approx(1.3 / ((17 + 4) / 10.2 / 2))
     assert (times.update, times.update_cores, times.update_ahead, times.commit) == (8e-3, 17e-3, 4e-3, 10e-3)
 
 

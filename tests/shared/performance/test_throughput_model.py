@@ -21,6 +21,7 @@ TIMES = ServiceTimes(
     update_cores=17e-3,
     update_ahead=4e-3,
     update_overhead=1.0,
+    contention=1.0,
     commit=10e-3,
     crowding=1.0,
     parallel_share=0.6,
@@ -210,6 +211,16 @@ def test_the_thread_that_prepares_ahead_waits_for_actors_as_in_the_simulation(ac
     times = replace(TIMES, update_cores=12e-3)
     shape = replace(SHAPE, round_steps=96 * 10, steps_per_update=8.0, actors=actors)
     assert predict(times, shape).steps_per_second == pytest.approx(simulated(times, shape), rel=0.05)
+
+
+def test_contention_slows_the_learner_as_long_as_actors_play() -> None:
+    times = replace(TIMES, update_cores=12e-3, contention=1.2)
+    found = predict(times, replace(SHAPE, round_steps=960))
+    cores = 2 - 12 / 8 / 1.2  # what such a learner leaves to the actor
+    played = 960 * PER_STEP / cores
+    learned = 240 * TIMES.update + played * (1 - 1 / 1.2)
+    assert 960 / found.steps_per_second == pytest.approx(learned + TIMES.commit, rel=1e-3)
+    assert predict(times, replace(SHAPE, cores=8)) == predict(replace(times, contention=1.0), replace(SHAPE, cores=8))
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.3, 1.0])
