@@ -44,6 +44,10 @@ RESIDUALS = 2
 COSINES = 64
 """Cosines in which a quantile fraction is embedded (Dabney et al. 2018b, section 3.1)."""
 
+ALIGNED = 64
+"""In packed layout, parameters of networks of parts begin at multiples of so many: kernels for matrices want addresses
+that are multiples of 16 bytes."""
+
 LSTM_UNITS = 256
 """Units of an LSTM (Mnih et al. 2016; Espeholt et al. 2018, figure 3), or as many as hidden units where fewer."""
 
@@ -322,6 +326,24 @@ def parameters_of(network: Network) -> ParameterSpec:
             shapes += _lstm(network.recurrent, hidden)
         shapes += _linear(network, last, (count, network.recurrent or hidden))
     return ParameterSpec(tuple(shapes))
+
+
+def aligned_places(spec: ParameterSpec) -> tuple[dict[str, slice], int]:
+    """Places of the parameters of a network of parts in a packed vector, by name, and the length of the vector.
+
+    Numbers between the parameters stay 0.
+    """
+    places, offset = {}, 0
+    for name, shape in spec.shapes:
+        places[name] = slice(offset, offset + prod(shape))
+        offset = -(-places[name].stop // ALIGNED) * ALIGNED
+    return places, offset
+
+
+def packed_count(network: Network) -> int:
+    """Length of a vector in packed layout (`learner.networks.model.Model.params`)."""
+    spec = parameters_of(network)
+    return spec.count if network.plain else aligned_places(spec)[1]
 
 
 def _layer(name: str, shape: tuple[int, ...]) -> Shapes:

@@ -19,6 +19,7 @@ from learner.rollout.on_policy_method import OnPolicyMethod
 from shared.errors import FatalError
 from shared.memory.run_memory import Memory, Plan
 from workers.local_replay import LocalReplay
+from workers.newest_sequences import NewestSequences
 from workers.newest_steps import Choose, NewestSteps
 
 
@@ -59,7 +60,8 @@ class Gradients:
             self._source = LocalReplay(memory, model, target, method)
         else:
             assert isinstance(method, OnPolicyMethod), "there are no other methods"
-            self._source = NewestSteps(memory, model, target, method, choose)
+            source = NewestSequences if run_schedule.recurrent_units else NewestSteps
+            self._source = source(memory, model, target, method, choose)
 
     def begin_round(self, round_: int) -> None:
         """Prepare what all gradients of a round share."""

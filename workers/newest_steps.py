@@ -48,11 +48,12 @@ class NewestSteps:
         reader, method = self._readers[worker], self._method
         tick, env = reader.grid((number + 1) * self._run_schedule.gradient_ticks)
         reader.gather(env, tick, self._blocks)
-        saved: Any = self._model.forward(self._blocks, 0, ExtraInputs(), learns=True)
-        outputs: Tensor = saved.outputs.detach()
+        blocks, extra_inputs = self._inputs(reader, tick, env)
+        saved: Any = self._model.forward(blocks, 0, extra_inputs, learns=True)
+        outputs = self._by_tick(saved.outputs.detach())
         rollout = reader.rollout(tick, env, outputs.flatten(1).numpy())
         if self._target is not None:
-            of_target = self._target.forward(self._blocks, 0, ExtraInputs()).outputs.flatten(1).numpy()
+            of_target = self._by_tick(self._target.forward(blocks, 0, extra_inputs).outputs).flatten(1).numpy()
             last = self._choose(worker, int(tick[-1]), rollout.outputs[-1].argmax(axis=1))
             rollout = rollout._replace(
                 target_outputs=of_target.reshape(rollout.outputs.shape), next_action=np.array(last)
@@ -61,4 +62,18 @@ class NewestSteps:
         n = len(steps.weight)
         learned = method.learn(outputs[:n], steps, sampled=True)
         self._by_outputs[:n] = learned.gradient  # the last tick, which opens the next round, has none
-        return saved, self._by_outputs, dict(learned.metrics)
+        return saved, self._by_row(self._by_outputs), dict(learned.metrics)
+
+    def _inputs(
+        self, reader: StepReader, tick: NDArray[np.int64], env: NDArray[np.int64]
+    ) -> tuple[Tensor, ExtraInputs]:
+        """Inputs of the network for the steps of `reader.grid`, whose blocks are gathered."""
+        return self._blocks, ExtraInputs()
+
+    def _by_tick(self, rows: Tensor) -> Tensor:
+        """Rows of the network, in the order of `reader.grid`: by tick and then env."""
+        return rows
+
+    def _by_row(self, steps: Tensor) -> Tensor:
+        """The inverse of `_by_tick`."""
+        return steps

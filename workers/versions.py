@@ -34,7 +34,7 @@ class Parameters(ABC):
         assert memory.shared_parameters is not None, "the run has workers"
         self._memory, self._shared, self._model, self._target = memory, memory.shared_parameters, model, target
         self._learn, self._run_schedule = memory.plan.config.learn, memory.run_schedule
-        shared, count = self._shared, memory.plan.parameters.count
+        shared, count = self._shared, len(model.params)
         self._vectors = {"online": shared.params, "moment1": shared.moment1, "moment2": shared.moment2}
         self._applied = shared.applied.at(process)
         self._target_loaded = -1

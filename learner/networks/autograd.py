@@ -26,11 +26,9 @@ from learner.networks.linear import Affine, linear
 from learner.networks.model import ExtraInputs
 from learner.networks.pooling import max_pool
 from shared.frame_shape import BLOCK, CELL
-from shared.network_spec import CONVOLUTIONS, COSINES, IMPALA, RESIDUALS, Network, ParameterSpec, parameters_of
+from shared.network_spec import CONVOLUTIONS, COSINES, IMPALA, RESIDUALS, Network, aligned_places, parameters_of
 
 _TINY = 1e-12
-ALIGNED = 64
-"""Parameters begin at multiples of so many: kernels for matrices want addresses that are multiples of 16 bytes."""
 _LSTM = "lstm."
 """Begins the names of the parameters of an LSTM."""
 SIGMA = "_sigma"
@@ -53,7 +51,7 @@ class AutogradModel:
         self._dtype = compute_dtype(precision)
         self._spec = parameters_of(network)
         self._transfer = HostTransfer(self._spec.count, device)
-        self._places, size = _places(self._spec)
+        self._places, size = aligned_places(self._spec)
         self.params = torch.zeros(size, device=device)
         self.params_bf16 = self.params if self._dtype == torch.float32 else self.params.to(self._dtype)
         params, copies = self._views(self.params), self._views(self.params_bf16)
@@ -316,15 +314,6 @@ class AutogradModel:
         counts = [count for pair in self._noisy.values() for count in pair]
         parts = iter(rows.split(counts, -1))
         return {name: (next(parts), next(parts)) for name in self._noisy}
-
-
-def _places(spec: ParameterSpec) -> tuple[dict[str, slice], int]:
-    """Slices of the parameters in a flat vector, and its length. Numbers between the parameters stay 0."""
-    places, offset = {}, 0
-    for name, shape in spec.shapes:
-        places[name] = slice(offset, offset + math.prod(shape))
-        offset = -(-places[name].stop // ALIGNED) * ALIGNED
-    return places, offset
 
 
 def _channels_last(name: str, shape: tuple[int, ...]) -> bool:

@@ -183,7 +183,7 @@ def _words(plan: Plan) -> list[str]:
         settings |= {"schedule": plan.config.learn.schedule, "workers": ENVS // 2, "t_max": steps // ENVS}
         settings |= {"local_replay": 0 if plan.method.on_policy else steps, "batch_size": None}
         settings |= dict.fromkeys(("envs", "inference_batch", "round_steps", "replay_size", "train_every"))
-    if plan.config.algorithm.recurrent:
+    if plan.config.algorithm.recurrent and not play.workers:
         settings["batch_size"] = steps  # whole rounds of envs
     algorithm = dataclasses.asdict(plan.config.algorithm)
     own = algorithm.pop("settings")

@@ -307,6 +307,7 @@ def _worker_schedule(config: Config, method: MethodDeclaration) -> RunSchedule:
     round_gradients, snapshot_rounds = (1, gradients) if learn.schedule == "ordered" else (gradients, 1)
     round_steps = round_gradients * gradient_steps
     window_ticks = max(1, learn.local_replay // (learn.t_max * play.lane_envs)) * learn.t_max
+    units = network_of(config, actions=1).recurrent
     return RunSchedule(
         envs=play.emulators,
         lane_envs=play.lane_envs,
@@ -320,7 +321,7 @@ def _worker_schedule(config: Config, method: MethodDeclaration) -> RunSchedule:
         max_rounds_ahead=1,
         learns_same_round=True,
         has_own_target=method.has_target_network,
-        capacity=window_ticks + (2 * gradients + 1) * learn.t_max + play.frame_stack + 1,
+        capacity=window_ticks + (2 * gradients + 1) * learn.t_max + max(play.frame_stack, 2 if units else 1) + 1,
         learning_starts_ticks=-(-learn.learning_starts // play.emulators) if learn.local_replay else 0,
         method=method,
         n_step=config.algorithm.n_step,
@@ -330,4 +331,5 @@ def _worker_schedule(config: Config, method: MethodDeclaration) -> RunSchedule:
         frames=play.frames,
         workers=play.workers,
         round_gradients=round_gradients,
+        recurrent_units=units,
     )

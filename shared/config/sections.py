@@ -192,7 +192,8 @@ class Algorithm:
     convolution, as in PQN, except with --network impala."""
     recurrent: Annotated[bool, Need.POLICY] = False
     """An LSTM behind the hidden layer (Mnih et al. 2016; Espeholt et al. 2018). A minibatch is then the whole round of
-    some envs: --batch-size must be a multiple of the ticks of a round."""
+    some envs: --batch-size must be a multiple of the ticks of a round. With --workers, gradients go back --t-max ticks
+    at most."""
 
     def __post_init__(self) -> None:
         """Take the method's default settings unless some were given."""

@@ -21,7 +21,15 @@ from shared.memory.region.layout import Layout
 from shared.memory.ring import Ring, ring_fields
 from shared.memory.shared_parameters import SharedParameters
 from shared.memory.snapshot import LANE_DATA, LaneSnapshots, LearnerSnapshots, state_fields
-from shared.network_spec import CONVOLUTIONS, Network, ParameterSpec, network_of, parameters_of, register_network
+from shared.network_spec import (
+    CONVOLUTIONS,
+    Network,
+    ParameterSpec,
+    network_of,
+    packed_count,
+    parameters_of,
+    register_network,
+)
 
 
 @dataclass(frozen=True)
@@ -154,7 +162,7 @@ class Plan:
                 self.network.recurrent,
             ),
             **LaneSnapshots.sizes(run_schedule),
-            **SharedParameters.sizes(run_schedule, self.actors, parameters),
+            **SharedParameters.sizes(run_schedule, self.actors, packed_count(self.network)),
             "gateways": self.gateways,
         }
         return Layout(

@@ -10,7 +10,7 @@ With `async` there is one buffer. Every worker applies its gradients to it witho
 2011), so these fields have several writers (shared/README.md). `applied` says of each process which rounds it has
 played and applied to the end.
 
-Vectors are in the layout of the model that workers share (`Model.params`); only networks of plain layers have them.
+Vectors are in the packed layout of the model that workers share (`Model.params`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from __future__ import annotations
 from shared.config.run_schedule import RunSchedule
 from shared.memory.region.layout import ONE, SharedFields, float32, float64, int64, sequence_array
 
-_VERSIONS = (2, "parameters")
+_VERSIONS = (2, "packed")
 _WORKER = "the worker's process"
 _OWNER = "the shard's owner; with async every worker"
 
@@ -30,19 +30,20 @@ class SharedParameters(SharedFields):
     moment1 = float32("shared.moment1", _VERSIONS, _OWNER, "Means of gradients.")
     moment2 = float32("shared.moment2", _VERSIONS, _OWNER, "Means of squared gradients.")
     target = float32("shared.target", ("targets",), _OWNER, "Target network; empty without one.")
-    gradient = float32("shared.gradient", ("workers", "parameters"), _WORKER, "The newest gradient of each worker.")
+    gradient = float32("shared.gradient", ("workers", "packed"), _WORKER, "The newest gradient of each worker.")
     sums = float64("shared.sums", (2, "workers", "worker_metrics"), _WORKER, "Metrics, summed over a span of rounds.")
     target_changes = int64("shared.target_changes", ONE, _OWNER, "With async: changes of the target network.")
     computed = sequence_array("shared.computed", ("workers",), _WORKER, "Gradients of each worker.")
     applied = sequence_array("shared.applied", ("shards",), "the process", "Rounds applied; -1: nothing is there.")
 
     @staticmethod
-    def sizes(run_schedule: RunSchedule, processes: int, parameters: int) -> dict[str, int]:
-        """Sizes of the fields, beside that of the parameters."""
+    def sizes(run_schedule: RunSchedule, processes: int, packed: int) -> dict[str, int]:
+        """Sizes of the fields for vectors of `packed` numbers."""
         return {
+            "packed": packed,
             "workers": run_schedule.workers,
             "shards": processes,
-            "targets": parameters * run_schedule.has_own_target,
+            "targets": packed * run_schedule.has_own_target,
             "worker_metrics": len(run_schedule.method.metrics),
         }
 

@@ -55,6 +55,13 @@ def test_the_small_run_has_the_network_of_the_plan(preset: str) -> None:
     assert small.config.algorithm == plan.config.algorithm
 
 
+def test_recurrent_workers_have_their_self_test() -> None:
+    plan = ringside.plan(configuration(["--preset", "a3c-async", "--recurrent", "--game", "pong"]))
+    small = ringside.plan(configuration(selftest._words(plan)[1:]))
+    assert small.network == plan.network
+    assert small.run_schedule.recurrent_units == 256
+
+
 def test_an_on_policy_method_has_its_self_test_and_suggestion(monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["--preset", "quick", "--method", "a2c", "--envs", "16", "--round-steps", "160", "--batch-size", "160"]
     plan = ringside.plan(configuration([*words, "--device", "cpu", "--game", "pong", "--schedule", "alternate"]))

@@ -71,22 +71,22 @@ def test_a_kill_loses_no_step(tmp_path: Path, shared_memory: None) -> None:
 
 @pytest.mark.stress
 @pytest.mark.timeout(300)
-def test_a_run_survives_kills_stops_when_told_and_continues(tmp_path: Path) -> None:
-    run_dir = tmp_path / "run"
-    process = start(run_dir, total_steps="4_000", **WORKERS)
+@SCHEDULES
+def test_a_run_survives_kills_stops_when_told_and_continues(tmp_path: Path, schedule: str) -> None:
+    run_dir, exact = tmp_path / "run", schedule == "ordered"
+    process = start(run_dir, total_steps="4_000", **WORKERS | {"schedule": schedule})
     memory = memory_of(process, run_dir, actions=3)
-    board, shared = memory.board, memory.shared_parameters
-    assert shared is not None
-    for round_, role in ((1, "worker 1"), (2, "worker 0")):
-        wait_until(process, lambda r=round_: board.committed >= r)
+    board, span = memory.board, memory.run_schedule.snapshot_rounds
+    for number, role in ((1, "worker 1"), (2, "worker 0")):
+        wait_until(process, lambda n=number: board.committed >= n * span)
         kill(process, role)
-    wait_until(process, lambda: board.committed >= 4)
+    wait_until(process, lambda: board.committed >= 4 * span)
     process.send_signal(signal.SIGINT)
     until(lambda: not any(child(process, f"worker {number}") for number in (0, 1)), STOP_SECONDS)
     finish(process)
     assert gone(process)
     last = summary(run_dir)
-    assert (last["finished"], last["exact"], last["restarts"]) == (False, False, 2)
+    assert (last["finished"], last["exact"], last["restarts"]) == (False, exact, 2)
     checkpoint = find_checkpoint(run_dir)
     assert np.isfinite(load_boundary(checkpoint)["online"]).all()
     process = start(run_dir, "--resume", str(run_dir), env=WORKERS["env"], total_steps="2_800")

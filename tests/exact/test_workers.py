@@ -30,6 +30,7 @@ ROUNDS = {
 OF_VALUES = {"epsilon_steps": "600", "round_steps": "100"}
 METHODS = {
     "a2c": {"method": "a2c", "clip_gradient": "5"},
+    "lstm": {"method": "a2c"},
     "n-step-q": {"method": "n-step-q", **OF_VALUES},
     "sarsa": {"method": "sarsa", **OF_VALUES},
     "dqn": {
@@ -37,8 +38,9 @@ METHODS = {
         **{"local_replay": "150", "learning_starts": "90", "batch_size": "8", "round_steps": "100"},
     },
 }
-"""Forms of a gradient: a policy, action values, the action that follows, and a replay buffer of each worker."""
-WORDS = {"n-step-q": ("--epsilon-by-worker",)}
+"""Forms of a gradient: a policy, with and without a state, action values, the action that follows, and a replay buffer
+of each worker."""
+WORDS = {"n-step-q": ("--epsilon-by-worker",), "lstm": ("--recurrent",)}
 USUAL = "a2c"
 DYING = ("-m", "tests.support.dying_run")
 
@@ -125,14 +127,21 @@ def test_a_hundred_kills_change_nothing(undisturbed: Callable[[str], Path], tmp_
 
 @pytest.mark.stress
 @pytest.mark.timeout(300)
-def test_evaluations_are_those_of_the_versions_at_their_steps(tmp_path: Path) -> None:
-    """Six evaluations wait in a queue of four, so the process that commits waits for them."""
+@pytest.mark.parametrize("method", [USUAL, "lstm"])
+def test_evaluations_are_those_of_the_versions_at_their_steps(tmp_path: Path, method: str) -> None:
+    """Six evaluations wait in a queue of four, so the process that commits waits for them; their servers are killed."""
     evaluates = {"eval_every_steps": "200", "eval_episodes": "2", "eval_envs": "2", "eval_max_frames": "400"}
     found = {}
-    for actors in ("1", "2"):
+    for actors, killed in (("1", ()), ("2", ("inference", "evaluator"))):
         run_dir = tmp_path / actors
-        flags = ROUNDS | METHODS[USUAL] | evaluates | {"actors": actors}
-        finish(start(run_dir, **flags))
+        flags = ROUNDS | METHODS[method] | evaluates | {"actors": actors}
+        process = start(run_dir, *WORDS.get(method, ()), **flags)
+        queue = memory_of(process, run_dir).evaluations
+        for role in killed:
+            wait_until(process, lambda q=queue: q.pending and q.request.read() % 2**40 >= 10)  # type: ignore[misc]
+            kill(process, role)
+        finish(process)
+        assert summary(run_dir)["restarts"] == len(killed)
         assert summary(run_dir)["roles"].keys() == {
             "inference",
             "evaluator",

@@ -158,6 +158,22 @@ def test_a_recurrent_agent_learns_what_needs_memory(tmp_path: Path, method: str,
 
 
 @pytest.mark.stress
+@pytest.mark.timeout(700)
+@pytest.mark.parametrize("schedule", ["ordered", "async"])
+def test_recurrent_workers_learn_what_needs_memory(tmp_path: Path, schedule: str) -> None:
+    """A3C with an LSTM, as in the test above; gradients go back through an episode at most."""
+    flags = WORKERS | {"method": "a2c", "schedule": schedule, "network": "a3c", "t_max": "7", "discount": "0.9"}
+    flags |= {"env": MEMORY["env"], "total_steps": "30_000"}
+    returns = {}
+    for name, words in (("recurrent", ["--recurrent"]), ("plain", [])):
+        run_dir = tmp_path / name
+        finish(start(run_dir, *words, **flags), seconds=300.0)
+        returns[name] = summary(run_dir)["mean_return_100"]
+    assert returns["recurrent"] > 0.8
+    assert abs(returns["plain"]) < 0.4
+
+
+@pytest.mark.stress
 def test_an_on_policy_method_of_a_plug_in_learns_the_pixel_game(tmp_path: Path) -> None:
     flags = ACTOR_CRITIC | {"plugin": "tests.support.reinforce", "method": "reinforce", "total_steps": "16_000"}
     finish(start(tmp_path / "run", env="tests.support.pixel_game:factory", **flags))

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from shared.config.resolve import resolve
+from shared.config.run_schedule import RECURRENT_STATE
 from shared.config.settings import Config, ResolvedConfig
 from shared.memory.run_memory import Memory, Plan
 from tests.support.played_ring import ACTIONS, PlayedRing
@@ -26,7 +27,10 @@ def worker_memory(config: ResolvedConfig) -> tuple[Memory, PlayedRing]:
     memory = Memory.create(Plan(config, ACTIONS))
     played = PlayedRing(config, both=True)
     played.play(4 * T_MAX)
-    if "log_prob" in played.ring.field:
-        played.ring.field["log_prob"][:] = -np.random.default_rng(5).random(played.ring.field["log_prob"].shape)
+    random, fields = np.random.default_rng(5), played.ring.field
+    if "log_prob" in fields:
+        fields["log_prob"][:] = -random.random(fields["log_prob"].shape)
+    if RECURRENT_STATE in fields:
+        fields[RECURRENT_STATE][:] = random.normal(size=fields[RECURRENT_STATE].shape)
     memory.ring = played.ring
     return memory, played

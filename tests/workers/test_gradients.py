@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from learner.engine.initialization import initial_parameters
 from learner.networks.models import make_model
@@ -37,6 +39,38 @@ def _gradients(memory: Memory, *, scale: float = 1.0) -> tuple[Gradients, Shared
     return gradients, memory.shared_parameters, flat
 
 
+def _named(memory: Memory, flat: np.ndarray) -> dict[str, Tensor]:
+    """The parameters in canonical layout, as leaves of autograd."""
+    parts = memory.plan.parameters.split(flat)
+    return {name: torch.from_numpy(part.copy()).requires_grad_() for name, part in parts.items()}
+
+
+def _outputs(memory: Memory, leaves: dict[str, Tensor], tick: np.ndarray, env: np.ndarray) -> Tensor:
+    """Outputs of the steps (tick, env), by tick and then env, by PyTorch's layers."""
+    rows, mask = memory.ring.stack_rows(env, tick)
+    stacks = torch.from_numpy(memory.ring.flat["frame"][rows] * mask[:, :, None, None])
+    if not memory.run_schedule.recurrent_units:
+        return plain_values("small", torch.cat([leaf.flatten() for leaf in leaves.values()]), stacks)
+    x = stacks / 255.0
+    for name, stride in (("conv1", 4), ("conv2", 2)):
+        x = F.conv2d(x, leaves[f"{name}.weight"], leaves[f"{name}.bias"], stride).relu()
+    x = F.linear(x.flatten(1), leaves["hidden.weight"], leaves["hidden.bias"]).relu()
+    module = nn.LSTM(x.shape[1], memory.run_schedule.recurrent_units)
+    for name, parameter in module.named_parameters():
+        parameter.data = leaves[f"lstm.{name}"].data
+        leaves[f"lstm.{name}"] = parameter
+    starts = memory.ring.flat["start"][memory.ring.rows(env, tick)].reshape(-1, LANE_ENVS)
+    before = memory.ring.flat["recurrent_state"][memory.ring.rows(env[:LANE_ENVS], tick[:LANE_ENVS] - 1)]
+    state = torch.from_numpy(before).unbind(1)
+    found = []
+    for row, start in zip(x.view(-1, 1, LANE_ENVS, x.shape[1]), starts, strict=True):
+        keep = torch.from_numpy(1.0 - start.astype(np.float32))[:, None]
+        outputs, after = module(row, tuple((each * keep)[None] for each in state))
+        state = tuple(each[0] for each in after)
+        found.append(outputs[0])
+    return F.linear(torch.cat(found), leaves["heads.weight"], leaves["heads.bias"])
+
+
 def _expected(memory: Memory, flat: np.ndarray) -> np.ndarray:
     """Gradient of the sum of the losses of A3C over the valid steps of a worker, by autograd."""
     config = memory.plan.config
@@ -44,10 +78,8 @@ def _expected(memory: Memory, flat: np.ndarray) -> np.ndarray:
     method: Any = make_worker_method(memory.plan, CPU)
     reader = StepReader(memory.ring, config.learn, method, range(WORKER * LANE_ENVS, (WORKER + 1) * LANE_ENVS))
     tick, env = reader.grid((ROUND + 1) * T_MAX)
-    rows, mask = memory.ring.stack_rows(env, tick)
-    stacks = torch.from_numpy(memory.ring.flat["frame"][rows] * mask[:, :, None, None])
-    leaf = torch.from_numpy(flat.copy()).requires_grad_()
-    outputs = plain_values("small", leaf, stacks)
+    leaves = _named(memory, flat)
+    outputs = _outputs(memory, leaves, tick, env)
     rollout = reader.rollout(tick, env, outputs.detach().numpy())
     assert 0 < rollout.valid.sum() < rollout.valid.size
     values = rollout.outputs[:, :, -1]
@@ -60,19 +92,24 @@ def _expected(memory: Memory, flat: np.ndarray) -> np.ndarray:
     returns = torch.from_numpy((advantage + values[:-1]).reshape(-1).astype(np.float32))
     by_step = -torch.from_numpy(advantage.reshape(-1).astype(np.float32)) * taken
     by_step = by_step + settings.value_weight / 2 * (outputs[:n, ACTIONS] - returns).square()
-    (gradient,) = torch.autograd.grad((weight * (by_step - settings.entropy_weight * entropy)).sum(), leaf)
-    return gradient.numpy()
+    loss = (weight * (by_step - settings.entropy_weight * entropy)).sum()
+    return torch.cat([each.flatten() for each in torch.autograd.grad(loss, list(leaves.values()))]).numpy()
 
 
-def test_a_gradient_is_the_sum_over_the_steps_of_one_worker() -> None:
-    memory, _ = worker_memory(worker_config())
+@pytest.mark.parametrize("recurrent", [False, True])
+def test_a_gradient_is_the_sum_over_the_steps_of_one_worker(*, recurrent: bool) -> None:
+    """With an LSTM from the state in the ring on, through all steps and no episode's end."""
+    memory, played = worker_memory(worker_config(recurrent=recurrent))
+    starts = [slot["start"] for slot in played._slots[ROUND * T_MAX + 1 : (ROUND + 1) * T_MAX]]
+    assert np.any(np.array(starts)[:, WORKER * LANE_ENVS : (WORKER + 1) * LANE_ENVS])
     gradients, shared, flat = _gradients(memory)
     gradients.begin_round(ROUND)
     gradients.compute(WORKER, ROUND)
     found = np.zeros_like(flat)
     gradients._model.unpack(torch.from_numpy(shared.gradient[WORKER]), found)
     expected = _expected(memory, flat)
-    assert np.abs(expected).max() > 0
+    for name, part in memory.plan.parameters.split(expected).items():
+        assert part.any(), name
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-5 * np.abs(expected).max())
     assert shared.computed.values.tolist() == [0, ROUND + 1, 0]
 

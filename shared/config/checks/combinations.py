@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Container, Iterable
+from dataclasses import replace
 
 from shared.config.method_declaration import (
     C51Settings,
@@ -232,12 +233,7 @@ def _check_workers(config: Config) -> None:
             f"{schedule} computes on the CPU, not on --device {config.machine.device}: a GPU is for --preset ppo, "
             "impala or a3c."
         )
-    if algorithm.recurrent:
-        raise ConfigError(
-            f"--recurrent is for the rounds of a learner, and {schedule} has none: say --schedule concurrent or "
-            "alternate, with --envs in place of --workers."
-        )
-    if not network_of(config, actions=1).plain:
+    if not replace(network_of(config, actions=1), recurrent=0).plain:
         raise ConfigError(
             f"{schedule} trains plain convolutions and linear layers: say --network a3c or nature, without --dueling, "
             "--noisy, --normalize and --method iqn."

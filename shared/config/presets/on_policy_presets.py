@@ -157,7 +157,7 @@ with shared statistics and decay 0.99, entropy 0.01, the network of 2013, a rate
 
 The paper samples the rate from LogUniform(1e-4, 1e-2) and does not give RMSProp's epsilon: 7e-4 and 0.1 are those of
 miyosuda's async_deep_reinforce (constants.py), which also clips the norm of gradients to 40. The gradient is the sum
-over the steps; half the squared error of the value has the weight 0.5."""
+over the steps; half the squared error of the value has the weight 0.5. `--recurrent` gives the paper's A3C LSTM."""
 
 NQ_ASYNC = replace(
     A3C_ASYNC,

@@ -19,7 +19,7 @@ from learner.networks.model import ExtraInputs
 from learner.networks.models import FusedModel, check_arithmetic, make_model
 from shared.errors import ConfigError
 from shared.frame_shape import CELL, DEFAULT_FRAMES, FrameShape
-from shared.network_spec import CONVOLUTIONS, COSINES, Network, parameters_of
+from shared.network_spec import CONVOLUTIONS, COSINES, Network, packed_count, parameters_of
 
 CPU = torch.device("cpu")
 ACTIONS, BATCH = 5, 4
@@ -260,6 +260,7 @@ def test_both_orders_of_parameters_hold_the_same(name: str) -> None:
     network = NETWORKS[name]
     flat = initial_parameters(network, 1)
     model = _model(network, "bf16", flat)
+    assert len(model.params) == packed_count(network)
     assert np.array_equal(_outer(model, model.params), flat)
     assert float(model.params.abs().sum()) == pytest.approx(float(np.abs(flat).sum()), rel=1e-4), "gaps are zero"
     for part, leaf in model._leaves.items():

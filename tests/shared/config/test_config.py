@@ -476,10 +476,6 @@ ON_POLICY = {"method": "a2c", "round_steps": 960, "batch_size": 96}
             {**ON_POLICY, "recurrent": True, "learner_ranks": 2},
             "--recurrent is for a learner of one process: omit --learner-ranks 2.",
         ),
-        (
-            {"method": "a2c", "schedule": "ordered", "workers": 4, "lane_envs": 1, "recurrent": True},
-            "--recurrent is for the rounds of a learner, and --schedule ordered has none",
-        ),
         ({"prioritized": True, "replay_size": 20_000_000}, "--replay-size 20_000_000 is more than 16_777_216"),
         ({"frame_size": 63}, "--frame-size 63 must be a multiple of 4; the nearest is 64"),
         ({"frame_size": 32}, "--frame-size 32 is too small for --network nature: 36 is the least"),

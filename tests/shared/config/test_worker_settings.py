@@ -28,6 +28,9 @@ REPLAY: dict[str, Any] = WORKERS | {"method": "dqn", "local_replay": 1_000}
         (WORKERS | {"device": "cuda"}, "computes on the CPU, not on --device cuda"),
         (WORKERS | {"network": "impala"}, "say --network a3c or nature"),
         (WORKERS | {"normalize": "last"}, "without --dueling, --noisy, --normalize"),
+        (WORKERS | {"network": "impala", "recurrent": True}, "say --network a3c or nature"),
+        (WORKERS | {"method": "n-step-q", "recurrent": True}, "--recurrent has no effect with --method n-step-q"),
+        (REPLAY | {"recurrent": True}, "--recurrent has no effect with --method dqn"),
         (WORKERS | {"method": "ppo"}, "--epochs 4 has no effect"),
         (WORKERS | {"envs": 16}, "--envs 16 has no effect with --schedule ordered"),
         (WORKERS | {"batch_size": 64}, "--batch-size 64 has no effect with --schedule ordered"),
@@ -75,6 +78,18 @@ def test_only_batches_of_a_local_replay_are_worth_bfloat16(monkeypatch: pytest.M
     monkeypatch.setattr(facts, "bf16_flags", lambda: ["avx512_bf16"])
     resolved = [resolve(PRESETS[preset]).machine.precision for preset in ("a3c-async", "nq-async", "dqn-async")]
     assert resolved == ["fp32", "fp32", "bf16"]
+
+
+def test_an_lstm_adds_its_state_to_the_slots_and_a_tick_before_the_first() -> None:
+    """Its state lies in the slot before, which a stack of one frame does not need."""
+    settings = WORKERS | {"frame_stack": 1, "snapshot_every_steps": 200}
+    plain, recurrent = (
+        make_run_schedule(Config().with_settings(**settings, recurrent=recurrent)) for recurrent in (False, True)
+    )
+    validate.settings(Config().with_settings(**settings, recurrent=True))
+    assert (plain.recurrent_units, recurrent.recurrent_units) == (0, 256)
+    assert (plain.history_ticks, recurrent.history_ticks) == (0, 1)
+    assert recurrent.capacity == plain.capacity + 1
 
 
 @pytest.mark.parametrize("preset", ["a3c-async", "q-async", "nq-async", "dqn-async"])

@@ -1,0 +1,142 @@
+"""Whole runs of workers in one process: a thread stands for each process, and an exception for its kill."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from shared.memory import wait
+from shared.memory.board import Stop
+from shared.memory.process_table import Role
+from shared.memory.run_memory import Memory, Plan
+from shared.memory.wait import Doorbell, Stopped, Waiter
+from shared.process.child import ChildSpec, Doorbells
+from tests.support.worker_memory import LANE_ENVS, T_MAX, WORKERS, worker_config
+from workers.worker import WorkerProcess
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+ACTIONS, ROUNDS = 3, 8
+STEPS = ROUNDS * WORKERS * LANE_ENVS * T_MAX
+FOREVER = 1 << 62
+
+
+class Killed(Exception):
+    """Ends a life of a process at once."""
+
+
+class MortalWaiter(Waiter):
+    """Kills its process after so many heartbeats: at its start, between two ticks or gradients, before a wait."""
+
+    def __init__(self, heartbeats: int, memory: Memory, spec: ChildSpec) -> None:
+        super().__init__(memory.board, spec.process, spec.doorbells[spec.process])
+        self._left = heartbeats
+
+    def heartbeat(self) -> None:
+        super().heartbeat()
+        self._left -= 1
+        if self._left < 0:
+            raise Killed
+
+
+def _live(memory: Memory, spec: ChildSpec, lives: Iterator[int]) -> int:
+    """Run one process until the last round is committed; return its deaths. `lives`: heartbeats of each."""
+    torch.set_num_threads(1)
+    deaths = 0
+    try:
+        for heartbeats in lives:
+            with suppress(Killed):
+                process = WorkerProcess(memory, MortalWaiter(heartbeats, memory, spec), spec)
+                process.start()
+                while not memory.board.finished:
+                    process.run_round(memory.board.committed)
+                break
+            deaths += 1
+    except Stopped:  # the other process has failed
+        pass
+    finally:
+        if not memory.board.finished:
+            memory.board.stop[0] = Stop.ABANDON
+    return deaths
+
+
+def _lives(number: int) -> Iterator[int]:
+    """Some short lives, of which the later ones come further; then one without an end."""
+    yield from range(15 + 4 * number, 140, 13)
+    yield FOREVER
+
+
+def _run(actors: int, kills: bool = False, **settings: Any) -> tuple[dict[str, np.ndarray], int]:
+    """What a run leaves in memory, and the deaths of its processes."""
+    game: dict[str, Any] = {"env": "tests.support.pixel_game:factory", "total_steps": STEPS, "optimizer_epsilon": 1e-3}
+    plan = Plan(worker_config(actors=actors, **game | settings), ACTIONS)
+    memory = Memory.create(plan)
+    memory.board.prepared[0] = memory.board.trouble[0] = 1  # nothing waits for a scribe
+    bells = Doorbells(tuple(Doorbell.create().fd for _ in range(len(plan.processes))), plan.processes)
+    kept: dict[str, Any] = {"plan": plan, "doorbells": bells, "memory_fd": memory.arena.fd, "role": Role.WORKER}
+    kept |= {"incarnation": 0, "parent": 0, "run_dir": Path(), "cores": None, "environment": {}}
+    with ThreadPoolExecutor(actors) as threads:
+        lived = [
+            threads.submit(
+                _live,
+                memory,
+                ChildSpec(number=number, process=process, **kept),
+                _lives(number) if kills else iter([FOREVER]),
+            )
+            for number, process in enumerate(plan.processes.indexes_of(Role.WORKER))
+        ]
+    deaths = sum(each.result() for each in lived)
+    for fd in (*bells.fds, memory.arena.fd):
+        os.close(fd)
+    schedule = memory.run_schedule
+    state = memory.learner_snapshots.read(schedule.rounds)
+    assert state is not None
+    spans = memory.board.metrics[: schedule.rounds // schedule.snapshot_rounds, : len(schedule.method.metrics)]
+    return {"metrics": spans, **state, **memory.ring.field}, deaths
+
+
+@pytest.mark.parametrize("recurrent", [True, pytest.param(False, marks=pytest.mark.stress)])
+def test_processes_and_deaths_change_nothing(monkeypatch: pytest.MonkeyPatch, *, recurrent: bool) -> None:
+    """Parameters, moments, metrics, frames and the states of the LSTM are the same."""
+    monkeypatch.setattr(wait, "POLL_SECONDS", 0.01)  # of a killed process nothing rings
+    (expected, _), (found, deaths) = _run(1, recurrent=recurrent), _run(2, kills=True, recurrent=recurrent)
+    assert deaths >= 8
+    assert ("recurrent_state" in expected) == recurrent
+    assert not recurrent or expected["recurrent_state"].any()
+    for name, values in expected.items():
+        np.testing.assert_array_equal(found[name], values, name)
+
+
+REPLAY = {"local_replay": 48, "learning_starts": 72, "batch_size": 8, "round_steps": 72}
+METHODS: dict[str, dict[str, Any]] = {
+    "a3c": {},
+    "vtrace": {},
+    "pqn": {"epochs": 1},
+    "sarsa": {"round_steps": 72},
+    "n-step-q": {"round_steps": 72},
+    "one-step-q": {"round_steps": 72},
+    "dqn": REPLAY,
+    "c51": REPLAY,
+    "qr-dqn": REPLAY,
+}
+
+
+@pytest.mark.stress
+@pytest.mark.parametrize("schedule", ["ordered", "async"])
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_moves_all_parameters(method: str, schedule: str) -> None:
+    settings = METHODS[method] | {"method": method, "schedule": schedule}
+    found, _ = _run(2, **settings)
+    assert np.isfinite(found["metrics"][-1]).all()
+    assert np.isfinite(found["online"]).all()
+    spec = Plan(worker_config(**settings), ACTIONS).parameters
+    for name, squares in spec.split(found["moment2"]).items():
+        assert squares.any(), name
