@@ -75,7 +75,7 @@ def _lives(number: int) -> Iterator[int]:
 
 
 def _run(actors: int, kills: bool = False, **settings: Any) -> tuple[dict[str, np.ndarray], int]:
-    """What a run leaves in memory, and the deaths of its processes."""
+    """Fields of the memory after a run, and the deaths of its processes."""
     game: dict[str, Any] = {"env": "tests.support.pixel_game:factory", "total_steps": STEPS, "optimizer_epsilon": 1e-3}
     plan = Plan(worker_config(actors=actors, **game | settings), ACTIONS)
     memory = Memory.create(plan)
