@@ -22,7 +22,7 @@ import msgspec
 from multiprocess.connection import wait
 
 from ringside.cluster.connection import disconnect, join
-from ringside.cluster.fingerprint import ROOT
+from ringside.cluster.program_host import module_environment
 from shared.config.settings import ResolvedMachine
 from shared.errors import ConfigError
 from shared.machine.subprocesses import die_with, kill_and_reap
@@ -55,11 +55,10 @@ def learner_place(machine: ResolvedMachine, address: str) -> Iterator[Place]:
     Where this machine's node has none of the resource, Ray gives it to no program, and nothing is reserved.
     """
     words = [PROGRAM, address, *map(str, request_of(machine))]
-    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     with tempfile.TemporaryFile("w+", errors="replace") as errors:
         process = subprocess.Popen(
             [sys.executable, "-m", *words],
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
+            env=module_environment(os.environ),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,

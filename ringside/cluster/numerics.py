@@ -9,7 +9,7 @@ from functools import partial
 
 from multiprocess.reduction import ForkingPickler
 
-from ringside.cluster.program_host import module_environment
+from ringside.cluster.program_host import module_environment, plain_environment
 from shared.errors import RunFailed
 from shared.machine.subprocesses import die_with, kill_and_reap
 from shared.memory.run_memory import Plan
@@ -26,7 +26,7 @@ def numerics(plan: Plan) -> str:
     with pinned_thread_env():
         process = subprocess.Popen(
             [sys.executable, "-m", PROBE],
-            env=module_environment(),
+            env=module_environment(plain_environment()),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

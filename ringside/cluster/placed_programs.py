@@ -14,7 +14,7 @@ from ringside.cluster.hosts import Host, Hosts, NodeLost
 from ringside.cluster.lease import LEASE_SECONDS
 from ringside.cluster.program_host import SAVE_SECONDS, Node, ProgramHost, Progress
 from shared.errors import ConfigError, RingsideError
-from shared.files.lock import is_locked
+from shared.files.lock import wait_until_free
 from shared.process.ownership import LOCK_FILE
 from shared.text import printable
 
@@ -192,11 +192,11 @@ class PlacedPrograms:
         Raises:
             RingsideError: it holds it longer than its lease and its saving can last.
         """
-        deadline = time.monotonic() + LEASE_SECONDS + SAVE_SECONDS
-        while is_locked(self._run_dir / LOCK_FILE) and not self._programs.stops:
-            if time.monotonic() > deadline:
-                raise RingsideError(
-                    f"{self._run_dir} is still in use, though its node was lost. End the run that uses it, then say "
-                    "the same command again."
-                )
-            time.sleep(_LOOK_SECONDS)
+        free = wait_until_free(
+            self._run_dir / LOCK_FILE, LEASE_SECONDS + SAVE_SECONDS, lambda: self._programs.stops > 0
+        )
+        if not free and not self._programs.stops:
+            raise RingsideError(
+                f"{self._run_dir} is still in use, though its node was lost. End the run that uses it, then say the "
+                "same command again."
+            )

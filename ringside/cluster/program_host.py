@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -65,11 +65,10 @@ def plain_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith(_OF_RAY)}
 
 
-def module_environment() -> dict[str, str]:
-    """The same variables, with our modules in PYTHONPATH, for `python -m` in any directory."""
-    environment = plain_environment()
-    paths = [str(ROOT), *filter(None, [environment.get("PYTHONPATH")])]
-    return environment | {"PYTHONPATH": os.pathsep.join(paths)}
+def module_environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """Variables with our modules in PYTHONPATH, for `python -m` in any directory."""
+    paths = [str(ROOT), *filter(None, [variables.get("PYTHONPATH")])]
+    return {**variables, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 class ProgramHost:

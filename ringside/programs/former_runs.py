@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-from shared.files.lock import is_locked
+from shared.files.lock import is_locked, wait_until_free
 from shared.process.ownership import LOCK_FILE
 
 PATIENCE_SECONDS = 200.0
 """Longest wait for one: longer than the lease of a node and the saving after it."""
-LOOK_SECONDS = 0.2
 
 
 def wait_for_former(run_dir: Path, is_stopped: Callable[[], bool], say: Callable[[str], None]) -> bool:
@@ -26,9 +24,4 @@ def wait_for_former(run_dir: Path, is_stopped: Callable[[], bool], say: Callable
     if not is_locked(lock):
         return True
     say(f"{run_dir} is in use by a run that may still be saving; waiting for its end.")
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while is_locked(lock):
-        if is_stopped() or time.monotonic() > deadline:
-            return False
-        time.sleep(LOOK_SECONDS)
-    return True
+    return wait_until_free(lock, PATIENCE_SECONDS, is_stopped)

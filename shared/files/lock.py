@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from shared.errors import ConfigError
 from shared.files.atomic import open_to_write
+
+LOOK_SECONDS = 0.2
+"""Interval between two looks at a lock that another process holds."""
 
 
 @contextmanager
@@ -51,3 +55,19 @@ def is_locked(path: Path) -> bool:
         finally:
             os.close(descriptor)
     return False
+
+
+def wait_until_free(path: Path, seconds: float, is_stopped: Callable[[], bool]) -> bool:
+    """Wait until no process holds the lock file at `path`; False if one still does when the wait ends.
+
+    Args:
+        path: of the file.
+        seconds: longest wait.
+        is_stopped: True once there is no use in waiting.
+    """
+    deadline = time.monotonic() + seconds
+    while is_locked(path):
+        if is_stopped() or time.monotonic() > deadline:
+            return False
+        time.sleep(LOOK_SECONDS)
+    return True

@@ -30,7 +30,7 @@ from ringside.cluster.groups.parameters import ParameterCoding
 from ringside.cluster.groups.parcel import pack
 from ringside.cluster.lease import LEASE_SECONDS, Lease
 from ringside.cluster.numerics import numerics
-from ringside.cluster.program_host import Node, describe_node, module_environment
+from ringside.cluster.program_host import Node, describe_node, module_environment, plain_environment
 from shared.errors import RingsideError, RunFailed
 from shared.machine.subprocesses import REAP_SECONDS, die_with, kill_and_reap
 from shared.memory.process_table import Role
@@ -185,7 +185,7 @@ class GroupHost:
             self._program = subprocess.Popen(
                 [sys.executable, "-m", NODE_PROGRAM, *map(str, fds)],
                 cwd=self._directory,
-                env=module_environment(),
+                env=module_environment(plain_environment()),
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

@@ -340,7 +340,7 @@ def test_a_cluster_that_is_refused_leaves_no_directory(tmp_path: Path, monkeypat
 
 
 def test_a_run_waits_for_that_of_a_suite_that_was_killed(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ringside.programs.former_runs.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("shared.files.lock.LOOK_SECONDS", 0.01)
     directory = program.out / "pong-1"
     directory.mkdir(parents=True)
     said: list[str] = []

@@ -145,7 +145,7 @@ def test_a_trial_waits_for_the_run_of_a_launcher_that_was_killed(
 ) -> None:
     import optuna
 
-    monkeypatch.setattr("ringside.programs.former_runs.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("shared.files.lock.LOOK_SECONDS", 0.01)
     program(trials=1)
     study = optuna.load_study(study_name="ringside", storage=f"sqlite:///{program.out / 'study.db'}")
     study.ask().suggest_float("learning_rate", 1e-4, 1e-3, log=True)
