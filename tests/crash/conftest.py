@@ -12,12 +12,12 @@ from tests.support.runs import finish, start, summary
 
 @pytest.fixture(scope="session")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
-    """Runs that nobody disturbs, one for each number of steps that is asked for."""
+    """Runs that nobody disturbs, one for each number of steps and each set of changed flags that is asked for."""
 
     @cache
-    def run(total_steps: str) -> tuple[Result, float]:
+    def run(total_steps: str, **changes: str) -> tuple[Result, float]:
         run_dir = tmp_path_factory.mktemp("undisturbed") / "run"
-        finish(start(run_dir, **(FLAGS | {"total_steps": total_steps})), LONGEST_SECONDS)
+        finish(start(run_dir, **(FLAGS | {"total_steps": total_steps} | changes)), LONGEST_SECONDS)
         assert summary(run_dir)["restarts"] == 0
         return result_of(run_dir), float(summary(run_dir)["seconds"])
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import psutil
 
@@ -69,8 +69,10 @@ class Result:
     evaluations: list[dict[str, Any]]
 
 
-Undisturbed = Callable[[str], tuple[Result, float]]
-"""Results and seconds of an undisturbed run of so many steps (conftest.py)."""
+class Undisturbed(Protocol):
+    """Results and seconds of an undisturbed run of so many steps, with changed flags (conftest.py)."""
+
+    def __call__(self, total_steps: str, **changes: str) -> tuple[Result, float]: ...
 
 
 def result_of(run_dir: Path) -> Result:

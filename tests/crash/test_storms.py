@@ -22,6 +22,7 @@ from shared.machine.proc_files import stat_fields
 from shared.memory.process_table import ProcessTable, Role
 from shared.memory.run_memory import Memory
 from tests.crash.storm import Storm, Tally, Undisturbed, begin
+from tests.exact.test_on_policy import METHODS
 from tests.shared.process.test_spawning import Unpickled
 from tests.support.runs import records
 from tests.support.waiting import until
@@ -126,6 +127,30 @@ def test_bursts_between_snapshots(undisturbed: Undisturbed, tmp_path: Path) -> N
         burst(storm)
         storm.breathe()
     storm.end(*undisturbed(LONG["total_steps"]))
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize(
+    ("method", "schedule", "changes"),
+    [
+        ("ppo", "alternate", SPANS),
+        ("ppo", "concurrent", {}),
+        ("vtrace", "alternate", {}),
+        ("vtrace", "concurrent", SPANS),
+        ("pqn", "alternate", {}),
+        ("pqn", "concurrent", SPANS),
+    ],
+)
+def test_bursts_at_on_policy_methods(
+    undisturbed: Undisturbed, tmp_path: Path, method: str, schedule: str, changes: dict[str, str]
+) -> None:
+    flags = METHODS[method] | {"schedule": schedule, "batch_size": "48"} | LONG | changes
+    storm = begin(tmp_path / "run", f"bursts of {BURST}, {method}, {schedule}", **flags)
+    while storm.rages():
+        burst(storm)
+        storm.breathe()
+    storm.end(*undisturbed(**flags))
 
 
 @pytest.mark.stress
