@@ -11,6 +11,7 @@ import pytest
 
 import ringside
 from launch import main
+from ringside import planning
 from ringside.agents.stored_weights import play_of, rules_of, weights_at
 from ringside.recording.scores import summarize
 from ringside.sharing.zoo_entries import command_of
@@ -211,3 +212,12 @@ def test_a_command_of_an_on_policy_run_has_the_flags_that_its_method_takes() -> 
     assert shown[shown.index("--eval-actions") + 1] == "greedy"
     assert "--eval-epsilon" not in shown
     assert resolve(configuration(shown)).experiment() == resolve(config).experiment()
+
+
+def test_a_run_may_begin_with_an_agent_of_the_zoo() -> None:
+    for name in ("pong", "zoo/pong"):
+        found = planning.check(Config().with_settings(game="pong", init_from=name, device="cpu"))
+        assert found.config.run.init_from is not None
+        assert found.config.run.init_from.samefile(catalogue.ZOO / "pong" / catalogue.WEIGHTS)
+    with pytest.raises(ConfigError, match=r"--init-from /no/such does not exist.*the zoo are pong"):
+        planning.check(Config().with_settings(init_from="/no/such"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+import subprocess
+import sys
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 
 from learner.losses.method import Method
 from learner.rollout.on_policy_method import OnPolicyMethod
+from ringside import planning
 from ringside.tasks import arguments, doctor, suite, train, tune
 from shared.config import method_declaration as declarations
 from shared.config import trust
@@ -152,3 +155,22 @@ def test_a_plan_carries_the_declaration_to_processes_that_have_no_registry(monke
     sent = pickle.dumps(Plan(config, 4))
     monkeypatch.setattr(declarations, "_REGISTRY", {})
     assert pickle.loads(sent).method == THEIRS
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"), [("qrdqn", "qr-dqn"), ("IQN", "iqn"), ("qr_dqn", "qr-dqn"), ("c5", "c51"), ("dreamer", None)]
+)
+def test_a_method_without_a_file_is_refused_and_the_nearest_named(name: str, nearest: str | None) -> None:
+    with pytest.raises(ConfigError) as refused:
+        planning.check(Config().with_settings(method=name))
+    known = "a2c, a3c, c51, dqn, iqn, n-step-q, one-step-q, ppo, pqn, qr-dqn, sarsa, vtrace"
+    says = f"--method {name} is not one of {known}"
+    assert str(refused.value) == (f"{says}; did you mean {nearest}?" if nearest else f"{says}.")
+
+
+def test_looking_for_methods_loads_no_torch() -> None:
+    code = (
+        "import sys; from ringside import planning; from shared.config.settings import Config;"
+        "planning.check(Config().with_settings(method='iqn', device='cpu')); sys.exit('torch' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=ROOT)

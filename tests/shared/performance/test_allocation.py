@@ -8,7 +8,14 @@ import pytest
 
 from shared.config.resolve import allocate
 from shared.config.settings import Config
-from shared.performance.allocation import fewest_actors, greatest_share, largest_batch, teams_of
+from shared.performance.allocation import (
+    busy_threads,
+    fewest_actors,
+    greatest_share,
+    largest_batch,
+    learner_threads_of,
+    teams_of,
+)
 from shared.performance.service_times import on_counted_gpu
 from shared.performance.throughput_model import predict
 from tests.shared.performance.test_throughput_model import SHAPE, TIMES
@@ -50,3 +57,18 @@ def test_more_or_fewer_actors_would_not_be_faster_by_the_model(cores: int, *, on
     speeds = {actors: predict(times, replace(shape, actors=actors)).steps_per_second for actors in range(1, 49)}
     least = 0.95 if on_cpu or cores > 8 else 0.7
     assert speeds[choice.actors] >= least * max(speeds.values())
+
+
+@pytest.mark.parametrize(
+    ("cores", "threads", "busy"), [(1, 1, 1), (2, 1, 1), (8, 1, 1), (9, 2, 6), (12, 3, 9), (15, 4, 12), (64, 4, 12)]
+)
+def test_no_thread_of_a_learner_without_a_core_of_its_own(cores: int, threads: int, busy: int) -> None:
+    assert learner_threads_of(cores, None, on_cpu=True) == threads
+    assert learner_threads_of(cores, None, on_cpu=False) == 1
+    assert busy_threads(threads, None, on_cpu=True) == busy <= max(1, cores - 3)
+    assert busy_threads(1, None, on_cpu=False) == 1
+
+
+def test_teams_of_threads_follow_from_shards() -> None:
+    assert learner_threads_of(15, 6, on_cpu=True) == 2
+    assert busy_threads(2, 6, on_cpu=True) == 12

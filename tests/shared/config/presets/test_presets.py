@@ -1,0 +1,127 @@
+"""Presets: they run, no two are the same, and they are the published numbers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ringside import planning
+from shared.config.checks import validate
+from shared.config.method_declaration import method_declaration
+from shared.config.presets import PRESETS
+from shared.config.protocols import EvalRules, eval_rules
+from shared.config.settings import Config
+from shared.network_spec import Network, network_of
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_are_sound(name: Any) -> None:
+    config = PRESETS[name]
+    validate.settings(config)
+    assert Config.from_json(config.to_json()) == config
+    ready = planning.check(config.with_settings(device="cpu", precision="fp32"))
+    assert Network.from_json(json.loads(json.dumps(ready.network.to_json()))) == ready.network
+
+
+def test_no_two_presets_are_the_same() -> None:
+    assert len({config.digest() for config in PRESETS.values()}) == len(PRESETS)
+
+
+@pytest.mark.parametrize("preset", ["c51", "rainbow", "qr-dqn"])
+def test_another_method_of_a_preset_has_its_own_published_atoms(preset: str) -> None:
+    methods = {"c51": 51, "qr-dqn": 200, "dqn": 1}
+    found = {name: network_of(PRESETS[preset].with_settings(method=name), 4).atoms for name in methods}
+    assert found == methods
+
+
+def test_nature_is_the_published_table() -> None:
+    """Mnih et al. 2015, Extended Data Table 1."""
+    learn, explore = PRESETS["nature"].learn, PRESETS["nature"].explore
+    assert (learn.batch_size, learn.replay_size, learn.round_steps, learn.train_every) == (32, 1_000_000, 10_000, 4)
+    assert (learn.discount, learn.learning_starts, learn.total_steps) == (0.99, 50_000, 50_000_000)
+    assert (learn.optimizer, learn.learning_rate, learn.optimizer_decay, learn.optimizer_epsilon) == (
+        "rmsprop",
+        0.00025,
+        0.95,
+        0.01,
+    )
+    assert (explore.epsilon_start, explore.epsilon_end, explore.epsilon_steps) == (1.0, 0.1, 1_000_000)
+    rules = eval_rules(PRESETS["nature"].play, PRESETS["nature"].evaluate, method_declaration("dqn"))
+    assert rules == EvalRules(epsilon=0.05, max_frames=18_000)
+
+
+ADAM = {"optimizer": "adam", "optimizer_decay": 0.999}
+
+
+LONG = {"eval_max_frames": 108_000}
+"""30 minutes."""
+
+
+ALMOST_GREEDY = LONG | {"eval_epsilon": 0.001}
+
+
+PUBLISHED: dict[str, dict[str, Any]] = {
+    "double": {"round_steps": 30_000, "double": True, "epsilon_end": 0.01} | ALMOST_GREEDY,
+    "dueling": {"round_steps": 30_000, "double": True, "dueling": True, "clip_gradient": 10.0, "epsilon_end": 0.01}
+    | {"learning_rate": 6.25e-5, "optimizer_epsilon": 0.000625}
+    | ALMOST_GREEDY,
+    "c51": {
+        "method": "c51",
+        "atoms": 51,
+        "v_min": -10.0,
+        "v_max": 10.0,
+        "epsilon_end": 0.01,
+        "optimizer_epsilon": 0.0003125,
+    }
+    | ALMOST_GREEDY
+    | ADAM,
+    "rainbow": {"learning_starts": 20_000, "round_steps": 8_000, "learning_rate": 6.25e-5, "optimizer_epsilon": 1.5e-4}
+    | {
+        "method": "c51",
+        "atoms": 51,
+        "v_min": -10.0,
+        "v_max": 10.0,
+        "double": True,
+        "dueling": True,
+        "noisy": True,
+        "noisy_std": 0.5,
+    }
+    | {"n_step": 3, "prioritized": True, "priority_exponent": 0.5, "importance_start": 0.4, "importance_end": 1.0}
+    | {"importance_steps": 50_000_000}
+    | {"epsilon_start": 0.0, "epsilon_end": 0.0, "epsilon_steps": 0, "eval_epsilon": 0.0}
+    | LONG
+    | ADAM,
+    "qr-dqn": {
+        "method": "qr-dqn",
+        "atoms": 200,
+        "learning_rate": 5e-5,
+        "optimizer_epsilon": 0.0003125,
+        "epsilon_end": 0.01,
+    }
+    | ALMOST_GREEDY
+    | ADAM,
+    "iqn": {"method": "iqn", "iqn_samples": 64, "iqn_policy_samples": 32, "learning_rate": 5e-5, "epsilon_end": 0.01}
+    | {"optimizer_epsilon": 0.0003125}
+    | ALMOST_GREEDY
+    | ADAM,
+    "btr": {"envs": 64, "lane_envs": 2, "protocol": "machado", "train_every": 64, "batch_size": 256, "discount": 0.997}
+    | {"replay_size": 1_048_576, "learning_starts": 200_000, "round_steps": 32_000, "learning_rate": 1e-4}
+    | {"optimizer_epsilon": 1.953125e-05, "network": "impala", "width": 2, "pooling": True, "spectral_norm": True}
+    | {"method": "iqn", "iqn_samples": 8, "iqn_policy_samples": 8, "dueling": True, "noisy": True, "noisy_std": 0.5}
+    | {"n_step": 3, "prioritized": True, "priority_exponent": 0.2, "importance_start": 0.2, "importance_end": 0.2}
+    | {"munchausen": True, "munchausen_alpha": 0.9, "munchausen_temperature": 0.03, "munchausen_floor": -1.0}
+    | {"clip_gradient": 10.0, "epsilon_end": 0.01, "epsilon_steps": 2_000_000, "eval_epsilon": 0.01}
+    | LONG
+    | ADAM,
+}
+"""Settings in which presets differ from Mnih et al. 2015, by the sources that replay_presets.py names."""
+
+
+@pytest.mark.parametrize("preset", PUBLISHED)
+def test_presets_are_the_published_numbers(preset: str) -> None:
+    settings, nature = PRESETS[preset].to_flat(), PRESETS["nature"].to_flat()
+    found = {name: value for name, value in settings.items() if value != nature.get(name)}
+    expected = {name: value for name, value in PUBLISHED[preset].items() if value != nature.get(name)}
+    assert found == pytest.approx(expected)

@@ -1,0 +1,212 @@
+"""Settings that a user leaves open, as `resolve` fills them in."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from ringside import planning
+from shared.config import resolve
+from shared.config.checks import validate
+from shared.config.sections import Play
+from shared.config.settings import Config
+from shared.errors import ConfigError
+from shared.machine import facts
+from shared.memory.run_memory import Plan
+from tests.support.configurations import ON_POLICY
+
+
+def test_resolving_answers_everything_and_again_changes_nothing() -> None:
+    config = resolve.resolve(Config().with_settings(device="cpu"))
+    assert resolve.resolve(config) == config
+    assert [name for name, value in vars(config.machine).items() if value is None] == [
+        "acting_device",  # as the learner's
+        "acting_precision",
+        "learner_shards",  # for rounds
+    ]
+    assert config.machine.precision in ("fp32", "bf16")
+    assert config.evaluate.eval_episodes == 30
+    assert re.fullmatch(r"runs/breakout-\d{8}-\d{6}", str(config.run.run_dir))
+    validate.resolved(config)
+
+
+def test_actors_change_no_other_answer() -> None:
+    few, many = (resolve.resolve(Config().with_settings(device="cpu", actors=n, run_dir="x")) for n in (1, 24))
+    assert few.digest() == many.digest()
+    assert few.with_settings(actors=24) == many
+
+
+def test_what_the_user_said_stays() -> None:
+    said = {
+        "precision": "fp32",
+        "learner_threads": 3,
+        "inference_threads": 2,
+        "inference_batch": 48,
+        "eval_episodes": 5,
+    }
+    config = resolve.resolve(Config().with_settings(device="cpu", **said)).to_json()
+    assert {name: value for section in config.values() for name, value in section.items() if name in said} == said
+
+
+def test_the_inference_server_may_compute_otherwise_than_the_learner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facts, "cuda_devices", lambda: 1)
+    monkeypatch.setattr(facts, "bf16_flags", lambda: ["amx_bf16"])
+    found = {}
+    for name, said in {
+        "like the learner": {},
+        "said, but the same": {"acting_device": "cuda"},
+        "on the CPU": {"acting_device": "cpu"},
+        "in float32": {"acting_device": "cpu", "acting_precision": "fp32"},
+        "on the same device": {"acting_precision": "fp32"},
+    }.items():
+        machine = resolve.resolve(Config().with_settings(**said)).machine
+        found[name] = (machine.acts_on, machine.acts_in, machine.inference_batch)
+        assert (machine.device, machine.precision) == ("cuda:0", "tf32")
+    assert found == {
+        "like the learner": ("cuda:0", "tf32", 96),
+        "said, but the same": ("cuda:0", "tf32", 96),
+        "on the CPU": ("cpu", "bf16", 32),
+        "in float32": ("cpu", "fp32", 32),
+        "on the same device": ("cuda:0", "fp32", 96),
+    }
+    resolved = resolve.resolve(Config().with_settings(acting_device="cpu"))
+    assert resolve.resolve(resolved) == resolved
+    assert Plan(resolved, 4).batch_lanes_of(0) != Plan(resolve.resolve(Config()), 4).batch_lanes_of(0)
+
+
+def test_an_acting_precision_that_a_cpu_lacks_is_refused() -> None:
+    with pytest.raises(ConfigError, match="--acting-precision tf32 is for CUDA devices"):
+        planning.check(Config().with_settings(device="cpu", acting_precision="tf32"))
+    with pytest.raises(ConfigError, match="--acting-device gpu is not one of auto, cpu, cuda and cuda:N"):
+        resolve.resolve(Config().with_settings(acting_device="gpu"))
+    workers = {"workers": 4, "schedule": "ordered", "method": "a3c", "device": "cpu", "acting_device": "cpu"}
+    with pytest.raises(ConfigError, match="omit them with --workers"):
+        resolve.resolve(Config().with_settings(**workers))
+
+
+def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(facts, "cuda_devices", lambda: 2)
+    assert [resolve.device_of(asked) for asked in ("auto", "cpu", "cuda", "cuda:1")] == [
+        "cuda:0",
+        "cpu",
+        "cuda:0",
+        "cuda:1",
+    ]
+    with pytest.raises(ConfigError, match=r"no device cuda:2: the last of 2 is cuda:1"):
+        resolve.device_of("cuda:2")
+    with pytest.raises(ConfigError, match="--device gpu is not one of auto, cpu, cuda and cuda:N"):
+        resolve.device_of("gpu")
+    config = resolve.resolve(Config())
+    assert (config.machine.precision, config.machine.inference_batch, config.machine.learner_threads) == ("tf32", 96, 1)
+    monkeypatch.setattr(facts, "cuda_devices", lambda: 0)
+    monkeypatch.setattr(facts, "has_nvidia_driver", lambda: False)
+    assert resolve.device_of("auto") == "cpu"
+    with pytest.raises(ConfigError, match="no NVIDIA driver"):
+        resolve.device_of("cuda")
+    monkeypatch.setattr(facts, "has_nvidia_driver", lambda: True)
+    monkeypatch.setattr(facts, "torch_cuda_version", lambda: None)
+    with pytest.raises(ConfigError, match="built without CUDA"):
+        resolve.device_of("cuda:0")
+
+
+@pytest.mark.parametrize(
+    ("envs", "lane_envs", "batch"),
+    [
+        (96, 2, 32),
+        (32, 2, 16),
+        (192, 4, 32),
+        (8, 2, 4),
+        (4, 2, 2),
+        (2, 2, 2),
+        (1, 1, 1),
+        (2, 1, 1),
+        (80, 40, 40),
+        (14, 2, 2),
+    ],
+)
+def test_inference_batch_divides_and_leaves_two_groups(envs: int, lane_envs: int, batch: int) -> None:
+    play = Play(envs=envs, lane_envs=lane_envs)
+    assert resolve.inference_batch_of(play, on_cpu=True) == batch
+    assert resolve.inference_batch_of(play, on_cpu=False) == envs
+
+
+@pytest.mark.parametrize(
+    ("spare", "actors"), [(-3, 1), (0, 1), (1, 1), (10, 10), (12, 12), (14, 12), (22, 16), (60, 24)]
+)
+def test_actors_share_48_lanes_evenly(spare: int, actors: int) -> None:
+    assert resolve.actors_of(Play(), spare) == actors
+
+
+def test_one_lane_has_one_actor() -> None:
+    assert resolve.actors_of(Play(envs=1, lane_envs=1), 12) == 1
+
+
+@pytest.mark.parametrize(
+    ("settings", "actors"),
+    [
+        ({}, 1),
+        ({"schedule": "alternate"}, 4),
+        ({"schedule": "alternate", "actors": 3}, 3),
+        ({"schedule": "alternate", "envs": 4}, 1),
+        (ON_POLICY | {"schedule": "alternate"}, 4),
+        (ON_POLICY | {"schedule": "concurrent"}, 1),
+    ],
+)
+def test_actors_have_all_cores_where_they_take_turns_with_the_learner(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], actors: int
+) -> None:
+    monkeypatch.setattr(facts, "usable_cores", lambda: 4)
+    config = Config().with_settings(device="cpu", learner_threads=1, inference_threads=2, **settings)
+    assert resolve.resolve(config).machine.actors == actors
+
+
+@pytest.mark.parametrize(
+    ("settings", "shards"),
+    [({}, None), ({"batch_size": 256}, None)]
+    + [(ON_POLICY | {"batch_size": batch}, shards) for batch, shards in ((32, 1), (128, 2), (200, 3), (1_024, 4))]
+    + [(ON_POLICY | {"batch_size": 256, "learner_shards": 7}, 7)],
+)
+def test_shards_follow_from_the_minibatch_and_not_from_the_cores(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], shards: int | None
+) -> None:
+    for cores in (1, 64):
+        monkeypatch.setattr(facts, "usable_cores", lambda cores=cores: cores)
+        config = Config().with_settings(device="cpu", **settings)
+        assert resolve.resolve(config).machine.learner_shards == shards
+    monkeypatch.setattr(facts, "cuda_devices", lambda: 1)
+    on_gpu = resolve.resolve(Config().with_settings(**settings | {"learner_shards": None})).machine
+    assert (on_gpu.device, on_gpu.learner_shards) == ("cuda:0", None)
+
+
+@pytest.mark.parametrize(("ranks", "shards"), [(2, 4), (3, 6), (4, 4), (8, 8)])
+def test_ranks_have_shards_that_they_share_evenly(ranks: int, shards: int) -> None:
+    for settings in ({}, ON_POLICY):
+        config = resolve.resolve(Config().with_settings(device="cpu", learner_ranks=ranks, **settings))
+        assert config.machine.learner_shards == shards
+        alone = config.with_settings(learner_ranks=1)
+        assert resolve.resolve(alone).digest() == config.digest()
+
+
+@pytest.mark.parametrize(("device", "ranks", "enough"), [("cuda", 2, True), ("cuda:1", 1, True), ("cuda:1", 2, False)])
+def test_each_rank_needs_a_gpu(monkeypatch: pytest.MonkeyPatch, device: str, ranks: int, enough: bool) -> None:
+    monkeypatch.setattr(facts, "cuda_devices", lambda: 2)
+    config = Config().with_settings(device=device, learner_ranks=ranks)
+    if enough:
+        assert resolve.resolve(config).machine.learner_ranks == ranks
+    else:
+        with pytest.raises(ConfigError, match="--learner-ranks 2 need a GPU each from cuda:1 on, and there are 2"):
+            resolve.resolve(config)
+
+
+@pytest.mark.parametrize(("flags", "precision"), [([], "fp32"), (["avx512_bf16"], "bf16"), (["amx_bf16"], "bf16")])
+def test_auto_takes_bf16_where_the_processor_has_it_and_a_recorded_run_keeps_its_own(
+    monkeypatch: pytest.MonkeyPatch, flags: list[str], precision: str
+) -> None:
+    monkeypatch.setattr(facts, "bf16_flags", lambda: flags)
+    assert resolve.resolve(Config().with_settings(device="cpu")).machine.precision == precision
+    for recorded in ("fp32", "bf16"):
+        asked = Config().with_settings(device="cpu", precision=recorded)
+        config = Config.from_json(resolve.resolve(asked).to_json())
+        assert resolve.resolve(config).machine.precision == recorded

@@ -1,0 +1,82 @@
+"""Configurations: settings by flat name, their types, another method's, and JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared.config import method_declaration as declarations
+from shared.config import resolve
+from shared.config.checks import validate
+from shared.config.method_declaration import C51Settings, QrDqnSettings, method_declaration
+from shared.config.presets import PRESETS
+from shared.config.settings import Config, unused_settings
+from shared.errors import ConfigError
+from tests.support.configurations import ON_POLICY
+
+
+def test_json_and_back() -> None:
+    config = PRESETS["quick"].with_settings(run_dir="runs/x", actors=3, eval_episodes=None)
+    assert config.run.run_dir == Path("runs/x")
+    assert Config.from_json(json.loads(json.dumps(config.to_json()))) == config
+
+
+@pytest.mark.parametrize("method", [5, [], ["dqn"], {}, True])
+def test_json_with_a_method_that_is_no_name_is_refused_whatever_else_it_holds(method: object) -> None:
+    for more in ({}, Config().to_json()):
+        with pytest.raises(ConfigError, match="is damaged: method is "):
+            Config.from_json({**more, "algorithm": {"method": method}})
+
+
+@pytest.mark.parametrize("spoil", [{"play": {}}, {"extra": {}}, {"run": {"seed": 1, "extra": 2}}])
+def test_json_of_another_version_is_refused(spoil: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="another version"):
+        Config.from_json({**Config().to_json(), **spoil})
+
+
+def test_unknown_setting_names_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="total_step'; did you mean total_steps"):
+        Config().with_settings(total_step=5)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"atoms": 51}, "--atoms is for --method c51 and qr-dqn; omit it with --method dqn."),
+        ({"method": "iqn", "v_min": -1.0}, "--v-min is for --method c51; omit it with --method iqn."),
+    ],
+)
+def test_a_setting_of_another_method_is_refused(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        Config().with_settings(**given)
+
+
+def test_another_method_has_its_own_defaults() -> None:
+    config = PRESETS["rainbow"].with_settings(v_min=-3.0).with_settings(method="qr-dqn")
+    assert config.algorithm.settings == QrDqnSettings(atoms=200)
+    assert config.algorithm.n_step == 3
+    assert config.with_settings(atoms=9, method="c51").algorithm.settings == C51Settings(atoms=9)
+
+
+def test_another_method_resets_what_has_no_effect_on_it() -> None:
+    """So a preset of the DQN family is a start for an on-policy method, too."""
+    config = PRESETS["rainbow"].with_settings(method="a2c", round_steps=960, batch_size=96, seed=2)
+    validate.settings(config)
+    assert (config.algorithm.prioritized, config.algorithm.n_step, config.explore) == (False, 1, Config().explore)
+    assert (config.learn.learning_rate, config.run.seed) == (PRESETS["rainbow"].learn.learning_rate, 2)
+    assert PRESETS["rainbow"].with_settings(method="iqn").algorithm.prioritized
+    double = PRESETS["double"].with_settings(device="cpu", run_dir="x", envs=16, **ON_POLICY)
+    assert resolve.resolve(double).evaluate.eval_epsilon == 0.0
+    assert resolve.resolve(double.with_settings(eval_epsilon=0.1)).evaluate.eval_epsilon == 0.1
+
+
+def test_a_method_may_declare_that_it_uses_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    bounded = dataclasses.replace(method_declaration("a2c"), name="bounded", also_uses=("n_step",))
+    monkeypatch.setitem(declarations._REGISTRY, "bounded", bounded)
+    validate.settings(Config().with_settings(**ON_POLICY | {"method": "bounded", "n_step": 3}))
+    assert "n_step" in unused_settings(method_declaration("a2c")).keys() - unused_settings(bounded).keys()
+    assert unused_settings(method_declaration("dqn")).keys() == {"recurrent"}

@@ -1,0 +1,43 @@
+"""Memory of a run before it starts: the sizes that are promised, and the refusal of what does not fit."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from shared.config.run_schedule import make_run_schedule
+from shared.config.settings import Config
+from shared.errors import ConfigError
+from shared.memory import memory_need
+from shared.memory.ring import ring_fields
+from shared.memory.run_memory import Plan
+from tests.support.configurations import assert_sentence, settled
+
+
+def test_memory_that_does_not_suffice_says_what_would_fit() -> None:
+    plan = Plan(settled(envs=96, inference_batch=32), 4)
+    with pytest.raises(ConfigError) as refused:
+        memory_need.require_memory(plan, 4_000_000_000)
+    said = str(refused.value)
+    assert_sentence(said)
+    match = re.search(r"--replay-size ([\d_]+) would fit", said)
+    assert match
+    fits = int(match[1])
+    assert 250_000 < fits < 400_000
+    memory_need.require_memory(Plan(settled(envs=96, inference_batch=32, replay_size=fits), 4), 4_000_000_000)
+    with pytest.raises(ConfigError, match="no replay would fit"):
+        memory_need.require_memory(plan, 1_000_000_000)
+
+
+def test_an_on_policy_run_holds_a_round_beside_the_rings_and_is_told_of_its_steps() -> None:
+    own = {steps: memory_need.own_bytes(Plan(settled(method="a2c", round_steps=steps), 4)) for steps in (320, 320_000)}
+    assert own[320_000] - own[320] == (320_000 - 320) * 4 * 84 * 84
+    with pytest.raises(ConfigError, match=r"only 4\.0 GB are free; fewer --round-steps need less\."):
+        memory_need.require_memory(Plan(settled(method="a2c", round_steps=320_000), 4), 4_000_000_000)
+
+
+def test_a_million_steps_take_at_most_7_2_gb() -> None:
+    run_schedule = make_run_schedule(Config())
+    assert sum(item.nbytes for item in ring_fields(run_schedule).values()) <= 7.2e9
+    assert Plan(settled(envs=96, inference_batch=32), 18).layout().size <= 7.2e9
