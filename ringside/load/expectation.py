@@ -41,7 +41,6 @@ def run_shape(plan: Plan, *, learns: bool = True) -> RunShape:
         alternates=run_schedule.learns_same_round,
         barrier=config.learn.schedule != "free",
         on_gpu=machine.device != "cpu",
-        parameter_bytes=4 * plan.parameters.count,
     )
 
 

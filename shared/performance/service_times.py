@@ -131,7 +131,7 @@ class RunShape:
     on_gpu: bool = False
     """True if learner and inference compute on a GPU; then a batch answers the lanes that wait, full or not."""
     parameter_bytes: int = 0
-    """Parameters of a version, which each node gets once a round."""
+    """Parameters of a version on their way to a node, which gets them once a round."""
     nodes: int = 0
     """Nodes that play the lanes, each with `actors` actors and an inference server; 0: this machine plays them."""
     link: Link = Link()

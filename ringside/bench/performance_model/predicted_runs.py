@@ -36,6 +36,7 @@ from ringside.bench.harness.tables import CannotRun, Report
 from ringside.bench.performance_model.part_times import Actors, Parts, actors, answering, learning
 from ringside.bench.performance_model.published_scaling import CURVES
 from ringside.bench.system_parts.round_trip import ring_seconds
+from ringside.cluster.groups.parameters import ParameterCoding
 from ringside.load.expectation import conditions, holds_for, run_shape
 from ringside.tasks.train import configuration
 from shared.config.resolve import Allocation, allocate
@@ -324,12 +325,14 @@ def _add_nodes(options: Options, report: Report, plan: Plan, times: ServiceTimes
     config = configuration([*game_unless_env(options.game, options.words), *options.words])
     gpu = on_counted_gpu(times)
     used = replace(times, update=gpu.update, update_cores=gpu.update_cores, update_ahead=0.0, commit=gpu.commit)
+    version = ParameterCoding(plan).bytes
     with report.measuring("nodes"):
         for number in nodes:
             envs = here.inference_batch * number * -(-here.batches // number)  # whole cells for each node
             per_node = config.with_settings(envs=envs // number, learner_threads=1)
             choice = allocate(per_node, options.node_cores, on_cpu=True)
-            shape = replace(_shape_with(here, options.node_cores, choice, on_gpu=True), envs=envs, nodes=number)
+            shape = _shape_with(here, options.node_cores, choice, on_gpu=True)
+            shape = replace(shape, envs=envs, nodes=number, parameter_bytes=version)
             for name, speed in LINKS.items():
                 found = predict(used, replace(shape, link=Link(bytes_per_second=speed)))
                 report.add(
@@ -338,7 +341,10 @@ def _add_nodes(options: Options, report: Report, plan: Plan, times: ServiceTimes
                     [found.steps_per_second],
                     note=f"{envs} envs; {found.reason}",
                 )
-    report.note("Nodes play for a head with a GPU; parameters once a round, 114 bytes a step (docs/model.md).")
+    report.note(
+        f"Nodes play for a head with a GPU; {version / 1e6:.1f} MB of parameters once a round, "
+        f"{Link().step_bytes:.0f} bytes a step (docs/model.md)."
+    )
 
 
 def _add_published(report: Report) -> None:

@@ -11,7 +11,7 @@ from ringside.bench.harness.measured_plans import make_plan
 from ringside.bench.harness.tables import CannotRun, Report
 from ringside.bench.performance_model import predicted_runs
 from ringside.bench.performance_model.part_times import Acting, Answering, Learning, Parts
-from ringside.bench.performance_model.predicted_runs import Checked, Options, median_times, times_in
+from ringside.bench.performance_model.predicted_runs import LINKS, Checked, Options, median_times, times_in
 from ringside.bench.performance_model.published_scaling import CURVES
 from ringside.doctor import checks
 from ringside.load.expectation import expected
@@ -82,6 +82,19 @@ def test_a_file_of_times_gives_all_tables_without_a_measurement(tmp_path: Path) 
     assert names[4:6] == ["2 nodes of 16 cores, 1 GbE", "2 nodes of 16 cores, 10 GbE"]
     assert report.row("1 core, no GPU").median < report.row("16 cores, no GPU").median
     assert (tmp_path / "model.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_version_travels_to_nodes_as_acting_rounds_it() -> None:
+    """In bf16 all parameters but the first weights and the last layer have half of the bytes."""
+    seconds, rounded = {}, 0
+    for precision in ("fp32", "bf16"):
+        words = ("--device", "cpu", "--precision", precision, "--round-steps", "960")
+        plan, report = make_plan("breakout", list(words)), Report("model", "a table", ["model"])
+        predicted_runs._add_nodes(Options(words=words), report, plan, TIMES, [4])
+        assert not report.missing
+        seconds[precision] = 960 / report.row("4 nodes of 16 cores, 1 GbE").median
+        rounded = plan.parameters.count - 4 * 8 * 8 * 32 - 513 * plan.actions
+    assert seconds["fp32"] - seconds["bf16"] == pytest.approx(4 * 2 * rounded / LINKS["1 GbE"])
 
 
 @pytest.mark.parametrize(("load", "kept"), [(0.0, True), (99_999.0, False)])
