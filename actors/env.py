@@ -57,7 +57,10 @@ class Env(ABC):
 
     @abstractmethod
     def snapshot(self) -> bytes:
-        """At most `shared.memory.snapshot.SNAPSHOT_BYTES`, from which `restore` continues this episode bit for bit."""
+        """State from which `restore` continues this episode bit for bit; `SNAPSHOT_BYTES` at most.
+
+        That bound is in `shared.memory.parts.snapshot`.
+        """
 
     @abstractmethod
     def restore(self, data: bytes, heartbeat: Callable[[], None] = lambda: None) -> None:

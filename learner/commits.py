@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.memory.board import METRIC_SPANS
 from shared.memory.boundary import newest_boundary
-from shared.memory.evaluation_queue import evaluations_until
+from shared.memory.parts.board import METRIC_SPANS
+from shared.memory.parts.evaluation_queue import evaluations_until
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Doorbell, Waiter
 

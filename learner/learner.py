@@ -25,7 +25,7 @@ from learner.make_engine import make_engine
 from learner.ranks.rank_group import RankGroup
 from shared.config.settings import ResolvedConfig
 from shared.errors import DeviceFault, FatalError
-from shared.memory.board import Phase
+from shared.memory.parts.board import Phase
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Doorbell, Stopped, Waiter
 from shared.process.child import ChildSpec, enter

@@ -21,7 +21,7 @@ from learner.rollout.sequence_source import SequenceSource
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.machine.facts import usable_cores
-from shared.memory.ring import Ring
+from shared.memory.parts.ring import Ring
 from shared.network_spec import Network
 
 

@@ -20,7 +20,7 @@ from learner.replay.priorities import Priorities
 from learner.replay.sampling import Batch, Replay, draw_uniform
 from shared.config.sections import Algorithm
 from shared.errors import FatalError
-from shared.memory.snapshot import PRIORITIES
+from shared.memory.parts.snapshot import PRIORITIES
 
 
 class PrioritizedSampler:

@@ -16,7 +16,7 @@ from learner.replay.gather import select
 from learner.replay.returns import End, n_step
 from shared.config.sections import Learn
 from shared.frame_shape import BLOCK, FrameShape
-from shared.memory.ring import Ring, plane_rows
+from shared.memory.parts.ring import Ring, plane_rows
 from shared.prng import Stream, bits
 
 

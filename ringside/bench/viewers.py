@@ -34,7 +34,7 @@ from ringside.bench.harness.measured_plans import make_plan
 from ringside.bench.harness.tables import ROOT, CannotRun, Report, WrongResult
 from shared.machine.facts import usable_cores
 from shared.machine.subprocesses import kill_and_reap
-from shared.memory.board import METRIC_SPANS, SPAN_METRICS
+from shared.memory.parts.board import METRIC_SPANS, SPAN_METRICS
 
 ALONE, WATCHED = "no viewer", "one viewer"
 COMMITTED_AT = SPAN_METRICS.index("committed_at") - len(SPAN_METRICS)

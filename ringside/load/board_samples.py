@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringside.load.bottleneck import Bottleneck, NodeStatus, RoleStatus, find_bottleneck
-from shared.memory.board import COUNTED_WORDS, GATEWAY_WORDS, MOMENT_WORDS, SAMPLES, Phase
+from shared.memory.parts.board import COUNTED_WORDS, GATEWAY_WORDS, MOMENT_WORDS, SAMPLES, Phase
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 
@@ -34,7 +34,7 @@ class Sample:
         steps: played by all envs.
         updates: of the learner.
         evaluation_waited: nanoseconds for which the learner waited for a slot in the queue of evaluations.
-        contention_at, others, stolen: `shared.memory.board.CONTENTION`.
+        contention_at, others, stolen: `shared.memory.parts.board.CONTENTION`.
         busy, waited, cpu: i8[processes], nanoseconds.
         transfer, sent, received: i8[gateways], nanoseconds and bytes.
     """

@@ -37,11 +37,11 @@ from shared.errors import FatalError
 from shared.files import disk_trouble
 from shared.files.atomic import open_to_read, read_object, write_atomic
 from shared.files.run_file_names import JUDGED, METRICS_FILE, SUMMARY_FILE
-from shared.memory.board import BEFORE, Phase
 from shared.memory.boundary import Moved, capture, expected, newest_boundary, restore
+from shared.memory.parts.board import BEFORE, Phase
+from shared.memory.parts.snapshot import PRIORITIES
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
-from shared.memory.snapshot import PRIORITIES
 from shared.memory.wait import Stopped, Waiter
 from shared.process.child import ChildSpec, enter
 

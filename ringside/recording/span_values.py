@@ -11,7 +11,7 @@ from ringside.load.board_samples import NEWEST, Sample, roles_between
 from ringside.load.bottleneck import busy_by_group
 from shared.config.method_declaration import C51Settings
 from shared.config.settings import Config
-from shared.memory.board import METRIC_SPANS
+from shared.memory.parts.board import METRIC_SPANS
 from shared.memory.run_memory import Memory
 
 

@@ -16,7 +16,7 @@ from ringside.recording.metrics import MetricsLog
 from shared.checkpoint.manifest import EVALUATIONS
 from shared.config.sections import INEXACT_SCHEDULES
 from shared.machine import facts
-from shared.memory.board import BEFORE, CHECKPOINT, Board
+from shared.memory.parts.board import BEFORE, CHECKPOINT, Board
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 from shared.performance.throughput_model import Prediction

@@ -12,8 +12,8 @@ from collections.abc import Callable
 import numpy as np
 
 from ringside.supervisor.lane_balance import Move, count_moves
-from shared.memory.board import Board
-from shared.memory.gateways import Gateways
+from shared.memory.parts.board import Board
+from shared.memory.parts.gateways import Gateways
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Plan
 

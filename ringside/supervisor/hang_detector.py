@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from shared.machine.proc_files import stat_fields
-from shared.memory.board import Phase
+from shared.memory.parts.board import Phase
 
 STOPPED_SECONDS = 3.0
 """Longest stop of a process."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.memory.board import Board
+from shared.memory.parts.board import Board
 from shared.memory.process_table import ProcessTable, Role
 
 GAIN = 0.1

@@ -24,7 +24,7 @@ from shared.files.run_file_names import LOGS
 from shared.machine.contention import Contention, sum_cpu_time
 from shared.machine.control_groups import OomKills
 from shared.machine.subprocesses import REAP_SECONDS, wait_for_end
-from shared.memory.board import Phase, Stop
+from shared.memory.parts.board import Phase, Stop
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory, Plan
 from shared.memory.wait import Doorbell

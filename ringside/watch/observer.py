@@ -22,7 +22,7 @@ from shared.config.method_declaration import C51Settings
 from shared.config.presets import preset_in_words
 from shared.files import disk_trouble
 from shared.machine.facts import usable_cores
-from shared.memory.board import METRIC_SPANS
+from shared.memory.parts.board import METRIC_SPANS
 from shared.memory.run_memory import Memory
 
 WINDOW_SECONDS = 60.0

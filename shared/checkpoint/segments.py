@@ -37,7 +37,7 @@ from shared.config.method_declaration import SlotField
 from shared.config.run_schedule import RunSchedule
 from shared.errors import CheckpointError, FileError
 from shared.files.atomic import json_object, read_bytes, write_atomic
-from shared.memory.ring import SLOT_FIELDS, slot_fields
+from shared.memory.parts.ring import SLOT_FIELDS, slot_fields
 
 MAGIC = b"RINGSEGM"
 FORMAT = 2

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from shared.memory.board import Board
-from shared.memory.mailbox import Mailbox, request_number
-from shared.memory.ring import Ring
-from shared.memory.snapshot import LaneSnapshots
+from shared.memory.parts.board import Board
+from shared.memory.parts.mailbox import Mailbox, request_number
+from shared.memory.parts.ring import Ring
+from shared.memory.parts.snapshot import LaneSnapshots
 
 
 class LaneMemory:

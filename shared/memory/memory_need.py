@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from shared.errors import ConfigError
+from shared.memory.parts.ring import ring_fields
 from shared.memory.process_table import Role
-from shared.memory.ring import ring_fields
 from shared.memory.run_memory import Plan
 
 OWN_BYTES = 1_500_000_000

@@ -9,18 +9,18 @@ from typing import Any
 from shared.config.method_declaration import MethodDeclaration, method_declaration, register_method
 from shared.config.run_schedule import RunSchedule, make_run_schedule
 from shared.config.settings import ResolvedConfig
-from shared.memory.board import Board
-from shared.memory.evaluation_queue import Evaluations
-from shared.memory.gateways import Gateways
 from shared.memory.lane_memory import LaneMemory
-from shared.memory.mailbox import Mailbox
+from shared.memory.parts.board import Board
+from shared.memory.parts.evaluation_queue import Evaluations
+from shared.memory.parts.gateways import Gateways
+from shared.memory.parts.mailbox import Mailbox
+from shared.memory.parts.publication import PublishedWeights
+from shared.memory.parts.ring import Ring, ring_fields
+from shared.memory.parts.shared_parameters import SharedParameters
+from shared.memory.parts.snapshot import LANE_DATA, LaneSnapshots, LearnerSnapshots, state_fields
 from shared.memory.process_table import ProcessTable, Role
-from shared.memory.publication import PublishedWeights
 from shared.memory.region.arena import Arena
 from shared.memory.region.layout import Layout
-from shared.memory.ring import Ring, ring_fields
-from shared.memory.shared_parameters import SharedParameters
-from shared.memory.snapshot import LANE_DATA, LaneSnapshots, LearnerSnapshots, state_fields
 from shared.network_spec import (
     CONVOLUTIONS,
     Network,

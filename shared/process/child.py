@@ -19,7 +19,7 @@ from shared.files.atomic import PRIVATE_UMASK, open_to_write
 from shared.files.run_file_names import LOGS
 from shared.machine.cores import NICENESS
 from shared.machine.subprocesses import die_with
-from shared.memory.board import Phase
+from shared.memory.parts.board import Phase
 from shared.memory.process_table import ProcessTable, Role, process_name
 from shared.memory.run_memory import Memory, Plan
 from shared.memory.wait import Doorbell, Waiter

@@ -10,7 +10,7 @@ from actors.evaluation import Episode, Evaluation, Returns, play_episodes, play_
 from shared.config.protocols import EvalRules
 from shared.config.sections import Play
 from shared.frame_shape import FRAME_SIDE, STACK
-from shared.memory.evaluation_queue import evaluations_until
+from shared.memory.parts.evaluation_queue import evaluations_until
 from tests.support.pixel_game import Catch
 
 

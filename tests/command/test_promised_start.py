@@ -13,7 +13,7 @@ import pytest
 
 from ringside.tasks.train import configuration
 from shared.config.presets import PRESETS
-from shared.memory.board import Phase
+from shared.memory.parts.board import Phase
 from shared.memory.process_table import ProcessTable, Role
 from tests.support.runs import ROOT, STARTED, finish, gone, memory_of, wait_until
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import psutil
 
 from shared.machine.proc_files import stat_fields
-from shared.memory.board import Phase
+from shared.memory.parts.board import Phase
 from shared.memory.process_table import Role
 from tests.support.runs import SPAWN_FLAG, finish, memory_of, records, start, summary, wait_until
 

@@ -14,7 +14,7 @@ import pytest
 from ringside.doctor import selftest
 from shared.checkpoint.finding import find_checkpoint
 from shared.checkpoint.loading import load_boundary
-from shared.memory.board import Phase
+from shared.memory.parts.board import Phase
 from shared.memory.run_memory import Memory
 from tests.support.runs import child, finish, gone, kill, memory_of, start, summary, wait_until
 from tests.support.waiting import until

@@ -13,7 +13,7 @@ from learner.commits import Commits
 from learner.engine.interfaces import CHUNK_UPDATES
 from learner.learner import SLICE_SECONDS, SLICE_UPDATES, SLICES_AHEAD, SLICES_LEFT, STUCK_SECONDS, Rounds
 from shared.errors import DeviceFault
-from shared.memory.board import METRIC_SPANS
+from shared.memory.parts.board import METRIC_SPANS
 from shared.memory.region.sequence import SequenceArray
 
 

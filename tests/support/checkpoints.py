@@ -13,7 +13,7 @@ from shared.checkpoint.segments import SegmentShape
 from shared.config.run_schedule import RunSchedule, make_run_schedule
 from shared.config.sections import Learn, Play
 from shared.config.settings import Config
-from shared.memory.ring import slot_fields
+from shared.memory.parts.ring import slot_fields
 from shared.network_spec import Network, network_of, parameters_of
 
 ACTIONS = 4

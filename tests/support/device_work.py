@@ -18,7 +18,7 @@ from learner.networks.sharded import Ranks
 from shared.config.presets import PRESETS
 from shared.config.settings import Config
 from shared.frame_shape import FRAME_SIDE, STACK
-from shared.memory.snapshot import state_lengths
+from shared.memory.parts.snapshot import state_lengths
 from shared.network_spec import Network, network_of, parameters_of
 from tests.support.played_ring import ACTIONS, PlayedRing
 

@@ -23,8 +23,8 @@ from ringside.cluster.groups.remote_lanes import RemoteLanes
 from ringside.cluster.hosts import Hosts
 from ringside.supervisor.gateway_balance import GatewayBalancer
 from shared.config.settings import Config, ResolvedConfig
-from shared.memory.board import Stop
-from shared.memory.mailbox import Mailbox
+from shared.memory.parts.board import Stop
+from shared.memory.parts.mailbox import Mailbox
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory, Plan
 from shared.memory.wait import Doorbell, Stopped, Waiter

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from shared.memory import wait
-from shared.memory.board import Stop
+from shared.memory.parts.board import Stop
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory, Plan
 from shared.memory.wait import Doorbell, Stopped, Waiter

@@ -36,7 +36,7 @@ from ringside.recording.totals import MEAN_OVER
 from ringside.tasks.train import configuration
 from shared.errors import ConfigError
 from shared.frame_shape import FRAME_SIDE, STACK
-from shared.memory.mailbox import Mailbox
+from shared.memory.parts.mailbox import Mailbox
 from shared.memory.region.arena import ArenaError
 from shared.memory.run_memory import Memory, Plan
 from shared.network_spec import CONVOLUTIONS

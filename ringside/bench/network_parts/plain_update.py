@@ -16,7 +16,7 @@ from learner.losses.scalar_loss import bellman_target
 from learner.replay.sampling import HostFrames, Replay
 from shared.config.sections import Learn
 from shared.frame_shape import FRAME_SIDE, STACK
-from shared.memory.ring import Ring
+from shared.memory.parts.ring import Ring
 from shared.network_spec import CONVOLUTIONS, Network
 
 AGREEMENT = 0.02

@@ -18,7 +18,7 @@ from multiprocess.connection import Connection
 from ringside.bench.harness.child_process import Child
 from ringside.bench.harness.tables import CannotRun
 from shared.machine.cores import NICENESS
-from shared.memory.mailbox import request_number
+from shared.memory.parts.mailbox import request_number
 from shared.memory.run_memory import Memory, Plan
 from shared.memory.wait import Doorbell, Waiter
 from shared.performance.allocation import largest_batch

@@ -30,9 +30,9 @@ from shared.config.resolve import resolve
 from shared.config.settings import Config
 from shared.frame_shape import BLOCK, DEFAULT_FRAMES, FRAME_SIDE, STACK
 from shared.machine.facts import usable_memory
-from shared.memory.mailbox import request_number
+from shared.memory.parts.mailbox import request_number
+from shared.memory.parts.ring import SLOT_FIELDS, Ring
 from shared.memory.region.arena import ArenaError
-from shared.memory.ring import SLOT_FIELDS, Ring
 from shared.memory.run_memory import Memory, Plan
 
 GRID = DEFAULT_FRAMES.grid

@@ -24,7 +24,7 @@ from ringside.supervisor.spawning import ChildProcess
 from shared.config.resolve import resolve
 from shared.config.settings import Config
 from shared.machine.subprocesses import REAP_SECONDS
-from shared.memory.mailbox import Mailbox
+from shared.memory.parts.mailbox import Mailbox
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory, Plan
 from shared.memory.wait import POLL_SECONDS, Doorbell, Waiter

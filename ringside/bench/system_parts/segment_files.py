@@ -18,7 +18,7 @@ from actors.make_env import make_env
 from ringside.bench.harness.tables import Report, WrongResult
 from shared.checkpoint.segments import SegmentShape, read_segment_into, write_segment
 from shared.config.sections import Play
-from shared.memory.ring import SLOT_FIELDS
+from shared.memory.parts.ring import SLOT_FIELDS
 
 WARM_UP_TICKS = 300
 

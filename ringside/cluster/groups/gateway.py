@@ -11,7 +11,7 @@ from ringside.cluster.connection import disconnect, join
 from ringside.cluster.groups.node_place import NodePlace
 from ringside.cluster.groups.remote_lanes import RemoteLanes
 from ringside.cluster.hosts import Hosts
-from shared.memory.board import Phase
+from shared.memory.parts.board import Phase
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Stopped

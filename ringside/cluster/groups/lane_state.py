@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.config.run_schedule import RECURRENT_STATE
-from shared.memory.ring import slot_fields
+from shared.memory.parts.ring import slot_fields
 from shared.memory.run_memory import Memory
 
 OPENING = ("frame", "start", "valid")

@@ -27,7 +27,7 @@ from ringside.cluster.groups.parameters import ParameterCoding
 from ringside.cluster.groups.parcel import LaneTicks, ParcelError, unpack
 from ringside.cluster.hosts import DataLost, Host, NodeLost
 from shared.errors import FatalError
-from shared.memory.board import Phase
+from shared.memory.parts.board import Phase
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Doorbell, Waiter
 from shared.text import count

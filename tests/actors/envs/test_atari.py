@@ -17,7 +17,7 @@ from actors.make_env import action_count, action_names, make_env
 from actors.pixels.palette import gray_table
 from shared.config.protocols import PROTOCOLS
 from shared.config.sections import Play
-from shared.memory.snapshot import SNAPSHOT_BYTES
+from shared.memory.parts.snapshot import SNAPSHOT_BYTES
 
 ROOT = Path(__file__).resolve().parents[3]
 NATURE = PROTOCOLS["nature"]

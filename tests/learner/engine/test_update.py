@@ -19,7 +19,7 @@ from shared.config.method_declaration import DQN
 from shared.config.presets import PRESETS
 from shared.config.sections import Algorithm, Learn
 from shared.config.settings import Config
-from shared.memory.snapshot import state_lengths
+from shared.memory.parts.snapshot import state_lengths
 from shared.network_spec import Network, network_of, parameters_of
 from tests.support.played_ring import (
     ACTIONS,

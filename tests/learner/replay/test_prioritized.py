@@ -16,7 +16,7 @@ from learner.replay.sampling import Batch, HostFrames, Replay
 from shared.config.sections import Algorithm
 from shared.config.settings import Config
 from shared.errors import FatalError
-from shared.memory.snapshot import state_lengths
+from shared.memory.parts.snapshot import state_lengths
 from shared.network_spec import Network, parameters_of
 from tests.support.played_ring import ACTIONS, PlayedRing, make_test_engine, small_config
 

@@ -15,7 +15,7 @@ from ringside.recording.metrics import MetricsLog
 from ringside.recording.summary import _load_fields, make_summary
 from shared.config.sections import Learn, Machine, Play, Run
 from shared.config.settings import Config
-from shared.memory.board import Phase
+from shared.memory.parts.board import Phase
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory, Plan
 from shared.memory.wait import REPORT_NS, Doorbell, Waiter

@@ -11,7 +11,7 @@ from ringside.recording.span_values import span_values
 from shared.config import method_declaration as declarations
 from shared.config.method_declaration import A2C, DQN, PPO, RECORD_FIELDS
 from shared.config.settings import Config
-from shared.memory.board import SPAN_METRICS
+from shared.memory.parts.board import SPAN_METRICS
 from shared.memory.run_memory import Memory, Plan
 
 RECORD = {"kind": "round", "round": 3, "steps": 40, "frames": 160, "seconds": 1.5, "epsilon": 0.1, "episodes": 2}

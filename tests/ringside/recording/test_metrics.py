@@ -25,7 +25,7 @@ from ringside.recording.metrics import (
     totals_before,
 )
 from ringside.recording.totals import EvaluationStatus
-from shared.memory.ring import SLOT_FIELDS
+from shared.memory.parts.ring import SLOT_FIELDS
 
 
 def empty_ring(lanes: int, capacity: int, lane_envs: int) -> dict[str, np.ndarray]:

@@ -14,7 +14,7 @@ import pytest
 
 from ringside.supervisor import hang_detector
 from ringside.supervisor.hang_detector import HangDetector, ProcessState, process_state
-from shared.memory.board import Phase
+from shared.memory.parts.board import Phase
 from tests.support.waiting import until
 
 LOOK = 0.25

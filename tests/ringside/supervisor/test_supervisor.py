@@ -24,7 +24,7 @@ from shared.config.sections import Run
 from shared.config.settings import Config
 from shared.machine.control_groups import OomKills
 from shared.machine.subprocesses import REAP_SECONDS, wait_for_end
-from shared.memory.board import Phase, Stop
+from shared.memory.parts.board import Phase, Stop
 from shared.memory.process_table import ProcessTable, Role
 from shared.memory.wait import Doorbell
 from shared.process.signals import Requests, handle_stop_signals

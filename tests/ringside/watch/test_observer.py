@@ -23,7 +23,7 @@ from shared.config.presets import PRESETS, preset_in_words
 from shared.config.run_schedule import make_run_schedule
 from shared.config.sections import Evaluate, Learn, Machine, Play, Run
 from shared.config.settings import Config
-from shared.memory.board import METRIC_SPANS, SPAN_METRICS, Phase
+from shared.memory.parts.board import METRIC_SPANS, SPAN_METRICS, Phase
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory, Plan
 

@@ -21,7 +21,7 @@ from shared.config.digest import ADDED
 from shared.config.settings import Config
 from shared.errors import CheckpointError, ConfigError
 from shared.memory.boundary import expected, restore
-from shared.memory.evaluation_queue import EvaluationHistory
+from shared.memory.parts.evaluation_queue import EvaluationHistory
 from shared.memory.run_memory import Memory, Plan
 from shared.network_spec import Network, parameters_of
 from tests.support.checkpoints import (

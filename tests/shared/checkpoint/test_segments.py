@@ -14,7 +14,7 @@ import zstandard
 
 from shared.checkpoint.segments import _PREFIX, SegmentShape, check_segment, read_segment_into, write_segment
 from shared.errors import CheckpointError
-from shared.memory.ring import SLOT_FIELDS
+from shared.memory.parts.ring import SLOT_FIELDS
 from tests.support.checkpoints import SHAPE, empty_ring, play_round
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from shared.config.settings import Config
 from shared.memory.lane_memory import LaneMemory
-from shared.memory.mailbox import Mailbox, request_number
+from shared.memory.parts.mailbox import Mailbox, request_number
 from shared.memory.run_memory import Memory, Plan
 
 FIRST = 10

@@ -10,7 +10,7 @@ from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.memory import memory_need
-from shared.memory.ring import ring_fields
+from shared.memory.parts.ring import ring_fields
 from shared.memory.run_memory import Plan
 from tests.support.configurations import assert_sentence, settled
 

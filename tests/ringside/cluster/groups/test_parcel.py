@@ -11,8 +11,8 @@ import pytest
 import zstandard
 
 from ringside.cluster.groups.parcel import ParcelError, pack, unpack
+from shared.memory.parts.snapshot import ENV_BYTES
 from shared.memory.run_memory import Memory
-from shared.memory.snapshot import ENV_BYTES
 from tests.support.remote_world import ROUND_TICKS, make_plan
 
 SESSION = "0123456789abcdef"

@@ -17,7 +17,7 @@ from ringside.cluster.groups import audit, group_host, node_place, remote_lanes
 from ringside.cluster.hosts import DataLost, NodeLost
 from ringside.cluster.program_host import Node
 from shared.errors import FatalError
-from shared.memory.board import Stop
+from shared.memory.parts.board import Stop
 from tests.support.cluster_of_objects import Fault, ObjectCluster, ObjectHost
 from tests.support.remote_world import NUMERICS, ROUND_TICKS, ROUNDS, PlayedGroup, RemoteWorld
 

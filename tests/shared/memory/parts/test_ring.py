@@ -8,9 +8,9 @@ import pytest
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import Config
 from shared.frame_shape import STACK
+from shared.memory.parts.ring import Ring, plane_rows, ring_fields
 from shared.memory.region.arena import Arena
 from shared.memory.region.layout import Field, Layout, LayoutError
-from shared.memory.ring import Ring, plane_rows, ring_fields
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.frame_shape import FrameShape
-from shared.memory.mailbox import request_number
+from shared.memory.parts.mailbox import request_number
 from shared.memory.region.layout import SharedFields, float32, float64, int64, sequence, uint8
 
 EVALUATION_QUEUE = 4

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from shared.config.run_schedule import RunSchedule, make_run_schedule
-from shared.memory.mailbox import Mailbox, request_number
-from shared.memory.publication import PublishedWeights
+from shared.memory.parts.mailbox import Mailbox, request_number
+from shared.memory.parts.publication import PublishedWeights
+from shared.memory.parts.snapshot import LaneSnapshots, LearnerSnapshots, state_fields
 from shared.memory.region.arena import Arena
 from shared.memory.region.layout import Layout
-from shared.memory.snapshot import LaneSnapshots, LearnerSnapshots, state_fields
 from tests.support.played_ring import small_config
 
 PARAMETERS = 5
