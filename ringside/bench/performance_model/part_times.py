@@ -40,6 +40,8 @@ ROUND_UPDATES = 64
 """Updates in a round of a learner that is measured; commits are measured apart."""
 SLICES = 2
 """Measurements of the learner alone, each followed by one beside an actor."""
+ACTING_SLICES = 4
+"""Measurements of an actor alone, each followed by one of all actors: the speed of a machine drifts within seconds."""
 BESIDE = 1.5
 """Time for which the actor plays, divided by that of the measurement before."""
 SMALLER = 4
@@ -52,6 +54,13 @@ class Acting(NamedTuple):
     step_seconds: float
     spread: float
     """Standard deviation of a step over its mean."""
+
+
+class Playing(NamedTuple):
+    """One actor alone, and one on each core at the same time."""
+
+    alone: Acting
+    together: Acting
 
 
 class Answering(NamedTuple):
@@ -79,9 +88,7 @@ class Learning(NamedTuple):
 class Parts:
     """Measurements of all parts within one repeat."""
 
-    alone: Acting
-    together: list[Acting]
-    """Actors that play at the same time, one on each core."""
+    playing: Playing
     answering: Answering
     learning: Learning
     wake: float
@@ -90,14 +97,14 @@ class Parts:
 
     def service_times(self) -> ServiceTimes:
         """Inputs of the model. Raises `CannotRun` for times that no machine has."""
-        learning, most = self.learning, statistics.fmean(each.step_seconds for each in self.together)
+        learning, (alone, together) = self.learning, self.playing
         threads = max(learning.busiest_thread, learning.all_threads / self.cores)
         shares = equal_shares(learning.all_threads / learning.wall, learning.ahead / learning.wall, 1, self.cores)
         no_waits = self.on_gpu or self.cores == 1  # no thread of the learner waits for another
         try:
             return ServiceTimes(
-                step=self.alone.step_seconds,
-                step_spread=self.alone.spread,
+                step=alone.step_seconds,
+                step_spread=alone.spread,
                 answer=self.answering.fixed,
                 answer_row=self.answering.row,
                 wake=self.wake,
@@ -107,7 +114,7 @@ class Parts:
                 update_overhead=1.0 if no_waits else max(1.0, learning.wall / threads),
                 contention=1.0 if no_waits else max(1.0, learning.beside / max(1.0, shares)),
                 commit=learning.commit,
-                crowding=min(1.0, self.alone.step_seconds / most),
+                crowding=min(1.0, alone.step_seconds / together.step_seconds),
                 parallel_share=self.answering.parallel_share,
                 processors=self.cores,
             )
@@ -124,9 +131,13 @@ class Actors:
     def __init__(self, children: Sequence[Child]) -> None:
         self._children = children
 
-    def alone(self, seconds: float) -> Acting:
-        """Measure one of them, while the others sleep."""
-        return Acting(*self._children[0].ask(str(seconds)))
+    def measure(self, seconds: float) -> Playing:
+        """Measure one of them while the others sleep, and all at the same time, in turn."""
+        alone, together = list[Acting](), list[Acting]()
+        for _ in range(ACTING_SLICES):
+            alone += self._play(self._children[:1], seconds / (2 * ACTING_SLICES))
+            together += self._play(self._children, seconds / (2 * ACTING_SLICES))
+        return Playing(_typical(alone), _typical(together))
 
     @contextmanager
     def playing(self, seconds: float) -> Iterator[None]:
@@ -135,11 +146,19 @@ class Actors:
         yield
         self._children[0].answer(seconds)
 
-    def together(self, seconds: float) -> list[Acting]:
-        """Measure all at the same time."""
-        for child in self._children:
+    @staticmethod
+    def _play(children: Sequence[Child], seconds: float) -> list[Acting]:
+        """Measure some of them at the same time."""
+        for child in children:
             child.tell(str(seconds))
-        return [Acting(*child.answer(seconds)) for child in self._children]
+        return [Acting(*child.answer(seconds)) for child in children]
+
+
+def _typical(found: Sequence[Acting]) -> Acting:
+    """Mean step, and the median of the spreads: a machine that stands still for a moment counts in the mean alone."""
+    return Acting(
+        statistics.fmean(each.step_seconds for each in found), statistics.median(each.spread for each in found)
+    )
 
 
 @contextmanager

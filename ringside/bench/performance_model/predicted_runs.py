@@ -53,7 +53,7 @@ from shared.text import count
 
 PROBE_SHARE = 0.2
 """Share of the measuring time for a first look at the parts, which chooses the lengths of rounds."""
-ALONE, TOGETHER, ANSWERS, UPDATES, WAKE = "actor alone", "actors together", "answers", "updates", "wake-up"
+ACTORS, ANSWERS, UPDATES, WAKE = "actors", "answers", "updates", "wake-up"
 MICRO = 1e6
 """Microseconds of a second."""
 PURE = frozenset({"step_spread", "update_overhead", "contention", "crowding", "parallel_share", "processors"})
@@ -163,14 +163,14 @@ def _measured(options: Options, plan: Plan, report: Report, measured: dict[int, 
             probe = _probe(plan, pool, options.seconds * PROBE_SHARE)
         checked = list(_checked(options, plan, probe)) if options.check else []
         found = measure_interleaved(report, list(_contenders(options, plan, pool, checked)), options.repeats)
-    names = (ALONE, TOGETHER, ANSWERS, UPDATES, WAKE)
+    names = (ACTORS, ANSWERS, UPDATES, WAKE)
     if any(name not in found for name in names):
         return []
     on_gpu = plan.config.machine.device != "cpu"
     with report.measuring("service times"):
         times = [
-            Parts(alone, together, answers, updates, wake, usable_cores(), on_gpu).service_times()
-            for alone, together, answers, updates, wake in zip(*(found[name] for name in names), strict=True)
+            Parts(playing, answers, updates, wake, usable_cores(), on_gpu).service_times()
+            for playing, answers, updates, wake in zip(*(found[name] for name in names), strict=True)
         ]
         _add_times(report, times)
         _keep(report, plan, median_times(times))
@@ -194,8 +194,7 @@ def _keep(report: Report, plan: Plan, times: ServiceTimes) -> None:
 
 def _probe(plan: Plan, pool: Actors, seconds: float) -> ServiceTimes:
     parts = Parts(
-        pool.alone(seconds),
-        pool.together(seconds),
+        pool.measure(seconds),
         answering(plan, seconds),
         learning(plan, seconds, pool),
         ring_seconds(seconds),
@@ -224,8 +223,7 @@ def _checked(options: Options, plan: Plan, probe: ServiceTimes) -> Iterator[Chec
 def _contenders(options: Options, plan: Plan, pool: Actors, checked: Sequence[Checked]) -> Iterator[Contender]:
     """Parts and runs of each repeat; parts come first, so that an interrupt leaves the service times."""
     seconds = options.seconds / 2
-    yield Contender(ALONE, partial(pool.alone, seconds / 2))
-    yield Contender(TOGETHER, partial(pool.together, seconds / 2))
+    yield Contender(ACTORS, partial(pool.measure, seconds))
     yield Contender(WAKE, partial(ring_seconds, min(1.0, seconds)))
     yield Contender(ANSWERS, partial(answering, plan, seconds / 2))
     yield Contender(UPDATES, partial(learning, plan, seconds, pool))

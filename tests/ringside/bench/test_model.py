@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 from ringside.bench.harness.measured_plans import make_plan
 from ringside.bench.harness.tables import CannotRun, Report
 from ringside.bench.performance_model import predicted_runs
-from ringside.bench.performance_model.part_times import Acting, Answering, Learning, Parts
+from ringside.bench.performance_model.part_times import Acting, Actors, Answering, Learning, Parts, Playing
 from ringside.bench.performance_model.predicted_runs import LINKS, Checked, Options, median_times, times_in
 from ringside.bench.performance_model.published_scaling import CURVES
 from ringside.doctor import checks
@@ -21,8 +23,7 @@ from tests.conftest import Refused
 from tests.shared.performance.test_throughput_model import SHAPE, TIMES
 
 PARTS = Parts(
-    alone=Acting(400e-6, 0.3),
-    together=[Acting(500e-6, 0.3), Acting(500e-6, 0.3)],
+    playing=Playing(alone=Acting(400e-6, 0.3), together=Acting(500e-6, 0.3)),
     answering=Answering(300e-6, 60e-6, 0.6),
     learning=Learning(busiest_thread=8e-3, all_threads=17e-3, ahead=4e-3, wall=10.2e-3, commit=10e-3, beside=1.3),
     wake=50e-6,
@@ -39,9 +40,32 @@ def test_parts_become_service_times() -> None:
     assert (times.update, times.update_cores, times.update_ahead, times.commit) == (8e-3, 17e-3, 4e-3, 10e-3)
 
 
+class ToldTimes:
+    """A child that answers with the times that it was told."""
+
+    def __init__(self, times: Sequence[tuple[float, float]]) -> None:
+        self._times = iter(times)
+
+    def tell(self, word: str) -> None:
+        """Do nothing: the times are known."""
+
+    def answer(self, seconds: float) -> tuple[float, float]:
+        """The next of the times."""
+        return next(self._times)
+
+
+def test_actors_are_measured_in_turn_and_one_stall_widens_no_spread() -> None:
+    alone, together = [(400e-6, 0.3), (440e-6, 0.3), (460e-6, 9.0), (460e-6, 0.3)], [(480e-6, 0.3), (520e-6, 0.3)] * 2
+    in_turn = [each for pair in zip(alone, together, strict=True) for each in pair]
+    children = [ToldTimes(in_turn), ToldTimes([(500e-6, 0.3)] * 4)]
+    found = Actors(children).measure(4.0)  # type: ignore[arg-type]
+    assert (found.alone.step_seconds, found.together.step_seconds) == (pytest.approx(440e-6), pytest.approx(500e-6))
+    assert (found.alone.spread, found.together.spread) == (0.3, 0.3)
+
+
 def test_parts_that_no_machine_has_are_refused() -> None:
     with pytest.raises(CannotRun, match="gives no service times"):
-        Parts(Acting(0.0, 0.3), PARTS.together, PARTS.answering, PARTS.learning, 0.0, 2, on_gpu=False).service_times()
+        replace(PARTS, playing=PARTS.playing._replace(alone=Acting(0.0, 0.3))).service_times()
 
 
 def test_times_are_read_from_the_file_that_was_written(tmp_path: Path) -> None:
