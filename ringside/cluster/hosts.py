@@ -35,6 +35,9 @@ class Host(Protocol):
                 method itself raises.
         """
 
+    def is_leaving(self) -> bool:
+        """True if the node of an object that is placed was told to leave the cluster. Raises `NodeLost`."""
+
     def release(self, *, gently: bool = False) -> None:
         """End the process of the object, if it lives; give its place on the node back.
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 import ray
+from ray._private.state import state  # Ray has no public function that says which nodes are being drained
 from ray.exceptions import (
     ActorHandleNotFoundError,
     GetTimeoutError,
@@ -131,6 +132,10 @@ class RayHost:
         """Identity of the node of an actor that is placed. Raises `NodeLost`."""
         identity: str = self._get(self._placed, _FETCH_SECONDS)
         return identity
+
+    def is_leaving(self) -> bool:
+        """True if the node of an actor that is placed is being drained. Raises `NodeLost`."""
+        return self.node in state.get_draining_nodes()
 
     def call(self, method: str, *arguments: Any, seconds: float, meanwhile: Callable[[], None] = lambda: None) -> Any:
         """Call a method of the actor and return its answer. Raises `NodeLost`, `DataLost`, or the method's error."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -22,6 +23,8 @@ PLACE_SECONDS = 10.0
 """Wait for a free node after which the lanes go to other gateways, or to the actors of this machine."""
 LOOK_SECONDS = 0.25
 """Longest wait for a place in one call."""
+LEAVING_SECONDS = 1.0
+"""Between two questions if the node was told to leave."""
 
 
 class UnsuitableNode(RingsideError):
@@ -72,6 +75,7 @@ class NodePlace:
         self._placed = False
         self._sought_since: float | None = None
         """None: there is a place."""
+        self._leaving, self._looked_at = False, -math.inf
 
     def find(self) -> bool:
         """Wait a moment for a node that suits; True if there is one. Without one for too long the gateway is vacant.
@@ -99,6 +103,14 @@ class NodePlace:
         self._note(f"Lanes of actor {self.actor} are played on node {node.name}.")
         return True
 
+    def is_leaving(self) -> bool:
+        """True if the node was told to leave the cluster; looked up from time to time. Raises `NodeLost`."""
+        now = time.monotonic()
+        if self._placed and not self._leaving and now - self._looked_at >= LEAVING_SECONDS:
+            assert self.host is not None, "there is a node"
+            self._looked_at, self._leaving = now, self.host.is_leaving()
+        return self._leaving
+
     def leave_out(self, sentence: str) -> None:
         """Give the node up for good, for the reason that the sentence says."""
         self._note(f"{sentence} It is left out.")
@@ -113,7 +125,7 @@ class NodePlace:
         """Give the place back, if there is one."""
         if self.host is not None:
             self.host.release(gently=gently)
-        self.host, self._placed = None, False
+        self.host, self._placed, self._leaving = None, False, False
         self._report.write_name(self.number, "")
 
     def _await(self, host: Host) -> bool:

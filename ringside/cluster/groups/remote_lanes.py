@@ -121,7 +121,13 @@ class RemoteLanes:
             return
         host = self._place.host
         assert host is not None, "there is a node"
+        if self._can_leave():
+            self._note(f"Node {self._place.name} was told to leave; {self._fate('go on elsewhere')}.")
+            self._release(gently=True)
+            return
         self._wait_awake(host, lambda: self._prepared)
+        if not self._prepared:
+            return
         lanes = self._playable()
         if not lanes:
             if self._begun:
@@ -147,12 +153,16 @@ class RemoteLanes:
         self._note(f"{sentence.removesuffix('.')}; {self._fate()}.")
         self._release()
 
-    def _fate(self) -> str:
+    def _can_leave(self) -> bool:
+        """True if the node was told to leave, and nothing would be played again."""
+        return self._place.is_leaving() and all(map(self._at_boundary, self._begun))
+
+    def _fate(self, words: str = "will be played again") -> str:
         """Effect of the loss of a node, as half a sentence."""
         if not self._begun:
             return "it had no lanes"
         steps = self._snapshot_step(self._begun)
-        return f"{count(len(self._begun), 'lane')} will be played again from step {steps:,} on"
+        return f"{count(len(self._begun), 'lane')} {words} from step {steps:,} on"
 
     def _release(self, *, gently: bool = False) -> None:
         self._place.release(gently=gently)
@@ -351,8 +361,8 @@ class RemoteLanes:
         return answer
 
     def _wait_awake(self, host: Host, ready: Callable[[], bool]) -> None:
-        """Wait for other processes of this machine, and keep the group's lease meanwhile."""
-        while not (ready() or self._board.finished):
+        """Wait for other processes of this machine or the end of the node, and keep the group's lease meanwhile."""
+        while not (ready() or self._board.finished or self._can_leave()):
             begun = time.monotonic()
             self._waiter.wait(partial(self._is_over, ready, begun + KEEP_SECONDS))
             self._call_at_work(host, "keep")

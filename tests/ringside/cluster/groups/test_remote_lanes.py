@@ -160,6 +160,25 @@ def test_without_a_free_node_this_machine_plays_and_nodes_join_and_leave(monkeyp
         assert any(said in note for note in world.notes)
 
 
+@pytest.mark.parametrize("span", [1, 3])
+def test_a_node_that_was_told_to_leave_ends_at_a_boundary_and_is_not_lost(
+    monkeypatch: pytest.MonkeyPatch, span: int
+) -> None:
+    monkeypatch.setattr(node_place, "LEAVING_SECONDS", 0.0)
+    hosts = ObjectCluster(PlayedGroup)
+    world = RemoteWorld(1, hosts, span=span)
+
+    def tell(version: int) -> None:
+        hosts.hosts[0].leaving = version >= 2
+
+    assert world.run(tell).played() == alone(span)
+    assert [host.released for host in hosts.hosts] == [True, True]
+    assert world.memory.gateways is not None
+    assert world.memory.gateways.losses[0] == 0
+    assert world.memory.board.redone.sum() == 0
+    assert any("Node n7 was told to leave; 4 lanes go on elsewhere from step" in note for note in world.notes)
+
+
 def test_a_gateway_that_dies_leaves_the_lanes_to_its_next_life() -> None:
     hosts = ObjectCluster(PlayedGroup)
     world = RemoteWorld(1, hosts, span=2)
