@@ -3,6 +3,7 @@
 Ranks read the memory of the run, so they are children of its launcher on the head, not actors of Ray. Ray must only
 give their CPUs or GPUs to no other program. This program holds the placement group, with a bundle for each rank, until
 its standard input ends. It is not the launcher, since the end of a cluster can end a process that is connected to it.
+The launcher starts another one if it dies.
 
     python -m ringside.cluster.learner_place ADDRESS RESOURCE RANKS AMOUNT
 """
@@ -13,10 +14,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 from multiprocess.connection import wait
@@ -48,28 +48,108 @@ class Place(msgspec.Struct, frozen=True):
     """Sentence; empty: there is a place."""
 
 
-@contextmanager
-def learner_place(machine: ResolvedMachine, address: str) -> Iterator[Place]:
-    """Hold a place for the ranks of a run. Raises `ConfigError` if there is none.
+class HeldPlace:
+    """A place of ranks, which a program holds until `close`. Call it from one thread.
 
-    Where this machine's node has none of the resource, Ray gives it to no program, and nothing is reserved.
+    Attributes:
+        place: as it was given at first.
     """
-    words = [PROGRAM, address, *map(str, request_of(machine))]
-    with tempfile.TemporaryFile("w+", errors="replace") as errors:
-        process = subprocess.Popen(
-            [sys.executable, "-m", *words],
+
+    def __init__(self, machine: ResolvedMachine, address: str) -> None:
+        """Reserve the place. Raises `ConfigError` if there is none.
+
+        Where this machine's node has none of the resource, Ray gives it to no program, and nothing is reserved.
+        """
+        self._words = [address, *map(str, request_of(machine))]
+        self._holder: _Holder | None = _Holder(self._words)
+        self._holds = True
+        try:
+            self.place = self._holder.answer(ANSWER_SECONDS)
+        except ConfigError:
+            self.close()
+            raise
+
+    def keep(self) -> str:
+        """Reserve the place again if the program has died, without a wait.
+
+        Returns:
+            A sentence where something has happened, else nothing.
+        """
+        if self._holder is None or (self._holds and self._holder.lives):
+            return ""
+        if self._holds:
+            self._holder.close()
+            self._holder, self._holds = _Holder(self._words), False
+            return "The program that reserves the learner's place in the cluster died; another one is started."
+        if not self._holder.has_answered:
+            return ""
+        try:
+            gpus = self._holder.answer(ANSWER_SECONDS).gpus
+        except ConfigError as error:
+            self.close()
+            return f"{str(error).removesuffix('.')}. The learner goes on without a reserved place."
+        self._holds = True
+        if set(gpus) == set(self.place.gpus):
+            return "The learner's place in the cluster is reserved again."
+        own, other = ", ".join(sorted(self.place.gpus)), ", ".join(sorted(gpus))
+        return f"The cluster reserves the GPUs {other} now, but the learner is on {own}: resume the run to move it."
+
+    def close(self) -> None:
+        """Give the place back."""
+        if self._holder is not None:
+            self._holder.close()
+            self._holder = None
+
+
+class _Holder:
+    """The program that holds a place."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        """Start it."""
+        self._errors = tempfile.TemporaryFile("w+", errors="replace")  # noqa: SIM115  (`close` closes it)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", PROGRAM, *words],
             env=module_environment(os.environ),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=errors,
+            stderr=self._errors,
             text=True,
             start_new_session=True,  # Ctrl-C is for the launcher
             preexec_fn=partial(die_with, os.getpid()),
         )
-        try:
-            yield _answer(process, errors)
-        finally:
-            _close(process)
+
+    @property
+    def lives(self) -> bool:
+        """True if it has not ended."""
+        return self._process.poll() is None
+
+    @property
+    def has_answered(self) -> bool:
+        """True if there is an answer, or it has ended."""
+        assert self._process.stdout is not None, "its output is a pipe"
+        return bool(wait([self._process.stdout], 0))
+
+    def answer(self, seconds: float) -> Place:
+        """The place. Raises `ConfigError` if there is none."""
+        output = self._process.stdout
+        assert output is not None, "its output is a pipe"
+        line = output.readline() if wait([output], seconds) else ""
+        if not line:
+            self._errors.seek(0)
+            (*_, last) = ["nothing was printed", *filter(None, map(str.strip, self._errors))]
+            raise ConfigError(f"The cluster gives no place for --learner-ranks: {last}")
+        place = msgspec.json.decode(line, type=Place)
+        if place.refusal:
+            raise ConfigError(place.refusal)
+        return place
+
+    def close(self) -> None:
+        """End it."""
+        kill_and_reap(self._process)
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None, "it is a pipe"
+            pipe.close()
+        self._errors.close()
 
 
 def request_of(machine: ResolvedMachine) -> tuple[str, int, int]:
@@ -147,28 +227,6 @@ def _visible_gpu() -> str:
 
     (number,) = ray.get_runtime_context().get_accelerator_ids()["GPU"]
     return str(number)
-
-
-def _answer(process: subprocess.Popen[str], errors: IO[str]) -> Place:
-    """The place. Raises `ConfigError` if there is none."""
-    assert process.stdout is not None, "its output is a pipe"
-    line = process.stdout.readline() if wait([process.stdout], ANSWER_SECONDS) else ""
-    if not line:
-        errors.seek(0)
-        (*_, last) = ["nothing was printed", *filter(None, map(str.strip, errors))]
-        raise ConfigError(f"The cluster gives no place for --learner-ranks: {last}")
-    place = msgspec.json.decode(line, type=Place)
-    if place.refusal:
-        raise ConfigError(place.refusal)
-    return place
-
-
-def _close(process: subprocess.Popen[str]) -> None:
-    """Give the place back."""
-    kill_and_reap(process)
-    for pipe in (process.stdin, process.stdout):
-        assert pipe is not None, "it is a pipe"
-        pipe.close()
 
 
 if __name__ == "__main__":

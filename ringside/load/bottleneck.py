@@ -265,9 +265,10 @@ def _role_limit(
     evaluation_wait: float,
 ) -> Bottleneck:
     """The bottleneck of a run with learner and inference that has cores to spare; `busy` by group of roles."""
-    players = "nodes" if busy.get("nodes") else "actors"
+    playing = [*groups["actors"], *groups.get("nodes", ())]
+    slowest = max(playing, key=lambda role: role.busy or 0.0)
+    players = slowest.group
     learner, emulation, inference = busy.get("learner", 0.0), busy[players], busy["inference"]
-    slowest = max(groups[players], key=lambda role: role.busy or 0.0)
     slow = slowest.busy or 0.0
     actors_wait = f"the {players} wait {1 - emulation:.0%} of the time"
     kind: BottleneckKind

@@ -1,8 +1,9 @@
 """Division of the lanes among gateways, which have them played on other nodes (ringside/cluster/groups).
 
-Gateways with a node share all cells. A cell is the set of lanes that inference answers in one batch: on a CPU it is
-answered only when all of it has asked, so it must be played in one place. Where no gateway has a node, the actors of
-this machine play. Nodes join and leave at boundaries, and no result depends on who plays.
+Gateways with a node share all cells, or those that the actors of this machine do not play. A cell is the set of lanes
+that inference answers in one batch: on a CPU it is answered only when all of it has asked, so it must be played in one
+place. Where no gateway has a node, the actors of this machine play all. Nodes join and leave at boundaries, and no
+result depends on who plays.
 """
 
 from __future__ import annotations
@@ -34,9 +35,8 @@ class GatewayBalancer:
         owners = self._owners = count_moves(board, self._owners)
         self._pass_on()
         vacant = board.vacant[self._actors]
-        local = range(self._plan.config.machine.actors)
         active = [actor for actor in range(len(vacant)) if self._plan.is_gateway(actor) and not vacant[actor]]
-        wanted = np.array(self._plan.divide(active or local))
+        wanted = np.array(self._plan.owners_with(active))
         changed = np.flatnonzero(wanted != board.lane_wanted)
         moves = [Move(int(owners[lane]), int(wanted[lane])) for lane in changed]
         board.lane_wanted[:] = wanted

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -51,6 +51,9 @@ class Nodes:
     (docs/clusters.md)."""
     nodes: int | None = None
     """With --ray: groups of lanes, each on a node; default: as many as the cluster has nodes with CPUs."""
+    head_plays: bool = False
+    """With --ray: the --actors of this machine play, too. They take a share of the inference batches in proportion to
+    their number."""
     mixed_numerics: bool = False
     """With --ray: accept nodes that compute other last bits than this machine; the run is recorded as inexact."""
     ray_insecure: bool = False
@@ -77,17 +80,22 @@ def main(arguments: Sequence[str]) -> int:
     """Train an agent. Return 1 if a fault ended the run."""
     options = _parse(arguments)
     _confine(options.limits)
-    with _placed(planning.plan(config_of(options)), options.cluster) as plan:
-        return _train(plan)
+    with _placed(planning.plan(config_of(options)), options.cluster) as (plan, keep_place):
+        return _train(plan, keep_place)
 
 
-def _train(plan: Plan) -> int:
-    """Train as planned, and print how it ended. Return 1 if a fault ended the run."""
+def _train(plan: Plan, keep_place: Callable[[], str]) -> int:
+    """Train as planned, and print how it ended. Return 1 if a fault ended the run.
+
+    `keep_place` is called several times a second, and returns a sentence for the user, or nothing.
+    """
     newest: list[Status] = []
 
     def show(status: Status) -> None:
         newest[:] = [status]  # from here on the run handles signals; those after its end are ignored
         display.show(status)
+        if sentence := keep_place():
+            display.note(sentence)
 
     def interrupt_start(number: int) -> None:
         if not newest:
@@ -149,17 +157,26 @@ def next_steps(config: ResolvedConfig, *, finished: bool) -> list[str]:
 
 
 @contextmanager
-def _placed(plan: Plan, cluster: Nodes) -> Iterator[Plan]:
-    """The plan with gateways to the nodes of a cluster, where one was named. Raises `ConfigError` if it is refused."""
+def _placed(plan: Plan, cluster: Nodes) -> Iterator[tuple[Plan, Callable[[], str]]]:
+    """The plan with gateways to the nodes of a cluster, where one was named, and what keeps its place there.
+
+    Raises `ConfigError` if it is refused.
+    """
     if cluster.ray is None:
-        if cluster.nodes is not None or cluster.mixed_numerics or cluster.ray_insecure:
-            raise ConfigError("--nodes, --mixed-numerics and --ray-insecure are for clusters: say --ray, too.")
-        yield plan
+        if cluster != Nodes():
+            raise ConfigError("--nodes, --head-plays, --mixed-numerics and --ray-insecure need --ray.")
+        yield plan, str
         return
     from ringside.cluster.placement import with_gateways
 
-    insecure, mixed = cluster.ray_insecure, cluster.mixed_numerics
-    with with_gateways(plan, cluster.ray, cluster.nodes, insecure=insecure, mixed=mixed) as placed:
+    with with_gateways(
+        plan,
+        cluster.ray,
+        cluster.nodes,
+        head_plays=cluster.head_plays,
+        insecure=cluster.ray_insecure,
+        mixed=cluster.mixed_numerics,
+    ) as placed:
         yield placed
 
 

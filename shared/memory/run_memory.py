@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 from shared.config.method_declaration import MethodDeclaration, method_declaration, register_method
@@ -30,6 +31,7 @@ from shared.network_spec import (
     parameters_of,
     register_network,
 )
+from shared.performance.allocation import cells_of_head
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ class Plan:
     actions: int
     gateways: int = 0
     """Actors whose lanes are played on other nodes (ringside/cluster/groups); they follow those of this machine."""
+    head_share: float = 0.0
+    """Speed of this machine's actors, where that of a gateway's node is 1; 0: they play only while no node does."""
     method: MethodDeclaration = field(init=False)
     """The declaration of the configured method."""
     layers: tuple[list[tuple[int, int, int]], int] | None = field(init=False)
@@ -113,22 +117,28 @@ class Plan:
         return actor >= self.config.machine.actors
 
     def first_owners(self) -> list[int]:
-        """The first owner of each lane; later `Board.lane_owner` holds it. Gateways, if there are any, own all."""
-        return self.divide([actor for actor in range(self.actors) if self.is_gateway(actor) == (self.gateways > 0)])
+        """The first owner of each lane; later `Board.lane_owner` holds it."""
+        return self.owners_with(range(self.config.machine.actors, self.actors))
 
-    def divide(self, actors: Sequence[int]) -> list[int]:
-        """Owner of each lane when these actors share all: contiguous, as even as can be.
+    def owners_with(self, gateways: Sequence[int]) -> list[int]:
+        """Owner of each lane when these gateways have nodes: contiguous, as even as can be.
 
-        Gateways get whole cells: the lanes that inference answers together.
+        Gateways get whole cells: the lanes that inference answers together. The actors of this machine have those of
+        `head_share`; without gateways they have all lanes.
         """
-        lanes = self.run_schedule.lanes
-        together = 1 if not self.gateways or self.partial_batches else self.batch_lanes
+        lanes, own = self.run_schedule.lanes, range(self.config.machine.actors)
+        if not gateways:
+            return _divide(lanes, own)
+        together = self.cell_lanes
         cells = lanes // together
-        return [
-            actor
-            for place, actor in enumerate(actors)
-            for _ in range((place * cells // len(actors)) * together, ((place + 1) * cells // len(actors)) * together)
-        ]
+        kept = cells_of_head(cells, len(gateways), self.head_share) if self.head_share else 0
+        rest = _divide(cells - kept, gateways)
+        return _divide(kept * together, own) + [gateway for gateway in rest for _ in range(together)]
+
+    @property
+    def cell_lanes(self) -> int:
+        """Lanes of a cell, which must be played in one place: those of a batch that is answered as a whole."""
+        return 1 if self.partial_batches else self.batch_lanes
 
     @property
     def batch_lanes(self) -> int:
@@ -142,7 +152,7 @@ class Plan:
 
     def batch_lanes_of(self, lane: int) -> slice:
         """The lanes that must all have asked before inference answers `lane`."""
-        together = 1 if self.partial_batches else self.batch_lanes
+        together = self.cell_lanes
         first = lane - lane % together
         return slice(first, first + together)
 
@@ -180,6 +190,12 @@ class Plan:
                 *ring_fields(run_schedule).values(),
             ]
         )
+
+
+def _divide(items: int, owners: Sequence[int]) -> list[int]:
+    """Owner of each item: contiguous, as even as can be."""
+    bounds = pairwise(place * items // len(owners) for place in range(len(owners) + 1))
+    return [owner for owner, (first, last) in zip(owners, bounds, strict=True) for _ in range(first, last)]
 
 
 class Memory:

@@ -10,6 +10,7 @@ import threading
 import time
 import zlib
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -144,9 +145,10 @@ class RemoteWorld:
         method: str = "dqn",
         mixed: bool = False,
         rounds: int = ROUNDS,
+        head_share: float = 0.0,
         **settings: Any,
     ) -> None:
-        self.plan = make_plan(gateways, span, method, rounds, **settings)
+        self.plan = replace(make_plan(gateways, span, method, rounds, **settings), head_share=head_share)
         self.memory = Memory.create(self.plan)
         self.memory.board.prepared[0] = 1
         self.notes: list[str] = []

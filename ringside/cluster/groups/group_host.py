@@ -256,11 +256,16 @@ def _lock(directory: Path) -> int:
     return descriptor
 
 
+def group_actors(plan: Plan, cores: int) -> int:
+    """Actors of a group that has so many CPUs."""
+    return max(1, cores - plan.config.machine.inference_threads)
+
+
 def group_plan(plan: Plan, cores: int, directory: Path) -> Plan:
     """Plan of a group's region: one round of window, no evaluation, as many actors as cores are left."""
     config = plan.config
     changes = {
-        "actors": max(1, cores - config.machine.inference_threads),
+        "actors": group_actors(plan, cores),
         "run_dir": directory,
         "eval_every_steps": 0,
         "pin": "off",

@@ -285,6 +285,11 @@ def test_a_gateway_is_not_said_to_lack_a_core() -> None:
     assert found.kind == "emulation"
 
 
+def test_actors_of_this_machine_that_play_beside_a_faster_node_are_judged() -> None:
+    found = judged((*roles(0.2, 0.3, 0.95), *on_nodes(("n1", 0.6, 0.1))[-1:]))
+    assert (found.kind, found.role) == ("emulation", "actors")
+
+
 def test_without_a_node_the_actors_of_this_machine_are_judged() -> None:
     found = judged((*roles(0.2, 0.3, 0.95), *on_nodes(("", 1.0, 0.0))[-1:]))
     assert (found.kind, found.role) == ("emulation", "actors")

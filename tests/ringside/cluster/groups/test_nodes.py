@@ -177,6 +177,18 @@ def test_other_methods_have_their_weights(cluster: RayCluster, tmp_path: Path, c
     assert result(remote) == result(local)
 
 
+def test_half_of_the_lanes_are_played_on_a_node(cluster: RayCluster, tmp_path: Path) -> None:
+    cluster.fill(1)
+    words = ("--ray", cluster.address, "--nodes", "1", "--head-plays")
+    process = start(tmp_path / "run", *words, actors="1")
+    memory = memory_of(process, tmp_path / "run", gateways=1)
+    wait_until(process, lambda: memory.board.committed >= 2, SECONDS)
+    assert memory.board.lane_owner.tolist() == [0, 0, 1, 1]
+    finish(process, SECONDS)
+    assert result(tmp_path / "run") == alone()
+    assert gone(process)
+
+
 def test_the_actors_of_the_head_play_until_a_node_joins(cluster: RayCluster, tmp_path: Path) -> None:
     cluster.fill(1)
     process = start(tmp_path / "run", "--ray", cluster.address, "--nodes", "2", actors="1", total_steps="9_600")

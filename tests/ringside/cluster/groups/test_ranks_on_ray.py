@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from ringside.cluster.connection import disconnect, join
-from ringside.cluster.learner_place import learner_place
+from ringside.cluster.learner_place import HeldPlace
 from shared.errors import ConfigError
 from tests.support.ray_cluster import RayCluster, ray_cluster
 from tests.support.remote_world import make_plan
@@ -46,17 +47,17 @@ def free(resource: str) -> float:
 
 def test_the_place_is_held_and_given_back(cluster: RayCluster, joined: None) -> None:
     threads, gpus = (make_plan(0).config.with_settings(learner_ranks=2, device=device) for device in ("cpu", "cuda:0"))
-    with learner_place(threads.machine, cluster.address) as place:
-        assert (place.cpus, place.gpus) == (2, ())
+    with closing(HeldPlace(threads.machine, cluster.address)) as held:
+        assert (held.place.cpus, held.place.gpus) == (2, ())
         assert free("CPU") == 1
     until(lambda: free("CPU") == 3, 30)
-    with learner_place(gpus.machine, cluster.address) as place:
-        assert (place.cpus, sorted(place.gpus)) == (0, ["0", "1"])
+    with closing(HeldPlace(gpus.machine, cluster.address)) as held:
+        assert (held.place.cpus, sorted(held.place.gpus)) == (0, ["0", "1"])
         assert free("GPU") == 0
     until(lambda: free("GPU") == 2, 30)
     more = make_plan(0).config.with_settings(learner_ranks=4)
     with pytest.raises(ConfigError, match="need 4 CPUs of this machine, and its node of the cluster has 2: pass fewer"):
-        learner_place(more.machine, cluster.address).__enter__()
+        HeldPlace(more.machine, cluster.address)
 
 
 def test_a_killed_rank_and_a_resume_without_the_cluster_change_nothing(

@@ -59,6 +59,16 @@ def test_lanes_on_other_nodes_play_the_same(gateways: int) -> None:
     assert world.memory.board.redone.sum() == 0
 
 
+def test_the_head_plays_its_share_beside_a_node_that_is_lost() -> None:
+    hosts = ObjectCluster(PlayedGroup, fails("collect", 9))
+    owners = []
+    world = RemoteWorld(1, hosts, head_share=1.0)
+    world.run(lambda version: owners.append(world.memory.board.lane_owner.tolist()))
+    assert world.played() == alone()
+    assert owners == ROUNDS * [[0, 0, 1, 1]]
+    assert len(hosts.hosts) == 2
+
+
 @pytest.mark.parametrize("method", ["vtrace", "ppo"])
 def test_fields_that_a_method_declares_travel_too(method: str) -> None:
     world = RemoteWorld(2, ObjectCluster(PlayedGroup, fails("collect", 9)), method=method).run()
