@@ -51,8 +51,6 @@ class Node(NamedTuple):
     """As from `fingerprint`."""
     processor: str
     """Model of its processor."""
-    numerics: str = ""
-    """As from `ringside.cluster.numerics`; empty: not computed."""
 
 
 def describe_node() -> Node:

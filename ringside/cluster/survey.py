@@ -11,7 +11,7 @@ import numpy as np
 
 from ringside.cluster.fingerprint import difference, fingerprint
 from ringside.cluster.groups.group_host import GroupError, GroupHost
-from ringside.cluster.groups.node_place import DESCRIBE_SECONDS, other_bits
+from ringside.cluster.groups.node_place import PROBE_SECONDS, other_bits
 from ringside.cluster.groups.parameters import ParameterCoding
 from ringside.cluster.groups.remote_lanes import SILENT_SECONDS
 from ringside.cluster.hosts import Host, NodeLost
@@ -71,10 +71,10 @@ def examine_node(address: str, cpus: int, host: Host, plan: Plan, own: str) -> F
     try:
         if not host.ready(PLACE_SECONDS):
             return Finding(address, False, f"Node {address} starts no process within {PLACE_SECONDS:.0f} s.")
-        node: Node = host.call("describe", seconds=DESCRIBE_SECONDS)
+        node: Node = host.call("describe", seconds=PROBE_SECONDS)
         if sentence := difference(node.name, node.software, fingerprint()):
             return Finding(address, False, sentence)
-        if node.numerics != own:
+        if host.call("probe", seconds=PROBE_SECONDS) != own:
             return Finding(address, False, other_bits(node))
         parameters = np.zeros(ParameterCoding(plan).bytes // 2, np.uint16)
         trip = _median(_CALLS, lambda: host.call("keep", seconds=SILENT_SECONDS))

@@ -84,10 +84,15 @@ class GroupHost:
         self._lease = Lease(lease_seconds, self._expire)
 
     def describe(self) -> Node:
-        """Name, software and numerics of this machine. Raises `GroupError` if it cannot compute the network."""
+        """Name and software of this machine."""
+        self._lease.renew()
+        return describe_node()
+
+    def probe(self) -> str:
+        """Hash of what this machine computes. Raises `GroupError` if it cannot compute the network."""
         self._lease.renew()
         try:
-            return describe_node()._replace(numerics=numerics(self._plan))
+            return numerics(self._plan)
         except RunFailed as error:
             raise GroupError(str(error)) from error
 

@@ -16,8 +16,8 @@ from shared.machine.facts import processor
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Waiter
 
-DESCRIBE_SECONDS = 180.0
-"""Time without an answer after which a node counts as lost that describes itself, for which it computes a while
+PROBE_SECONDS = 180.0
+"""Time without an answer after which a node counts as lost that is examined, for which it computes a while
 (ringside/cluster/numerics.py)."""
 PLACE_SECONDS = 10.0
 """Wait for a free node after which the lanes go to other gateways, or to the actors of this machine."""
@@ -40,7 +40,7 @@ class NodePlace:
         hosts: the cluster.
         host: the group, placed or not; None: no place is sought.
         name: of the newest node; empty: there was none.
-        same_bits: True if the node computes the bits of this machine.
+        same_bits: True if the node computes the bits of this machine; once it is examined.
     """
 
     def __init__(
@@ -72,16 +72,16 @@ class NodePlace:
         assert memory.gateways is not None, "the run has gateways"
         self._report = memory.gateways
         self._vacant = memory.board.vacant[waiter.process : waiter.process + 1]
-        self._placed = False
+        self._placed = self._suits = False
         self._sought_since: float | None = None
-        """None: there is a place."""
+        """None: there is a node that suits."""
         self._leaving, self._looked_at = False, -math.inf
 
     def find(self) -> bool:
-        """Wait a moment for a node that suits; True if there is one. Without one for too long the gateway is vacant.
+        """Wait a moment for a node; True if there is one. Without one for too long the gateway is vacant.
 
         Raises:
-            NodeLost: the node was lost. UnsuitableNode: it does not suit; leave it out.
+            NodeLost: the node was lost. UnsuitableNode: it has other software; leave it out.
         """
         if self.host is None:
             self.host = self.hosts.place(GroupHost, self._plan, self._cores)
@@ -91,17 +91,35 @@ class NodePlace:
         if not self._await(self.host):
             self._tell_vacancy()
             return False
+        node: Node = self.host.call("describe", seconds=PROBE_SECONDS, meanwhile=self._waiter.heartbeat)
+        self.name = node.name
+        if sentence := difference(node.name, node.software, fingerprint()):
+            raise UnsuitableNode(sentence)
+        self._node, self._placed = node, True
+        return True
+
+    def examine(self) -> None:
+        """Compare the bits that a new node computes with those of this machine. It takes seconds.
+
+        Raises:
+            NodeLost: the node was lost. UnsuitableNode: it does not suit; leave it out.
+        """
+        if self._suits:
+            return
+        assert self.host is not None, "there is a node"
         try:
-            node: Node = self.host.call("describe", seconds=DESCRIBE_SECONDS, meanwhile=self._waiter.heartbeat)
+            numerics = self.host.call("probe", seconds=PROBE_SECONDS, meanwhile=self._waiter.heartbeat)
         except GroupError as error:
             raise UnsuitableNode(str(error)) from error
-        self.name = node.name
-        self._require_suitable(node)
-        self._placed, self._sought_since = True, None
+        self.same_bits = numerics == self._numerics
+        if not self.same_bits:
+            if not self._mixed:
+                raise UnsuitableNode(other_bits(self._node))
+            self._note(f"Node {self.name} computes other last bits than this machine: the run is inexact from here on.")
+        self._suits, self._sought_since = True, None
         self._vacant[0] = 0
-        self._report.write_name(self.number, node.name)
-        self._note(f"Lanes of actor {self.actor} are played on node {node.name}.")
-        return True
+        self._report.write_name(self.number, self.name)
+        self._note(f"Lanes of actor {self.actor} are played on node {self.name}.")
 
     def is_leaving(self) -> bool:
         """True if the node was told to leave the cluster; looked up from time to time. Raises `NodeLost`."""
@@ -125,7 +143,7 @@ class NodePlace:
         """Give the place back, if there is one."""
         if self.host is not None:
             self.host.release(gently=gently)
-        self.host, self._placed, self._leaving = None, False, False
+        self.host, self._placed, self._suits, self._leaving = None, False, False, False
         self._report.write_name(self.number, "")
 
     def _await(self, host: Host) -> bool:
@@ -140,16 +158,6 @@ class NodePlace:
         if time.monotonic() - self._sought_since > PLACE_SECONDS and not self._vacant[0]:
             self._note(f"There is no free node for actor {self.actor}: its lanes are played elsewhere.")
             self._vacant[0] = 1
-
-    def _require_suitable(self, node: Node) -> None:
-        """Raise `UnsuitableNode` if a node has other software, or other bits where no such node is accepted."""
-        if sentence := difference(node.name, node.software, fingerprint()):
-            raise UnsuitableNode(sentence)
-        self.same_bits = node.numerics == self._numerics
-        if not self.same_bits:
-            if not self._mixed:
-                raise UnsuitableNode(other_bits(node))
-            self._note(f"Node {node.name} computes other last bits than this machine: the run is inexact from here on.")
 
 
 def other_bits(node: Node) -> str:

@@ -125,19 +125,19 @@ class RemoteLanes:
             self._note(f"Node {self._place.name} was told to leave; {self._fate('go on elsewhere')}.")
             self._release(gently=True)
             return
-        self._wait_awake(host, lambda: self._prepared)
-        if not self._prepared:
-            return
-        lanes = self._playable()
-        if not lanes:
-            if self._begun:
-                self._release(gently=True)  # its region would only hold memory
-                return
-            self._wait_awake(host, lambda: bool(self._playable()))
-            return
-        if lanes != self._begun:
+        lanes = self._playable() if self._prepared else []
+        begins = bool(lanes) and lanes != self._begun
+        if begins:
             self._begin(host, lanes)
-        self._play(host, lanes)
+        self._place.examine()  # takes seconds, in which the program of a group that has begun starts
+        if begins:
+            self._choose_audit(lanes)
+        if lanes:
+            self._play(host, lanes)
+        elif self._begun:
+            self._release(gently=True)  # its region would only hold memory
+        else:
+            self._wait_awake(host, lambda: self._prepared and bool(self._playable()))
 
     @property
     def _prepared(self) -> bool:
@@ -208,12 +208,15 @@ class RemoteLanes:
         self._session, self._begun, self._content = secrets.token_hex(8), lanes, None
         ticks = self._run_schedule.round_ticks
         self._sent = {state.lane: max(-1, state.boundary * ticks) for state in states}
+        self._call(host, "begin", self._session, states, seconds=BEGIN_SECONDS)
+
+    def _choose_audit(self, lanes: list[int]) -> None:
+        """Audit the answers of a node that computes the bits of this machine; record that the run is inexact else."""
         if self._place.same_bits:
             self._audit = Audit(self._memory, lanes, self._waiter, self._inference)
             self._agreed_step = self._agreed_step if self._agreed_step >= 0 else self._snapshot_step(lanes)
         else:
             self._mark_inexact(self._snapshot_step(lanes))
-        self._call(host, "begin", self._session, states, seconds=BEGIN_SECONDS)
 
     def _snapshot_step(self, lanes: list[int]) -> int:
         """Step of the oldest among the newest snapshots of these lanes."""

@@ -32,8 +32,12 @@ class CountingGroup(PlayedGroup):
     """A group that plays a round at once."""
 
     def describe(self) -> Node:
-        """This machine, with the bits of the head."""
-        return Node("here", fingerprint(), "CPU", NUMERICS)
+        """This machine."""
+        return Node("here", fingerprint(), "CPU")
+
+    def probe(self) -> str:
+        """The bits of the head."""
+        return NUMERICS
 
     def _living(self) -> Memory:
         for _ in range(ROUND_TICKS):

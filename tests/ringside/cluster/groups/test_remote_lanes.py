@@ -35,13 +35,20 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_lanes, "ANSWER_SECONDS", 0.02)
     monkeypatch.setattr(node_place, "LOOK_SECONDS", 0.02)
     monkeypatch.setattr(node_place, "fingerprint", lambda: software)
-    monkeypatch.setattr(PlayedGroup, "describe", lambda self: Node("n7", software, "CPU 7", NUMERICS))
+    answer(monkeypatch, (Node("n7", software, "CPU 7"), NUMERICS))
 
 
-def describes(monkeypatch: pytest.MonkeyPatch, *nodes: Node) -> None:
-    """Let the groups describe their nodes so, one after another; all later ones as the last."""
-    left = list(nodes)
-    monkeypatch.setattr(PlayedGroup, "describe", lambda self: left.pop(0) if len(left) > 1 else left[0])
+def answer(monkeypatch: pytest.MonkeyPatch, *nodes: tuple[Node, str]) -> None:
+    """Let the groups give these nodes and hashes for their own, one after another; all later ones the last."""
+    left, mine = list(nodes), dict[PlayedGroup, tuple[Node, str]]()
+
+    def own(group: PlayedGroup) -> tuple[Node, str]:
+        if group not in mine:
+            mine[group] = left.pop(0) if len(left) > 1 else left[0]
+        return mine[group]
+
+    monkeypatch.setattr(PlayedGroup, "describe", lambda self: own(self)[0])
+    monkeypatch.setattr(PlayedGroup, "probe", lambda self: own(self)[1])
 
 
 def fails(method: str, *calls: int) -> Fault:
@@ -76,7 +83,8 @@ def test_fields_that_a_method_declares_travel_too(method: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "call"), [("describe", 1), ("begin", 1), ("play", 1), ("play", 3), ("collect", 1), ("collect", 40)]
+    ("method", "call"),
+    [("describe", 1), ("probe", 1), ("begin", 1), ("play", 1), ("play", 3), ("collect", 1), ("collect", 40)],
 )
 @pytest.mark.parametrize("span", [1, 3])
 def test_a_lost_node_changes_nothing(method: str, call: int, span: int) -> None:
@@ -218,9 +226,9 @@ def test_a_group_that_does_not_repeat_a_tick_ends_the_run(monkeypatch: pytest.Mo
         RemoteWorld(1, ObjectCluster(Other, fails("collect", 20))).run()
 
 
-GOOD = Node("n8", fingerprint(), "CPU 8", NUMERICS)
-OTHER_SOFTWARE = Node("n7", fingerprint() | {"numpy": "1.0"}, "CPU 7", NUMERICS)
-OTHER_BITS = Node("n7", fingerprint(), "CPU 7", "other bits")
+GOOD = Node("n8", fingerprint(), "CPU 8"), NUMERICS
+OTHER_SOFTWARE = Node("n7", fingerprint() | {"numpy": "1.0"}, "CPU 7"), NUMERICS
+OTHER_BITS = Node("n7", fingerprint(), "CPU 7"), "other bits"
 
 
 @pytest.mark.parametrize(
@@ -231,8 +239,10 @@ OTHER_BITS = Node("n7", fingerprint(), "CPU 7", "other bits")
         (OTHER_BITS, False, "Node n7 (CPU 7) computes other last bits than this machine"),
     ],
 )
-def test_a_node_that_differs_is_left_out(monkeypatch: pytest.MonkeyPatch, bad: Node, mixed: bool, said: str) -> None:
-    describes(monkeypatch, bad, GOOD)
+def test_a_node_that_differs_is_left_out(
+    monkeypatch: pytest.MonkeyPatch, bad: tuple[Node, str], mixed: bool, said: str
+) -> None:
+    answer(monkeypatch, bad, GOOD)
     hosts = ObjectCluster(PlayedGroup)
     world = RemoteWorld(1, hosts, mixed=mixed).run()
     assert world.played() == alone()
@@ -246,14 +256,14 @@ def test_a_node_that_differs_is_left_out(monkeypatch: pytest.MonkeyPatch, bad: N
 
 def test_without_a_node_that_suits_this_machine_plays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_place, "PLACE_SECONDS", 0.0)
-    describes(monkeypatch, OTHER_BITS)
+    answer(monkeypatch, OTHER_BITS)
     world = RemoteWorld(1, ObjectCluster(PlayedGroup)).run()
     assert world.played() == alone()
     assert any("no free node for actor 1" in note for note in world.notes)
 
 
 def test_a_node_that_computes_other_bits_is_accepted_where_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    describes(monkeypatch, GOOD, OTHER_BITS)
+    answer(monkeypatch, GOOD, OTHER_BITS)
     world = RemoteWorld(1, ObjectCluster(PlayedGroup, fails("play", 3)), mixed=True).run()
     assert world.memory.inexact_since == 2 * world.memory.run_schedule.round_steps
     assert any("the run is inexact from here on" in note for note in world.notes)
