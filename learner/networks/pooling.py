@@ -47,8 +47,9 @@ class MaxPool(torch.autograd.Function):
         padded = gradient.new_zeros(n, STRIDE * rows + 1, STRIDE * columns + 1, channels).permute(0, 3, 1, 2)
         top = torch.arange(rows, device=gradient.device)[:, None] * STRIDE - BORDER
         left = torch.arange(columns, device=gradient.device) * STRIDE - BORDER
-        assert 2 * width + 2 < 256, "an offset fits into a byte"
-        within = (where - (top * width + left)).to(torch.uint8)  # where in its window each maximum lies
+        # Where in its window each maximum lies: in bytes, which are read nine times, where these are large enough.
+        last = (SIZE - 1) * width + SIZE - 1
+        within = (where - (top * width + left)).to(torch.uint8 if last < 256 else torch.int16)
         for dy in range(SIZE):
             for dx in range(SIZE):
                 part = padded[:, :, dy : dy + STRIDE * rows : STRIDE, dx : dx + STRIDE * columns : STRIDE]
