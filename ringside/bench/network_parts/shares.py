@@ -34,7 +34,6 @@ class Shares:
         if not on_cpu:
             engine._graphs = source._graphs = None
         watched: list[tuple[Any, str, str]] = [
-            (source._frames, "select", "frames"),
             (engine._online, "forward", "forward"),
             (learning, "learn", "loss"),
             (engine._online, "backward", "backward"),
@@ -42,9 +41,14 @@ class Shares:
             (engine._side_stream, "settle", "waiting for the thread beside"),
         ]
         if on_policy:
-            watched += [(source, "begin_round", "targets of the round"), (source, "load", "minibatches")]
+            watched += [
+                (source._reader, "gather", "frames"),
+                (source, "begin_round", "targets of the round"),
+                (source, "load", "minibatches"),
+            ]
         else:
             watched += [
+                (source._frames, "select", "frames"),
                 (learning, "prepare", "target values"),
                 (source._prefetcher, "settle", "waiting for the next chunk"),
                 (source._sampler, "prefetch", "draw"),
