@@ -1,4 +1,4 @@
-"""Networks of parts that PyTorch differentiates: residual, dueling, noisy, implicit, normalized, recurrent.
+"""Networks that PyTorch differentiates: residual, dueling, noisy, implicit, normalized, recurrent.
 
 Parameters stand in the order of `shared.network_spec`. With bfloat16 the last layer of a stream, an LSTM and the
 normalization of layers are computed in float32, from `params` itself, as in plain networks.
@@ -226,8 +226,8 @@ class AutogradModel:
         y = layer(name, x)
         if noise is None:
             return y
-        packed, canonical = noise
-        return y + canonical.to(x.dtype) * layer(name + SIGMA, x * packed.to(x.dtype))
+        of_inputs, of_outputs = noise
+        return y + of_outputs.to(x.dtype) * layer(name + SIGMA, x * of_inputs.to(x.dtype))
 
     def _convolutions(self, x: Tensor) -> Tensor:
         for i, (out, kernel, stride) in enumerate(CONVOLUTIONS[self.network.name][0], start=1):

@@ -31,9 +31,9 @@ class Product:
     out: Tensor
 
     @classmethod
-    def random(cls, rows: int, packed: int, columns: int, like: Tensor) -> Product:
+    def random(cls, rows: int, inner: int, columns: int, like: Tensor) -> Product:
         """Random operands [rows, inner] and [inner, columns] of the dtype and device of `like`."""
-        a, b = (torch.randn(shape, device=like.device).to(like.dtype) for shape in ((rows, packed), (packed, columns)))
+        a, b = (torch.randn(shape, device=like.device).to(like.dtype) for shape in ((rows, inner), (inner, columns)))
         return cls(a, b, torch.empty(rows, columns, dtype=like.dtype, device=like.device))
 
     @property
