@@ -50,7 +50,7 @@ class Method(ABC):
     supports_soft_policy = True
     """True if the outputs of several actions may be averaged, as a soft policy does."""
     supports_value_rescaling = True
-    """True if outputs are returns, which may be learnt on another scale."""
+    """True if outputs are returns, which may be learned on another scale."""
 
     def __init__(self, network: Network, algorithm: Algorithm, device: torch.device) -> None:
         """`network` is one whose outputs mean what this method says."""

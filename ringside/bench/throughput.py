@@ -229,7 +229,7 @@ def _add_run(report: Report, runs: Sequence[Throughput], plan: Plan) -> None:
 def _add_role_busy(report: Report, role: str, runs: Sequence[Throughput]) -> None:
     """Add the busy share of a role that is only in the summary."""
     shares = [each.summary["roles"][role]["busy"] for each in runs]
-    report.add(role, "of the time", shares, note="while it learnt")
+    report.add(role, "of the time", shares, note="while it learned")
 
 
 def _add_private(report: Report, role: str, runs: Sequence[Throughput]) -> None:

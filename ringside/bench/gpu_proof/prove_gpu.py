@@ -197,9 +197,9 @@ def scaling(stage: Stage) -> None:
 def solve(stage: Stage, seed: int) -> None:
     """Measure the time from the command until Pong is solved."""
     words = f"--game pong --device cuda --preset quick --total-steps 5_000_000 --seed {seed} {stage.more}"
-    learnt = solve_run(words.split(), SOLVED, min(SOLVE_SECONDS, stage.left) / 60)
-    good = learnt.mean_return is not None and learnt.mean_return >= SOLVED
-    stage.note({"seed": seed, **asdict(learnt), "good": good})
+    learned = solve_run(words.split(), SOLVED, min(SOLVE_SECONDS, stage.left) / 60)
+    good = learned.mean_return is not None and learned.mean_return >= SOLVED
+    stage.note({"seed": seed, **asdict(learned), "good": good})
 
 
 STAGES: dict[str, Callable[[Stage], None]] = {

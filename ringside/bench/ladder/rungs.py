@@ -52,7 +52,7 @@ from ringside.bench.harness.measured_plans import WORKER_PACE, game_unless_env, 
 from ringside.bench.harness.measured_runs import measure_run
 from ringside.bench.harness.programs import json_result
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
-from ringside.bench.ladder.solve import Learnt, solve_run
+from ringside.bench.ladder.solve import Learned, solve_run
 from shared.config.presets.replay_presets import QUICK
 from shared.config.resolve import check_device_name
 from shared.machine import facts
@@ -236,25 +236,27 @@ def _solve_all(wanted: Sequence[Rung], options: Options, game: str, report: Repo
             report.add(
                 f"{rung.name}, solved",
                 "minutes",
-                [learnt.seconds / 60 for learnt in taken],
-                note=f"{min(learnt.steps for learnt in taken):,} steps and more",
+                [learned.seconds / 60 for learned in taken],
+                note=f"{min(learned.steps for learned in taken):,} steps and more",
             )
 
 
-def _solve(rung: Rung, options: Options, game: str, seed: int) -> Learnt:
+def _solve(rung: Rung, options: Options, game: str, seed: int) -> Learned:
     """Measure one rung with one seed. Raises `CannotRun` if it does not solve the game in time."""
     seed_and_steps = words_of(seed=seed, total_steps=ENDLESS_STEPS)
     words = [*_words(rung, options, game), *seed_and_steps]
     words = [*game_unless_env(game, words), *words]
     if rung.serial:
         flags = ["--bound", str(options.bound), "--minutes", str(options.solve_minutes)]
-        learnt = Learnt(**_serial(rung, flags, words, 60 * options.solve_minutes))
+        learned = Learned(**_serial(rung, flags, words, 60 * options.solve_minutes))
     else:
-        learnt = solve_run(words, options.bound, options.solve_minutes)
-    if learnt.mean_return is None or learnt.mean_return < options.bound:
-        mean = "fewer than a hundred episodes" if learnt.mean_return is None else f"a mean of {learnt.mean_return:.1f}"
+        learned = solve_run(words, options.bound, options.solve_minutes)
+    if learned.mean_return is None or learned.mean_return < options.bound:
+        mean = (
+            "fewer than a hundred episodes" if learned.mean_return is None else f"a mean of {learned.mean_return:.1f}"
+        )
         raise CannotRun(
-            f"Seed {seed} had {mean} after {learnt.steps:,} steps and {learnt.seconds / 60:.1f} minutes; solved is "
+            f"Seed {seed} had {mean} after {learned.steps:,} steps and {learned.seconds / 60:.1f} minutes; solved is "
             f"{options.bound:g}."
         )
-    return learnt
+    return learned

@@ -21,7 +21,7 @@ LOOK_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
-class Learnt:
+class Learned:
     """Progress of a run."""
 
     seconds: float
@@ -31,7 +31,7 @@ class Learnt:
     """Raw mean of the last hundred training episodes; None if there were fewer."""
 
 
-def solve_run(words: Sequence[str], bound: float, minutes: float) -> Learnt:
+def solve_run(words: Sequence[str], bound: float, minutes: float) -> Learned:
     """Run until the mean return reaches `bound`, the run ends, or `minutes` are over.
 
     Raises:
@@ -40,7 +40,7 @@ def solve_run(words: Sequence[str], bound: float, minutes: float) -> Learnt:
     with tempfile.TemporaryDirectory(prefix="ringside-solve-") as scratch:
         run_dir, errors = Path(scratch) / "run", Path(scratch) / "errors"
         begun = time.monotonic()
-        reached = Learnt(0.0, 0, None)
+        reached = Learned(0.0, 0, None)
         with running(["launch.py", "--plain", *words, "--run-dir", str(run_dir)], errors) as process:
             going = True
             while going and time.monotonic() - begun < 60 * minutes:
@@ -61,7 +61,7 @@ def _ended(process: subprocess.Popen[bytes]) -> bool:
     return True
 
 
-def _read_progress(path: Path, seconds: float, before: Learnt) -> Learnt:
+def _read_progress(path: Path, seconds: float, before: Learned) -> Learned:
     """Progress at the newest recorded round."""
     if not path.exists():
         return before
@@ -72,4 +72,4 @@ def _read_progress(path: Path, seconds: float, before: Learnt) -> Learnt:
     if newest is None:
         return before
     mean = newest["mean_return_100"] if newest["episodes"] >= MEAN_OVER else None
-    return Learnt(seconds, newest["steps"], mean)
+    return Learned(seconds, newest["steps"], mean)

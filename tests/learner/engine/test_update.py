@@ -436,7 +436,7 @@ def test_an_update_by_priorities_is_that_of_the_reference(replay_on: str) -> Non
     np.testing.assert_allclose(errors.numpy(), (q - y).detach().abs().numpy(), rtol=1e-3, atol=1e-5)
 
 
-def test_the_target_in_a_report_is_the_one_that_was_learnt_from() -> None:
+def test_the_target_in_a_report_is_the_one_that_was_learned_from() -> None:
     """With Double DQN it depends on the online network, which the update has moved since."""
     targets = []
     for rate in (1e-9, 1.0):

@@ -97,7 +97,7 @@ def test_c51_learns_probabilities_by_cross_entropy() -> None:
     assert (learned.priority >= 0).all()
 
 
-def test_c51_has_no_priority_where_nothing_is_to_be_learnt() -> None:
+def test_c51_has_no_priority_where_nothing_is_to_be_learned() -> None:
     outputs = _values(N, A, ATOMS)
     target = outputs[range(N), _actions()].softmax(1)
     learned = _learn(_method("c51"), outputs, target)

@@ -309,8 +309,8 @@ def test_a_pass_that_does_not_learn_gives_the_same_and_keeps_all(name: str) -> N
     assert not outputs.requires_grad
     assert torch.equal(model.params, before)
     if not network.spectral_norm:  # there a pass that learns iterates first
-        learnt, _ = _learn(model, _stacks(), beside, torch.zeros_like(outputs))
-        torch.testing.assert_close(outputs, learnt)
+        learned, _ = _learn(model, _stacks(), beside, torch.zeros_like(outputs))
+        torch.testing.assert_close(outputs, learned)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

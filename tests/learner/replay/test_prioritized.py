@@ -292,7 +292,7 @@ def test_an_engine_that_begins_anew_forgets_its_priorities() -> None:
 
 
 @pytest.mark.parametrize("done", [3, 8, 11, 12])
-def test_only_what_was_learnt_is_taught(done: int) -> None:
+def test_only_what_was_learned_is_taught(done: int) -> None:
     """A round that is left early taught its updates, and nothing of what was drawn ahead."""
     config = _config()
     played = PlayedRing(config)

@@ -138,7 +138,7 @@ def test_the_reference_sees_all_kinds_of_ends(steps: int) -> None:
 
 
 @STEPS
-def test_rewards_are_learnt_by_their_amount_where_that_is_asked_for(steps: int) -> None:
+def test_rewards_are_learned_by_their_amount_where_that_is_asked_for(steps: int) -> None:
     played = PlayedRing(_config(steps), both=True)
     played.play(60)
     tick, env = np.array(played.samplable(60)).T

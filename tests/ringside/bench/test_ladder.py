@@ -10,7 +10,7 @@ from ringside.bench.harness.measured_plans import make_plan
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
 from ringside.bench.ladder import rungs as ladder
 from ringside.bench.ladder.rungs import Options, Rung
-from ringside.bench.ladder.solve import Learnt, solve_run
+from ringside.bench.ladder.solve import Learned, solve_run
 from shared.config.settings import Config
 from shared.errors import ConfigError
 
@@ -96,7 +96,7 @@ def test_a_serial_rung_is_checked(monkeypatch: pytest.MonkeyPatch, told: dict[st
 
 def test_an_unsolved_game_is_missing_with_how_far_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ladder, "speed", lambda rung, options, game: 1.0)
-    monkeypatch.setattr(ladder, "solve_run", lambda words, bound, minutes: Learnt(120.0, 5_000, 17.0))
+    monkeypatch.setattr(ladder, "solve_run", lambda words, bound, minutes: Learned(120.0, 5_000, 17.0))
     report = Report("ladder", "title")
     ladder.measure(Options(only="ringside", repeats=1, solve=True), report)
     assert report.missing == {
@@ -133,12 +133,12 @@ WORDS = (
 
 @pytest.mark.stress
 def test_a_run_is_watched_until_its_mean_is_reached() -> None:
-    learnt = solve_run(WORDS, bound=-5.0, minutes=1.0)
-    assert learnt.mean_return is not None
-    assert -5.0 <= learnt.mean_return < 3.0
-    assert learnt.steps >= 100 * 12
-    assert learnt.steps % 480 == 0
-    assert 0 < learnt.seconds < 60
+    learned = solve_run(WORDS, bound=-5.0, minutes=1.0)
+    assert learned.mean_return is not None
+    assert -5.0 <= learned.mean_return < 3.0
+    assert learned.steps >= 100 * 12
+    assert learned.steps % 480 == 0
+    assert 0 < learned.seconds < 60
 
 
 def test_a_run_that_is_refused_says_why() -> None:

@@ -33,7 +33,7 @@ from ringside.bench.gpu_proof.prove_gpu import (
 )
 from ringside.bench.gpu_proof.stage import Outcome, Stage
 from ringside.bench.harness.tables import ROOT
-from ringside.bench.ladder.solve import Learnt
+from ringside.bench.ladder.solve import Learned
 from ringside.tasks.train import configuration
 from shared.config.presets import PRESETS
 from shared.machine.facts import cuda_devices
@@ -188,9 +188,9 @@ def test_the_runs_of_the_stages_are_not_refused(words: str) -> None:
 def test_a_solved_game_is_noted_with_its_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mean: float | None, good: bool
 ) -> None:
-    def solve_run(words: list[str], bound: float, minutes: float) -> Learnt:
+    def solve_run(words: list[str], bound: float, minutes: float) -> Learned:
         assert " ".join(words).endswith("--seed 7 --mps off")
-        return Learnt(112.5, 9_000, mean)
+        return Learned(112.5, 9_000, mean)
 
     monkeypatch.setattr(prove_gpu, "solve_run", solve_run)
     solve(stage_at(tmp_path, "--mps off"), seed=7)

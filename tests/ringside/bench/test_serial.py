@@ -179,9 +179,9 @@ def test_solved_is_a_mean_of_a_hundred_episodes() -> None:
     }
     serial = Serial(make_plan(**catch), Looking(3))
     assert serial.mean_return is None
-    learnt = solve(serial, bound=-5.0, minutes=1.0, begun=time.time())
-    assert learnt["mean_return"] is not None
-    assert -1.5 < learnt["mean_return"] < 1.0
+    learned = solve(serial, bound=-5.0, minutes=1.0, begun=time.time())
+    assert learned["mean_return"] is not None
+    assert -1.5 < learned["mean_return"] < 1.0
     # 13 ticks an episode, its reset counted in, and the envs keep step.
-    assert learnt["steps"] == 50 * 13 * 2
-    assert learnt["seconds"] > 0
+    assert learned["steps"] == 50 * 13 * 2
+    assert learned["seconds"] > 0
