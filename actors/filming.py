@@ -40,7 +40,7 @@ class FilmedEpisode(Env):
         self._begun = False
 
     def reset(self, tick: int, frame: Frame) -> None:
-        """As of the env; the second episode ends the film."""
+        """Reset the env; the second episode ends the film."""
         if self._begun:
             self._end()
         else:
@@ -50,7 +50,7 @@ class FilmedEpisode(Env):
         self._shots.clear()
 
     def step(self, tick: int, action: int, frame: Frame) -> Outcome:
-        """As of the env."""
+        """Step the env, and film the step."""
         outcome = self._env.step(tick, action, frame)
         if self._films and self._shots:
             self._guarded(self._add)
@@ -60,15 +60,15 @@ class FilmedEpisode(Env):
         return outcome
 
     def snapshot(self) -> bytes:
-        """As of the env."""
+        """The env's snapshot."""
         return self._env.snapshot()
 
     def restore(self, data: bytes, heartbeat: Callable[[], None] = lambda: None) -> None:
-        """As of the env."""
+        """Restore the env."""
         self._env.restore(data, heartbeat)
 
     def film(self) -> list[Shot]:
-        """As of the env."""
+        """The env's own screens."""
         return self._env.film()
 
     def close(self) -> None:

@@ -69,7 +69,7 @@ def make_engine(
             f"The method {declaration.name} is declared without a target network, from which {type(method).__name__} "
             "learns: declare has_target_network=True."
         )
-    if network.plain:  # the target network's batch; with networks of parts that would take seconds
+    if network.plain:  # the target network's batch; with other networks that would take seconds
         check_arithmetic(network, device, precision, CHUNK_UPDATES * batch, learns=False)
     learning = TDLearning(model, make_model(network, device, precision), method)
     source = ReplaySource(ring, config, learning)

@@ -45,8 +45,8 @@ COSINES = 64
 """Cosines in which a quantile fraction is embedded (Dabney et al. 2018b, section 3.1)."""
 
 ALIGNED = 64
-"""In packed layout, parameters of networks of parts begin at multiples of so many: kernels for matrices want addresses
-that are multiples of 16 bytes."""
+"""In packed layout, parameters of networks that are not plain begin at multiples of so many: kernels for matrices want
+addresses that are multiples of 16 bytes."""
 
 LSTM_UNITS = 256
 """Units of an LSTM (Mnih et al. 2016; Espeholt et al. 2018, figure 3), or as many as hidden units where fewer."""
@@ -329,7 +329,7 @@ def parameters_of(network: Network) -> ParameterSpec:
 
 
 def aligned_places(spec: ParameterSpec) -> tuple[dict[str, slice], int]:
-    """Places of the parameters of a network of parts in a packed vector, by name, and the length of the vector.
+    """Places of the parameters of a network that is not plain in a packed vector, by name, and the vector's length.
 
     Numbers between the parameters stay 0.
     """

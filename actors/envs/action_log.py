@@ -27,7 +27,7 @@ class ActionLog:
         return len(self.actions)
 
     def begin(self, tick: int) -> None:
-        """An episode begins at `tick`."""
+        """Begin an episode at `tick`."""
         self.reset_tick = tick
         self.actions.clear()
 

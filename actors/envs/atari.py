@@ -171,7 +171,7 @@ class AtariEnv(Env):
             protocol: the rules.
             seed: of the run.
             index: global index of the env; with the seed and the tick it decides everything random.
-            training: whether lost lives are reported, where the protocol ends the return there.
+            training: True if lost lives are reported, where the protocol ends the return there.
             size: pixels along a side of its frames.
         """
         self.game = game_name(game)
@@ -294,7 +294,7 @@ class AtariEnv(Env):
         return played
 
     def _loses_life(self) -> bool:
-        """Count the lives; whether the return ends with one that was lost."""
+        """Count the lives. Return True if one was lost and ends the return."""
         before, self._lives = self._lives, self._ale.lives()
         return self._reports_lives and self._lives < before
 

@@ -28,7 +28,7 @@ class FilmedEmulator:
         return getattr(self._ale, name)
 
     def act(self, action: int) -> int:
-        """As of the emulator, which plays nothing beyond the end of a game."""
+        """Act, and keep the frame; beyond the end of a game the emulator plays nothing."""
         over = self._ale.game_over()
         reward: int = self._ale.act(action)
         if not over:

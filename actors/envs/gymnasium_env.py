@@ -218,7 +218,7 @@ class GymnasiumEnv(Env):
         self._check = zlib.crc32(frame.tobytes())
 
     def snapshot(self) -> bytes:
-        """The tick of the reset, the actions since, and a sum over the newest frame that the replay must meet."""
+        """The tick of the reset, the actions since, and a checksum of the newest frame, which the replay must match."""
         return _HEAD.pack(_MAGIC, self._log.reset_tick, self._log.first_tick, self._check) + self._log.actions
 
     def restore(self, data: bytes, heartbeat: Callable[[], None] = lambda: None) -> None:

@@ -16,7 +16,7 @@ from shared.config.sections import FRAME_SKIP, Play
 
 
 class FireOnReset(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Plays FIRE once after every reset: here for one whole step, four frames, and not for one."""
+    """Plays FIRE once after every reset: for an agent step of four frames, where a protocol plays it for one frame."""
 
     def __init__(self, env: gymnasium.Env[Any, Any], fire: int) -> None:
         """`fire`: the action's number in the env."""
@@ -24,7 +24,7 @@ class FireOnReset(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._fire = fire
 
     def reset(self, **settings: Any) -> tuple[Any, dict[str, Any]]:
-        """As the env's, and the observation after FIRE."""
+        """Reset the env and play FIRE; return the observation after it."""
         self.env.reset(**settings)
         observation, _, _, _, info = self.env.step(self._fire)
         return observation, info

@@ -171,7 +171,7 @@ def _sum_across(screens, needed, pairs, sums, source):  # type: ignore[no-untype
         for period in range(4):
             column = period * 20
             pixel = period * 21
-            for k in range(24):  # columns 21, 22, 23 are junk, which the next period overwrites or nobody reads
+            for k in range(24):  # columns 21, 22, 23 are junk, which is overwritten or never read
                 sums[y, pixel + k] = (
                     (even[column + k] * _ACROSS[0, k] + odd[column + k] * _ACROSS[1, k])
                     + even[column + k + 1] * _ACROSS[2, k]

@@ -51,8 +51,7 @@ def _sentence(error: RuntimeError) -> str:
         )
     if "out of memory" in str(error):
         return (
-            f"The GPU got no memory: {said}. It was its own, beside what PyTorch keeps, or main memory that it reads "
-            "directly: something else may use this GPU (nvidia-smi) or this machine's memory (free); a smaller "
-            "--replay-size needs less."
+            f"A library of the GPU got no memory: {said}. Either the GPU has none beside what PyTorch keeps "
+            "(nvidia-smi), or this machine has none that can be pinned (free). A smaller --replay-size needs less."
         )
     return f"The GPU failed: {said}. The kernel log (dmesg, lines with Xid) may say why."

@@ -93,7 +93,7 @@ def _orthonormal(generator: np.random.Generator, rows: int, columns: int) -> NDA
 
 
 def _singular_vector(matrix: Tensor, u: Tensor) -> Tensor:
-    """Near the left singular vector of the largest singular value; so begins PyTorch's `spectral_norm`, too."""
+    """An estimate of the left singular vector of the largest singular value, as PyTorch's `spectral_norm` begins."""
     exact, u = matrix.double(), u.double()
     for _ in range(POWER_ITERATIONS):
         u = F.normalize(exact @ (exact.t() @ u), dim=0)

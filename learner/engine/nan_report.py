@@ -72,7 +72,7 @@ def do_again(memory: Memory, waiter: Waiter, engine: Engine, last: int) -> tuple
     """The updates from the newest snapshot to the end of round `last`, until one is not finite.
 
     Returns:
-        Whether one was; the arrays of that update, or of the last one; its number in its round, from 0.
+        True if one is not finite; the arrays of that update, or of the last one; its number in its round, from 0.
     """
     run_schedule = memory.run_schedule
     before = np.zeros(memory.plan.parameters.count, np.float32)
@@ -91,7 +91,7 @@ def do_again(memory: Memory, waiter: Waiter, engine: Engine, last: int) -> tuple
                 engine.check()
             except NonFiniteError:
                 return True, engine.last_update() | {"parameters_before": before}, update
-        engine.end_round()  # which teaches the priorities
+        engine.end_round()  # which updates the priorities
         if run_schedule.target_changes_after(round_):
             engine.update_target()
     return False, engine.last_update() | {"parameters_before": before}, update

@@ -29,9 +29,8 @@ class ExtraInputs(NamedTuple):
     """float32[n, N] in [0, 1]: at which quantiles an implicit network answers."""
     noise: Tensor | None = None
     """float32[g, k], normal: for noisy layers, a row for every n / g observations in turn; None: none."""
-
     recurrence: Recurrence | None = None
-    """Inputs of a recurrent network; None: it is another one."""
+    """Inputs of a recurrent network; None: the network is not recurrent."""
 
     @classmethod
     def from_buffers(cls, fractions: Tensor, noise: Tensor, recurrence: Recurrence | None = None) -> ExtraInputs:

@@ -82,7 +82,7 @@ def check_arithmetic(network: Network, device: torch.device, precision: str, bat
     """Compare this machine's arithmetic with a CPU's float32 in a batch of the size that will be used: forward, and
     backward where it `learns`.
 
-    Libraries choose kernels by processor and shape, and some have been wrong without a word (oneDNN 3.12 with AMX:
+    Libraries choose kernels by processor and shape, and some have been wrong without an error (oneDNN 3.12 with AMX:
     convolutions of 16 channels with stride 4; cuDNN on Hopper, pytorch/pytorch#150700). The first rows stand for all.
 
     Raises:

@@ -111,7 +111,7 @@ class Priorities:
         """Give leaves int64[n] the weight (|delta| + epsilon)^alpha of |delta| float32[n]; the maximum follows.
 
         Raises:
-            ValueError: an error is no size; nothing is changed then.
+            ValueError: an error is negative or not finite; nothing is changed then.
         """
         weights = np.empty(len(tree_index), np.int64)
         wrong = compute_weights(td_error_abs, self._alpha, self._most, weights)

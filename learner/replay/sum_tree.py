@@ -53,7 +53,10 @@ def draw(sums, offsets, uniform, targets, tree_index, probability):  # type: ign
 
 @njit(error_model="numpy", cache=True, nogil=True)
 def compute_weights(errors, alpha, most, weights):  # type: ignore[no-untyped-def]
-    """Write the weights of |delta|, `most` at most; returns the index of the first that is no size, or -1."""
+    """Write the weights of |delta|, `most` at most; return the index of the first invalid one, or -1.
+
+    A |delta| is invalid if it is negative or not finite.
+    """
     for i in range(errors.size):
         error = np.float64(errors[i])
         if not 0.0 <= error < np.inf:

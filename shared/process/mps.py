@@ -281,7 +281,7 @@ def _guard(directory: Path) -> None:
 
 
 def _become_daemon(guardian: int) -> None:
-    """In the process that becomes the daemon: it ends with the guardian, and heeds signals as it is used to."""
+    """In the process that becomes the daemon: it ends with the guardian, and has the default handlers of signals."""
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_DFL)
     die_with(guardian)

@@ -134,6 +134,8 @@ def main() -> int:
     parser.add_argument("--inputs", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.stacks < BATCH:
+        parser.error(f"--stacks {options.stacks} must be at least {BATCH}, one batch")
     if options.out is not None:
         np.save(options.out, answers(options.load, np.load(options.inputs), "fp32", 1)[0])
         return 0

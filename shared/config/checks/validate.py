@@ -158,7 +158,7 @@ _FOR_CUDA = (
 
 
 def _check_texts(config: Config) -> None:
-    """Each text and path alone: config.json holds all of them, and readers of a run count on them."""
+    """Check each text and path alone: config.json holds all of them, and readers of a run count on them."""
     for section in fields(config):
         for name, value in vars(getattr(config, section.name)).items():
             try:
