@@ -7,6 +7,8 @@ import re
 import pytest
 
 from ringside.tasks import completion
+from shared.config.digest import MAY_CHANGE_ON_RESUME
+from shared.text import flag_of
 from tests.support.runs import ROOT
 
 TOP = ("actors", "benchmarks", "docs", "examples", "learner", "ringside", "shared", "tests", "workers")
@@ -85,6 +87,15 @@ def test_options_that_are_named_exist(document: str, options: set[str]) -> None:
     said = [*SPAN.findall(text), *COMMAND.findall(text)]
     named = {flag for words in said for flag in FLAG.findall(words)}
     assert sorted(named - options - FOREIGN) == []
+
+
+@pytest.mark.parametrize("document", ["docs/configuration.md", "docs/reliability.md"])
+def test_settings_that_may_change_on_a_resume_are_named(document: str) -> None:
+    text = (ROOT / document).read_text()
+    # --plugin must be the same; --resume names the run, and --init-from begins another.
+    settings = MAY_CHANGE_ON_RESUME - {"plugin", "resume", "init_from"}
+    paragraphs = [set(FLAG.findall(part)) for part in re.split(r"\n\n|\n\|", text)]
+    assert any(paragraph >= set(map(flag_of, settings)) for paragraph in paragraphs)
 
 
 def test_files_that_the_code_names_exist() -> None:
