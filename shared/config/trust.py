@@ -89,7 +89,7 @@ def load_plugin(name: str | None) -> None:
     try:
         importlib.import_module(name)
     except ModuleNotFoundError as error:
-        if not name.startswith(error.name or name):
+        if not f"{name}.".startswith(f"{error.name or name}."):
             raise ConfigError(f"--plugin {name} cannot be imported: {error}; install what it needs.") from error
         raise ConfigError(f"--plugin {name} is not found: put its directory into PYTHONPATH.") from error
     except (ImportError, SyntaxError) as error:

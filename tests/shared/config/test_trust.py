@@ -327,6 +327,15 @@ def test_a_plug_in_with_an_error_of_syntax_is_refused_in_a_sentence(
         load_plugin("unfinished_plugin")
 
 
+def test_a_plug_in_that_lacks_a_module_of_a_similar_name_is_not_called_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "needy_plugin.py").write_text("import needy\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match=r"cannot be imported: No module named 'needy'; install what it needs\."):
+        load_plugin("needy_plugin")
+
+
 def test_a_weights_file_that_names_a_plug_in_imports_nothing(tmp_path: Path) -> None:
     weights = random_weights(tmp_path)
     with safe_open(weights, "numpy") as file:
