@@ -107,7 +107,7 @@ class _Video:
         self._path = path
         self._part = path.with_suffix(".part")
         self._out = open(self._part, "wb")  # noqa: SIM115  (closed by `finish`)
-        self._file = H264File(self._out, round(rate), QUALITY)
+        self._file = H264File(self._out, max(1, round(rate)), QUALITY)
 
     def add(self, screen: NDArray[np.uint8]) -> None:
         """Append a screen uint8[h, w, 3]."""

@@ -14,6 +14,7 @@ from shared.config.method_declaration import method_declaration
 from shared.config.protocols import eval_rules
 from shared.config.settings import Config
 from shared.process.ownership import evaluation_video
+from tests.support.pixel_game import Catch
 
 
 def play(video: Path | None, **settings: object) -> Returns:
@@ -49,6 +50,15 @@ def test_the_first_episode_is_filmed_and_returns_stay_the_same(
         assert frames[0].shape == (*size, 3)
     assert len({frame.tobytes() for frame in frames}) > 1
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
+
+
+def test_an_environment_of_few_screens_a_second_is_filmed_at_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Catch, "metadata", {"render_fps": 0.2})
+    play(path := evaluation_video(tmp_path, 0), env="tests.support.pixel_game:factory")
+    with av.open(str(path)) as file:
+        assert file.streams.video[0].average_rate == 1
 
 
 def test_a_disk_that_refuses_disturbs_no_evaluation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
