@@ -2,10 +2,11 @@
 
     python -m tests.ringside.cluster.node_storm --tally FILE [--kills 200] [--silences 20] [--seconds 120]
 
-One run after another is played on three raylets of this machine. Each must end with the weights, steps and episodes of
-one machine; then its strikes are added to the file. The same command goes on where the last one ended, until the file
-has enough. `--seconds` bounds the strikes of one command; the run that is left then ends in peace. Exit code 1: a run
-ended otherwise, and nothing of it was counted.
+One run after another is played on three raylets of this machine. Each is struck again and again, with a round or two
+between, and must end with the weights, steps and episodes of one machine; then its strikes are added to the file. When
+a node is lost, inference server and actor of another group are killed at the same time. The same command goes on where
+the last one ended, until the file has enough. `--seconds` bounds the strikes of one command; the run that is left then
+ends in peace. Exit code 1: a run ended otherwise, and nothing of it was counted.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import json
 import os
 import random
+import shutil
 import signal
 import statistics
 import sys
@@ -22,18 +24,25 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import psutil
+from numpy.typing import NDArray
 
 from shared.files.atomic import write_atomic
-from tests.support.ray_cluster import RayCluster, ray_cluster
+from tests.support.ray_cluster import RayCluster, ray_cluster, words_of
 from tests.support.runs import child, finish, gone, memory_of, records, start, summary, wait_until
 from tests.support.waiting import until
 
 NODES = 3
-KILLS = ("raylet", "worker", "program", "inference", "actor", "gateway", "launcher")
+KILLS = {"raylet": 22, "worker": 22, "program": 22, "gateway": 22, "launcher": 12, "inference": 50, "actor": 50}
+"""How many of 200 kills are of each kind. A group replaces its own processes in a few seconds."""
 SILENCE = "silence"
+OF_GROUP = {"inference": "inference", "actor": "actor 0"}
+"""Processes that a group itself starts again, by kind; their titles."""
+LOSES_NODE = {"raylet", "worker", "program", SILENCE}
+"""Strikes after which a gateway has its lanes played by another group."""
 OFTEN = ("--checkpoint-every-minutes", "0")
 SECONDS = 300.0
 """Longest wait for a commit, and for the end of a run that nothing disturbs any more."""
@@ -41,11 +50,20 @@ LEASE_SECONDS = 90.0
 """Longest life of a group whose node was silent, with its lease."""
 
 
+class Recovery(NamedTuple):
+    """Seconds from a strike until its effect was over."""
+
+    commit: float
+    """Until the next commit, or the end of the run."""
+    play: float | None
+    """Until all lanes of a lost node had a new tick; None: no node was lost, or it had nothing left to play."""
+
+
 class Storm:
     """Strikes at one run.
 
     Attributes:
-        strikes: by kind, for each strike the seconds until the next commit.
+        strikes: recoveries by kind of strike.
     """
 
     def __init__(self, cluster: RayCluster, run_dir: Path, wanted: dict[str, int], steps: str, seed: int) -> None:
@@ -53,34 +71,53 @@ class Storm:
         self._cluster, self._run_dir, self._wanted = cluster, run_dir, wanted
         self._random = random.Random(seed)
         self._silenced = set[int]()
-        self.strikes: dict[str, list[float]] = {}
+        self._struck_at = 0.0
+        self.strikes: dict[str, list[Recovery]] = {}
         self._begin(total_steps=steps, actors="1")
 
     def rage(self, deadline: float) -> None:
         """Strike until the run ends, enough was struck or the time is over; wait for the end, and clean up."""
-        while self._next_commit() and time.monotonic() < deadline and (kinds := self._open()):
-            kind = self._random.choice(kinds)
-            begun = time.monotonic()
-            if not getattr(self, f"_strike_{kind}")():
-                continue
-            committed = self._memory.board.committed
-            self._await(lambda before=committed: self._memory.board.committed > before)
-            self.strikes.setdefault(kind, []).append(time.monotonic() - begun)
-        finish(self._process, SECONDS)
+        try:
+            while self._next_commit() and time.monotonic() < deadline and (kind := self._draw()):
+                self._strike(kind)
+                self._cluster.fill(NODES)
+            finish(self._process, SECONDS)
+        finally:
+            self._process.kill()
         assert gone(self._process), "processes are left on the head"
         until(lambda: not self._cluster.programs(), LEASE_SECONDS)
+
+    def _strike(self, kind: str) -> None:
+        """Strike, wait until it is over, and count what was hit."""
+        board = self._memory.board
+        committed, owners, losses = board.committed, board.lane_owner.copy(), self._losses()
+        programs = self._living()
+        self._random.shuffle(programs)
+        struck: dict[str, float] = {}
+        if kind in LOSES_NODE or kind in OF_GROUP:
+            struck |= self._kill_in_groups(programs[1:] if kind in LOSES_NODE else programs)
+        play = None
+        if kind not in OF_GROUP:
+            hit = getattr(self, f"_strike_{kind}")(programs)
+            if hit:
+                struck[kind] = self._struck_at
+            play = self._seconds_to_play(owners, losses) if hit and kind in LOSES_NODE else None
+        self._await(lambda: self._memory.board.committed > committed)
+        now = time.monotonic()
+        for each, at in struck.items():
+            self.strikes.setdefault(each, []).append(Recovery(now - at, play if each == kind else None))
 
     # --- the run
 
     def _begin(self, *words: str, **flags: str) -> None:
-        nodes = str(self._random.choice((1, 2)))
+        nodes = str(self._random.choice((1, 2, 2, 2)))
         self._process = start(self._run_dir, "--ray", self._cluster.address, "--nodes", nodes, *OFTEN, *words, **flags)
         self._memory = memory_of(self._process, self._run_dir, gateways=int(nodes))
         self._gateways = int(nodes)
 
     def _await(self, condition: Callable[[], bool]) -> None:
         """Wait for a condition or for the last commit."""
-        wait_until(self._process, lambda: condition() or self._memory.board.finished, SECONDS)
+        wait_until(self._process, lambda: condition() or self._memory.board.finished, SECONDS, every=0.02)
 
     def _next_commit(self) -> bool:
         """Wait until a node plays and another round is committed; False: the last one is."""
@@ -89,52 +126,85 @@ class Storm:
         self._await(lambda: board.committed > max(0, before) and bool(self._living()))
         return not board.finished
 
-    def _open(self) -> list[str]:
-        """Kinds of strikes of which most are left to be made."""
-        left = {kind: count - len(self.strikes.get(kind, ())) for kind, count in self._wanted.items()}
-        most = max(left.values())
-        return [kind for kind, count in left.items() if count == most] if most > 0 else []
+    def _draw(self) -> str:
+        """A kind of strike, the likelier the more of it are left to be made; empty: all were made."""
+        left = {kind: self._left(kind) for kind in self._wanted}
+        others = {kind: count for kind, count in left.items() if kind not in OF_GROUP}
+        left = others if any(others.values()) else left
+        return self._random.choices(list(left), list(left.values()))[0] if any(left.values()) else ""
+
+    def _left(self, kind: str) -> int:
+        """Strikes of a kind that are still to be made."""
+        return max(0, self._wanted[kind] - len(self.strikes.get(kind, ())))
+
+    def _losses(self) -> NDArray[np.int64]:
+        """Nodes that each gateway has lost so far."""
+        assert self._memory.gateways is not None, "the run has gateways"
+        return self._memory.gateways.losses.copy()
+
+    def _seconds_to_play(self, owners: NDArray[np.int64], losses: NDArray[np.int64]) -> float | None:
+        """Seconds from the strike until all lanes of the node that is being lost have a new tick.
+
+        Parcels of the lost group are filed until its gateway notes the loss, so the ticks are counted from then on.
+
+        Args:
+            owners, losses: before the strike.
+        """
+        self._await(lambda: bool((self._losses() > losses).any()))
+        done = self._memory.board.lane_done
+        lanes = np.flatnonzero(np.isin(owners, 1 + np.flatnonzero(self._losses() > losses)))
+        before = done.values[lanes].copy()
+        self._await(lambda: bool((done.values[lanes] > before).all()))
+        played = len(lanes) and (done.values[lanes] > before).all()
+        return time.monotonic() - self._struck_at if played else None
 
     def _living(self) -> list[psutil.Process]:
         """Programs of groups on nodes that were not silenced."""
         return [each for each in self._cluster.programs() if each.pid not in self._silenced]
 
-    # --- strikes, which return False where there is nothing to strike
+    # --- strikes at groups, by their programs; they return False where there is nothing to strike
 
-    def _strike_raylet(self) -> bool:
-        return self._replace_node(lambda program: None)
+    def _kill_in_groups(self, programs: list[psutil.Process]) -> dict[str, float]:
+        """SIGKILL one process of each kind that groups start again; return the times by kind."""
+        children = [each for program in programs for each in children_of(program)]
+        found = {
+            kind: [each for each in children if words_of(each)[:1] == [f"ringside {title}"]]
+            for kind, title in OF_GROUP.items()
+            if self._left(kind)
+        }
+        return {kind: self._struck_at for kind, living in found.items() if self._kill(living)}
 
-    def _strike_worker(self) -> bool:
-        return self._kill([parent for program in self._living() if (parent := program.parent()) is not None])
+    def _strike_raylet(self, programs: list[psutil.Process]) -> bool:
+        return self._lose_node(programs, lambda program: None)
 
-    def _strike_program(self) -> bool:
-        return self._kill(self._living())
+    def _strike_worker(self, programs: list[psutil.Process]) -> bool:
+        return self._kill([parent for program in programs[:1] if (parent := program.parent()) is not None])
 
-    def _strike_inference(self) -> bool:
-        return self._kill(self._cluster.group_children("inference"))
+    def _strike_program(self, programs: list[psutil.Process]) -> bool:
+        return self._kill(programs[:1])
 
-    def _strike_actor(self) -> bool:
-        return self._kill(self._cluster.group_children("actor 0"))
-
-    def _strike_gateway(self) -> bool:
+    def _strike_gateway(self, programs: list[psutil.Process]) -> bool:
         found = child(self._process, f"actor {self._random.randint(1, self._gateways)}")
         return self._kill([found] if found is not None else [])
 
-    def _strike_launcher(self) -> bool:
+    def _strike_launcher(self, programs: list[psutil.Process]) -> bool:
         """SIGKILL the launcher, and resume with another number of nodes."""
         if self._memory.board.saved[0] < 1:
             return False
+        self._struck_at = time.monotonic()
         os.kill(self._process.pid, signal.SIGKILL)
         self._process.communicate()
+        if self._process.returncode != -signal.SIGKILL:
+            return False
         assert gone(self._process, seconds=10.0), "processes are left on the head"
         until(lambda: not self._living())
         self._begin("--resume", str(self._run_dir))
         return True
 
-    def _strike_silence(self) -> bool:
+    def _strike_silence(self, programs: list[psutil.Process]) -> bool:
         """Stop a raylet, its worker and the group, until the gateway has given them up."""
-        gateways = self._memory.gateways
-        assert gateways is not None, "the run has gateways"
+
+        losses = int(self._losses().sum())
 
         def silence(program: psutil.Process) -> None:
             worker = program.parent()
@@ -143,37 +213,44 @@ class Storm:
             assert raylet is not None, "a worker lives under a raylet"
             stopped = [raylet, worker, *worker.children(recursive=True)]
             self._silenced.update(each.pid for each in stopped)
-            losses = int(gateways.losses.sum())
             for each in stopped:
                 each.suspend()
             try:
-                self._await(lambda: int(gateways.losses.sum()) > losses)
+                self._await(lambda: int(self._losses().sum()) > losses)
             finally:
                 for each in stopped:
                     with suppress(psutil.NoSuchProcess):
                         each.resume()
 
-        return self._replace_node(silence)
+        return self._lose_node(programs, silence) and int(self._losses().sum()) > losses
 
-    def _replace_node(self, before: Callable[[psutil.Process], None]) -> bool:
-        """Do something to the node of a group, kill its raylet, and have another node join."""
-        living = self._living()
-        if not living:
+    def _lose_node(self, programs: list[psutil.Process], before: Callable[[psutil.Process], None]) -> bool:
+        """Do something to the node of the first group, and kill its raylet."""
+        if not programs:
             return False
-        program = self._random.choice(living)
+        program = programs[0]
         node = self._cluster.node_of(program.parents())
+        self._struck_at = time.monotonic()
         before(program)
         self._cluster.kill_node(node)
-        self._cluster.fill(NODES)
         return True
 
     def _kill(self, found: list[psutil.Process]) -> bool:
-        """SIGKILL one of these; False: there is none."""
-        if not found:
-            return False
-        victim = self._random.choice(found)
-        victim.kill()
-        return True
+        """SIGKILL one of these that lives; False: there is none."""
+        with suppress(psutil.NoSuchProcess):
+            living = [each for each in found if each.status() != psutil.STATUS_ZOMBIE]
+            if living:
+                self._struck_at = time.monotonic()
+                self._random.choice(living).kill()
+                return True
+        return False
+
+
+def children_of(program: psutil.Process) -> list[psutil.Process]:
+    """Children of a process; none if it has ended."""
+    with suppress(psutil.NoSuchProcess):
+        return program.children()
+    return []
 
 
 def result(run_dir: Path) -> dict[str, Any]:
@@ -189,13 +266,19 @@ def alone(scratch: Path, steps: str) -> dict[str, Any]:
     return result(scratch / "alone")
 
 
-def told(strikes: dict[str, list[float]]) -> list[str]:
-    """A line for each kind: its number, and the seconds to the next commit."""
-    return [
-        f"{kind}: {len(seconds)}, next commit after {statistics.median(seconds):.1f} s (all within {max(seconds):.1f})"
-        for kind, seconds in strikes.items()
-        if seconds
-    ]
+def told(strikes: dict[str, list[Recovery]]) -> list[str]:
+    """A line for each kind: its number, and the seconds until lanes played again and until the next commit."""
+
+    def shown(seconds: list[float]) -> str:
+        return f"after {statistics.median(seconds):.1f} s (all within {max(seconds):.1f})"
+
+    lines = []
+    for kind, recoveries in strikes.items():
+        if recoveries:
+            played = [play for _, play in recoveries if play is not None]
+            again = f", lanes played again {shown(played)}" if played else ""
+            lines.append(f"{kind}: {len(recoveries)}{again}, next commit {shown([each for each, _ in recoveries])}")
+    return lines
 
 
 def main() -> int:
@@ -204,20 +287,20 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--silences", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=120.0, help="of strikes in this command")
-    parser.add_argument("--steps", default="24_000", help="of each run")
+    parser.add_argument("--steps", default="14_400", help="of each run")
     options = parser.parse_args()
     content: dict[str, Any] = {"steps": options.steps, "alone": None, "runs": 0, "strikes": {}}
     if options.tally.exists():
         content = json.loads(options.tally.read_text())
         options.steps = content["steps"]
-    each = -(-options.kills // len(KILLS))
-    goal = dict.fromkeys(KILLS, each) | {SILENCE: options.silences}
-    with tempfile.TemporaryDirectory() as made, ray_cluster(nodes=NODES) as cluster:
-        scratch = Path(made)
+    goal = {kind: -(-share * options.kills // sum(KILLS.values())) for kind, share in KILLS.items()}
+    goal |= {SILENCE: options.silences}
+    scratch = Path(tempfile.mkdtemp(prefix="node-storm-"))
+    with ray_cluster(nodes=NODES) as cluster:
         content["alone"] = content["alone"] or alone(scratch, options.steps)
         deadline = time.monotonic() + options.seconds
         while time.monotonic() < deadline:
-            strikes: dict[str, list[float]] = content["strikes"]
+            strikes: dict[str, list[Recovery]] = content["strikes"]
             wanted = {kind: most - len(strikes.get(kind, ())) for kind, most in goal.items()}
             if max(wanted.values()) <= 0:
                 break
@@ -226,11 +309,12 @@ def main() -> int:
             storm = Storm(cluster, run_dir, wanted, options.steps, seed=content["runs"])
             storm.rage(deadline)
             if result(run_dir) != content["alone"]:
-                print("ANOTHER RESULT after:", *told(storm.strikes), sep="\n")
+                print(f"ANOTHER RESULT, in {run_dir}, after:", *told(storm.strikes), sep="\n")
                 return 1
             content["strikes"] = {kind: strikes.get(kind, []) + storm.strikes.get(kind, []) for kind in goal}
             content["runs"] += 1
             write_atomic(options.tally, json.dumps(content, indent=1).encode())
+    shutil.rmtree(scratch)
     print(f"{content['runs']} runs with the weights of one machine", *told(content["strikes"]), sep="\n")
     return 0
 
