@@ -13,10 +13,11 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ringside.bench.harness.core_use import CoreSampler
 from ringside.bench.harness.gpu_use import GpuSampler, GpuUse
 from ringside.bench.harness.measured_plans import early_learning, game_unless_env
 from ringside.bench.harness.programs import last_log_line, read_logs, running
@@ -60,6 +61,8 @@ class Throughput:
     """None without a GPU or without samples."""
     summary: dict[str, Any]
     """Summary that the run wrote, over its whole time."""
+    cores: dict[str, float] = field(default_factory=dict)
+    """Cores that each role used over the measured rounds."""
 
     @property
     def played_per_second(self) -> float:
@@ -85,7 +88,7 @@ def measure_run(game: str, seconds: float, words: Sequence[str], *, learning: bo
         command = ["launch.py", "--plain", *game_unless_env(game, words), *early_learning(words), *words]
         begun = time.monotonic()
         with _running([*command, "--run-dir", str(run_dir)], run_dir, Path(scratch) / "errors") as process:
-            first_at, gpu = _watch(process, run_dir, seconds, learning=learning)
+            first_at, gpu, cores = _watch(process, run_dir, seconds, learning=learning)
         config = _config(run_dir)
         summary = json.loads((run_dir / SUMMARY_FILE).read_text())
         counting = _counting(_rounds(run_dir), learning=learning)
@@ -111,6 +114,7 @@ def measure_run(game: str, seconds: float, words: Sequence[str], *, learning: bo
         busy=_busy(measured),
         gpu=gpu,
         summary=summary,
+        cores=cores,
     )
 
 
@@ -167,14 +171,14 @@ def _running(command: Sequence[str], run_dir: Path, errors: Path) -> Iterator[su
 
 def _watch(
     process: subprocess.Popen[bytes], run_dir: Path, seconds: float, *, learning: bool
-) -> tuple[float, GpuUse | None]:
+) -> tuple[float, GpuUse | None, dict[str, float]]:
     """Wait until enough rounds are recorded or the run ends.
 
     Returns:
-        Time at which the first record appeared (CLOCK_MONOTONIC), and GPU use in the measured time.
+        Time at which the first record appeared (CLOCK_MONOTONIC), and in the measured time the use of GPU and cores.
     """
     known, last_progress = 0, time.monotonic()
-    first_at = last_progress
+    first_at, cores = last_progress, CoreSampler(process.pid)
     with GpuSampler() as sampler:
         while process.poll() is None:
             rounds, now = _rounds(run_dir), time.monotonic()
@@ -186,11 +190,12 @@ def _watch(
             counting = _counting(rounds, learning=learning)
             if counting:
                 sampler.begin(_config(run_dir).machine.device)
+                cores.begin()
             if len(counting) > 1 and counting[-1]["seconds"] - counting[0]["seconds"] >= seconds:
                 break
             with suppress(subprocess.TimeoutExpired):
                 process.wait(LOOK_SECONDS)
-        return first_at, sampler.use()
+        return first_at, sampler.use(), cores.use()
 
 
 def _config(run_dir: Path) -> Config:

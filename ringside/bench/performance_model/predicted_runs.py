@@ -31,7 +31,7 @@ from ringside.bench.harness.measured_plans import (
     require_no_actors,
     rounds_that_fit,
 )
-from ringside.bench.harness.measured_runs import measure_run
+from ringside.bench.harness.measured_runs import Throughput, measure_run
 from ringside.bench.harness.tables import CannotRun, Report
 from ringside.bench.performance_model.part_times import Actors, Parts, actors, answering, learning
 from ringside.bench.performance_model.published_scaling import CURVES
@@ -48,7 +48,7 @@ from shared.memory.run_memory import Plan
 from shared.performance import known_times
 from shared.performance.allocation import teams_of
 from shared.performance.service_times import Link, RunShape, ServiceTimes, on_counted_gpu
-from shared.performance.throughput_model import Prediction, predict
+from shared.performance.throughput_model import Prediction, core_seconds, predict
 from shared.text import count
 
 PROBE_SHARE = 0.2
@@ -228,11 +228,11 @@ def _contenders(options: Options, plan: Plan, pool: Actors, checked: Sequence[Ch
     yield Contender(ANSWERS, partial(answering, plan, seconds / 2))
     yield Contender(UPDATES, partial(learning, plan, seconds, pool))
     for each in checked:
-        yield Contender(each.name, partial(_speed, options, each))
+        yield Contender(each.name, partial(_run, options, each))
 
 
-def _speed(options: Options, each: Checked) -> float:
-    return measure_run(options.game, options.seconds, each.words, learning=each.learns).steps_per_second
+def _run(options: Options, each: Checked) -> Throughput:
+    return measure_run(options.game, options.seconds, each.words, learning=each.learns)
 
 
 # --- rows
@@ -249,12 +249,13 @@ def _add_times(report: Report, times: Sequence[ServiceTimes]) -> None:
 def _add_check(
     report: Report, times: Sequence[ServiceTimes], checked: Sequence[Checked], found: Mapping[str, list[Any]]
 ) -> dict[str, float]:
-    """Add each run and what the model says of it; return the medians of the relative errors."""
+    """Add each run, what the model says of it, and the core time of both; return the medians of the relative errors."""
     errors = {}
     for each in checked:
         if each.name not in found:
             continue
-        speeds = found[each.name]
+        runs: list[Throughput] = found[each.name]
+        speeds = [run.steps_per_second for run in runs]
         predictions = [predict(repeat, each.shape) for repeat in times[: len(speeds)]]
         ratios = [one.steps_per_second / speed for one, speed in zip(predictions, speeds, strict=True)]
         report.add(each.name, "steps/s", speeds)
@@ -267,10 +268,26 @@ def _add_check(
             note=predictions[-1].reason,
         )
         errors[each.name] = abs(statistics.median(ratios) - 1)
+        _add_core_time(report, times, each, runs)
     if errors:
         worst = max(errors, key=lambda name: errors[name])
         report.note(f"The model is off by {errors[worst]:.1%} at most (median of the repeats; {worst}).")
     return errors
+
+
+def _add_core_time(report: Report, times: Sequence[ServiceTimes], each: Checked, runs: Sequence[Throughput]) -> None:
+    """Add the core time of a step of a run. Beside it: its roles, and the model's, which knows no scribe."""
+    parts = {
+        role: statistics.median(MICRO * run.cores.get(role, 0.0) / run.steps_per_second for run in runs)
+        for role in sorted({role for run in runs for role in run.cores})
+    }
+    model = statistics.median(MICRO * core_seconds(repeat, each.shape) for repeat in times[: len(runs)])
+    report.add(
+        f"{each.name}, core time of a step",
+        "us",
+        [MICRO * sum(run.cores.values()) / run.steps_per_second for run in runs],
+        note=f"{', '.join(f'{role} {spent:,.0f}' for role, spent in parts.items())}; by the model {model:,.0f}",
+    )
 
 
 def _add_cores(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from ringside.bench.harness.measured_plans import make_plan
+from ringside.bench.harness.measured_runs import Throughput
 from ringside.bench.harness.tables import CannotRun, Report
 from ringside.bench.performance_model import predicted_runs
 from ringside.bench.performance_model.part_times import Acting, Actors, Answering, Learning, Parts, Playing
@@ -18,7 +19,7 @@ from ringside.bench.performance_model.published_scaling import CURVES
 from ringside.doctor import checks
 from ringside.load.expectation import expected
 from shared.errors import ConfigError
-from shared.performance.throughput_model import predict
+from shared.performance.throughput_model import core_seconds, predict
 from tests.conftest import Refused
 from tests.shared.performance.test_throughput_model import SHAPE, TIMES
 
@@ -76,13 +77,23 @@ def test_times_are_read_from_the_file_that_was_written(tmp_path: Path) -> None:
     assert found.to_json() == pytest.approx(TIMES.to_json())
 
 
+def run_of(speed: float) -> Throughput:
+    """A run of this speed that used one core and a half."""
+    cores = {"actor": 1.2, "inference": 0.3}
+    return Throughput("", speed, 25.0, 8.0, 1_000, 10.0, 1, 0.0, 1.0, {}, None, {}, cores)
+
+
 def test_the_error_is_that_of_the_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
     report = Report("model", "a table", ["model"])
     speed = predict(TIMES, SHAPE).steps_per_second
     checked = [Checked("1 actor, learning", (), SHAPE, learns=True), Checked("2 actors, learning", (), SHAPE, True)]
-    found = {"1 actor, learning": [speed, speed / 1.1, speed / 2]}
+    found = {"1 actor, learning": [run_of(speed), run_of(speed / 1.1), run_of(speed / 2)]}
     assert predicted_runs._add_check(report, [TIMES] * 3, checked, found) == {"1 actor, learning": pytest.approx(0.1)}
     assert report.row("1 actor, learning, by the model").ratio == pytest.approx(1.1)
+    core_time = report.row("1 actor, learning, core time of a step")
+    assert core_time.median == pytest.approx(1e6 * 1.5 / (speed / 1.1))
+    inference, model = 1e6 * 0.3 / (speed / 1.1), 1e6 * core_seconds(TIMES, SHAPE)
+    assert core_time.note == f"actor {4 * inference:,.0f}, inference {inference:,.0f}; by the model {model:,.0f}"
     assert report.notes == ["The model is off by 10.0% at most (median of the repeats; 1 actor, learning)."]
 
 
