@@ -13,7 +13,7 @@ from ringside.cluster.fingerprint import difference, fingerprint
 from ringside.cluster.groups.group_host import GroupError, GroupHost
 from ringside.cluster.groups.node_place import PROBE_SECONDS, other_bits
 from ringside.cluster.groups.parameters import ParameterCoding
-from ringside.cluster.groups.remote_lanes import SILENT_SECONDS
+from ringside.cluster.groups.remote_lanes import BEGIN_SECONDS
 from ringside.cluster.hosts import Host, NodeLost
 from ringside.cluster.numerics import numerics
 from ringside.cluster.program_host import Node
@@ -77,8 +77,8 @@ def examine_node(address: str, cpus: int, host: Host, plan: Plan, own: str) -> F
         if host.call("probe", seconds=PROBE_SECONDS) != own:
             return Finding(address, False, other_bits(node))
         parameters = np.zeros(ParameterCoding(plan).bytes // 2, np.uint16)
-        trip = _median(_CALLS, lambda: host.call("keep", seconds=SILENT_SECONDS))
-        transfer = _median(_TRANSFERS, lambda: host.call("receive", parameters, seconds=SILENT_SECONDS))
+        trip = _median(_CALLS, lambda: host.call("keep", seconds=BEGIN_SECONDS))
+        transfer = _median(_TRANSFERS, lambda: host.call("receive", parameters, seconds=BEGIN_SECONDS))
         round_steps = plan.run_schedule.round_steps
         return Finding(
             address,

@@ -32,12 +32,13 @@ from shared.memory.run_memory import Memory
 from shared.memory.wait import Doorbell, Waiter
 from shared.text import count
 
-SILENT_SECONDS = 10.0
+SILENT_SECONDS = 5.0
 """Time without an answer after which a node counts as lost that plays. It answers within `ANSWER_SECONDS`."""
 ANSWER_SECONDS = 0.25
 """Longest wait of a node for ticks before it answers that there are none."""
 BEGIN_SECONDS = 60.0
-"""The same for the first answers of a group, which reserves memory and starts a program."""
+"""The same for the first answers of a group: it reserves memory, starts a program, and gets parameters over a link of
+unknown speed."""
 KEEP_SECONDS = 2.0
 """Between two calls to a group that has nothing to do."""
 SLOWER = 5.0
@@ -262,11 +263,12 @@ class RemoteLanes:
         if content == self._content:
             self._call_at_work(host, "play", round_, None)
         else:
+            least = BEGIN_SECONDS if self._content is None else SILENT_SECONDS
             weights = self._place.hosts.share(content, self._coded_weights)
             try:
-                self._call_at_work(host, "play", round_, weights)
+                self._call_at_work(host, "play", round_, weights, least=least)
             except DataLost:
-                self._call_at_work(host, "play", round_, self._coded_weights())
+                self._call_at_work(host, "play", round_, self._coded_weights(), least=least)
             self._content = content
             self._report.sent_bytes[self._number] += self._coding.bytes
         self._report.transfer_ns[self._number] += time.monotonic_ns() - begun
@@ -356,10 +358,13 @@ class RemoteLanes:
         """Call the group, with heartbeats while it works."""
         return host.call(method, *arguments, seconds=seconds, meanwhile=self._waiter.heartbeat)
 
-    def _call_at_work(self, host: Host, method: str, *arguments: object) -> Any:
-        """Call a group that plays. Its pace is known, so a node that falls silent is soon noticed."""
+    def _call_at_work(self, host: Host, method: str, *arguments: object, least: float = SILENT_SECONDS) -> Any:
+        """Call a group that plays. Its pace is known, so a node that falls silent is soon noticed.
+
+        `least`: seconds without an answer that are not silence yet.
+        """
         begun = time.monotonic()
-        answer = self._call(host, method, *arguments, seconds=max(SILENT_SECONDS, SLOWER * self._slowest))
+        answer = self._call(host, method, *arguments, seconds=max(least, SLOWER * self._slowest))
         self._slowest = max(self._slowest, time.monotonic() - begun)
         return answer
 

@@ -117,6 +117,22 @@ def test_all_gateways_share_the_parameters_of_a_version() -> None:
     assert world.memory.gateways.sent_bytes.tolist() == [ROUNDS * world.memory.weights.data[0].nbytes] * 2
 
 
+def test_the_first_parameters_of_a_group_may_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    allowed: list[float] = []
+    call = ObjectHost.call
+
+    def note(self: ObjectHost, method: str, *values: Any, seconds: float, **options: Any) -> Any:
+        if method == "play":
+            allowed.append(seconds)
+        return call(self, method, *values, seconds=seconds, **options)
+
+    monkeypatch.setattr(ObjectHost, "call", note)
+    RemoteWorld(1, ObjectCluster(PlayedGroup, fails("collect", 9))).run()
+    assert allowed[0] == remote_lanes.BEGIN_SECONDS
+    assert allowed.count(remote_lanes.BEGIN_SECONDS) == 2, "one group was lost"
+    assert len(allowed) > ROUNDS
+
+
 class Losing(ObjectCluster):
     """A cluster where the process that puts shared data dies at once."""
 
