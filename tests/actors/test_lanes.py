@@ -6,6 +6,7 @@ shared memory; whatever the actor had in its own memory is forgotten.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -146,8 +147,12 @@ class World:
     def others(self) -> None:
         """Inference answers, the learner commits."""
         memory, board = self.memory, self.memory.board
-        if board.lane_finished.values.min() > board.committed:
-            board.commits.publish(int(board.lane_finished.values.min()))
+        boundary = int(board.lane_finished.values.min())
+        if boundary > board.committed:
+            if memory.run_schedule.is_snapshot(boundary):
+                kept = [memory.lane_snapshots.newest(lane) for lane in range(ENVS // LANE_ENVS)]
+                assert min(kept) >= boundary, "a round is finished whose snapshot is not kept"
+            board.commits.publish(boundary)
         numbers = memory.mailbox.request.values.copy()
         ticks = memory.mailbox.tick_of(numbers)
         rounds = ticks // memory.run_schedule.round_ticks
@@ -205,7 +210,17 @@ def test_the_comparison_can_fail(undisturbed: tuple[str, dict[str, np.ndarray]])
     assert not same(world.played(), expected)
 
 
-def test_a_lane_moves_at_the_next_boundary_and_nothing_changes(undisturbed: tuple[str, dict[str, np.ndarray]]) -> None:
+@pytest.fixture
+def closed(monkeypatch: pytest.MonkeyPatch) -> list[Counting]:
+    """The envs that were closed."""
+    envs: list[Counting] = []
+    monkeypatch.setattr(Counting, "close", lambda self: envs.append(self))
+    return envs
+
+
+def test_a_lane_moves_at_the_next_boundary_and_nothing_changes(
+    undisturbed: tuple[str, dict[str, np.ndarray]], closed: list[Counting]
+) -> None:
     schedule, expected = undisturbed
     world = World(2, schedule)
     owner, wanted = world.memory.board.lane_owner, world.memory.board.lane_wanted
@@ -213,7 +228,11 @@ def test_a_lane_moves_at_the_next_boundary_and_nothing_changes(undisturbed: tupl
     wanted[1] = 1
     world.until(ROUND_TICKS - 1)
     assert owner.tolist() == [0, 0, 1, 1]
+    (moved,) = (lane for lane in world.actors[0].played if lane.index == 1)
+    assert not closed
     world.until(ROUND_TICKS + 1)
+    assert closed == moved.envs
+    assert os.eventfd_read(world.bells[1].fd) == 1, "the next owner is woken"
     assert owner.tolist() == [0, 1, 1, 1]
     assert [lane.index for lane in world.actors[0].played] == [0]
     assert not world.actors[0]._envs
@@ -221,6 +240,20 @@ def test_a_lane_moves_at_the_next_boundary_and_nothing_changes(undisturbed: tupl
     world.finish()
     assert same(world.played(), expected)
     assert sum(lanes.redone for lanes in world.actors) == 0
+
+
+def test_envs_of_a_lane_that_is_not_to_come_after_all_are_closed(closed: list[Counting]) -> None:
+    world = World(2)
+    world.until(2)
+    world.memory.board.lane_wanted[1] = 1
+    while world.actors[1].prefetch_env():
+        pass
+    (coming,) = world.actors[1]._envs.values()
+    assert len(coming) == LANE_ENVS
+    world.memory.board.lane_wanted[1] = 0
+    world.actors[1].prefetch_env()
+    assert closed == coming
+    assert not world.actors[1]._envs
 
 
 @pytest.mark.parametrize("victim", ["giver", "taker"])

@@ -125,6 +125,25 @@ def test_the_first_version_comes_from_the_newest_snapshot() -> None:
     np.testing.assert_array_equal(loaded, state["online"])
 
 
+def test_the_target_network_is_that_of_its_newest_change() -> None:
+    memory = _memory(method="n-step-q", round_steps=2 * T_MAX * LANE_ENVS * WORKERS)
+    shared = memory.shared_parameters
+    assert shared is not None
+    online, target = (make_model(memory.plan.network, CPU, "fp32") for _ in range(2))
+    shard = Versions(memory, online, target, 0)
+    shard.fill()
+    changed = []
+    for round_ in range(4):
+        shard.load(round_)
+        before = target.params.clone()
+        shared.gradient[:] = _gradients(memory, round_)
+        shard.apply(round_)
+        shard.load(round_ + 1)
+        np.testing.assert_array_equal(target.params.numpy(), shared.target)
+        changed.append(not torch.equal(before, target.params))
+    assert changed == [False, True, False, True]
+
+
 def test_gradients_without_order_are_steps_in_place_and_the_target_follows_all_steps() -> None:
     memory = _memory(schedule="async", method="n-step-q", round_steps=2 * T_MAX * LANE_ENVS)
     plan, shared = memory.plan, memory.shared_parameters
