@@ -37,7 +37,7 @@ from tests.support.waiting import until
 
 NODES = 3
 KILLS = {"raylet": 22, "worker": 22, "program": 22, "gateway": 22, "launcher": 12, "inference": 50, "actor": 50}
-"""How many of 200 kills are of each kind. A group replaces its own processes in a few seconds."""
+"""Number of kills of each kind, of 200 in all. A group replaces its own processes in a few seconds."""
 SILENCE = "silence"
 OF_GROUP = {"inference": "inference", "actor": "actor 0"}
 """Processes that a group itself starts again, by kind; their titles."""
