@@ -15,6 +15,7 @@ import sys
 import launch
 from ringside.supervisor import children
 from shared.config import resolve
+from shared.machine import facts
 from shared.memory.process_table import Role
 from shared.process.child import ChildSpec
 
@@ -39,6 +40,6 @@ def main(child_spec: ChildSpec) -> None:
 
 
 if __name__ == "__main__":
-    resolve.device_of = lambda asked: "simgpu:0"
+    resolve.device_of, facts.cuda_devices = lambda asked: "simgpu:0", lambda: 1
     children.MODULES |= dict.fromkeys((Role.LEARNER, Role.INFERENCE), "tests.crash.simulated_device")
     sys.exit(launch.main(sys.argv[1:]))
