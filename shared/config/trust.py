@@ -116,7 +116,7 @@ def require_loaded_plugin(recorded: object, *, what: str) -> None:
 
 TASK_OPTIONS = frozenset(
     {"preset", "config", "env_kwargs", "cgroup", "cpus", "memory", "games", "seeds", "out", "final_episodes", "json"}
-    | {"ray", "ray_insecure", "nodes", "mixed_numerics", "cpus_per_run", "gpus_per_run"}
+    | {"ray", "ray_insecure", "nodes", "head_plays", "mixed_numerics", "cpus_per_run", "gpus_per_run"}
     | {"trials", "space", "prune"}
 )
 """Options of the tasks that take settings of runs, too (train, suite, tune, doctor); no setting of a method may

@@ -63,7 +63,7 @@ PIXEL = "return [...document.getElementById('large').getContext('2d').getImageDa
 LARGE = "return document.getElementById('large').toDataURL()"
 POINTS = """
 const chart = [...document.querySelectorAll('.chart')].find(c => c.querySelector('h3').textContent === arguments[0]);
-return (chart.querySelector('.main path')?.getAttribute('d').match(/[ML]/g) ?? []).length
+return (chart?.querySelector('.main path')?.getAttribute('d').match(/[ML]/g) ?? []).length
 """
 
 
