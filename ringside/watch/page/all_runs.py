@@ -49,6 +49,8 @@ class Entry:
     """Changes with `shown`."""
     seen: tuple[object, ...] = ()
     """Signature of its files when it was read."""
+    read_at: float = float("-inf")
+    """Moment of the last reading, in seconds of the monotonic clock."""
     has_more: bool = True
     """True if records are unread."""
 
@@ -73,8 +75,9 @@ class AllRuns:
         if begun - self._scanned_at >= SCAN_SECONDS:
             self._scan()
             self._scanned_at = begun
-        # Living runs first, then those that wait for the longest.
-        for entry in sorted(self._entries.values(), key=lambda entry: (not entry.lives, entry.seen != ())):
+        # Those that wait for the longest first: living runs change at every call, and others must not wait for that.
+        for entry in sorted(self._entries.values(), key=lambda entry: entry.read_at):
+            entry.read_at = time.monotonic()
             self._read(entry)
             if time.monotonic() - begun > READ_SECONDS:
                 return

@@ -35,8 +35,9 @@ class Viewer:
 
 
 @pytest.fixture(autouse=True)
-def scans_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def reads_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(all_runs, "SCAN_SECONDS", 0.0)
+    monkeypatch.setattr(all_runs, "READ_SECONDS", 60.0)
 
 
 def by_name(told: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -70,6 +71,18 @@ def test_only_what_has_changed_is_told_again(tmp_path: Path) -> None:
     for path in sorted((tmp_path / "one").rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     assert viewer.runs(later["version"])["ids"] == [each for each in later["ids"] if each not in first["ids"]]
+
+
+def test_runs_are_read_in_turn_when_time_is_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(all_runs, "READ_SECONDS", 0.0)
+    live = [Pretended(tmp_path / f"live-{number}") for number in range(2)]
+    write_run(tmp_path / "done")
+    viewer = Viewer(tmp_path)
+    told = [viewer.runs() for _ in range(3)]
+    assert [len(each["ids"]) for each in told] == [1, 2, 3]
+    assert told[1]["reading"]
+    for run in live:
+        run.end()
 
 
 def test_living_runs_have_a_moving_picture_and_their_own_page(tmp_path: Path) -> None:
