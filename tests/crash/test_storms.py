@@ -31,6 +31,8 @@ BURST = 20
 """Kills within two seconds."""
 LONG = {"total_steps": "14_400"}
 """Thirty rounds."""
+EACH = {"snapshot_every_steps": "480"}
+"""A snapshot at the end of each round."""
 SPANS = {"snapshot_every_steps": "2_400"}
 """Five rounds between two snapshots, which change no weight."""
 ACTORS = (Role.ACTOR, Role.ACTOR + 1)
@@ -135,10 +137,10 @@ def test_bursts_between_snapshots(undisturbed: Undisturbed, tmp_path: Path) -> N
     ("method", "schedule", "changes"),
     [
         ("ppo", "alternate", SPANS),
-        ("ppo", "concurrent", {}),
-        ("vtrace", "alternate", {}),
+        ("ppo", "concurrent", EACH),
+        ("vtrace", "alternate", EACH),
         ("vtrace", "concurrent", SPANS),
-        ("pqn", "alternate", {}),
+        ("pqn", "alternate", EACH),
         ("pqn", "concurrent", SPANS),
     ],
 )

@@ -6,13 +6,14 @@ import os
 import secrets
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import psutil
 import pytest
@@ -45,6 +46,7 @@ class RayCluster:
         self._directory = directory
         self._programs = set[psutil.Process]()
         self._cluster = Cluster(initialize_head=True, head_node_args=own | self._store)
+        signal.signal(signal.SIGTERM, _exit)
         self.nodes: list[Any] = []
 
     def programs(self) -> list[psutil.Process]:
@@ -80,6 +82,7 @@ class RayCluster:
         """Start nodes with these variables, and wait until they are there."""
         words = self._store | {"num_cpus": cpus, "env_vars": environment}
         self.nodes += [self._cluster.add_node(wait=False, **words) for _ in range(count)]
+        signal.signal(signal.SIGTERM, _exit)
         self._cluster.wait_for_nodes(timeout=100)
 
     def fill(self, count: int) -> None:
@@ -141,11 +144,16 @@ def ray_cluster(nodes: int, head_cpus: int = 0, head_gpus: int = 0) -> Iterator[
         finally:
             cluster.close()
     finally:
-        signal.signal(signal.SIGTERM, handler)  # Ray puts its own in its place
+        signal.signal(signal.SIGTERM, handler)
         os.environ.clear()
         os.environ.update(former)
         _read_environment()
         shutil.rmtree(directory)
+
+
+def _exit(_signal: int, _frame: object) -> NoReturn:
+    """End the program at SIGTERM. Each start of a node sets Ray's handler, which waits half a minute for nodes."""
+    sys.exit(128 + signal.SIGTERM)
 
 
 def _read_environment() -> None:

@@ -57,13 +57,16 @@ def measure(run_dir: Path, rounds: int, round_steps: int, address: str, nodes: i
         replay_size=str(8 * round_steps),
         total_steps=str((WARM_UP + rounds) * round_steps),
     )
-    memory = memory_of(process, run_dir, gateways=nodes if address else 0)
-    wait_until(process, lambda: memory.board.committed >= WARM_UP, SECONDS, every=0.02)
-    assert (memory.board.lane_owner > 0).all() == bool(address), "nodes play from the second round on"
-    begun = time.monotonic()
-    wait_until(process, lambda: memory.board.finished, SECONDS, every=0.02)
-    seconds = (time.monotonic() - begun) / rounds
-    finish(process, SECONDS)
+    try:
+        memory = memory_of(process, run_dir, gateways=nodes if address else 0)
+        wait_until(process, lambda: memory.board.committed >= WARM_UP, SECONDS, every=0.02)
+        assert (memory.board.lane_owner > 0).all() == bool(address), "nodes play from the second round on"
+        begun = time.monotonic()
+        wait_until(process, lambda: memory.board.finished, SECONDS, every=0.02)
+        seconds = (time.monotonic() - begun) / rounds
+        finish(process, SECONDS)
+    finally:
+        process.kill()
     return Measured(seconds, summary(run_dir)["weights_sha256"])
 
 
