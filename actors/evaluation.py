@@ -124,6 +124,7 @@ def play_steps(
     stacks: NDArray[np.uint8],
     ask: Ask,
     on_episode: OnEpisode = lambda episode: None,
+    video: Path | None = None,
     *,
     drops_last: bool,
 ) -> Returns:
@@ -139,7 +140,7 @@ def play_steps(
         """True unless the episodes before, as far as they are played, fill the steps."""
         return sum(episode.steps for other, episode in started.items() if other < number) < steps
 
-    started = _play(evaluation, stacks, len(stacks), ask, wanted, on_episode)
+    started = _play(evaluation, stacks, len(stacks), ask, wanted, on_episode, video)
     played: list[Episode] = []
     total = 0
     while total < steps:
@@ -155,7 +156,7 @@ def _play(
     ask: Ask,
     wanted: Callable[[int, Mapping[int, Episode]], bool],
     on_episode: OnEpisode,
-    video: Path | None = None,
+    video: Path | None,
 ) -> dict[int, Episode]:
     """Play the episodes for which `wanted` is true, given their number and all that have started, and return them.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -97,6 +98,8 @@ class FilmedEpisode(Env):
             write()
         except (OSError, av.FFmpegError) as error:
             self._films, self._video = False, None
+            with suppress(OSError):
+                part_of(self._path).unlink(missing_ok=True)
             print(f"{self._path} could not be written: {error}.", file=sys.stderr, flush=True)
 
 
@@ -105,7 +108,7 @@ class _Video:
 
     def __init__(self, path: Path, rate: float) -> None:
         self._path = path
-        self._part = path.with_suffix(".part")
+        self._part = part_of(path)
         self._out = open(self._part, "wb")  # noqa: SIM115  (closed by `finish`)
         self._file = H264File(self._out, max(1, round(rate)), QUALITY)
 
@@ -119,3 +122,8 @@ class _Video:
         self._file.finish()
         self._out.close()
         os.replace(self._part, self._path)
+
+
+def part_of(path: Path) -> Path:
+    """File of a video that is being written."""
+    return path.with_suffix(".part")

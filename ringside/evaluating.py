@@ -28,6 +28,7 @@ def evaluate(
     eval_max_frames: int | None = None,
     eval_actions: Literal["auto", EvalActions] = "auto",
     on_episode: OnEpisode = lambda episode: None,
+    video: str | Path | None = None,
 ) -> dict[str, Any]:
     """Play whole episodes with trained weights by the rules of their protocol and run, and summarize the raw returns.
 
@@ -42,6 +43,8 @@ def evaluate(
         eval_actions: sample, from the policy, or greedy; auto: as in the evaluations of the run.
         on_episode: called when an episode has ended, with its `number`, `total` and `steps`. Where the protocol counts
             steps, the last episodes may not count.
+        video: an .mp4 file for a video of the first episode, one screen a step. An error of the disk ends the video,
+            with a sentence on standard error, not the evaluation.
 
     Returns:
         JSON values: episodes, mean, sd (population), median, best, human_normalised, and the conditions.
@@ -62,12 +65,12 @@ def evaluate(
         state[:] = network.policy.next_state
         return network.choose(values, draws, rules).astype(np.uint8)
 
-    evaluation = Evaluation(play, rules, seed, 0)
+    evaluation, film = Evaluation(play, rules, seed, 0), None if video is None else Path(video)
     steps = protocol.eval_steps if episodes is None else None
     if steps is not None:
-        played = play_steps(evaluation, steps, stacks, ask, on_episode, drops_last=protocol.drops_last_episode)
+        played = play_steps(evaluation, steps, stacks, ask, on_episode, film, drops_last=protocol.drops_last_episode)
     else:
-        played = play_episodes(evaluation, episodes or protocol.eval_episodes, stacks, ask, on_episode)
+        played = play_episodes(evaluation, episodes or protocol.eval_episodes, stacks, ask, on_episode, film)
     return evaluation_result(
         weights, network, rules, seed, played.returns.tolist(), int(played.lengths.sum()), eval_steps=steps
     )

@@ -27,6 +27,8 @@ from ringside.report.published import PublishedCurve, published_curves_of_game
 from ringside.report.records import Records, load
 
 LABELS = ("thousand steps (4 frames each)", "minutes")
+STEPS, MINUTES = range(2)
+"""Axes, as positions in `LABELS`."""
 
 
 class Curve(NamedTuple):
@@ -94,26 +96,26 @@ def published_beside(curves: Sequence[Curve]) -> tuple[PublishedCurve, ...]:
     return found
 
 
-def main() -> None:
-    """Draw over steps and over time."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="+", metavar="RUN or NAME=RUN")
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--published", action="store_true", help="draw what published agents reached on the game, too")
-    options = parser.parse_args()
-    try:
-        curves = [curve_in(word) for word in options.runs]
-        published = published_beside(curves) if options.published else ()
-    except ValueError as error:
-        parser.error(str(error))
+def picture(
+    curves: Sequence[Curve], published: Sequence[PublishedCurve], over: Sequence[int] = (STEPS, MINUTES)
+) -> Figure:
+    """Figure of runs, with published curves over steps.
+
+    Args:
+        over: axes, over steps first.
+
+    Raises:
+        ValueError: no episode of a run has ended. The message is a sentence.
+    """
     for curve in curves:
         if not np.isfinite(curve.run.rounds["mean_return_100"]).any():
-            parser.error(f"no episode of {curve.name} has ended yet")
+            raise ValueError(f"no episode of {curve.name} has ended yet")
     alone = len(curves) == 1
     with style():
-        figure = Figure(figsize=(10, 4.2 if published else 3.6), layout="constrained")
-        axes = figure.subplots(1, 2, sharey=True)
-        for which, axis in enumerate(axes):
+        width = 10 if len(over) > 1 else 7
+        figure = Figure(figsize=(width, 4.2 if published else 3.6), layout="constrained", dpi=110)
+        axes = figure.subplots(1, len(over), sharey=True, squeeze=False)[0]
+        for which, axis in zip(over, axes, strict=True):
             for i, curve in enumerate(curves):
                 draw(axis, curve, color_of(i), which, alone=alone)
             axis.set_xlabel(LABELS[which])
@@ -121,11 +123,25 @@ def main() -> None:
             draw_published(axes[0], each, max(curve.run.steps for curve in curves))
         axes[0].set_ylabel("raw return of training episodes" if alone else f"mean of {MEAN_OVER}; circles: evaluations")
         if published:  # as many names as would hide the curves
-            figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower left", ncols=4)
+            figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower left", ncols=2 * len(over))
         else:
             axes[0].legend(loc="upper left")
         figure.suptitle("; ".join(dict.fromkeys(curve.title for curve in curves)))
-        figure.savefig(options.out, dpi=110)
+    return figure
+
+
+def main() -> None:
+    """Draw the runs that the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", nargs="+", metavar="RUN or NAME=RUN")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--published", action="store_true", help="draw what published agents reached on the game, too")
+    options = parser.parse_args()
+    try:
+        curves = [curve_in(word) for word in options.runs]
+        picture(curves, published_beside(curves) if options.published else ()).savefig(options.out)
+    except ValueError as error:
+        parser.error(str(error))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ringside.sharing.model_card import model_card
-from ringside.zoo.catalogue import EVALUATION, MOST_BYTES, README, SUMMARY, WEIGHTS
+from ringside.zoo.catalogue import EVALUATION, MOST_BYTES, README, SHOWN, SUMMARY, WEIGHTS
 from shared.checkpoint.weights_file import load_weights
 from shared.errors import CheckpointError, ConfigError, FileError
 from shared.files.atomic import read_bytes, read_json
@@ -49,6 +49,9 @@ def push(entry: Path, repo: str, *, private: bool = False) -> str:
     with tempfile.TemporaryDirectory() as scratch, _told(f"{repo} cannot be pushed"):
         for name in _LIMITS:
             shutil.copyfile(entry / name, Path(scratch) / name)
+        for name in SHOWN:
+            if (entry / name).exists():
+                shutil.copyfile(entry / name, Path(scratch) / name)
         readme = (entry / README).read_text()
         card = model_card(entry.name, repo, readme, read_json(entry / EVALUATION))
         (Path(scratch) / README).write_text(card)

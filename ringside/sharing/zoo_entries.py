@@ -9,6 +9,7 @@ import shlex
 import shutil
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,17 @@ from ringside.agents.stored_weights import weights_at
 from ringside.planning import training_words
 from ringside.sharing import hub
 from ringside.zoo import catalogue
-from ringside.zoo.catalogue import EVALUATION, MOST_BYTES, README, SUMMARY, WEIGHTS
+from ringside.zoo.catalogue import (
+    CURVE,
+    EVALUATION,
+    MOST_BYTES,
+    MOST_SHOWN_BYTES,
+    README,
+    SHOWN,
+    SUMMARY,
+    VIDEO,
+    WEIGHTS,
+)
 from shared.checkpoint.weights_file import StoredWeights, weights_file
 from shared.config.protocols import acting_in_words
 from shared.config.sections import FRAME_SKIP
@@ -37,6 +48,9 @@ def add_to_zoo(
     device: str = "auto",
 ) -> Path:
     """Make an entry of the zoo of a run, with an evaluation by its rules, and return its directory.
+
+    It has a picture of the run's returns and a video of the evaluation's first episode, unless one is larger than
+    3 MB, or the run has no records.
 
     Args:
         load: a run directory, or a checkpoint or file of weights in one.
@@ -116,7 +130,7 @@ def _make_entry(
         flag: the option that named the run. With --add the zoo may not have an entry of this name.
     """
     weights = weights_at(source, env, plugin, flag)
-    config, summary = _run_of(source)
+    run, config, summary = _run_of(source)
     played = config.play.env or config.play.game
     if played != weights.game:
         raise ConfigError(
@@ -131,11 +145,28 @@ def _make_entry(
     shutil.copyfile(weights_file(source), entry / WEIGHTS)
     if (entry / WEIGHTS).stat().st_size > MOST_BYTES:
         raise ConfigError(f"The weights are larger than the {MOST_BYTES / 1e6:.0f} MB that they may have.")
-    evaluation = evaluating.evaluate(entry / WEIGHTS, env=env, plugin=plugin, device=device)
+    evaluation = evaluating.evaluate(entry / WEIGHTS, env=env, plugin=plugin, device=device, video=entry / VIDEO)
+    _draw(run, weights.game, entry / CURVE)
+    for file in SHOWN:
+        if (entry / file).exists() and (entry / file).stat().st_size > MOST_SHOWN_BYTES:
+            (entry / file).unlink()
     for file, content in ((SUMMARY, summary), (EVALUATION, evaluation)):
         (entry / file).write_text(json.dumps(content, indent=1) + "\n")
-    (entry / README).write_text(_readme(name, weights, words_of(env=env, plugin=plugin), training, summary, evaluation))
+    text = _readme(name, weights, words_of(env=env, plugin=plugin), training, summary, evaluation)
+    shown = [line for file, line in SHOWN.items() if (entry / file).exists()]
+    (entry / README).write_text("\n\n".join([text.strip(), *shown]) + "\n")
     return entry
+
+
+def _draw(run: Path, game: str, out: Path) -> None:
+    """Draw the returns of a run beside published ones; nothing, unless it has records of an episode."""
+    # Matplotlib takes half a second, which the list of the zoo does not need.
+    from ringside.report.curve import STEPS, Curve, picture
+    from ringside.report.published import published_curves_of_game
+    from ringside.report.records import load as load_records
+
+    with suppress(ValueError):
+        picture([Curve(run.name, load_records(run))], published_curves_of_game(game), over=[STEPS]).savefig(out)
 
 
 def steps_at_version(version: int, summary: dict[str, Any]) -> int:
@@ -143,8 +174,8 @@ def steps_at_version(version: int, summary: dict[str, Any]) -> int:
     return int(version * summary["steps"] // max(1, summary["rounds"]))
 
 
-def _run_of(source: Path) -> tuple[Config, dict[str, Any]]:
-    """Configuration and summary of the run directory `source`, or of the run that contains it."""
+def _run_of(source: Path) -> tuple[Path, Config, dict[str, Any]]:
+    """Directory, configuration and summary of the run `source`, or of the run that contains it."""
     for run in (source, *source.absolute().parents[:2]):
         if not os.path.isfile(run / CONFIG_FILE) or not os.path.isfile(run / SUMMARY):
             continue
@@ -156,7 +187,7 @@ def _run_of(source: Path) -> tuple[Config, dict[str, Any]]:
                 f"{source} cannot be shared: the {SUMMARY} of the run lacks its steps, rounds or seconds."
             )
         try:
-            return Config.from_json(sections), summary
+            return run, Config.from_json(sections), summary
         except ConfigError as error:
             raise ConfigError(f"{source} cannot be shared. {error}") from error
     raise ConfigError(

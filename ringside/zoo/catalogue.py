@@ -1,7 +1,8 @@
 """Catalogue of the trained agents in the repository, with a directory each; nothing in it is executed.
 
 `zoo/NAME/` holds `weights.safetensors`, the `summary.json` of the run, `evaluation.json` (the result of
-`launch.py eval`) and a `README.md` with the command that trained them. `launch.py zoo` lists and adds.
+`launch.py eval`) and a `README.md` with the command that trained them. `curve.png` shows its training, `video.mp4`
+an episode. `launch.py zoo` lists and adds.
 """
 
 from __future__ import annotations
@@ -17,8 +18,14 @@ WEIGHTS = "weights.safetensors"
 SUMMARY = SUMMARY_FILE
 EVALUATION = "evaluation.json"
 README = "README.md"
+CURVE = "curve.png"
+VIDEO = "video.mp4"
+SHOWN = {CURVE: "![Returns in training](curve.png)", VIDEO: "[An episode](video.mp4)"}
+"""Files for people, with the lines of the README that show them; an entry may lack them."""
 MOST_BYTES = 10_000_000
 """Largest weights of an entry, so that a clone stays small."""
+MOST_SHOWN_BYTES = 3_000_000
+"""Largest file for people."""
 
 
 def names() -> tuple[str, ...]:

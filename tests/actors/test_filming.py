@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import av
@@ -10,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from actors.evaluation import Evaluation, Returns, play_episodes
+from actors.h264 import H264File
 from shared.config.method_declaration import method_declaration
 from shared.config.protocols import eval_rules
 from shared.config.settings import Config
@@ -66,3 +69,15 @@ def test_a_disk_that_refuses_disturbs_no_evaluation(tmp_path: Path, capsys: pyte
     played = play(evaluation_video(tmp_path, 0), game="pong")
     assert played.returns.tolist() == play(None, game="pong").returns.tolist()
     assert capsys.readouterr().err.count("could not be written") == 1
+
+
+def test_a_video_that_cannot_be_finished_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(_file: H264File) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(H264File, "finish", full)
+    play(path := evaluation_video(tmp_path, 0), game="pong")
+    assert list(path.parent.iterdir()) == []
+    assert "No space left" in capsys.readouterr().err

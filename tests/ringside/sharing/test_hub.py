@@ -30,12 +30,14 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
 
 
 def test_an_agent_is_pushed_with_a_model_card_and_pulled_again(hub: FakeHub, launch: Launch) -> None:
+    (catalogue.ZOO / "pong" / catalogue.CURVE).write_bytes(b"a picture")
     done = launch("zoo", "push", "pong", "--repo", "someone/pong-dqn", "--private")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"pong is at {hub.endpoint}/someone/pong-dqn/commit/{COMMIT}.\n"
     assert hub.private == {"someone/pong-dqn"}
     files = hub.files["someone/pong-dqn"]
     assert files["weights.safetensors"] == (catalogue.ZOO / "pong" / "weights.safetensors").read_bytes()
+    assert files["curve.png"] == b"a picture"
     card = files["README.md"].decode()
     _, head, text = card.split("---\n", 2)
     assert "library_name: ringside" in head

@@ -10,6 +10,7 @@ import pytest
 
 from ringside.tasks import TASKS, module_of
 from ringside.tasks.completion import script
+from ringside.zoo import catalogue
 
 CASES = {
     "ringside pl": ["play"],
@@ -25,7 +26,7 @@ CASES = {
     "./launch.py play --screen w": ["window"],
     "ringside bench bal": ["balance"],
     "ringside bench limits --rep": ["--repeats"],
-    "ringside eval --load ": ["FILES", "pong"],
+    "ringside eval --load ": ["FILES", *catalogue.names()],
     "ringside --total-steps ": [],
     "ringside report ru": ["FILES"],
     "ringside --v-mi": ["--v-min"],

@@ -6,8 +6,10 @@ import json
 import shutil
 from pathlib import Path
 
+import av
 import numpy as np
 import pytest
+from PIL import Image
 
 import ringside
 from launch import main
@@ -22,7 +24,9 @@ from shared.config.protocols import PROTOCOLS
 from shared.config.resolve import resolve
 from shared.config.settings import Config
 from shared.errors import ConfigError
+from shared.files.run_file_names import METRICS_FILE
 from tests.support.checkpoints import random_weights
+from tests.support.written_runs import write_run
 
 CATCH = "tests.support.pixel_game:factory"
 
@@ -31,7 +35,15 @@ def check_entry(entry: Path, env: str | None = None) -> None:
     """An entry's files are there, small, and of the same agent; its evaluation is by the rules of its protocol."""
     assert (entry / catalogue.WEIGHTS).stat().st_size <= catalogue.MOST_BYTES
     names = {path.name for path in entry.iterdir()}
-    assert names == {catalogue.WEIGHTS, catalogue.SUMMARY, catalogue.EVALUATION, catalogue.README}
+    assert names - catalogue.SHOWN.keys() == {
+        catalogue.WEIGHTS,
+        catalogue.SUMMARY,
+        catalogue.EVALUATION,
+        catalogue.README,
+    }
+    for name, line in catalogue.SHOWN.items():
+        assert (name in names) == (line in (entry / catalogue.README).read_text())
+        assert name not in names or (entry / name).stat().st_size <= catalogue.MOST_SHOWN_BYTES
     weights = weights_at(entry, env)
     summary = json.loads((entry / catalogue.SUMMARY).read_text())
     evaluation = json.loads((entry / catalogue.EVALUATION).read_text())
@@ -55,6 +67,11 @@ def check_entry(entry: Path, env: str | None = None) -> None:
 @pytest.mark.parametrize("name", catalogue.names())
 def test_entries_are_what_they_say(name: str) -> None:
     check_entry(catalogue.ZOO / name)
+
+
+def test_all_entries_together_stay_small() -> None:
+    sizes = {path: path.stat().st_size for path in catalogue.ZOO.glob("*/*")}
+    assert sum(sizes.values()) <= 40e6, sizes
 
 
 @pytest.fixture
@@ -100,6 +117,7 @@ def test_names_are_found_and_files_come_first(empty_zoo: Path) -> None:
 
 def test_an_entry_is_made_of_a_run(empty_zoo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = make_run(tmp_path / "run", seed=9, actors=7)
+    shutil.copy(write_run(tmp_path / "recorded") / METRICS_FILE, run)
     source = run / "checkpoints" / "best.safetensors"
     assert main(["zoo"]) == 0
     assert capsys.readouterr().out == "The zoo is empty.\n"
@@ -108,6 +126,9 @@ def test_an_entry_is_made_of_a_run(empty_zoo: Path, tmp_path: Path, capsys: pyte
     check_entry(entry, CATCH)
     assert {path.name for path in empty_zoo.iterdir()} == {"catch"}
     assert (entry / catalogue.WEIGHTS).read_bytes() == source.read_bytes()
+    assert Image.open(entry / catalogue.CURVE).format == "PNG"
+    with av.open(str(entry / catalogue.VIDEO)) as video:
+        assert next(video.decode(video=0)).height >= 320
     readme = (entry / catalogue.README).read_text()
     assert "--preset quick --env tests.support.pixel_game:factory" in readme
     assert "--seed 9" in readme
@@ -175,6 +196,7 @@ def test_an_entry_of_a_plug_in_names_it(empty_zoo: Path, tmp_path: Path, capsys:
     assert main(words) == 2
     assert f"was trained with a plug-in; pass --plugin {plugin} if you trust it." in capsys.readouterr().err
     assert main([*words, "--plugin", plugin]) == 0
+    assert not (empty_zoo / "catch" / catalogue.CURVE).exists(), "the run has no records"
     readme = (empty_zoo / "catch" / catalogue.README).read_text()
     assert readme.count(f"--load zoo/catch --env {CATCH} --plugin {plugin}") == 2
     assert f"--preset quick --plugin {plugin}" in readme
@@ -219,5 +241,5 @@ def test_a_run_may_begin_with_an_agent_of_the_zoo() -> None:
         found = planning.check(Config().with_settings(game="pong", init_from=name, device="cpu"))
         assert found.config.run.init_from is not None
         assert found.config.run.init_from.samefile(catalogue.ZOO / "pong" / catalogue.WEIGHTS)
-    with pytest.raises(ConfigError, match=r"--init-from /no/such does not exist.*the zoo are pong"):
+    with pytest.raises(ConfigError, match=r"--init-from /no/such does not exist.*the zoo are .*pong"):
         planning.check(Config().with_settings(init_from="/no/such"))

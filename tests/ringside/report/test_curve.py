@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from ringside.report.curve import curve_in, draw, draw_published, main, published_beside
+from ringside.report.curve import MINUTES, STEPS, curve_in, draw, draw_published, main, picture, published_beside
 from ringside.report.published import published_curves_of_game
 from tests.support.runs import ROOT
 from tests.support.written_runs import write_run
@@ -51,6 +51,16 @@ def test_a_published_curve_reaches_as_far_as_the_runs_but_has_a_point(last_step:
     assert list(line.get_ydata()) == dqn.returns[:points].tolist()
     assert line.get_linestyle() == "--"
     assert line.get_label() == "DQN (Dopamine), sticky 0.25, 5 runs"
+
+
+@pytest.mark.parametrize("over", [[STEPS], [STEPS, MINUTES]])
+def test_the_names_of_all_curves_fit_the_picture(tmp_path: Path, over: list[int]) -> None:
+    curves = [curve_in(str(write_run(tmp_path / "run", game="breakout")))]
+    figure = picture(curves, published_beside(curves), over)
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    shown = legend.get_window_extent()
+    assert figure.bbox.x0 <= shown.x0 < shown.x1 <= figure.bbox.x1
 
 
 def test_published_curves_are_of_the_game_of_the_runs(tmp_path: Path) -> None:
