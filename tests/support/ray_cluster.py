@@ -41,8 +41,8 @@ class RayCluster:
         from ray.cluster_utils import Cluster
 
         self._store: dict[str, Any] = {"object_store_memory": _STORE_BYTES, "node_ip_address": HOST}
-        own = {"num_cpus": head_cpus, "num_gpus": head_gpus, "include_dashboard": False, "temp_dir": str(directory)}
-        own |= {"include_log_monitor": False, "no_monitor": True}  # programs that nothing here needs
+        own = {"num_cpus": head_cpus, "num_gpus": head_gpus}
+        own |= {"include_dashboard": False, "include_log_monitor": False, "no_monitor": True}  # nothing needs them
         self._directory = directory
         self._programs = set[psutil.Process]()
         self._cluster = Cluster(initialize_head=True, head_node_args=own | self._store)
@@ -133,7 +133,8 @@ def ray_cluster(nodes: int, head_cpus: int = 0, head_gpus: int = 0) -> Iterator[
     directory = Path(tempfile.mkdtemp(prefix="rs-"))  # short, since paths of sockets are limited
     token = directory / "token"
     token.write_text(secrets.token_hex(32))
-    os.environ.update(_SETTINGS, RAY_AUTH_TOKEN_PATH=str(token))
+    # The files of the cluster are in RAY_TMPDIR/ray, and so is the address of "auto", which belongs to this cluster.
+    os.environ.update(_SETTINGS, RAY_AUTH_TOKEN_PATH=str(token), RAY_TMPDIR=str(directory))
     _read_environment()
     try:
         cluster = RayCluster(directory / "ray", head_cpus, head_gpus)
