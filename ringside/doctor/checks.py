@@ -211,7 +211,7 @@ def memory(plan: Plan, usable: int, total: int | None) -> Check:
     need = plan.layout().size + memory_need.own_bytes(plan)
     found = f"{need / GB:.1f} GB are needed, {usable / GB:.1f} GB are free"
     if need > TIGHT * usable:
-        advice = f"Another program may cause the kernel to kill the run; {memory_need.less_memory(plan)}."
+        advice = f"Another program may cause the kernel to kill the run; {plan.less_memory}."
         return Check("memory", "yellow", f"Memory is tight: {found}.", advice)
     return Check("memory", "green", f"{found}{f' of {total / GB:.1f}' if total else ''}.")
 

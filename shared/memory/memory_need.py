@@ -44,11 +44,6 @@ def _round_bytes(plan: Plan) -> int:
     return (run_schedule.round_steps + run_schedule.envs) * stack_bytes
 
 
-def less_memory(plan: Plan) -> str:
-    """The advice with which a run needs less memory, as half a sentence."""
-    return "fewer --round-steps need less" if plan.method.on_policy else "a smaller --replay-size needs less"
-
-
 def replay_that_fits(plan: Plan, usable: int) -> int | None:
     """The largest --replay-size, up to the plan's own, for which `usable` bytes suffice; None: not even one round."""
     missing = plan.layout().size + own_bytes(plan) - usable
@@ -70,7 +65,7 @@ def require_memory(plan: Plan, usable: int) -> None:
     fits = replay_that_fits(plan, usable)
     advice = "no replay would fit." if fits is None else f"--replay-size {fits:_} would fit."
     if plan.method.on_policy:
-        advice = f"{less_memory(plan)}."
+        advice = f"{plan.less_memory}."
     raise ConfigError(
         f"This run needs {region / 1e9:.1f} GB of shared memory and about {own / 1e9:.1f} GB for its processes, but "
         f"only {usable / 1e9:.1f} GB are free; {advice}"

@@ -106,6 +106,11 @@ class Plan:
         return self.processes.index_of(Role.WORKER if self.run_schedule.workers else Role.LEARNER)
 
     @property
+    def less_memory(self) -> str:
+        """The advice with which a run needs less memory, as half a sentence."""
+        return "fewer --round-steps need less" if self.method.on_policy else "a smaller --replay-size needs less"
+
+    @property
     def evaluation_episodes(self) -> int:
         """Episodes of one evaluation beside training; 0: there is none."""
         if not self.config.evaluate.eval_every_steps:
@@ -251,7 +256,7 @@ class Memory:
         """
         layout = plan.layout()
         unused = () if lanes is None else _lanes_but(lanes, plan, layout)
-        memory = cls(Arena.create(layout, unused), plan)
+        memory = cls(Arena.create(layout, unused, plan.less_memory), plan)
         memory.board.clear(plan.first_owners())
         memory.weights.clear()
         memory.lane_snapshots.clear()

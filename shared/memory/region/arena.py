@@ -36,11 +36,12 @@ class Arena:
         self._views = layout.views(buffer)
 
     @classmethod
-    def create(cls, layout: Layout, unused: Iterable[tuple[int, int]] = ()) -> Arena:
+    def create(cls, layout: Layout, unused: Iterable[tuple[int, int]] = (), advice: str = "") -> Arena:
         """Make and reserve a zero-filled region. Raises `ArenaError` when memory does not suffice.
 
         Args:
             unused: offset and length of parts that no process will touch; they are not reserved.
+            advice: half a sentence for the error: what needs less memory.
         """
         fd = os.memfd_create("ringside", os.MFD_CLOEXEC)
         try:
@@ -53,8 +54,8 @@ class Arena:
         except OSError as error:
             os.close(fd)
             raise ArenaError(
-                f"Shared memory of {layout.size / 1e9:.2f} GB could not be reserved ({error.strerror}); "
-                "a smaller --replay-size needs less."
+                f"Shared memory of {layout.size / 1e9:.2f} GB could not be reserved ({error.strerror})"
+                f"{advice and '; '}{advice}."
             ) from error
         return cls(fd, layout, fresh=True)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 
 import pytest
@@ -11,7 +13,8 @@ from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.memory import memory_need
 from shared.memory.parts.ring import ring_fields
-from shared.memory.run_memory import Plan
+from shared.memory.region.arena import ArenaError
+from shared.memory.run_memory import Memory, Plan
 from tests.support.configurations import assert_sentence, settled
 
 
@@ -35,6 +38,19 @@ def test_an_on_policy_run_holds_a_round_beside_the_rings_and_is_told_of_its_step
     assert own[320_000] - own[320] == (320_000 - 320) * 4 * 84 * 84
     with pytest.raises(ConfigError, match=r"only 4\.0 GB are free; fewer --round-steps need less\."):
         memory_need.require_memory(Plan(settled(method="a2c", round_steps=320_000), 4), 4_000_000_000)
+
+
+@pytest.mark.parametrize(("method", "setting"), [("a2c", "--round-steps"), ("dqn", "--replay-size")])
+def test_a_region_that_is_refused_names_a_setting_of_the_method(
+    method: str, setting: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(fd: int, offset: int, length: int) -> None:
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    with pytest.raises(ArenaError, match=f"could not be reserved .*; .* {setting} needs? less") as refused:
+        Memory.create(Plan(settled(method=method, round_steps=3_200), 4))
+    assert_sentence(str(refused.value))
 
 
 def test_a_million_steps_take_at_most_7_2_gb() -> None:

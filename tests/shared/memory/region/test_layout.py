@@ -80,7 +80,7 @@ def test_memory_that_is_not_there_is_a_sentence_and_leaves_nothing_open(monkeypa
     monkeypatch.setattr(os, "posix_fallocate", refuse)
     before = os.listdir("/proc/self/fd")
     with pytest.raises(
-        ArenaError, match=r"0\.00 GB could not be reserved \(Cannot allocate memory\); a smaller --replay"
+        ArenaError, match=r"0\.00 GB could not be reserved \(Cannot allocate memory\); fewer --envs need less\."
     ):
-        Arena.create(Layout(FIELDS))
+        Arena.create(Layout(FIELDS), advice="fewer --envs need less")
     assert os.listdir("/proc/self/fd") == before
