@@ -74,6 +74,10 @@ def pull(repo: str, target: Path, revision: str | None = None) -> None:
             for name, most in _LIMITS.items():
                 _download(api, repo, name, revision, most, entry)
         _check(repo, entry)
+        text = (entry / README).read_text()
+        for line in SHOWN.values():  # their files stay on the Hub
+            text = text.replace(f"\n\n{line}", "")
+        (entry / README).write_text(text)
         entry.rename(target)
 
 

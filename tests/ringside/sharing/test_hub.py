@@ -30,13 +30,16 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
 
 
 def test_an_agent_is_pushed_with_a_model_card_and_pulled_again(hub: FakeHub, launch: Launch) -> None:
-    (catalogue.ZOO / "pong" / catalogue.CURVE).write_bytes(b"a picture")
+    ours = catalogue.ZOO / "pong"
+    (ours / catalogue.CURVE).write_bytes(b"a picture")
+    shown = catalogue.SHOWN[catalogue.CURVE]
+    (ours / catalogue.README).write_text(f"{(ours / catalogue.README).read_text()}\n{shown}\n")
     done = launch("zoo", "push", "pong", "--repo", "someone/pong-dqn", "--private")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"pong is at {hub.endpoint}/someone/pong-dqn/commit/{COMMIT}.\n"
     assert hub.private == {"someone/pong-dqn"}
     files = hub.files["someone/pong-dqn"]
-    assert files["weights.safetensors"] == (catalogue.ZOO / "pong" / "weights.safetensors").read_bytes()
+    assert files["weights.safetensors"] == (ours / "weights.safetensors").read_bytes()
     assert files["curve.png"] == b"a picture"
     card = files["README.md"].decode()
     _, head, text = card.split("---\n", 2)
@@ -44,13 +47,16 @@ def test_an_agent_is_pushed_with_a_model_card_and_pulled_again(hub: FakeHub, lau
     assert '- "pong"' in head
     assert 'value: "14.83 +/- 3.72"' in head
     assert "python launch.py zoo pull someone/pong-dqn" in text
+    assert shown in text
 
     pulled = launch("zoo", "pull", "someone/pong-dqn")
     assert (pulled.returncode, pulled.stderr) == (0, "")
     assert pulled.stdout.startswith("pong_dqn: pong, protocol nature, mean 14.83")
     assert catalogue.names() == ("pong", "pong_dqn")
-    ours, theirs = (catalogue.ZOO / name / "weights.safetensors" for name in ("pong", "pong_dqn"))
-    assert ours.read_bytes() == theirs.read_bytes()
+    theirs = catalogue.ZOO / "pong_dqn"
+    assert (theirs / "weights.safetensors").read_bytes() == files["weights.safetensors"]
+    assert not (theirs / catalogue.CURVE).exists()
+    assert shown not in (theirs / catalogue.README).read_text()
 
 
 def test_python_pushes_and_pulls_as_the_command_does(hub: FakeHub, capsys: pytest.CaptureFixture[str]) -> None:
