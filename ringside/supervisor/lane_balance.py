@@ -79,8 +79,9 @@ class _Mark(NamedTuple):
 class Balancer:
     """Measures the actors, and writes the wanted owner of each lane to the board."""
 
-    def __init__(self, board: Board, processes: ProcessTable) -> None:
-        self._board = board
+    def __init__(self, board: Board, processes: ProcessTable, batch_lanes: int) -> None:
+        """`batch_lanes`: lanes that must all have asked before inference answers one of them."""
+        self._board, self._batch_lanes = board, batch_lanes
         self._actors = processes.slice_of(Role.ACTOR)
         self._owners = board.lane_owner.copy()
         self._restarts = 0
@@ -132,10 +133,14 @@ class Balancer:
         return found
 
     def _want(self, wanted: list[Move]) -> None:
-        """Choose the lanes closest in number to those of the taker, and write their wanted owners."""
-        word, held = self._board.lane_wanted, self._owners.copy()
+        """Choose lanes of the batches with most lanes of the giver beyond the taker's, and write their wanted owners.
+
+        So both keep lanes of every batch, and play one while another is answered.
+        """
+        held = self._owners.copy()
+        batch = np.arange(len(held)) // self._batch_lanes
         for giver, taker in wanted:
+            surplus = np.bincount(batch, (held == giver).astype(float) - (held == taker))
             lanes = np.flatnonzero(held == giver)
-            lane = lanes[-1] if taker > giver else lanes[0]
-            held[lane] = taker
-        word[:] = held
+            held[lanes[np.argmax(surplus[batch[lanes]])]] = taker
+        self._board.lane_wanted[:] = held

@@ -380,7 +380,7 @@ def _make_balancer(plan: Plan, memory: Memory, note: Callable[[str], None]) -> B
     if memory.gateways is not None:
         return GatewayBalancer(memory.board, memory.gateways, plan, note)
     balances = plan.config.machine.balance == "auto" and plan.player is Role.ACTOR
-    return Balancer(memory.board, plan.processes) if balances else None
+    return Balancer(memory.board, plan.processes, plan.cell_lanes) if balances else None
 
 
 def _end(process: multiprocess.Process) -> bool:

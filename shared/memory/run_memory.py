@@ -122,23 +122,28 @@ class Plan:
         return actor >= self.config.machine.actors
 
     def first_owners(self) -> list[int]:
-        """The first owner of each lane; later `Board.lane_owner` holds it."""
+        """The first owner of each lane; later `Board.lane_owner` holds it.
+
+        Workers are contiguous: a process answers those of a batch in one pass.
+        """
+        if self.run_schedule.workers:
+            return _divide(self.run_schedule.lanes, range(self.actors))
         return self.owners_with(range(self.config.machine.actors, self.actors))
 
     def owners_with(self, gateways: Sequence[int]) -> list[int]:
-        """Owner of each lane when these gateways have nodes: contiguous, as even as can be.
+        """Owner of each lane when these gateways have nodes, as even as can be.
 
         Gateways get whole cells: the lanes that inference answers together. The actors of this machine have those of
         `head_share`; without gateways they have all lanes.
         """
         lanes, own = self.run_schedule.lanes, range(self.config.machine.actors)
         if not gateways:
-            return _divide(lanes, own)
+            return _deal(lanes, own)
         together = self.cell_lanes
         cells = lanes // together
         kept = cells_of_head(cells, len(gateways), self.head_share) if self.head_share else 0
         rest = _divide(cells - kept, gateways)
-        return _divide(kept * together, own) + [gateway for gateway in rest for _ in range(together)]
+        return _deal(kept * together, own) + [gateway for gateway in rest for _ in range(together)]
 
     @property
     def cell_lanes(self) -> int:
@@ -195,6 +200,11 @@ class Plan:
                 *ring_fields(run_schedule).values(),
             ]
         )
+
+
+def _deal(lanes: int, actors: Sequence[int]) -> list[int]:
+    """Owner of each lane, in turn: every actor has lanes of every batch, and plays one while another is answered."""
+    return [actors[lane % len(actors)] for lane in range(lanes)]
 
 
 def _divide(items: int, owners: Sequence[int]) -> list[int]:

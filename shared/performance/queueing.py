@@ -1,8 +1,8 @@
 """Queueing at the mailbox: a closed network of inference batches that are played and answered in turn.
 
 Each batch of lanes is played by its actors, waits until all its lanes have asked, is answered, and is played again. So
-the number of batches is constant, and there are two stations: the actors of the batch, which may play other batches in
-between, and the inference server, which answers one batch at a time.
+the number of batches is constant, and there are two stations: the actors of the batch, which play their lanes of other
+batches in between, and the inference server, which answers one batch at a time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ ITERATIONS = 100
 
 
 def batches_per_second(
-    batches: int, per_actor: float, playing: float, answering: float, delay: float, spread: float
+    batches: int, per_actor: float, playing: float, slowest: float, answering: float, delay: float, spread: float
 ) -> float:
     """Batches answered per second, between the cases without randomness and with exponential times.
 
@@ -24,13 +24,14 @@ def batches_per_second(
     Args:
         batches: inference batches of one tick of all lanes.
         per_actor: batches that one actor plays; at least 1.
-        playing: seconds in which the actors of a batch play its tick.
+        playing: seconds in which an actor plays its part of the tick of a batch.
+        slowest: the same of the slowest of a batch's actors, for which the batch waits.
         answering: seconds in which inference answers it.
         delay: seconds of a batch in wake-ups, with both stations free for others.
         spread: coefficient of variation of `playing`.
     """
-    in_step = min(1 / answering, batches / (per_actor * playing), batches / (playing + answering + delay))
-    random = _exponential(batches, per_actor, playing, answering, delay)
+    in_step = min(1 / answering, batches / (per_actor * playing), batches / (slowest + answering + delay))
+    random = _exponential(batches, per_actor, slowest, answering, delay)
     weight = min(1.0, spread**2)
     return 1 / ((1 - weight) / in_step + weight / random)
 

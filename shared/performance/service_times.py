@@ -163,5 +163,5 @@ class RunShape:
 
     @property
     def together(self) -> int:
-        """Envs of an inference batch that one actor steps."""
-        return min(self.share, self.batch_lanes) * self.lane_envs
+        """Envs of an inference batch that the actor with most of its lanes steps."""
+        return greatest_share(self.batch_lanes, self.actors) * self.lane_envs

@@ -165,11 +165,14 @@ def play_rate(times: ServiceTimes, site: RunShape) -> float:
     if site.on_gpu:
         return min(bounds_of_play(times, site).values())
     spread = times.step_spread / site.together**0.5
-    actors_of_batch = site.batch_lanes / site.share
-    playing = site.together * step_seconds(times, site) * greatest_of(actors_of_batch, spread)
-    batches_of_actor = max(1.0, site.share / site.batch_lanes)
+    actors_of_batch = min(site.actors, site.batch_lanes)
+    playing = site.together * step_seconds(times, site)
+    slowest = playing * greatest_of(actors_of_batch, spread)
+    batches_of_actor = max(1.0, site.share * site.lane_envs / site.together)
     answer = answer_seconds(times, site)
-    per_second = batches_per_second(site.batches, batches_of_actor, playing, answer, 2 * times.wake, spread)
+    per_second = batches_per_second(
+        site.batches, batches_of_actor, playing, slowest, answer, 2 * times.wake, spread
+    )
     return per_second * site.inference_batch
 
 

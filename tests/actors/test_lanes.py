@@ -225,10 +225,10 @@ def test_a_lane_moves_at_the_next_boundary_and_nothing_changes(
     world = World(2, schedule)
     owner, wanted = world.memory.board.lane_owner, world.memory.board.lane_wanted
     world.until(2)
-    wanted[1] = 1
+    wanted[2] = 1
     world.until(ROUND_TICKS - 1)
-    assert owner.tolist() == [0, 0, 1, 1]
-    (moved,) = (lane for lane in world.actors[0].played if lane.index == 1)
+    assert owner.tolist() == [0, 1, 0, 1]
+    (moved,) = (lane for lane in world.actors[0].played if lane.index == 2)
     assert not closed
     world.until(ROUND_TICKS + 1)
     assert closed == moved.envs
@@ -236,7 +236,7 @@ def test_a_lane_moves_at_the_next_boundary_and_nothing_changes(
     assert owner.tolist() == [0, 1, 1, 1]
     assert [lane.index for lane in world.actors[0].played] == [0]
     assert not world.actors[0]._envs
-    assert world.memory.board.lane_life.tolist() == [1, 2, 1, 1]
+    assert world.memory.board.lane_life.tolist() == [1, 1, 2, 1]
     world.finish()
     assert same(world.played(), expected)
     assert sum(lanes.redone for lanes in world.actors) == 0
@@ -245,12 +245,12 @@ def test_a_lane_moves_at_the_next_boundary_and_nothing_changes(
 def test_envs_of_a_lane_that_is_not_to_come_after_all_are_closed(closed: list[Counting]) -> None:
     world = World(2)
     world.until(2)
-    world.memory.board.lane_wanted[1] = 1
+    world.memory.board.lane_wanted[2] = 1
     while world.actors[1].prefetch_env():
         pass
     (coming,) = world.actors[1]._envs.values()
     assert len(coming) == LANE_ENVS
-    world.memory.board.lane_wanted[1] = 0
+    world.memory.board.lane_wanted[2] = 0
     world.actors[1].prefetch_env()
     assert closed == coming
     assert not world.actors[1]._envs
@@ -266,13 +266,13 @@ def test_a_death_at_any_write_of_a_move_changes_nothing(
         world = World(2, schedule)
         board = world.memory.board
         world.until(2)
-        board.lane_wanted[1] = 1
+        board.lane_wanted[2] = 1
         world.until(ROUND_TICKS - 1)
         world.others()
         if victim == "giver":
             died = world.turn(0, dies_after=deaths)  # the last tick of the round, snapshots, the word
         else:
-            while board.lane_owner[1] == 0:
+            while board.lane_owner[2] == 0:
                 world.turn(0)
                 world.others()
             died = world.turn(1, dies_after=deaths)
@@ -293,27 +293,27 @@ def test_a_lane_that_comes_back_at_once_is_not_played_twice(undisturbed: tuple[s
     lives = []
 
     def meanwhile() -> None:
-        board.lane_wanted[1] = 0
-        while board.lane_owner[1] == 1:
+        board.lane_wanted[2] = 0
+        while board.lane_owner[2] == 1:
             world.actors[1].adopt()
-        lives.append(int(board.lane_life[1]))
+        lives.append(int(board.lane_life[2]))
 
     world.until(1)
-    board.lane_wanted[1] = 1
+    board.lane_wanted[2] = 1
     Fragile.after = meanwhile
     world.finish()
     assert lives == [2]
-    assert board.lane_life[1] == 3
+    assert board.lane_life[2] == 3
     assert same(world.played(), expected)
 
 
 def test_the_word_is_the_last_that_the_giver_writes() -> None:
     world = World(2)
     world.until(2)
-    world.memory.board.lane_wanted[1] = 1
+    world.memory.board.lane_wanted[2] = 1
     world.until(ROUND_TICKS - 1)
     world.others()
-    (lane,) = (lane for lane in world.actors[0].played if lane.index == 1)
+    (lane,) = (lane for lane in world.actors[0].played if lane.index == 2)
     Fragile.after = lambda: setattr(Fragile, "left", 0)
     try:
         lane.step()

@@ -32,7 +32,7 @@ class SimulatedRun:
         self._ticks = [0] * shape.lanes
         self._asks = [True] * shape.lanes
         self._answered = [False] * shape.lanes
-        owners = [lane * shape.actors // shape.lanes for lane in lanes]
+        owners = [lane % shape.actors for lane in lanes]
         self._lanes_of = [[lane for lane in lanes if owners[lane] == actor] for actor in range(shape.actors)]
         self._actor_of = owners
         self._next = [0] * shape.actors

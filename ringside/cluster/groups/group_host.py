@@ -109,7 +109,7 @@ class GroupHost:
         memory = self._memory = Memory.create(self._plan, self._lanes)
         owners = np.full(memory.run_schedule.lanes, NO_OWNER)
         for place, state in enumerate(states):
-            owners[state.lane] = place * self._plan.actors // len(states)
+            owners[state.lane] = place % self._plan.actors  # as on one machine (shared/memory/run_memory.py)
         memory.board.lane_owner[:] = memory.board.lane_wanted[:] = owners
         for state in states:
             restore_lane(memory, state)

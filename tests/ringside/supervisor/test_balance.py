@@ -71,7 +71,9 @@ def test_two_slow_actors_are_relieved_together() -> None:
 class Run:
     """A board, and what actors of given costs would write there."""
 
-    def __init__(self, actors: int, lanes: int, *, waiting: bool = True, schedule: str = "concurrent") -> None:
+    def __init__(
+        self, actors: int, lanes: int, *, waiting: bool = True, schedule: str = "concurrent", inference_batch: int = 1
+    ) -> None:
         config = Config().with_settings(
             envs=lanes,
             lane_envs=1,
@@ -81,13 +83,15 @@ class Run:
             replay_size=100 * lanes,
             network="small",
             actors=actors,
+            inference_batch=inference_batch,
+            device="cpu",
             run_dir=Path("."),
         )
         plan = Plan(config, 4)
         memory = Memory.create(plan)
         self.board = memory.board
         self.board.commits.publish(0)
-        self.balancer = Balancer(self.board, plan.processes)
+        self.balancer = Balancer(self.board, plan.processes, plan.cell_lanes)
         self.wanted: list[int] = []
         self._waiting = waiting
 
@@ -146,6 +150,16 @@ def test_a_slow_core_and_its_recovery() -> None:
     for _ in range(40):
         run.round([0.01, 0.01])
     assert run.lanes == [6, 6]
+
+
+def test_an_actor_that_takes_lanes_takes_them_from_every_batch() -> None:
+    """Three batches of four lanes, of which the first of two actors ends with half as many as the other."""
+    run = Run(2, 12, inference_batch=4)
+    for _ in range(40):
+        run.round([0.02, 0.01])
+    batches = run.board.lane_owner.reshape(3, 4)
+    assert run.lanes == [4, 8]
+    assert sorted(np.bincount(batch).tolist() for batch in batches) == [[1, 3], [1, 3], [2, 2]]
 
 
 def test_one_measurement_alone_moves_nothing() -> None:

@@ -6,6 +6,7 @@ import os
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from shared.checkpoint.segments import segment_shape
@@ -114,3 +115,21 @@ def test_lanes_that_are_not_played_get_no_memory() -> None:
     assert taken[0] == taken[1] >= plan.layout().size
     assert taken[0] - taken[3] == pytest.approx(large, rel=0.1)
     assert taken[2] - taken[3] == pytest.approx(large / lanes, rel=0.2)
+
+
+@pytest.mark.parametrize("actors", range(1, 9))
+def test_every_actor_has_lanes_of_every_batch(actors: int) -> None:
+    """Two batches of eight lanes: an actor plays those of one while the other is answered."""
+    owners = Plan(PRESETS["ppo-quick"].with_settings(**MACHINE | {"actors": actors, "inference_batch": 16}), ACTIONS)
+    batches = np.array(owners.first_owners()).reshape(2, 8)
+    counts = np.array([np.bincount(batch, minlength=actors) for batch in batches])
+    assert counts.min() >= 1
+    assert np.ptp(counts, axis=1).max() <= 1
+    assert np.ptp(counts.sum(axis=0)) <= 1
+
+
+def test_the_workers_of_a_process_are_neighbors() -> None:
+    """It answers those of a batch in one pass."""
+    settings = MACHINE | {"actors": 2, "inference_batch": 2}
+    plan = Plan(PRESETS["a3c-async"].with_settings(**settings, workers=4), ACTIONS)
+    assert plan.first_owners() == [0, 0, 1, 1]
