@@ -32,6 +32,7 @@ from ringside.bench.harness.attached import AttachedRun, attached_run, lasting
 from ringside.bench.harness.interleaved import Contender, measure_interleaved
 from ringside.bench.harness.measured_plans import make_plan
 from ringside.bench.harness.tables import ROOT, CannotRun, Report, WrongResult
+from ringside.watch.page.live_curves import SERIES
 from shared.machine.facts import usable_cores
 from shared.machine.subprocesses import kill_and_reap
 from shared.memory.parts.board import METRIC_SPANS, SPAN_METRICS
@@ -167,14 +168,14 @@ class Viewer:
 
     def _request_pages(self) -> None:
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=20)
-        state_at, tick, known = float("-inf"), -1, "edition=0&known=0,0,0"
+        state_at, tick, known = float("-inf"), -1, f"edition=0&known={_numbers(0)}"
         first = None
         try:
             while not self._ended.is_set():
                 if time.monotonic() - state_at >= 1.0:
                     state_at = time.monotonic()
                     curves = json.loads(self._ask(connection, f"state?{known}")[0])["curves"]
-                    known = f"edition={curves['edition']}&known=1000000,1000000,1000000"
+                    known = f"edition={curves['edition']}&known={_numbers(10**6)}"
                 content, pause = self._ask(connection, "pictures?first=0&count=96&env=0")
                 (length,) = struct.unpack_from("<I", content)
                 tick = json.loads(content[4 : 4 + length])["chosen"]["tick"]
@@ -193,3 +194,8 @@ class Viewer:
         connection.request("GET", self._path + what)
         answer = connection.getresponse()
         return answer.read(), float(answer.headers.get("X-Pause") or 0)
+
+
+def _numbers(rows: int) -> str:
+    """Numbers of rows that a viewer has of each curve, as the page writes them."""
+    return ",".join([str(rows)] * len(SERIES))

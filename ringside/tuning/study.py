@@ -7,7 +7,7 @@ trial that was interrupted resumes its run.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -22,7 +22,9 @@ from ringside.programs.lost_nodes import given_up, newest_checkpoint, run_despit
 from ringside.programs.places import Place, Programs
 from ringside.recording.follow import Follower
 from ringside.tuning.space import Space, space_to_json
+from shared.config.digest import MAY_CHANGE_ON_RESUME
 from shared.config.settings import Config
+from shared.config.trust import NEVER_FROM_A_FILE
 from shared.errors import ConfigError
 from shared.files.atomic import read_object, write_atomic
 from shared.files.run_file_names import METRICS_FILE, SUMMARY_FILE
@@ -37,6 +39,8 @@ BEST_FILE = "best.toml"
 """Settings of the best trial, for --config."""
 FIRST_TRIALS = 5
 """Trials that are never pruned, since the others are compared with the median of those before."""
+LENGTH = ("total_steps", "eval_every_steps", "eval_episodes", "init_from")
+"""Settings that a resume may change, but that make the evaluations of two trials incomparable."""
 _NAME = "ringside"
 
 
@@ -96,16 +100,21 @@ class _Evaluations:
 
     def read(self) -> None:
         """Report new evaluations to the study."""
-        found = self._follower.read()
-        if found.is_new_file:
-            self.values.clear()
-        with self._lock:
-            for record in found.records:
-                if record["kind"] == "evaluation":
-                    self.values.append(float(record["mean_return"]))
-                    if record["evaluation"] not in self._reported:
-                        self._trial.report(self.values[-1], record["evaluation"])
-                        self._reported.add(record["evaluation"])
+        has_more = True
+        while has_more:
+            records, is_new_file, has_more = self._follower.read()
+            if is_new_file:
+                self.values.clear()
+            with self._lock:
+                self._report(record for record in records if record["kind"] == "evaluation")
+
+    def _report(self, evaluations: Iterable[dict[str, Any]]) -> None:
+        """Keep the mean return of each, and report those that the study lacks."""
+        for record in evaluations:
+            self.values.append(float(record["mean_return"]))
+            if record["evaluation"] not in self._reported:
+                self._trial.report(self.values[-1], record["evaluation"])
+                self._reported.add(record["evaluation"])
 
     def should_prune(self) -> bool:
         """Read, and return True if the newest evaluation is below those of other trials."""
@@ -150,7 +159,13 @@ class Tuner:
         self._require_same()
 
     def _require_same(self) -> None:
-        plain = {"settings": self._task.config.experiment(), "space": space_to_json(self._task.space)}
+        config = self._task.config
+        length = {name: config.to_flat()[name] for name in LENGTH}
+        plain = {
+            "settings": config.experiment(),
+            "space": space_to_json(self._task.space),
+            "length of trials": json.loads(json.dumps(length, default=str)),
+        }
         found = self._study.user_attrs.get("task")
         if found is None:
             self._study.set_user_attr("task", plain)
@@ -195,8 +210,17 @@ class Tuner:
                 self._note(f"{title}: {given_up('It')}")
                 return
             evaluations.read()
+            if not (code or evaluations.pruned or self._is_done(trial.number, evaluations.values)):
+                self._note(f"{title}: it was stopped before its end; the same options continue it.")
+                return
             with self._lock:
                 self._tell(trial, title, evaluations, code)
+
+    def _is_done(self, number: int, values: Sequence[float]) -> bool:
+        """True if a trial with these evaluations has played its last step, or has reached --stop-at."""
+        score = self._task.config.run.stop_at
+        reached = score is not None and len(values) > 0 and values[-1] >= score
+        return reached or read_object(self.run_dir(number) / SUMMARY_FILE).get("finished") is True
 
     def _train(
         self,
@@ -251,11 +275,12 @@ class Tuner:
 
     def _words(self, run_dir: Path, settings: dict[str, Any]) -> list[str]:
         """Options of `launch.py` for a trial."""
-        config = self._task.config
-        if newest_checkpoint(run_dir) is not None:
-            return ["--resume", str(run_dir), *words_of(env=config.play.env, plugin=config.run.plugin)]
-        given = config.with_settings(**settings, run_dir=run_dir)
-        return ["--preset", self._task.preset, *flags_of(settings_beside_preset(given, self._task.preset))]
+        config = self._task.config.with_settings(**settings, run_dir=run_dir)
+        given = settings_beside_preset(config, self._task.preset)
+        if newest_checkpoint(run_dir) is None:
+            return ["--preset", self._task.preset, *flags_of(given)]
+        kept = (MAY_CHANGE_ON_RESUME | {"env"}) - {"run_dir", "resume", "init_from"}
+        return ["--resume", str(run_dir), *flags_of({name: given[name] for name in given if name in kept})]
 
     def _stop(self, number: int) -> None:
         """Stop the current trials, which save themselves, and start no other."""
@@ -302,7 +327,7 @@ class Tuner:
         assert best is not None, "a trial is complete"
         config = self._task.config
         chosen = settings_beside_preset(config, self._task.preset)
-        local = {"run_dir", "plain", "track", "resume", "init_from", "plugin"}
+        local = NEVER_FROM_A_FILE | {"plugin"}
         lines = [
             f"# Trial {best.number} of a study: mean return {best.value:.2f} in its last evaluation.",
             f"preset = {json.dumps(self._task.preset)}",

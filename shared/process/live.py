@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -22,7 +23,7 @@ from shared.machine.proc_files import stat_fields
 
 LIVE_FILE = "live.json"
 """Name of the file in a run directory."""
-FORMAT = 1
+FORMAT = 2
 _NAME_LENGTH = 24
 _SIZE_LIMIT = 1 << 16
 
@@ -43,6 +44,8 @@ class Live:
     action_names: tuple[str, ...]
     gateways: int = 0
     """Actors whose lanes are played on other nodes."""
+    made: int = 0
+    """Moment of this address, in nanoseconds of the monotonic clock: one process may train several times."""
 
     @classmethod
     def for_this_process(cls, descriptor: int, action_names: Sequence[str], gateways: int = 0) -> Self:
@@ -51,7 +54,8 @@ class Live:
         started = process_start(process)
         if started is None:
             raise OSError(errno.ENOENT, "/proc cannot be read")
-        return cls(process, started, descriptor, tuple(name[:_NAME_LENGTH] for name in action_names), gateways)
+        names = tuple(name[:_NAME_LENGTH] for name in action_names)
+        return cls(process, started, descriptor, names, gateways, time.monotonic_ns())
 
     @property
     def lives(self) -> bool:
@@ -89,10 +93,12 @@ class Live:
     @classmethod
     def _checked(cls, path: Path, found: dict[str, Any]) -> Self:
         names = found.get("action_names")
-        whole = all(type(found.get(word)) is int for word in ("process", "started", "descriptor", "gateways"))
+        numbers = [found.get(word) for word in ("process", "started", "descriptor", "gateways", "made")]
+        whole = all(type(number) is int for number in numbers)
         if not whole or not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise LiveError(f"{path} is damaged: remove it; the run does not need it.")
-        return cls(found["process"], found["started"], found["descriptor"], tuple(names), found["gateways"])
+        process, started, descriptor, gateways, made = numbers
+        return cls(process, started, descriptor, tuple(names), gateways, made)
 
 
 def withdraw(run_dir: Path) -> None:

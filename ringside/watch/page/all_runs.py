@@ -54,11 +54,6 @@ class Entry:
     has_more: bool = True
     """True if records are unread."""
 
-    @property
-    def lives(self) -> bool:
-        """True if the run was alive at the last look."""
-        return self.source is not None and self.source.lives
-
 
 class AllRuns:
     """The runs below a directory, read a little at every call."""
@@ -103,14 +98,22 @@ class AllRuns:
         fields = {"ids": [each[0] for each in found], "shapes": [each[1] for each in found]}
         return fields, [each[2] for each in found]
 
+    def release_ended(self) -> None:
+        """Release the memory of runs that have ended."""
+        for entry in list(self._entries.values()):
+            if entry.source is not None:
+                entry.source.release_ended()
+
     def source(self, id_: str) -> Source | None:
         """The source of a run; None: there is none of this id, or it cannot be shown."""
-        return next((entry.source for entry in self._entries.values() if entry.id == id_), None)
+        return next((entry.source for entry in list(self._entries.values()) if entry.id == id_), None)
 
     def _scan(self) -> None:
         found = sorted(runs_below(self.runs), reverse=True)[:MOST_RUNS]
         for path in self._entries.keys() - {path for _, path in found}:
-            del self._entries[path]
+            dropped = self._entries.pop(path)
+            if dropped.source is not None:
+                dropped.source.detach()
             self._version += 1
         for began, path in found:
             if path not in self._entries:
@@ -124,7 +127,7 @@ class AllRuns:
         seen = tuple(
             _signature(entry.path / name) for name in (LIVE_FILE, SUMMARY_FILE, METRICS_FILE, *JUDGED.values())
         )
-        if seen == entry.seen and not entry.lives and not entry.has_more:
+        if seen == entry.seen and not entry.shown.get("living") and not entry.has_more:
             return
         entry.seen = seen
         try:

@@ -55,10 +55,19 @@ class Server(TcpWSGIServer):
     channel_class = _Connection
 
     def __init__(
-        self, application: Callable[..., Any], knows_key: Callable[[str], bool], listening: socket.socket
+        self,
+        application: Callable[..., Any],
+        knows_key: Callable[[str], bool],
+        listening: socket.socket,
+        maintain: Callable[[], None],
     ) -> None:
-        """`knows_key`: True if the path of a request has the key."""
-        self._knows_key = knows_key
+        """Serve on a socket that listens.
+
+        Args:
+            knows_key: returns True if the path of a request has the key.
+            maintain: called once a second, between two requests.
+        """
+        self._knows_key, self._maintain = knows_key, maintain
         super().__init__(
             application,
             _sock=listening,
@@ -91,7 +100,8 @@ class Server(TcpWSGIServer):
             each.handle_close()
 
     def maintenance(self, now: float) -> None:
-        """Close late connections, once a second. A thread that waits for one of them continues."""
+        """Once a second, close late connections, whose threads continue, and call `maintain`."""
         for connection in list(self.active_channels.values()):
             if connection.is_late(now):
                 connection.handle_close()  # waitress would wait until the socket is writable
+        self._maintain()

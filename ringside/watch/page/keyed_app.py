@@ -92,6 +92,10 @@ class KeyedApp(ABC):
     def respond(self, request: Request, rest: Sequence[str]) -> Response:
         """Answer a request for the path `rest` below the key. Raises `NotFound`."""
 
+    @abstractmethod
+    def maintain(self) -> None:
+        """Release what no run needs any more; the server calls it once a second, whether or not somebody asks."""
+
     def packed(self, request: Request, content: bytes, kind: str) -> Response:
         """Response in a compression that the viewer accepts: pictures may pass a tunnel."""
         response = Response(content, mimetype=kind)

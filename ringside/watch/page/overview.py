@@ -30,6 +30,13 @@ class Overview(KeyedApp):
         self._pages: dict[str, Page] = {}
         self._thumbnails: bytes | None = None
 
+    def maintain(self) -> None:
+        """Release the memory of runs that have ended, and drop the pages of runs that are not shown any more."""
+        for id_ in list(self._pages):
+            if self._runs.source(id_) is None:
+                self._pages.pop(id_, None)
+        self._runs.release_ended()
+
     def respond(self, request: Request, rest: Sequence[str]) -> Response:
         """Answer a request for the overview, its state and pictures, or the page of a run."""
         if rest[0] == "run" and len(rest) > 1:

@@ -41,6 +41,10 @@ class Page(KeyedApp):
         self._state_at = float("-inf")
         self._picture: tuple[tuple[int, int, int], bytes] | None = None
 
+    def maintain(self) -> None:
+        """Release the memory of a run that has ended."""
+        self._source.release_ended()
+
     def respond(self, request: Request, rest: Sequence[str]) -> Response:
         """Answer a request for the page, the state, the pictures, a video or a file."""
         name = "/".join(rest) or "index.html"
@@ -123,6 +127,6 @@ def listen(port: int) -> socket.socket:
 def serve(page: KeyedApp, listening: socket.socket, ready: Callable[[str], None]) -> None:
     """Serve until the process is interrupted; calls `ready` with the address."""
     logging.getLogger("waitress").setLevel(logging.ERROR)  # viewers of a busy machine often wait
-    server = Server(page, page.is_keyed, listening)
+    server = Server(page, page.is_keyed, listening, page.maintain)
     ready(f"http://127.0.0.1:{listening.getsockname()[1]}/{page.key}/")
     server.run()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -42,7 +43,10 @@ _OF_ROLES = ("busy", "cores", "restarts")
 
 
 class Source:
-    """One run. It releases the memory when the run ends, and attaches again when the run is resumed."""
+    """One run. It releases the memory when the run ends, and attaches again when the run is resumed.
+
+    Several threads may use it: the page of the run, that of all runs, and the server's maintenance.
+    """
 
     def __init__(self, run_dir: Path) -> None:
         """Attach if the run lives. Raises `ConfigError` if there is no run, or it cannot be watched."""
@@ -55,6 +59,7 @@ class Source:
         self._memory: Memory | None = None
         self._observer: Observer | None = None
         self._refused: str | None = None
+        self._lock = threading.RLock()
         self._attach()
 
     @property
@@ -75,30 +80,52 @@ class Source:
 
     def refresh(self) -> None:
         """Detach from a run that has ended; attach to one that lives again."""
-        if self._memory is not None and self._live is not None:
+        with self._lock:
+            if self._is_attached_to_the_living():
+                return
+            self.detach()
             try:
-                if Live.read(self.run_dir) == self._live:
-                    return
-            except (LiveError, OSError):
-                if self._live.lives:  # its directory may have moved; the memory is still there
-                    return
-            self._detach()
-        try:
-            self._config = read_config(self.run_dir)
-            self._attach()
-            self._refused = None
-        except ConfigError as error:
-            self._refused = str(error)
+                self._config = read_config(self.run_dir)
+                self._attach()
+                self._refused = None
+            except ConfigError as error:
+                self._refused = str(error)
 
-    def _detach(self) -> None:
-        """Release the memory: the kernel keeps all of it while a process maps it."""
-        assert self._memory is not None, "there is something to let go"
-        self._memory.arena.close()
+    def release_ended(self) -> None:
+        """Release the memory of a run that has ended, though no viewer asks. A source in use is left alone."""
+        if self._lock.acquire(blocking=False):
+            try:
+                if not self._is_attached_to_the_living():
+                    self.detach()
+            finally:
+                self._lock.release()
+
+    def _is_attached_to_the_living(self) -> bool:
+        """True if the run of the memory that is mapped lives."""
+        if self._live is None:
+            return False
+        try:
+            return Live.read(self.run_dir) == self._live
+        except (LiveError, OSError):
+            return self._live.lives  # its directory may have moved; the memory is still there
+
+    def detach(self) -> None:
+        """Release the memory, if any is mapped: the kernel keeps all of it while a process maps it."""
+        with self._lock:
+            if self._memory is not None:
+                self._release(self._memory)
+
+    def _release(self, memory: Memory) -> None:
+        memory.arena.close()
         self._memory = self._observer = self._live = None
         gc.collect()
 
     def state(self) -> dict[str, Any]:
         """State without curves and pictures, as JSON values."""
+        with self._lock:
+            return self._state()
+
+    def _state(self) -> dict[str, Any]:
         config, live = self._config, self._live
         return {
             "living": self.lives,
@@ -150,28 +177,30 @@ class Source:
 
     def curves(self, edition: int, known: list[int]) -> dict[str, Any]:
         """Rows that a viewer lacks (`Curves.since`), and `more` if the file has unread ones."""
-        more = self._curves.read()
-        return {**self._curves.since(edition, known), "more": more}
+        with self._lock:
+            more = self._curves.read()
+            return {**self._curves.since(edition, known), "more": more}
 
     def outline(self) -> tuple[list[list[float | None]], list[list[float | None]]]:
         """Rows [steps, value, ...] of the mean of returns, and of evaluations, as far as they were read."""
-        series = self._curves.series
-        newest = series["round"].newest
-        rounds = series["round"].rows
-        return (rounds if newest is None else [*rounds, newest]), series["evaluation"].rows
+        with self._lock:
+            series = self._curves.series
+            newest, rounds = series["round"].newest, series["round"].rows
+            return [*rounds, *([] if newest is None else [newest])], list(series["evaluation"].rows)
 
     def pictures(self, first: int, count: int, env: int) -> tuple[dict[str, Any], list[NDArray[np.uint8]]] | None:
         """Mosaic from env `first`, one env with its stack, and the shape of frames; None: the run has ended.
 
         Numbers out of range are clipped.
         """
-        if self._memory is None:
-            return None
-        last = self._memory.run_schedule.envs - 1
-        mosaic_fields, frames = mosaic(self._memory, min(max(first, 0), last), min(max(count, 1), MOST_ENVS))
-        env_fields, stack = selected_env(self._memory, min(max(env, 0), last))
-        shape = self._memory.run_schedule.frames._asdict()
-        return {"mosaic": mosaic_fields, "chosen": env_fields, "shape": shape}, [frames, stack]
+        with self._lock:
+            if self._memory is None:
+                return None
+            last = self._memory.run_schedule.envs - 1
+            mosaic_fields, frames = mosaic(self._memory, min(max(first, 0), last), min(max(count, 1), MOST_ENVS))
+            env_fields, stack = selected_env(self._memory, min(max(env, 0), last))
+            shape = self._memory.run_schedule.frames._asdict()
+            return {"mosaic": mosaic_fields, "chosen": env_fields, "shape": shape}, [frames, stack]
 
 
 def _ended_status(

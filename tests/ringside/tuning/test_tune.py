@@ -56,8 +56,12 @@ if number == int(os.environ.get("FAKE_BAD", -1)):
     time.sleep(60)
 rate = float(flags.get("--learning-rate", 1e-4))
 write_run(path, "pong", returns=[1.0, 2.0], evaluations=[1.0, 5.0, 1e4 * rate], learning_rate=rate, learning_starts=100)
+if number == int(os.environ.get("FAKE_UNFINISHED", -1)):
+    summary = json.loads((path / "summary.json").read_text())
+    (path / "summary.json").write_text(json.dumps(summary | {"finished": False}))
 """
 SPACE = {"learning_rate": {"low": 1e-4, "high": 1e-3, "log": True}}
+CONFIG = Config().with_settings(game="pong", total_steps=100_000, eval_every_steps=20_000, device="cpu")
 TUNED: dict[str, Any] = {"trials": 2, "space": SPACE, "prune": True}
 
 
@@ -76,10 +80,9 @@ class Program:
         monkeypatch.setattr("ringside.tuning.search._report", lambda task, tuner, results: task.out / "report.html")
 
     def __call__(self, **changes: Any) -> StudyResult:
-        config = Config().with_settings(game="pong", total_steps=100_000, eval_every_steps=20_000, device="cpu")
         words = {"out": self.out, "note": self.notes.append, "launcher": self.launcher, **TUNED, **changes}
         words.setdefault("cluster", ClusterOptions())
-        return run_study(words.pop("config", config), "nature", **words)
+        return run_study(words.pop("config", CONFIG), "nature", **words)
 
     @property
     def calls(self) -> list[list[str]]:
@@ -118,8 +121,41 @@ def test_the_same_call_continues_and_adds_trials(program: Program) -> None:
     assert len({trial.settings["learning_rate"] for trial in later.trials}) == 3
     with pytest.raises(ConfigError, match="holds a study with another space"):
         program(space={"n_step": {"choices": [1, 3]}})
-    with pytest.raises(ConfigError, match="holds a study with another settings"):
+    with pytest.raises(ConfigError, match=r"holds a study with another settings and length of trials:"):
         program(config=Config().with_settings(game="pong", batch_size=64, eval_every_steps=20_000, device="cpu"))
+    for changed in ({"total_steps": 200_000}, {"eval_every_steps": 10_000}, {"eval_episodes": 5}):
+        with pytest.raises(ConfigError, match="holds a study with another length of trials"):
+            program(config=CONFIG.with_settings(**changed))
+    assert program(trials=3, config=CONFIG.with_settings(actors=2)).trials == later.trials
+
+
+def test_a_trial_that_was_stopped_before_its_end_is_continued(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_UNFINISHED", "0")
+    result = program()
+    assert [trial.state for trial in result.trials] == ["running", "complete"]
+    assert result.best is not None
+    assert result.best.number == 1
+    assert any("trial 0: it was stopped before its end" in note for note in program.notes)
+    monkeypatch.delenv("FAKE_UNFINISHED")
+    assert [trial.state for trial in program().trials] == ["complete", "complete"]
+
+
+def test_a_trial_that_reached_its_score_is_complete(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAKE_UNFINISHED", "0")
+    assert program(trials=1, config=CONFIG.with_settings(stop_at=0.5)).trials[0].state == "complete"
+
+
+def test_settings_that_no_file_may_have_are_not_in_that_of_the_best(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "wandb.py").touch()  # as if it were installed
+    monkeypatch.syspath_prepend(tmp_path)
+    best = program(trials=1, config=CONFIG.with_settings(track="wandb", wandb_group="one")).best_config
+    assert best is not None
+    assert "wandb" not in best.read_text()
+    ringside.starting_point(None, None, config=best)
 
 
 def test_a_trial_that_was_interrupted_is_resumed(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,9 +170,16 @@ def test_a_trial_that_was_interrupted_is_resumed(program: Program, monkeypatch: 
     checkpoints.mkdir(parents=True)
     (checkpoints / "checkpoint-00000001.json").touch()
     with warnings.catch_warnings(record=True) as warned:
-        result = program(trials=2)
+        result = program(trials=2, config=CONFIG.with_settings(actors=2, stop_at=30.0))
     assert not [each for each in warned if "already" in str(each.message)]
-    assert program.calls[-1] == ["--resume", str(program.out / "trial-0001")]
+    flags = dict(zip(program.calls[-1][::2], program.calls[-1][1::2], strict=True))
+    assert flags == {
+        "--resume": str(program.out / "trial-0001"),
+        "--total-steps": "100_000",
+        "--eval-every-steps": "20_000",
+        "--actors": "2",
+        "--stop-at": "30.0",
+    }
     assert (result.trials[1].state, result.trials[1].settings["learning_rate"]) == ("complete", rate)
 
 

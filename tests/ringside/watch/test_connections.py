@@ -31,7 +31,7 @@ class Loop:
     def __init__(self, stack: ExitStack) -> None:
         listening = listen(0)
         self.address = listening.getsockname()
-        self.server = Server(application, lambda path: path == "/key/", listening)
+        self.server = Server(application, lambda path: path == "/key/", listening, lambda: None)
         self._stack = stack
         stack.callback(self.server.asyncore.close_all, self.server._map)
         stack.callback(self.server.task_dispatcher.shutdown)

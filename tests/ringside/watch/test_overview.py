@@ -16,7 +16,7 @@ from ringside.watch.page.all_runs import CURVE_POINTS, AllRuns, thinned
 from ringside.watch.page.budget import Budget
 from ringside.watch.page.overview import Overview
 from shared.frame_shape import DEFAULT_FRAMES
-from tests.support.watched import Pretended
+from tests.support.watched import Pretended, mapped
 from tests.support.written_runs import write_run
 
 
@@ -55,6 +55,33 @@ def test_it_tells_curve_and_score_of_every_run(tmp_path: Path) -> None:
     assert done["curve"] == [[1_000, 1.0], [2_000, 2.0], [2_000, 2.0]]
     assert (done["evaluation"], done["judged"]) == (5.0, None)
     assert (member["suite"], member["seed"], member["finished"], member["judged"]) == ("atari", 2, False, 9.0)
+
+
+def test_a_run_that_ends_gives_its_memory_back_though_nobody_asks(run: Pretended) -> None:
+    before = mapped()
+    viewer = Viewer(run.run_dir.parent)
+    (told,) = viewer.runs()["runs"]
+    assert told["living"]
+    assert mapped() == before + 1
+    viewer.get(f"run/{told['id']}/state")
+    (run.run_dir / "live.json").unlink()
+    viewer.page.maintain()
+    assert mapped() == before
+    assert not viewer.runs()["runs"][0]["living"]
+
+
+def test_the_page_of_a_run_that_is_removed_is_dropped(run: Pretended) -> None:
+    before = mapped()
+    viewer = Viewer(run.run_dir.parent)
+    path = f"run/{viewer.runs()['ids'][0]}/state"
+    assert viewer.get(path).status_code == 200
+    assert mapped() == before + 1
+    (run.run_dir / "config.json").unlink()
+    assert viewer.runs()["ids"] == []
+    assert mapped() == before
+    viewer.page.maintain()
+    assert not viewer.page._pages
+    assert viewer.get(path).status_code == 404
 
 
 def test_only_what_has_changed_is_told_again(tmp_path: Path) -> None:

@@ -6,7 +6,9 @@ import gzip
 import json
 import socket
 import struct
+import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,7 @@ import zstandard
 from werkzeug.test import Client, TestResponse
 from werkzeug.wrappers import Request
 
+from ringside.recording.follow import Follower, NewRecords
 from ringside.recording.metrics import MetricsLog
 from ringside.watch.page import source as module
 from ringside.watch.page.budget import LEAST_SECONDS, MOST_SECONDS, SHARE, Budget
@@ -24,7 +27,7 @@ from ringside.watch.page.server import Page, listen
 from ringside.watch.page.source import Source
 from shared.errors import ConfigError
 from shared.process.ownership import evaluation_video
-from tests.support.watched import NAMES, Pretended
+from tests.support.watched import NAMES, Pretended, mapped
 
 FRAME = 84 * 84
 
@@ -196,9 +199,55 @@ def test_viewers_who_look_at_different_envs_share_one_budget(run: Pretended) -> 
     assert float(viewer.get("pictures").headers["X-Pause"]) < MOST_SECONDS / 4
 
 
-def mapped() -> int:
-    """Number of mappings of run memory in this process."""
-    return Path("/proc/self/maps").read_text().count("memfd:ringside")
+def test_a_run_that_ends_gives_its_memory_back_though_nobody_asks(run: Pretended) -> None:
+    before = mapped()
+    viewer = Viewer(run.run_dir)
+    viewer.page.maintain()
+    assert mapped() == before + 1
+    (run.run_dir / "live.json").unlink()
+    viewer.page.maintain()
+    assert mapped() == before
+    run.live.write(run.run_dir)
+    viewer.clock.wall += 20
+    assert viewer.state()["living"]
+
+
+def test_a_run_that_follows_in_the_same_process_is_another(run: Pretended) -> None:
+    """Its memory may have the descriptor of the one before."""
+    viewer = Viewer(run.run_dir)
+    replace(run.live, made=run.live.made + 1).write(run.run_dir)
+    before = mapped()
+    viewer.page.maintain()
+    assert mapped() == before - 1
+
+
+def test_two_threads_read_the_records_in_turn(run: Pretended, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Source(run.run_dir)
+    inside, asked, overlapped = threading.Event(), threading.Event(), threading.Event()
+    read = Follower.read
+
+    def watched(follower: Follower) -> NewRecords:
+        if inside.is_set():
+            overlapped.set()
+        inside.set()
+        if threading.current_thread() is threading.main_thread():
+            assert asked.wait(10)
+            overlapped.wait(0.1)
+        inside.clear()
+        return read(follower)
+
+    def other() -> None:
+        assert inside.wait(10)
+        asked.set()
+        source.curves(0, [])
+
+    monkeypatch.setattr(Follower, "read", watched)
+    thread = threading.Thread(target=other)
+    thread.start()
+    source.curves(0, [])
+    thread.join(10)
+    assert not thread.is_alive()
+    assert not overlapped.is_set()
 
 
 def test_a_run_that_ends_gives_its_memory_back_and_files_stand_in(run: Pretended) -> None:
@@ -210,7 +259,7 @@ def test_a_run_that_ends_gives_its_memory_back_and_files_stand_in(run: Pretended
     (run.run_dir / "live.json").unlink()
     (run.run_dir / "metrics.jsonl").write_text('{"kind": "round", "round": 3, "steps": 240, "loss": 0.5}\n')
     viewer.state()  # which reads the records
-    told = viewer.state("?edition=0&known=0,0,0")
+    told = viewer.state("?edition=0&known=0,0,0,0")
     assert mapped() == before
     assert viewer.get("pictures").status_code == 204
     assert (told["living"], told["finished"]) == (False, False)
