@@ -52,8 +52,9 @@ def push(entry: Path, repo: str, *, private: bool = False) -> str:
         for name in SHOWN:
             if (entry / name).exists():
                 shutil.copyfile(entry / name, Path(scratch) / name)
-        readme = (entry / README).read_text()
-        card = model_card(entry.name, repo, readme, read_json(entry / EVALUATION))
+        readme, evaluation = (entry / README).read_text(), read_json(entry / EVALUATION)
+        atari = read_json(entry / SUMMARY).get("frames") is not None  # steps of an env have no frames of an emulator
+        card = model_card(entry.name, repo, readme, evaluation, atari=atari)
         (Path(scratch) / README).write_text(card)
         api.create_repo(repo_id=repo, private=private, exist_ok=True)
         done = api.upload_folder(repo_id=repo, folder_path=scratch, commit_message=f"Agent {entry.name}")
@@ -67,14 +68,12 @@ def pull(repo: str, target: Path, revision: str | None = None) -> None:
         ConfigError: huggingface_hub is missing, there is no such repository, or its files are no agent.
     """
     api = _api(repo)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".") as scratch:
+    with _told(f"{repo} cannot be pulled"), tempfile.TemporaryDirectory(dir=target.parent, prefix=".") as scratch:
         entry = Path(scratch) / target.name
         entry.mkdir()
-        with _told(f"{repo} cannot be pulled"):
-            for name, most in _LIMITS.items():
-                _download(api, repo, name, revision, most, entry)
-        _check(repo, entry)
-        text = (entry / README).read_text()
+        for name, most in _LIMITS.items():
+            _download(api, repo, name, revision, most, entry)
+        text = _check(repo, entry)
         for line in SHOWN.values():  # their files stay on the Hub
             text = text.replace(f"\n\n{line}", "")
         (entry / README).write_text(text)
@@ -94,13 +93,13 @@ def _download(api: Any, repo: str, name: str, revision: str | None, most: int, e
         shutil.copyfile(path, entry / name)
 
 
-def _check(repo: str, entry: Path) -> None:
-    """Raise `ConfigError` unless the files are those of one agent."""
+def _check(repo: str, entry: Path) -> str:
+    """Return the README of the agent. Raises `ConfigError` unless the files are those of one agent."""
     try:
         weights = load_weights(entry / WEIGHTS)
         found = {name: read_json(entry / name, MOST_TEXT_BYTES) for name in _NEEDED}
-        read_bytes(entry / README, MOST_TEXT_BYTES)
-    except (CheckpointError, FileError, OSError) as error:
+        readme = read_bytes(entry / README, MOST_TEXT_BYTES).decode()
+    except (CheckpointError, FileError, OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{repo} is not an agent of Ringside: {error}") from error
     for file, needed in _NEEDED.items():
         for name, types in needed.items():
@@ -116,6 +115,7 @@ def _check(repo: str, entry: Path) -> None:
         raise ConfigError(
             f"{repo} is not an agent of Ringside: its evaluation is of {names[0]}, not of {weights.game}."
         )
+    return readme
 
 
 def require_hub(repo: str) -> None:

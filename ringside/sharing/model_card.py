@@ -5,10 +5,17 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from ringside.zoo.catalogue import plain_name
+
 LIBRARY = "ringside"
 
 
-def model_card(name: str, repo: str, readme: str, evaluation: dict[str, Any]) -> str:
+def pulled_name(repo: str) -> str:
+    """Name that an agent USER/NAME has in the zoo once it is pulled, unless another is asked for."""
+    return plain_name(repo.rpartition("/")[2])
+
+
+def model_card(name: str, repo: str, readme: str, evaluation: dict[str, Any], *, atari: bool) -> str:
     """Text of README.md in a repository.
 
     Args:
@@ -16,10 +23,12 @@ def model_card(name: str, repo: str, readme: str, evaluation: dict[str, Any]) ->
         repo: USER/NAME on the Hub.
         readme: text of the zoo entry.
         evaluation: as `launch.py eval --json` writes it.
+        atari: True if the agent plays an Atari game, False for an env.
     """
     game = str(evaluation["game"])
     score = f"{evaluation['mean']:.2f} +/- {evaluation['sd']:.2f}"
-    tags = ["reinforcement-learning", "deep-reinforcement-learning", "atari", game, LIBRARY]
+    tags = ["reinforcement-learning", "deep-reinforcement-learning", *(["atari"] if atari else []), game, LIBRARY]
+    pulled = pulled_name(repo)
     head = [
         "---",
         f"library_name: {LIBRARY}",
@@ -45,12 +54,12 @@ def model_card(name: str, repo: str, readme: str, evaluation: dict[str, Any]) ->
 ## Use it
 
     python launch.py zoo pull {repo}
-    python launch.py play --load {name}
+    python launch.py play --load {pulled}
 
 ```python
 import ringside
 
-agent = ringside.load_agent("{name}")
+agent = ringside.load_agent("{pulled}")
 ```
 """
     return "\n".join(head) + "\n\n" + readme.strip() + "\n" + use

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +17,7 @@ from actors.make_env import action_names
 from ringside.agents.evaluation_policy import EvaluationPolicy, make_evaluation_policy
 from ringside.agents.stored_weights import play_of, require_actions, rules_of, weights_at
 from shared.errors import ConfigError
+from shared.files.result_files import require_writable
 
 CHECKED_FRAMES = 256
 """Observations on which the two are compared."""
@@ -67,6 +69,8 @@ def export_onnx(
             )
     if frames < 1:
         raise ConfigError(f"--frames {frames} must be at least 1.")
+    path = Path(onnx)
+    require_writable("--onnx", path, replaces=True)
     from ringside.sharing.onnx_graph import make_onnx, run_onnx
 
     weights = weights_at(load, env, plugin)
@@ -84,7 +88,6 @@ def export_onnx(
     network = make_evaluation_policy(weights, "cpu", BATCH, captured=False, wanted="fp32")
     evaluation, steps = Evaluation(play, rules_of(weights, play), seed, 0), -(-frames // BATCH) * BATCH
     stacks, states = _played(evaluation, network, steps)
-    path = Path(onnx)
     part = path.with_name(f".{path.name}.part")
     try:
         part.write_bytes(model.SerializeToString())
@@ -96,7 +99,8 @@ def export_onnx(
     except OSError as error:
         raise ConfigError(f"--onnx {path} cannot be written: {error.strerror}.") from error
     finally:
-        part.unlink(missing_ok=True)
+        with suppress(OSError):
+            part.unlink()
     return found
 
 

@@ -17,6 +17,7 @@ from ringside import evaluating
 from ringside.agents.stored_weights import weights_at
 from ringside.planning import training_words
 from ringside.sharing import hub
+from ringside.sharing.model_card import pulled_name
 from ringside.zoo import catalogue
 from ringside.zoo.catalogue import (
     CURVE,
@@ -61,9 +62,12 @@ def add_to_zoo(
     Raises:
         ConfigError: there is no such run, its files are damaged, or the zoo has an entry of this name.
     """
-    with tempfile.TemporaryDirectory(dir=catalogue.ZOO, prefix=".") as scratch:
-        entry = _make_entry(Path(scratch), Path(load), env, plugin, name, device, flag="--add")
-        return entry.rename(catalogue.ZOO / entry.name)
+    try:
+        with tempfile.TemporaryDirectory(dir=catalogue.ZOO, prefix=".") as scratch:
+            entry = _make_entry(Path(scratch), Path(load), env, plugin, name, device, flag="--add")
+            return entry.rename(catalogue.ZOO / entry.name)
+    except OSError as error:
+        raise ConfigError(f"No entry can be written into {catalogue.ZOO}: {error.strerror}.") from error
 
 
 def push_to_hub(
@@ -107,7 +111,7 @@ def pull_from_hub(repo: str, *, name: str | None = None, revision: str | None = 
         ConfigError: huggingface_hub is not installed, the Hub refuses, or the repository holds no agent.
     """
     hub.require_hub(repo)
-    name = name or re.sub(r"[^a-z0-9]+", "_", repo.rpartition("/")[2].lower()).strip("_")
+    name = name or pulled_name(repo)
     _require_new(name)
     hub.pull(repo, catalogue.ZOO / name, revision)
     return catalogue.ZOO / name
@@ -136,9 +140,10 @@ def _make_entry(
         raise ConfigError(
             f"{source} cannot be shared: the weights are of {weights.game}, but their run is of {played!r:.120}."
         )
-    name = name or weights.game
     if flag == "--add":
+        name = name or weights.game
         _require_new(name)
+    name = name or catalogue.plain_name(weights.game)
     training = command_of(config, steps_at_version(weights.version, summary))
     entry = directory / name
     entry.mkdir()
@@ -152,7 +157,7 @@ def _make_entry(
             (entry / file).unlink()
     for file, content in ((SUMMARY, summary), (EVALUATION, evaluation)):
         (entry / file).write_text(json.dumps(content, indent=1) + "\n")
-    text = _readme(name, weights, words_of(env=env, plugin=plugin), training, summary, evaluation)
+    text = _readme(name, weights, config, words_of(env=env, plugin=plugin), training, summary, evaluation)
     shown = [line for file, line in SHOWN.items() if (entry / file).exists()]
     (entry / README).write_text("\n\n".join([text.strip(), *shown]) + "\n")
     return entry
@@ -210,6 +215,7 @@ def command_of(config: Config, total_steps: int) -> str:
 def _readme(
     name: str,
     weights: StoredWeights,
+    config: Config,
     loading: Sequence[str],
     command: str,
     summary: dict[str, Any],
@@ -221,10 +227,13 @@ def _readme(
     hours = summary["seconds"] / 3600
     mean, sd, episodes = (evaluation[key] for key in ("mean", "sd", "episodes"))
     acting = acting_in_words(evaluation["eval_actions"], evaluation["eval_epsilon"])
+    trained = f"trained on {weights.game}\nfor {steps:,} steps"  # an env has neither a protocol nor an emulator's frames
+    if config.play.env is None:
+        trained = f"trained on {weights.game} under the protocol `{weights.protocol}`\n"
+        trained += f"for {steps:,} steps ({FRAME_SKIP * steps:,} frames)"
     return f"""# {name}
 
-The network `{weights.network.name}`, trained on {weights.game} under the protocol `{weights.protocol}`
-for {steps:,} steps ({FRAME_SKIP * steps:,} frames) with
+The network `{weights.network.name}`, {trained} with
 
     {command}
 

@@ -8,6 +8,7 @@ an episode. `launch.py zoo` lists and adds.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 from shared.errors import ConfigError
@@ -26,6 +27,11 @@ MOST_BYTES = 10_000_000
 """Largest weights of an entry, so that a clone stays small."""
 MOST_SHOWN_BYTES = 3_000_000
 """Largest file for people."""
+
+
+def plain_name(text: str) -> str:
+    """Name of an entry that resembles `text`: of small letters, digits and underscores."""
+    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
 
 
 def names() -> tuple[str, ...]:

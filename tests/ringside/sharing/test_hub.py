@@ -13,6 +13,7 @@ import ringside
 from ringside.sharing.hub import ENDPOINT
 from ringside.zoo import catalogue
 from tests.conftest import Launch, Refused
+from tests.ringside.zoo.test_zoo import CATCH, make_run
 from tests.support.fake_hub import COMMIT, FakeHub, fake_hub
 
 pytest.importorskip("huggingface_hub", reason='there is no huggingface_hub here: pip install "ringside[hub]"')
@@ -47,6 +48,8 @@ def test_an_agent_is_pushed_with_a_model_card_and_pulled_again(hub: FakeHub, lau
     assert '- "pong"' in head
     assert 'value: "14.83 +/- 3.72"' in head
     assert "python launch.py zoo pull someone/pong-dqn" in text
+    assert "python launch.py play --load pong_dqn" in text, "as it is named where it is pulled"
+    assert '- "atari"' in head
     assert shown in text
 
     pulled = launch("zoo", "pull", "someone/pong-dqn")
@@ -72,6 +75,17 @@ def test_python_pushes_and_pulls_as_the_command_does(hub: FakeHub, capsys: pytes
         ringside.pull_from_hub("someone/theirs")
 
 
+def test_the_agent_of_an_env_is_pushed_without_an_emulators_words(hub: FakeHub, tmp_path: Path) -> None:
+    """The name of the env is no name of a directory."""
+    source = make_run(tmp_path / "run") / "checkpoints" / "best.safetensors"
+    ringside.push_to_hub(source, "someone/catch", env=CATCH, device="cpu")
+    card = hub.files["someone/catch"]["README.md"].decode()
+    assert '- "atari"' not in card
+    assert "frames)" not in card
+    assert "under the protocol" not in card
+    assert ringside.pull_from_hub("someone/catch").name == "catch"
+
+
 def test_what_is_no_agent_is_not_kept(hub: FakeHub, refused: Refused, launch: Launch) -> None:
     launch("zoo", "push", "pong", "--repo", "someone/pong")
     files = hub.files["someone/pong"]
@@ -91,6 +105,8 @@ def test_what_is_no_agent_is_not_kept(hub: FakeHub, refused: Refused, launch: La
         files["evaluation.json"] = json.dumps(json.loads(whole["evaluation.json"]) | change).encode()
         assert says in pulled()
     files.update(whole)
+    files["README.md"] = b"\xff\xfe"
+    assert "someone/pong is not an agent of Ringside: 'utf-8' codec" in pulled()
     files["README.md"] = b"x" * (1 << 21)
     assert "README.md has 2,097,152 bytes; at most 1,048,576 are allowed" in pulled()
     del files["summary.json"]

@@ -97,6 +97,12 @@ def test_numbers_that_differ_are_refused(tmp_path: Path, monkeypatch: pytest.Mon
 def test_mistakes_are_told_in_a_sentence(refused: Refused) -> None:
     assert "Say which agent and which file" in refused("export", "--load", "pong")
     assert "--load nowhere does not exist" in refused("export", "--load", "nowhere", "--onnx", "x.onnx")
-    assert "--onnx nowhere/x.onnx cannot be written" in refused(
-        "export", "--load", "pong", "--onnx", "nowhere/x.onnx", "--frames", "8"
-    )
+    Path("file").touch()
+    for path, why in (
+        ("nowhere/x.onnx", "its directory does not exist"),
+        (".", "it names no file"),
+        ("file/x.onnx", "its directory does not exist"),
+        (f"{'x' * 300}.onnx", "File name too long"),
+    ):
+        said = refused("export", "--load", "pong", "--onnx", path, "--frames", "8")
+        assert f"--onnx {path} cannot be written: {why}." in said

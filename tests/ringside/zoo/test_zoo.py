@@ -134,6 +134,8 @@ def test_an_entry_is_made_of_a_run(empty_zoo: Path, tmp_path: Path, capsys: pyte
     assert "--seed 9" in readme
     assert "--total-steps 7_168" in readme, "the version of the weights, in steps"
     assert "actors" not in readme
+    assert "frames)" not in readme
+    assert "under the protocol" not in readme
     assert readme.count(f"--load zoo/catch --env {CATCH}") == 2, "the commands of the entry work"
     capsys.readouterr()
     assert main(["zoo"]) == 0
@@ -200,6 +202,16 @@ def test_an_entry_of_a_plug_in_names_it(empty_zoo: Path, tmp_path: Path, capsys:
     readme = (empty_zoo / "catch" / catalogue.README).read_text()
     assert readme.count(f"--load zoo/catch --env {CATCH} --plugin {plugin}") == 2
     assert f"--preset quick --plugin {plugin}" in readme
+
+
+def test_a_zoo_that_cannot_be_written_is_told_in_a_sentence(
+    empty_zoo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = make_run(tmp_path / "run") / "checkpoints" / "best.safetensors"
+    empty_zoo.rmdir()
+    assert main(["zoo", "--add", str(source), "--env", CATCH, "--name", "catch", "--device", "cpu"]) == 2
+    said = capsys.readouterr().err
+    assert f"No entry can be written into {empty_zoo}: No such file or directory." in said.replace("\n", " ")
 
 
 @pytest.mark.parametrize("summary", [{"note": 1}, {"steps": 9, "rounds": "3", "seconds": 1.0}])
