@@ -164,9 +164,13 @@ def _play(
     """
     started: dict[int, Episode] = {}
     with ExitStack() as held:
-        made = (evaluation.env() for _ in range(rows))
-        filmed = (env if video is None or row else FilmedEpisode(env, video) for row, env in enumerate(made))
-        envs = [held.enter_context(closing(env)) for env in filmed]
+        envs: list[Env] = []
+        film: FilmedEpisode | None = None
+        for _ in range(rows):
+            env = evaluation.env()
+            if video is not None and film is None:
+                env = film = FilmedEpisode(env, video)
+            envs.append(held.enter_context(closing(env)))
 
         def start(row: int, number: int) -> Episode | None:
             if not wanted(number, started):
@@ -188,6 +192,8 @@ def _play(
                 episode.step(int(chosen[row]))
                 if episode.over:
                     ended = True
+                    if film is not None and episode.number == 0:
+                        film.end()
                     on_episode(episode)
                     playing[row] = start(row, episode.number + len(envs))
             if ended:

@@ -29,7 +29,10 @@ class FilmedEpisode(Env):
     """An env whose first episode becomes a video: one screen a step."""
 
     def __init__(self, env: Env, path: Path) -> None:
-        """Film `env` into `path`, which exists once the episode is over."""
+        """Film `env` into `path`, which exists once the episode is over.
+
+        Call `end` for an episode that is cut before the env ends it.
+        """
         self._env = env
         self.actions, self.action_names = env.actions, env.action_names
         self.screens_per_second = env.screens_per_second
@@ -43,7 +46,7 @@ class FilmedEpisode(Env):
     def reset(self, tick: int, frame: Frame) -> None:
         """Reset the env; the second episode ends the film."""
         if self._begun:
-            self._end()
+            self.end()
         else:
             self._begun = self._films = True
             self._shots = self._env.film()
@@ -57,7 +60,7 @@ class FilmedEpisode(Env):
             self._guarded(self._add)
         self._shots.clear()
         if outcome.terminated or outcome.truncated:
-            self._end()
+            self.end()
         return outcome
 
     def snapshot(self) -> bytes:
@@ -73,8 +76,10 @@ class FilmedEpisode(Env):
         return self._env.film()
 
     def close(self) -> None:
-        """Close the env and the video."""
-        self._end()
+        """Close the env, and drop the video of an episode that is not over."""
+        if self._video is not None:
+            video, self._video = self._video, None
+            self._guarded(video.drop)
         self._env.close()
 
     def _add(self) -> None:
@@ -84,7 +89,8 @@ class FilmedEpisode(Env):
             self._video = _Video(self._path, self.screens_per_second / len(self._shots))
         self._video.add(self._shots[-1].screen)
 
-    def _end(self) -> None:
+    def end(self) -> None:
+        """End the episode: its video gets its name."""
         self._films = False
         if self._video is not None:
             video, self._video = self._video, None
@@ -122,6 +128,11 @@ class _Video:
         self._file.finish()
         self._out.close()
         os.replace(self._part, self._path)
+
+    def drop(self) -> None:
+        """Close and remove the part file."""
+        self._out.close()
+        self._part.unlink()
 
 
 def part_of(path: Path) -> Path:

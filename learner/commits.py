@@ -86,6 +86,8 @@ class Commits:
         due = evaluations_until(boundary, self._run_schedule.round_steps, self._eval_every)
         if not boundary or due == evaluations_until(boundary - 1, self._run_schedule.round_steps, self._eval_every):
             return
+        if boundary == self._board.evaluation_history[1]:
+            return  # a resume with another interval: the boundary it begins at has the numbers of the former one
         queued = queue.queued.read()
         if queued and queue.step[(queued - 1) % len(queue.step)] >= steps:
             return  # an earlier incarnation queued it and was killed before the commit

@@ -46,12 +46,12 @@ def _sentence(error: RuntimeError) -> str:
     said = (str(error).strip().splitlines() or ["no message"])[0]
     if isinstance(error, torch.OutOfMemoryError):
         return (
-            f"The GPU is out of memory: {said} With --replay-on host the frames stay in main memory; a smaller "
-            "--replay-size needs less; and something else may use this GPU (nvidia-smi)."
+            f"The GPU is out of memory: {said} A smaller replay buffer or shorter rounds need less; --replay-on host "
+            "keeps a replay buffer in main memory; and something else may use this GPU (nvidia-smi)."
         )
     if "out of memory" in str(error):
         return (
             f"A library of the GPU got no memory: {said}. Either the GPU has none beside what PyTorch keeps "
-            "(nvidia-smi), or this machine has none that can be pinned (free). A smaller --replay-size needs less."
+            "(nvidia-smi), or this machine has none that can be pinned (free). A smaller replay buffer needs less."
         )
     return f"The GPU failed: {said}. The kernel log (dmesg, lines with Xid) may say why."

@@ -185,7 +185,8 @@ def suggestion(plan: Plan, words: Sequence[str]) -> str:
     suggested = ["--actors", str(actors_of(plan.config.play, spare))]
     if not any(word.split("=")[0] in ("--game", "--env", "--resume") for word in kept):
         suggested += ["--game", plan.config.play.game]
-    fits = None if plan.method.on_policy else replay_that_fits(plan, int(checks.TIGHT * facts.usable_memory()))
+    has_size = not plan.method.on_policy and not plan.run_schedule.workers
+    fits = replay_that_fits(plan, int(checks.TIGHT * facts.usable_memory())) if has_size else None
     if fits is not None and (fits < plan.config.learn.replay_size or typed.replay_size):
         suggested += ["--replay-size", f"{fits:_}"]
     if typed.device:  # the plan has another if this one is missing

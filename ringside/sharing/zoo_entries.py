@@ -227,7 +227,9 @@ def _readme(
     hours = summary["seconds"] / 3600
     mean, sd, episodes = (evaluation[key] for key in ("mean", "sd", "episodes"))
     acting = acting_in_words(evaluation["eval_actions"], evaluation["eval_epsilon"])
-    trained = f"trained on {weights.game}\nfor {steps:,} steps"  # an env has neither a protocol nor an emulator's frames
+    trained = (
+        f"trained on {weights.game}\nfor {steps:,} steps"  # an env has neither a protocol nor an emulator's frames
+    )
     if config.play.env is None:
         trained = f"trained on {weights.game} under the protocol `{weights.protocol}`\n"
         trained += f"for {steps:,} steps ({FRAME_SKIP * steps:,} frames)"

@@ -29,7 +29,7 @@ from shared.errors import ConfigError
 from shared.files.atomic import read_object, write_atomic
 from shared.files.run_file_names import METRICS_FILE, SUMMARY_FILE
 from shared.process.signals import handle_stop_signals
-from shared.text import UNSET, words_of
+from shared.text import UNSET
 
 if TYPE_CHECKING:
     import optuna

@@ -49,7 +49,7 @@ class Need(Enum):
     """
 
     REPLAY = "learns from the newest round and has no replay buffer"
-    TARGET_NETWORK = "has no target network"
+    TD_TARGETS = "learns from no TD targets of a replay buffer"
     ACTION_VALUES = "learns a policy and no action values"
     EPSILON = "samples its actions from its policy"
     POLICY = "learns no policy from whole rounds"
@@ -236,7 +236,7 @@ class MethodDeclaration:
         """True if the method has what some setting needs."""
         return {
             Need.REPLAY: not self.on_policy,
-            Need.TARGET_NETWORK: self.has_target_network,
+            Need.TD_TARGETS: self.has_target_network and not self.on_policy,
             Need.ACTION_VALUES: self.head == "q",
             Need.EPSILON: self.has_epsilon,
             Need.POLICY: self.on_policy and self.head == "policy_value" and self.samples_actions,

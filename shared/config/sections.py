@@ -148,7 +148,7 @@ class Algorithm:
     options: --method c51 --help all shows those of c51."""
     settings: MethodSettings = OF_METHOD
     """Settings of the method itself; by default those of its declaration."""
-    double: Annotated[bool, Need.TARGET_NETWORK] = False
+    double: Annotated[bool, Need.TD_TARGETS] = False
     """The online network chooses the action whose target value is learned (van Hasselt et al. 2016)."""
     dueling: Annotated[bool, Need.ACTION_VALUES] = False
     """A stream for the state's value and one for the actions' advantages (Wang et al. 2016)."""
@@ -169,13 +169,13 @@ class Algorithm:
     importance_steps: Annotated[Count, Need.REPLAY] = 50_000_000
     """With --prioritized: steps over which beta grows linearly from --importance-start to --importance-end. It does not
     depend on --total-steps."""
-    munchausen: Annotated[bool, Need.TARGET_NETWORK] = False
+    munchausen: Annotated[bool, Need.TD_TARGETS] = False
     """Add the policy's scaled logarithm to the reward (Vieillard et al. 2020)."""
-    munchausen_alpha: Annotated[Share, Need.TARGET_NETWORK] = 0.9
+    munchausen_alpha: Annotated[Share, Need.TD_TARGETS] = 0.9
     """With --munchausen: factor of the clipped logarithm (alpha)."""
-    munchausen_temperature: Annotated[Positive, Need.TARGET_NETWORK] = 0.03
+    munchausen_temperature: Annotated[Positive, Need.TD_TARGETS] = 0.03
     """With --munchausen: temperature of the policy."""
-    munchausen_floor: Annotated[float, Meta(lt=0), Need.TARGET_NETWORK] = -1.0
+    munchausen_floor: Annotated[float, Meta(lt=0), Need.TD_TARGETS] = -1.0
     """With --munchausen: lower bound of the logarithm times the temperature (l0)."""
     value_rescaling: Annotated[bool, Need.REPLAY] = False
     """Learn values on a scale like that of their square root (Pohlen et al. 2018; R2D2)."""

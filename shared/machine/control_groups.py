@@ -140,8 +140,8 @@ class OomKills:
         limit = in_force(self._root)
         where = "the machine" if limit.memory is None else f"{limit.group}, limited to {limit.memory / 1e9:.1f} GB,"
         return (
-            f"was killed for lack of memory: {where} has none left, and a smaller --replay-size or fewer --actors "
-            "need less"
+            f"was killed for lack of memory: {where} has none left; a smaller replay buffer, shorter rounds or fewer "
+            "--actors need less"
         )
 
 

@@ -108,6 +108,9 @@ class Plan:
     @property
     def less_memory(self) -> str:
         """The advice with which a run needs less memory, as half a sentence."""
+        if self.run_schedule.workers:
+            smaller = self.config.learn.local_replay > 0
+            return "a smaller --local-replay needs less" if smaller else "fewer --workers need less"
         return "fewer --round-steps need less" if self.method.on_policy else "a smaller --replay-size needs less"
 
     @property

@@ -170,9 +170,7 @@ def play_rate(times: ServiceTimes, site: RunShape) -> float:
     slowest = playing * greatest_of(actors_of_batch, spread)
     batches_of_actor = max(1.0, site.share * site.lane_envs / site.together)
     answer = answer_seconds(times, site)
-    per_second = batches_per_second(
-        site.batches, batches_of_actor, playing, slowest, answer, 2 * times.wake, spread
-    )
+    per_second = batches_per_second(site.batches, batches_of_actor, playing, slowest, answer, 2 * times.wake, spread)
     return per_second * site.inference_batch
 
 

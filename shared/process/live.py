@@ -93,7 +93,7 @@ class Live:
     @classmethod
     def _checked(cls, path: Path, found: dict[str, Any]) -> Self:
         names = found.get("action_names")
-        numbers = [found.get(word) for word in ("process", "started", "descriptor", "gateways", "made")]
+        numbers: list[Any] = [found.get(word) for word in ("process", "started", "descriptor", "gateways", "made")]
         whole = all(type(number) is int for number in numbers)
         if not whole or not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise LiveError(f"{path} is damaged: remove it; the run does not need it.")

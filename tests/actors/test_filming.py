@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from actors.evaluation import Evaluation, Returns, play_episodes
+from actors.evaluation import Ask, Evaluation, Returns, play_episodes
 from actors.h264 import H264File
 from shared.config.method_declaration import method_declaration
 from shared.config.protocols import eval_rules
@@ -20,15 +20,15 @@ from shared.process.ownership import evaluation_video
 from tests.support.pixel_game import Catch
 
 
-def play(video: Path | None, **settings: object) -> Returns:
-    """Three episodes in two envs, all actions 1."""
+def ones(draws: NDArray[np.float64], starts: NDArray[np.bool_]) -> NDArray[np.uint8]:
+    return np.ones(2, np.uint8)
+
+
+def play(video: Path | None, ask: Ask = ones, **settings: object) -> Returns:
+    """Three episodes in two envs, by default all actions 1."""
     config = Config().with_settings(eval_epsilon=0.5, eval_max_frames=240, **settings)
     rules = eval_rules(config.play, config.evaluate, method_declaration("dqn"))
     stacks = np.zeros((2, 4, 84, 84), np.uint8)
-
-    def ask(draws: NDArray[np.float64], starts: NDArray[np.bool_]) -> NDArray[np.uint8]:
-        return np.ones(2, np.uint8)
-
     return play_episodes(Evaluation(config.play, rules, 1, 0), 3, stacks, ask, video=video)
 
 
@@ -81,3 +81,15 @@ def test_a_video_that_cannot_be_finished_leaves_no_file(
     play(path := evaluation_video(tmp_path, 0), game="pong")
     assert list(path.parent.iterdir()) == []
     assert "No space left" in capsys.readouterr().err
+
+
+def test_an_episode_that_is_broken_off_leaves_no_video(tmp_path: Path) -> None:
+    path, asked = evaluation_video(tmp_path, 0), iter(range(3))
+
+    def ask(draws: NDArray[np.float64], starts: NDArray[np.bool_]) -> NDArray[np.uint8]:
+        next(asked)  # the fourth raises
+        return np.ones(2, np.uint8)
+
+    with pytest.raises(StopIteration):
+        play(path, ask, game="pong")
+    assert list(path.parent.iterdir()) == []

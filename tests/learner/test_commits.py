@@ -62,3 +62,12 @@ def test_a_version_is_queued_once_however_often_its_commit_is_begun(memory: Memo
     assert queue.step[:2].tolist() == [2 * ROUND_STEPS, 4 * ROUND_STEPS]
     assert queue.data[:2, 0].tolist() == [2.0, 4.0]
     assert answers == [True, True]
+
+
+def test_a_resume_with_another_interval_queues_no_evaluation_of_its_first_boundary(memory: Memory) -> None:
+    """Its number would be given again after the next resume (`EvaluationHistory`)."""
+    commits, _ = commits_of(memory)
+    memory.board.evaluation_history[:] = (0, 2)
+    for boundary, queued in ((2, 0), (3, 0), (4, 1)):
+        commits.queue_evaluation(boundary, lambda place: None)
+        assert memory.evaluations.queued.read() == queued

@@ -169,6 +169,29 @@ def test_gradients_without_order_are_steps_in_place_and_the_target_follows_all_s
     np.testing.assert_array_equal(models[1].params.numpy(), shared.target)
 
 
+def test_rounds_that_only_play_are_no_steps_of_adam_without_order() -> None:
+    """The first step corrects its moments as step 1, whatever was played before `learning_starts`."""
+    settings = {"method": "dqn", "local_replay": 1_000, "batch_size": 4, "learning_starts": 70, "optimizer": "adam"}
+    memory = _memory(schedule="async", round_steps=4 * T_MAX * LANE_ENVS, **settings)
+    plan, shared, run_schedule = memory.plan, memory.shared_parameters, memory.run_schedule
+    assert shared is not None
+    models = [make_model(plan.network, CPU, "fp32") for _ in range(2)]
+    hogwild = Hogwild(memory, *models, 0)
+    hogwild.fill()
+    first = run_schedule.first_learning_round
+    assert first * run_schedule.round_gradients > 1
+    shared.computed.publish_all(first * run_schedule.round_gradients)  # of every worker, without a step
+    optimizer = Optimizer(models[0], plan.config.learn, mean_gradient=True)
+    models[0].pack(initial_parameters(plan.network, 1), models[0].params)
+    for number, gradient in enumerate(_gradients(memory, 0)):
+        shared.gradient[number] = gradient
+        shared.computed.publish(number, first * run_schedule.round_gradients + 1)
+        hogwild.apply(number, first)
+        optimizer.gradient.copy_(torch.from_numpy(gradient))
+        optimizer.step(SideStream())
+        np.testing.assert_array_equal(shared.params[0], models[0].params.numpy())
+
+
 def test_a_target_network_is_written_before_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a process that loads in between would keep the former one, and a kill in between would lose the change."""
     memory = _memory(schedule="async", method="n-step-q", round_steps=T_MAX * LANE_ENVS)

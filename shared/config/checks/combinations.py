@@ -266,6 +266,8 @@ def _check_local_replay(config: Config) -> None:
             f"--method {algorithm.method} learns from a replay buffer, which --schedule {learn.schedule} has for each "
             "worker alone: add --local-replay 10_000."
         )
+    _check_munchausen(algorithm)
+    _check_distribution(algorithm)
     if algorithm.prioritized:
         raise ConfigError(f"--prioritized makes no sense with --local-replay {learn.local_replay:_}: it is uniform.")
     least = max(learn.batch_size, (play.frame_stack + algorithm.n_step + learn.t_max) * play.lane_envs)
@@ -275,6 +277,14 @@ def _check_local_replay(config: Config) -> None:
         raise ConfigError(
             f"Nothing would be learned: --learning-starts {learn.learning_starts:_} must lie between 1 and "
             f"--total-steps {learn.total_steps:_}."
+        )
+    run_schedule = make_run_schedule(config)
+    played_ticks = run_schedule.first_learning_round * run_schedule.round_ticks + run_schedule.gradient_ticks
+    if algorithm.n_step > played_ticks:
+        enough = (algorithm.n_step - 1) * play.emulators
+        raise ConfigError(
+            f"--n-step {algorithm.n_step} is more than the {played_ticks} steps that each emulator has made when "
+            f"learning starts; --learning-starts {enough:_} is enough."
         )
 
 
@@ -328,10 +338,11 @@ def _check_priorities(config: Config) -> None:
         return
     most = math.floor(100 * math.log(largest) / math.log(error)) / 100
     clip = "" if config.learn.clip_rewards else ", or clip rewards"
+    remedy = f"Say --priority-exponent {most:g} or less" if most > 0 else "Say a smaller --replay-size"
     raise ConfigError(
         f"--priority-exponent {algorithm.priority_exponent:g} is too much for errors of up to {error:.2g}, which these "
         f"settings allow: with --replay-size {config.learn.replay_size:_} all priorities beyond {largest:,.0f} would "
-        f"be the same. Say --priority-exponent {most:g} or less{clip}."
+        f"be the same. {remedy}{clip}."
     )
 
 

@@ -58,7 +58,10 @@ def config_warnings(config: Config) -> list[str]:
             f"{config.play.env} plays by the rules of Gymnasium, which papers' scores do not follow; --game NAME plays "
             "faster, and by --protocol."
         )
-    if config.explore.epsilon_ladder and config.play.envs == 1:
+    published = config.learn.publish_every_updates
+    if config.learn.schedule != "free" and published != Learn().publish_every_updates:
+        found.append(f"--publish-every-updates {published:_} has no effect without --schedule free.")
+    if config.explore.epsilon_ladder and config.play.emulators == 1:
         found.append(f"--epsilon-ladder {config.explore.epsilon_ladder:g} has no effect with one emulator.")
     if isinstance(algorithm.settings, C51Settings):
         found += _narrow_support(config, algorithm.settings)

@@ -51,13 +51,13 @@ class Arena:
                 if offset > reserved:
                     os.posix_fallocate(fd, reserved, offset - reserved)
                 reserved = offset + length
+            return cls(fd, layout, fresh=True)
         except OSError as error:
             os.close(fd)
             raise ArenaError(
                 f"Shared memory of {layout.size / 1e9:.2f} GB could not be reserved ({error.strerror})"
                 f"{advice and '; '}{advice}."
             ) from error
-        return cls(fd, layout, fresh=True)
 
     @classmethod
     def attach(cls, fd: int, layout: Layout, *, writable: bool = True) -> Arena:

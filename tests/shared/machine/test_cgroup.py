@@ -78,7 +78,7 @@ def test_every_kill_explains_one_death(tmp_path: Path) -> None:
     said = kills.explain()
     assert said is not None
     assert said.startswith("was killed for lack of memory: /a, limited to 4.0 GB, has none left")
-    assert "--replay-size" in said
+    assert "a smaller replay buffer, shorter rounds or fewer --actors" in said
     assert kills.explain() == said
     assert kills.explain() is None
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import re
+from typing import Any
 
 import pytest
 
+from shared.config.presets import PRESETS
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import Config
 from shared.errors import ConfigError
@@ -57,3 +59,13 @@ def test_a_million_steps_take_at_most_7_2_gb() -> None:
     run_schedule = make_run_schedule(Config())
     assert sum(item.nbytes for item in ring_fields(run_schedule).values()) <= 7.2e9
     assert Plan(settled(envs=96, inference_batch=32), 18).layout().size <= 7.2e9
+
+
+@pytest.mark.parametrize(
+    ("preset", "says"),
+    [("dqn-async", "a smaller --local-replay needs less"), ("a3c-async", "fewer --workers need less")],
+)
+def test_workers_are_told_of_settings_that_they_have(preset: Any, says: str) -> None:
+    plan = Plan(PRESETS[preset].with_settings(actors=2, device="cpu", inference_batch=1), 4)
+    with pytest.raises(ConfigError, match=says):
+        memory_need.require_memory(plan, 100_000_000)

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from shared.config.checks import validate
+from shared.config.presets import PRESETS
 from shared.config.settings import Config
+from shared.errors import ConfigError
 from tests.support.configurations import ON_POLICY, assert_refused
 
 
@@ -78,8 +80,11 @@ from tests.support.configurations import ON_POLICY, assert_refused
         ({**ON_POLICY, "replay_on": "host"}, "--replay-on has no effect with --method a2c"),
         ({**ON_POLICY, "publish_every_updates": 1}, "--publish-every-updates has no effect with --method a2c"),
         ({**ON_POLICY, "importance_end": 0.5}, "--importance-end has no effect with --method a2c"),
-        ({**ON_POLICY, "double": True}, "--double has no effect with --method a2c, which has no target network: omit"),
-        ({**ON_POLICY, "munchausen_alpha": 0.5}, "--munchausen-alpha has no effect with --method a2c, which has no"),
+        ({**ON_POLICY, "double": True}, "--double has no effect with --method a2c, which learns from no TD targets"),
+        (
+            {**ON_POLICY, "munchausen_alpha": 0.5},
+            "--munchausen-alpha has no effect with --method a2c, which learns",
+        ),
         ({**ON_POLICY, "dueling": True}, "--dueling has no effect with --method a2c, which learns a policy and no"),
         (
             {**ON_POLICY, "epsilon_end": 0.0},
@@ -132,3 +137,35 @@ def test_settings_that_make_no_sense_together_are_refused(wrong: dict[str, Any],
 def test_several_steps_go_with_rounds_of_one_tick() -> None:
     """With alternate a round is a tick or few; transitions may reach over its end."""
     validate.settings(Config().with_settings(schedule="alternate", n_step=3))
+
+
+DQN_ASYNC = PRESETS["dqn-async"]
+C51 = {"method": "c51", "v_min": -10.0}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"n_step": 10, "learning_starts": 16}, "--n-step 10 is more than the 8 steps that each emulator has made"),
+        ({**C51, "v_min": 5.0, "v_max": -5.0}, "--v-min 5.0 must be below --v-max -5.0"),
+        ({**C51, "v_min": 5.0, "v_max": 10.0}, "--v-min 5.0 to --v-max 10.0 must hold 0"),
+        ({"munchausen": True, "double": True}, "--munchausen learns the soft value of a state"),
+        ({**C51, "value_rescaling": True}, "--value-rescaling changes the scale of returns"),
+        ({"method": "n-step-q", "double": True}, "--double has no effect with --method n-step-q"),
+        ({"method": "sarsa", "munchausen": True}, "--munchausen has no effect with --method sarsa"),
+    ],
+)
+def test_methods_of_workers_are_checked_as_those_of_a_learner(wrong: dict[str, Any], says: str) -> None:
+    settings = {**({} if "method" not in wrong or wrong["method"] == "c51" else {"local_replay": 0}), **wrong}
+    assert_refused(validate.settings, DQN_ASYNC.with_settings(**settings), says)
+
+
+def test_the_least_learning_starts_that_is_advised_is_enough() -> None:
+    validate.settings(DQN_ASYNC.with_settings(n_step=10, learning_starts=9 * 16))
+
+
+def test_an_exponent_below_zero_is_no_advice() -> None:
+    wrong = Config().with_settings(prioritized=True, replay_size=10**12)
+    with pytest.raises(ConfigError) as refused:
+        validate.settings(wrong)
+    assert "exponent -" not in str(refused.value)

@@ -62,6 +62,7 @@ def test_no_preset_is_doubted(preset: Any) -> None:
             "The learning rate is 0 after --anneal-steps 40_000_000: the last 10_000_000 steps learn nothing.",
         ),
         ({"noisy_std": 0.1}, "--noisy-std 0.1 has no effect without --noisy."),
+        ({"publish_every_updates": 10}, "--publish-every-updates 10 has no effect without --schedule free."),
         ({"munchausen_alpha": 0.5}, "--munchausen-alpha 0.5 has no effect without --munchausen."),
         ({"epsilon_ladder": 7.0, "envs": 1, "lane_envs": 1}, "--epsilon-ladder 7 has no effect with one emulator."),
         (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 from collections.abc import Iterator
 
@@ -73,11 +74,14 @@ def test_a_foreign_region_is_refused(arena: Arena, place: int, says: str) -> Non
         Arena.attach(arena.fd, Layout(FIELDS))
 
 
-def test_memory_that_is_not_there_is_a_sentence_and_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(fd: int, offset: int, length: int) -> None:  # to ask for it in earnest would take all there is first
+@pytest.mark.parametrize("refused", [(os, "posix_fallocate"), (mmap, "mmap")], ids=["pages", "addresses"])
+def test_memory_that_is_not_there_is_a_sentence_and_leaves_nothing_open(
+    monkeypatch: pytest.MonkeyPatch, refused: tuple[object, str]
+) -> None:
+    def refuse(*_arguments: object, **_named: object) -> None:  # to ask for it in earnest would take all there is first
         raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
 
-    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    monkeypatch.setattr(*refused, refuse)
     before = os.listdir("/proc/self/fd")
     with pytest.raises(
         ArenaError, match=r"0\.00 GB could not be reserved \(Cannot allocate memory\); fewer --envs need less\."
