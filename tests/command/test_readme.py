@@ -32,8 +32,7 @@ MORE = {
     "launch.py eval --load RUN --episodes 30": "--episodes 2",
     "launch.py watch --open": None,
     "launch.py report RUN": "--out {out}",
-    "launch.py suite --games atari5 --seeds 3": None,
-    "launch.py play --load RUN": "--video {out}.gif --seconds 1",
+    "launch.py suite --games pong,breakout --seeds 3 --preset ppo-quick": None,
     "launch.py record --load pong --episodes 30 --out videos": "--episodes 1 --out {out}",
     "launch.py --env tests.support.pixel_game:factory --network small --preset quick": SHORT,
 }
