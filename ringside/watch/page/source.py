@@ -113,12 +113,9 @@ class Source:
         """Release the memory, if any is mapped: the kernel keeps all of it while a process maps it."""
         with self._lock:
             if self._memory is not None:
-                self._release(self._memory)
-
-    def _release(self, memory: Memory) -> None:
-        memory.arena.close()
-        self._memory = self._observer = self._live = None
-        gc.collect()
+                self._memory.arena.close()
+                self._memory = self._observer = self._live = None
+                gc.collect()
 
     def state(self) -> dict[str, Any]:
         """State without curves and pictures, as JSON values."""
