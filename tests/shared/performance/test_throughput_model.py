@@ -113,9 +113,10 @@ def test_the_slowest_of_one_actor_is_itself() -> None:
 
 
 def test_the_mailbox_without_randomness_is_its_slower_station() -> None:
-    assert batches_per_second(3, 3, 10e-3, 2e-3, 0.0, 0.0) == pytest.approx(100)
-    assert batches_per_second(3, 3, 2e-3, 10e-3, 0.0, 0.0) == pytest.approx(100)
-    assert batches_per_second(1, 1, 2e-3, 10e-3, 1e-3, 0.0) == pytest.approx(1 / 13e-3)
+    assert batches_per_second(3, 3, 10e-3, 10e-3, 2e-3, 0.0, 0.0) == pytest.approx(100)
+    assert batches_per_second(3, 3, 2e-3, 2e-3, 10e-3, 0.0, 0.0) == pytest.approx(100)
+    assert batches_per_second(1, 1, 2e-3, 2e-3, 10e-3, 1e-3, 0.0) == pytest.approx(1 / 13e-3)
+    assert batches_per_second(1, 1, 2e-3, 4e-3, 10e-3, 1e-3, 0.0) == pytest.approx(1 / 15e-3), "its slowest actor"
 
 
 @pytest.mark.parametrize("batches", [1, 2, 3, 8])
@@ -128,7 +129,9 @@ def test_the_mailbox_with_exponential_times_agrees_with_the_exact_recursion(batc
         waits = [service * (1 + queue) for service, queue in zip(services, queues, strict=True)]
         throughput = population / (sum(waits) + delay)
         queues = [throughput * wait for wait in waits]
-    assert batches_per_second(batches, batches, *services, delay, 1.0) == pytest.approx(throughput, rel=0.06)
+    assert batches_per_second(batches, batches, services[0], *services, delay, 1.0) == pytest.approx(
+        throughput, rel=0.06
+    )
 
 
 # --- a GPU and nodes
@@ -190,12 +193,12 @@ def test_playing_agrees_with_the_simulation(case: str) -> None:
 
 @pytest.mark.parametrize(("cores", "actors"), [(4, 3), (8, 6), (16, 12)])
 def test_an_actor_plays_one_batch_while_another_is_answered(cores: int, actors: int) -> None:
-    """With fast answers its lanes of several batches keep it at work: it reaches nine tenths of emulation alone."""
+    """With fast answers its lanes of several batches keep it at work: it reaches 0.85 of emulation alone."""
     times = replace(TIMES, answer_row=10e-6)
     shape = replace(ROOMY, cores=cores, actors=actors, round_steps=96 * 30)
     found = predict(times, shape)
     assert found.steps_per_second == pytest.approx(simulated(times, shape), rel=0.05)
-    assert found.steps_per_second > 0.9 * found.bounds["emulation"]
+    assert found.steps_per_second > 0.85 * found.bounds["emulation"]
 
 
 LEARNING = {
