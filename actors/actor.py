@@ -20,6 +20,7 @@ def main(child_spec: ChildSpec) -> None:
     with suppress(Stopped):
         housekeeping.start()
         while not housekeeping.finished:
+            lanes.hand_over()
             worked = housekeeping.adopt_lanes()
             for lane in lanes.ready():
                 ended_round = lanes.step(lane)

@@ -52,6 +52,8 @@ class Lane:
         self.next_owner: int | None = None
         self._actor = actor
         self._life = -1
+        self._at_snapshot = False
+        """True while the lane stands where its newest snapshot was made."""
         self._memory = memory
         self._run_schedule = run_schedule
         self._first_env = memory.index * run_schedule.lane_envs
@@ -92,19 +94,27 @@ class Lane:
         self._request_or_hand_over()
 
     def _request_or_hand_over(self) -> None:
-        """At a boundary with a snapshot hand the lane over, where another actor is wanted; else ask for actions.
-
-        `next_owner` keeps that it was handed over. The owner is not read again: it may have handed the lane back.
-        """
+        """At a boundary with a snapshot hand the lane over, where another actor is wanted; else ask for actions."""
         boundary, ticks = divmod(self.tick, self._run_schedule.round_ticks)
-        if ticks == 0 and self._run_schedule.is_snapshot(boundary):
-            wanted = self._memory.wanted_owner
-            if wanted != self._actor:
-                self.next_owner = wanted
-                self._memory.hand_over(wanted)
-                return
-        if not self.replaying:
+        self._at_snapshot = ticks == 0 and self._run_schedule.is_snapshot(boundary)
+        self.hand_over_if_wanted()
+        if self.next_owner is None and not self.replaying:
             self._memory.ask(self._life, self.tick)
+
+    @property
+    def is_wanted_elsewhere(self) -> bool:
+        """True if another actor should own the lane, and it stands at its snapshot."""
+        return self._at_snapshot and self.next_owner is None and self._memory.wanted_owner != self._actor
+
+    def hand_over_if_wanted(self) -> None:
+        """Hand the lane over if it is wanted elsewhere, even if it has asked for actions.
+
+        The next owner starts from the snapshot with another life, so no reply to the request is taken. `next_owner`
+        keeps that the lane was handed over. The owner is not read again: it may have handed the lane back.
+        """
+        if self.is_wanted_elsewhere:
+            self.next_owner = self._memory.wanted_owner
+            self._memory.hand_over(self.next_owner)
 
     @property
     def replaying(self) -> bool:

@@ -53,8 +53,10 @@ class Lanes:
 
     @property
     def due(self) -> bool:
-        """True if there is a tick to play, a lane to start or an env to make."""
-        return any(lane.ready for lane in self.played) or self.has_new_lanes or self._lane_missing_envs() is not None
+        """True if there is a tick to play, a lane to start or to hand over, or an env to make."""
+        if any(lane.ready or lane.is_wanted_elsewhere for lane in self.played):
+            return True
+        return self.has_new_lanes or self._lane_missing_envs() is not None
 
     def ready(self) -> Iterator[Lane]:
         """The lanes whose next tick can be played; each is checked when its turn comes."""
@@ -80,6 +82,16 @@ class Lanes:
         if missing is not None:
             self._make_one(missing)
         return missing is not None
+
+    def hand_over(self) -> None:
+        """Hand over the lanes that wait at a snapshot, and that another actor should own by now.
+
+        Lanes of one batch reach a boundary one after another. Those that asked before the balancer wanted the batch
+        elsewhere would never be answered: no one place would have it as a whole.
+        """
+        for lane in tuple(self.played):
+            lane.hand_over_if_wanted()
+            self._close_if_handed_over(lane)
 
     def adopt(self) -> bool:
         """Start a lane that became this actor's, or make the next env that it needs.

@@ -130,6 +130,7 @@ class World:
         Fragile.left = dies_after
         lanes = self.actors[actor]
         try:
+            lanes.hand_over()
             lanes.adopt()
             for lane in tuple(lanes.played):
                 if lane.ready:
@@ -240,6 +241,32 @@ def test_a_lane_moves_at_the_next_boundary_and_nothing_changes(
     world.finish()
     assert same(world.played(), expected)
     assert sum(lanes.redone for lanes in world.actors) == 0
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_a_lane_that_has_asked_at_a_boundary_still_moves(
+    undisturbed: tuple[str, dict[str, np.ndarray]], *, answered: bool
+) -> None:
+    """Its batch may be wanted in another place only after it has asked; a reply to it is not taken."""
+    schedule, expected = undisturbed
+    world = World(2, schedule)
+    board, mailbox = world.memory.board, world.memory.mailbox
+    world.until(ROUND_TICKS)
+    standing = [lane for lane in (0, 2) if board.lane_done.values[lane] == ROUND_TICKS]  # with `free` 0 has gone on
+    assert standing
+    asked = mailbox.request.values.copy()
+    if answered:
+        world.others()
+    board.lane_wanted[:] = 1
+    assert world.actors[0].due
+    world.actors[0].hand_over()
+    assert np.flatnonzero(board.lane_owner == 1).tolist() == sorted([1, 3, *standing])
+    while world.actors[1].has_new_lanes:
+        world.actors[1].adopt()
+    assert (board.lane_life[standing] == 2).all()
+    assert (mailbox.request.values[standing] != asked[standing]).all()
+    world.finish()
+    assert same(world.played(), expected)
 
 
 def test_envs_of_a_lane_that_is_not_to_come_after_all_are_closed(closed: list[Counting]) -> None:

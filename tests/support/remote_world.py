@@ -68,10 +68,14 @@ def make_plan(gateways: int, span: int = 1, method: str = "dqn", rounds: int = R
 
 
 def answer(memory: Memory) -> list[int]:
-    """Answer the lanes that ask, as the version says; return these lanes."""
+    """Answer the lanes of cells that ask as a whole, as the version says; return these lanes."""
     answered = []
     mailbox, board = memory.mailbox, memory.board
+    asking = mailbox.request.values != mailbox.reply.values
     for lane in range(memory.run_schedule.lanes):
+        cell = memory.plan.batch_lanes_of(lane)
+        if not asking[cell].all():
+            continue
         number = mailbox.request.values[lane : lane + 1].copy()
         tick = int(Mailbox.tick_of(number)[0])
         if number[0] == mailbox.reply.values[lane] or tick // memory.run_schedule.round_ticks > board.committed:
@@ -102,6 +106,7 @@ class Player:
         for actor in self.actors:
             while actor.prefetch_env() or actor.adopt():
                 pass
+            actor.hand_over()
             for lane in actor.ready():
                 actor.step(lane)
 
