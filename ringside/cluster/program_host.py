@@ -20,7 +20,7 @@ from typing import NamedTuple
 from ringside.cluster.fingerprint import ROOT, fingerprint
 from ringside.cluster.lease import LEASE_SECONDS, Lease
 from shared.errors import ConfigError
-from shared.machine.cores import Claims, physical_cores
+from shared.machine.cores import Claims, has_quota, physical_cores
 from shared.machine.facts import processor
 from shared.machine.subprocesses import die_with
 
@@ -93,8 +93,9 @@ class ProgramHost:
         self._reader: threading.Thread | None = None
         self._lines: deque[str] = deque(maxlen=KEPT_LINES)
         self._claims = Claims("program")
-        affinity = os.sched_getaffinity(0)
-        self._claims.claim(cores, [thread for core in physical_cores(affinity) for thread in core])
+        if not has_quota():
+            affinity = os.sched_getaffinity(0)
+            self._claims.claim(cores, [thread for core in physical_cores(affinity) for thread in core])
         self._lease = Lease(lease_seconds, self._expire)
 
     def describe(self) -> Node:

@@ -13,9 +13,7 @@ from ray.exceptions import (
     ActorHandleNotFoundError,
     GetTimeoutError,
     ObjectLostError,
-    RayActorError,
     RayError,
-    RaySystemError,
     RayTaskError,
 )
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -169,7 +167,7 @@ class RayHost:
             if isinstance(error.cause, ObjectLostError):
                 raise DataLost from error
             raise error.cause from error
-        except (RayActorError, RaySystemError, ObjectLostError) as error:
+        except RayError as error:  # also a process that Ray's memory monitor has ended, or that could not start
             raise NodeLost("died") from error
 
 

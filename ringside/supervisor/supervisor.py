@@ -251,8 +251,12 @@ class Supervisor:
         self._restart(index, child)
 
     def _did_all(self, index: int) -> bool:
-        """True if a role has nothing left to do."""
-        return bool(self._board.finished and self._board.phase[index] == Phase.DONE)
+        """True if a role has nothing left to do.
+
+        After the last commit a rank of the learner has not: started again, it would wait for others that have left.
+        """
+        connected = len(self._processes.learners) > 1 and index in self._processes.learners
+        return bool(self._board.finished and (connected or self._board.phase[index] == Phase.DONE))
 
     def _restart(self, index: int, child: Child) -> None:
         """Restart a process; a rank of the learner with all others; under MPS both of those that use the GPU.

@@ -63,17 +63,24 @@ def choose_actor_cores(actors: int, claims: Claims, root: Path = ROOT) -> list[f
     """A separate thread for each actor, or None for all of them if there are too few threads.
 
     With fewer threads than actors and `RESERVED` more, the kernel's scheduler does better than fixed places: a process
-    that waits leaves its time to the others. A quota below the number of visible cores names no particular cores: other
-    containers use the same ones, and do not see our claims.
+    that waits leaves its time to the others.
     """
     affinity = os.sched_getaffinity(0)
-    quota = in_force(root).cores
-    if len(affinity) < actors + RESERVED or (quota is not None and quota < len(affinity)):
+    if len(affinity) < actors + RESERVED or has_quota(root):
         return [None] * actors
     claims.claim(actors, threads_for_actors(actors, physical_cores(affinity, root)))
     if not claims.cores:
         return [None] * actors
     return [frozenset({thread}) for thread in claims.cores]
+
+
+def has_quota(root: Path = ROOT) -> bool:
+    """True if this process may use less than the cores that it sees.
+
+    A quota names no particular cores: other containers use the same ones, and do not see our claims.
+    """
+    quota = in_force(root).cores
+    return quota is not None and quota < len(os.sched_getaffinity(0))
 
 
 def physical_cores(threads: Iterable[int], root: Path = ROOT) -> list[list[int]]:

@@ -11,6 +11,7 @@ from ringside.cluster.connection import disconnect, join
 from ringside.cluster.groups.node_place import NodePlace
 from ringside.cluster.groups.remote_lanes import RemoteLanes
 from ringside.cluster.hosts import Hosts
+from shared.errors import ConfigError, RunFailed
 from shared.memory.parts.board import Phase
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
@@ -58,8 +59,14 @@ def main(child_spec: ChildSpec) -> None:
 
 
 def _connect(cores: int, *, alone: bool) -> Hosts:
-    """Join the cluster that the launcher has checked. `alone`: the run has no other gateway."""
-    join(os.environ[CLUSTER])
+    """Join the cluster that the launcher has checked. `alone`: the run has no other gateway.
+
+    Raises `RunFailed` if that fails now: a gateway that starts again may succeed.
+    """
+    try:
+        join(os.environ[CLUSTER])
+    except ConfigError as error:
+        raise RunFailed(str(error)) from error
     from ringside.cluster.ray_hosts import RayHosts
 
     return RayHosts(cores, 0, exchange="" if alone else os.environ[EXCHANGE])

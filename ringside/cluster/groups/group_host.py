@@ -34,6 +34,7 @@ from ringside.cluster.program_host import Node, describe_node, module_environmen
 from shared.errors import RingsideError, RunFailed
 from shared.machine.subprocesses import REAP_SECONDS, die_with, kill_and_reap
 from shared.memory.process_table import Role
+from shared.memory.region.arena import ArenaError
 from shared.memory.run_memory import Memory, Plan
 from shared.memory.wait import Doorbell
 
@@ -92,7 +93,7 @@ class GroupHost:
         """Hash of what this machine computes. Raises `GroupError` if it cannot compute the network."""
         self._lease.renew()
         try:
-            return numerics(self._plan)
+            return numerics(self._plan, self._lease.renew)
         except RunFailed as error:
             raise GroupError(str(error)) from error
 
@@ -102,9 +103,20 @@ class GroupHost:
         Args:
             session: name for the parcels.
             states: of the lanes, at least one.
+
+        Raises:
+            GroupError: this machine lacks memory, disk or processes for them.
         """
         self._lease.renew()
         self._stop()
+        try:
+            self._begin(session, states)
+        except (ArenaError, OSError) as error:
+            self._stop()
+            raise GroupError(f"Node {os.uname().nodename} cannot play lanes: {str(error).rstrip('.')}.") from error
+
+    def _begin(self, session: str, states: Sequence[LaneState]) -> None:
+        """Make the memory of these lanes, and start the program."""
         self._session, self._lanes = session, [state.lane for state in states]
         memory = self._memory = Memory.create(self._plan, self._lanes)
         owners = np.full(memory.run_schedule.lanes, NO_OWNER)

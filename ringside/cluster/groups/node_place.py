@@ -136,6 +136,10 @@ class NodePlace:
         with suppress(NodeLost):  # then it is gone anyway
             self.hosts.leave_out(self.host)
         self.release()
+        self.seek_again()
+
+    def seek_again(self) -> None:
+        """Go on with the search for a node; the gateway is vacant if it has lasted for too long."""
         self._sought_since = self._sought_since or time.monotonic()
         self._tell_vacancy()
 
@@ -143,7 +147,8 @@ class NodePlace:
         """Give the place back, if there is one."""
         if self.host is not None:
             self.host.release(gently=gently)
-        self.host, self._placed, self._suits, self._leaving = None, False, False, False
+        self.host, self.name = None, ""
+        self._placed = self._suits = self._leaving = False
         self._report.write_name(self.number, "")
 
     def _await(self, host: Host) -> bool:

@@ -153,6 +153,7 @@ class RemoteLanes:
         self._report.losses[self._number] += 1
         self._note(f"{sentence.removesuffix('.')}; {self._fate()}.")
         self._release()
+        self._place.seek_again()
 
     def _can_leave(self) -> bool:
         """True if the node was told to leave, and nothing would be played again."""
@@ -209,7 +210,10 @@ class RemoteLanes:
         self._session, self._begun, self._content = secrets.token_hex(8), lanes, None
         ticks = self._run_schedule.round_ticks
         self._sent = {state.lane: max(-1, state.boundary * ticks) for state in states}
-        self._call(host, "begin", self._session, states, seconds=BEGIN_SECONDS)
+        try:
+            self._call(host, "begin", self._session, states, seconds=BEGIN_SECONDS)
+        except GroupError as error:
+            raise UnsuitableNode(str(error)) from error
 
     def _choose_audit(self, lanes: list[int]) -> None:
         """Audit the answers of a node that computes the bits of this machine; record that the run is inexact else."""

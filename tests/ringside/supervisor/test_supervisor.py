@@ -97,6 +97,19 @@ def test_the_scribe_too_is_let_go_in_the_end(stopping: Supervisor) -> None:
     assert not stopping._children
 
 
+@pytest.mark.parametrize(("ranks", "done"), [(0, False), (1, True)])
+def test_after_the_last_commit_no_rank_of_the_learner_is_started_again(
+    stopping: Supervisor, ranks: int, *, done: bool
+) -> None:
+    """It would wait without end for others that have left; a learner alone may still have its say."""
+    made: Any = stopping
+    made._processes = ProcessTable.make({Role.ACTOR: 1, Role.RANK: ranks})
+    made._board.finished, made._board.phase = True, np.full(len(made._processes), Phase.WORKING)
+    assert all(stopping._did_all(index) == done for index in made._processes.learners)
+    made._board.finished = False
+    assert not any(stopping._did_all(index) for index in made._processes.learners)
+
+
 def test_who_asks_twice_does_not_wait_for_the_scribe(stopping: Supervisor) -> None:
     stopping._requests.count = 1
     assert not stopping._force_exit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import tempfile
@@ -107,6 +108,28 @@ def test_a_loss_without_progress_again_and_again_ends_the_run(monkeypatch: pytes
     faults = [fails("play", 1)] * 4
     with pytest.raises(FatalError, match=r"Node n7 died\. That was loss 4 in a row without a new step\."):
         RemoteWorld(1, ObjectCluster(PlayedGroup, *faults)).run()
+
+
+class Cramped(PlayedGroup):
+    """Groups, of which the first has no room for its program."""
+
+    begun = 0
+
+    def _start(self) -> None:
+        super()._start()
+        Cramped.begun += 1
+        if Cramped.begun == 1:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_node_that_cannot_play_is_left_out_and_the_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Cramped, "begun", 0)
+    hosts = ObjectCluster(Cramped)
+    world = RemoteWorld(1, hosts).run()
+    assert world.played() == alone()
+    assert len(hosts.left_out) == 1
+    (sentence,) = (note for note in world.notes if "cannot play lanes" in note)
+    assert sentence.endswith("No space left on device. It is left out.")
 
 
 def test_all_gateways_share_the_parameters_of_a_version() -> None:
