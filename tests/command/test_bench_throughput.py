@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,8 @@ def test_interrupted_it_leaves_nothing_running(tmp_path: Path, number: signal.Si
 
 def _actors(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
     """The actors of the run that a benchmark measures."""
-    return [
-        child for child in psutil.Process(process.pid).children(recursive=True) if child.name().startswith("ringside a")
-    ]
+    found = []
+    for child in psutil.Process(process.pid).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # it may have ended meanwhile
+            found += [child] if child.name().startswith("ringside a") else []
+    return found

@@ -27,6 +27,7 @@ NAMES = (
 )
 
 
+@pytest.mark.timeout(420)
 def test_a_good_machine(launched: Launch, tmp_path: Path) -> None:
     done = launched("doctor", *SMALL, "--actors", "1", "--json", "found.json", timeout=400)
     assert done.returncode == 0, done.stdout + done.stderr

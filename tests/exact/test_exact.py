@@ -141,11 +141,11 @@ def test_stopped_and_resumed_with_other_actors(undisturbed: Path, tmp_path: Path
 
 
 def test_one_bit_of_one_frame_changes_the_weights(tmp_path: Path) -> None:
-    """The comparison can fail: the same game, but one bit of one frame of one env is another."""
+    """The comparison can fail: the same game, but one bit of one frame of each env is another."""
     hashes = []
     for name in ("plain", "flipped"):
         run_dir = tmp_path / name
-        finish(start(run_dir, env=f"tests.exact.flipped:{name}", protocol="nature"))
+        finish(start(run_dir, env=f"tests.exact.flipped:{name}"))
         hashes.append(summary(run_dir)["weights_sha256"])
     assert hashes[0] != hashes[1]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from shared.config.presets import PRESETS
 from shared.config.resolve import resolve
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import Config
@@ -35,3 +36,13 @@ def test_actions_are_a_function_of_seed_env_and_tick_in_any_order() -> None:
             assert action == (drawn if explores else best[j])
             differ += action != best[j]
     assert differ > 10
+
+
+def test_workers_end_with_the_three_chances_of_the_paper() -> None:
+    """Mnih et al. 2016, section 5.1: 0.1, 0.01 and 0.5 with the probabilities 0.4, 0.3 and 0.3, drawn by worker."""
+    config = PRESETS["nq-async"]
+    run_schedule = make_run_schedule(config)
+    explorations = [Exploration(worker, run_schedule, config.explore, 1) for worker in range(2_000)]
+    ends = [each._explore.epsilon_end for each in explorations]
+    for end, chance in ((0.1, 0.4), (0.01, 0.3), (0.5, 0.3)):
+        assert abs(ends.count(end) / len(ends) - chance) < 0.04

@@ -186,7 +186,7 @@ def spawning(process: psutil.Process) -> bool:
     return process.cmdline()[-1:] == [SPAWN_FLAG]
 
 
-def gone(process: subprocess.Popen[str], seconds: float = 2.0) -> bool:
+def gone(process: subprocess.Popen[str], seconds: float = 20.0) -> bool:
     """True if no process of the run's session is left after a moment."""
     members = []
     for candidate in psutil.process_iter():

@@ -14,8 +14,9 @@ from functools import partial
 from itertools import count
 
 from shared.performance.service_times import RunShape, ServiceTimes
-from shared.performance.throughput_model import NICE_WEIGHT
 
+NICE_WEIGHT = 110 / 1024
+"""Weight of niceness 10 beside that of 0 in the kernel (`sched_prio_to_weight`)."""
 AHEAD = "learner, ahead"
 """The thread of the learner that has the niceness of actors."""
 

@@ -125,6 +125,54 @@ def test_the_first_version_comes_from_the_newest_snapshot() -> None:
     np.testing.assert_array_equal(loaded, state["online"])
 
 
+@pytest.mark.parametrize(("schedule", "kind"), [("ordered", Versions), ("async", Hogwild)])
+def test_the_target_network_comes_from_the_newest_snapshot(schedule: str, kind: type[Versions | Hogwild]) -> None:
+    """It is older than the parameters, and its number continues."""
+    target_steps = 2 * T_MAX * LANE_ENVS * WORKERS
+    memory = _memory(schedule=schedule, method="n-step-q", round_steps=target_steps)
+    plan, shared, random = memory.plan, memory.shared_parameters, np.random.default_rng(1)
+    assert shared is not None
+    state = {
+        name: random.normal(size=plan.parameters.count).astype(np.float32)
+        for name in ("online", "target", "moment1", "moment2")
+    }
+
+    def fill(out: dict[str, np.ndarray]) -> None:
+        for name in out:
+            out[name][:] = state[name]
+
+    memory.learner_snapshots.write(6, fill)
+    models = [make_model(plan.network, CPU, "fp32") for _ in range(2)]
+    made = kind(memory, *models, 0)
+    made.fill()
+    made.load(6)
+    found = np.zeros(plan.parameters.count, np.float32)
+    models[1].unpack(models[1].params, found)
+    np.testing.assert_array_equal(found, state["target"])
+    assert made.target_changes(6) == 6 * memory.run_schedule.round_steps // target_steps
+
+
+def test_an_annealed_rate_moves_gradients_without_order() -> None:
+    settings = {"learning_rate": 1e-2, "learning_rate_end": 1e-4, "anneal_steps": 360}
+    memory = _memory(schedule="async", **settings)
+    plan, shared, run_schedule = memory.plan, memory.shared_parameters, memory.run_schedule
+    assert shared is not None
+    assert run_schedule.round_steps == 72
+    engine = make_model(plan.network, CPU, "fp32")
+    hogwild = Hogwild(memory, make_model(plan.network, CPU, "fp32"), None, 0)
+    hogwild.fill()
+    engine.pack(initial_parameters(plan.network, 1), engine.params)
+    optimizer = Optimizer(engine, plan.config.learn, mean_gradient=True)
+    for round_ in range(3):
+        shared.gradient[0] = _gradients(memory, round_)[0]
+        shared.computed.publish(0, (round_ + 1) * run_schedule.round_gradients)
+        hogwild.apply(0, round_)
+        optimizer.set_rate(1e-2 - (1e-2 - 1e-4) * round_ * 72 / 360)
+        optimizer.gradient.copy_(torch.from_numpy(shared.gradient[0]))
+        optimizer.step(SideStream())
+        np.testing.assert_array_equal(shared.params[0], engine.params.numpy())
+
+
 def test_the_target_network_is_that_of_its_newest_change() -> None:
     memory = _memory(method="n-step-q", round_steps=2 * T_MAX * LANE_ENVS * WORKERS)
     shared = memory.shared_parameters

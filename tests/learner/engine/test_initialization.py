@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from learner.engine.initialization import POLICY_GAIN, initial_parameters
+from learner.engine.initialization import initial_parameters
 from shared.config.sections import Initial
 from shared.network_spec import Network, parameters_of
 
@@ -27,7 +27,7 @@ def _drawn(network: Network, seed: int = 1, initial: Initial = "orthogonal") -> 
 
 def _gains(network: Network, name: str, rows: int) -> np.ndarray:
     if name == "heads.weight":
-        return np.array([POLICY_GAIN] * network.actions + [1.0])
+        return np.array([0.01] * network.actions + [1.0])
     return np.full(rows, 1.0 if name in ("value.weight", "advantage.weight") else math.sqrt(2))
 
 

@@ -19,7 +19,7 @@ from learner.replay.sampling import second_stack_offset
 from shared.config.method_declaration import IqnSettings
 from shared.config.sections import Algorithm
 from shared.frame_shape import DEFAULT_FRAMES
-from shared.network_spec import RESCALING, Network
+from shared.network_spec import Network
 
 CPU = torch.device("cpu")
 ACTIONS, UPDATES, BATCH = 4, 3, 6
@@ -149,14 +149,18 @@ def _projected(p: list[float], reward: float, discount: float) -> list[float]:
     return result
 
 
+EPSILON = 1e-3
+"""Kapturowski et al. 2019 (R2D2)."""
+
+
 def _scaled(x: float) -> float:
     """Pohlen et al. 2018, h."""
-    return math.copysign(math.sqrt(abs(x) + 1) - 1, x) + RESCALING * x
+    return math.copysign(math.sqrt(abs(x) + 1) - 1, x) + EPSILON * x
 
 
 def _unscaled(x: Tensor) -> Tensor:
     """Their h^-1."""
-    root = ((1 + 4 * RESCALING * (x.abs() + 1 + RESCALING)).sqrt() - 1) / (2 * RESCALING)
+    root = ((1 + 4 * EPSILON * (x.abs() + 1 + EPSILON)).sqrt() - 1) / (2 * EPSILON)
     return x.sign() * (root * root - 1)
 
 

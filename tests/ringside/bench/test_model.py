@@ -162,7 +162,13 @@ def test_medians_are_taken_by_service_time() -> None:
 def test_published_curves_agree_with_the_model(curve: object) -> None:
     assert curve.predicted(1) == pytest.approx(curve.speeds[1])  # type: ignore[attr-defined]
     assert curve.predicted(curve.cores) == pytest.approx(curve.speeds[curve.cores])  # type: ignore[attr-defined]
-    assert curve.greatest_error() < 0.2  # type: ignore[attr-defined]
+
+
+def test_published_curves_lie_where_the_page_says() -> None:
+    """Within 8% for six of eight, and within 13% for the others (docs/model.md), rounded."""
+    errors = sorted(curve.greatest_error() for curve in CURVES)
+    assert errors[5] < 0.085
+    assert errors[7] < 0.135
 
 
 @pytest.mark.parametrize(

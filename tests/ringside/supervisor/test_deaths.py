@@ -19,6 +19,10 @@ def test_deaths_without_progress_add_up_by_cause(cause: Cause) -> None:
     assert deaths.add(cause, 0) == 2
 
 
+def test_the_numbers_of_deaths_are_those_of_the_page_on_reliability() -> None:
+    assert (Cause.OWN.value, Cause.DEVICE.value, Cause.OUTSIDE.value) == (5, 2, 100)
+
+
 def test_kills_from_outside_neither_hide_a_fault_nor_count_as_one() -> None:
     deaths = Deaths()
     counts = []

@@ -57,6 +57,12 @@ def _known(every: float = LOOK) -> _Process:
     return process
 
 
+def test_the_bounds_are_those_of_the_page_on_reliability() -> None:
+    module = hang_detector
+    assert (module.STOPPED_SECONDS, module.MULTIPLE, module.FLOOR_SECONDS) == (3.0, 5.0, 5.0)
+    assert (module.CEILING_SECONDS, module.BLOCKED_SECONDS) == (180.0, 300.0)
+
+
 def test_who_is_silent_for_a_multiple_of_its_pace_hangs() -> None:
     quick, slow = _known(), _known(every=3.0)
     assert "no sign of life" in (quick.silent(100) or "")

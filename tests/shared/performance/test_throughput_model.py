@@ -134,6 +134,19 @@ def test_the_mailbox_with_exponential_times_agrees_with_the_exact_recursion(batc
     )
 
 
+def test_crowding_threads_and_waits_count() -> None:
+    """Each by itself: the simulation has none of them."""
+    crowded_times = replace(TIMES, crowding=0.8, step_spread=0.0)
+    shape = replace(SHAPE, actors=3, steps_per_update=None, round_steps=960_000)
+    assert predict(crowded_times, shape).steps_per_second == pytest.approx(2 * 0.8 / PER_STEP, rel=1e-3)
+    shape = replace(ROOMY, actors=24, inference_threads=2)
+    answer = TIMES.answer + 32 * TIMES.answer_row * (0.4 + 0.6 / 2)
+    assert predict(TIMES, shape).steps_per_second == pytest.approx(32 / answer, rel=0.01)
+    waits = replace(TIMES, step=1e-9, answer=1e-9, answer_row=1e-9, update_overhead=1.2)
+    seconds = 9_600 / 4 * 1.2 * 8e-3 + 10e-3
+    assert predict(waits, replace(SHAPE, cores=8)).steps_per_second == pytest.approx(9_600 / seconds)
+
+
 # --- a GPU and nodes
 
 

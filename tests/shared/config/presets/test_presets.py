@@ -62,6 +62,24 @@ LONG = {"eval_max_frames": 108_000}
 ALMOST_GREEDY = LONG | {"eval_epsilon": 0.001}
 
 
+CRITIC = {"value_weight": 0.5, "entropy_weight": 0.01}
+
+
+RMS = {"optimizer": "rms", "optimizer_decay": 0.99}
+"""Not centered."""
+
+
+WORKERS = (
+    {"schedule": "ordered", "workers": 16, "lane_envs": 1, "t_max": 5, "network": "a3c", "total_steps": 80_000_000}
+    | {"learning_rate": 7e-4, "learning_rate_end": 0.0, "anneal_steps": 80_000_000, "optimizer_epsilon": 0.1}
+    | RMS
+    | LONG
+)
+
+
+WORKERS_OF_VALUES = WORKERS | {"epsilon_by_worker": True, "round_steps": 10_000}
+
+
 PUBLISHED: dict[str, dict[str, Any]] = {
     "double": {"round_steps": 30_000, "double": True, "epsilon_end": 0.01} | ALMOST_GREEDY,
     "dueling": {"round_steps": 30_000, "double": True, "dueling": True, "clip_gradient": 10.0, "epsilon_end": 0.01}
@@ -115,8 +133,40 @@ PUBLISHED: dict[str, dict[str, Any]] = {
     | {"clip_gradient": 10.0, "epsilon_end": 0.01, "epsilon_steps": 2_000_000, "eval_epsilon": 0.01}
     | LONG
     | ADAM,
+    "ppo": {"method": "ppo", "schedule": "alternate", "envs": 8, "lane_envs": 1, "round_steps": 1_024}
+    | {"batch_size": 256, "total_steps": 10_000_000, "learning_rate_end": 0.0, "anneal_steps": 10_000_000}
+    | {"optimizer_epsilon": 1e-5, "epochs": 4, "trace": 0.95, "clip_ratio": 0.1, "clip_value": True}
+    | {"normalize_advantage": True, "clip_gradient": 0.5}
+    | CRITIC
+    | LONG
+    | ADAM,
+    "a2c": {"method": "a2c", "schedule": "alternate", "envs": 16, "round_steps": 80, "batch_size": 80}
+    | {"total_steps": 10_000_000, "learning_rate": 7e-4, "optimizer_epsilon": 1e-5}
+    | {"trace": 1.0, "epochs": 1, "clip_gradient": 0.5}
+    | CRITIC
+    | RMS
+    | LONG,
+    "a3c": {"method": "a3c", "envs": 64, "round_steps": 640, "batch_size": 128, "total_steps": 92_160_000}
+    | {"learning_rate": 1e-3, "learning_rate_end": 1e-4, "anneal_steps": 92_160_000, "optimizer_epsilon": 1e-3}
+    | {"trace": 1.0, "epochs": 1, "value_weight": 1.0, "entropy_weight": 0.01, "rho_max": 10.0, "return_steps": 5}
+    | LONG
+    | ADAM,
+    "impala": {"method": "vtrace", "envs": 32, "round_steps": 640, "batch_size": 640, "learning_rate": 6e-4}
+    | {"learning_rate_end": 0.0, "anneal_steps": 50_000_000, "optimizer_epsilon": 0.01}
+    | {"trace": 1.0, "epochs": 1, "rho_max": 1.0, "c_max": 1.0, "clip_gradient": 0.0625}
+    | CRITIC
+    | RMS
+    | LONG,
+    "pqn": {"method": "pqn", "schedule": "alternate", "envs": 128, "round_steps": 4_096, "batch_size": 128}
+    | {"optimizer": "radam", "optimizer_decay": 0.999, "optimizer_epsilon": 1e-8, "initial": "orthogonal"}
+    | {"epochs": 2, "trace": 0.65, "clip_gradient": 10.0, "normalize": "all"}
+    | {"epsilon_end": 0.001, "epsilon_steps": 5_000_000, "eval_epsilon": 0.0}
+    | LONG,
+    "a3c-async": WORKERS | CRITIC | {"method": "a2c", "trace": 1.0, "epochs": 1},
+    "nq-async": WORKERS_OF_VALUES | {"method": "n-step-q"},
+    "q-async": WORKERS_OF_VALUES | {"method": "one-step-q"},
 }
-"""Settings in which presets differ from Mnih et al. 2015, by the sources that replay_presets.py names."""
+"""Settings in which presets differ from Mnih et al. 2015, by the sources that the files of presets name."""
 
 
 @pytest.mark.parametrize("preset", PUBLISHED)
