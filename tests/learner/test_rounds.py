@@ -12,7 +12,7 @@ from learner import learner
 from learner.commits import Commits
 from learner.engine.interfaces import CHUNK_UPDATES
 from learner.learner import SLICE_SECONDS, SLICE_UPDATES, SLICES_AHEAD, SLICES_LEFT, STUCK_SECONDS, Rounds
-from shared.errors import DeviceFault
+from shared.errors import DeviceFault, FatalError
 from shared.memory.parts.board import METRIC_SPANS
 from shared.memory.region.sequence import SequenceArray
 
@@ -61,6 +61,34 @@ def test_slow_updates_are_signs_of_life_one_by_one(clock: list[float]) -> None:
     rounds._run(0, 4)
     rounds._run(1, 3)
     assert signs == [1, 2, 3, 4, 4, 4, 4]
+
+
+def test_ranks_that_differ_end_the_run_before_the_commit(clock: list[float]) -> None:
+    def meet(_value: int, what: str) -> None:
+        if "parameters" in what:
+            raise FatalError("They differ.")
+
+    rounds, _ = rounds_of(lambda count: None)
+    rounds._engine = SimpleNamespace(
+        run=lambda count: None,
+        slices_begun=0,
+        begin_round=lambda round_, end: 1,
+        end_round=lambda: None,
+        checksum=lambda: 7,
+    )
+    rounds._board.phase = {}
+    rounds._run_schedule = SimpleNamespace(
+        updates_in=lambda round_: 1,
+        updates_before=lambda round_: round_,
+        window_end=lambda round_: 10,
+        target_changes_after=lambda round_: False,
+        is_snapshot=lambda boundary: True,
+    )
+    committed = list[int]()
+    rounds._ranks, rounds._span, rounds._commit = SimpleNamespace(meet=meet), [], committed.append
+    with pytest.raises(FatalError, match="They differ"):
+        rounds.run_round(3)
+    assert committed == []
 
 
 def test_others_come_in_slices_as_soon_as_their_pace_is_known(clock: list[float]) -> None:

@@ -122,6 +122,24 @@ def test_a_clipped_gradient_has_the_bound_as_its_norm() -> None:
     assert np.linalg.norm(shared.gradient[WORKER]) == pytest.approx(1e-3 * T_MAX * LANE_ENVS, rel=1e-2)
 
 
+def test_an_annealed_setting_has_its_value_of_the_round() -> None:
+    """Rounds have 36 steps, so round 2 begins half way to the end."""
+    found = []
+    for settings in (
+        {"entropy_weight": 0.5, "entropy_weight_end": 0.0, "anneal_steps": 144},
+        {"entropy_weight": 0.25},
+        {"entropy_weight": 0.5},
+    ):
+        memory, _ = worker_memory(worker_config(**settings))
+        assert memory.run_schedule.round_steps == 36
+        gradients, shared, _ = _gradients(memory)
+        gradients.begin_round(2)
+        gradients.compute(WORKER, 2)
+        found.append(shared.gradient[WORKER].copy())
+    np.testing.assert_array_equal(found[0], found[1])
+    assert not np.array_equal(found[0], found[2])
+
+
 def test_metrics_are_summed_over_a_span_and_a_repeated_part_counts_once() -> None:
     memory, _ = worker_memory(worker_config())
     gradients, shared, _ = _gradients(memory)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from ringside.recording import scribe
 from ringside.recording.scribe import Scribe
+from shared.errors import FatalError
 from shared.memory.boundary import Moved
 from shared.memory.process_table import Role
 from shared.memory.region.sequence import Sequence
+from shared.memory.wait import Stopped, Waiter
 from tests.support.watched import Pretended
 
 
@@ -47,6 +51,42 @@ def test_a_checkpoint_that_cannot_be_taken_keeps_no_span_waiting(late: Any) -> N
     late.save = lambda: -1
     late.work()
     assert late.done == ["span"]
+
+
+@pytest.fixture
+def full(late: Any, monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Times, on a clock of its own, at which `late` tries to end on a disk that stays full."""
+    now, tries = [0.0], list[float]()
+    monkeypatch.setattr(scribe, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    late._files, late._reported = SimpleNamespace(reopen=lambda: None), set()
+    late._retry_seconds = scribe.FIRST_RETRY_SECONDS
+
+    def close() -> None:
+        tries.append(now[0])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def sleep(ready: Any) -> None:
+        now[0] = late._retry_at
+
+    late.close, late.sleep = close, sleep
+    return tries
+
+
+def test_a_full_disk_is_tried_again_for_ten_minutes(late: Any, full: list[float], tmp_path: Path) -> None:
+    """After 1, 2, 4, ... and then every 30 s."""
+    with pytest.raises(FatalError):
+        scribe._close(late, cast(Waiter, SimpleNamespace(wait=late.sleep)), tmp_path)
+    assert full[:8] == [0, 1, 3, 7, 15, 31, 61, 91]
+    assert 600 <= full[-1] <= 630
+
+
+def test_after_a_stop_a_full_disk_is_tried_once_more(late: Any, full: list[float], tmp_path: Path) -> None:
+    def stop(ready: Any) -> None:
+        raise Stopped
+
+    with pytest.raises(FatalError):
+        scribe._close(late, cast(Waiter, SimpleNamespace(wait=stop)), tmp_path)
+    assert len(full) == 2
 
 
 def test_what_has_nothing_to_do_says_nothing_of_the_disk(late: Any) -> None:
