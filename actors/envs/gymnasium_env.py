@@ -52,6 +52,10 @@ def register_games() -> None:
     gymnasium.register_envs(ale_py)
 
 
+FOREIGN = (Exception, SystemExit)
+"""What the code of an environment may raise; a script that is named by mistake ends the program when it is imported."""
+
+
 def _make(name: str) -> gymnasium.Env[Any, Any]:
     """The environment of a name, with its arguments and wrappers. Raises `EnvError` with a sentence."""
     parsed = parse_env_name(name)
@@ -63,7 +67,7 @@ def _make(name: str) -> gymnasium.Env[Any, Any]:
             raise EnvError(f"The module {module_name!r} has no wrapper {class_name!r} for --env {name!r}.")
         try:
             env = make(env)
-        except Exception as error:  # the user's wrapper, which may raise anything
+        except FOREIGN as error:  # the user's wrapper, which may raise anything
             raise EnvError(f"{wrapper} could not wrap the environment: {_in_words(error)}") from error
         if not isinstance(env, gymnasium.Env):
             raise EnvError(f"{wrapper} returned a {type(env).__name__}; it must return a gymnasium.Env.")
@@ -78,7 +82,7 @@ def _make_base(name: str, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, An
         register_games()
         try:
             return gymnasium.make(name, disable_env_checker=True, **arguments)
-        except Exception as error:  # the code of the environment, which may raise anything
+        except FOREIGN as error:  # the code of the environment, which may raise anything
             raise EnvError(f"Gymnasium cannot make the environment {name!r}: {_in_words(error)}") from error
     module = _imported(module_name, name)
     if factory_name in gymnasium.registry:  # `module:Env-v0`, as Gymnasium itself takes it
@@ -88,7 +92,7 @@ def _make_base(name: str, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, An
         raise EnvError(f"The module {module_name!r} has no function {factory_name!r} that makes an environment.")
     try:
         env = factory(**arguments)
-    except Exception as error:  # the user's factory, which may raise anything
+    except FOREIGN as error:  # the user's factory, which may raise anything
         raise EnvError(f"{name} could not make an environment: {_in_words(error)}") from error
     if not isinstance(env, gymnasium.Env):
         raise EnvError(f"{name} returned a {type(env).__name__}; it must return a gymnasium.Env.")
@@ -101,7 +105,7 @@ def _imported(module_name: str, name: str) -> ModuleType:
         raise EnvError(f"--env {name!r} names no module: it is `module:factory`, or an id of Gymnasium.")
     try:
         return importlib.import_module(module_name)
-    except Exception as error:  # foreign code runs while it is imported
+    except FOREIGN as error:  # foreign code runs while it is imported
         if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(f"{error.name}."):
             raise EnvError(
                 f"The module {module_name!r} of --env {name!r} is not found: put it beside launch.py, install it, or "
@@ -110,7 +114,7 @@ def _imported(module_name: str, name: str) -> ModuleType:
         raise EnvError(f"The module of --env {name!r} cannot be imported: {_in_words(error)}.") from error
 
 
-def _in_words(error: Exception) -> str:
+def _in_words(error: BaseException) -> str:
     """An error of the environment's code, with its type: the text alone may say little."""
     return str(error) if isinstance(error, gymnasium.error.Error) else f"{type(error).__name__}: {error}"
 

@@ -20,6 +20,7 @@ from shared.process.ownership import REPORT
 from shared.text import count
 
 DEFAULT_TRIALS = 20
+MOST_TRIALS = 100_000
 EVALUATIONS = 5
 """Evaluations of a trial where --eval-every-steps says nothing."""
 MOST_REPORTED = 6
@@ -107,8 +108,8 @@ def run_study(
         launcher: the program that trains, on this machine.
     """
     require_optuna()
-    if trials < 1:
-        raise ConfigError(f"--trials {trials} must be at least 1.")
+    if not 1 <= trials <= MOST_TRIALS:
+        raise ConfigError(f"--trials {trials} must lie between 1 and {MOST_TRIALS:_}.")
     cluster.check()
     if not config.evaluate.eval_every_steps:
         config = config.with_settings(eval_every_steps=max(1, config.learn.total_steps // EVALUATIONS))

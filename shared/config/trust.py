@@ -94,6 +94,8 @@ def load_plugin(name: str | None) -> None:
         raise ConfigError(f"--plugin {name} is not found: put its directory into PYTHONPATH.") from error
     except (ImportError, SyntaxError) as error:
         raise ConfigError(f"--plugin {name} cannot be imported: {error}.") from error
+    except SystemExit as error:
+        raise ConfigError(f"--plugin {name} cannot be imported: it ends the program, as a script does.") from error
     except ConfigError as error:
         raise ConfigError(f"--plugin {name} cannot be used. {error}") from error
     if "torch" in sys.modules and not had_torch:

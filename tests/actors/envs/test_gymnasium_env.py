@@ -198,10 +198,19 @@ def test_a_module_may_register_the_id_behind_its_colon(painted: ModuleType) -> N
         action_count(Play(env="painted:Painted-v0"))
 
 
-def test_a_module_that_fails_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "mistaken_module.py").write_text("no_such_name\n")
+@pytest.mark.parametrize(
+    ("code", "says"),
+    [
+        ("no_such_name", "NameError: name 'no_such_name' is not defined"),
+        ("raise SystemExit(0)", "SystemExit: 0"),  # a script, which would end the program with success
+    ],
+)
+def test_a_module_that_fails_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, says: str
+) -> None:
+    (tmp_path / "mistaken_module.py").write_text(f"{code}\n")
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(EnvError, match="cannot be imported: NameError: name 'no_such_name' is not defined"):
+    with pytest.raises(EnvError, match=f"cannot be imported: {says}"):
         action_count(Play(env="mistaken_module:factory"))
 
 

@@ -327,6 +327,13 @@ def test_a_plug_in_with_an_error_of_syntax_is_refused_in_a_sentence(
         load_plugin("unfinished_plugin")
 
 
+def test_a_script_is_no_plug_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "script_plugin.py").write_text("raise SystemExit(0)\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match="--plugin script_plugin cannot be imported: it ends the program"):
+        load_plugin("script_plugin")
+
+
 def test_a_plug_in_that_lacks_a_module_of_a_similar_name_is_not_called_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
