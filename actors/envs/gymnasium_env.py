@@ -53,7 +53,7 @@ def register_games() -> None:
 
 
 FOREIGN = (Exception, SystemExit)
-"""What the code of an environment may raise; a script that is named by mistake ends the program when it is imported."""
+"""Errors of the code of an environment; a script that is named by mistake ends the program when it is imported."""
 
 
 def _make(name: str) -> gymnasium.Env[Any, Any]:

@@ -160,11 +160,10 @@ class Tuner:
 
     def _require_same(self) -> None:
         config = self._task.config
-        length = {name: config.to_flat()[name] for name in LENGTH}
         plain = {
             "settings": config.experiment(),
             "space": space_to_json(self._task.space),
-            "length of trials": json.loads(json.dumps(length, default=str)),
+            "length of trials": {name: str(config.to_flat()[name]) for name in LENGTH},
         }
         found = self._study.user_attrs.get("task")
         if found is None:

@@ -46,7 +46,8 @@ def test_a_fault_of_the_gpu_is_answered_by_one_restart_and_then_by_the_end(
     output = finish(process, code=1)
     assert output.count("it starts again from its snapshot") == 1
     assert "learner met a fault of the GPU, 2 times in a row without progress" in output
-    assert "The GPU is out of memory: CUDA out of memory. Tried to allocate 20.00 MiB. With --replay-on host" in output
+    assert "The GPU is out of memory: CUDA out of memory. Tried to allocate 20.00 MiB. A smaller replay" in output
+    assert "--replay-on host keeps a replay buffer in main memory" in output
     assert "Traceback" not in output
     assert "OutOfMemoryError" in (tmp_path / "run" / "logs" / "learner.log").read_text()
     assert load_boundary(find_checkpoint(tmp_path / "run"))
