@@ -102,9 +102,12 @@ class Lane:
             self._memory.ask(self._life, self.tick)
 
     @property
-    def is_wanted_elsewhere(self) -> bool:
-        """True if another actor should own the lane, and it stands at its snapshot."""
-        return self._at_snapshot and self.next_owner is None and self._memory.wanted_owner != self._actor
+    def other_owner(self) -> int | None:
+        """The actor that should own the lane instead, while it stands at its snapshot; None: there is none."""
+        if not self._at_snapshot or self.next_owner is not None:
+            return None
+        wanted = self._memory.wanted_owner
+        return None if wanted == self._actor else wanted
 
     def hand_over_if_wanted(self) -> None:
         """Hand the lane over if it is wanted elsewhere, even if it has asked for actions.
@@ -112,9 +115,10 @@ class Lane:
         The next owner starts from the snapshot with another life, so no reply to the request is taken. `next_owner`
         keeps that the lane was handed over. The owner is not read again: it may have handed the lane back.
         """
-        if self.is_wanted_elsewhere:
-            self.next_owner = self._memory.wanted_owner
-            self._memory.hand_over(self.next_owner)
+        other = self.other_owner
+        if other is not None:
+            self.next_owner = other
+            self._memory.hand_over(other)
 
     @property
     def replaying(self) -> bool:

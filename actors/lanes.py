@@ -54,7 +54,7 @@ class Lanes:
     @property
     def due(self) -> bool:
         """True if there is a tick to play, a lane to start or to hand over, or an env to make."""
-        if any(lane.ready or lane.is_wanted_elsewhere for lane in self.played):
+        if any(lane.ready or lane.other_owner is not None for lane in self.played):
             return True
         return self.has_new_lanes or self._lane_missing_envs() is not None
 
@@ -89,7 +89,7 @@ class Lanes:
         Lanes of one batch reach a boundary one after another. Those that asked before the balancer wanted the batch
         elsewhere would never be answered: no one place would have it as a whole.
         """
-        for lane in tuple(self.played):
+        for lane in [lane for lane in self.played if lane.other_owner is not None]:
             lane.hand_over_if_wanted()
             self._close_if_handed_over(lane)
 
