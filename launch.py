@@ -20,6 +20,7 @@ if __name__ == "__main__":
     # Any process of a run goes on when it is asked for its stacks: until `enable_stack_dumps` the request waits.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
 
+import errno
 import io
 import os
 import sys
@@ -48,11 +49,12 @@ def main(arguments: Sequence[str]) -> int:
         if task not in TASKS:
             from ringside.tasks.arguments import answer_to
 
-            print(answer_to(task))
+            print(answer_to(task), flush=True)
             return 0
         if task in FIRST_LINES and sys.stdout.isatty() and not {"-h", "--help"} & set(rest):
             print(FIRST_LINES[task], flush=True)
         code: int = module_of(task).main(rest)
+        sys.stdout.flush()
         return code
     except RingsideError as error:
         print(printable(f"{PROGRAM}: {error}"), file=sys.stderr)
@@ -77,8 +79,20 @@ def main(arguments: Sequence[str]) -> int:
         print(f"{PROGRAM}: Stopped.", file=sys.stderr)
         return 130
     except BrokenPipeError:  # whoever read what is printed has gone, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # nor does Python say so when it ends
+        _drop_output()
         return 128 + signal.SIGPIPE
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        _drop_output()
+        where = error.filename or "standard output, or of a file that was being written,"
+        print(printable(f"{PROGRAM}: The disk of {where} is full: make room and try again."), file=sys.stderr)
+        return 1
+
+
+def _drop_output() -> None:
+    """Let standard output lead nowhere, so that Python does not complain of the rest of it when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _have_streams() -> None:

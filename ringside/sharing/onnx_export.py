@@ -16,11 +16,14 @@ from actors.evaluation import Evaluation
 from actors.make_env import action_names
 from ringside.agents.evaluation_policy import EvaluationPolicy, make_evaluation_policy
 from ringside.agents.stored_weights import play_of, require_actions, rules_of, weights_at
+from shared.config.checks import validate
 from shared.errors import ConfigError
 from shared.files.result_files import require_writable
 
 CHECKED_FRAMES = 256
 """Observations on which the two are compared."""
+MOST_FRAMES = 100_000
+"""Bound of `--frames`: that many observations take 2.8 GB."""
 BATCH = 8
 TOLERANCE = 1e-3
 """Greatest difference that rounding explains, relative to the greatest number."""
@@ -67,10 +70,10 @@ def export_onnx(
             raise ConfigError(
                 f'export needs the package {package}, which is not installed: say pip install "ringside[export]".'
             )
-    if frames < 1:
-        raise ConfigError(f"--frames {frames} must be at least 1.")
+    validate.amount("--frames", frames, MOST_FRAMES)
+    validate.episodes(None, seed)
     path = Path(onnx)
-    require_writable("--onnx", path, replaces=True)
+    require_writable("--onnx", path, replaces=True, beside=Path(load))
     from ringside.sharing.onnx_graph import make_onnx, run_onnx
 
     weights = weights_at(load, env, plugin)

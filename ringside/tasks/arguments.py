@@ -183,10 +183,10 @@ def parse(
     asked = next((i for i, word in enumerate(arguments) if word in HELP), None)
     if asked is not None:
         if common is None or arguments[asked + 1 : asked + 2] == ["all"]:
-            print(full_page(program, description, options))
+            print(full_page(program, description, options), flush=True)
         else:
             more = f"{description} {program} --help all lists every option."
-            print(short_page(program, more, options, common))
+            print(short_page(program, more, options, common), flush=True)
         sys.exit(0)
     found = values_in(arguments, options, TASKS)
     if default is not None:

@@ -15,11 +15,13 @@ from ringside.suites.jobs import make_jobs
 from ringside.suites.suite_games import SUITES, games_of
 from ringside.suites.suite_runner import Suite, SuiteRunner
 from ringside.tasks.arguments import Choices, config_of, parse_choices
+from shared.config.checks import validate
 from shared.errors import ConfigError
 from shared.text import PROGRAM, flag_in
 
 NOT_HERE = {"--game": "--games", "--env": "--games", "--seed": "--seeds", "--run-dir": "--out", "--resume": "--out"}
 """Training options that a suite sets itself, with the suite option to use instead."""
+MOST_SEEDS = 1_000
 
 
 @dataclass(frozen=True)
@@ -59,10 +61,9 @@ def main(arguments: Sequence[str]) -> int:
 
 def make_suite(options: SuiteOptions) -> Suite:
     """The suite of the options. Raises `ConfigError` if one is wrong, or a directory holds another run."""
-    if options.seeds < 1:
-        raise ConfigError(f"--seeds {options.seeds} must be at least 1.")
-    if options.final_episodes is not None and options.final_episodes < 1:
-        raise ConfigError(f"--final-episodes {options.final_episodes} must be at least 1.")
+    validate.amount("--seeds", options.seeds, MOST_SEEDS)
+    if options.final_episodes is not None:
+        validate.amount("--final-episodes", options.final_episodes, validate.MOST_EPISODES)
     if not options.run.checkpoint_replay:
         raise ConfigError("--no-checkpoint-replay is not for suites: the runs of one that was stopped go on, exactly.")
     if options.run.stop_at is not None:

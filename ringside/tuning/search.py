@@ -14,6 +14,7 @@ from ringside.report.writing import write_report
 from ringside.settings.train_settings import TrainSettings
 from ringside.tuning.space import Space, check_space, default_space, make_space, read_space
 from ringside.tuning.study import BEST_FILE, Task, TrialResult, Tuner, require_optuna
+from shared.config.checks import validate
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.process.ownership import REPORT
@@ -108,13 +109,12 @@ def run_study(
         launcher: the program that trains, on this machine.
     """
     require_optuna()
-    if not 1 <= trials <= MOST_TRIALS:
-        raise ConfigError(f"--trials {trials} must lie between 1 and {MOST_TRIALS:_}.")
+    validate.amount("--trials", trials, MOST_TRIALS)
     cluster.check()
     if not config.evaluate.eval_every_steps:
         config = config.with_settings(eval_every_steps=max(1, config.learn.total_steps // EVALUATIONS))
     wanted = _space(space, config)
-    check_space(wanted, config)
+    check_space(wanted, config, f"--space {space}" if isinstance(space, str | Path) else "The space")
     planning.check(config)
     out = out or Path("runs") / f"tune-{(config.play.env or config.play.game).replace(':', '-').replace('/', '-')}"
     task = Task(config=config, preset=preset, space=wanted, out=out, trials=trials, prune=prune)

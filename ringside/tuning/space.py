@@ -5,9 +5,12 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from shared.config.checks import validate
+from shared.config.checks.field_checks import MOST
 from shared.config.method_declaration import method_declaration
 from shared.config.settings import Config
 from shared.config.trust import NEVER_FROM_A_FILE
@@ -71,7 +74,7 @@ def default_space(config: Config) -> Space:
 
 
 def read_space(path: Path) -> Space:
-    """Space of a TOML file with a table for each setting. Raises `ConfigError`."""
+    """Space of a TOML file with a table for each setting. Raises `ConfigError`, which names the file."""
     try:
         tables = tomllib.loads(read_bytes(path, MOST_BYTES, follow=True).decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -80,7 +83,10 @@ def read_space(path: Path) -> Space:
         raise ConfigError(f"--space {path} cannot be read: {error.strerror}.") from error
     except FileError as error:
         raise ConfigError(f"--space cannot be read: {error}") from error
-    return make_space(tables)
+    try:
+        return make_space(tables)
+    except ConfigError as error:
+        raise ConfigError(f"--space {path}: {error}") from error
 
 
 def make_space(tables: Mapping[str, Any]) -> Space:
@@ -94,16 +100,19 @@ def make_space(tables: Mapping[str, Any]) -> Space:
     return space
 
 
-def check_space(space: Space, config: Config) -> None:
-    """Raise `ConfigError` unless the ends of every range, and all choices, are values of the setting."""
+def check_space(space: Space, config: Config, source: str = "The space") -> None:
+    """Raise `ConfigError` unless the ends of every range, and all choices, are values of the setting.
+
+    `source`: where the space comes from, for the sentence.
+    """
     for name, dimension in space.items():
         if name in _EXCLUDED:
-            raise ConfigError(f"The space names {name}, which is the same in all trials: omit it.")
+            raise ConfigError(f"{source} names {name}, which is the same in all trials: omit it.")
         for value in dimension.examples:
             try:
-                config.with_settings(**{name: value})
+                validate.ranges(config.with_settings(**{name: value}))
             except ConfigError as error:
-                raise ConfigError(f"The space cannot be used: {error}") from error
+                raise ConfigError(f"{source} cannot be used: {error}") from error
 
 
 def space_to_json(space: Space) -> dict[str, dict[str, Any]]:
@@ -128,6 +137,12 @@ def _dimension(name: str, table: Any) -> Dimension:
     numbers = [value for value in (low, high, step) if value is not None]
     if not isinstance(log, bool) or not all(type(value) in (int, float) for value in numbers):
         raise ConfigError(sentence)
+    if not all(abs(value) < MOST and isfinite(value) for value in numbers):
+        raise ConfigError(f"The space of {name} has a number that is not finite, or not below {MOST:_}: {table!r:.120}.")
     if low is None or high is None or low > high or (log and (low <= 0 or step is not None)):
         raise ConfigError(sentence)
+    whole = isinstance(low, int) and isinstance(high, int)
+    if step is not None and (step <= 0 or (whole and not isinstance(step, int))):
+        kind = "a whole number" if whole else "a number"
+        raise ConfigError(f"The space of {name} has the step {step}: it must be {kind} above 0.")
     return Dimension(low, high, log, step)

@@ -7,6 +7,7 @@ trial that was interrupted resumes its run.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -146,13 +147,7 @@ class Tuner:
         """Held by a thread that uses the study: trials may run at the same time."""
         self.stopped = False
         """True once a signal has asked to stop."""
-        storage = optuna.storages.RDBStorage(f"sqlite:///{(task.out / DATABASE).absolute()}")
-        pruner: optuna.pruners.BasePruner = optuna.pruners.NopPruner()
-        if task.prune:
-            pruner = optuna.pruners.MedianPruner(n_startup_trials=FIRST_TRIALS, n_warmup_steps=1)
-        self._study = optuna.create_study(
-            storage=storage, study_name=_NAME, direction="maximize", load_if_exists=True, pruner=pruner
-        )
+        self._study = _open_study(task.out / DATABASE, prune=task.prune)
         # A study that goes on must not draw its first values again.
         seed = task.config.run.seed + len(self._study.trials)
         self._study.sampler = optuna.samplers.TPESampler(seed=seed)
@@ -337,6 +332,26 @@ class Tuner:
             ),
         ]
         write_atomic(self._task.out / BEST_FILE, "\n".join([*lines, ""]).encode())
+
+
+def _open_study(path: Path, *, prune: bool) -> optuna.Study:
+    """The study of a file, which is made where there is none. Raises `ConfigError` if the file holds something else."""
+    import optuna
+    from sqlalchemy.exc import SQLAlchemyError
+
+    if os.path.lexists(path) and (path.is_symlink() or not path.is_file()):
+        raise ConfigError(f"{path} is not a plain file: move it away, or name another --out.")
+    pruner: optuna.pruners.BasePruner = optuna.pruners.NopPruner()
+    if prune:
+        pruner = optuna.pruners.MedianPruner(n_startup_trials=FIRST_TRIALS, n_warmup_steps=1)
+    try:
+        storage = optuna.storages.RDBStorage(f"sqlite:///{path.absolute()}")
+        return optuna.create_study(
+            storage=storage, study_name=_NAME, direction="maximize", load_if_exists=True, pruner=pruner
+        )
+    except (SQLAlchemyError, RuntimeError) as error:  # no database, a damaged one, or one of another version of Optuna
+        reason = str(error).partition("\n")[0].rstrip(".")
+        raise ConfigError(f"{path} cannot be used as a study ({reason:.200}): name another --out.") from error
 
 
 def _said(settings: dict[str, Any]) -> str:

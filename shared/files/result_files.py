@@ -9,10 +9,17 @@ from pathlib import Path
 from shared.errors import ConfigError
 
 
-def require_writable(flag: str, path: Path, *, replaces: bool = False) -> None:
+def require_writable(flag: str, path: Path, *, replaces: bool = False, beside: Path | None = None) -> None:
     """Refuse, before the work, a file that cannot be written at its end.
 
-    `replaces`: it is written beside its name and renamed, which a pipe or a device would not survive.
+    Args:
+        flag: the option that names it.
+        path: the file.
+        replaces: it is written beside its name and renamed, which a pipe or a device would not survive.
+        beside: the agent that is read, which the file must not replace.
+
+    Raises:
+        ConfigError: the file cannot be written, or is the agent.
     """
     above = os.path.dirname(os.path.abspath(path))  # nothing here raises for a name that is too long
     if not path.name:
@@ -23,11 +30,21 @@ def require_writable(flag: str, path: Path, *, replaces: bool = False) -> None:
         reason = "its directory does not exist."
     elif (refusal := _refusal(path)) is not None:
         reason = f"{refusal}."
+    elif beside is not None and _same(path, beside):
+        reason = "it is the agent itself."
     elif not os.access(path if os.path.exists(path) and not replaces else above, os.W_OK):
         reason = "this user may not write there."
     else:
         return
     raise ConfigError(f"{flag} {path} cannot be written: {reason}")
+
+
+def _same(path: Path, other: Path) -> bool:
+    """True if both names lead to one file."""
+    try:
+        return os.path.samefile(path, other)
+    except OSError:  # one does not exist
+        return False
 
 
 def _refusal(path: Path) -> str | None:

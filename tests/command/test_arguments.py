@@ -56,6 +56,13 @@ SMALL = ("--envs", "8", "--device", "cpu", "--run-dir", "run")
         (("--preset", "raimbow"), "did you mean rainbow?"),
         (("--envs", "3.5"), "--envs 3.5 is not a whole number"),
         (("--resume",), "--resume needs a value: a path."),
+        (("--run-dir", ""), "The value of --run-dir is empty: give a path, or omit the option."),
+        (("eval", "--load="), "The value of --load is empty: give a path, or omit the option."),
+        (("report", ""), "is empty: give a path"),
+        (("suite", "--seeds", "1e15"), "--seeds 1_000_000_000_000_000 must lie between 1 and 1_000."),
+        (("suite", "--final-episodes", "0"), "--final-episodes 0 must lie between 1 and 100_000."),
+        (("export", "--load", "pong", "--onnx", "x", "--frames", "1e12"), "must lie between 1 and 100_000."),
+        (("export", "--load", "pong", "--onnx", "x", "--seed", "-5"), "--seed -5 must not be negative."),
         (("eval",), "--load is missing: run directory, checkpoint, file of weights, or an agent of the zoo"),
         (("--lr", "1e-4"), "There is no option --lr: pass --learning-rate."),
         (("--num-envs", "8"), "There is no option --num-envs: pass --envs; --actors is the number of processes."),
@@ -145,6 +152,16 @@ def test_a_reader_that_goes_ends_the_output_without_a_traceback() -> None:
     )
     os.close(write)
     assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("words", [("--help",), ("version",), ("zoo",)])
+def test_a_full_disk_of_the_output_is_one_sentence(words: tuple[str, ...]) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, ROOT / "launch.py", *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
+        )
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "The disk of standard output" in done.stderr
 
 
 def test_closed_streams_lead_nowhere() -> None:

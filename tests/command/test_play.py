@@ -194,8 +194,10 @@ def test_a_recording_that_is_stopped_is_whole_as_far_as_it_goes(
         (["--load", "{pong}", "--speed", "0"], "--speed 0 is not between"),
         (["--load", "{pong}", "--scale", "0"], "--scale 0 is not between"),
         (["--load", "{pong}", "--seconds", "nan"], "--seconds nan must be more than 0"),
-        (["--load", "{pong}", "--episodes", "0"], "--episodes 0 must be at least 1"),
+        (["--load", "{pong}", "--episodes", "0"], "--episodes 0 must lie between 1 and 100_000"),
         (["--load", "{pong}", "--seed", "-1"], "--seed -1 must not be negative"),
+        (["--load", "{pong}", "--episodes", "1e15"], "--episodes 1_000_000_000_000_000 must lie between"),
+        (["--load", "{pong}", "--video", ""], "The value of --video is empty: give a path, or omit the option."),
     ],
 )
 @pytest.mark.usefixtures("no_display")
@@ -219,7 +221,7 @@ def test_what_cannot_be_played_is_one_sentence(
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--out", "out", "--episodes", "0"], "--episodes 0 must be at least 1"),
+        (["--out", "out", "--episodes", "0"], "--episodes 0 must lie between 1 and 100_000"),
         (["--out", "out", "--montage", "--episodes", "101"], "--montage shows at most 100"),
         (["--out", "file"], "--out file cannot be written: File exists"),
     ],

@@ -42,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
         "Play whole episodes with trained weights, by the rules of their protocol and run.",
     )
     if options.json is not None:
-        require_writable("--json", options.json)
+        require_writable("--json", options.json, beside=options.load)
     with EpisodeLines() as lines:
         result = evaluating.evaluate(
             options.load,

@@ -107,7 +107,7 @@ def _check(options: Playing) -> None:
         if options.human:
             raise ConfigError("--human plays in a window; omit --video.")
         check_suffix("--video", options.video)
-        require_writable("--video", options.video)
+        require_writable("--video", options.video, beside=options.load)
 
 
 def check_suffix(flag: str, path: Path) -> None:

@@ -20,7 +20,10 @@ from shared.config.trust import WANDB_SETTINGS
 from shared.env_name import parse_env_name
 from shared.errors import ConfigError
 from shared.network_spec import network_names
-from shared.text import PLAIN_NAME, count, flag_of, require_name
+from shared.text import PLAIN_NAME, count, flag_of, require_name, shown
+
+MOST_EPISODES = 100_000
+"""Bound of `--episodes`, far above the episodes of any protocol; lists of that length fit into memory."""
 
 _DROPPED: Any = dict.fromkeys(("resume", "init_from", *WANDB_SETTINGS))
 
@@ -34,9 +37,7 @@ def settings(config: Config) -> None:
     """Check every number by itself and against the others, and every text."""
     _check_texts(config)
     require_name("--network", config.learn.network, network_names())
-    for section in fields(config):
-        check_ranges(getattr(config, section.name))
-    check_ranges(config.algorithm.settings)
+    ranges(config)
     combinations.check(config)
     play, run = config.play, config.run
     if play.emulators % play.lane_envs:
@@ -62,6 +63,13 @@ def settings(config: Config) -> None:
         raise ConfigError("--track wandb needs the package wandb, which is not installed: say pip install wandb.")
     if run.resume is not None and not os.path.exists(run.resume):  # which raises for no path
         raise ConfigError(f"--resume {run.resume} does not exist.")
+
+
+def ranges(config: Config) -> None:
+    """Check every number by itself."""
+    for section in fields(config):
+        check_ranges(getattr(config, section.name))
+    check_ranges(config.algorithm.settings)
 
 
 def _check_replay(config: Config) -> None:
@@ -142,12 +150,18 @@ def _check_processes_of_workers(config: ResolvedConfig) -> None:
             )
 
 
-def episodes(number: int | None, seed: int) -> None:
+def episodes(number: int | None, seed: int, flag: str = "--episodes") -> None:
     """Refuse episodes that cannot be played: `number` of them, None being as many as the protocol says."""
-    if number is not None and number < 1:
-        raise ConfigError(f"--episodes {number} must be at least 1.")
+    if number is not None:
+        amount(flag, number, MOST_EPISODES)
     if seed < 0:
         raise ConfigError(f"--seed {seed} must not be negative.")
+
+
+def amount(flag: str, number: int, most: int) -> None:
+    """Refuse a number of episodes, runs or frames to work through that is below 1 or above the most."""
+    if not 1 <= number <= most:
+        raise ConfigError(f"{flag} {shown(number):.80} must lie between 1 and {most:_}.")
 
 
 _FOR_CUDA = (

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+import sqlite3
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +26,7 @@ from ringside.programs.places import Programs
 from ringside.programs.placing import ClusterOptions
 from ringside.tuning.search import StudyResult, run_study
 from ringside.tuning.space import Dimension, check_space, default_space, make_space, read_space
+from ringside.tuning.study import DATABASE
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.files.lock import locked
@@ -344,11 +347,43 @@ def test_spaces_are_read_and_checked(tmp_path: Path) -> None:
         ({"n_stp": {"choices": [1]}}, "no setting 'n_stp'; did you mean n_step"),
         ({"n_step": {"choices": ["many"]}}, "n_step 'many' is not a whole number"),
         ({"seed": {"choices": [1, 2]}}, "the same in all trials"),
+        ({"n_step": {"low": 1, "high": 5, "step": 0}}, "the step 0: it must be a whole number above 0"),
+        ({"n_step": {"low": 1, "high": 5, "step": -8}}, "the step -8: it must be a whole number above 0"),
+        ({"n_step": {"low": 1, "high": 5, "step": 1.5}}, "the step 1.5: it must be a whole number above 0"),
+        ({"discount": {"low": 0.9, "high": 1.0, "step": 0.0}}, "the step 0.0: it must be a number above 0"),
+        ({"n_step": {"low": 1, "high": 5, "step": float("nan")}}, "a number that is not finite"),
+        ({"learning_rate": {"low": 1e-5, "high": float("inf")}}, "a number that is not finite"),
+        ({"total_steps": {"low": 1, "high": 10**40}}, "not below 4_611_686_018_427_387_904"),
     ],
 )
 def test_a_wrong_space_is_refused(tables: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         check_space(make_space(tables), Config())
+
+
+def test_a_space_of_a_file_is_refused_with_its_name(refused: Refused, tmp_path: Path) -> None:
+    (tmp_path / "space.toml").write_text("[n_step]\nlow = 5\nhigh = 1\n")
+    assert "--space space.toml: The space of n_step is" in refused("tune", "--space", "space.toml")
+    (tmp_path / "space.toml").write_text("[n_step]\nlow = 0\nhigh = 1\n")
+    assert "--space space.toml cannot be used: --n-step 0" in refused("tune", "--space", "space.toml")
+
+
+@pytest.mark.parametrize("kind", ["text", "another version", "link"])
+def test_a_file_that_is_no_study_is_refused(program: Program, kind: str) -> None:
+    program.out.mkdir()
+    database = program.out / DATABASE
+    if kind == "text":
+        database.write_text("mine")
+    elif kind == "link":
+        database.symlink_to(program.launcher)
+    else:
+        with closing(sqlite3.connect(database)) as connection:
+            connection.execute("create table version_info (version_info_id integer, schema_version, library_version)")
+            connection.execute("insert into version_info values (1, 99, '99.0')")
+            connection.commit()
+    with pytest.raises(ConfigError, match=f"^{re.escape(str(database))} .* name another --out"):
+        program(**TUNED)
+    assert kind != "text" or database.read_text() == "mine"
 
 
 @pytest.mark.parametrize(
@@ -368,5 +403,5 @@ def test_a_call_refuses_what_the_command_refuses(settings: dict[str, Any], says:
 def test_the_command_refuses_what_a_study_decides(refused: Refused, tmp_path: Path) -> None:
     assert "omit it and use --out" in refused("tune", "--run-dir", "x")
     assert "--trials 0 must lie between 1 and 100_000" in refused("tune", "--trials", "0")
-    assert "--trials 1000000 must lie between 1 and 100_000" in refused("tune", "--trials", "1e6")
+    assert "--trials 1_000_000 must lie between 1 and 100_000" in refused("tune", "--trials", "1e6")
     assert "--space nowhere.toml cannot be read" in refused("tune", "--space", "nowhere.toml")

@@ -270,6 +270,17 @@ def test_a_name_that_is_too_long_is_a_sentence(tmp_path: Path) -> None:
         read_config(path)
 
 
+def test_an_agent_is_not_replaced_by_what_is_made_of_it(tmp_path: Path) -> None:
+    agent, named = tmp_path / "weights.safetensors", tmp_path / "result"
+    agent.write_bytes(b"mine")
+    named.symlink_to(agent)
+    for path in (agent, named):
+        with pytest.raises(ConfigError, match=r"--json .* cannot be written: it is the agent itself\."):
+            require_writable("--json", path, beside=agent)
+    require_writable("--json", tmp_path / "other", beside=agent)
+    require_writable("--json", agent, beside=Path("pong"))
+
+
 @pytest.mark.parametrize(
     "content",
     [
