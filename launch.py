@@ -70,7 +70,7 @@ def main(arguments: Sequence[str]) -> int:
         if not package or (ROOT / package).exists() or (ROOT / f"{package}.py").exists():
             raise
         print(
-            f"{PROGRAM}: {package} is not installed for {sys.executable}. Say `make install`, which puts all that is "
+            f"{PROGRAM}: {package} is not installed for {sys.executable}. Run `make install`, which puts all that is "
             f"needed into .venv, and then .venv/bin/python {PROGRAM}.",
             file=sys.stderr,
         )

@@ -54,7 +54,7 @@ class Commits:
         metrics: Callable[[], tuple[int, Mapping[str, float]]],
         store: Callable[[dict[str, NDArray[np.float32]]], None],
     ) -> None:
-        """At the end of a span, keep its metrics for the scribe and a snapshot, unless a former life did.
+        """At the end of a span, keep its metrics for the scribe and a snapshot, unless a former incarnation did.
 
         Args:
             metrics: returns the number of the span's updates, and the means over them by name.

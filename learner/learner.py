@@ -40,10 +40,10 @@ Heartbeats must come often (ringside/supervisor/hang_detector.py).
 SLICES_AHEAD = 8
 """Most unfinished slices that a GPU may have; a stop waits for all of them."""
 SLICES_LEFT = 2
-"""Slices at the end of a round that the learner awaits without queries, whose interval would slow a short round."""
+"""Slices that may be unfinished when the round ends. The learner blocks for these: queries would slow a short round."""
 STUCK_SECONDS = 300.0
 """Time without the end of a slice after which a GPU counts as hung: as long as a process may wait for a driver."""
-LOOK_SECONDS = 0.001
+POLL_SECONDS = 0.001
 """Interval between two queries of a GPU, which rings no doorbell."""
 
 
@@ -92,14 +92,14 @@ class Rounds:
         alternate = self._learn.schedule == "alternate"
         if alternate:
             self._wait_for_lanes(round_ + 1)
-        again, count = round_ < self._board.committed, self._run_schedule.updates_in(round_)
+        repeated, count = round_ < self._board.committed, self._run_schedule.updates_in(round_)
         if count:
             if self._ranks is not None:
                 self._ranks.meet(round_, "the round to do")
-            # A life's first, with which its start ends, also fills a GPU's window with all of its frames.
+            # The first call after a start also copies the whole window to a GPU; it counts as part of the start.
             self._engine.begin_round(round_, self._run_schedule.window_end(round_))
         self._waiter.heartbeat()  # work before the first slice of an incarnation says nothing of its pace
-        self._board.phase[self._waiter.process] = Phase.REPLAYING if again else Phase.WORKING
+        self._board.phase[self._waiter.process] = Phase.REPLAYING if repeated else Phase.WORKING
         if count:
             self._run(round_, count)
             self._wait_for_gpu(round_ + 1)
@@ -108,16 +108,15 @@ class Rounds:
             self._engine.update_target()
         if self._ranks is not None and count and self._run_schedule.is_snapshot(round_ + 1):
             self._ranks.meet(self._engine.checksum(), f"the parameters after round {round_}")
-        if again:
+        if repeated:
             self._board.redone[self._waiter.process] += count
         else:
             self._commit(round_ + 1)
 
     def _run(self, round_: int, count: int) -> None:
         """Do the updates of a round in slices, with heartbeats between them."""
-        board, before = self._board, self._run_schedule.updates_before(round_)
-        # Rounds that are repeated were published before, and versions do not go back.
-        free = self._learn.schedule == "free" and round_ >= board.committed
+        before = self._run_schedule.updates_before(round_)
+        free = self._learn.schedule == "free"
         first = published = 0
         while first < count:
             # Slices end where chunks and graphs do: on a GPU a part of a graph is launched kernel by kernel.
@@ -132,9 +131,12 @@ class Rounds:
             self._record_updates(round_, done, part)
             self._waiter.note_progress((round_ << 24) + first + part)
             self._waiter.heartbeat()
-            if free and first + part - published >= self._learn.publish_every_updates and first + part < count:
+            due = free and first + part - published >= self._learn.publish_every_updates and first + part < count
+            # Repeated updates were published before, and actors never go back to older weights.
+            if due and done > self._memory.weights.content[0]:
                 self._wait_for_slices(SLICES_LEFT)
                 self._memory.weights.publish(done, self._engine.export_into)
+            if due:
                 published = first + part
             first += part
 
@@ -158,14 +160,14 @@ class Rounds:
 
         self._wait_for_slices(SLICES_LEFT, prefetch)
 
-    def _wait_for_slices(self, most: int, meanwhile: Callable[[], None] = lambda: None) -> None:
-        """Wait until a GPU has at most `most` slices left to do, and call `meanwhile` at every query.
+    def _wait_for_slices(self, limit: int, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Wait until a GPU has at most `limit` unfinished slices, and call `meanwhile` at every query.
 
         Raises:
             DeviceFault: it does not go on.
         """
-        left, since = self._engine.slices_begun, time.monotonic()
-        while (now := self._engine.slices_begun) > most:
+        left, since = self._engine.unfinished_slices(), time.monotonic()
+        while (now := self._engine.unfinished_slices()) > limit:
             if now < left:
                 left, since = now, time.monotonic()
             elif time.monotonic() - since > STUCK_SECONDS:
@@ -175,7 +177,7 @@ class Rounds:
                 )
             meanwhile()
             self._waiter.heartbeat()
-            self._waiter.doorbell.wait(LOOK_SECONDS)
+            self._waiter.doorbell.wait(POLL_SECONDS)
 
     def _prefetch(self, round_: int) -> None:
         """Prefetch a round, if it has updates; all ticks of its window are there."""

@@ -145,7 +145,8 @@ def learning_begins(ready: Plan, boundary: int) -> str | None:
     if boundary * run_schedule.round_steps >= begins or not run_schedule.updates_before(run_schedule.rounds):
         return None
     waits = begins != starts and not ready.method.on_policy
-    after = f", with the first whole round after --learning-starts {starts:_}" if waits else ""
+    part = "gradient" if run_schedule.workers else "whole round"
+    after = f", with the first {part} after --learning-starts {starts:_}" if waits else ""
     return f"Learning begins at step {begins:,}{after}."
 
 
@@ -168,7 +169,7 @@ def _announce(ready: Plan, memory: Memory, note: Callable[[str], None]) -> None:
         with _private():
             live.write(ready.config.run.run_dir)
     except OSError as error:
-        note(f"{LIVE_FILE} cannot be written ({error.strerror}): this run cannot be looked on with launch.py watch.")
+        note(f"{LIVE_FILE} cannot be written ({error.strerror}): `launch.py watch` cannot show this run.")
 
 
 @contextmanager

@@ -35,6 +35,17 @@ class ConfigError(FatalError, ValueError):
     exit_code = 2
 
 
+class MissingPackage(ConfigError):
+    """A package of an extra is not installed."""
+
+    def __init__(self, subject: str, package: str, extra: str) -> None:
+        """Make the sentence: `subject` needs the package, which `extra` of setup.cfg installs."""
+        super().__init__(
+            f"{subject} needs the package {package}, which is not installed: run `pip install --editable '.[{extra}]'` "
+            "in the directory of Ringside, with the pip of its environment (.venv/bin/pip)."
+        )
+
+
 class RunFailed(RingsideError, RuntimeError):
     """The run ended early through a fault."""
 

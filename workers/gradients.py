@@ -26,9 +26,6 @@ from workers.newest_steps import Choose, NewestSteps
 class Source(Protocol):
     """The data of gradients."""
 
-    def begin_round(self, round_: int) -> None:
-        """Begin a round."""
-
     def differentiate(self, worker: int, number: int) -> tuple[Any, Tensor, dict[str, Tensor]]:
         """Return a forward pass, the gradient of the loss by its outputs, and metrics, for a worker's gradient."""
 
@@ -37,7 +34,7 @@ def make_worker_method(plan: Plan, device: torch.device) -> Method:
     """The method of a run of workers. An on-policy gradient is the sum over the steps (Mnih et al. 2016, section 4)."""
     method = make_method(plan.network, plan.config.algorithm, device, plan.method)
     if isinstance(method, OnPolicyMethod):
-        method.mean_gradient = False
+        method.sum_losses()
     return method
 
 
@@ -63,10 +60,6 @@ class Gradients:
             source = NewestSequences if run_schedule.recurrent_units else NewestSteps
             self._source = source(memory, model, target, method, choose)
 
-    def begin_round(self, round_: int) -> None:
-        """Prepare what all gradients of a round share."""
-        self._source.begin_round(round_)
-
     def resume(self, worker: int, number: int) -> None:
         """Count the gradients of a worker before `number`, which are in the parameters that the run begins with."""
         if self._shared.computed.values[worker] < number:
@@ -85,7 +78,7 @@ class Gradients:
         shared, run_schedule = self._shared, self._run_schedule
         if shared.computed.values[worker] > number:
             return False
-        learns = number >= run_schedule.first_learning_round * run_schedule.round_gradients
+        learns = number >= run_schedule.first_gradient
         if learns:
             metrics = self._gradient(worker, number)
             self._require_finite(worker, number, metrics)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,11 +33,9 @@ class LocalReplay:
         self._minibatch = self._chunk.minibatch(0)
         self._actions = torch.arange(memory.plan.network.actions)
 
-    def begin_round(self, round_: int) -> None:
-        """Do nothing: value-based methods have no annealed settings."""
-
     def differentiate(self, worker: int, number: int) -> tuple[Any, Tensor, dict[str, Tensor]]:
         """Return a forward pass of the batch of gradient `number`, the gradient by its outputs, and metrics."""
+        self._learning.anneal(partial(self._run_schedule.annealed, number))
         first, end = self._replay.samplable((number + 1) * self._run_schedule.gradient_ticks)
         envs = self._run_schedule.lane_envs
         starts = np.flatnonzero(self._valid[worker, np.arange(first, end) % self._run_schedule.capacity])

@@ -39,13 +39,10 @@ class NewestSteps:
         self._blocks = torch.zeros(network.frames.blocks(rows), dtype=torch.uint8)
         self._by_outputs = torch.zeros(rows, network.outputs, network.atoms)
 
-    def begin_round(self, round_: int) -> None:
-        """Set the annealed settings of the method."""
-        self._method.anneal(partial(self._run_schedule.annealed, round_))
-
     def differentiate(self, worker: int, number: int) -> tuple[Any, Tensor, dict[str, Tensor]]:
         """Return a forward pass of the steps of gradient `number`, the gradient by its outputs, and metrics."""
         reader, method = self._readers[worker], self._method
+        method.anneal(partial(self._run_schedule.annealed, number))
         tick, env = reader.grid((number + 1) * self._run_schedule.gradient_ticks)
         reader.gather(env, tick, self._blocks)
         blocks, extra_inputs = self._inputs(reader, tick, env)
@@ -61,6 +58,8 @@ class NewestSteps:
         steps = reader.columns(rollout, method.targets(rollout), self._blocks)
         n = len(steps.weight)
         learned = method.learn(outputs[:n], steps, sampled=True)
+        if method.mean_gradient:
+            learned.gradient.mul_(steps.weight.sum())
         self._by_outputs[:n] = learned.gradient  # the last tick, which opens the next round, has none
         return saved, self._by_row(self._by_outputs), dict(learned.metrics)
 

@@ -164,12 +164,12 @@ class Hogwild(Parameters):
         return int(self._shared.target_changes[0])
 
     @torch.inference_mode()
-    def apply(self, worker: int, round_: int) -> None:
-        """Apply the newest gradient of a worker, and change the target network if it is due."""
+    def apply(self, worker: int, round_: int, number: int) -> None:
+        """Apply the newest gradient of a worker, `number`, and change the target network if it is due."""
         shared, run_schedule = self._shared, self._run_schedule
-        rate, done = run_schedule.learning_rate(round_, self._learn), int(shared.computed.values.sum())
-        # Rounds before learning begins count as computed, too, and take no step.
-        played_only = run_schedule.first_learning_round * run_schedule.round_gradients * run_schedule.workers
+        rate, done = run_schedule.learning_rate(number, self._learn), int(shared.computed.values.sum())
+        # Gradients before learning begins count as computed, too, and take no step.
+        played_only = run_schedule.first_gradient * run_schedule.workers
         step = compiled_step(self._learn, rate, torch.tensor(float(done - played_only)), 1.0)
         vectors = (shared.params[0], _NO_BITS, shared.gradient[worker], _NO_BITS, shared.moment1[0], shared.moment2[0])
         step(vectors)

@@ -111,7 +111,6 @@ class WorkerProcess:
     def run_round(self, round_: int) -> None:
         """Do this process's part of the newest committed round; before the first commit, that commit alone."""
         if round_ >= 0:
-            self._gradients.begin_round(round_)
             if isinstance(self._parameters, Versions):
                 self._run_ordered(round_, self._parameters)
             else:
@@ -140,7 +139,7 @@ class WorkerProcess:
                 parameters.load(round_)
                 self._play([lane], number)
                 if self._gradients.compute(lane.index, number):
-                    parameters.apply(lane.index, round_)
+                    parameters.apply(lane.index, round_, number)
                 self._waiter.heartbeat()
         parameters.finish(round_)
 

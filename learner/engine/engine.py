@@ -7,8 +7,9 @@ the round and always have the same size. The division of a round into calls of `
 The preparation of a chunk does not depend on the updates of the chunk before. So a second thread prepares a chunk while
 the main thread updates with the one before (learner/engine/prefetcher.py). On a CPU a third thread takes a part of
 every update (learner/engine/side_stream.py). On a GPU each thread has a separate stream, and updates are captured into
-graphs. Within a round nothing waits for the GPU, with two exceptions: a source may wait for the errors of an earlier
-chunk, and the learner limits the updates that are under way (learner/learner.py).
+graphs. Within a round nothing waits for the GPU, with three exceptions: an on-policy round begins with its outputs on
+the CPU, a source may wait for the errors of an earlier chunk, and the learner limits the updates that are under way
+(learner/learner.py).
 """
 
 from __future__ import annotations
@@ -193,9 +194,8 @@ class Engine(Generic[M]):
             self._slices.append(accelerator_of(self._device).make_event())
             self._slices[-1].record()
 
-    @property
-    def slices_begun(self) -> int:
-        """Slices that were asked for and are not done yet; always 0 on a CPU, which does them at once."""
+    def unfinished_slices(self) -> int:
+        """Count the slices that a GPU has not finished yet; always 0 on a CPU, which does them at once."""
         while self._slices and self._slices[0].query():
             self._slices.popleft()
         return len(self._slices)

@@ -19,9 +19,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from learner.networks.model import ExtraInputs, Model
+from shared.config.sections import MOST_GRAPH_UPDATES
 
-CHUNK_UPDATES = 8
-"""Most updates of a chunk. It fixes the shape in which target values are computed, so it touches their last bits."""
+CHUNK_UPDATES = MOST_GRAPH_UPDATES
+"""Most updates of a chunk, and of a CUDA graph. It fixes the shape in which target values are computed, so it touches
+their last bits."""
 
 
 class Minibatch(Protocol):
@@ -98,7 +100,7 @@ class UpdateOutput(NamedTuple):
     """The result of an update rule for one minibatch of n samples."""
 
     gradient: Tensor
-    """float32[n, actions, atoms]: of the sum of the losses by the network's outputs."""
+    """float32[n, outputs, atoms]: of the mean of the losses, or of their sum (`UpdateRule.mean_gradient`)."""
     metrics: Mapping[str, Tensor]
     """Tensors by name: float32[n], averaged over all samples of a round; or a scalar, averaged over the first updates
     of its chunks."""
@@ -121,7 +123,7 @@ class UpdateRule(Protocol[M_contra]):
         """Loss gradient and metrics.
 
         Args:
-            outputs: float32[n, actions, atoms] of the network that learns.
+            outputs: float32[n, outputs, atoms] of the network that learns.
             minibatch: the data that they were computed from.
             sampled: True for the first update of a chunk, in which metrics may be computed that cost more.
         """

@@ -164,7 +164,7 @@ class Optimizer:
         # The tensor that an annealed rate is read from where steps may be captured; a constant one needs no read.
         self._annealed = None if learn.learning_rate_end is None else torch.full_like(self._steps, self._rate)
         self._compiled = weights.params.device.type == "cpu"
-        # As a bound for the gradient that comes here, which may be that of the batch's sum.
+        # The bound, scaled as the gradient is, which may be that of a sum over the batch.
         self._bound = None if clip is None else clip * self.gradient_scale * summed
         head = weights.head_offset
         self._parts = [self._vectors(part) for part in (slice(0, head), slice(head, None))] if self._compiled else []

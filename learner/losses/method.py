@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from importlib import import_module
 from typing import NamedTuple
 
@@ -43,7 +44,11 @@ class LossOutput(NamedTuple):
 
 
 class Method(ABC):
-    """Meaning of one network's outputs. A declaration names the class (shared/config/method_declaration.py)."""
+    """Meaning of one network's outputs. A declaration names the class (shared/config/method_declaration.py).
+
+    Attributes:
+        annealed: values during this round of the settings `x` that have an end `x_end`, float32[] each.
+    """
 
     policy_samples = 0
     """Fractions whose mean is an action's value, evenly spaced; 0: outputs have no fractions."""
@@ -53,8 +58,22 @@ class Method(ABC):
     """True if outputs are returns, which may be learned on another scale."""
 
     def __init__(self, network: Network, algorithm: Algorithm, device: torch.device) -> None:
-        """`network` is one whose outputs mean what this method says."""
+        """`network` is one whose outputs mean what this method says. Annealed settings begin with their own values."""
         self.network, self.algorithm, self.device = network, algorithm, device
+        values = vars(algorithm.settings)
+        names = [name for name in values if f"{name}_end" in values]
+        # Tensors, since graphs may capture what reads them.
+        self.annealed = {name: torch.full((), values[name], device=device) for name in names}
+
+    def anneal(self, value_between: Callable[[float, float | None], float]) -> None:
+        """Set the annealed settings to their values during a round, or a worker's gradient.
+
+        Args:
+            value_between: function of the first and the last value of a setting, which is None if it is constant.
+        """
+        for name, value in self.annealed.items():
+            settings = self.algorithm.settings
+            value.fill_(value_between(getattr(settings, name), getattr(settings, f"{name}_end")))
 
     def policy_fractions(self, n: int, more: int = 0) -> Tensor:
         """Fractions float32[n, policy_samples + more] that choose actions, the same in every row, and room for more."""

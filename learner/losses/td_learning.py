@@ -44,7 +44,8 @@ class TDLearning:
         self._target.sync_copy()
 
     def anneal(self, value_between: Callable[[float, float | None], float]) -> None:
-        """Do nothing: value-based methods have no annealed settings."""
+        """Set the annealed settings of the method to their values during a round."""
+        self._method.anneal(value_between)
 
     def prepare(self, chunk: Chunk) -> None:
         """Ask the target network about a whole chunk, and with one network alone compute the TD targets."""

@@ -30,9 +30,9 @@ from shared.network_spec import CONVOLUTIONS, COSINES, IMPALA, RESIDUALS, Networ
 
 _TINY = 1e-12
 _LSTM = "lstm."
-"""Begins the names of the parameters of an LSTM."""
+"""Prefix of the names of an LSTM's parameters."""
 SIGMA = "_sigma"
-"""Ends the names of what scales the noise."""
+"""Suffix of the names of noise scales."""
 
 
 class Pass(NamedTuple):
@@ -64,7 +64,7 @@ class AutogradModel:
         recurrent = [leaf for name, leaf in self._leaves.items() if name.startswith(_LSTM)]
         self._lstm = lstm.Weights(*recurrent) if recurrent else None
         self._cosines = math.pi * torch.arange(COSINES, device=device, dtype=torch.float32)
-        # Where gradients go: those of linear layers by themselves, the others from PyTorch's way back.
+        # Where gradients go: those of linear layers by themselves, the others by PyTorch's backward pass.
         self._into: dict[str, Affine] = {}
         self._others: tuple[list[Tensor], list[Tensor]] = [], []
         self._side_stream = SideStream()
@@ -208,7 +208,7 @@ class AutogradModel:
         return x.relu()
 
     def _last(self, name: str, x: Tensor, noise: dict[str, tuple[Tensor, Tensor]]) -> Tensor:
-        """float32[n, actions or 1, atoms] of hidden units [n, hidden], or of one row for every fraction."""
+        """float32[n, outputs or 1, atoms] of hidden units [n, hidden], or of one row for every fraction."""
         y = self._linear(name, x, noise.get(name))
         return y.transpose(1, 2) if y.dim() == 3 else y.view(len(y), -1, self.network.atoms)
 

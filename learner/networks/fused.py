@@ -76,7 +76,7 @@ class Views(NamedTuple):
     hidden: tuple[Tensor, Tensor]
     """weight [hidden, features], bias [hidden]."""
     value: tuple[Tensor, Tensor]
-    """weight [actions * atoms, hidden], bias [actions * atoms]."""
+    """weight [outputs * atoms, hidden], bias [outputs * atoms]: an output for each action, and V(s) of a policy."""
 
 
 class _LayoutMaps(NamedTuple):

@@ -43,7 +43,7 @@ class ForwardPass(Protocol):
 
     @property
     def outputs(self) -> Tensor:
-        """float32[n, actions, atoms]; of an implicit network, as many atoms as fractions."""
+        """float32[n, outputs, atoms]; of an implicit network, as many atoms as fractions."""
 
     @property
     def state(self) -> Tensor | None:
@@ -109,7 +109,7 @@ class Model(Protocol):
 
         Args:
             saved: the result of a pass that `learns`, with the same parameters.
-            gradient: float32[n, actions, atoms].
+            gradient: float32[n, outputs, atoms].
         """
 
 

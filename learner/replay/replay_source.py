@@ -198,6 +198,6 @@ def make_frames(ring: Ring, device: torch.device, replay_on: str) -> Frames:
                 return HostFrames(ring)
             raise ConfigError(
                 f"--replay-on device needs {DeviceFrames.nbytes(ring) / 1e9:.1f} GB on {device}, of which "
-                f"{free / 1e9:.1f} GB are free; a smaller --replay-size fits, or say --replay-on host."
+                f"{free / 1e9:.1f} GB are free; a smaller --replay-size fits, or pass --replay-on host."
             )
     return DeviceFrames(ring, device)

@@ -13,6 +13,10 @@ from learner.rollout.on_policy_method import OnPolicyMethod, Rollout, StepBatch,
 class ActionValues(OnPolicyMethod):
     """loss = (Q(s, a) - G)^2 / 2, its weighted mean over the steps, or with `mean_gradient = False` the sum."""
 
+    def sum_losses(self) -> None:
+        """Have `learn` give the gradient of the sum."""
+        self.mean_gradient = False
+
     def learn(self, outputs: Tensor, minibatch: StepBatch, *, sampled: bool) -> UpdateOutput:
         """Gradient of the loss, written out."""
         q, taken = self.values(outputs), minibatch.action_one_hot

@@ -50,6 +50,10 @@ class ActorCritic(OnPolicyMethod):
     A weighted mean over the steps of the minibatch, or with `mean_gradient = False` the sum.
     """
 
+    def sum_losses(self) -> None:
+        """Have `learn` give the gradient of the sum."""
+        self.mean_gradient = False
+
     @abstractmethod
     def policy_loss(self, now: EvaluatedSteps, minibatch: StepBatch) -> LossPart:
         """Loss of the policy, and its gradient by log pi(a|s)."""
@@ -114,10 +118,11 @@ def weighted_moments(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
 
 def explained_variance(minibatch: StepBatch) -> Tensor:
     """1 - Var(G - V) / Var(G), V being the old value; at least -1, and 0 where all returns are equal."""
-    _, variance = weighted_moments(minibatch.returns, minibatch.weight)
+    mean, variance = weighted_moments(minibatch.returns, minibatch.weight)
     _, left = weighted_moments(minibatch.returns - minibatch.old_value, minibatch.weight)
     explained = (1.0 - left / variance).clamp(min=-1.0)
-    return torch.where(variance > 0.0, explained, torch.zeros_like(explained))
+    # The mean of equal returns is rounded, which leaves a variance of up to some 1e-14 of its square.
+    return torch.where(variance > 1e-12 * mean.square(), explained, torch.zeros_like(explained))
 
 
 def _evaluate(log_policy: Tensor, value: Tensor, minibatch: StepBatch) -> EvaluatedSteps:

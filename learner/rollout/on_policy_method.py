@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -15,8 +14,6 @@ from learner.engine.interfaces import UpdateOutput
 from learner.losses.method import Method
 from learner.networks.fused import planes_in
 from learner.networks.model import ExtraInputs, Model, Recurrence
-from shared.config.sections import Algorithm
-from shared.network_spec import Network
 
 _NONE = np.empty(0, np.int64)
 
@@ -107,20 +104,16 @@ class OnPolicyMethod(Method):
 
     The outputs of an actor-critic are one logit of the policy for each action, then the value of the state. Those of a
     method with the head `q` are the values of the actions.
-
-    Attributes:
-        annealed: values during this round of the settings `x` that have an end `x_end`, float32[] each.
     """
 
     mean_gradient = True
+    """True if `learn` gives the gradient of the mean loss, False for that of the sum."""
 
-    def __init__(self, network: Network, algorithm: Algorithm, device: torch.device) -> None:
-        """Annealed settings begin with their own values."""
-        super().__init__(network, algorithm, device)
-        values = vars(algorithm.settings)
-        names = [name for name in values if f"{name}_end" in values]
-        # Tensors, since graphs may capture what reads them.
-        self.annealed = {name: torch.full((), values[name], device=device) for name in names}
+    def sum_losses(self) -> None:
+        """Have `learn` give the gradient of the sum of the losses, if the method can.
+
+        Others keep `mean_gradient`, and their gradient is multiplied by the sum of the weights.
+        """
 
     @property
     def networks(self) -> Mapping[str, Model]:
@@ -129,12 +122,6 @@ class OnPolicyMethod(Method):
 
     def update_target(self) -> None:
         """Do nothing: there is no target network."""
-
-    def anneal(self, value_between: Callable[[float, float | None], float]) -> None:
-        """Set the annealed settings to their values during a round."""
-        for name, value in self.annealed.items():
-            settings = self.algorithm.settings
-            value.fill_(value_between(getattr(settings, name), getattr(settings, f"{name}_end")))
 
     def values(self, outputs: Tensor) -> Tensor:
         """Logits of the policy, or values of the actions, float32[n, actions]."""

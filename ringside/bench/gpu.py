@@ -74,7 +74,7 @@ def _config(options: Options) -> ResolvedConfig:
     try:
         device = device_of(options.device)
     except ConfigError as error:
-        raise CannotRun(str(error).partition("; say --device")[0].rstrip(".") + ".") from error
+        raise CannotRun(str(error)) from error
     if device == "cpu":
         raise CannotRun("--device cpu is no GPU.")
     window = {"replay_size": options.window_steps, "round_steps": min(10_000, options.window_steps // 2)}

@@ -38,7 +38,7 @@ SHARE_OF_BARE = 0.5
 """Assumed speed of a run as a share of the bare emulators' speed; it sets the length of the run."""
 PROBE_SHARE = 0.1
 """Share of the measuring time for the speed of the bare emulators."""
-LOOK_SECONDS = 0.2
+POLL_SECONDS = 0.2
 """Interval between two searches for actors that are not yet pinned to one core."""
 
 ALONE, STAYING, MOVING = "nothing beside it", "a slowed core, lanes stay", "a slowed core, lanes move"
@@ -122,7 +122,7 @@ def _pin_actors(ended: Event, slowed: bool) -> None:
     """Pin new actors until `ended` is set; the rival has the nice value of its actor, so it takes half the core."""
     cores, rival = sorted(os.sched_getaffinity(0)), None
     try:
-        while not ended.wait(LOOK_SECONDS):
+        while not ended.wait(POLL_SECONDS):
             for child in psutil.Process().children(recursive=True):
                 with suppress(psutil.Error):  # the process has ended
                     program, _, number = " ".join(child.cmdline()).strip().rpartition(" ")

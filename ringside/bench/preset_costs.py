@@ -96,7 +96,7 @@ class Case(NamedTuple):
 def measure(options: Options, report: Report) -> None:
     """Measure the requested presets. Raises `ConfigError` before anything runs if a setting is invalid."""
     if has_flag(options.words, "--preset"):
-        raise ConfigError("--preset after -- is what this benchmark varies: say --presets before it.")
+        raise ConfigError("--preset after -- is what this benchmark varies: pass --presets before it.")
     names = names_in_list(options.presets, list(PRESETS), "--presets")
     cases = []
     with report.measuring("settings"):

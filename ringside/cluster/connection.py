@@ -15,7 +15,7 @@ import socket
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from shared.errors import ConfigError
+from shared.errors import ConfigError, MissingPackage
 
 LEAST_VERSION = (2, 60)
 """Since 2.60 clusters of `ray.init` have a token by default; before 2.52 there was none."""
@@ -101,7 +101,7 @@ def _require_package() -> None:
     try:
         version = importlib.metadata.version("ray")
     except importlib.metadata.PackageNotFoundError:
-        raise ConfigError("--ray needs the package ray: pip install 'ringside[ray]'.") from None
+        raise MissingPackage("--ray", "ray", "ray") from None
     _require_version(version, "The installed Ray")
 
 
@@ -125,7 +125,7 @@ def _resolve(address: str) -> str:
         if found is None:
             raise ConfigError(
                 "There is no Ray cluster on this machine: start one with `ray start --head`, or join one with "
-                "`ray start --address HOST:PORT`, or say --ray HOST:PORT."
+                "`ray start --address HOST:PORT`, or pass --ray HOST:PORT."
             )
         address = found
     host, _, port = address.rpartition(":")
@@ -174,7 +174,7 @@ def _require_token(address: str, *, insecure: bool) -> None:
     if not demanded and not insecure:
         raise ConfigError(
             "The cluster has no token: any program that reaches it can run code on it. Make one with "
-            "`ray get-auth-token --generate` and start the cluster with RAY_AUTH_MODE=token, or say --ray-insecure."
+            "`ray get-auth-token --generate` and start the cluster with RAY_AUTH_MODE=token, or pass --ray-insecure."
         )
     if demanded:
         os.environ[_MODE] = "token"  # Ray reads it when it connects, and hands it on

@@ -158,7 +158,7 @@ def request_of(machine: ResolvedMachine) -> tuple[str, int, int]:
     if machine.device == "cpu":
         return "CPU", ranks, busy_threads(machine.learner_threads, machine.learner_shards, on_cpu=True)
     if machine.device != "cuda:0":
-        raise ConfigError(f"Ray chooses the GPUs of --learner-ranks: say --device cuda, not {machine.device}.")
+        raise ConfigError(f"Ray chooses the GPUs of --learner-ranks: pass --device cuda, not {machine.device}.")
     return "GPU", ranks, 1
 
 

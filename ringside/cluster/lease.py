@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 LEASE_SECONDS = 60.0
 """Longest time without a call."""
-_LOOK_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 
 
 class Lease:
@@ -33,7 +33,7 @@ class Lease:
         self._given_up.set()
 
     def _watch(self) -> None:
-        while not self._given_up.wait(min(_LOOK_SECONDS, self._seconds)):
+        while not self._given_up.wait(min(_POLL_SECONDS, self._seconds)):
             if time.monotonic() - self._renewed_at > self._seconds:
                 self._on_expiry()
                 return

@@ -1,4 +1,4 @@
-"""The hash of what a machine computes, from a program of its own: this room never loads torch."""
+"""The hash of what a machine computes, from a program of its own: this package never loads torch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from shared.process.library_env import choose_workspace, pinned_thread_env
 PROBE = "learner.numerics_probe"
 SECONDS = 120.0
 """Longest time of the probe; it takes a second and the start of torch."""
-LOOK_SECONDS = 5.0
+POLL_SECONDS = 5.0
 """Between two calls of `meanwhile`."""
 
 
@@ -55,7 +55,7 @@ def _answer(process: subprocess.Popen[bytes], question: bytes, meanwhile: Callab
     deadline, sent = time.monotonic() + SECONDS, False
     while (left := deadline - time.monotonic()) > 0:
         try:
-            return process.communicate(None if sent else question, min(LOOK_SECONDS, left))
+            return process.communicate(None if sent else question, min(POLL_SECONDS, left))
         except subprocess.TimeoutExpired:
             sent = True
             meanwhile()

@@ -22,7 +22,7 @@ SILENT_SECONDS = 30.0
 """Time without an answer after which a node counts as lost."""
 PROGRESS_SECONDS = 60.0
 """Between two lines about one program."""
-_LOOK_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 _Item = TypeVar("_Item")
 
 
@@ -48,7 +48,7 @@ class ClusterPrograms:
             running = {threads.submit(work, item) for item in items}
             while running:
                 # In short waits, since Python runs handlers of signals only between them.
-                done, running = wait(running, timeout=_LOOK_SECONDS, return_when=FIRST_EXCEPTION)
+                done, running = wait(running, timeout=_POLL_SECONDS, return_when=FIRST_EXCEPTION)
                 if any(future.exception() for future in done):
                     self.stop()
                 for future in done:
@@ -146,7 +146,7 @@ class PlacedPrograms:
         told = 0
         deadline: float | None = None
         while True:
-            progress: Progress = host.call("poll", _LOOK_SECONDS, seconds=SILENT_SECONDS)
+            progress: Progress = host.call("poll", _POLL_SECONDS, seconds=SILENT_SECONDS)
             if progress.code is not None:
                 if progress.code:
                     self._say(*progress.lines)
@@ -167,7 +167,7 @@ class PlacedPrograms:
     def _placed(self) -> Host | None:
         """A new host with the software of this machine; None if the programs were stopped before there was a place."""
         host = self._host = self._programs.place()
-        while not host.ready(_LOOK_SECONDS):
+        while not host.ready(_POLL_SECONDS):
             if self._programs.stops:
                 self._release()
                 return None
@@ -197,6 +197,6 @@ class PlacedPrograms:
         )
         if not free and not self._programs.stops:
             raise RingsideError(
-                f"{self._run_dir} is still in use, though its node was lost. End the run that uses it, then say the "
+                f"{self._run_dir} is still in use, though its node was lost. End the run that uses it, then pass the "
                 "same command again."
             )

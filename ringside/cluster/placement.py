@@ -90,7 +90,7 @@ def _require_playable(plan: Plan) -> None:
         raise ConfigError(f"--schedule {schedule} cannot be played on other nodes: omit --ray.")
     if device != "cpu":
         raise ConfigError(
-            f"Nodes play on their CPUs, and the inference server is on {device}: say --acting-device cpu."
+            f"Nodes play on their CPUs, and the inference server is on {device}: pass --acting-device cpu."
         )
 
 
@@ -99,7 +99,7 @@ def _require_cells(plan: Plan) -> None:
     cells, batch = plan.run_schedule.lanes // plan.cell_lanes, plan.config.machine.inference_batch
     most = cells - 1 if plan.head_share else cells
     if most < plan.gateways:
-        fewer = f"say --nodes {most}, or an" if most else "say an"
+        fewer = f"pass --nodes {most}, or an" if most else "pass an"
         raise ConfigError(
             f"{count(cells, 'cell')} of {count(plan.cell_lanes * plan.config.play.lane_envs, 'env')} cannot occupy "
             f"{count(plan.gateways, 'node')}{' and this machine' if plan.head_share else ''}: {fewer} "

@@ -28,7 +28,7 @@ SAVE_SECONDS = 120.0
 """Longest time of a program to save and end after it was asked to stop; then it is killed."""
 KEPT_LINES = 20
 """Last lines of output that the host keeps."""
-_LOOK_SECONDS = 0.5
+_POLL_SECONDS = 0.5
 _OF_RAY = ("RAY_", "OMP_NUM_THREADS")
 """Beginnings of variables that Ray sets or reads. Programs do not get them: the token is among them, and the number of
 threads is a setting of a run."""
@@ -147,7 +147,7 @@ class ProgramHost:
             code = self._process.wait(seconds)
         except subprocess.TimeoutExpired:
             return Progress(None, tuple(self._lines)[-1:])
-        self._reader.join(_LOOK_SECONDS)
+        self._reader.join(_POLL_SECONDS)
         return Progress(code, tuple(self._lines))
 
     def stop(self) -> None:

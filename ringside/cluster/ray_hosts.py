@@ -22,7 +22,7 @@ from ringside.cluster.exchange import Exchange
 from ringside.cluster.hosts import DataLost, Host, NodeLost
 
 _NODE_LABEL = "ray.io/node-id"
-_LOOK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 _CLOSE_SECONDS = 6.0
 _FETCH_SECONDS = 30.0
 """Longest time to bring an answer that is there to this machine."""
@@ -143,7 +143,7 @@ class RayHost:
             raise NodeLost("died") from error
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
-            ready, _ = ray.wait([reference], timeout=min(_LOOK_SECONDS, left))
+            ready, _ = ray.wait([reference], timeout=min(_POLL_SECONDS, left))
             if ready:
                 break
             meanwhile()

@@ -123,7 +123,7 @@ def python(version: str, ranges: str) -> Check:
     """The interpreter's version."""
     if within(version, ranges):
         return Check("Python", "green", f"Python {version}.")
-    return Check("Python", "red", f"Python {version} is not {ranges}.", "Say which: make PYTHON=python3.12 install")
+    return Check("Python", "red", f"Python {version} is not {ranges}.", "Name another: make PYTHON=python3.12 install")
 
 
 def packages(ranges: Mapping[str, str], installed: Mapping[str, str | None]) -> Check:
@@ -226,7 +226,7 @@ def descriptors(plan: Plan, soft: int, hard: int) -> Check:
     need = DESCRIPTORS + DESCRIPTORS_OF_A_PROCESS * len(plan.processes)
     if 0 <= soft < need:
         raised = hard < 0 or hard >= need
-        advice = f"Say first: ulimit -n {need}" if raised else "Fewer --actors need fewer, or ask for a higher limit."
+        advice = f"Run first: ulimit -n {need}" if raised else "Fewer --actors need fewer, or ask for a higher limit."
         return Check("open files", "red", f"This run opens up to {need:,} files, and {soft:,} are allowed.", advice)
     return Check("open files", "green", f"{need:,} are needed, {_limit(soft if soft >= 0 else None)} allowed.")
 
@@ -279,7 +279,7 @@ def device(asked: str, gpus: Sequence[facts.Gpu], cuda_devices: int, build: str 
     else:
         found, advice = "No NVIDIA driver is loaded.", ""
     if asked.startswith("cuda"):
-        return Check("GPU", "red", found, advice or f"Say --device cpu rather than --device {asked}.")
+        return Check("GPU", "red", found, advice or f"Pass --device cpu rather than --device {asked}.")
     if driver and asked == "auto":
         return Check("GPU", "yellow", found, advice)
     return Check("GPU", "green", found)

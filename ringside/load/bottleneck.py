@@ -211,7 +211,7 @@ def _starting(roles: Sequence[RoleStatus]) -> str:
 
 
 def _listed(words: Sequence[str]) -> str:
-    """ "a", "a and b", "a, b and c"; of many, the first two and their number."""
+    """ "a", "a and b", "a, b and c"; of more than four, the first and the number of the others."""
     if len(words) > _MOST_LISTED:
         return f"{words[0]} and {len(words) - 1} more"
     return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))

@@ -16,7 +16,7 @@ from shared.process.signals import stack_dumps_held_back
 
 LAUNCHER = Path(__file__).resolve().parents[2] / "launch.py"
 """Path of the program."""
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 """Interval of the calls of `should_stop`."""
 _Item = TypeVar("_Item")
 
@@ -81,7 +81,7 @@ def _wait(child: subprocess.Popen[bytes], should_stop: Callable[[], bool] | None
     """Wait for the end of a program, and ask it to end once it should stop; return its exit code."""
     while should_stop is not None:
         try:
-            return child.wait(LOOK_SECONDS)
+            return child.wait(POLL_SECONDS)
         except subprocess.TimeoutExpired:
             if should_stop():
                 child.terminate()

@@ -34,7 +34,7 @@ class ClusterOptions:
         if self.gpus_per_run < 0:
             raise ConfigError(f"--gpus-per-run {self.gpus_per_run} must be at least 0.")
         if self.ray is None and (self.cpus_per_run, self.gpus_per_run, self.ray_insecure) != (1, 0, False):
-            raise ConfigError("--cpus-per-run, --gpus-per-run and --ray-insecure are for clusters: say --ray, too.")
+            raise ConfigError("--cpus-per-run, --gpus-per-run and --ray-insecure are for clusters: pass --ray, too.")
 
 
 @contextmanager

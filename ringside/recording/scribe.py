@@ -36,7 +36,7 @@ from shared.checkpoint.weights_file import load_weights
 from shared.errors import FatalError
 from shared.files import disk_trouble
 from shared.files.atomic import open_to_read, read_object, write_atomic
-from shared.files.run_file_names import JUDGED, METRICS_FILE, SUMMARY_FILE
+from shared.files.run_file_names import EVALUATION_FILES, METRICS_FILE, SUMMARY_FILE
 from shared.memory.boundary import Moved, capture, expected, newest_boundary, restore
 from shared.memory.parts.board import BEFORE, Phase
 from shared.memory.parts.snapshot import PRIORITIES
@@ -104,15 +104,15 @@ class Scribe:
 
             self._memory.learner_snapshots.write(0, fill)
         (self._run_dir / SUMMARY_FILE).unlink(missing_ok=True)  # the run is unfinished
-        self._drop_judgements(of_versions_from=self._board.committed + 1)
+        self._drop_evaluations(of_versions_from=self._board.committed + 1)
         self._board.written[0] = max(0, self._board.committed)
         self._board.begun_ns[0] = time.monotonic_ns()
         self._board.samples[:] = Sample.take(self._memory, int(self._board.begun_ns[0])).words
         self._board.prepared[0] = 1
 
-    def _drop_judgements(self, of_versions_from: int) -> None:
+    def _drop_evaluations(self, of_versions_from: int) -> None:
         """Remove evaluation files whose version is `of_versions_from` or later, or unknown."""
-        for name in JUDGED.values():
+        for name in EVALUATION_FILES.values():
             version = read_object(self._run_dir / name).get("version")
             if not isinstance(version, int) or not 0 <= version < of_versions_from:
                 (self._run_dir / name).unlink(missing_ok=True)
@@ -202,7 +202,7 @@ class Scribe:
         """
         self._alive()  # a checkpoint may record many spans first
         if not self._has_recorded:
-            self._drop_judgements(of_versions_from=0)  # newer weights will follow
+            self._drop_evaluations(of_versions_from=0)  # newer weights will follow
             self._has_recorded = True
         log, events = self._files.metrics, self._files.events
         run_schedule, stop = self._run_schedule, first + self._run_schedule.snapshot_rounds

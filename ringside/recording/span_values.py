@@ -30,7 +30,7 @@ def span_values(memory: Memory, stop: int, sample: Sample, *, held: bool) -> dic
         "frames": None if frames is None else stop * run_schedule.round_steps * frames,
         "updates": run_schedule.updates_before(stop),
         "epsilon": run_schedule.epsilon(ticks[1], config.explore) if run_schedule.method.has_epsilon else None,
-        "learning_rate": run_schedule.learning_rate(stop - 1, config.learn),
+        "learning_rate": run_schedule.learning_rate(stop * run_schedule.round_gradients - 1, config.learn),
         "samples_per_step": updates * run_schedule.update_samples / steps,
         "valid_steps": None,
     }

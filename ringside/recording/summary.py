@@ -29,13 +29,13 @@ shared/config), or played on nodes that compute otherwise."""
 def run_counters(memory: Memory) -> dict[str, float]:
     """Counters of the run, including the time before resumes, by the names of `BEFORE`."""
     board, processes = memory.board, memory.plan.processes
-    sitting = (
+    session = (
         (time.monotonic_ns() - int(board.begun_ns[0])) / 1e9,
         int(board.restarts.sum()),
         int(board.redone[processes.slice_of(memory.plan.player)].sum()),
         int(board.redone[Role.LEARNER]),
     )
-    counters = {name: before + now for name, before, now in zip(BEFORE, board.before.tolist(), sitting, strict=True)}
+    counters = {name: before + now for name, before, now in zip(BEFORE, board.before.tolist(), session, strict=True)}
     if memory.inexact_since >= 0:
         counters[INEXACT_SINCE] = memory.inexact_since
     if board.evaluation_history.any():
@@ -49,7 +49,7 @@ def make_summary(memory: Memory, log: MetricsLog, boundary: int) -> dict[str, An
     state = memory.learner_snapshots.read(boundary) if boundary >= 0 else None
     boundary = max(0, boundary)
     steps, updates = boundary * run_schedule.round_steps, run_schedule.updates_before(boundary)
-    learning = steps - run_schedule.first_learning_round * run_schedule.round_steps
+    learning = steps - run_schedule.steps_without_learning
     counters = run_counters(memory)
     inexact_since = counters.get(INEXACT_SINCE)
     return {

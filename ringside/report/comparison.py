@@ -22,7 +22,7 @@ from ringside.report.figures import setting
 from ringside.report.records import Records, RecordsError, newest
 from ringside.report.rules import EvaluationRules, rules_of_final_evaluation, rules_of_last_evaluation
 from shared.config.digest import ARITHMETIC, MAY_CHANGE_ON_RESUME
-from shared.config.sections import Evaluate
+from shared.config.sections import INEXACT_SCHEDULES, Evaluate
 
 IGNORED_SETTINGS = (
     (MAY_CHANGE_ON_RESUME - {"total_steps"})
@@ -51,7 +51,7 @@ MEASURES = (
     Measure(
         "final evaluation",
         "mean return of the final weights, in an evaluation of their own",
-        lambda run: float(run.judged["final"]["mean"]) if "final" in run.judged else math.nan,
+        lambda run: float(run.by_protocol["final"]["mean"]) if "final" in run.by_protocol else math.nan,
         rules_of_final_evaluation,
     ),
     Measure(
@@ -181,10 +181,10 @@ def compare(runs: Iterable[Records], left_out: Sequence[str] = ()) -> Comparison
 def _history(run: Records) -> str:
     """Key that two runs of one experiment and seed share if one repeats the other.
 
-    With the schedule `free`, or nondeterministic kernels, no two runs share it; else runs of equal arithmetic do.
+    With an inexact schedule, or nondeterministic kernels, no two runs share it; else runs of equal arithmetic do.
     """
-    free = run.settings.get("schedule") == "free" or run.settings.get("deterministic") == "off"
-    if free or not (run.summary or {}).get("exact", True):
+    inexact = run.settings.get("schedule") in INEXACT_SCHEDULES or run.settings.get("deterministic") == "off"
+    if inexact or not (run.summary or {}).get("exact", True):
         return str(run.path)
     return json.dumps({name: value for name, value in run.settings.items() if name in ARITHMETIC}, sort_keys=True)
 

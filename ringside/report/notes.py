@@ -31,7 +31,7 @@ def notes(comparison: Comparison, published_frames: int | None) -> list[str]:
         *_ends(comparison.runs),
         *_lengths(comparison.runs, published_frames),
         *_seeds(comparison),
-        *_judgement(comparison),
+        *_episodes_behind(comparison),
         *_environments(comparison.runs),
         *_arithmetic(comparison),
         *_machines(comparison.runs),
@@ -72,7 +72,7 @@ def _seeds(comparison: Comparison) -> Iterator[str]:
         )
 
 
-def _judgement(comparison: Comparison) -> Iterator[str]:
+def _episodes_behind(comparison: Comparison) -> Iterator[str]:
     """Unusual properties of the episodes behind the scores."""
     if comparison.measure.rules is None:
         if short := [run for run in comparison.runs if len(run.episodes["steps"]) < MEAN_OVER]:
@@ -124,7 +124,7 @@ def _final_evaluations(runs: Sequence[Records]) -> Iterator[str]:
         yield f"The final evaluation is not of the last weights in {_named(old)}."
     computed = {
         f"{found['precision']} on {found['device']}"
-        for found in (run.judged["final"] for run in runs)
+        for found in (run.by_protocol["final"] for run in runs)
         if isinstance(found.get("precision"), str) and isinstance(found.get("device"), str)
     }
     if len(computed) > 1:
@@ -133,7 +133,10 @@ def _final_evaluations(runs: Sequence[Records]) -> Iterator[str]:
 
 def _is_old(run: Records) -> bool:
     """True if the run continued after the weights of its final evaluation; False if that is unknown."""
-    version, rounds = number(run.judged["final"].get("version")), number((run.summary or {}).get("rounds"))
+    version, rounds = (
+        number(run.by_protocol["final"].get("version")),
+        number((run.summary or {}).get("rounds")),
+    )
     return 0 <= version < rounds
 
 

@@ -21,7 +21,7 @@ from ringside.recording.metrics import MetricsError, read_metrics
 from shared.config.digest import ADDED, flat_of
 from shared.errors import FileError
 from shared.files.atomic import read_json
-from shared.files.run_file_names import CONFIG_FILE, JUDGED, METRICS_FILE, SUMMARY_FILE
+from shared.files.run_file_names import CONFIG_FILE, EVALUATION_FILES, METRICS_FILE, SUMMARY_FILE
 from shared.text import PLAIN_NAME
 
 _JSON_LIMIT = 8 << 20
@@ -57,8 +57,9 @@ class Records:
     steps."""
     summary: dict[str, Any] | None
     """`summary.json`; None: the run is running, or crashed."""
-    judged: dict[str, dict[str, Any]]
-    """Evaluation files by the names of `JUDGED`; `mean`, `sd`, `median`, `best` and `episodes` are numbers."""
+    by_protocol: dict[str, dict[str, Any]]
+    """Evaluations by the protocol, with the keys of `EVALUATION_FILES`; `mean`, `sd`, `median`, `best` and `episodes`
+    are numbers."""
 
     @property
     def steps(self) -> int:
@@ -113,7 +114,11 @@ def load(run_dir: Path) -> Records:
         episodes=episodes,
         evaluations=evaluations,
         summary=_object(run_dir / SUMMARY_FILE) if os.path.lexists(run_dir / SUMMARY_FILE) else None,
-        judged={kind: _judgement(run_dir / name) for kind, name in JUDGED.items() if os.path.lexists(run_dir / name)},
+        by_protocol={
+            kind: _evaluation_in(run_dir / name)
+            for kind, name in EVALUATION_FILES.items()
+            if os.path.lexists(run_dir / name)
+        },
     )
 
 
@@ -179,7 +184,7 @@ def _columns(records: list[dict[str, Any]], *always: str) -> Columns:
     return dict(columns)
 
 
-def _judgement(path: Path) -> dict[str, Any]:
+def _evaluation_in(path: Path) -> dict[str, Any]:
     """Result of `launch.py eval --json`."""
     found = _object(path)
     for name in ("mean", "sd", "median", "best", "episodes"):

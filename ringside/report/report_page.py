@@ -260,8 +260,8 @@ def _score_row(comparison: Comparison, game: str, arm: Arm) -> dict[str, Any]:
 
 def _best_evaluation(run: Records) -> float:
     """Mean return of the best weights, in an evaluation by the protocol, else beside training; NaN: none."""
-    if "best" in run.judged:
-        return float(run.judged["best"]["mean"])
+    if "best" in run.by_protocol:
+        return float(run.by_protocol["best"]["mean"])
     values = run.evaluations["mean_return"]
     return float(np.nanmax(values)) if np.isfinite(values).any() else math.nan
 
@@ -282,7 +282,7 @@ def _run_row(arm: Arm, run: Records, parent: Path) -> dict[str, Any]:
         "episodes": len(run.episodes["steps"]),
         "training": newest(run.rounds["mean_return_100"]),
         "evaluation": newest(evaluations),
-        "judged": run.judged,
+        "judged": run.by_protocol,
         "speed": _speed(run),
         "frames_per_second": _speed(run) * FRAME_SKIP if run.env is None else None,
         "updates_per_second": newest(run.rounds.get("updates_per_second", np.zeros(0))),

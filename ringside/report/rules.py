@@ -42,7 +42,7 @@ class EvaluationRules:
 
 def rules_of_final_evaluation(run: Records) -> EvaluationRules:
     """Rules of `evaluation-final.json`, from the file itself."""
-    found = run.judged["final"]
+    found = run.by_protocol["final"]
     epsilon = found.get("eval_epsilon", found.get("epsilon"))  # older files have the shorter key
     return EvaluationRules(
         number(found["episodes"]),

@@ -44,7 +44,7 @@ def write_report(
             be drawn or written.
     """
     if find_spec("matplotlib") is None:
-        raise ConfigError("A report needs the package matplotlib, which is not installed: say make install.")
+        raise ConfigError("A report needs the package matplotlib, which is not installed: run make install.")
     from ringside.report import report_page
 
     found: list[Records] = []

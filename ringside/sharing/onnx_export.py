@@ -17,7 +17,7 @@ from actors.make_env import action_names
 from ringside.agents.evaluation_policy import EvaluationPolicy, make_evaluation_policy
 from ringside.agents.stored_weights import play_of, require_actions, rules_of, weights_at
 from shared.config.checks import validate
-from shared.errors import ConfigError
+from shared.errors import ConfigError, MissingPackage
 from shared.files.result_files import require_writable
 
 CHECKED_FRAMES = 256
@@ -67,9 +67,7 @@ def export_onnx(
     """
     for package in ("onnx", "onnxruntime"):
         if find_spec(package) is None:
-            raise ConfigError(
-                f'export needs the package {package}, which is not installed: say pip install "ringside[export]".'
-            )
+            raise MissingPackage("export", package, "export")
     validate.amount("--frames", frames, MOST_FRAMES)
     validate.episodes(None, seed)
     path = Path(onnx)

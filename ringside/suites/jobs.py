@@ -94,8 +94,8 @@ def _require_same(job: Job) -> None:
         # A setting that only one of the methods has differs, too.
         differing = [flag_of(name) for name in sorted(names) if wanted.get(name) != found.get(name)]
         raise ConfigError(
-            f"{job.directory} holds a run with other settings ({', '.join(differing)}): name another --out, or say the "
-            "same options again."
+            f"{job.directory} holds a run with other settings ({', '.join(differing)}): name another --out, or pass "
+            "the same options again."
         )
 
 

@@ -26,7 +26,7 @@ def games_of(words: str) -> list[str]:
     """Games of a named list, or of names separated by commas. Raises `ConfigError`."""
     names = SUITES.get(words) or [name.strip() for name in words.split(",") if name.strip()]
     if not names:
-        raise ConfigError(f"--games {words!r} names no game; say {', '.join(SUITES)}, or games separated by commas.")
+        raise ConfigError(f"--games {words!r} names no game; pass {', '.join(SUITES)}, or games separated by commas.")
     try:
         return list(dict.fromkeys(game_name(name) for name in names))
     except EnvError as error:

@@ -18,7 +18,7 @@ from ringside.suites.jobs import Job, weights_of
 from shared.config.protocols import PROTOCOLS
 from shared.config.settings import Config
 from shared.files.atomic import read_object
-from shared.files.run_file_names import JUDGED
+from shared.files.run_file_names import EVALUATION_FILES
 from shared.process.ownership import PART, REPORT
 from shared.process.signals import handle_stop_signals
 from shared.text import PROGRAM, command, count, words_of
@@ -118,7 +118,7 @@ class SuiteRunner:
 
     def _evaluate(self, job: Job, title: str, place: Place, kind: str, load: Path, version: int) -> None:
         """Evaluate weights by the protocol, unless the same evaluation exists."""
-        target = job.directory / JUDGED[kind]
+        target = job.directory / EVALUATION_FILES[kind]
         protocol = PROTOCOLS[job.config.play.protocol]
         steps = None if self._suite.final_episodes else protocol.eval_steps
         episodes = self._suite.final_episodes or protocol.eval_episodes

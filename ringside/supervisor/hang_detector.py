@@ -114,7 +114,7 @@ class HangDetector:
         if self._silent > self.bound(phase):
             # If it is only slower than ever, its next incarnation has more time.
             self._longest = max(self._longest, self._silent)
-            return f"gave no sign of life for {self._silent:.0f} s, not counting time without a processor"
+            return f"sent no heartbeat for {self._silent:.0f} s, not counting time without a processor"
         return None
 
     def bound(self, phase: Phase) -> float:

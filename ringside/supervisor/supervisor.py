@@ -52,7 +52,7 @@ class Supervisor:
     def __init__(
         self,
         plan: Plan,
-        on_look: Callable[[Memory], None],
+        on_poll: Callable[[Memory], None],
         note: Callable[[str], None],
         gpu: mps.Service,
         *,
@@ -66,14 +66,14 @@ class Supervisor:
             roles: the processes to start, besides those that play; default: those of the plan.
         """
         self._plan = plan
-        self._on_look = on_look
+        self._on_poll = on_poll
         self._note = note
         self._gpu = gpu
         self._requests = Requests()
         self._polled_at = time.monotonic()
         self._failure: str | None = None
         self._refusal: Exception | None = None
-        """Exception of `on_look`, which ends the run as a signal does."""
+        """Exception of `on_poll`, which ends the run as a signal does."""
         self._killed_scribe = False
         self._shutdown = ShutdownTimer()
         self._oom_kills = OomKills()
@@ -169,12 +169,12 @@ class Supervisor:
         self._board.contention[:] = found.at, found.others, found.stolen
 
     def _notify(self) -> None:
-        """Call `on_look`. An exception from it stops the run, which still saves its last boundary; it is raised again
+        """Call `on_poll`. An exception from it stops the run, which still saves its last boundary; it is raised again
         at the end unless it is `StopTraining`."""
         if self._refusal is not None:
             return
         try:
-            self._on_look(self._memory)
+            self._on_poll(self._memory)
         except StopTraining as why:
             if self._children and not self._board.stopping:
                 self._note(f"{why or 'A callback stops the run.'} Stopping: {self._to_be_saved}")
@@ -182,7 +182,7 @@ class Supervisor:
         except Exception as error:  # noqa: BLE001  (the caller's function may raise anything; raised again at the end)
             self._refusal = error
             if self._children and not self._board.stopping:
-                self._note(f"Stopping: the function `on_look` failed; {self._to_be_saved}")
+                self._note(f"Stopping: a callback failed; {self._to_be_saved}")
                 self._stop()
 
     def _start(self, index: int, incarnation: int) -> None:
@@ -393,11 +393,11 @@ def _end(process: multiprocess.Process) -> bool:
     return wait_for_end(process, REAP_SECONDS)
 
 
-def supervise(plan: Plan, on_look: Callable[[Memory], None], note: Callable[[str], None]) -> bool:
+def supervise(plan: Plan, on_poll: Callable[[Memory], None], note: Callable[[str], None]) -> bool:
     """Supervise a run to its end, in the run directory of a resolved, validated plan, which must exist.
 
     Args:
-        on_look: called several times a second with the shared memory, which it may only read.
+        on_poll: called several times a second with the shared memory, which it may only read.
         note: called with a sentence at every event that a user should know.
 
     Returns:
@@ -415,6 +415,6 @@ def supervise(plan: Plan, on_look: Callable[[Memory], None], note: Callable[[str
         # Each rank has a GPU alone, but for the first; connections between clients of MPS and others are not known.
         asked = machine.mps if machine.learner_ranks == 1 else "off"
         with mps.service(asked, shared, note) as gpu:
-            return Supervisor(plan, on_look, note, gpu).run()
+            return Supervisor(plan, on_poll, note, gpu).run()
     except mps.MpsError as error:
         raise RunFailed(f"{error} Omit --mps on to go on without it.") from error

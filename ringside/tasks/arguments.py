@@ -83,7 +83,7 @@ class Choices(Config):
     config: Path | None = None
     """Settings from a TOML file, a run or the tuned ones of a game; options replace them (docs/configuration.md)."""
     preset: str = "nature"
-    """Defaults of all other options, from a paper; quick: for a first run."""
+    """Defaults of all other options, from a paper or our own; ppo-quick: for a first run."""
     env_kwargs: str | None = None
     """Keyword arguments of --env, such as size=5,hard=true; they become part of its name, --env ID@size=5,hard=true."""
 

@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
         Diagnosis,
         arguments,
         f"{PROGRAM} doctor",
-        "Examine whether this machine can do a run: the one that these options of training say.",
+        "Examine whether this machine can do a run: the one that these options of training describe.",
     )
     return examination.examine(config_of(options), arguments, options.json, partial(_further_checks, options))
 

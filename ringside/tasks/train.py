@@ -211,7 +211,7 @@ def _confine(limits: Limits) -> None:
     """With --cgroup: re-execute the command in a scope; inside it, print the limits in force and the missing ones."""
     if not limits.cgroup:
         if limits.cpus is not None or limits.memory is not None:
-            raise ConfigError("--cpus and --memory limit the run's control group: say --cgroup, too.")
+            raise ConfigError("--cpus and --memory limit the run's control group: pass --cgroup, too.")
         return
 
     asked = scope.make_limits(limits.cpus, limits.memory)

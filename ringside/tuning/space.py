@@ -138,7 +138,9 @@ def _dimension(name: str, table: Any) -> Dimension:
     if not isinstance(log, bool) or not all(type(value) in (int, float) for value in numbers):
         raise ConfigError(sentence)
     if not all(abs(value) < MOST and isfinite(value) for value in numbers):
-        raise ConfigError(f"The space of {name} has a number that is not finite, or not below {MOST:_}: {table!r:.120}.")
+        raise ConfigError(
+            f"The space of {name} has a number that is not finite, or not below {MOST:_}: {table!r:.120}."
+        )
     if low is None or high is None or low > high or (log and (low <= 0 or step is not None)):
         raise ConfigError(sentence)
     whole = isinstance(low, int) and isinstance(high, int)

@@ -26,7 +26,7 @@ from ringside.tuning.space import Space, space_to_json
 from shared.config.digest import MAY_CHANGE_ON_RESUME
 from shared.config.settings import Config
 from shared.config.trust import NEVER_FROM_A_FILE
-from shared.errors import ConfigError
+from shared.errors import ConfigError, MissingPackage
 from shared.files.atomic import read_object, write_atomic
 from shared.files.run_file_names import METRICS_FILE, SUMMARY_FILE
 from shared.process.signals import handle_stop_signals
@@ -77,7 +77,7 @@ class TrialResult:
 def require_optuna() -> None:
     """Raise `ConfigError` unless Optuna is installed."""
     if find_spec("optuna") is None:
-        raise ConfigError('tune needs the package optuna, which is not installed: say pip install "ringside[tune]".')
+        raise MissingPackage("tune", "optuna", "tune")
 
 
 class _Evaluations:

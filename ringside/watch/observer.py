@@ -89,7 +89,7 @@ class Observer:
         load = load_between(self._memory, self._samples[0], self._samples[-1], self._cores)
         committed, steps, updates, totals = self._progress(current, prepared)
         speed, total = load.steps_per_second, self._total_steps
-        learning_steps = steps - run_schedule.first_learning_round * run_schedule.round_steps
+        learning_steps = steps - run_schedule.steps_without_learning
         learning = updates > 0
         frames = config.play.frames_per_step
         known = self._figures(committed)

@@ -161,7 +161,7 @@ def eval_rules(play: Play, evaluate: Evaluate, method: MethodDeclaration) -> Eva
     if actions == "sample" and not method.samples_actions:
         raise ConfigError(
             f"--eval-actions sample draws from a policy, and --method {method.name} learns action values: omit it, or "
-            "say greedy."
+            "pass greedy."
         )
     return EvalRules(
         epsilon if evaluate.eval_epsilon is None else evaluate.eval_epsilon,

@@ -55,4 +55,4 @@ def _current_words(word: str) -> list[str]:
 def _tell(setting: str, former: str, new: str) -> None:
     if setting not in _told:
         _told.add(setting)
-        print(f"{former} has a new name: say {new}. The former name works for one release.", file=sys.stderr)
+        print(f"{former} has a new name: pass {new}. The former name works for one release.", file=sys.stderr)

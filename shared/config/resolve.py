@@ -29,7 +29,7 @@ RANK_SHARDS = 4
 """Least shards of a minibatch that ranks share, by default."""
 
 WORKERS_TOGETHER = 8
-"""Most emulators of workers that are answered by one forward pass: those of one of two processes, of sixteen workers.
+"""Most emulators of workers in one forward pass: eight, half of the sixteen workers of the preset on two processes.
 
 A process with fewer workers computes the other rows in vain, so that the bits are the same."""
 
@@ -124,7 +124,7 @@ def device_of(asked: str) -> str:
     if devices:
         raise ConfigError(f"There is no device {asked}: the last of {devices} is cuda:{devices - 1}.")
     if not facts.has_nvidia_driver():
-        raise ConfigError(f"There is no device {asked}: no NVIDIA driver is loaded; say --device cpu.")
+        raise ConfigError(f"There is no device {asked}: no NVIDIA driver is loaded; pass --device cpu.")
     if facts.torch_cuda_version() is None:
         raise ConfigError(f"There is no device {asked}: the installed torch was built without CUDA.")
     raise ConfigError(f"There is no device {asked}: the NVIDIA driver shows none to this process.")

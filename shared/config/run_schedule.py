@@ -70,6 +70,8 @@ class RunSchedule:
     """Workers, each of which has a lane and computes gradients from it; 0: a learner does the updates."""
     round_gradients: int = 1
     """Gradients of a worker in a round."""
+    first_gradient: int = 0
+    """Number of the first gradient of each worker; those before it are only counted."""
     anneal_steps: int = 0
     """Steps after which annealed settings are at their end, independent of the total; 0: none is annealed."""
     frames: FrameShape = DEFAULT_FRAMES
@@ -94,6 +96,11 @@ class RunSchedule:
         return self.round_ticks // self.round_gradients
 
     @property
+    def gradient_steps(self) -> int:
+        """Steps of all envs for each gradient of every worker; without workers those of a round."""
+        return self.gradient_ticks * self.envs
+
+    @property
     def lanes(self) -> int:
         """Number of lanes."""
         return self.envs // self.lane_envs
@@ -110,14 +117,29 @@ class RunSchedule:
 
     @property
     def learning_begins(self) -> int:
-        """Steps played when the first update begins: whole rounds, the first of them with `alternate` included."""
+        """Steps played when the first update begins.
+
+        They are whole rounds, the first that learns with `alternate` included; of workers whole gradients, the first
+        one included.
+        """
+        if self.workers:
+            return (self.first_gradient + 1) * self.gradient_steps
         return (self.first_learning_round + self.learns_same_round) * self.round_steps
+
+    @property
+    def steps_without_learning(self) -> int:
+        """Steps whose rounds, or gradients of workers, come before learning begins."""
+        if self.workers:
+            return self.first_gradient * self.gradient_steps
+        return self.first_learning_round * self.round_steps
 
     def updates_before(self, round_: int) -> int:
         """Updates done when `round_` begins: floor(r S / k), less those of rounds that only play.
 
-        With an on-policy method the same number for every round that learns.
+        With an on-policy method the same number for every round that learns; of workers their gradients.
         """
+        if self.workers:
+            return max(0, round_ * self.round_gradients - self.first_gradient) * self.workers
         counted = max(round_, self.first_learning_round)
         if self.updates_per_round:
             return (counted - self.first_learning_round) * self.updates_per_round
@@ -144,7 +166,9 @@ class RunSchedule:
         The first ticks of a replay window are never sampled, since their stacks begin before it. An on-policy method
         uses every tick of a round.
         """
-        return max(self.frames.stack - 1, self.recurrent_units > 0) if self.method.on_policy else 0
+        if not self.method.on_policy:
+            return 0
+        return max(self.frames.stack - 1, 1 if self.recurrent_units else 0)
 
     def oldest_needed_tick(self, boundary: int) -> int:
         """The oldest tick that a run which continues from `boundary` needs."""
@@ -171,20 +195,21 @@ class RunSchedule:
         share = min(1.0, max(0.0, steps / max(1, explore.epsilon_steps)))
         return explore.epsilon_start + share * (explore.epsilon_end - explore.epsilon_start)
 
-    def annealed(self, round_: int, start: float, end: float | None) -> float:
-        """The value of an annealed setting during a round: linear in the steps played before the round.
+    def annealed(self, number: int, start: float, end: float | None) -> float:
+        """The value of an annealed setting, linear in the steps played before a round or a worker's gradient.
 
         Args:
-            start: value in the first round.
+            number: of the round; with workers that of the gradient.
+            start: value at the beginning of the run.
             end: value after `anneal_steps`; None: the setting is constant.
         """
         if end is None:
             return start
-        return start + min(1.0, round_ * self.round_steps / max(1, self.anneal_steps)) * (end - start)
+        return start + min(1.0, number * self.gradient_steps / max(1, self.anneal_steps)) * (end - start)
 
-    def learning_rate(self, round_: int, learn: Learn) -> float:
-        """The learning rate during a round, annealed or constant."""
-        return self.annealed(round_, learn.learning_rate, learn.learning_rate_end)
+    def learning_rate(self, number: int, learn: Learn) -> float:
+        """The learning rate, annealed or constant; `number` as for `annealed`."""
+        return self.annealed(number, learn.learning_rate, learn.learning_rate_end)
 
     def ladder(self, env: int, explore: Explore) -> float:
         """The power of epsilon with which an env plays (Horgan et al. 2018, section 4.1)."""
@@ -306,6 +331,7 @@ def _worker_schedule(config: Config, method: MethodDeclaration) -> RunSchedule:
     gradients = max(1, (learn.snapshot_every_steps or ON_POLICY_SNAPSHOT_STEPS) // gradient_steps)
     round_gradients, snapshot_rounds = (1, gradients) if learn.schedule == "ordered" else (gradients, 1)
     round_steps = round_gradients * gradient_steps
+    first_gradient = -(-learn.learning_starts // gradient_steps) if learn.local_replay else 0
     window_ticks = max(1, learn.local_replay // (learn.t_max * play.lane_envs)) * learn.t_max
     units = network_of(config, actions=1).recurrent
     return RunSchedule(
@@ -315,7 +341,7 @@ def _worker_schedule(config: Config, method: MethodDeclaration) -> RunSchedule:
         window_ticks=window_ticks,
         target_steps=learn.round_steps,
         train_every=learn.t_max,
-        first_learning_round=-(-learn.learning_starts // round_steps) if learn.local_replay else 0,
+        first_learning_round=first_gradient // round_gradients,
         rounds=-(-learn.total_steps // (round_steps * snapshot_rounds)) * snapshot_rounds,
         snapshot_rounds=snapshot_rounds,
         max_rounds_ahead=1,
@@ -331,5 +357,6 @@ def _worker_schedule(config: Config, method: MethodDeclaration) -> RunSchedule:
         frames=play.frames,
         workers=play.workers,
         round_gradients=round_gradients,
+        first_gradient=first_gradient,
         recurrent_units=units,
     )

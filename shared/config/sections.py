@@ -36,6 +36,8 @@ Share = Annotated[float, Meta(ge=0, le=1)]
 MOST_EVAL_FRAMES = 4_000_000
 """Most frames of an episode of an evaluation, which has 2^20 ticks for its draws (actors/evaluation.py)."""
 Frames = Annotated[int, Meta(ge=1, le=MOST_EVAL_FRAMES)]
+MOST_GRAPH_UPDATES = 8
+"""Most updates that a GPU makes of one launch."""
 MOST_SHARDS = 64
 Shards = Annotated[int, Meta(ge=1, le=MOST_SHARDS)]
 MOST_WIDTH = 64
@@ -136,16 +138,17 @@ class Learn:
     """With --schedule free: updates between two publications of the weights."""
     snapshot_every_steps: Count | None = None
     """Steps between two snapshots, rounded down to whole rounds; a restart repeats at most so many. Default: one round;
-    10_000 with --schedule alternate; 20_000 with an on-policy method."""
+    10_000 with --schedule alternate; 20_000 with an on-policy method or --workers."""
 
 
 @dataclass(frozen=True)
 class Algorithm:
-    """Method and parts that came after the DQN of 2015. Most parts combine; docs/algorithms.md says which do not."""
+    """Method, and parts that came after the DQN of 2015."""
 
     method: str = "dqn"
-    """Estimate of the return: dqn, its mean; c51, qr-dqn or iqn, its distribution. Each method has further
-    options: --method c51 --help all shows those of c51."""
+    """dqn, c51, qr-dqn, iqn: action values from a replay buffer; a2c, a3c, ppo, vtrace: a policy; pqn: action values
+    without a replay buffer; n-step-q, one-step-q, sarsa: with --workers. --method ppo --help all lists the settings of
+    ppo."""
     settings: MethodSettings = OF_METHOD
     """Settings of the method itself; by default those of its declaration."""
     double: Annotated[bool, Need.TD_TARGETS] = False
@@ -246,7 +249,9 @@ class Evaluate:
 
 @dataclass(frozen=True)
 class Machine:
-    """Processes, cores, devices. Weights depend on those of `ARITHMETIC`."""
+    """Processes, cores and devices."""
+
+    # The weights depend on those of `ARITHMETIC` (shared/config/digest.py).
 
     actors: Count | None = None
     """Actor processes; default: as many as the usable cores allow."""
@@ -276,8 +281,8 @@ class Machine:
     """on: kernels that give the same bits every time; off: the fastest kernels, which gives up exactness."""
     replay_on: Annotated[Literal["auto", "device", "host"], Need.REPLAY] = "auto"
     """Memory that frames are sampled from: a copy on the GPU (auto: if it fits into free memory) or shared memory."""
-    graph_updates: Amount = 8
-    """On CUDA: most updates in one launch, 8 or fewer; with fewer, inference waits less; 0: no graphs."""
+    graph_updates: Annotated[int, Meta(ge=0, le=MOST_GRAPH_UPDATES)] = MOST_GRAPH_UPDATES
+    """On CUDA: most updates in one launch; with fewer, inference waits less; 0: no graphs."""
     mps: Literal["auto", "on", "off"] = "auto"
     """Run learner and inference concurrently by NVIDIA's Multi-Process Service; auto: where it can be started."""
     pin: Literal["auto", "off"] = "auto"
@@ -308,7 +313,7 @@ class Run:
     seed: Amount = 1
     """Seed of everything random."""
     run_dir: Path | None = None
-    """Directory of the run's files; default: runs/GAME-TIME."""
+    """Directory of the run's files; default: runs/GAME-DATE-TIME."""
     resume: Path | None = None
     """Continue this run directory or checkpoint exactly, with its settings; docs/configuration.md says
     which may change."""

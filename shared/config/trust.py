@@ -37,7 +37,7 @@ def require_env(play: Play, given: str | None, *, what: str, is_registered: Call
         play: as the file says it.
         given: the user's --env; None: not given.
         what: the subject of the sentence: "This run".
-        is_registered: `actors.env.is_registered`, which this room may not import.
+        is_registered: `actors.make_env.is_registered`; shared/ may not import actors/.
 
     Raises:
         ConfigError: the user has named no env or another one.

@@ -12,7 +12,7 @@ from pathlib import Path
 from shared.errors import ConfigError
 from shared.files.atomic import open_to_write
 
-LOOK_SECONDS = 0.2
+POLL_SECONDS = 0.2
 """Interval between two looks at a lock that another process holds."""
 
 
@@ -69,5 +69,5 @@ def wait_until_free(path: Path, seconds: float, is_stopped: Callable[[], bool]) 
     while is_locked(path):
         if is_stopped() or time.monotonic() > deadline:
             return False
-        time.sleep(LOOK_SECONDS)
+        time.sleep(POLL_SECONDS)
     return True

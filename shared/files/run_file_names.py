@@ -4,7 +4,7 @@ CONFIG_FILE = "config.json"
 METRICS_FILE = "metrics.jsonl"
 SUMMARY_FILE = "summary.json"
 """Files of a run directory: its configuration, its records, and its summary at the end."""
-JUDGED = {"final": "evaluation-final.json", "best": "evaluation-best.json"}
+EVALUATION_FILES = {"final": "evaluation-final.json", "best": "evaluation-best.json"}
 """Files of the evaluations by `launch.py suite`: of the last weights, and of the best ones of training.
 They have the format of `launch.py eval --json`."""
 LOGS = "logs"

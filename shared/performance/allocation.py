@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 TEAMS = 3
-"""Threads of a learner that each compute with `--learner-threads`: updates, gradients aside, what is prepared ahead."""
+"""Teams of a learner on a CPU, each of `--learner-threads` threads: layers, weight gradients, prefetching."""
 MOST_THREADS = 4
 """Most threads of a team."""
 OTHERS = 3

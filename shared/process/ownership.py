@@ -14,7 +14,7 @@ from pathlib import Path
 
 from shared.checkpoint.manifest import BEST_FILE, CHECKPOINTS, FORMER_BEST_FILE
 from shared.errors import ConfigError
-from shared.files.run_file_names import CONFIG_FILE, JUDGED, LOGS, METRICS_FILE, SUMMARY_FILE
+from shared.files.run_file_names import CONFIG_FILE, EVALUATION_FILES, LOGS, METRICS_FILE, SUMMARY_FILE
 from shared.process.live import LIVE_FILE
 
 LOCK_FILE = "lock"
@@ -34,7 +34,7 @@ PART = ".part"
 
 _FILES = (
     *(CONFIG_FILE, METRICS_FILE, SUMMARY_FILE, LIVE_FILE, LOCK_FILE, SUITE_LOCK_FILE, TRACK_FILE, OWN_METRICS_FILE),
-    *(name for file in JUDGED.values() for name in (file, str(Path(file).with_suffix(PART)))),
+    *(name for file in EVALUATION_FILES.values() for name in (file, str(Path(file).with_suffix(PART)))),
     *(f"{CHECKPOINTS}/{name}" for name in (BEST_FILE, FORMER_BEST_FILE)),
 )
 _FOLDERS = (CHECKPOINTS, LOGS, EVENTS, OWN_EVENTS, REPORT, WANDB, VIDEOS)

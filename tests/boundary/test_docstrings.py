@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("actors", "learner", "shared", "ringside", "workers", "tests")
+PACKAGES = ("actors", "learner", "shared", "ringside", "workers", "tests")
 REFUSED = re.compile(r"\s*(What|Whether|Of|How|That|Who|Whose|Whoever|Which|Where|When|Why|Those)\b")
 
 
@@ -28,7 +28,7 @@ def refused(source: str) -> list[int]:
 
 
 def test_docstrings_begin_with_a_noun_phrase_or_an_imperative() -> None:
-    files = [ROOT / "launch.py", *(path for room in ROOMS for path in sorted((ROOT / room).rglob("*.py")))]
+    files = [ROOT / "launch.py", *(path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py")))]
     found = {f"{path.relative_to(ROOT)}:{line}" for path in files for line in refused(path.read_text())}
     assert not found
 

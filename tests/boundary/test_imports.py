@@ -1,4 +1,4 @@
-"""The import laws of docs/design.md, read from the source: no module needs to be loaded."""
+"""The import rules of docs/design.md, read from the source: no module needs to be loaded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _FACTS = _WORDS | {"shared.machine", "shared.files"}
 _SETTINGS = _FACTS | {"shared.performance", "shared.config", "shared.network_spec"}
 _MEMORY = _SETTINGS | {"shared.memory", "shared.prng", "shared.exploration"}
 _ALL_SHARED = {"shared"}
-_NO_TORCH = _ALL_SHARED | {f"ringside.{room}" for room in ("load", "recording", "supervisor", "watch")}
+_NO_TORCH = _ALL_SHARED | {f"ringside.{package}" for package in ("load", "recording", "supervisor", "watch")}
 
 MAY_IMPORT = {
     "shared": _WORDS | {"shared.config"},
@@ -68,7 +68,7 @@ MAY_IMPORT = {
     "launch": _ALL_SHARED | {"ringside.tasks"},
     EXAMPLES: {"ringside"},
 }
-"""Our modules that each folder, or file beside them, may import; always itself. The law of the deepest folder holds."""
+"""Our modules that each folder, or file beside them, may import; always itself. The deepest folder decides."""
 
 NEVER = {
     "actors": {"torch"},
@@ -81,7 +81,7 @@ NEVER = {
     "ringside.cgroup": {"torch", "ale_py"},
     "ringside.cluster": {"torch", "ale_py"},
 }
-"""Libraries that a room must not load."""
+"""Libraries that a package must not load."""
 OF_CLUSTER = {"ray", "grpc"}
 """Libraries that `ringside.cluster` alone may load."""
 
@@ -98,14 +98,14 @@ def ours() -> list[Path]:
     return sorted([*found, ROOT / "launch.py"])
 
 
-def within(module: str, room: str) -> bool:
-    """True if a module is a room or lies in it."""
-    return module == room or module.startswith(f"{room}.")
+def within(module: str, package: str) -> bool:
+    """True if a module is a package or lies in it."""
+    return module == package or module.startswith(f"{package}.")
 
 
-def room_of(module: str) -> str:
-    """The deepest room with a law."""
-    return max((room for room in MAY_IMPORT if within(module, room)), key=len)
+def package_of(module: str) -> str:
+    """The deepest package with a rule."""
+    return max((package for package in MAY_IMPORT if within(module, package)), key=len)
 
 
 def imports_of(source: str, modules: set[str]) -> Iterator[tuple[int, str]]:
@@ -122,14 +122,14 @@ def imports_of(source: str, modules: set[str]) -> Iterator[tuple[int, str]]:
 
 
 def offences(module: str, source: str, modules: set[str]) -> list[str]:
-    """Imports of a module that its law forbids."""
-    room = room_of(module)
+    """Imports of a module that its rule forbids."""
+    package = package_of(module)
     found = []
     for line, name in imports_of(source, modules):
         top = name.partition(".")[0]
         if top in (*TOP, "launch", "tests"):
             broken = top in ("launch", "tests") or not (
-                room_of(name) == room or any(within(name, other) for other in MAY_IMPORT[room])
+                package_of(name) == package or any(within(name, other) for other in MAY_IMPORT[package])
             )
         else:
             stranger = top not in sys.stdlib_module_names
@@ -145,13 +145,13 @@ MODULES = {module_of(path) for path in ours()}
 
 
 def test_every_file_has_a_room() -> None:
-    assert all(any(within(module, room) for room in MAY_IMPORT) for module in MODULES)
+    assert all(any(within(module, package) for package in MAY_IMPORT) for module in MODULES)
     assert {path.name for path in ROOT.glob("*.py")} == {"launch.py"}
 
 
-@pytest.mark.parametrize("room", MAY_IMPORT)
-def test_rooms_import_only_what_they_may(room: str) -> None:
-    files = [path for path in ours() if room_of(module_of(path)) == room]
+@pytest.mark.parametrize("package", MAY_IMPORT)
+def test_packages_import_only_what_they_may(package: str) -> None:
+    files = [path for path in ours() if package_of(module_of(path)) == package]
     assert files
     broken = {str(path.relative_to(ROOT)): offences(module_of(path), path.read_text(), MODULES) for path in files}
     assert not {path: lines for path, lines in broken.items() if lines}

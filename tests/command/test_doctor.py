@@ -164,7 +164,7 @@ def test_what_is_red_is_said_beside_the_rest_and_in_the_exit_code(
         (("doctor", "--resume", "nowhere"), "--resume nowhere"),
         (("--cgroup", "--memory", "much"), "--memory much is no amount of memory"),
         (("--cgroup", "--cpus", "0"), "--cpus 0 must be 0.01 to 1,000,000 cores"),
-        (("--memory", "4G"), "say --cgroup, too"),
+        (("--memory", "4G"), "pass --cgroup, too"),
     ],
 )
 def test_options_that_contradict_themselves(refused: Refused, arguments: tuple[str, ...], says: str) -> None:

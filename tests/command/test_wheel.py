@@ -13,15 +13,15 @@ import pytest
 
 from tests.support.runs import ROOT
 
-ROOMS = ("actors", "learner", "shared", "ringside", "workers")
+PACKAGES = ("actors", "learner", "shared", "ringside", "workers")
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of this checkout, built from a copy, since a build writes beside its sources."""
     directory = tmp_path_factory.mktemp("wheel")
-    for room in ROOMS:
-        shutil.copytree(ROOT / room, directory / "source" / room, ignore=shutil.ignore_patterns("__pycache__"))
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, directory / "source" / package, ignore=shutil.ignore_patterns("__pycache__"))
     for file in ("launch.py", "setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / file, directory / "source")
     words = ("wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", directory, directory / "source")
@@ -31,7 +31,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_file_of_the_rooms_is_in_the_wheel(wheel: Path) -> None:
-    files = {path.relative_to(ROOT) for room in ROOMS for path in (ROOT / room).rglob("*") if path.is_file()}
+    files = {path.relative_to(ROOT) for package in PACKAGES for path in (ROOT / package).rglob("*") if path.is_file()}
     expected = {str(file) for file in files if "__pycache__" not in file.parts and file != Path("shared/README.md")}
     with zipfile.ZipFile(wheel) as archive:
         assert expected | {"launch.py"} <= set(archive.namelist())

@@ -84,14 +84,8 @@ def test_roles_that_are_still_starting_go_on_when_asked_for_stacks_and_end_with_
     assert gone(process)
 
 
-@pytest.mark.parametrize("early", [True, pytest.param(False, marks=pytest.mark.stress)])
-def test_twice_ends_at_once(tmp_path: Path, early: bool) -> None:
-    process = start(tmp_path / "run", total_steps="1_000_000")
-    memory = memory_of(process, tmp_path / "run")
-    if not early:
-        wait_until(process, lambda: memory.board.committed >= 1)
-    os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to everybody
-    wait_until(process, lambda: memory.board.stop[0] != 0 or process.poll() is not None)
+def _interrupt(process: subprocess.Popen[str]) -> None:
+    """Send SIGINT to all processes, as a terminal does, until the run has ended."""
     deadline = time.monotonic() + 30
     while process.poll() is None:  # what comes within a second of the first is the same signal twice
         assert time.monotonic() < deadline
@@ -99,5 +93,23 @@ def test_twice_ends_at_once(tmp_path: Path, early: bool) -> None:
         with suppress(subprocess.TimeoutExpired):
             process.wait(1.1)
     process.communicate(timeout=10)
-    assert process.returncode in (0, 1, 130)  # 0: it had saved before the second came; 130: it had only just begun
+
+
+def test_a_second_ctrl_c_ends_a_run_whose_scribe_does_not_save(tmp_path: Path) -> None:
+    process = start(tmp_path / "run", total_steps="1_000_000")
+    memory = memory_of(process, tmp_path / "run")
+    wait_until(process, lambda: memory.board.committed >= 1)
+    scribe = child(process, "scribe")
+    assert scribe is not None
+    scribe.suspend()  # so that nothing is saved before the second
+    _interrupt(process)
+    assert process.returncode == 1
+    assert gone(process)
+
+
+def test_a_second_ctrl_c_ends_a_run_that_has_only_begun(tmp_path: Path) -> None:
+    process = start(tmp_path / "run", total_steps="1_000_000")
+    memory_of(process, tmp_path / "run")
+    _interrupt(process)
+    assert process.returncode in (0, 1, 130)  # 0: it had saved before the second came; 130: no child had started
     assert gone(process)

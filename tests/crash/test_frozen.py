@@ -2,20 +2,20 @@
 
 | who waits | for what | who is frozen | bounded by |
 |---|---|---|---|
-| all | the memory to be prepared | scribe | `Waiter.wait` of the others, vigil |
-| actor | the reply to a lane | inference | `Waiter.wait`, vigil |
-| actor | the commit of a round | learner | `Waiter.wait`, vigil |
-| inference | requests of lanes | actors | `Waiter.wait`, vigil |
-| inference | the evaluator's question | evaluator | `Waiter.wait`, vigil |
-| learner | the last snapshot of a round | actors | `Waiter.wait`, vigil |
-| learner | a place in the queue of evaluations | evaluator, scribe | `Waiter.wait`, vigil |
-| learner | rounds about to be written over to be written down | scribe | `Waiter.wait`, vigil |
-| evaluator | a version in the queue | learner | `Waiter.wait`, vigil |
-| evaluator | the reply to its question | inference | `Waiter.wait`, vigil |
-| scribe | a round to write down | learner | `Waiter.wait`, vigil |
-| scribe | the last evaluations | evaluator | `Waiter.wait`, vigil |
+| all | the memory to be prepared | scribe | `Waiter.wait` of the others, `HangDetector` |
+| actor | the reply to a lane | inference | `Waiter.wait`, `HangDetector` |
+| actor | the commit of a round | learner | `Waiter.wait`, `HangDetector` |
+| inference | requests of lanes | actors | `Waiter.wait`, `HangDetector` |
+| inference | the evaluator's question | evaluator | `Waiter.wait`, `HangDetector` |
+| learner | the last snapshot of a round | actors | `Waiter.wait`, `HangDetector` |
+| learner | a free slot in the queue of evaluations | evaluator, scribe | `Waiter.wait`, `HangDetector` |
+| learner | rounds that must be recorded before lanes overwrite them | scribe | `Waiter.wait`, `HangDetector` |
+| evaluator | a version in the queue | learner | `Waiter.wait`, `HangDetector` |
+| evaluator | the reply to its question | inference | `Waiter.wait`, `HangDetector` |
+| scribe | a round to record | learner | `Waiter.wait`, `HangDetector` |
+| scribe | the last evaluations | evaluator | `Waiter.wait`, `HangDetector` |
 | supervisor | all to leave when asked | anyone | grace, then SIGKILL |
-| supervisor | the last checkpoint | scribe | vigil, then `SAVE_SECONDS` |
+| supervisor | the last checkpoint | scribe | `HangDetector`, then `SAVE_SECONDS` |
 | supervisor | a killed process to be reaped | (in the kernel alone) | `REAP_SECONDS` |
 | anyone | the supervisor | supervisor | they do not: it reads and writes the board alone |
 """
@@ -37,7 +37,7 @@ from tests.crash.storm import FLAGS, Storm, Undisturbed, begin, result_of
 from tests.support.runs import finish, gone, start, summary
 
 ACTORS = (Role.ACTOR, Role.ACTOR + 1)
-EVERYBODY = (Role.INFERENCE, Role.LEARNER, Role.SCRIBE, Role.EVALUATOR, *ACTORS)
+ALL_ROLES = (Role.INFERENCE, Role.LEARNER, Role.SCRIBE, Role.EVALUATOR, *ACTORS)
 Moment = Callable[[Storm], bool]
 
 
@@ -46,7 +46,7 @@ Moment = Callable[[Storm], bool]
 def test_all_roles_frozen_at_once_are_replaced(undisturbed: Undisturbed, tmp_path: Path) -> None:
     storm = begin(tmp_path / "run", "all frozen at once")
     storm.until(lambda: storm.board.committed >= 3)
-    storm.freeze(*EVERYBODY)
+    storm.freeze(*ALL_ROLES)
     storm.until(storm.all_at_work)
     storm.end(undisturbed("4_800")[0])
 
@@ -135,7 +135,7 @@ def test_either_side_of_a_wait_may_freeze(
 
 @pytest.mark.stress
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("frozen", EVERYBODY, ids=[f"process {int(number)}" for number in EVERYBODY])
+@pytest.mark.parametrize("frozen", ALL_ROLES, ids=[f"process {int(number)}" for number in ALL_ROLES])
 def test_a_frozen_role_does_not_keep_a_run_from_stopping(undisturbed: Undisturbed, tmp_path: Path, frozen: int) -> None:
     run_dir = tmp_path / "run"
     storm = begin(run_dir, "frozen when asked to stop")
@@ -153,7 +153,7 @@ def test_a_frozen_role_does_not_keep_a_run_from_stopping(undisturbed: Undisturbe
 def test_a_run_that_is_suspended_as_a_whole_goes_on_as_if_nothing_had_been(
     undisturbed: Undisturbed, tmp_path: Path
 ) -> None:
-    """Ctrl-Z and `fg`: nobody is called hung, however long it took."""
+    """Ctrl-Z and `fg`: no process counts as hung, however long it took."""
     storm = begin(tmp_path / "run", "suspended")
     for committed in (1, 3, 5):
         storm.until(lambda: storm.board.committed >= committed)  # noqa: B023
@@ -166,7 +166,7 @@ def test_a_run_that_is_suspended_as_a_whole_goes_on_as_if_nothing_had_been(
 
 
 @pytest.mark.stress
-def test_a_frozen_supervisor_keeps_nobody_from_working(undisturbed: Undisturbed, tmp_path: Path) -> None:
+def test_all_roles_work_while_the_supervisor_is_frozen(undisturbed: Undisturbed, tmp_path: Path) -> None:
     storm = begin(tmp_path / "run", "supervisor frozen")
     storm.until(lambda: storm.board.committed >= 2)
     os.kill(storm.process.pid, signal.SIGSTOP)

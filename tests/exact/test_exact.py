@@ -96,23 +96,23 @@ def test_killed_processes_come_back_and_change_nothing(undisturbed: Path, tmp_pa
         assert last["redone_updates"] > 0
 
 
-FAILING_ONLOOKER = """
+FAILING_CALLBACK = """
 import json, sys, ringside
 
-def look(status):
+def fail(status):
     if status.updates > 300:
         raise LookupError("what is plotted here?")
 
-ringside.train(on_status=look, **json.loads(sys.argv[1]))
+ringside.train(on_status=fail, **json.loads(sys.argv[1]))
 """
 
 
-def test_whoever_looks_on_and_fails_loses_nothing(undisturbed: Path, tmp_path: Path) -> None:
+def test_a_callback_that_fails_loses_nothing(undisturbed: Path, tmp_path: Path) -> None:
     settings: dict[str, object] = {
         flag.removeprefix("--").replace("-", "_"): int(word) if word.replace("_", "").isdigit() else word
         for flag, word in SMALL.items()
     }
-    words = ["-c", FAILING_ONLOOKER, json.dumps(settings | {"run_dir": str(tmp_path / "run")})]
+    words = ["-c", FAILING_CALLBACK, json.dumps(settings | {"run_dir": str(tmp_path / "run")})]
     failed = subprocess.run(
         [sys.executable, *words], cwd=ROOT, capture_output=True, text=True, timeout=100, check=False
     )

@@ -46,7 +46,7 @@ def test_a_machine_that_cannot_answer_is_a_sentence(monkeypatch: pytest.MonkeyPa
 def test_a_slow_machine_keeps_its_lease_and_is_given_up_at_last(monkeypatch: pytest.MonkeyPatch) -> None:
     """The probe of a machine that must first load torch from afar takes longer than a lease."""
     renewed: list[float] = []
-    monkeypatch.setattr(module, "LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(module, "POLL_SECONDS", 0.05)
     monkeypatch.setattr(module, "SECONDS", 0.5)
     monkeypatch.setattr(module, "PROBE", "tests.support.waiting_probe")
     with pytest.raises(RunFailed, match=r"did not answer tests\.support\.waiting_probe in 0 s\."):

@@ -26,41 +26,44 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def rounds_of(run: Any) -> tuple[Any, list[int]]:
-    """A learner whose engine is `run`, and how many updates were done at each of its signs of life."""
+    """A learner whose engine is `run`, and the updates done at each of its heartbeats."""
     rounds: Any = object.__new__(Rounds)
     rounds._board = SimpleNamespace(updates=np.zeros(1, int), redone=np.zeros(1, int), committed=0)
     rounds._run_schedule = SimpleNamespace(updates_before=lambda round_: 0)
     rounds._learn = SimpleNamespace(schedule="concurrent")
-    rounds._engine = SimpleNamespace(run=run, slices_begun=0)
+    rounds._engine = SimpleNamespace(run=run, unfinished_slices=lambda: 0)
     rounds._slice = 1
-    signs = list[int]()
+    heartbeats = list[int]()
     rounds._waiter = SimpleNamespace(
-        process=0, note_progress=lambda progress: None, heartbeat=lambda: signs.append(int(rounds._board.updates[0]))
+        process=0,
+        note_progress=lambda progress: None,
+        heartbeat=lambda: heartbeats.append(int(rounds._board.updates[0])),
     )
-    return rounds, signs
+    return rounds, heartbeats
 
 
-@pytest.mark.parametrize(("round_", "published"), [(3, []), (5, [4])])
-def test_with_free_a_repeated_round_publishes_nothing(clock: list[float], round_: int, published: list[int]) -> None:
-    """Its weights are older than those that inference has."""
+@pytest.mark.parametrize(("newest", "published"), [(20, []), (0, [4, 16]), (4, [16])])
+def test_with_free_repeated_updates_publish_nothing(clock: list[float], newest: int, published: list[int]) -> None:
+    """Their weights are older than those that inference has, also in a round that was not committed."""
     rounds, _ = rounds_of(lambda count: None)
-    rounds._board.committed = 5
     rounds._learn = SimpleNamespace(schedule="free", publish_every_updates=4)
     rounds._engine.export_into, rounds._slice = None, 4
     done: list[int] = []
-    rounds._memory = SimpleNamespace(weights=SimpleNamespace(publish=lambda updates, fill: done.append(updates)))
-    rounds._run(round_, 12)
+    rounds._memory = SimpleNamespace(
+        weights=SimpleNamespace(content=[newest], publish=lambda updates, fill: done.append(updates))
+    )
+    rounds._run(0, 24)
     assert done == published
 
 
-def test_slow_updates_are_signs_of_life_one_by_one(clock: list[float]) -> None:
+def test_slow_updates_each_send_a_heartbeat(clock: list[float]) -> None:
     def run(count: int) -> None:
         clock[0] += 3.0 * count
 
-    rounds, signs = rounds_of(run)
+    rounds, heartbeats = rounds_of(run)
     rounds._run(0, 4)
     rounds._run(1, 3)
-    assert signs == [1, 2, 3, 4, 4, 4, 4]
+    assert heartbeats == [1, 2, 3, 4, 4, 4, 4]
 
 
 def test_ranks_that_differ_end_the_run_before_the_commit(clock: list[float]) -> None:
@@ -71,7 +74,7 @@ def test_ranks_that_differ_end_the_run_before_the_commit(clock: list[float]) -> 
     rounds, _ = rounds_of(lambda count: None)
     rounds._engine = SimpleNamespace(
         run=lambda count: None,
-        slices_begun=0,
+        unfinished_slices=lambda: 0,
         begin_round=lambda round_, end: 1,
         end_round=lambda: None,
         checksum=lambda: 7,
@@ -95,9 +98,9 @@ def test_others_come_in_slices_as_soon_as_their_pace_is_known(clock: list[float]
     def run(count: int) -> None:
         clock[0] += 0.01 * count
 
-    rounds, signs = rounds_of(run)
+    rounds, heartbeats = rounds_of(run)
     rounds._run(0, 2 * SLICE_UPDATES)
-    assert signs == [1, SLICE_UPDATES, 2 * SLICE_UPDATES]  # as graphs do, of which slices are whole ones
+    assert heartbeats == [1, SLICE_UPDATES, 2 * SLICE_UPDATES]  # as graphs do, of which slices are whole ones
     assert SLICE_UPDATES % CHUNK_UPDATES == 0
 
 
@@ -107,57 +110,60 @@ def test_a_slice_takes_about_as_long_as_it_should(clock: list[float]) -> None:
     def run(count: int) -> None:
         clock[0] += next(seconds, 0.12 * count)
 
-    rounds, signs = rounds_of(run)
+    rounds, heartbeats = rounds_of(run)
     rounds._run(0, 13)
     # One by one while they are slow, and as many as fit into the time when they are not.
-    assert signs == [1, 2, 3, 4, 5, 9, 13]
+    assert heartbeats == [1, 2, 3, 4, 5, 9, 13]
 
 
 def test_slices_of_whole_chunks_stay_so(clock: list[float]) -> None:
     def run(count: int) -> None:
         clock[0] += SLICE_SECONDS / 11 * count
 
-    rounds, signs = rounds_of(run)
+    rounds, heartbeats = rounds_of(run)
     rounds._run(0, 3 * CHUNK_UPDATES)
-    assert signs == [1, 1 + CHUNK_UPDATES, 2 * CHUNK_UPDATES, 3 * CHUNK_UPDATES]
+    assert heartbeats == [1, 1 + CHUNK_UPDATES, 2 * CHUNK_UPDATES, 3 * CHUNK_UPDATES]
 
 
 class Gpu:
-    """An engine whose GPU does a slice in each moment that somebody waits for it."""
+    """An engine whose GPU does a slice at every wait for it."""
 
     def __init__(self) -> None:
-        self.slices_begun = self.most = 0
+        self.unfinished = self.most = 0
+
+    def unfinished_slices(self) -> int:
+        return self.unfinished
 
     def run(self, count: int) -> None:
-        self.slices_begun += 1
-        self.most = max(self.most, self.slices_begun)
+        self.unfinished += 1
+        self.most = max(self.most, self.unfinished)
 
     def wait(self, seconds: float) -> None:
-        self.slices_begun -= 1
+        self.unfinished -= 1
 
 
 def test_a_gpu_is_asked_for_some_slices_ahead_and_no_more(clock: list[float]) -> None:
     gpu = Gpu()
-    rounds, signs = rounds_of(gpu.run)
+    rounds, heartbeats = rounds_of(gpu.run)
     rounds._engine, rounds._waiter.doorbell = gpu, gpu
     rounds._run(0, 20 * SLICE_UPDATES)
     assert gpu.most == SLICES_AHEAD + 1
-    assert gpu.slices_begun == SLICES_AHEAD, "they are waited for elsewhere, with something to do meanwhile"
-    assert len(signs) > 20, "who waits lives"
+    assert gpu.unfinished == SLICES_AHEAD, "they are waited for elsewhere, with something to do meanwhile"
+    assert len(heartbeats) > 20, "a wait sends heartbeats"
 
 
 def test_a_gpu_that_does_not_go_on_is_a_fault(clock: list[float]) -> None:
     gpu = Gpu()
-    rounds, signs = rounds_of(gpu.run)
+    rounds, heartbeats = rounds_of(gpu.run)
 
     def wait(seconds: float) -> None:
         clock[0] += STUCK_SECONDS / 4
 
     rounds._engine, rounds._waiter.doorbell = gpu, SimpleNamespace(wait=wait)
-    gpu.slices_begun = 9
+    gpu.unfinished = 9
     with pytest.raises(DeviceFault, match="did not finish a slice of up to 16 updates in 300 s"):
         rounds._wait_for_slices(SLICES_LEFT)
-    assert len(signs) == 5
+    assert len(heartbeats) == 5
 
 
 def test_updates_are_done_before_they_are_published_in_mid_round(clock: list[float]) -> None:
@@ -167,7 +173,7 @@ def test_updates_are_done_before_they_are_published_in_mid_round(clock: list[flo
     rounds._learn = SimpleNamespace(schedule="free", publish_every_updates=2 * SLICE_UPDATES)
     gpu.export_into, left = None, list[int]()  # type: ignore[attr-defined]
     rounds._memory = SimpleNamespace(
-        weights=SimpleNamespace(publish=lambda updates, fill: left.append(gpu.slices_begun))
+        weights=SimpleNamespace(content=[0], publish=lambda updates, fill: left.append(gpu.unfinished))
     )
     rounds._run(0, 8 * SLICE_UPDATES)
     assert left == [SLICES_LEFT] * 3
@@ -178,14 +184,14 @@ def test_the_next_round_is_drawn_while_the_gpu_has_work_for_some_looks(
     clock: list[float], begun: int, looks: int
 ) -> None:
     gpu = Gpu()
-    gpu.slices_begun = begun
-    rounds, signs = rounds_of(gpu.run)
+    gpu.unfinished = begun
+    rounds, heartbeats = rounds_of(gpu.run)
     rounds._engine, rounds._waiter.doorbell = gpu, gpu
     rounds._board.lane_finished = SequenceArray(np.array([5, 5]))
     drawn = list[int]()
     rounds._prefetch = drawn.append
     rounds._wait_for_gpu(5)
-    assert len(signs) == looks
+    assert len(heartbeats) == looks
     assert drawn == [5] * looks
 
 

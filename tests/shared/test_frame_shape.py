@@ -71,8 +71,8 @@ def test_only_defaults_and_benchmarks_of_parts_know_a_size() -> None:
     other sizes."""
     may = {"shared/config/sections.py", "shared/config/digest.py", "shared/network_spec.py", "shared/frame_shape.py"}
     may |= {"actors/envs/atari.py", "actors/pixels/frames.py", "actors/pixels/compilation.py"}  # the kernel of one size
-    for room in ("actors", "learner", "workers", "shared", "ringside"):
-        for path in (ROOT / room).rglob("*.py"):
+    for package in ("actors", "learner", "workers", "shared", "ringside"):
+        for path in (ROOT / package).rglob("*.py"):
             where, text = str(path.relative_to(ROOT)), path.read_text()
             if "shared.frame_shape" not in text:
                 continue

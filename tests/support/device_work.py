@@ -97,7 +97,7 @@ def learn(
         engine.run(part)
         numbers[f"published within {round_}"] = _published(engine, network)  # as with `--schedule free`
         engine.run(count - part)
-        while engine.slices_begun > 1:
+        while engine.unfinished_slices() > 1:
             pass
         if work.config.learn.schedule != "alternate" and round_ < rounds:
             engine.prefetch(round_ + 1, schedule.window_end(round_ + 1))

@@ -20,7 +20,7 @@ import pytest
 
 from ringside.cluster.groups.group_host import NODE_PROGRAM
 
-NEEDS_RAY = pytest.mark.skipif(find_spec("ray") is None, reason='there is no Ray here: pip install "ringside[ray]"')
+NEEDS_RAY = pytest.mark.skipif(find_spec("ray") is None, reason="there is no Ray here: the extra ray of setup.cfg")
 """Mark of tests that use it; they load it when they run, since that takes seconds."""
 HOST = "127.0.0.2"
 """Ray takes 127.0.0.1 for the machine's main address, where this cluster does not listen."""

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from learner.engine.initialization import initial_parameters
 from learner.networks.models import make_model
+from learner.rollout.actor_critic import ActorCritic
 from learner.rollout.advantages import generalized_advantages
 from learner.rollout.step_reader import StepReader
 from ringside.bench.network_parts.plain_update import plain_values
@@ -103,7 +104,6 @@ def test_a_gradient_is_the_sum_over_the_steps_of_one_worker(*, recurrent: bool) 
     starts = [slot["start"] for slot in played._slots[ROUND * T_MAX + 1 : (ROUND + 1) * T_MAX]]
     assert np.any(np.array(starts)[:, WORKER * LANE_ENVS : (WORKER + 1) * LANE_ENVS])
     gradients, shared, flat = _gradients(memory)
-    gradients.begin_round(ROUND)
     gradients.compute(WORKER, ROUND)
     found = np.zeros_like(flat)
     gradients._model.unpack(torch.from_numpy(shared.gradient[WORKER]), found)
@@ -122,22 +122,36 @@ def test_a_clipped_gradient_has_the_bound_as_its_norm() -> None:
     assert np.linalg.norm(shared.gradient[WORKER]) == pytest.approx(1e-3 * T_MAX * LANE_ENVS, rel=1e-2)
 
 
-def test_an_annealed_setting_has_its_value_of_the_round() -> None:
-    """Rounds have 36 steps, so round 2 begins half way to the end."""
+@pytest.mark.parametrize("schedule", ["ordered", "async"])
+def test_an_annealed_setting_has_its_value_of_the_gradient(schedule: str) -> None:
+    """The gradients of all workers take 36 steps, so gradient 2 begins half way to the end, in whichever round."""
     found = []
     for settings in (
         {"entropy_weight": 0.5, "entropy_weight_end": 0.0, "anneal_steps": 144},
         {"entropy_weight": 0.25},
         {"entropy_weight": 0.5},
     ):
-        memory, _ = worker_memory(worker_config(**settings))
-        assert memory.run_schedule.round_steps == 36
+        memory, _ = worker_memory(worker_config(**settings, schedule=schedule, snapshot_every_steps=108))
+        assert memory.run_schedule.gradient_steps == 36
+        assert memory.run_schedule.round_gradients == (3 if schedule == "async" else 1)
         gradients, shared, _ = _gradients(memory)
-        gradients.begin_round(2)
         gradients.compute(WORKER, 2)
         found.append(shared.gradient[WORKER].copy())
     np.testing.assert_array_equal(found[0], found[1])
     assert not np.array_equal(found[0], found[2])
+
+
+def test_a_method_that_gives_a_mean_alone_has_the_gradient_of_the_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a plug-in does that writes `learn` by its documented interface."""
+    found = []
+    for ignores in (False, True):
+        if ignores:
+            monkeypatch.setattr(ActorCritic, "sum_losses", lambda self: None)
+        memory, _ = worker_memory(worker_config())
+        gradients, shared, _ = _gradients(memory)
+        gradients.compute(WORKER, ROUND)
+        found.append(shared.gradient[WORKER].copy())
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-4, atol=1e-6 * np.abs(found[0]).max())
 
 
 def test_metrics_are_summed_over_a_span_and_a_repeated_part_counts_once() -> None:

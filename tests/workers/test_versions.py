@@ -163,11 +163,11 @@ def test_an_annealed_rate_moves_gradients_without_order() -> None:
     hogwild.fill()
     engine.pack(initial_parameters(plan.network, 1), engine.params)
     optimizer = Optimizer(engine, plan.config.learn, mean_gradient=True)
-    for round_ in range(3):
-        shared.gradient[0] = _gradients(memory, round_)[0]
-        shared.computed.publish(0, (round_ + 1) * run_schedule.round_gradients)
-        hogwild.apply(0, round_)
-        optimizer.set_rate(1e-2 - (1e-2 - 1e-4) * round_ * 72 / 360)
+    for number in range(6):
+        shared.gradient[0] = _gradients(memory, number)[0]
+        shared.computed.publish(0, number + 1)
+        hogwild.apply(0, number // run_schedule.round_gradients, number)
+        optimizer.set_rate(1e-2 - (1e-2 - 1e-4) * number * 36 / 360)
         optimizer.gradient.copy_(torch.from_numpy(shared.gradient[0]))
         optimizer.step(SideStream())
         np.testing.assert_array_equal(shared.params[0], engine.params.numpy())
@@ -207,7 +207,7 @@ def test_gradients_without_order_are_steps_in_place_and_the_target_follows_all_s
         shared.gradient[number] = gradient
         shared.computed.publish(number, 1)
         before = shared.target.copy()
-        hogwild.apply(number, 0)
+        hogwild.apply(number, 0, 0)
         optimizer.gradient.copy_(torch.from_numpy(gradient))
         optimizer.step(SideStream())
         np.testing.assert_array_equal(shared.params[0], engine.params.numpy())
@@ -217,24 +217,24 @@ def test_gradients_without_order_are_steps_in_place_and_the_target_follows_all_s
     np.testing.assert_array_equal(models[1].params.numpy(), shared.target)
 
 
-def test_rounds_that_only_play_are_no_steps_of_adam_without_order() -> None:
+def test_gradients_before_learning_are_no_steps_of_adam_without_order() -> None:
     """The first step corrects its moments as step 1, whatever was played before `learning_starts`."""
-    settings = {"method": "dqn", "local_replay": 1_000, "batch_size": 4, "learning_starts": 70, "optimizer": "adam"}
+    settings = {"method": "dqn", "local_replay": 1_000, "batch_size": 4, "learning_starts": 100, "optimizer": "adam"}
     memory = _memory(schedule="async", round_steps=4 * T_MAX * LANE_ENVS, **settings)
     plan, shared, run_schedule = memory.plan, memory.shared_parameters, memory.run_schedule
     assert shared is not None
     models = [make_model(plan.network, CPU, "fp32") for _ in range(2)]
     hogwild = Hogwild(memory, *models, 0)
     hogwild.fill()
-    first = run_schedule.first_learning_round
-    assert first * run_schedule.round_gradients > 1
-    shared.computed.publish_all(first * run_schedule.round_gradients)  # of every worker, without a step
+    first = run_schedule.first_gradient
+    assert first % run_schedule.round_gradients == 1, "it lies within a round"
+    shared.computed.publish_all(first)  # of every worker, without a step
     optimizer = Optimizer(models[0], plan.config.learn, mean_gradient=True)
     models[0].pack(initial_parameters(plan.network, 1), models[0].params)
     for number, gradient in enumerate(_gradients(memory, 0)):
         shared.gradient[number] = gradient
-        shared.computed.publish(number, first * run_schedule.round_gradients + 1)
-        hogwild.apply(number, first)
+        shared.computed.publish(number, first + 1)
+        hogwild.apply(number, run_schedule.first_learning_round, first)
         optimizer.gradient.copy_(torch.from_numpy(gradient))
         optimizer.step(SideStream())
         np.testing.assert_array_equal(shared.params[0], models[0].params.numpy())
@@ -257,5 +257,5 @@ def test_a_target_network_is_written_before_its_number(monkeypatch: pytest.Monke
     monkeypatch.setattr(shared, "target", Target())
     shared.gradient[0] = _gradients(memory, 0)[0]
     shared.computed.publish(0, 1)
-    hogwild.apply(0, 0)
+    hogwild.apply(0, 0, 0)
     assert (numbers, int(shared.target_changes[0])) == ([0], 1)

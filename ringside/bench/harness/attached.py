@@ -18,7 +18,7 @@ from ringside.watch.attach import attach, read_config
 from shared.memory.run_memory import Memory
 from shared.process.live import LIVE_FILE
 
-LOOK_SECONDS = 0.02
+POLL_SECONDS = 0.02
 """Interval between two checks of a condition."""
 WARM_ROUNDS = 2
 """Rounds with updates before anything is measured."""
@@ -54,7 +54,7 @@ def _until(condition: Callable[[], object], process: subprocess.Popen[bytes], er
     deadline = time.monotonic() + SILENT_SECONDS
     while not condition():
         try:
-            process.wait(LOOK_SECONDS)
+            process.wait(POLL_SECONDS)
         except subprocess.TimeoutExpired:
             if time.monotonic() > deadline:
                 raise CannotRun(f"The run did nothing of what was waited for within {SILENT_SECONDS:.0f} s.") from None

@@ -31,7 +31,7 @@ WARM_ROUNDS = 1
 """Rounds before the clock starts, in which caches fill and threads start."""
 SILENT_SECONDS = 600.0
 """Longest time without a new round."""
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 """Interval between two reads of the records."""
 REFUSED = 2
 """Exit code of `launch.py` for an invalid setting."""
@@ -194,7 +194,7 @@ def _watch(
             if len(counting) > 1 and counting[-1]["seconds"] - counting[0]["seconds"] >= seconds:
                 break
             with suppress(subprocess.TimeoutExpired):
-                process.wait(LOOK_SECONDS)
+                process.wait(POLL_SECONDS)
         return first_at, sampler.use(), cores.use()
 
 

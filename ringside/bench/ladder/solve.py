@@ -16,7 +16,7 @@ from ringside.recording.metrics import read_metrics
 from ringside.recording.totals import MEAN_OVER
 from shared.files.run_file_names import METRICS_FILE
 
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 """Interval between two reads of the records."""
 
 
@@ -53,9 +53,9 @@ def solve_run(words: Sequence[str], bound: float, minutes: float) -> Learned:
 
 
 def _ended(process: subprocess.Popen[bytes]) -> bool:
-    """Wait up to `LOOK_SECONDS` for the end of the run. Return True if it has ended."""
+    """Wait up to `POLL_SECONDS` for the end of the run. Return True if it has ended."""
     try:
-        process.wait(LOOK_SECONDS)
+        process.wait(POLL_SECONDS)
     except subprocess.TimeoutExpired:
         return False
     return True

@@ -1,4 +1,4 @@
-"""Recomputation of some answers of a node on this machine: a processor may change its mind, or break.
+"""Recomputation of some answers of a node on this machine: a processor may start to compute other bits.
 
 A gateway asks the inference server of this machine what a node was asked, before it publishes the end of the round.
 Until then the server has the parameters of that round, and the ring the frames.

@@ -43,7 +43,7 @@ NO_OWNER = 1 << 30
 """Owner of the lanes that other groups play."""
 STREAM_SHARE = 16
 """Part of a round after which what was played is sent, while the rest is played."""
-_LOOK_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 _PREFIX = "ringside-group-"
 LEAVE_SECONDS = 5.0
 """Longest time of the program to end its children when asked; then it is killed."""
@@ -151,7 +151,7 @@ class GroupHost:
         memory = self._living()
         learner, deadline = self._doorbells[Role.LEARNER], time.monotonic() + seconds
         while not self._enough(memory, sent) and time.monotonic() < deadline:
-            learner.wait(min(_LOOK_SECONDS, max(0.0, deadline - time.monotonic())))
+            learner.wait(min(_POLL_SECONDS, max(0.0, deadline - time.monotonic())))
             self._living()
         return pack(memory, self._session, sent)
 

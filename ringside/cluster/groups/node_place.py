@@ -21,7 +21,7 @@ PROBE_SECONDS = 180.0
 (ringside/cluster/numerics.py)."""
 PLACE_SECONDS = 10.0
 """Wait for a free node after which the lanes go to other gateways, or to the actors of this machine."""
-LOOK_SECONDS = 0.25
+POLL_SECONDS = 0.25
 """Longest wait for a place in one call."""
 LEAVING_SECONDS = 1.0
 """Between two questions if the node was told to leave."""
@@ -153,7 +153,7 @@ class NodePlace:
 
     def _await(self, host: Host) -> bool:
         """Wait a moment for the place; True if it is there."""
-        deadline = time.monotonic() + LOOK_SECONDS
+        deadline = time.monotonic() + POLL_SECONDS
         self._waiter.wait(lambda: host.ready(0.0) or time.monotonic() > deadline)
         return host.ready(0.0)
 
@@ -169,5 +169,5 @@ def other_bits(node: Node) -> str:
     """Sentence about a node that rounds differently."""
     return (
         f"Node {node.name} ({node.processor}) computes other last bits than this machine ({processor()}): the run "
-        "would not be exact. Use nodes with the same type of processor, or say --mixed-numerics."
+        "would not be exact. Use nodes with the same type of processor, or pass --mixed-numerics."
     )

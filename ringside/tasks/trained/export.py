@@ -43,7 +43,7 @@ def main(arguments: Sequence[str]) -> int:
         "agent's numbers on frames that the agent plays.",
     )
     if options.load is None or options.onnx is None:
-        raise ConfigError(f"Say which agent and which file: {PROGRAM} export --load pong --onnx pong.onnx")
+        raise ConfigError(f"Name the agent and the file: {PROGRAM} export --load pong --onnx pong.onnx")
     done = export_onnx(
         options.load, options.onnx, env=options.env, plugin=options.plugin, frames=options.frames, seed=options.seed
     )

@@ -72,7 +72,7 @@ def main(arguments: Sequence[str]) -> int:
         raise ConfigError(f"{' and '.join(map(flag_of, chosen))} are two things: do one after the other.")
     for name, verbs in NEEDS.items():
         if getattr(options, name) not in (None, False) and not set(verbs) & set(chosen):
-            raise ConfigError(f"{flag_of(name)} is for {' and '.join(map(flag_of, verbs))}: say one of them, too.")
+            raise ConfigError(f"{flag_of(name)} is for {' and '.join(map(flag_of, verbs))}: pass one of them, too.")
     if options.add is not None:
         entry = add_to_zoo(
             options.add, name=options.name, env=options.env, plugin=options.plugin, device=options.device or "auto"

@@ -18,7 +18,7 @@ from ringside.watch.page.live_curves import finite
 from ringside.watch.page.source import Source
 from shared.errors import ConfigError
 from shared.files.atomic import read_object
-from shared.files.run_file_names import JUDGED, METRICS_FILE, SUMMARY_FILE
+from shared.files.run_file_names import EVALUATION_FILES, METRICS_FILE, SUMMARY_FILE
 from shared.process.live import LIVE_FILE
 
 MOST_RUNS = 200
@@ -125,7 +125,8 @@ class AllRuns:
     def _read(self, entry: Entry) -> None:
         """Bring one entry up to date."""
         seen = tuple(
-            _signature(entry.path / name) for name in (LIVE_FILE, SUMMARY_FILE, METRICS_FILE, *JUDGED.values())
+            _signature(entry.path / name)
+            for name in (LIVE_FILE, SUMMARY_FILE, METRICS_FILE, *EVALUATION_FILES.values())
         )
         if seen == entry.seen and not entry.shown.get("living") and not entry.has_more:
             return
@@ -150,7 +151,7 @@ def _shown(entry: Entry, source: Source) -> dict[str, Any]:
     """JSON values for a viewer, of a run that can be read."""
     state, config = source.state(), source.config
     status = state["status"]
-    judged = {kind: finite(read_object(entry.path / name).get("mean")) for kind, name in JUDGED.items()}
+    judged = {kind: finite(read_object(entry.path / name).get("mean")) for kind, name in EVALUATION_FILES.items()}
     returns, evaluations = source.outline()
     evaluation = evaluations[-1][1] if evaluations else None
     return {

@@ -35,7 +35,7 @@ def check(config: Config) -> None:
     if config.learn.network != "impala" and (algorithm.width > 1 or algorithm.spectral_norm or algorithm.pooling):
         raise ConfigError("--width, --pooling and --spectral-norm are for --network impala.")
     if config.learn.network == "impala" and algorithm.normalize == "all":
-        raise ConfigError("--normalize all is for plain convolutions: say --normalize last with --network impala.")
+        raise ConfigError("--normalize all is for plain convolutions: pass --normalize last with --network impala.")
     _check_frames(config)
     _check_annealing(config)
     declaration = method_declaration(algorithm.method)
@@ -48,7 +48,7 @@ def check(config: Config) -> None:
     check_shards(config)
     if declaration.by_workers:
         raise ConfigError(
-            f"--method {algorithm.method} computes its gradients in workers: say --schedule "
+            f"--method {algorithm.method} computes its gradients in workers: pass --schedule "
             f"{' or '.join(WORKER_SCHEDULES)}, with --workers."
         )
     if declaration.on_policy:
@@ -89,7 +89,8 @@ def check_shards(config: Config) -> None:
         return
     if shards % ranks:
         raise ConfigError(
-            f"--learner-shards {shards} cannot be shared evenly by --learner-ranks {ranks}: pass a multiple of {ranks}."
+            f"--learner-shards {shards} cannot be shared evenly by --learner-ranks {ranks}: pass a multiple of "
+            f"{ranks}, which changes the last bits of a resumed run."
         )
     if learn.batch_size % shards:
         raise ConfigError(
@@ -178,7 +179,7 @@ def _check_rounds(config: Config) -> None:
     if learn.schedule == "free":
         raise ConfigError(
             f"--method {algorithm.method} learns from whole rounds of one policy, which --schedule free does not keep: "
-            "say alternate or concurrent."
+            "pass alternate or concurrent."
         )
     if learn.round_steps % envs:
         nearest = max(1, round(learn.round_steps / envs)) * envs
@@ -224,7 +225,7 @@ def _check_workers(config: Config) -> None:
     if learn.schedule not in WORKER_SCHEDULES:
         raise ConfigError(
             f"--workers {play.workers} is for --schedule {' and '.join(WORKER_SCHEDULES)}; with {schedule}, a learner "
-            "does the updates: say --envs."
+            "does the updates: pass --envs."
         )
     if not play.workers:
         raise ConfigError(f"{schedule} needs --workers, the number of actor-learners: --preset a3c-async has 16.")
@@ -235,12 +236,12 @@ def _check_workers(config: Config) -> None:
         )
     if not replace(network_of(config, actions=1), recurrent=0).plain:
         raise ConfigError(
-            f"{schedule} trains plain convolutions and linear layers: say --network a3c or nature, without --dueling, "
+            f"{schedule} trains plain convolutions and linear layers: pass --network a3c or nature, without --dueling, "
             "--noisy, --normalize and --method iqn."
         )
     if isinstance(algorithm.settings, OnPolicySettings) and algorithm.settings.epochs > 1:
         raise ConfigError(
-            f"--epochs {algorithm.settings.epochs} has no effect with {schedule}, where a step is used once: say "
+            f"--epochs {algorithm.settings.epochs} has no effect with {schedule}, where a step is used once: pass "
             "--epochs 1."
         )
     if not declaration.on_policy:
@@ -279,7 +280,7 @@ def _check_local_replay(config: Config) -> None:
             f"--total-steps {learn.total_steps:_}."
         )
     run_schedule = make_run_schedule(config)
-    played_ticks = run_schedule.first_learning_round * run_schedule.round_ticks + run_schedule.gradient_ticks
+    played_ticks = (run_schedule.first_gradient + 1) * run_schedule.gradient_ticks
     if algorithm.n_step > played_ticks:
         enough = (algorithm.n_step - 1) * play.emulators
         raise ConfigError(
@@ -304,7 +305,7 @@ def _check_munchausen(algorithm: Algorithm) -> None:
         )
     if algorithm.munchausen and algorithm.method == "c51":
         raise ConfigError(
-            "--munchausen averages over actions, which probabilities of fixed atoms do not survive: say --method dqn, "
+            "--munchausen averages over actions, which probabilities of fixed atoms do not survive: pass --method dqn, "
             "qr-dqn or iqn."
         )
 
@@ -317,7 +318,7 @@ def _check_distribution(algorithm: Algorithm) -> None:
     if algorithm.value_rescaling:
         raise ConfigError(
             "--value-rescaling changes the scale of returns, and c51 has fixed atoms: choose --v-min and --v-max, or "
-            "say --method dqn, qr-dqn or iqn."
+            "pass --method dqn, qr-dqn or iqn."
         )
     if not support.v_min < support.v_max:
         raise ConfigError(f"--v-min {support.v_min} must be below --v-max {support.v_max}.")
@@ -338,7 +339,7 @@ def _check_priorities(config: Config) -> None:
         return
     most = math.floor(100 * math.log(largest) / math.log(error)) / 100
     clip = "" if config.learn.clip_rewards else ", or clip rewards"
-    remedy = f"Say --priority-exponent {most:g} or less" if most > 0 else "Say a smaller --replay-size"
+    remedy = f"Pass --priority-exponent {most:g} or less" if most > 0 else "Pass a smaller --replay-size"
     raise ConfigError(
         f"--priority-exponent {algorithm.priority_exponent:g} is too much for errors of up to {error:.2g}, which these "
         f"settings allow: with --replay-size {config.learn.replay_size:_} all priorities beyond {largest:,.0f} would "

@@ -18,7 +18,7 @@ from shared.config.run_schedule import MOST_PRIORITIES, make_run_schedule
 from shared.config.settings import Config, ResolvedConfig
 from shared.config.trust import WANDB_SETTINGS
 from shared.env_name import parse_env_name
-from shared.errors import ConfigError
+from shared.errors import ConfigError, MissingPackage
 from shared.network_spec import network_names
 from shared.text import PLAIN_NAME, count, flag_of, require_name, shown
 
@@ -60,7 +60,7 @@ def settings(config: Config) -> None:
     if config.evaluate.eval_video and not config.evaluate.eval_every_steps:
         raise ConfigError("--eval-video films evaluations beside training: pass --eval-every-steps N, too.")
     if run.track == "wandb" and importlib.util.find_spec("wandb") is None:
-        raise ConfigError("--track wandb needs the package wandb, which is not installed: say pip install wandb.")
+        raise MissingPackage("--track wandb", "wandb", "wandb")
     if run.resume is not None and not os.path.exists(run.resume):  # which raises for no path
         raise ConfigError(f"--resume {run.resume} does not exist.")
 
@@ -125,7 +125,7 @@ def resolved(config: ResolvedConfig) -> None:
             f"{least * play.envs:_} is the least."
         )
     if machine.acts_on == "cpu" and machine.acting_precision == "tf32":
-        raise ConfigError("--acting-precision tf32 is for CUDA devices; on a CPU say fp32 or bf16.")
+        raise ConfigError("--acting-precision tf32 is for CUDA devices; on a CPU pass fp32 or bf16.")
     if not play.workers:
         combinations.check_shards(config)
     if machine.device == "cpu":
@@ -165,7 +165,7 @@ def amount(flag: str, number: int, most: int) -> None:
 
 
 _FOR_CUDA = (
-    ("precision", "tf32", "on a CPU say fp32 or bf16."),
+    ("precision", "tf32", "on a CPU pass fp32 or bf16."),
     ("replay_on", "device", "on a CPU the learner reads shared memory anyway."),
     ("mps", "on", "on a CPU there is no GPU to share."),
 )

@@ -230,7 +230,7 @@ QUICK = Config(
     # 30 minutes, as with all after Mnih et al. 2015: games of equal players at Pong last longer than 5.
     evaluate=Evaluate(eval_max_frames=108_000),
 )
-"""The fastest sound settings for a short run, chosen on Pong. Sources: Lapan, "Deep Reinforcement Learning
+"""Settings of a DQN for a short run, chosen on Pong. Sources: Lapan, "Deep Reinforcement Learning
 Hands-On", 2nd ed., ch. 8, the Pong row of its hyperparameters; the published settings of the others.
 
 What each change was worth: docs/lab/2026-11-pong.md."""

@@ -21,9 +21,9 @@ SPAN_METRICS = ("updates", "committed_at")
 """Columns of the learner's metrics behind those that the method declares: the number of the span's updates, and the
 moment of its commit in seconds of CLOCK_MONOTONIC."""
 BEFORE = ("seconds", "restarts", "redone_ticks", "redone_updates")
-"""Sums over former sittings of a resumed run, for its summary."""
+"""Sums over former sessions of a resumed run, for its summary."""
 CHECKPOINT = ("bytes", "seconds", "at_steps", "count")
-"""Figures of the newest checkpoint of this sitting: size with its replay, duration, steps at its boundary, and number,
+"""Figures of the newest checkpoint of this session: size with its replay, duration, steps at its boundary, and number,
 from 1."""
 
 EVALUATION = ("steps", "episodes", "mean_return", "best_mean")
@@ -71,7 +71,7 @@ class Board(SharedFields):
     moves = int64("board.moves", ONE, "supervisor", "Lanes that went to another actor.")
     contention = int64("board.contention", (len(CONTENTION),), "supervisor", "As `CONTENTION` says.")
     prepared = int64("board.prepared", ONE, "scribe", "1: the state before the first round is in memory.")
-    begun_ns = int64("board.begun_ns", ONE, "scribe", "Start of this sitting, in nanoseconds of CLOCK_MONOTONIC.")
+    begun_ns = int64("board.begun_ns", ONE, "scribe", "Start of this session, in nanoseconds of CLOCK_MONOTONIC.")
     before = float64("board.before", (len(BEFORE),), "scribe", "As `BEFORE` says.")
     evaluation_history = int64(
         "board.evaluation_history",
@@ -82,7 +82,7 @@ class Board(SharedFields):
     inexact_since = int64("board.inexact_since", ONE, "scribe", "Step from which the run is inexact; -1: it is exact.")
     commits = sequence("board.committed", "learner", "Newest boundary whose rounds are whole; -1: none.")
     phase = int64("process.phase", _PROCESSES, _ITSELF, "A value of `Phase`.")
-    heartbeat = int64("process.heartbeat", _PROCESSES, _ITSELF, "Newest sign of life, in ns of CLOCK_MONOTONIC.")
+    heartbeat = int64("process.heartbeat", _PROCESSES, _ITSELF, "Newest heartbeat, in ns of CLOCK_MONOTONIC.")
     busy_ns = int64("process.busy_ns", _PROCESSES, _ITSELF, "Time at work.")
     waited_ns = int64("process.waited_ns", _PROCESSES, _ITSELF, "Time in waits.")
     cpu_ns = int64("process.cpu_ns", _PROCESSES, _ITSELF, "CPU time of all incarnations.")

@@ -106,7 +106,7 @@ class Evaluations(SharedFields):
         return self.queued.read() - self.logged.read() >= len(self.data)
 
     def ask(self, incarnation: int, number: int) -> None:
-        """Ask for the actions of stacks and draws, the `number`-th request of this life of the evaluator."""
+        """Ask for the actions of stacks and draws, the `number`-th request of this incarnation of the evaluator."""
         self.request.publish(request_number(incarnation, number))
 
     @property

@@ -44,7 +44,7 @@ class PublishedWeights(SharedFields):
             following = self.current + 1
             fill(self.data[following % 2])
             self.publications.publish(following)
-            self.content[0] = content  # last: killed before it, the next life publishes the same once more
+            self.content[0] = content  # last: killed before it, the next incarnation publishes the same once more
 
     def read(self, load: Callable[[NDArray[np.float32]], None]) -> int:
         """Hand the newest parameters to `load`; return their publication number."""

@@ -247,7 +247,7 @@ def test_a_snapshot_replays_the_episode() -> None:
     assert len(data) <= SNAPSHOT_BYTES
     signs = list[None]()
     other.restore(data, lambda: signs.append(None))
-    assert len(signs) == 5, "every step that is played again is a sign of life"
+    assert len(signs) == 5, "every step that is played again is a heartbeat"
     for tick in range(36, 31 + FALL):
         assert env.step(tick, 2, frames[0]) == other.step(tick, 2, frames[1])
         assert np.array_equal(*frames)

@@ -23,10 +23,10 @@ from shared.config.method_declaration import DQN
 from shared.config.sections import Algorithm
 from shared.frame_shape import STACK
 from shared.network_spec import Network, network_of, parameters_of
-from tests.learner.losses.test_distribution import _slow_projection
+from tests.learner.losses.test_distributional_loss import _slow_projection
 from tests.learner.losses.test_targets import _softmax
 from tests.learner.methods.test_methods import _quantile_loss
-from tests.learner.networks.test_modular import Reference, _reference
+from tests.learner.networks.test_autograd import Reference, _reference
 from tests.support.played_ring import (
     ACTIONS,
     PlayedRing,

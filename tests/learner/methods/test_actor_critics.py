@@ -166,7 +166,9 @@ def test_explained_variance_is_1_of_perfect_values_and_0_of_constant_ones(old: s
     batch = _minibatch()
     values = {"right": batch.returns + 2.0, "constant": 0 * batch.returns, "wrong": -9 * batch.returns}
     assert explained_variance(batch._replace(old_value=values[old])).item() == pytest.approx(expected, abs=1e-6)
-    assert explained_variance(batch._replace(returns=0 * batch.returns)) == 0.0
+    for constant in (0.0, 0.1, 0.3, -0.9, 2.7):
+        equal = torch.full_like(batch.returns, constant)
+        assert explained_variance(batch._replace(returns=equal)) == 0.0
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)

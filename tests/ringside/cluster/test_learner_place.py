@@ -29,7 +29,7 @@ def test_each_rank_asks_for_its_threads_or_for_a_gpu() -> None:
 
 
 def test_a_gpu_that_the_user_chose_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"Ray chooses the GPUs of --learner-ranks: say --device cuda, not cuda:1\."):
+    with pytest.raises(ConfigError, match=r"Ray chooses the GPUs of --learner-ranks: pass --device cuda, not cuda:1\."):
         request_of(machine(learner_ranks=2, device="cuda:1"))
 
 

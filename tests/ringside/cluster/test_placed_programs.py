@@ -113,7 +113,7 @@ def test_a_lost_run_that_still_saves_is_waited_for(
     launcher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     programs, _ = cluster(launcher, tmp_path, lambda method, call: "died" if method == "poll" else None)
-    monkeypatch.setattr(placed_programs, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(placed_programs, "_POLL_SECONDS", 0.01)
     job = programs.open()
     lost = threading.Event()
 
@@ -146,7 +146,7 @@ def test_a_run_directory_that_stays_in_use_is_a_sentence(
 def test_a_stop_asks_the_program_and_begins_no_other(
     launcher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(placed_programs, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(placed_programs, "_POLL_SECONDS", 0.05)
     programs, hosts = cluster(launcher, tmp_path)
     files = [tmp_path / "first", tmp_path / "second"]
     codes = []
@@ -168,7 +168,7 @@ def test_a_stop_asks_the_program_and_begins_no_other(
 
 
 def test_an_error_of_one_job_ends_the_others(launcher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(placed_programs, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(placed_programs, "_POLL_SECONDS", 0.05)
     programs, _ = cluster(launcher, tmp_path)
     file = tmp_path / "first"
 

@@ -23,7 +23,7 @@ def changed(**settings: object) -> Plan:
     [
         ({"schedule": "alternate"}, "--schedule alternate cannot be played on other nodes"),
         ({"schedule": "free"}, "--schedule free cannot be played on other nodes"),
-        ({"device": "cuda:0"}, "play on their CPUs, and the inference server is on cuda:0: say --acting-device cpu"),
+        ({"device": "cuda:0"}, "play on their CPUs, and the inference server is on cuda:0: pass --acting-device cpu"),
     ],
 )
 def test_what_cannot_be_played_elsewhere(settings: dict[str, object], says: str) -> None:
@@ -34,14 +34,14 @@ def test_what_cannot_be_played_elsewhere(settings: dict[str, object], says: str)
 
 def test_more_nodes_than_cells() -> None:
     _require_cells(make_plan(2))
-    with pytest.raises(ConfigError, match="2 cells of 4 envs cannot occupy 3 nodes: say --nodes 2"):
+    with pytest.raises(ConfigError, match="2 cells of 4 envs cannot occupy 3 nodes: pass --nodes 2"):
         _require_cells(make_plan(3))
 
 
 def test_the_head_that_plays_needs_a_cell() -> None:
     _require_cells(replace(make_plan(1), head_share=0.1))
-    with pytest.raises(ConfigError, match="cannot occupy 2 nodes and this machine: say --nodes 1, or an"):
+    with pytest.raises(ConfigError, match="cannot occupy 2 nodes and this machine: pass --nodes 1, or an"):
         _require_cells(replace(make_plan(2), head_share=0.1))
     one = replace(make_plan(1, inference_batch=8), head_share=1.0)
-    with pytest.raises(ConfigError, match="1 cell of 8 envs cannot occupy 1 node and this machine: say an --inference"):
+    with pytest.raises(ConfigError, match="1 cell of 8 envs cannot occupy 1 node and this machine: pass an --inf"):
         _require_cells(one)

@@ -101,7 +101,7 @@ def test_open_files(plan: Plan) -> None:
     assert checks.descriptors(plan, 128, 4096).color == "green"
     assert checks.descriptors(plan, -1, -1).color == "green"
     low = checks.descriptors(plan, 127, 4096)
-    assert (low.color, low.advice) == ("red", "Say first: ulimit -n 128")
+    assert (low.color, low.advice) == ("red", "Run first: ulimit -n 128")
     assert "Fewer --actors" in checks.descriptors(plan, 20, 20).advice
 
 

@@ -1,4 +1,4 @@
-"""From two samples of the board to shares, speeds and a verdict; what processes tell of themselves."""
+"""From two samples of the board to shares, speeds and a bottleneck; what processes tell of themselves."""
 
 from __future__ import annotations
 

@@ -117,10 +117,10 @@ def test_judgements_of_a_run_stay_until_it_goes_on(late: Any, tmp_path: Path) ->
     final, best = tmp_path / "evaluation-final.json", tmp_path / "evaluation-best.json"
     final.write_text('{"version": 5}')
     best.write_text('{"version": 3}')
-    late._drop_judgements(of_versions_from=6)
+    late._drop_evaluations(of_versions_from=6)
     assert final.exists()
     assert best.exists()
-    late._drop_judgements(of_versions_from=5)  # an older checkpoint is resumed, and its future deleted
+    late._drop_evaluations(of_versions_from=5)  # an older checkpoint is resumed, and its future deleted
     assert not final.exists()
     assert best.exists()
     late._has_recorded, late._alive = False, lambda: None

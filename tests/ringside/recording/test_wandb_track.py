@@ -219,7 +219,7 @@ def test_without_it_nothing_is_started(tmp_path: Path) -> None:
 def test_a_missing_package_is_a_sentence_before_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     config = Config().with_settings(track="wandb")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"--track wandb needs the package wandb, .*: say pip install wandb\."):
+    with pytest.raises(ConfigError, match=r"--track wandb needs the package wandb, .* --editable '\.\[wandb\]'` "):
         settings(config)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
     settings(config)

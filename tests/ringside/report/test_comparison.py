@@ -12,6 +12,7 @@ from ringside.recording.scores import human_normalised
 from ringside.report.comparison import Comparison, compare, differences
 from ringside.report.notes import notes
 from ringside.report.records import RecordsError, load
+from shared.config.sections import INEXACT_SCHEDULES
 from tests.support.written_runs import write_run
 
 
@@ -79,8 +80,9 @@ def test_the_same_experiment_counts_once_and_the_one_with_an_end_stays(tmp_path:
     assert all(str(died.path) in sentence and "experiment and seed" in sentence for sentence in found.left_out)
 
 
-def test_the_schedule_free_gives_something_else_each_time(tmp_path: Path) -> None:
-    found = compared(tmp_path, {"schedule": "free"}, {"schedule": "free"})
+@pytest.mark.parametrize("schedule", INEXACT_SCHEDULES)
+def test_an_inexact_schedule_gives_other_weights_each_time(tmp_path: Path, schedule: str) -> None:
+    found = compared(tmp_path, {"schedule": schedule}, {"schedule": schedule})
     assert (len(found.runs), found.left_out) == (2, ())
 
 

@@ -21,8 +21,8 @@ def test_everything_that_a_run_wrote_is_there(tmp_path: Path) -> None:
     assert run.rounds["loss"].tolist() == [0.5] * 4
     assert run.episodes["return"].tolist() == [-21.0, -20.0, -19.0, -18.0]
     assert run.evaluations["mean_return"].tolist() == [-20.0, -18.0]
-    assert run.judged["final"]["mean"] == -19.0
-    assert run.judged.keys() == {"final"}
+    assert run.by_protocol["final"]["mean"] == -19.0
+    assert run.by_protocol.keys() == {"final"}
     assert run.settings["batch_size"] == 32
 
 

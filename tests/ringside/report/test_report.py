@@ -204,7 +204,7 @@ def test_the_same_run_gives_the_same_page(tmp_path: Path) -> None:
 
 def test_without_matplotlib_there_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ringside.report.writing.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"matplotlib, which is not installed: say make install\."):
+    with pytest.raises(ConfigError, match=r"matplotlib, which is not installed: run make install\."):
         task.write_report([tmp_path], tmp_path / "out")
 
 

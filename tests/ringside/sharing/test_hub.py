@@ -16,7 +16,7 @@ from tests.conftest import Launch, Refused
 from tests.ringside.zoo.test_zoo import CATCH, make_run
 from tests.support.fake_hub import COMMIT, FakeHub, fake_hub
 
-pytest.importorskip("huggingface_hub", reason='there is no huggingface_hub here: pip install "ringside[hub]"')
+pytest.importorskip("huggingface_hub", reason="there is no huggingface_hub here: the extra hub of setup.cfg")
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from shared.errors import ConfigError
 from tests.conftest import Launch, Refused
 from tests.support.checkpoints import random_weights
 
-onnx = pytest.importorskip("onnx", reason='there is no onnx here: pip install "ringside[export]"')
-pytest.importorskip("onnxruntime", reason='there is no onnxruntime here: pip install "ringside[export]"')
+onnx = pytest.importorskip("onnx", reason="there is no onnx here: the extra export of setup.cfg")
+pytest.importorskip("onnxruntime", reason="there is no onnxruntime here: the extra export of setup.cfg")
 
 from ringside.sharing.onnx_graph import make_onnx, run_onnx  # noqa: E402  (after the packages that it needs)
 
@@ -95,7 +95,7 @@ def test_numbers_that_differ_are_refused(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_mistakes_are_told_in_a_sentence(refused: Refused) -> None:
-    assert "Say which agent and which file" in refused("export", "--load", "pong")
+    assert "Name the agent and the file" in refused("export", "--load", "pong")
     assert "--load nowhere does not exist" in refused("export", "--load", "nowhere", "--onnx", "x.onnx")
     Path("file").touch()
     for path, why in (

@@ -28,7 +28,7 @@ class _Process:
         self.beat, self.cpu_seconds, self.seconds = 1, 0.0, 0.0
 
     def lives(self, seconds: float, every: float = LOOK, phase: Phase = Phase.WORKING) -> None:
-        """It gives a sign of life `every` so many seconds."""
+        """It sends a heartbeat `every` so many seconds."""
         for look in range(round(seconds / LOOK)):
             self.beat += look % round(every / LOOK) == 0
             assert self.watch.check(self.beat, phase, LOOK, self._see("S", 0.0)) is None
@@ -65,9 +65,9 @@ def test_the_bounds_are_those_of_the_page_on_reliability() -> None:
 
 def test_who_is_silent_for_a_multiple_of_its_pace_hangs() -> None:
     quick, slow = _known(), _known(every=3.0)
-    assert "no sign of life" in (quick.silent(100) or "")
+    assert "no heartbeat" in (quick.silent(100) or "")
     assert quick.seconds <= hang_detector.FLOOR_SECONDS + 2 * LOOK
-    assert "no sign of life" in (slow.silent(100) or "")
+    assert "no heartbeat" in (slow.silent(100) or "")
     assert 3.0 * (hang_detector.MULTIPLE - 1) < slow.seconds <= 3.0 * hang_detector.MULTIPLE + 2 * LOOK
 
 
@@ -90,9 +90,7 @@ def test_a_stop_that_ends_in_time_counts_for_nothing() -> None:
     process = _known()
     for _ in range(20):
         assert not process.silent(hang_detector.STOPPED_SECONDS - LOOK, "T")
-        assert not process.silent(
-            hang_detector.FLOOR_SECONDS / 4
-        )  # it goes on, and has not come to its next sign of life
+        assert not process.silent(hang_detector.FLOOR_SECONDS / 4)  # it goes on, and has not come to its next heartbeat
         process.lives(LOOK)
 
 
@@ -127,7 +125,7 @@ def test_waiting_tells_nothing_of_the_pace_of_work() -> None:
     assert process.watch.bound(Phase.WORKING) == hang_detector.CEILING_SECONDS
     process.lives(LOOK, phase=Phase.WAITING)
     for _ in range(hang_detector.KNOWN_HEARTBEATS):
-        assert not process.silent(4.0)  # the wait was over without a sign of life
+        assert not process.silent(4.0)  # the wait was over without a heartbeat
         process.lives(LOOK, phase=Phase.WAITING)
     assert process.watch.bound(Phase.WORKING) == pytest.approx(4.0 * hang_detector.MULTIPLE)
 

@@ -1,4 +1,4 @@
-"""The supervisor and processes that do not end, tested without processes."""
+"""The supervisor and processes that do not end, without real processes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SLEEPER = "import time; from shared.process.signals import *; enable_stack_dumps
 
 @pytest.fixture
 def stopping() -> Supervisor:
-    """A supervisor whose patience with everybody but the scribe is over."""
+    """A supervisor that has abandoned all processes but the scribe."""
     made: Any = object.__new__(Supervisor)
     made._board = SimpleNamespace(stop=np.array([Stop.ABANDON]), stopping=True, finished=False)
     made._children = {number: Child(Process()) for number in (Role.SCRIBE, Role.LEARNER)}
@@ -46,8 +46,8 @@ def stopping() -> Supervisor:
     return made  # type: ignore[no-any-return]
 
 
-def lose_patience(stopping: Supervisor) -> None:
-    """The scribe is silent for too long."""
+def time_out_the_scribe(stopping: Supervisor) -> None:
+    """Count more time without a heartbeat than the scribe has."""
     for _ in range(int(SAVE_SECONDS) + 2):
         stopping._shutdown.count(1.0, heartbeat=0)
 
@@ -63,7 +63,7 @@ class Process:
         self.killed += 1
 
 
-def test_who_was_killed_and_does_not_end_is_waited_for_no_longer_than_is_said(stopping: Supervisor) -> None:
+def test_a_killed_process_that_does_not_end_is_waited_for_no_longer_than_its_limit(stopping: Supervisor) -> None:
     learner, scribe = stopping._children[Role.LEARNER], stopping._children[Role.SCRIBE]
     stopping._kill_late()
     stopping._kill_late()
@@ -76,7 +76,7 @@ def test_who_was_killed_and_does_not_end_is_waited_for_no_longer_than_is_said(st
 
 
 @pytest.mark.parametrize("heartbeat", [7, 8])
-def test_a_stop_kills_who_still_loads_its_libraries_and_would_not_read_it(stopping: Supervisor, heartbeat: int) -> None:
+def test_a_stop_kills_a_process_that_still_loads_its_libraries(stopping: Supervisor, heartbeat: int) -> None:
     made: Any = stopping
     made._doorbells, made._board.heartbeat = [], np.full(len(Role), heartbeat)
     for child in stopping._children.values():
@@ -86,8 +86,8 @@ def test_a_stop_kills_who_still_loads_its_libraries_and_would_not_read_it(stoppi
     assert (learner.killed, scribe.killed) == (heartbeat == 7, 0)
 
 
-def test_the_scribe_too_is_let_go_in_the_end(stopping: Supervisor) -> None:
-    lose_patience(stopping)
+def test_the_scribe_is_abandoned_last(stopping: Supervisor) -> None:
+    time_out_the_scribe(stopping)
     stopping._kill_late()
     assert stopping._killed_scribe
     for child in stopping._children.values():
@@ -101,7 +101,7 @@ def test_the_scribe_too_is_let_go_in_the_end(stopping: Supervisor) -> None:
 def test_after_the_last_commit_no_rank_of_the_learner_is_started_again(
     stopping: Supervisor, ranks: int, *, done: bool
 ) -> None:
-    """It would wait without end for others that have left; a learner alone may still have its say."""
+    """It would wait without end for others that have left; a learner alone may still record its metrics."""
     made: Any = stopping
     made._processes = ProcessTable.make({Role.ACTOR: 1, Role.RANK: ranks})
     made._board.finished, made._board.phase = True, np.full(len(made._processes), Phase.WORKING)
@@ -110,7 +110,7 @@ def test_after_the_last_commit_no_rank_of_the_learner_is_started_again(
     assert not any(stopping._did_all(index) for index in made._processes.learners)
 
 
-def test_who_asks_twice_does_not_wait_for_the_scribe(stopping: Supervisor) -> None:
+def test_a_second_request_does_not_wait_for_the_scribe(stopping: Supervisor) -> None:
     stopping._requests.count = 1
     assert not stopping._force_exit
     stopping._requests.count = 2
@@ -120,8 +120,8 @@ def test_who_asks_twice_does_not_wait_for_the_scribe(stopping: Supervisor) -> No
     assert stopping._killed_scribe
 
 
-def test_time_in_which_nobody_could_leave_does_not_count() -> None:
-    """The supervisor was stopped (Ctrl-Z) or the machine slept; or the scribe saves much, and gives signs of life."""
+def test_time_in_which_no_process_could_end_does_not_count() -> None:
+    """The supervisor was stopped (Ctrl-Z) or the machine slept; or the scribe saves much, and sends heartbeats."""
     timer = ShutdownTimer()
     timer.count(3_600.0, heartbeat=0)
     assert not timer.timed_out
@@ -151,91 +151,91 @@ def test_a_lack_that_passes_ends_no_run(stopping: Supervisor) -> None:
     os.close(made._wakeup.fd)
 
 
-def test_a_request_is_heard_between_two_tries(stopping: Supervisor) -> None:
+def test_a_request_is_handled_between_two_tries(stopping: Supervisor) -> None:
     made: Any = stopping
-    made._wakeup, heard, tried = Doorbell.create(), list[int](), list[int]()
+    made._wakeup, counted, tried = Doorbell.create(), list[int](), list[int]()
 
     def start() -> None:
         tried.append(1)
         signal.raise_signal(signal.SIGINT)
-        assert len(heard) == len(tried) - 1, "a child starts with it blocked"
+        assert len(counted) == len(tried) - 1, "a child starts with it blocked"
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
-    def hear(number: int) -> None:
-        heard.append(number)
+    def count(number: int) -> None:
+        counted.append(number)
         made._requests.count += 1
 
-    with handle_stop_signals(hear), pytest.raises(BlockingIOError):
+    with handle_stop_signals(count), pytest.raises(BlockingIOError):
         stopping._spawn(SimpleNamespace(start=start), seconds=60.0)
-    assert len(tried) == 3, "who asks twice does not wait for it"
+    assert len(tried) == 3, "a second request ends the wait"
     os.close(made._wakeup.fd)
 
 
-def test_whose_pipe_is_held_by_its_own_children_is_found_dead(
+def test_a_process_whose_pipe_is_held_by_its_own_children_is_found_dead(
     stopping: Supervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read, write = os.pipe()  # nobody lets go of it
+    read, write = os.pipe()  # no process closes it
     made: Any = stopping
     made._board.stopping, made._wakeup = False, Doorbell.create()
     made._balancer, made._polled_at = None, time.monotonic()
     made._children = {Role.LEARNER: Child(cast(Any, SimpleNamespace(sentinel=read, exitcode=-signal.SIGKILL)))}
-    buried: list[int] = []
-    monkeypatch.setattr(stopping, "_handle_exit", lambda number, child: buried.append(number))
+    exited: list[int] = []
+    monkeypatch.setattr(stopping, "_handle_exit", lambda number, child: exited.append(number))
     monkeypatch.setattr(stopping, "_notify", lambda: None)
     stopping._poll()
     os.close(read)
     os.close(write)
     os.close(made._wakeup.fd)
-    assert buried == [Role.LEARNER]
+    assert exited == [Role.LEARNER]
 
 
 def test_a_scribe_that_hung_and_may_not_come_back_leaves_no_last_checkpoint(stopping: Supervisor) -> None:
     stopping._children[Role.SCRIBE].killed_at = time.monotonic()
     stopping._kill_late()
     assert not stopping._killed_scribe, "it may still be started again"
-    lose_patience(stopping)
+    time_out_the_scribe(stopping)
     stopping._kill_late()
     assert stopping._killed_scribe
 
 
 @pytest.mark.parametrize("phase", [Phase.DONE, Phase.WORKING])
-def test_who_breaks_in_taking_leave_is_not_started_again(
+def test_a_process_that_crashes_after_its_work_is_not_restarted(
     stopping: Supervisor, monkeypatch: pytest.MonkeyPatch, phase: Phase
 ) -> None:
     made: Any = stopping
     made._board.stopping, made._board.finished = False, True
     made._board.phase, made._board.furthest = np.full(len(Role), phase), np.zeros(len(Role), np.int64)
-    notes, again = list[str](), list[int]()
+    notes, restarted = list[str](), list[int]()
     made._note = notes.append
-    monkeypatch.setattr(stopping, "_restart", lambda number, child: again.append(number))
+    monkeypatch.setattr(stopping, "_restart", lambda number, child: restarted.append(number))
     broken: Any = SimpleNamespace(exitcode=-signal.SIGSEGV)
     stopping._handle_exit(Role.LEARNER, Child(broken))
-    assert again == ([] if phase == Phase.DONE else [Role.LEARNER])
-    assert (Role.LEARNER in stopping._children) == bool(again)
+    assert restarted == ([] if phase == Phase.DONE else [Role.LEARNER])
+    assert (Role.LEARNER in stopping._children) == bool(restarted)
     assert notes == [
         "learner was killed by SIGSEGV; it starts again from its snapshot."
-        if again
+        if restarted
         else "learner did all of its work, but did not exit cleanly."
     ]
 
 
-def _lets_go() -> None:
-    """A process that closes all that others could hear its end by, and goes on."""
+def _close_all() -> None:
+    """A process that closes every descriptor by which its end is noticed, and goes on."""
     os.closerange(0, 1 << 20)
     time.sleep(60)
 
 
-def test_a_process_is_waited_for_until_it_has_ended_and_no_longer_than_is_said() -> None:
-    process = supervisor.multiprocess.get_context("spawn").Process(target=_lets_go)
+def test_a_process_is_waited_for_until_its_end_or_its_limit() -> None:
+    process = supervisor.multiprocess.get_context("spawn").Process(target=_close_all)
     process.start()
-    assert supervisor.wait_for([process.sentinel], 20.0), "it has let go"
+    assert supervisor.wait_for([process.sentinel], 20.0), "its descriptors are closed"
     assert not wait_for_end(process, 0.1)
     assert supervisor._end(process)
     assert process.exitcode == -signal.SIGKILL
     assert wait_for_end(process, 0.0)
 
 
-def test_who_has_let_go_of_everything_and_does_not_end_is_not_waited_for(
+def test_a_process_without_descriptors_that_does_not_end_is_not_waited_for(
     stopping: Supervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learner, waited = stopping._children[Role.LEARNER], list[float]()
@@ -254,7 +254,7 @@ def test_multiprocess_does_not_wait_for_it_when_the_program_ends(stopping: Super
     assert learner not in supervisor.multiprocess.process._children
 
 
-def test_what_others_take_is_on_the_board_and_the_run_is_not_among_them() -> None:
+def test_the_board_has_the_cores_of_other_programs_without_those_of_the_run() -> None:
     watching: Any = object.__new__(Supervisor)
     watching._board = SimpleNamespace(contention=np.zeros(3, np.int64))
     told: list[int] = []
@@ -279,7 +279,9 @@ def test_what_others_take_is_on_the_board_and_the_run_is_not_among_them() -> Non
     assert told[2] >= told[1] - 20_000_000
 
 
-def test_who_hangs_says_where_before_it_is_killed(stopping: Supervisor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_hangs_prints_its_stacks_before_it_is_killed(
+    stopping: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hung = subprocess.Popen(
         [sys.executable, "-c", SLEEPER],
         stdout=subprocess.PIPE,

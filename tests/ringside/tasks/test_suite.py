@@ -303,7 +303,7 @@ def test_a_signal_ends_the_present_run_and_begins_no_other(program: Program, tmp
         (("--batch-size", "0"), "--batch-size 0 must be at least 1"),
         (("--ray", "auto", "--cpus-per-run", "0"), "--cpus-per-run 0 must be at least 1"),
         (("--ray", "auto", "--gpus-per-run", "-1"), "--gpus-per-run -1.0 must be at least 0"),
-        (("--gpus-per-run", "0.5"), "are for clusters: say --ray, too"),
+        (("--gpus-per-run", "0.5"), "are for clusters: pass --ray, too"),
     ],
 )
 def test_bad_input_is_a_sentence(program: Program, words: tuple[str, ...], says: str) -> None:
@@ -340,7 +340,7 @@ def test_a_cluster_that_is_refused_leaves_no_directory(tmp_path: Path, monkeypat
 
 
 def test_a_run_waits_for_that_of_a_suite_that_was_killed(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared.files.lock.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("shared.files.lock.POLL_SECONDS", 0.01)
     directory = program.out / "pong-1"
     directory.mkdir(parents=True)
     said: list[str] = []

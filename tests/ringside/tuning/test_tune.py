@@ -36,7 +36,7 @@ from tests.support.cluster_of_objects import Fault, ObjectCluster
 from tests.support.written_runs import write_run
 
 pytestmark = pytest.mark.skipif(
-    find_spec("optuna") is None, reason='there is no Optuna here: pip install "ringside[tune]"'
+    find_spec("optuna") is None, reason="there is no Optuna here: the extra tune of setup.cfg"
 )
 
 FAKE = """
@@ -79,7 +79,7 @@ class Program:
         self.launcher = tmp_path / "fake.py"
         monkeypatch.setenv("FAKE_LOG", str(self._log))
         monkeypatch.setenv("FAKE_ROOT", str(Path(__file__).parents[3]))
-        monkeypatch.setattr("ringside.programs.local_programs.LOOK_SECONDS", 0.02)
+        monkeypatch.setattr("ringside.programs.local_programs.POLL_SECONDS", 0.02)
         monkeypatch.setattr("ringside.tuning.search._report", lambda task, tuner, results: task.out / "report.html")
 
     def __call__(self, **changes: Any) -> StudyResult:
@@ -191,7 +191,7 @@ def test_a_trial_waits_for_the_run_of_a_launcher_that_was_killed(
 ) -> None:
     import optuna
 
-    monkeypatch.setattr("shared.files.lock.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("shared.files.lock.POLL_SECONDS", 0.01)
     program(trials=1)
     study = optuna.load_study(study_name="ringside", storage=f"sqlite:///{program.out / 'study.db'}")
     study.ask().suggest_float("learning_rate", 1e-4, 1e-3, log=True)
@@ -256,7 +256,7 @@ def on_objects(program: Program, monkeypatch: pytest.MonkeyPatch, room: int, *fa
         yield LocalPrograms(launcher) if cluster.ray is None else ClusterPrograms(hosts, cluster.cpus_per_run, shared)
 
     monkeypatch.setattr(placing, "_placed", placed)
-    monkeypatch.setattr(placed_programs, "_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(placed_programs, "_POLL_SECONDS", 0.02)
     return hosts
 
 
@@ -305,7 +305,7 @@ def test_a_trial_that_loses_every_node_stays_for_the_next_call(
 
 
 def test_the_options_of_a_cluster_need_one(program: Program) -> None:
-    with pytest.raises(ConfigError, match="are for clusters: say --ray, too"):
+    with pytest.raises(ConfigError, match="are for clusters: pass --ray, too"):
         program(cluster=ClusterOptions(gpus_per_run=0.5))
     assert not program.out.exists()
 

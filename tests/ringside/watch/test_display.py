@@ -231,7 +231,7 @@ def test_the_plain_display_writes_a_line_every_few_seconds_and_the_last_state() 
     assert out.getvalue().count("actor 3 was killed.\n") == 1
 
 
-def test_the_plain_display_says_verdict_and_warning_once() -> None:
+def test_the_plain_display_says_bottleneck_and_warning_once() -> None:
     out = io.StringIO()
     with PlainDisplay(Outlet(out), seconds=0.0) as display:
         for _ in range(3):

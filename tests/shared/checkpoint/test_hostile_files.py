@@ -602,8 +602,8 @@ def test_json_is_parsed_in_one_place() -> None:
     """`json.loads` and its like know no bounds. Settings read what their line has written."""
     allowed = {"shared/config/settings.py", "shared/files/atomic.py"}
     root = Path(launch.__file__).parent
-    rooms = ("actors", "learner", "shared", "ringside", "workers", "examples", ".")
-    files = {file for room in rooms for file in (root / room).glob("*.py" if room == "." else "**/*.py")}
+    packages = ("actors", "learner", "shared", "ringside", "workers", "examples", ".")
+    files = {file for package in packages for file in (root / package).glob("*.py" if package == "." else "**/*.py")}
     parsing = re.compile(r"json\.loads?\(|JSONDecoder|safe_open")
     assert {
         str(file.relative_to(root)) for file in files if parsing.search(file.read_text()) and "bench" not in file.parts

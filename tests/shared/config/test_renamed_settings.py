@@ -9,7 +9,7 @@ from shared.config import renamed_settings
 from shared.config.settings import Config
 from shared.errors import ConfigError
 
-TOLD = " has a new name: say {}. The former name works for one release.\n"
+TOLD = " has a new name: pass {}. The former name works for one release.\n"
 
 
 @pytest.fixture(autouse=True)

@@ -50,6 +50,23 @@ def test_the_step_at_which_learning_begins(settings: dict[str, Any], begins: int
     )
 
 
+@pytest.mark.parametrize("schedule", ["ordered", "async"])
+@pytest.mark.parametrize("snapshot_every_steps", [80, 2_000, 20_000])
+def test_the_learning_of_workers_does_not_depend_on_snapshots(schedule: str, snapshot_every_steps: int) -> None:
+    """Gradients of 8 workers take 5 ticks each, so 40 steps."""
+    replay = {"method": "dqn", "local_replay": 1_000, "learning_starts": 1_000}
+    sizes = {"workers": 8, "lane_envs": 1, "t_max": 5, "snapshot_every_steps": snapshot_every_steps}
+    planned = run_schedule(schedule=schedule, anneal_steps=4_000, learning_rate_end=0.0, **sizes, **replay)
+    assert (planned.gradient_steps, planned.first_gradient, planned.learning_begins) == (40, 25, 1_040)
+    assert planned.steps_without_learning == 1_000
+    assert planned.annealed(50, 1.0, 0.0) == 0.5
+    done = [planned.updates_before(round_) for round_ in range(planned.rounds + 1)]
+    assert done == [8 * max(0, round_ * planned.round_gradients - 25) for round_ in range(planned.rounds + 1)]
+    assert [count > 0 for count in map(planned.updates_in, range(planned.rounds))] == [
+        round_ >= planned.first_learning_round for round_ in range(planned.rounds)
+    ]
+
+
 @pytest.mark.parametrize("settings", [{}, {"envs": 6, "lane_envs": 3, "train_every": 7}, {"learning_starts": 0}])
 def test_updates_keep_the_ratio(settings: dict[str, Any]) -> None:
     planned = run_schedule(

@@ -34,7 +34,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short waits, and a fingerprint that reads no files."""
     software = fingerprint()
     monkeypatch.setattr(remote_lanes, "ANSWER_SECONDS", 0.02)
-    monkeypatch.setattr(node_place, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(node_place, "POLL_SECONDS", 0.02)
     monkeypatch.setattr(node_place, "fingerprint", lambda: software)
     answer(monkeypatch, (Node("n7", software, "CPU 7"), NUMERICS))
 

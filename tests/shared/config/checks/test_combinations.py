@@ -33,7 +33,7 @@ from tests.support.configurations import ON_POLICY, assert_refused
         ({"width": 2}, "--width, --pooling and --spectral-norm are for --network impala"),
         ({"pooling": True}, "--width, --pooling and --spectral-norm are for --network impala"),
         ({"spectral_norm": True, "network": "small"}, "are for --network impala"),
-        ({"normalize": "all", "network": "impala"}, "say --normalize last with --network impala"),
+        ({"normalize": "all", "network": "impala"}, "pass --normalize last with --network impala"),
         (
             {"n_step": 625},
             "--n-step 625 is more than the 624 steps that each of --envs 96 has made when learning starts",
@@ -42,7 +42,7 @@ from tests.support.configurations import ON_POLICY, assert_refused
         (
             {"prioritized": True, "clip_rewards": False, "priority_exponent": 1.0},
             "--priority-exponent 1 is too much for errors of up to 1e+07, which these settings allow: with "
-            "--replay-size 1_000_000 all priorities beyond 262,144 would be the same. Say --priority-exponent 0.77 or "
+            "--replay-size 1_000_000 all priorities beyond 262,144 would be the same. Pass --priority-exponent 0.77 or "
             "less, or clip rewards.",
         ),
         (
@@ -66,7 +66,7 @@ from tests.support.configurations import ON_POLICY, assert_refused
         ({"learner_shards": 64}, "--learner-shards 64 is more than --batch-size 32: pass fewer."),
         (
             {"learner_ranks": 2, "learner_shards": 3},
-            "--learner-shards 3 cannot be shared evenly by --learner-ranks 2: pass a multiple of 2.",
+            "--learner-shards 3 cannot be shared evenly by --learner-ranks 2: pass a multiple of 2, which changes",
         ),
         (
             {"learner_ranks": 2, "learner_shards": 4, "batch_size": 34},
@@ -90,7 +90,7 @@ from tests.support.configurations import ON_POLICY, assert_refused
             {**ON_POLICY, "epsilon_end": 0.0},
             "--epsilon-end has no effect with --method a2c, which samples its actions from its policy: omit it.",
         ),
-        ({**ON_POLICY, "schedule": "free"}, "which --schedule free does not keep: say alternate or concurrent"),
+        ({**ON_POLICY, "schedule": "free"}, "which --schedule free does not keep: pass alternate or concurrent"),
         ({**ON_POLICY, "width": 2}, "--width, --pooling and --spectral-norm are for --network impala"),
         (
             {"eval_actions": "sample"},

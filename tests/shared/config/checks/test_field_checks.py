@@ -45,7 +45,7 @@ def test_a_whole_number_may_be_a_float() -> None:
     ("wrong", "says"),
     [
         ({"envs": 0}, "--envs 0 must be at least 1"),
-        ({"graph_updates": -1}, "--graph-updates -1 must not be negative"),
+        ({"graph_updates": -1}, "--graph-updates -1 must lie between 0 and 8"),
         ({"lane_envs": -2}, "--lane-envs -2 must be at least 1"),
         ({"batch_size": 0}, "--batch-size 0"),
         ({"total_steps": -1}, "--total-steps -1"),
