@@ -23,7 +23,7 @@ from shared.errors import FatalError
 from shared.exploration import Exploration
 from shared.memory.lane_memory import LaneMemory
 from shared.memory.parts.snapshot import SNAPSHOT_BYTES
-from shared.memory.run_memory import Plan
+from shared.memory.plan import Plan
 
 _ENV_HEADER = struct.Struct("<qqdq")  # env bytes, 1 if its next tick resets, return and steps of the episode
 _RESULTS = ("raw_reward", "terminated", "truncated", "life_lost", "episode_return", "episode_steps")

@@ -11,8 +11,9 @@ from learner.engine.engine import Engine
 from learner.engine.interfaces import CHUNK_UPDATES
 from learner.losses.method import ValueMethod, make_method
 from learner.losses.td_learning import TDLearning
+from learner.networks.arithmetic_check import check_arithmetic
+from learner.networks.make_model import make_model
 from learner.networks.model import Model
-from learner.networks.models import check_arithmetic, make_model
 from learner.networks.sharded import Ranks, ShardedModel
 from learner.replay.replay_source import ReplaySource
 from learner.rollout.on_policy_method import OnPolicyMethod

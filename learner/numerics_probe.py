@@ -18,7 +18,7 @@ import torch
 from learner.engine.device import prepare_torch
 from learner.losses.method import make_method
 from learner.networks.policy import Policy
-from shared.memory.run_memory import Plan
+from shared.memory.plan import Plan
 
 BATCHES = 64
 SCALES = (0.1, 0.02)

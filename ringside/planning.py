@@ -31,7 +31,7 @@ from shared.env_name import with_kwargs
 from shared.errors import CheckpointError, ConfigError, FileError
 from shared.files.atomic import read_object
 from shared.files.run_file_names import METRICS_FILE, SUMMARY_FILE
-from shared.memory.run_memory import Plan
+from shared.memory.plan import Plan
 from shared.text import UNSET, require_name, words_of
 
 DEFAULT_PRESET = "nature"

@@ -30,7 +30,8 @@ from shared.errors import ConfigError, StopTraining
 from shared.files.atomic import PRIVATE_UMASK, read_json, remove_temporaries, write_atomic
 from shared.files.lock import locked
 from shared.files.run_file_names import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE
-from shared.memory.run_memory import Memory, Plan
+from shared.memory.plan import Plan
+from shared.memory.run_memory import Memory
 from shared.process.live import LIVE_FILE, Live, withdraw
 from shared.process.ownership import LOCK_FILE, require_writable_run
 

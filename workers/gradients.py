@@ -17,7 +17,8 @@ from learner.losses.method import Method, ValueMethod, make_method
 from learner.networks.model import Model
 from learner.rollout.on_policy_method import OnPolicyMethod
 from shared.errors import FatalError
-from shared.memory.run_memory import Memory, Plan
+from shared.memory.plan import Plan
+from shared.memory.run_memory import Memory
 from workers.local_replay import LocalReplay
 from workers.newest_sequences import NewestSequences
 from workers.newest_steps import Choose, NewestSteps

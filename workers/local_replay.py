@@ -12,7 +12,8 @@ from torch import Tensor
 from learner.losses.method import ValueMethod
 from learner.losses.td_learning import TDLearning
 from learner.networks.model import Model
-from learner.replay.sampling import HostFrames, Replay
+from learner.replay.replay_frames import HostFrames
+from learner.replay.sampling import Replay
 from shared.memory.run_memory import Memory
 from shared.prng import Stream, bits
 

@@ -11,7 +11,7 @@ from learner.losses.method import NextState, ValueMethod
 from learner.losses.scalar_loss import greedy_policy, munchausen_reward, rescale, soft_policy, unrescale
 from learner.networks.model import ExtraInputs, Model
 from learner.replay.chunk import Chunk
-from learner.replay.sampling import second_stack_offset
+from learner.replay.replay_frames import second_stack_offset
 from shared.network_spec import RESCALING
 
 

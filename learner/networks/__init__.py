@@ -1,4 +1,5 @@
 """Networks: parameters, forward and backward passes, and policies.
 
-Read model first, then models, fused, autograd and linear; then policy, categorical and acting_noise; then pooling.
+Read model first, then make_model, fused, autograd and linear; then policy, categorical and acting_noise; then
+arithmetic_check and pooling.
 """

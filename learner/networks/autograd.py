@@ -35,7 +35,7 @@ SIGMA = "_sigma"
 """Suffix of the names of noise scales."""
 
 
-class Pass(NamedTuple):
+class AutogradPass(NamedTuple):
     """Result of a forward pass with its graph, for the backward pass."""
 
     outputs: Tensor
@@ -137,14 +137,14 @@ class AutogradModel:
         settle: Callable[[], None] | None = None,
         *,
         learns: bool = False,
-    ) -> Pass:
+    ) -> AutogradPass:
         """The outputs for stacks (`Model.forward`)."""
         if not learns:
             return self._pass(blocks, stack_offset, extra_inputs, settle, learns=False)
         with torch.inference_mode(False), torch.enable_grad():
             return self._pass(blocks, stack_offset, extra_inputs, settle, learns=True)
 
-    def backward(self, saved: Pass, gradient: Tensor, side_stream: SideStream) -> None:
+    def backward(self, saved: AutogradPass, gradient: Tensor, side_stream: SideStream) -> None:
         """Write the gradient by the parameters (`Model.backward`)."""
         self._side_stream = side_stream
         others, into = self._others
@@ -176,7 +176,7 @@ class AutogradModel:
         settle: Callable[[], None] | None,
         *,
         learns: bool,
-    ) -> Pass:
+    ) -> AutogradPass:
         if self.network.name in CONVOLUTIONS:
             x = self._convolutions(network_input(blocks, stack_offset, self._planes, self._dtype))
         else:
@@ -196,9 +196,9 @@ class AutogradModel:
             hidden, state = lstm.unroll(hidden, extra_inputs.recurrence, self._lstm)
         value = self._last(self.network.head, hidden, noise)
         if not self.network.dueling:
-            return Pass(value, state)
+            return AutogradPass(value, state)
         advantage = self._last("advantage", self._hidden("advantage_hidden", features, noise), noise)
-        return Pass(value + advantage - advantage.mean(1, keepdim=True))  # Wang et al. 2016, equation 9
+        return AutogradPass(value + advantage - advantage.mean(1, keepdim=True))  # Wang et al. 2016, equation 9
 
     def _hidden(self, name: str, features: Tensor, noise: dict[str, tuple[Tensor, Tensor]]) -> Tensor:
         """float32[n, hidden] of features [n, features], or of one row for every fraction."""

@@ -13,6 +13,7 @@ is PyTorch's: weights of convolutions [out, in, y, x], features flattened as (ch
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from functools import partial
@@ -27,6 +28,7 @@ from torch import Tensor
 from learner.engine.device import compute_dtype
 from learner.engine.host_transfer import HostTransfer
 from learner.engine.side_stream import SideStream
+from learner.networks.model import ExtraInputs
 from shared.frame_shape import BLOCK, CELL
 from shared.network_spec import CONVOLUTIONS, Network, parameters_of
 
@@ -205,7 +207,7 @@ class Weights:
         self.sync_copy()
 
 
-class Pass(NamedTuple):
+class FusedPass(NamedTuple):
     """Activations of a forward pass, for the backward pass."""
 
     inputs: list[Tensor]
@@ -220,7 +222,7 @@ class Pass(NamedTuple):
         """None: a plain network is not recurrent."""
 
 
-def forward(weights: Weights, x: Tensor, settle: Callable[[], None] | None = None) -> Pass:
+def forward(weights: Weights, x: Tensor, settle: Callable[[], None] | None = None) -> FusedPass:
     """The outputs for `network_input`; the last layer is computed in float32.
 
     Args:
@@ -233,10 +235,10 @@ def forward(weights: Weights, x: Tensor, settle: Callable[[], None] | None = Non
         settle()
     hidden = F.linear(_features(inputs[-1]), *weights.layers.hidden).relu_().float()
     network = weights.architecture.network
-    return Pass(inputs, hidden, F.linear(hidden, *weights.layers.value).view(-1, network.outputs, network.atoms))
+    return FusedPass(inputs, hidden, F.linear(hidden, *weights.layers.value).view(-1, network.outputs, network.atoms))
 
 
-def backward(weights: Weights, saved: Pass, gradient: Tensor, out: Views, side_stream: SideStream) -> None:
+def backward(weights: Weights, saved: FusedPass, gradient: Tensor, out: Views, side_stream: SideStream) -> None:
     """Write the gradient of sum(gradient * outputs) by all parameters into the views of a flat vector.
 
     The gradient goes back through the layers in one chain. The side stream computes the gradients of the weights from
@@ -280,7 +282,7 @@ def backward(weights: Weights, saved: Pass, gradient: Tensor, out: Views, side_s
 
 
 def _convolution_gradients(
-    weights: Weights, saved: Pass, i: int, grad: Tensor, *, inputs: bool
+    weights: Weights, saved: FusedPass, i: int, grad: Tensor, *, inputs: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradient of convolution `i` by its inputs, or else that by its weight and bias, from that of its output."""
     stride = weights.architecture.strides[i]
@@ -306,3 +308,46 @@ def _features(last: Tensor) -> Tensor:
 
 def _relu_backward(gradient: Tensor, output: Tensor) -> Tensor:
     return _threshold_backward(gradient, output, 0)
+
+
+class FusedModel(Weights):
+    """A plain network, with passes written out."""
+
+    def __init__(self, network: Network, device: torch.device, precision: str) -> None:
+        super().__init__(Architecture(network), device, precision)
+        self.network = network
+        self.head_offset = self.architecture.convolution_parameters
+        self.pack, self.unpack = self.architecture.pack, self.architecture.unpack
+        self.noise = 0
+
+    def replica(self) -> FusedModel:
+        """The same parameters (`ReplicableModel.replica`)."""
+        return copy.copy(self)
+
+    def keep_state(self) -> None:
+        """Do nothing: a pass changes no parameter."""
+
+    def forward(
+        self,
+        blocks: Tensor,
+        stack_offset: int,
+        extra_inputs: ExtraInputs,
+        settle: Callable[[], None] | None = None,
+        *,
+        learns: bool = False,
+    ) -> FusedPass:
+        """The outputs for stacks (`Model.forward`); extra inputs are ignored."""
+        pixels = network_input(blocks, stack_offset, self.network.frames.planes, self.dtype)
+        return forward(self, pixels, settle)
+
+    def refresh(self) -> None:
+        """Update the scaled copy of the first weights."""
+        self.scale_first()
+
+    def gradient_into(self, flat: Tensor) -> None:
+        """Set the vector that `backward` writes into."""
+        self._gradient = self.architecture.views(flat)
+
+    def backward(self, saved: FusedPass, gradient: Tensor, side_stream: SideStream) -> None:
+        """Write the gradient by the parameters (`Model.backward`)."""
+        backward(self, saved, gradient, self._gradient, side_stream)

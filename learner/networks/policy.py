@@ -11,8 +11,9 @@ from learner.engine.prefetcher import Graphs
 from learner.losses.method import Method, make_method
 from learner.losses.scalar_loss import unrescale
 from learner.networks.acting_noise import ActingNoise
+from learner.networks.arithmetic_check import check_arithmetic
+from learner.networks.make_model import make_model
 from learner.networks.model import ExtraInputs, Model, Recurrence
-from learner.networks.models import check_arithmetic, make_model
 from learner.replay.gather import select_to
 from shared.config.sections import Algorithm
 from shared.frame_shape import BLOCK

@@ -31,7 +31,7 @@ class Ranks(Protocol):
         """Write the tensors of all ranks, of one shape, into `out`, in the order of ranks."""
 
 
-class Pass(NamedTuple):
+class ShardedPass(NamedTuple):
     """Result of a forward pass in shards."""
 
     outputs: Tensor
@@ -94,7 +94,7 @@ class ShardedModel:
         settle: Callable[[], None] | None = None,
         *,
         learns: bool = False,
-    ) -> Pass:
+    ) -> ShardedPass:
         """The outputs for stacks (`Model.forward`)."""
         if settle is not None:
             settle()
@@ -110,9 +110,9 @@ class ShardedModel:
         if self._ranks is not None:
             own, outputs = outputs, outputs.new_empty(len(blocks), *outputs.shape[1:])
             self._ranks.gather(own, outputs)
-        return Pass(outputs, shards, sequences)
+        return ShardedPass(outputs, shards, sequences)
 
-    def backward(self, saved: Pass, gradient: Tensor, side_stream: SideStream) -> None:
+    def backward(self, saved: ShardedPass, gradient: Tensor, side_stream: SideStream) -> None:
         """Write the gradient by the parameters (`Model.backward`): the sum over all shards, in their order."""
 
         def backward(replica: Model, part: tuple[ForwardPass, Tensor]) -> None:

@@ -13,7 +13,7 @@ from learner.engine.host_transfer import upload
 from learner.losses.method import ValueMethod
 from learner.networks.fused import planes_in
 from learner.networks.model import ExtraInputs
-from learner.replay.sampling import Batch, planes_per_transition
+from learner.replay.replay_frames import Batch, planes_per_transition
 from shared.prng import Stream, bits
 
 
@@ -21,7 +21,7 @@ class Chunk(NamedTuple):
     """Buffers for u updates of b transitions, n = u * b in all. A buffer that a run does not need is empty."""
 
     blocks: Tensor
-    """uint8[n, g, g, k * 16]: the planes of both stacks (learner/replay/sampling.py)."""
+    """uint8[n, g, g, k * 16]: the planes of both stacks (learner/replay/replay_frames.py)."""
     action_one_hot: Tensor
     """float32[n, actions]: one-hot a_t."""
     reward: Tensor

@@ -17,7 +17,8 @@ from learner.engine.host_transfer import upload
 from learner.losses.scalar_loss import importance_weights
 from learner.replay.chunk import Chunk
 from learner.replay.priorities import Priorities
-from learner.replay.sampling import Batch, Replay, draw_uniform
+from learner.replay.replay_frames import Batch
+from learner.replay.sampling import Replay, draw_uniform
 from shared.config.sections import Algorithm
 from shared.errors import FatalError
 from shared.memory.parts.snapshot import PRIORITIES

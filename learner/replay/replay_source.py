@@ -17,7 +17,8 @@ from learner.engine.prefetcher import Graphs, Prefetcher
 from learner.losses.td_learning import TDLearning
 from learner.replay.chunk import Chunk
 from learner.replay.prioritized import PrioritizedSampler
-from learner.replay.sampling import Batch, DeviceFrames, Frames, HostFrames, Replay
+from learner.replay.replay_frames import Batch, DeviceFrames, Frames, HostFrames
+from learner.replay.sampling import Replay
 from learner.replay.uniform import UniformSampler
 from shared.config.settings import Config
 from shared.errors import ConfigError

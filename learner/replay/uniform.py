@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from learner.replay.chunk import Chunk
-from learner.replay.sampling import Batch, Replay
+from learner.replay.replay_frames import Batch
+from learner.replay.sampling import Replay
 
 
 class UniformSampler:

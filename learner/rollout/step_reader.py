@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from learner.engine.host_transfer import upload
-from learner.replay.sampling import Batch, HostFrames
+from learner.replay.replay_frames import Batch, HostFrames
 from learner.rollout.on_policy_method import OnPolicyMethod, Rollout, StepBatch, StepTargets
 from shared.config.run_schedule import RECURRENT_STATE
 from shared.config.sections import Learn

@@ -34,7 +34,7 @@ from ringside.bench.system_parts.emulator import bare_speeds
 from shared.config.presets import PRESETS
 from shared.errors import ConfigError
 from shared.machine.facts import usable_cores
-from shared.memory.run_memory import Plan
+from shared.memory.plan import Plan
 from shared.network_spec import parameters_of
 
 PLAIN: str = "nature"

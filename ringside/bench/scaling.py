@@ -34,7 +34,7 @@ from ringside.bench.network_parts.learner_alone import learner_pace
 from ringside.bench.system_parts.emulator import bare_speed, bare_speeds
 from shared.errors import ConfigError
 from shared.machine.facts import usable_cores
-from shared.memory.run_memory import Plan
+from shared.memory.plan import Plan
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ from ringside.bench.harness.tables import Report, WrongResult
 from ringside.bench.network_parts.learner_alone import bound_name, learner_alone, learner_pace
 from ringside.bench.system_parts.emulator import bare_speeds
 from shared.machine.facts import usable_cores
-from shared.memory.run_memory import Plan
+from shared.memory.plan import Plan
 
 PARTS = ("speed", "evaluation", "round")
 EVALUATIONS = 5

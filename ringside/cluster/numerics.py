@@ -14,7 +14,7 @@ from multiprocess.reduction import ForkingPickler
 from ringside.cluster.program_host import module_environment, plain_environment
 from shared.errors import RunFailed
 from shared.machine.subprocesses import die_with, kill_and_reap
-from shared.memory.run_memory import Plan
+from shared.memory.plan import Plan
 from shared.process.library_env import choose_workspace, pinned_thread_env
 
 PROBE = "learner.numerics_probe"

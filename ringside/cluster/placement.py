@@ -15,7 +15,7 @@ from ringside.cluster.groups.group_host import group_actors
 from ringside.cluster.learner_place import HeldPlace, Place
 from ringside.cluster.numerics import numerics
 from shared.errors import ConfigError
-from shared.memory.run_memory import Plan
+from shared.memory.plan import Plan
 from shared.text import count, flag_of
 
 

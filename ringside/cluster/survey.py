@@ -17,7 +17,7 @@ from ringside.cluster.groups.remote_lanes import BEGIN_SECONDS
 from ringside.cluster.hosts import Host, NodeLost
 from ringside.cluster.numerics import numerics
 from ringside.cluster.program_host import Node
-from shared.memory.run_memory import Plan
+from shared.memory.plan import Plan
 from shared.text import count, readable
 
 PLACE_SECONDS = 60.0

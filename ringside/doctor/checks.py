@@ -22,7 +22,7 @@ from shared.errors import ConfigError
 from shared.machine import facts
 from shared.machine.contention import contention_sentences
 from shared.memory import memory_need
-from shared.memory.run_memory import Plan
+from shared.memory.plan import Plan
 from shared.performance.allocation import learner_threads_of, teams_of
 from shared.performance.throughput_model import Prediction
 from shared.text import count, readable

@@ -36,7 +36,7 @@ from shared.machine import control_groups, facts
 from shared.machine.contention import Contention
 from shared.machine.proc_files import ROOT
 from shared.memory.memory_need import replay_that_fits
-from shared.memory.run_memory import Plan
+from shared.memory.plan import Plan
 from shared.process import mps
 from shared.text import as_spelt, command
 

@@ -27,7 +27,7 @@ from shared.files.atomic import read_json
 from shared.files.run_file_names import LOGS, SUMMARY_FILE
 from shared.machine import facts
 from shared.machine.subprocesses import die_with, kill_and_reap
-from shared.memory.run_memory import Plan
+from shared.memory.plan import Plan
 from shared.process.signals import stack_dumps_held_back
 from shared.text import words_of
 

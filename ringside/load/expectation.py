@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import Any
 
 from shared.machine import facts
-from shared.memory.run_memory import Plan
+from shared.memory.plan import Plan
 from shared.performance import known_times
 from shared.performance.allocation import teams_of
 from shared.performance.service_times import RunShape

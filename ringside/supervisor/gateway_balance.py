@@ -15,8 +15,8 @@ import numpy as np
 from ringside.supervisor.lane_balance import Move, count_moves
 from shared.memory.parts.board import Board
 from shared.memory.parts.gateways import Gateways
+from shared.memory.plan import Plan
 from shared.memory.process_table import Role
-from shared.memory.run_memory import Plan
 
 
 class GatewayBalancer:

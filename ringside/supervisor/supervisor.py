@@ -25,8 +25,9 @@ from shared.machine.contention import Contention, sum_cpu_time
 from shared.machine.control_groups import OomKills
 from shared.machine.subprocesses import REAP_SECONDS, wait_for_end
 from shared.memory.parts.board import Phase, Stop
+from shared.memory.plan import Plan
 from shared.memory.process_table import Role
-from shared.memory.run_memory import Memory, Plan
+from shared.memory.run_memory import Memory
 from shared.memory.wait import Doorbell
 from shared.process import mps
 from shared.process.child import FATAL

@@ -11,7 +11,7 @@ from ringside.doctor import checks, examination
 from ringside.doctor.checks import Check, Color
 from ringside.load.expectation import expected
 from ringside.tasks.arguments import Choices, config_of, parse_choices
-from shared.memory.run_memory import Plan
+from shared.memory.plan import Plan
 from shared.text import PROGRAM
 
 

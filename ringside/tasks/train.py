@@ -24,7 +24,7 @@ from shared.config.trust import resume_words
 from shared.errors import CheckpointError, ConfigError, RunFailed
 from shared.files.lock import is_locked
 from shared.machine.control_groups import in_force
-from shared.memory.run_memory import Plan
+from shared.memory.plan import Plan
 from shared.process.ownership import SUITE_LOCK_FILE
 from shared.process.signals import handle_stop_signals, ignore_requests
 from shared.text import PROGRAM, command, count, printable, words_of

@@ -19,8 +19,9 @@ from shared.config.trust import require_loaded_plugin
 from shared.errors import ConfigError, FileError
 from shared.files.atomic import read_json
 from shared.files.run_file_names import CONFIG_FILE
+from shared.memory.plan import Plan
 from shared.memory.region.layout import LayoutError
-from shared.memory.run_memory import Memory, Plan
+from shared.memory.run_memory import Memory
 from shared.process.live import LIVE_FILE, Live, LiveError
 from shared.text import nearest
 

@@ -20,8 +20,9 @@ from shared.files.run_file_names import LOGS
 from shared.machine.cores import NICENESS
 from shared.machine.subprocesses import die_with
 from shared.memory.parts.board import Phase
+from shared.memory.plan import Plan
 from shared.memory.process_table import ProcessTable, Role, process_name
-from shared.memory.run_memory import Memory, Plan
+from shared.memory.run_memory import Memory
 from shared.memory.wait import Doorbell, Waiter
 from shared.process.signals import STOP_SIGNALS, enable_stack_dumps, ignore_requests
 

@@ -10,7 +10,8 @@ import pytest
 
 from actors.lane import Lane, ReplayMismatchError
 from shared.config.settings import Config
-from shared.memory.run_memory import Memory, Plan
+from shared.memory.plan import Plan
+from shared.memory.run_memory import Memory
 from tests.support import sampled_method
 from tests.support.counting_env import Counting
 

@@ -18,8 +18,9 @@ from actors import lane as lane_module
 from actors.lane import flat
 from actors.lanes import Lanes
 from shared.config.settings import Config
+from shared.memory.plan import Plan
 from shared.memory.region.sequence import Sequence
-from shared.memory.run_memory import Memory, Plan
+from shared.memory.run_memory import Memory
 from shared.memory.wait import Doorbell
 from tests.support.counting_env import Counting
 

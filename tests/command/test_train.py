@@ -13,7 +13,7 @@ from ringside import training
 from ringside.recording.metrics import MetricsLog
 from shared.config.settings import Config
 from shared.errors import ConfigError
-from shared.memory.run_memory import Plan
+from shared.memory.plan import Plan
 from tests.conftest import Refused
 from tests.support.checkpoints import rewrite
 from tests.support.runs import summary

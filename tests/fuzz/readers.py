@@ -29,7 +29,8 @@ from shared.config.settings import Config
 from shared.errors import CheckpointError, ConfigError, FatalError
 from shared.files.atomic import json_object
 from shared.memory.boundary import expected, restore
-from shared.memory.run_memory import Memory, Plan
+from shared.memory.plan import Plan
+from shared.memory.run_memory import Memory
 from shared.process.live import Live, withdraw
 from tests.fuzz.workspace import Workspace
 

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 from learner.commits import Commits
 from shared.config.settings import Config
-from shared.memory.run_memory import Memory, Plan
+from shared.memory.plan import Plan
+from shared.memory.run_memory import Memory
 
 ROUND_STEPS = 40
 

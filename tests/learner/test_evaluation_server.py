@@ -13,7 +13,8 @@ from learner.networks.categorical import probabilities
 from learner.networks.policy import Policy
 from shared.config.resolve import resolve
 from shared.config.settings import Config
-from shared.memory.run_memory import Memory, Plan
+from shared.memory.plan import Plan
+from shared.memory.run_memory import Memory
 
 ENVS = 64
 DQN = {"method": "dqn"}

@@ -12,7 +12,7 @@ from ringside.cluster.numerics import numerics
 from shared.config.resolve import resolve
 from shared.config.settings import Config
 from shared.errors import RunFailed
-from shared.memory.run_memory import Plan
+from shared.memory.plan import Plan
 
 
 def small(**changes: object) -> Plan:

@@ -26,8 +26,9 @@ from ringside.supervisor.gateway_balance import GatewayBalancer
 from shared.config.settings import Config, ResolvedConfig
 from shared.memory.parts.board import Stop
 from shared.memory.parts.mailbox import Mailbox
+from shared.memory.plan import Plan
 from shared.memory.process_table import Role
-from shared.memory.run_memory import Memory, Plan
+from shared.memory.run_memory import Memory
 from shared.memory.wait import Doorbell, Stopped, Waiter
 from tests.support.counting_env import Counting
 

@@ -17,8 +17,9 @@ from multiprocess import spawn
 
 from shared.config.method_declaration import method_declaration, method_names
 from shared.config.settings import Config
+from shared.memory.plan import Plan
 from shared.memory.region.layout import LayoutError
-from shared.memory.run_memory import Memory, Plan
+from shared.memory.run_memory import Memory
 from shared.text import flag_of
 from tests.support.waiting import until
 

@@ -9,7 +9,8 @@ import numpy as np
 from shared.config.resolve import resolve
 from shared.config.run_schedule import RECURRENT_STATE
 from shared.config.settings import Config, ResolvedConfig
-from shared.memory.run_memory import Memory, Plan
+from shared.memory.plan import Plan
+from shared.memory.run_memory import Memory
 from tests.support.played_ring import ACTIONS, PlayedRing
 
 T_MAX, LANE_ENVS, WORKERS = 6, 2, 3

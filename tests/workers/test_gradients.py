@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from learner.engine.initialization import initial_parameters
-from learner.networks.models import make_model
+from learner.networks.make_model import make_model
 from learner.rollout.actor_critic import ActorCritic
 from learner.rollout.advantages import generalized_advantages
 from learner.rollout.step_reader import StepReader

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from learner.networks.fused import planes_in
-from learner.networks.models import make_model
+from learner.networks.make_model import make_model
 from shared.memory.run_memory import Memory
 from tests.support.played_ring import PlayedRing
 from tests.support.worker_memory import LANE_ENVS, T_MAX, worker_config, worker_memory

@@ -11,7 +11,7 @@ import torch
 from learner.engine.initialization import initial_parameters
 from learner.engine.optimizer import Optimizer
 from learner.engine.side_stream import SideStream
-from learner.networks.models import make_model
+from learner.networks.make_model import make_model
 from shared.memory.run_memory import Memory
 from tests.support.worker_memory import LANE_ENVS, T_MAX, WORKERS, worker_config, worker_memory
 from workers import versions

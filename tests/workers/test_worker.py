@@ -15,8 +15,9 @@ import torch
 
 from shared.memory import wait
 from shared.memory.parts.board import Stop
+from shared.memory.plan import Plan
 from shared.memory.process_table import Role
-from shared.memory.run_memory import Memory, Plan
+from shared.memory.run_memory import Memory
 from shared.memory.wait import Doorbell, Stopped, Waiter
 from shared.process.child import ChildSpec, Doorbells
 from tests.support.worker_memory import LANE_ENVS, T_MAX, WORKERS, worker_config

@@ -12,7 +12,7 @@ from shared.config.method_declaration import method_declaration
 from shared.config.resolve import device_of
 from shared.config.settings import unused_settings
 from shared.errors import ConfigError
-from shared.memory.run_memory import Plan
+from shared.memory.plan import Plan
 from shared.text import flag_in, words_of
 
 LEARNING_STARTS = 5_000

@@ -37,8 +37,9 @@ from ringside.tasks.train import configuration
 from shared.errors import ConfigError
 from shared.frame_shape import FRAME_SIDE, STACK
 from shared.memory.parts.mailbox import Mailbox
+from shared.memory.plan import Plan
 from shared.memory.region.arena import ArenaError
-from shared.memory.run_memory import Memory, Plan
+from shared.memory.run_memory import Memory
 from shared.network_spec import CONVOLUTIONS
 from shared.process.library_env import choose_workspace
 

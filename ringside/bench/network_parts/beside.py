@@ -15,7 +15,8 @@ from ringside.bench.harness.child_process import Child
 from ringside.bench.harness.tables import WrongResult
 from shared.config.settings import ResolvedConfig
 from shared.frame_shape import FRAME_SIDE, STACK
-from shared.memory.run_memory import Memory, Plan
+from shared.memory.plan import Plan
+from shared.memory.run_memory import Memory
 from shared.network_spec import Network
 
 ACTIONS = 4

@@ -16,8 +16,9 @@ from multiprocess.connection import Connection
 
 from ringside.bench.harness.child_process import Child
 from ringside.bench.harness.tables import WrongResult
+from shared.memory.plan import Plan
 from shared.memory.process_table import Role
-from shared.memory.run_memory import Memory, Plan
+from shared.memory.run_memory import Memory
 from shared.memory.wait import Doorbell, Waiter
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from learner.engine.interfaces import CHUNK_UPDATES
 from learner.engine.side_stream import SideStream
 from learner.losses.method import ValueMethod, make_method
 from learner.losses.td_learning import TDLearning
-from learner.networks.models import make_model
+from learner.networks.make_model import make_model
 from ringside.bench.system_parts.memory_paths import SEED
-from shared.memory.run_memory import Plan
+from shared.memory.plan import Plan
 
 
 class Passes:

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from learner.engine.initialization import initial_parameters
 from learner.losses.scalar_loss import bellman_target
-from learner.replay.sampling import HostFrames, Replay
+from learner.replay.replay_frames import HostFrames
+from learner.replay.sampling import Replay
 from shared.config.sections import Learn
 from shared.frame_shape import FRAME_SIDE, STACK
 from shared.memory.parts.ring import Ring

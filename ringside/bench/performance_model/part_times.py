@@ -19,7 +19,8 @@ from ringside.bench.harness.child_process import Child
 from ringside.bench.harness.tables import CannotRun
 from shared.machine.cores import NICENESS
 from shared.memory.parts.mailbox import request_number
-from shared.memory.run_memory import Memory, Plan
+from shared.memory.plan import Plan
+from shared.memory.run_memory import Memory
 from shared.memory.wait import Doorbell, Waiter
 from shared.performance.allocation import largest_batch
 from shared.performance.service_times import ServiceTimes

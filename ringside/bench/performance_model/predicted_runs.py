@@ -44,7 +44,7 @@ from shared.errors import ConfigError, FileError
 from shared.files.atomic import read_json
 from shared.files.result_files import require_writable
 from shared.machine.facts import usable_cores
-from shared.memory.run_memory import Plan
+from shared.memory.plan import Plan
 from shared.performance import known_times
 from shared.performance.allocation import teams_of
 from shared.performance.service_times import Link, RunShape, ServiceTimes, on_counted_gpu

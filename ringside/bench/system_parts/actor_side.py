@@ -33,7 +33,8 @@ from shared.config.resolve import resolve
 from shared.config.sections import FRAME_SKIP
 from shared.config.settings import Config
 from shared.frame_shape import FRAME_SIDE
-from shared.memory.run_memory import Memory, Plan
+from shared.memory.plan import Plan
+from shared.memory.run_memory import Memory
 
 SEED = 1
 CHECKED_STEPS = 300

@@ -28,7 +28,8 @@ from shared.config.presets.replay_presets import NATURE
 from shared.config.resolve import resolve
 from shared.config.settings import Config
 from shared.machine.subprocesses import die_with, kill_and_reap
-from shared.memory.run_memory import Memory, Plan
+from shared.memory.plan import Plan
+from shared.memory.run_memory import Memory
 
 BLOCK_TICKS = 32
 """Ticks between two reads of the clock."""

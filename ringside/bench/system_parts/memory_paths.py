@@ -22,7 +22,8 @@ from learner.inference import Server
 from learner.networks.fused import Architecture, Weights
 from learner.networks.policy import Policy
 from learner.replay.gather import select_to
-from learner.replay.sampling import HostFrames, Replay, planes_per_transition
+from learner.replay.replay_frames import HostFrames, planes_per_transition
+from learner.replay.sampling import Replay
 from ringside.bench.harness.interleaved import seconds_per_call
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
 from ringside.bench.limits import Options
@@ -32,8 +33,9 @@ from shared.frame_shape import BLOCK, DEFAULT_FRAMES, FRAME_SIDE, STACK
 from shared.machine.facts import usable_memory
 from shared.memory.parts.mailbox import request_number
 from shared.memory.parts.ring import SLOT_FIELDS, Ring
+from shared.memory.plan import Plan
 from shared.memory.region.arena import ArenaError
-from shared.memory.run_memory import Memory, Plan
+from shared.memory.run_memory import Memory
 
 GRID = DEFAULT_FRAMES.grid
 

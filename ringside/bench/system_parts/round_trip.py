@@ -25,8 +25,9 @@ from shared.config.resolve import resolve
 from shared.config.settings import Config
 from shared.machine.subprocesses import REAP_SECONDS
 from shared.memory.parts.mailbox import Mailbox
+from shared.memory.plan import Plan
 from shared.memory.process_table import Role
-from shared.memory.run_memory import Memory, Plan
+from shared.memory.run_memory import Memory
 from shared.memory.wait import POLL_SECONDS, Doorbell, Waiter
 from shared.process.signals import enable_stack_dumps
 

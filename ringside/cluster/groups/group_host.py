@@ -33,9 +33,10 @@ from ringside.cluster.numerics import numerics
 from ringside.cluster.program_host import Node, describe_node, module_environment, plain_environment
 from shared.errors import RingsideError, RunFailed
 from shared.machine.subprocesses import REAP_SECONDS, die_with, kill_and_reap
+from shared.memory.plan import Plan
 from shared.memory.process_table import Role
 from shared.memory.region.arena import ArenaError
-from shared.memory.run_memory import Memory, Plan
+from shared.memory.run_memory import Memory
 from shared.memory.wait import Doorbell
 
 NODE_PROGRAM = "ringside.cluster.groups.node_program"
@@ -121,7 +122,7 @@ class GroupHost:
         memory = self._memory = Memory.create(self._plan, self._lanes)
         owners = np.full(memory.run_schedule.lanes, NO_OWNER)
         for place, state in enumerate(states):
-            owners[state.lane] = place % self._plan.actors  # as on one machine (shared/memory/run_memory.py)
+            owners[state.lane] = place % self._plan.actors  # as on one machine (shared/memory/plan.py)
         memory.board.lane_owner[:] = memory.board.lane_wanted[:] = owners
         for state in states:
             restore_lane(memory, state)

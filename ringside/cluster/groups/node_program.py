@@ -11,8 +11,9 @@ import sys
 from ringside.supervisor.supervisor import Supervisor
 from shared.errors import RingsideError
 from shared.files.run_file_names import LOGS
+from shared.memory.plan import Plan
 from shared.memory.process_table import Role
-from shared.memory.run_memory import Memory, Plan
+from shared.memory.run_memory import Memory
 from shared.memory.wait import Doorbell
 from shared.process import mps
 from shared.process.library_env import choose_workspace

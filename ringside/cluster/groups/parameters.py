@@ -12,7 +12,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.memory.run_memory import Plan
+from shared.memory.plan import Plan
 
 _HALF_BITS = 16
 _LAST_LAYER = 2

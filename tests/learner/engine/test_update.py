@@ -13,7 +13,7 @@ from learner.engine.engine import Engine, NonFiniteError
 from learner.engine.initialization import initial_parameters
 from learner.engine.optimizer import Optimizer
 from learner.engine.side_stream import SideStream
-from learner.networks.models import FusedModel
+from learner.networks.fused import FusedModel
 from learner.replay.sampling import draw
 from shared.config.method_declaration import DQN
 from shared.config.presets import PRESETS

@@ -13,9 +13,9 @@ from torch import Tensor
 from learner.engine.initialization import initial_parameters
 from learner.losses.method import ValueMethod, make_method
 from learner.losses.td_learning import TDLearning
+from learner.networks.make_model import make_model
 from learner.networks.model import ExtraInputs, Model
-from learner.networks.models import make_model
-from learner.replay.sampling import second_stack_offset
+from learner.replay.replay_frames import second_stack_offset
 from shared.config.method_declaration import IqnSettings
 from shared.config.sections import Algorithm
 from shared.frame_shape import DEFAULT_FRAMES

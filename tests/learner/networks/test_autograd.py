@@ -13,10 +13,11 @@ from torch import Tensor, nn
 
 from learner.engine.initialization import initial_parameters
 from learner.engine.side_stream import SideStream
+from learner.networks.arithmetic_check import check_arithmetic
 from learner.networks.autograd import AutogradModel
-from learner.networks.fused import blocks
+from learner.networks.fused import FusedModel, blocks
+from learner.networks.make_model import make_model
 from learner.networks.model import ExtraInputs
-from learner.networks.models import FusedModel, check_arithmetic, make_model
 from shared.errors import ConfigError
 from shared.frame_shape import CELL, DEFAULT_FRAMES, FrameShape
 from shared.network_spec import CONVOLUTIONS, COSINES, Network, packed_count, parameters_of

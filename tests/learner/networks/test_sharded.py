@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from learner.engine.initialization import initial_parameters
 from learner.engine.side_stream import SideStream
+from learner.networks.make_model import make_model
 from learner.networks.model import ExtraInputs, Model
-from learner.networks.models import make_model
 from learner.networks.sharded import Ranks, ShardedModel
 from shared.network_spec import Network, parameters_of
 from tests.support.thread_ranks import in_ranks

@@ -12,7 +12,8 @@ import torch
 from learner.engine.engine import Engine
 from learner.replay.chunk import Chunk
 from learner.replay.prioritized import PrioritizedSampler
-from learner.replay.sampling import Batch, HostFrames, Replay
+from learner.replay.replay_frames import Batch, HostFrames
+from learner.replay.sampling import Replay
 from shared.config.sections import Algorithm
 from shared.config.settings import Config
 from shared.errors import FatalError

@@ -7,17 +7,15 @@ import pytest
 import torch
 
 from learner.networks.fused import network_input
-from learner.replay.sampling import (
+from learner.replay.replay_frames import (
     Batch,
     DeviceFrames,
     Frames,
     HostFrames,
-    Replay,
-    Starts,
-    draw,
     planes_per_transition,
     second_stack_offset,
 )
+from learner.replay.sampling import Replay, Starts, draw
 from shared.config.sections import Algorithm
 from shared.config.settings import Config
 from shared.frame_shape import DEFAULT_FRAMES, STACK, FrameShape

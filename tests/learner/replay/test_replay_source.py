@@ -10,7 +10,7 @@ import torch
 
 from learner.engine.accelerator import ACCELERATORS
 from learner.replay import replay_source
-from learner.replay.sampling import DeviceFrames
+from learner.replay.replay_frames import DeviceFrames
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import Config
 from shared.errors import ConfigError

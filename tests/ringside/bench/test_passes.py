@@ -8,7 +8,7 @@ import torch
 
 from ringside.bench.network_parts.passes import Passes
 from shared.config.sections import Algorithm
-from shared.memory.run_memory import Plan
+from shared.memory.plan import Plan
 from shared.network_spec import parameters_of
 from tests.support.played_ring import ACTIONS, make_algorithm, small_config
 

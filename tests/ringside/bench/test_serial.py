@@ -20,7 +20,7 @@ from ringside.bench.ladder.serial import Layers, Serial, measure, solve
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.frame_shape import FRAME_SIDE, STACK
-from shared.memory.run_memory import Plan
+from shared.memory.plan import Plan
 from shared.prng import Stream, randint, uniform
 
 TICKS = 260

@@ -8,7 +8,7 @@ import pytest
 
 from ringside.cluster.placement import _require_cells, with_gateways
 from shared.errors import ConfigError
-from shared.memory.run_memory import Plan
+from shared.memory.plan import Plan
 from tests.support.remote_world import make_plan
 
 

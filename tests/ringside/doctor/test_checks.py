@@ -13,7 +13,7 @@ from ringside.doctor.checks import GB, MB, Check
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.machine.facts import Gpu
-from shared.memory.run_memory import Plan
+from shared.memory.plan import Plan
 
 H200 = Gpu("NVIDIA H200", "570.1", 140 * GB, 139 * GB)
 

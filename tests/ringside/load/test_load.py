@@ -16,8 +16,9 @@ from ringside.recording.summary import _load_fields, make_summary
 from shared.config.sections import Learn, Machine, Play, Run
 from shared.config.settings import Config
 from shared.memory.parts.board import Phase
+from shared.memory.plan import Plan
 from shared.memory.process_table import Role
-from shared.memory.run_memory import Memory, Plan
+from shared.memory.run_memory import Memory
 from shared.memory.wait import REPORT_NS, Doorbell, Waiter
 
 SECOND = 1_000_000_000

@@ -12,7 +12,8 @@ from shared.config import method_declaration as declarations
 from shared.config.method_declaration import A2C, DQN, PPO, RECORD_FIELDS
 from shared.config.settings import Config
 from shared.memory.parts.board import SPAN_METRICS
-from shared.memory.run_memory import Memory, Plan
+from shared.memory.plan import Plan
+from shared.memory.run_memory import Memory
 
 RECORD = {"kind": "round", "round": 3, "steps": 40, "frames": 160, "seconds": 1.5, "epsilon": 0.1, "episodes": 2}
 

@@ -10,7 +10,8 @@ import pytest
 from ringside.load.board_samples import NEWEST, Sample
 from ringside.recording.span_values import outside_support, span_values
 from shared.config.settings import Config
-from shared.memory.run_memory import Memory, Plan
+from shared.memory.plan import Plan
+from shared.memory.run_memory import Memory
 
 CAPACITY = 16
 

@@ -11,8 +11,9 @@ import pytest
 
 from ringside.supervisor.lane_balance import BUSY, GAIN, SPANS, Balancer, moves
 from shared.config.settings import Config
+from shared.memory.plan import Plan
 from shared.memory.process_table import Role
-from shared.memory.run_memory import Memory, Plan
+from shared.memory.run_memory import Memory
 from tests.support.remote_world import make_plan
 
 

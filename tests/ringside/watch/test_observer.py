@@ -24,8 +24,9 @@ from shared.config.run_schedule import make_run_schedule
 from shared.config.sections import Evaluate, Learn, Machine, Play, Run
 from shared.config.settings import Config
 from shared.memory.parts.board import METRIC_SPANS, SPAN_METRICS, Phase
+from shared.memory.plan import Plan
 from shared.memory.process_table import Role
-from shared.memory.run_memory import Memory, Plan
+from shared.memory.run_memory import Memory
 
 CONFIG = Config(
     play=Play(game="pong", envs=4, lane_envs=2),

@@ -22,7 +22,8 @@ from shared.config.settings import Config
 from shared.errors import CheckpointError, ConfigError
 from shared.memory.boundary import expected, restore
 from shared.memory.parts.evaluation_queue import EvaluationHistory
-from shared.memory.run_memory import Memory, Plan
+from shared.memory.plan import Plan
+from shared.memory.run_memory import Memory
 from shared.network_spec import Network, parameters_of
 from tests.support.checkpoints import (
     ACTIONS,

@@ -22,7 +22,7 @@ from shared.config.method_declaration import MethodDeclaration, MethodSettings, 
 from shared.config.resolve import resolve
 from shared.config.settings import Config
 from shared.errors import ConfigError
-from shared.memory.run_memory import Plan
+from shared.memory.plan import Plan
 
 ROOT = Path(__file__).resolve().parents[3]
 THEIRS = MethodDeclaration("theirs", "their.module:Theirs")

@@ -14,7 +14,7 @@ from shared.config.sections import Play
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.machine import facts
-from shared.memory.run_memory import Plan
+from shared.memory.plan import Plan
 from tests.support.configurations import ON_POLICY
 
 

@@ -12,7 +12,8 @@ from shared.errors import CheckpointError
 from shared.frame_shape import STACK
 from shared.memory.boundary import Moved, capture, expected, restore
 from shared.memory.parts.evaluation_queue import EvaluationHistory
-from shared.memory.run_memory import Memory, Plan
+from shared.memory.plan import Plan
+from shared.memory.run_memory import Memory
 
 BOUNDARY = 6
 NO_EVALUATIONS = EvaluationHistory(every=0)

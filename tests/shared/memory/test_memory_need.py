@@ -15,8 +15,9 @@ from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.memory import memory_need
 from shared.memory.parts.ring import ring_fields
+from shared.memory.plan import Plan
 from shared.memory.region.arena import ArenaError
-from shared.memory.run_memory import Memory, Plan
+from shared.memory.run_memory import Memory
 from tests.support.configurations import assert_sentence, settled
 
 

@@ -17,8 +17,9 @@ from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.memory.parts.ring import SLOT_FIELDS, slot_fields
 from shared.memory.parts.snapshot import LANE_DATA
+from shared.memory.plan import Plan
 from shared.memory.region.layout import Layout
-from shared.memory.run_memory import Memory, Plan
+from shared.memory.run_memory import Memory
 from tests.support import sampled_method
 
 ACTIONS = 4

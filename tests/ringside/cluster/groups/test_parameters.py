@@ -9,9 +9,10 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from learner.networks.models import FusedModel, make_model
+from learner.networks.fused import FusedModel
+from learner.networks.make_model import make_model
 from ringside.cluster.groups.parameters import ParameterCoding
-from shared.memory.run_memory import Plan
+from shared.memory.plan import Plan
 from tests.support.remote_world import make_plan
 
 

@@ -1,9 +1,6 @@
-"""The models, and a check of their arithmetic."""
+"""Comparison of a machine's arithmetic with a CPU's float32, before training."""
 
 from __future__ import annotations
-
-import copy
-from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -12,9 +9,8 @@ from torch import Tensor
 
 from learner.engine.initialization import initial_parameters
 from learner.engine.side_stream import SideStream
-from learner.networks import fused
-from learner.networks.autograd import AutogradModel
-from learner.networks.model import ExtraInputs, Recurrence, ReplicableModel
+from learner.networks.make_model import make_model
+from learner.networks.model import ExtraInputs, Recurrence
 from shared.errors import ConfigError
 from shared.network_spec import Network, parameters_of
 
@@ -28,54 +24,6 @@ are noise and look alike, so a hidden unit near zero may be inactive in every ro
 other. That alone changes the gradients of one draw by 0.4."""
 CHECKED_ROWS = 8
 """Rows of a batch that are compared; a large network takes a CPU long in float32."""
-
-
-class FusedModel(fused.Weights):
-    """A plain network, with passes written out."""
-
-    def __init__(self, network: Network, device: torch.device, precision: str) -> None:
-        super().__init__(fused.Architecture(network), device, precision)
-        self.network = network
-        self.head_offset = self.architecture.convolution_parameters
-        self.pack, self.unpack = self.architecture.pack, self.architecture.unpack
-        self.noise = 0
-
-    def replica(self) -> FusedModel:
-        """The same parameters (`ReplicableModel.replica`)."""
-        return copy.copy(self)
-
-    def keep_state(self) -> None:
-        """Do nothing: a pass changes no parameter."""
-
-    def forward(
-        self,
-        blocks: Tensor,
-        stack_offset: int,
-        extra_inputs: ExtraInputs,
-        settle: Callable[[], None] | None = None,
-        *,
-        learns: bool = False,
-    ) -> fused.Pass:
-        """The outputs for stacks (`Model.forward`); extra inputs are ignored."""
-        pixels = fused.network_input(blocks, stack_offset, self.network.frames.planes, self.dtype)
-        return fused.forward(self, pixels, settle)
-
-    def refresh(self) -> None:
-        """Update the scaled copy of the first weights."""
-        self.scale_first()
-
-    def gradient_into(self, flat: Tensor) -> None:
-        """Set the vector that `backward` writes into."""
-        self._gradient = self.architecture.views(flat)
-
-    def backward(self, saved: fused.Pass, gradient: Tensor, side_stream: SideStream) -> None:
-        """Write the gradient by the parameters (`Model.backward`)."""
-        fused.backward(self, saved, gradient, self._gradient, side_stream)
-
-
-def make_model(network: Network, device: torch.device, precision: str) -> ReplicableModel:
-    """The model of a network, with parameters that are still to be set."""
-    return FusedModel(network, device, precision) if network.plain else AutogradModel(network, device, precision)
 
 
 def check_arithmetic(network: Network, device: torch.device, precision: str, batch: int, *, learns: bool) -> None:

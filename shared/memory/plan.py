@@ -1,0 +1,214 @@
+"""The plan of a run: its configuration, and the division of its work among processes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from shared.config.method_declaration import MethodDeclaration, method_declaration, register_method
+from shared.config.run_schedule import RunSchedule, make_run_schedule
+from shared.config.settings import ResolvedConfig
+from shared.memory.parts.board import Board
+from shared.memory.parts.evaluation_queue import Evaluations
+from shared.memory.parts.gateways import Gateways
+from shared.memory.parts.mailbox import Mailbox
+from shared.memory.parts.publication import PublishedWeights
+from shared.memory.parts.ring import ring_fields
+from shared.memory.parts.shared_parameters import SharedParameters
+from shared.memory.parts.snapshot import LaneSnapshots, LearnerSnapshots, state_fields
+from shared.memory.process_table import ProcessTable, Role
+from shared.memory.region.layout import Layout
+from shared.network_spec import (
+    CONVOLUTIONS,
+    Network,
+    ParameterSpec,
+    network_of,
+    packed_count,
+    parameters_of,
+    register_network,
+)
+from shared.performance.allocation import cells_of_head
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Input of every process: a resolved, validated configuration and the size of the action set."""
+
+    config: ResolvedConfig
+    actions: int
+    gateways: int = 0
+    """Actors whose lanes are played on other nodes (ringside/cluster/groups); they follow those of this machine."""
+    head_share: float = 0.0
+    """Speed of this machine's actors, where that of a gateway's node is 1; 0: they play only while no node does."""
+    method: MethodDeclaration = field(init=False)
+    """The declaration of the configured method."""
+    layers: tuple[list[tuple[int, int, int]], int] | None = field(init=False)
+    """Convolutions and hidden units of the configured network; None: it is no plain one."""
+
+    def __post_init__(self) -> None:
+        """Look the method up. Raises `ConfigError` when none of that name is registered."""
+        object.__setattr__(self, "method", method_declaration(self.config.algorithm.method))
+        object.__setattr__(self, "layers", CONVOLUTIONS.get(self.config.learn.network))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Register what a plug-in registered where the plan was made, so that a child process need not import it."""
+        self.__dict__.update(state)
+        register_method(self.method)
+        if self.layers is not None:
+            register_network(self.config.learn.network, *self.layers)
+
+    @property
+    def run_schedule(self) -> RunSchedule:
+        """Derived sizes."""
+        return make_run_schedule(self.config, self.method)
+
+    @property
+    def network(self) -> Network:
+        """Description of the network."""
+        return network_of(self.config, self.actions)
+
+    @property
+    def parameters(self) -> ParameterSpec:
+        """Names and shapes of the network's parameters."""
+        return parameters_of(self.network)
+
+    @property
+    def actors(self) -> int:
+        """Number of processes that play: actors, gateways included, or those of the workers."""
+        return self.config.machine.actors + self.gateways
+
+    @property
+    def player(self) -> Role:
+        """Role of the processes that play."""
+        return Role.WORKER if self.run_schedule.workers else Role.ACTOR
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        """Roles that the run has, those that play last."""
+        ranks = (Role.RANK,) if self.config.machine.learner_ranks > 1 else ()
+        learners = () if self.run_schedule.workers else (Role.LEARNER, *ranks, Role.INFERENCE)
+        evaluates = self.evaluation_episodes > 0
+        evaluators = (Role.INFERENCE, Role.EVALUATOR) if evaluates else ()
+        return tuple(dict.fromkeys((Role.SCRIBE, *learners, *evaluators, self.player)))
+
+    @property
+    def processes(self) -> ProcessTable:
+        """The processes of the run and their positions on the board."""
+        return ProcessTable.make({self.player: self.actors, Role.RANK: self.config.machine.learner_ranks - 1})
+
+    @property
+    def committer(self) -> int:
+        """Position of the process that commits: the learner, or the first of workers."""
+        return self.processes.index_of(Role.WORKER if self.run_schedule.workers else Role.LEARNER)
+
+    @property
+    def less_memory(self) -> str:
+        """The advice with which a run needs less memory, as half a sentence."""
+        if self.run_schedule.workers:
+            smaller = self.config.learn.local_replay > 0
+            return "a smaller --local-replay needs less" if smaller else "fewer --workers need less"
+        return "fewer --round-steps need less" if self.method.on_policy else "a smaller --replay-size needs less"
+
+    @property
+    def evaluation_episodes(self) -> int:
+        """Episodes of one evaluation beside training; 0: there is none."""
+        if not self.config.evaluate.eval_every_steps:
+            return 0
+        return self.config.evaluate.eval_episodes
+
+    def is_gateway(self, actor: int) -> bool:
+        """True if the lanes of an actor are played on another node."""
+        return actor >= self.config.machine.actors
+
+    def first_owners(self) -> list[int]:
+        """The first owner of each lane; later `Board.lane_owner` holds it.
+
+        Workers are contiguous: a process answers those of a batch in one pass.
+        """
+        if self.run_schedule.workers:
+            return _divide(self.run_schedule.lanes, range(self.actors))
+        return self.owners_with(range(self.config.machine.actors, self.actors))
+
+    def owners_with(self, gateways: Sequence[int]) -> list[int]:
+        """Owner of each lane when these gateways have nodes, as even as can be.
+
+        Gateways get whole cells: the lanes that inference answers together. The actors of this machine have those of
+        `head_share`; without gateways they have all lanes.
+        """
+        lanes, own = self.run_schedule.lanes, range(self.config.machine.actors)
+        if not gateways:
+            return _deal(lanes, own)
+        together = self.cell_lanes
+        cells = lanes // together
+        kept = cells_of_head(cells, len(gateways), self.head_share) if self.head_share else 0
+        rest = _divide(cells - kept, gateways)
+        return _deal(kept * together, own) + [gateway for gateway in rest for _ in range(together)]
+
+    @property
+    def cell_lanes(self) -> int:
+        """Lanes of a cell, which must be played in one place: those of a batch that is answered as a whole."""
+        return 1 if self.partial_batches else self.batch_lanes
+
+    @property
+    def batch_lanes(self) -> int:
+        """Lanes that inference answers in one pass."""
+        return self.config.machine.inference_batch // self.config.play.lane_envs
+
+    @property
+    def partial_batches(self) -> bool:
+        """True if inference answers the lanes of a batch that have asked, as on a GPU; else it waits for all."""
+        return self.config.machine.acts_on != "cpu"
+
+    def batch_lanes_of(self, lane: int) -> slice:
+        """The lanes that must all have asked before inference answers `lane`."""
+        together = self.cell_lanes
+        first = lane - lane % together
+        return slice(first, first + together)
+
+    def layout(self) -> Layout:
+        """The shared region's table of fields; single numbers first, the rings last."""
+        run_schedule, parameters = self.run_schedule, self.parameters.count
+        evaluate = self.config.evaluate
+        sizes = {
+            "parameters": parameters,
+            **Board.sizes(run_schedule, len(self.processes), self.gateways),
+            **Mailbox.sizes(run_schedule, self.actions),
+            **Evaluations.sizes(
+                parameters,
+                evaluate.eval_envs,
+                self.evaluation_episodes,
+                run_schedule.frames,
+                self.network.recurrent,
+            ),
+            **LaneSnapshots.sizes(run_schedule),
+            **SharedParameters.sizes(run_schedule, self.actors, packed_count(self.network)),
+            "gateways": self.gateways,
+        }
+        return Layout(
+            [
+                *Board.fields(sizes),
+                *Mailbox.fields(sizes),
+                *Mailbox.declared_fields(run_schedule),
+                *PublishedWeights.fields(sizes),
+                *Evaluations.fields(sizes),
+                *LaneSnapshots.fields(sizes),
+                *state_fields(run_schedule, parameters).values(),
+                *LearnerSnapshots.fields(sizes),
+                *(SharedParameters.fields(sizes) if run_schedule.workers else []),
+                *(Gateways.fields(sizes) if self.gateways else []),
+                *ring_fields(run_schedule).values(),
+            ]
+        )
+
+
+def _deal(lanes: int, actors: Sequence[int]) -> list[int]:
+    """Owner of each lane, in turn: every actor has lanes of every batch, and plays one while another is answered."""
+    return [actors[lane % len(actors)] for lane in range(lanes)]
+
+
+def _divide(items: int, owners: Sequence[int]) -> list[int]:
+    """Owner of each item: contiguous, as even as can be."""
+    bounds = pairwise(place * items // len(owners) for place in range(len(owners) + 1))
+    return [owner for owner, (first, last) in zip(owners, bounds, strict=True) for _ in range(first, last)]
