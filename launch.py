@@ -43,6 +43,7 @@ def main(arguments: Sequence[str]) -> int:
     if rest[:1] == ["--version"]:
         task = "version"
     if task == "help":
+        rest = rest[1:] if rest[:1] == ["help"] else rest
         task, *more = rest if rest[:1] not in ([], ["all"]) else ["train", *rest]
         rest = ["--help", *more] if more == ["all"] else [*more, "--help"]
     try:

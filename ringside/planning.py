@@ -202,12 +202,19 @@ def continues(ready: Plan) -> bool:
             _require_more_to_do(checkpoint, ready)
     except (CheckpointError, FileError) as error:
         raise ConfigError(f"--resume {run.resume} cannot be continued. {error}") from error
-    if run.init_from is not None:
-        try:
-            load_weights(run.init_from).require(network=ready.network, actions=ready.actions)
-        except CheckpointError as error:
-            raise ConfigError(f"--init-from {run.init_from} cannot be used. {error}") from error
+    require_initial_weights(ready)
     return own
+
+
+def require_initial_weights(ready: Plan) -> None:
+    """Raise `ConfigError` if the weights of --init-from do not fit the plan."""
+    path = ready.config.run.init_from
+    if path is None:
+        return
+    try:
+        load_weights(path).require(network=ready.network, actions=ready.actions)
+    except CheckpointError as error:
+        raise ConfigError(f"--init-from {path} cannot be used. {error}") from error
 
 
 def _require_more_to_do(checkpoint: Manifest, ready: Plan) -> None:

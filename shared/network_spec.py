@@ -252,6 +252,32 @@ class Network:
         plain = [f"{item.name}={item.default}" for item in fields(self)[2:]]
         return " ".join([self.name, *(word for word, usual in zip(said, plain, strict=True) if word != usual)])
 
+    def differences(self, other: Network) -> list[str]:
+        """Options that give another network than `other`, with both values: "--method dqn, here ppo"."""
+        here = other._options()
+        return [f"{flag} {value}, here {here[flag]}" for flag, value in self._options().items() if here[flag] != value]
+
+    def _options(self) -> dict[str, str]:
+        """The options that decide the network, except those of a method, with their values."""
+        normalize = "all" if self.conv_norm else "last" if self.layer_norm else "none"
+        values: dict[str, Any] = {
+            "--network": self.name,
+            "--method": self.method,
+            "--dueling": self.dueling,
+            "--noisy": self.noisy > 0,
+            "--width": self.width,
+            "--pooling": self.pooling,
+            "--spectral-norm": self.spectral_norm,
+            "--normalize": normalize,
+            "--value-rescaling": self.rescaled,
+            "--recurrent": self.recurrent > 0,
+            "--frame-size": self.frame_size,
+            "--frame-stack": self.frame_stack,
+            "--frame-color": "gray" if self.frame_channels == 1 else "rgb",
+        }
+        words = {True: "on", False: "off"}
+        return {flag: words[value] if isinstance(value, bool) else str(value) for flag, value in values.items()}
+
 
 _EXAMPLE = Network("nature", 1)
 

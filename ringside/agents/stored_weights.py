@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from actors.envs.atari import games
 from ringside.zoo.catalogue import find
 from shared.checkpoint.weights_file import StoredWeights, load_weights
 from shared.config.checks.field_checks import check_ranges
@@ -144,3 +145,10 @@ def require_actions(weights: StoredWeights, play: Play) -> None:
             f"The weights choose among {weights.actions} actions; {weights.game} with the protocol {play.protocol} has "
             f"{len(names)}."
         )
+
+
+def with_protocol(game: str, protocol: str) -> str:
+    """A game with its protocol in a sentence; other envs have no protocol."""
+    from actors.envs.atari import games  # which loads the emulator
+
+    return f"{game}, protocol {protocol}" if game in games() else game

@@ -12,6 +12,7 @@ from ringside.report.records import Records, RecordsError, load
 from shared.config.sections import Play
 from shared.config.trust import compare_env, require_plugin
 from shared.errors import ConfigError
+from shared.files.result_files import make_directory
 from shared.text import headline
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def write_report(
         raise ConfigError("A report needs the package matplotlib, which is not installed: run make install.")
     from ringside.report import report_page
 
+    make_directory("--out", out)
     found: list[Records] = []
     refused = []
     for path in runs:

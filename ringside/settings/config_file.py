@@ -74,6 +74,7 @@ class ConfigFile:
         for name in sorted(given.keys() & NEVER_FROM_A_FILE):
             raise ConfigError(f"{name} is never taken from a file; pass {flag_of(name)} on the command line.")
         changed = start.with_settings(**given)
+        validate.ranges(changed)
         require_used(current_settings(given), changed.algorithm.method)
         return changed
 

@@ -60,7 +60,7 @@ def export_onnx(
         load: a run directory, a checkpoint, a file of weights or the name of an agent in the zoo.
         onnx: file to write.
         env, plugin: as for `ringside.evaluate`.
-        frames: observations to compare, which the agent plays.
+        frames: observations to compare, rounded up to whole batches of eight; the agent plays them.
 
     Raises:
         ConfigError: a package is missing, there is no such agent, or the numbers differ.

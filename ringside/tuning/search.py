@@ -115,7 +115,7 @@ def run_study(
         config = config.with_settings(eval_every_steps=max(1, config.learn.total_steps // EVALUATIONS))
     wanted = _space(space, config)
     check_space(wanted, config, f"--space {space}" if isinstance(space, str | Path) else "The space")
-    planning.check(config)
+    planning.require_initial_weights(planning.check(config))
     out = out or Path("runs") / f"tune-{(config.play.env or config.play.game).replace(':', '-').replace('/', '-')}"
     task = Task(config=config, preset=preset, space=wanted, out=out, trials=trials, prune=prune)
     if cluster.ray is not None:

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from shared.checkpoint.manifest import CHECKPOINTS, Manifest, read_manifest
 from shared.errors import CheckpointError
+from shared.files.run_file_names import CONFIG_FILE
 
 T = TypeVar("T")
 
@@ -40,6 +41,7 @@ def find_checkpoint(path: Path, alive: Callable[[], None] = lambda: None) -> Man
 def newest_usable(path: Path, use: Callable[[Manifest], T]) -> T:
     """Result of `use` for the manifest at `path`, or for the newest in a directory that it does not refuse."""
     if os.path.isfile(path):  # which raises for no path
+        _require_manifest_name(path)
         return _use_one(path, use)
     directory = path / CHECKPOINTS if os.path.isdir(path / CHECKPOINTS) else path
     if not os.path.isdir(directory):
@@ -52,7 +54,20 @@ def newest_usable(path: Path, use: Callable[[Manifest], T]) -> T:
             refused.append(f"{candidate.name} cannot be used: {error}")
     if refused:
         raise CheckpointError(f"No checkpoint in {directory} is whole. " + " ".join(_shortened(refused)))
+    if directory == path and not os.path.lexists(path / CONFIG_FILE):
+        raise CheckpointError(f"There is no run and no checkpoint in {path}.")
     raise CheckpointError(f"There is no checkpoint in {directory}: its run ended before the first one. Name another.")
+
+
+def _require_manifest_name(path: Path) -> None:
+    """Raise `CheckpointError` for a file that by its name is no manifest."""
+    if path.suffix == ".safetensors":
+        raise CheckpointError(
+            f"{path.name} holds weights, not the state of a run: name a run directory or a checkpoint, or begin a new "
+            "run from the weights with --init-from."
+        )
+    if path.suffix != ".json":
+        raise CheckpointError(f"{path.name} is neither a checkpoint (.json) nor a file of weights (.safetensors).")
 
 
 def _use_one(path: Path, use: Callable[[Manifest], T]) -> T:

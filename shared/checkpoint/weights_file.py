@@ -65,10 +65,8 @@ class StoredWeights:
                 f"{self.game}."
             )
         if network is not None and self.network != network:
-            raise CheckpointError(
-                f"The weights are of the network {self.network}, not {network}. It must be the same: --network, "
-                "--method and the flags of parts say which."
-            )
+            differing = "; ".join(self.network.differences(network)) or f"{self.network}, here {network}"
+            raise CheckpointError(f"The weights are of another network: {differing}. Pass the options of their run.")
         if game is not None and self.game != game:
             raise CheckpointError(f"The weights were trained on {self.game}, not on {game}.")
 

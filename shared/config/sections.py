@@ -38,6 +38,7 @@ MOST_EVAL_FRAMES = 4_000_000
 Frames = Annotated[int, Meta(ge=1, le=MOST_EVAL_FRAMES)]
 MOST_GRAPH_UPDATES = 8
 """Most updates that a GPU makes of one launch."""
+Threads = Annotated[int, Meta(ge=1, le=1_024)]
 MOST_SHARDS = 64
 Shards = Annotated[int, Meta(ge=1, le=MOST_SHARDS)]
 MOST_WIDTH = 64
@@ -263,7 +264,7 @@ class Machine:
     """Device of the inference server; default: that of the learner. `cpu` has nodes of a cluster play for a GPU."""
     acting_precision: Precision | None = None
     """Arithmetic of the inference server; default: on another device auto, else that of the learner."""
-    learner_threads: Count | None = None
+    learner_threads: Threads | None = None
     """Threads of each of the three teams of a learner on a CPU: layers, weight gradients, prefetching. Recorded,
     because the number changes the last bits."""
     learner_shards: Shards | None = None
@@ -273,7 +274,7 @@ class Machine:
     learner_ranks: Annotated[int, Meta(ge=1, le=MOST_SHARDS)] = 1
     """Processes that share every minibatch of the learner, each with as many of --learner-shards: on GPUs one for each,
     from --device on. The number changes no bit."""
-    inference_threads: Count | None = None
+    inference_threads: Threads | None = None
     """CPU threads of the inference server; recorded, because the number changes the last bits."""
     inference_batch: Count | None = None
     """Emulators answered in one forward pass; default: at most 32 and half of --envs on a CPU, all of them on a GPU."""

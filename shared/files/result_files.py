@@ -1,4 +1,4 @@
-"""Output files named by a flag: checks that they can be written, made before the work that fills them."""
+"""Output files and directories named by a flag: checks, before the work that fills them, that they can be written."""
 
 from __future__ import annotations
 
@@ -37,6 +37,16 @@ def require_writable(flag: str, path: Path, *, replaces: bool = False, beside: P
     else:
         return
     raise ConfigError(f"{flag} {path} cannot be written: {reason}")
+
+
+def make_directory(flag: str, path: Path) -> None:
+    """Make the directory of a flag where there is none. Raises `ConfigError` where that is not possible."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise ConfigError(f"{flag} {path} is a file: name a directory.") from error
+    except OSError as error:
+        raise ConfigError(f"{flag} {path} cannot be written: {error.strerror}.") from error
 
 
 def _same(path: Path, other: Path) -> bool:

@@ -39,30 +39,30 @@ SMALL = ("--game", "pong", "--network", "small", "--envs", "8", "--device", "cpu
 @pytest.mark.parametrize(
     ("of", "words", "says"),
     [
-        ({}, ("--dueling",), "The weights are of the network small, not small dueling=True."),
+        ({}, ("--dueling",), "The weights are of another network: --dueling off, here on."),
         (
             RAINBOW,
             ("--method", "c51", "--atoms", "11"),
-            "The weights are of the network small method=c51 atoms=11 v_min=-10.0 v_max=10.0 dueling=True noisy=0.5, "
-            "not small method=c51 atoms=11 v_min=-10.0 v_max=10.0.",
+            "The weights are of another network: --dueling on, here off; --noisy on, here off.",
         ),
         (
             {"method": "c51", "atoms": 11},
             ("--method", "c51", "--atoms", "11", "--v-max", "5"),
-            "The weights are of the network small method=c51 atoms=11 v_min=-10.0 v_max=10.0, not small method=c51 "
-            "atoms=11 v_min=-10.0 v_max=5.0.",
+            "The weights are of another network: small method=c51 atoms=11 v_min=-10.0 v_max=10.0, here small "
+            "method=c51 atoms=11 v_min=-10.0 v_max=5.0.",
         ),
         (
             IQN,
             (),
-            "The weights are of the network small method=iqn dueling=True layer_norm=True fractions=32, not small.",
+            "The weights are of another network: --method iqn, here dqn; --dueling on, here off; --normalize last, "
+            "here none.",
         ),
         (
             {"normalize": "all"},
             ("--normalize", "last"),
-            "The weights are of the network small layer_norm=True conv_norm=True, not small layer_norm=True.",
+            "The weights are of another network: --normalize all, here last.",
         ),
-        ({}, ("--network", "nature"), "The weights are of the network small, not nature."),
+        ({}, ("--network", "nature"), "The weights are of another network: --network small, here nature."),
         ({}, ("--game", "breakout"), "The weights choose among 6 actions; the game here has 4."),
     ],
 )

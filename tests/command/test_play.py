@@ -223,7 +223,7 @@ def test_what_cannot_be_played_is_one_sentence(
     [
         (["--out", "out", "--episodes", "0"], "--episodes 0 must lie between 1 and 100_000"),
         (["--out", "out", "--montage", "--episodes", "101"], "--montage shows at most 100"),
-        (["--out", "file"], "--out file cannot be written: File exists"),
+        (["--out", "file"], "--out file is a file: name a directory."),
     ],
 )
 def test_what_cannot_be_recorded(

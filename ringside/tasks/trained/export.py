@@ -25,7 +25,7 @@ class Export:
     plugin: str | None = None
     """The plug-in that the agent was trained with (docs/extending.md); no file chooses code."""
     frames: int = CHECKED_FRAMES
-    """Observations on which onnxruntime must give the agent's numbers; the agent plays them."""
+    """Observations on which onnxruntime must give the agent's numbers, rounded up to eights; the agent plays them."""
     seed: int = 1
     """Seed of that play."""
 

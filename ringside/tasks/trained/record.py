@@ -15,14 +15,14 @@ from ringside.agents.evaluation_policy import ROWS, evaluation_result
 from ringside.agents.picture import Montage
 from ringside.agents.player import Player, make_player, stop_requests
 from ringside.agents.scene import Scene
-from ringside.agents.stored_weights import GivenRules, weights_at
+from ringside.agents.stored_weights import GivenRules, weights_at, with_protocol
 from ringside.agents.video import GIF_IS_FULL, GIF_SECONDS, VideoCanvas, open_moving_picture
 from ringside.tasks.arguments import AgentOptions, parse
 from ringside.tasks.trained.play import check_picture
 from shared.config.checks import validate
 from shared.config.protocols import PROTOCOLS
 from shared.errors import ConfigError
-from shared.files.result_files import write_result
+from shared.files.result_files import make_directory, write_result
 from shared.process.signals import Requests
 from shared.text import PROGRAM, count
 
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str]) -> int:
     result = {**judged, "lengths": steps, "videos": videos}
     write_result("--out", options.out / RETURNS, result)
     print(
-        f"{weights.game}, protocol {weights.protocol}: mean {result['mean']:.2f} of {count(episodes, 'episode')}; "
+        f"{with_protocol(weights.game, weights.protocol)}: mean {result['mean']:.2f} of {count(episodes, 'episode')}; "
         f"{count(len(videos), 'video')} and {RETURNS} are in {options.out}"
     )
     if cut:
@@ -94,8 +94,8 @@ def main(arguments: Sequence[str]) -> int:
 
 def _make(out: Path) -> None:
     """Make the directory if it does not exist. Raises `ConfigError` if it is not empty."""
+    make_directory("--out", out)
     try:
-        out.mkdir(parents=True, exist_ok=True)
         if any(out.iterdir()):
             raise ConfigError(f"--out {out} is not empty; choose another directory.")
     except OSError as error:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ringside.agents.stored_weights import with_protocol
 from ringside.sharing.zoo_entries import add_to_zoo, pull_from_hub, push_to_hub, steps_at_version
 from ringside.tasks.arguments import parse
 from ringside.zoo import catalogue
@@ -142,6 +143,6 @@ def _line(name: str) -> str:
     found = read_json(catalogue.ZOO / name / EVALUATION)
     steps = steps_at_version(found["version"], read_json(catalogue.ZOO / name / SUMMARY))
     return (
-        f"{name}: {found['game']}, protocol {found['protocol']}, mean {found['mean']:.2f} +- {found['sd']:.2f} of "
+        f"{name}: {with_protocol(found['game'], found['protocol'])}, mean {found['mean']:.2f} +- {found['sd']:.2f} of "
         f"{count(found['episodes'], 'episode')}, trained for {steps:,} steps"
     )

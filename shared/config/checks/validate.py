@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from shared.config.checks import combinations
-from shared.config.checks.field_checks import check_ranges
+from shared.config.checks.field_checks import MOST, check_ranges
 from shared.config.method_declaration import method_declaration
 from shared.config.run_schedule import MOST_PRIORITIES, make_run_schedule
 from shared.config.settings import Config, ResolvedConfig
@@ -156,6 +156,8 @@ def episodes(number: int | None, seed: int, flag: str = "--episodes") -> None:
         amount(flag, number, MOST_EPISODES)
     if seed < 0:
         raise ConfigError(f"--seed {seed} must not be negative.")
+    if seed >= MOST:
+        raise ConfigError(f"--seed {seed:_} must be below {MOST:_}.")
 
 
 def amount(flag: str, number: int, most: int) -> None:
