@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from actors.envs.atari import games
 from ringside.zoo.catalogue import find
 from shared.checkpoint.weights_file import StoredWeights, load_weights
 from shared.config.checks.field_checks import check_ranges
