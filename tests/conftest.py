@@ -14,8 +14,9 @@ import pytest
 
 import launch as launch_py
 from shared.process.library_env import choose_workspace
+from shared.root import ROOT
 from tests.support.made_once import made_once
-from tests.support.runs import ROOT, STARTED, finish, start
+from tests.support.runs import STARTED, finish, start
 
 Launch = Callable[..., "subprocess.CompletedProcess[str]"]
 Refused = Callable[..., str]

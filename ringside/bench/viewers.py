@@ -31,11 +31,12 @@ from ringside.bench.bench_command import RunOptions
 from ringside.bench.harness.attached import AttachedRun, attached_run, lasting
 from ringside.bench.harness.interleaved import Contender, measure_interleaved
 from ringside.bench.harness.measured_plans import make_plan
-from ringside.bench.harness.tables import ROOT, CannotRun, Report, WrongResult
+from ringside.bench.harness.tables import CannotRun, Report, WrongResult
 from ringside.watch.page.live_curves import SERIES
 from shared.machine.facts import usable_cores
 from shared.machine.subprocesses import kill_and_reap
 from shared.memory.parts.board import METRIC_SPANS, SPAN_METRICS
+from shared.root import ROOT
 
 ALONE, WATCHED = "no viewer", "one viewer"
 COMMITTED_AT = SPAN_METRICS.index("committed_at") - len(SPAN_METRICS)

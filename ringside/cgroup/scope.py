@@ -23,7 +23,7 @@ from pathlib import Path
 
 from shared.errors import ConfigError
 from shared.machine.control_groups import InForce
-from shared.machine.proc_files import ROOT
+from shared.machine.proc_files import FILESYSTEM
 from shared.process.signals import TELL_STACKS
 
 TASKS = 4096
@@ -85,7 +85,7 @@ def inside() -> bool:
     return os.environ.get(_INSIDE) == _unit()
 
 
-def enter(limits: Limits, command: Sequence[str], root: Path = ROOT) -> None:
+def enter(limits: Limits, command: Sequence[str], root: Path = FILESYSTEM) -> None:
     """Become `command` in a scope with these limits. It returns only by raising.
 
     Args:

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from shared.machine.facts import LIBRARIES
+from shared.root import ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 _PACKAGES = ("actors", "learner", "shared", "ringside", "workers")
 _SOURCES = "sources of Ringside"
 _DIGITS = 12

@@ -17,12 +17,13 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from ringside.cluster.fingerprint import ROOT, fingerprint
+from ringside.cluster.fingerprint import fingerprint
 from ringside.cluster.lease import LEASE_SECONDS, Lease
 from shared.errors import ConfigError
 from shared.machine.cores import Claims, has_quota, physical_cores
 from shared.machine.facts import processor
 from shared.machine.subprocesses import die_with
+from shared.root import ROOT
 
 SAVE_SECONDS = 120.0
 """Longest time of a program to save and end after it was asked to stop; then it is killed."""

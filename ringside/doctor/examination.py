@@ -34,13 +34,13 @@ from shared.config.settings import Config
 from shared.files.result_files import require_writable, write_result
 from shared.machine import control_groups, facts
 from shared.machine.contention import Contention
-from shared.machine.proc_files import ROOT
+from shared.machine.proc_files import FILESYSTEM
 from shared.memory.memory_need import replay_that_fits
 from shared.memory.plan import Plan
 from shared.process import mps
+from shared.root import ROOT
 from shared.text import as_spelt, command
 
-PROJECT = Path(__file__).resolve().parents[2]
 _WRITTEN = 32 << 20
 """Bytes of the test of the disk."""
 _IDLE_SECONDS = 1.0
@@ -118,7 +118,7 @@ def worst(answers: Sequence[Check]) -> str:
 # Checks that take a moment
 
 
-def requirements(project: Path = PROJECT) -> tuple[str, list[str]]:
+def requirements(project: Path = ROOT) -> tuple[str, list[str]]:
     """Range of Python versions and required packages, from setup.cfg; in an installed wheel from its metadata."""
     parser = configparser.ConfigParser()
     if parser.read(project / "setup.cfg"):
@@ -142,7 +142,7 @@ def _packages() -> Check:
     return checks.packages(ranges, installed)
 
 
-def _contention(root: Path = ROOT) -> Check:
+def _contention(root: Path = FILESYSTEM) -> Check:
     """Use of the cores by other programs, measured while this process is idle."""
     found = Contention(root)
     found.read(begun := time.monotonic_ns(), time.process_time_ns())

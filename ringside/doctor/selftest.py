@@ -29,6 +29,7 @@ from shared.machine import facts
 from shared.machine.subprocesses import die_with, kill_and_reap
 from shared.memory.plan import Plan
 from shared.process.signals import stack_dumps_held_back
+from shared.root import LAUNCHER
 from shared.text import words_of
 
 ROUNDS = 4
@@ -40,7 +41,6 @@ SECONDS = 300.0
 """Time after which it counts as hung; it takes two seconds and its start, and more if kernels are compiled first."""
 LEAVE_SECONDS = 5.0
 """Time limit for its processes to exit after its end."""
-_LAUNCHER = Path(__file__).resolve().parents[2] / "launch.py"
 _SHARED_MEMORY = Path("/dev/shm")
 _BF16_INSTRUCTIONS = re.compile("bf16|amx")
 _OURS = ("sem.mp-", "psm_", "ringside")
@@ -95,7 +95,7 @@ def _run(plan: Plan, kernels: set[Kernel]) -> Check:
         first, digest = _first_weights(Path(scratch), plan)
         with stack_dumps_held_back():
             process = subprocess.Popen(
-                [sys.executable, str(_LAUNCHER), *_words(plan), f"--run-dir={run_dir}", f"--init-from={first}"],
+                [sys.executable, str(LAUNCHER), *_words(plan), f"--run-dir={run_dir}", f"--init-from={first}"],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,

@@ -13,8 +13,8 @@ from typing import TypeVar
 
 from shared.machine.subprocesses import die_with
 from shared.process.signals import stack_dumps_held_back
+from shared.root import LAUNCHER
 
-LAUNCHER = Path(__file__).resolve().parents[2] / "launch.py"
 """Path of the program."""
 POLL_SECONDS = 0.5
 """Interval of the calls of `should_stop`."""

@@ -7,12 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringside.programs.local_programs import LAUNCHER, LocalPrograms
+from ringside.programs.local_programs import LocalPrograms
 from ringside.programs.places import Programs
 from shared.errors import ConfigError
 from shared.files.lock import locked
 from shared.files.result_files import make_directory
 from shared.process.ownership import SUITE_LOCK_FILE, require_writable_run
+from shared.root import LAUNCHER
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from shared.machine.cores import NICENESS
 from shared.machine.subprocesses import die_with, kill_and_reap
 from shared.process.ownership import OWN_METRICS_FILE, TRACK_FILE, evaluation_video
 from shared.process.signals import enable_stack_dumps, ignore_requests, stack_dumps_held_back
+from shared.root import ROOT
 
 POLL_SECONDS = 2.0
 """Interval between two reads of the records."""
@@ -54,7 +55,7 @@ class Tracker:
         with open(open_to_write(self._log, os.O_WRONLY | os.O_APPEND), "ab") as log, stack_dumps_held_back():
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "ringside.recording.wandb_track", str(run_dir.absolute())],
-                cwd=Path(__file__).parents[2],
+                cwd=ROOT,
                 stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=log,

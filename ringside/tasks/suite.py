@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringside.programs.local_programs import LAUNCHER
 from ringside.programs.placing import ClusterOptions, programs_in
 from ringside.suites.jobs import make_jobs
 from ringside.suites.suite_games import SUITES, games_of
@@ -17,6 +16,7 @@ from ringside.suites.suite_runner import Suite, SuiteRunner
 from ringside.tasks.arguments import Choices, config_of, parse_choices
 from shared.config.checks import validate
 from shared.errors import ConfigError
+from shared.root import LAUNCHER
 from shared.text import PROGRAM, flag_in
 
 NOT_HERE = {"--game": "--games", "--env": "--games", "--seed": "--seeds", "--run-dir": "--out", "--resume": "--out"}

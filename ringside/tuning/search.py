@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from ringside import planning
-from ringside.programs.local_programs import LAUNCHER
 from ringside.programs.placing import ClusterOptions, programs_in
 from ringside.report.writing import write_report
 from ringside.settings.train_settings import TrainSettings
@@ -18,6 +17,7 @@ from shared.config.checks import validate
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.process.ownership import REPORT
+from shared.root import LAUNCHER
 from shared.text import count
 
 DEFAULT_TRIALS = 20

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shared.machine import control_groups, facts
-from shared.machine.proc_files import ROOT, stat_fields, text
+from shared.machine.proc_files import FILESYSTEM, stat_fields, text
 
 WORTH_SAYING = 0.1
 """Share of the usable cores from which the CPU time of others is reported: the run's figures are too low then."""
@@ -35,7 +35,7 @@ class CpuTimes:
     """In which a hypervisor had them work for another machine."""
 
 
-def cpu_times(cpus: Collection[int], root: Path = ROOT) -> CpuTimes | None:
+def cpu_times(cpus: Collection[int], root: Path = FILESYSTEM) -> CpuTimes | None:
     """The times of these CPUs; None where the kernel does not count them, or does not show them."""
     tick = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
     busy = stolen = idle = 0
@@ -53,7 +53,7 @@ def cpu_times(cpus: Collection[int], root: Path = ROOT) -> CpuTimes | None:
     return CpuTimes(busy * tick, stolen * tick) if busy or idle else None
 
 
-def sum_cpu_time(processes: Iterable[int], root: Path = ROOT) -> int:
+def sum_cpu_time(processes: Iterable[int], root: Path = FILESYSTEM) -> int:
     """Nanoseconds of CPU time of these processes and of children that they have waited for; gone ones count nothing."""
     tick = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
     stats = (stat_fields(root / "proc" / str(process) / "stat") for process in processes)
@@ -79,7 +79,7 @@ class Contention:
         stolen: the same of the hypervisor.
     """
 
-    def __init__(self, root: Path = ROOT, cpus: Collection[int] | None = None) -> None:
+    def __init__(self, root: Path = FILESYSTEM, cpus: Collection[int] | None = None) -> None:
         """`cpus`: those that the run may use; by default those of this process."""
         self._root = root
         self._cpus = os.sched_getaffinity(0) if cpus is None else cpus

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from shared.machine.proc_files import ROOT, number, pairs, text
+from shared.machine.proc_files import FILESYSTEM, number, pairs, text
 
 _UNLIMITED = 1 << 60
 """Version 1 says "no limit" of memory with a number near 2**63."""
@@ -44,7 +44,7 @@ class InForce:
         return f"{', '.join(parts)} ({self.group})"
 
 
-def in_force(root: Path = ROOT) -> InForce:
+def in_force(root: Path = FILESYSTEM) -> InForce:
     """The limits that control groups put on this process."""
     quotas = [quota / period for quota, period in map(cpu_quota, groups(root, "cpu")) if quota is not None and period]
     memories = [limit for limit in map(memory_limit, groups(root, "memory")) if limit is not None]
@@ -67,7 +67,7 @@ def cpu_quota(group: Path) -> tuple[int | None, int]:
     return (quota if quota is not None and quota > 0 else None), period or 0
 
 
-def cpu_time(root: Path = ROOT) -> int | None:
+def cpu_time(root: Path = FILESYSTEM) -> int | None:
     """Nanoseconds of CPU time of the innermost group above this process that has a quota; None: not known."""
     for group in groups(root, "cpu"):
         if cpu_quota(group)[0] is not None:
@@ -85,7 +85,7 @@ def memory_limit(group: Path) -> int | None:
     return None
 
 
-def free_memory(root: Path = ROOT) -> int | None:
+def free_memory(root: Path = FILESYSTEM) -> int | None:
     """Bytes that the groups above still leave; None: none of them limits memory.
 
     Of each, its limit less what it uses beyond file cache that can be dropped.
@@ -102,7 +102,7 @@ def free_memory(root: Path = ROOT) -> int | None:
     return min(free, default=None)
 
 
-def free_tasks(root: Path = ROOT) -> int | None:
+def free_tasks(root: Path = FILESYSTEM) -> int | None:
     """Processes and threads that the groups above still allow; None: no group limits them."""
     free = []
     for group in groups(root, "pids"):
@@ -112,7 +112,7 @@ def free_tasks(root: Path = ROOT) -> int | None:
     return min(free, default=None)
 
 
-def oom_kills(root: Path = ROOT) -> int:
+def oom_kills(root: Path = FILESYSTEM) -> int:
     """Processes that the kernel has killed for lack of memory so far: of this process's group, else of the machine.
 
     It counts before it kills, so a process that sees the death sees the count.
@@ -128,7 +128,7 @@ def oom_kills(root: Path = ROOT) -> int:
 class OomKills:
     """Deaths that the kernel caused for lack of memory. A kill explains one death."""
 
-    def __init__(self, root: Path = ROOT) -> None:
+    def __init__(self, root: Path = FILESYSTEM) -> None:
         self._root = root
         self._explained = oom_kills(root)
 

@@ -18,7 +18,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 from shared.machine.control_groups import in_force
-from shared.machine.proc_files import ROOT, number
+from shared.machine.proc_files import FILESYSTEM, number
 
 NICENESS = 10
 """Niceness of all processes but learner and inference, for which the others wait."""
@@ -59,7 +59,7 @@ class Claims:
         self.cores.clear()
 
 
-def choose_actor_cores(actors: int, claims: Claims, root: Path = ROOT) -> list[frozenset[int] | None]:
+def choose_actor_cores(actors: int, claims: Claims, root: Path = FILESYSTEM) -> list[frozenset[int] | None]:
     """A separate thread for each actor, or None for all of them if there are too few threads.
 
     With fewer threads than actors and `RESERVED` more, the kernel's scheduler does better than fixed places: a process
@@ -74,7 +74,7 @@ def choose_actor_cores(actors: int, claims: Claims, root: Path = ROOT) -> list[f
     return [frozenset({thread}) for thread in claims.cores]
 
 
-def has_quota(root: Path = ROOT) -> bool:
+def has_quota(root: Path = FILESYSTEM) -> bool:
     """True if this process may use less than the cores that it sees.
 
     A quota names no particular cores: other containers use the same ones, and do not see our claims.
@@ -83,7 +83,7 @@ def has_quota(root: Path = ROOT) -> bool:
     return quota is not None and quota < len(os.sched_getaffinity(0))
 
 
-def physical_cores(threads: Iterable[int], root: Path = ROOT) -> list[list[int]]:
+def physical_cores(threads: Iterable[int], root: Path = FILESYSTEM) -> list[list[int]]:
     """Physical cores, each as those of its threads that are among `threads`; in ascending order where all are alike.
 
     In processors with cores of two kinds the fastest are the last `RESERVED`, and before them fast ones come first.

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from shared.machine import control_groups
-from shared.machine.proc_files import ROOT, text
+from shared.machine.proc_files import FILESYSTEM, text
 from shared.machine.subprocesses import read_output
 
 LIBRARIES = ("torch", "numpy", "ale-py", "numba", "gymnasium", "multiprocess", "safetensors")
@@ -37,7 +37,7 @@ _PLENTY = 1 << 60
 """Stands for "no limit"."""
 
 
-def usable_cores(root: Path = ROOT, affinity: int | None = None) -> int:
+def usable_cores(root: Path = FILESYSTEM, affinity: int | None = None) -> int:
     """Cores that this process may use: affinity, and the quota of every control group above it, rounded up.
 
     Args:
@@ -49,7 +49,7 @@ def usable_cores(root: Path = ROOT, affinity: int | None = None) -> int:
     return max(1, cores if quota is None else min(cores, math.ceil(quota)))
 
 
-def usable_memory(root: Path = ROOT) -> int:
+def usable_memory(root: Path = FILESYSTEM) -> int:
     """Bytes that this process and its children may still take before something is killed.
 
     The minimum of MemAvailable and the free memory of the control groups above.
@@ -58,7 +58,7 @@ def usable_memory(root: Path = ROOT) -> int:
     return min((amount for amount in free if amount is not None), default=_PLENTY)
 
 
-def total_memory(root: Path = ROOT) -> int | None:
+def total_memory(root: Path = FILESYSTEM) -> int | None:
     """Bytes of physical memory; None: not known."""
     return _meminfo(root).get("MemTotal")
 
@@ -68,7 +68,7 @@ def descriptors() -> tuple[int, int]:
     return resource.getrlimit(resource.RLIMIT_NOFILE)
 
 
-def free_tasks(root: Path = ROOT, limit: int | None = None, user: int | None = None) -> int | None:
+def free_tasks(root: Path = FILESYSTEM, limit: int | None = None, user: int | None = None) -> int | None:
     """Processes and threads that may still be started; None: no limit.
 
     The limits are `ulimit -u`, of which root is free, and those of the control groups above.
@@ -95,18 +95,18 @@ BF16_FLAGS = ("amx_bf16", "avx512_bf16")
 """The kernel's CPU flags of instructions that multiply bfloat16 numbers, the faster ones first."""
 
 
-def bf16_flags(root: Path = ROOT) -> list[str]:
+def bf16_flags(root: Path = FILESYSTEM) -> list[str]:
     """The processor's flags among `BF16_FLAGS`, in their order."""
     flags = _cpuinfo(root).get("flags", "").split()
     return [flag for flag in BF16_FLAGS if flag in flags]
 
 
-def processor(root: Path = ROOT) -> str:
+def processor(root: Path = FILESYSTEM) -> str:
     """Model of the processor."""
     return _cpuinfo(root).get("model name", platform.processor() or platform.machine())
 
 
-def has_nvidia_driver(root: Path = ROOT) -> bool:
+def has_nvidia_driver(root: Path = FILESYSTEM) -> bool:
     """True if an NVIDIA driver is loaded (or, under WSL, the paravirtual GPU is there)."""
     return any((root / path).exists() for path in ("proc/driver/nvidia/version", "dev/nvidiactl", "dev/dxg"))
 
@@ -137,7 +137,7 @@ print(count.value if version.value // 1000 >= int(sys.argv[1]) else 0)
 since it cannot run programs built for the higher one (NVIDIA, "CUDA Compatibility")."""
 
 
-def cuda_devices(root: Path = ROOT) -> int:
+def cuda_devices(root: Path = FILESYSTEM) -> int:
     """Number of CUDA devices that this installation can use; 0 with a torch that was built without CUDA, or for a newer
     one than the driver's.
 
@@ -186,7 +186,7 @@ def gpus() -> list[Gpu]:
     return found
 
 
-def describe(root: Path = ROOT) -> dict[str, Any]:
+def describe(root: Path = FILESYSTEM) -> dict[str, Any]:
     """Description of the machine for a result: JSON values only."""
     cpu = _cpuinfo(root)
     siblings, cores = int(cpu.get("siblings", 0)), int(cpu.get("cpu cores", 0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-ROOT = Path("/")
+FILESYSTEM = Path("/")
 """Root of the tree; tests use another."""
 
 

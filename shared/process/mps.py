@@ -30,6 +30,7 @@ from pathlib import Path
 from shared.machine.proc_files import stat_fields
 from shared.machine.subprocesses import die_with, kill_and_reap, read_output
 from shared.process.signals import STOP_SIGNALS, enable_stack_dumps, ignore_requests, stack_dumps_held_back
+from shared.root import ROOT
 
 CONTROL = "nvidia-cuda-mps-control"
 DRIVER_FOLDER = "/usr/local/nvidia/bin"
@@ -108,7 +109,7 @@ class Service:
             with stack_dumps_held_back():
                 self._guardian = subprocess.Popen(
                     [sys.executable, "-m", "shared.process.mps", str(self._directory)],
-                    cwd=Path(__file__).resolve().parents[2],
+                    cwd=ROOT,
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,

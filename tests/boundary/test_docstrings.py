@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from shared.root import ROOT
+
 PACKAGES = ("actors", "learner", "shared", "ringside", "workers", "tests")
 REFUSED = re.compile(r"\s*(What|Whether|Of|How|That|Who|Whose|Whoever|Which|Where|When|Why|Those)\b")
 

@@ -8,8 +8,8 @@ import pytest
 
 from ringside.tasks import completion
 from shared.config.digest import MAY_CHANGE_ON_RESUME
+from shared.root import ROOT
 from shared.text import flag_of
-from tests.support.runs import ROOT
 
 TOP = ("actors", "benchmarks", "docs", "examples", "learner", "ringside", "shared", "tests", "workers")
 DOCUMENTS = sorted(

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from shared.root import ROOT
+
 TOP = ("actors", "learner", "shared", "ringside", "workers")
 """The packages; `launch.py`, `examples` and `tests` stand beside them."""
 EXAMPLES = "examples"
@@ -22,7 +23,7 @@ FILES = 12
 SHARED_MAY = {"msgspec", "numpy", "safetensors", "zstandard", "setproctitle"}
 """Packages that shared/ may load beside the standard library; setproctitle names a process and imports nothing."""
 
-_WORDS = {"shared.errors", "shared.text", "shared.env_name", "shared.frame_shape"}
+_WORDS = {"shared.errors", "shared.text", "shared.env_name", "shared.frame_shape", "shared.root"}
 _FACTS = _WORDS | {"shared.machine", "shared.files"}
 _SETTINGS = _FACTS | {"shared.performance", "shared.config", "shared.network_spec"}
 _MEMORY = _SETTINGS | {"shared.memory", "shared.prng", "shared.exploration"}

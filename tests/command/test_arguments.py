@@ -14,9 +14,9 @@ import launch as launch_py
 import ringside
 from ringside.tasks.train import configuration
 from shared.errors import ConfigError
+from shared.root import ROOT
 from shared.text import whole_number
 from tests.conftest import Launch, Refused
-from tests.support.runs import ROOT
 
 SMALL = ("--envs", "8", "--device", "cpu", "--run-dir", "run")
 

@@ -14,8 +14,9 @@ from typing import Any
 import psutil
 import pytest
 
+from shared.root import ROOT
 from tests.conftest import Launch, Refused
-from tests.support.runs import ROOT, gone
+from tests.support.runs import gone
 from tests.support.waiting import until
 
 WORDS = ("--envs", "4", "--actors", "1", "--inference-batch", "2", "--network", "small", "--learner-threads", "1")

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from shared.root import ROOT
 from tests.command.conftest import SCRIPT
-from tests.support.runs import ROOT, summary
+from tests.support.runs import summary
 
 
 def test_it_refuses_as_the_command_does(tmp_path: Path) -> None:

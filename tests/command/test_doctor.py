@@ -17,8 +17,8 @@ from shared.config.method_declaration import method_declaration
 from shared.config.presets import PRESETS
 from shared.config.settings import Config
 from shared.machine import facts
+from shared.root import ROOT
 from tests.conftest import Launch, Refused
-from tests.support.runs import ROOT
 
 SMALL = ("--game", "pong", "--network", "small", "--device", "cpu", "--replay-size", "20_000")
 NAMES = (

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from shared.root import ROOT
 from tests.conftest import Refused
-from tests.support.runs import ROOT, SMALL, records, summary
+from tests.support.runs import SMALL, records, summary
 
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 PLAY = {flag: value for flag, value in SMALL.items() if flag != "--game"}

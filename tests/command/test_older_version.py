@@ -13,8 +13,9 @@ import ringside
 from ringside.agents.stored_weights import weights_at
 from ringside.tasks import report
 from shared.errors import ConfigError
+from shared.root import ROOT
 from tests.conftest import Launch, Refused
-from tests.support.runs import ROOT, SMALL
+from tests.support.runs import SMALL
 
 ARCHIVE = ROOT / "tests" / "support" / "reference_run" / "reference_run.tar.xz"
 WEIGHTS = "weights-00000004.safetensors"

@@ -20,9 +20,9 @@ import ringside
 from actors.env import Outcome
 from actors.evaluation import Episode
 from launch import main
+from shared.root import ROOT
 from tests.conftest import Launch
 from tests.support.checkpoints import random_weights
-from tests.support.runs import ROOT
 
 CATCH = "tests.support.pixel_game:factory"
 

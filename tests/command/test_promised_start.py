@@ -15,7 +15,8 @@ from ringside.tasks.train import configuration
 from shared.config.presets import PRESETS
 from shared.memory.parts.board import Phase
 from shared.memory.process_table import ProcessTable, Role
-from tests.support.runs import ROOT, STARTED, finish, gone, memory_of, wait_until
+from shared.root import ROOT
+from tests.support.runs import STARTED, finish, gone, memory_of, wait_until
 
 WORDS = ("launch.py", "--actors", "12", "--game", "breakout")
 NEEDED_BYTES = 11e9

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from shared.root import ROOT
 from tests.conftest import Launch
-from tests.support.runs import ROOT, SMALL, finish, memory_of, start, start_words, summary, wait_until
+from tests.support.runs import SMALL, finish, memory_of, start, start_words, summary, wait_until
 
 README = (ROOT / "README.md").read_text()
 RUN = re.compile(r"runs/[a-z]+-20260101-120000")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.runs import ROOT
+from shared.root import ROOT
 
 PACKAGES = ("actors", "learner", "shared", "ringside", "workers")
 

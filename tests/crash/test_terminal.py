@@ -13,8 +13,9 @@ import psutil
 import pytest
 
 from shared.checkpoint.finding import find_checkpoint
+from shared.root import ROOT
 from tests.crash.storm import FLAGS
-from tests.support.runs import ROOT, SMALL, records, summary
+from tests.support.runs import SMALL, records, summary
 from tests.support.waiting import until
 
 STEPS, ROUNDS = "4_800", 10

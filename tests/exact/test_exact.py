@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.runs import ROOT, SMALL, finish, kill, memory_of, records, start, summary, wait_until
+from shared.root import ROOT
+from tests.support.runs import SMALL, finish, kill, memory_of, records, start, summary, wait_until
 
 pytestmark = pytest.mark.stress
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Timer
 
+from shared.root import ROOT
 from tests.fuzz.mutate import Case, mutate
 from tests.fuzz.readers import ENV, MORE_STEPS, RECORD_PLACES, RESUME_PLACES
 from tests.fuzz.workspace import Workspace, signature
-from tests.support.runs import ROOT
 
 SECONDS = 200.0
 """Seconds that one command may take; generous, for a machine under load."""

@@ -14,8 +14,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from shared.root import ROOT
 from tests.fuzz.readers import Target
-from tests.support.runs import ROOT
 
 WORKERS = 2
 LONGEST_SECONDS = 1_500.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
 import pytest
 
@@ -12,8 +11,7 @@ from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.frame_shape import DEFAULT_FRAMES, FrameShape
 from shared.network_spec import CONVOLUTIONS, Network, least_frame_size, parameters_of, register_network
-
-ROOT = Path(__file__).resolve().parents[2]
+from shared.root import ROOT
 
 
 def test_gray_and_color() -> None:

@@ -20,10 +20,9 @@ from shared.config.settings import Config
 from shared.memory.plan import Plan
 from shared.memory.region.layout import LayoutError
 from shared.memory.run_memory import Memory
+from shared.root import ROOT
 from shared.text import flag_of
 from tests.support.waiting import until
-
-ROOT = Path(__file__).resolve().parents[2]
 
 LAUNCH = ("launch.py",)
 

@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from ringside.bench.harness.programs import read_logs
-from ringside.bench.harness.tables import ROOT
 from shared.files.atomic import write_atomic
 from shared.machine import facts
 from shared.machine.subprocesses import die_with, kill_and_reap
 from shared.process.signals import TELL_STACKS, stack_dumps_held_back
+from shared.root import ROOT
 
 STAGE_SECONDS = 560.0
 """Time limit of a stage with all its commands."""

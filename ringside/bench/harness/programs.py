@@ -13,10 +13,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ringside.bench.harness.tables import ROOT, CannotRun, WrongResult
+from ringside.bench.harness.tables import CannotRun, WrongResult
 from shared.files.run_file_names import LOGS
 from shared.machine.subprocesses import die_with, kill_and_reap, read_output
 from shared.process.signals import stack_dumps_held_back
+from shared.root import ROOT
 
 END_SECONDS = 300.0
 """Longest time between SIGTERM and the end of a run."""

@@ -26,10 +26,8 @@ from shared.errors import DeviceFault
 from shared.files.atomic import write_atomic
 from shared.machine import facts
 from shared.machine.subprocesses import read_output
+from shared.root import ROOT
 from shared.text import readable
-
-ROOT = Path(__file__).resolve().parents[3]
-
 
 FILE_COLUMNS = 140
 """Width of a table printed to a file or a pipe."""

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ringside.bench.harness.programs import json_result, run_command
-from ringside.bench.harness.tables import ROOT, CannotRun
+from ringside.bench.harness.tables import CannotRun
+from shared.root import ROOT
 
 PEERS = ROOT / ".venv-peers"
 LOCK = ROOT / "requirements.lock"

@@ -23,13 +23,13 @@ import numpy as np
 
 from actors.lane import Lane
 from actors.make_env import make_env
-from ringside.bench.harness.tables import ROOT
 from shared.config.presets.replay_presets import NATURE
 from shared.config.resolve import resolve
 from shared.config.settings import Config
 from shared.machine.subprocesses import die_with, kill_and_reap
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
+from shared.root import ROOT
 
 BLOCK_TICKS = 32
 """Ticks between two reads of the clock."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,8 +17,8 @@ from actors.pixels.palette import gray_table
 from shared.config.protocols import PROTOCOLS
 from shared.config.sections import Play
 from shared.memory.parts.snapshot import SNAPSHOT_BYTES
+from shared.root import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 NATURE = PROTOCOLS["nature"]
 
 

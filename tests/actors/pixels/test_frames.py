@@ -14,8 +14,8 @@ import pytest
 
 from actors.pixels.frames import Shrinker, area_weights, pair_table, shrink_area
 from shared.frame_shape import SCREEN_WIDTH
+from shared.root import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 HEIGHTS = (210, 214, 220, 230, 250)
 """All that occur among the games of ale-py."""
 IDENTITY = np.arange(256, dtype=np.uint8)

@@ -23,7 +23,7 @@ from shared.errors import FatalError
 from shared.machine import facts
 from shared.memory.process_table import Role
 from shared.memory.wait import POLL_SECONDS, Doorbell
-from tests.support.runs import ROOT
+from shared.root import ROOT
 
 CPU = torch.device("cpu")
 PEER = """

@@ -20,9 +20,9 @@ import ringside
 from ringside.agents.stored_weights import play_of, require_actions, weights_at
 from shared.config.settings import Config
 from shared.errors import ConfigError
+from shared.root import ROOT
 from tests.support.checkpoints import random_weights
 
-ROOT = Path(__file__).resolve().parents[3]
 STACKS = np.random.default_rng(2).integers(0, 256, (3, 4, 84, 84), np.uint8)
 
 

@@ -11,10 +11,11 @@ import torch
 from rich.console import Console
 
 from ringside.bench.bench_command import Benchmark, Common, find, run
-from ringside.bench.harness.tables import ROOT, CannotRun, Report, WrongResult
+from ringside.bench.harness.tables import CannotRun, Report, WrongResult
 from ringside.bench.limits import Options
 from ringside.bench.system_parts.emulator import Bare
 from shared.errors import ConfigError
+from shared.root import ROOT
 
 QUICK = Options(repeats=1, seconds=0.001, window_steps=2_000)
 

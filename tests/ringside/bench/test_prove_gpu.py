@@ -32,11 +32,11 @@ from ringside.bench.gpu_proof.prove_gpu import (
     solve,
 )
 from ringside.bench.gpu_proof.stage import Outcome, Stage
-from ringside.bench.harness.tables import ROOT
 from ringside.bench.ladder.solve import Learned
 from ringside.tasks.train import configuration
 from shared.config.presets import PRESETS
 from shared.machine.facts import cuda_devices
+from shared.root import ROOT
 from tests.support.waiting import until
 
 

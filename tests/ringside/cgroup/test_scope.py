@@ -14,7 +14,7 @@ from ringside.cgroup import scope
 from ringside.cgroup.scope import Limits, make_limits
 from shared.errors import ConfigError
 from shared.machine.control_groups import InForce
-from tests.support.runs import ROOT
+from shared.root import ROOT
 from tests.support.waiting import until
 
 GIB = 1 << 30

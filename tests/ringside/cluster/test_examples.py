@@ -10,7 +10,7 @@ import pytest
 
 from ringside.tasks import train
 from ringside.tasks.arguments import parse_choices
-from tests.support.runs import ROOT
+from shared.root import ROOT
 
 FOLDER = ROOT / "examples" / "clusters"
 

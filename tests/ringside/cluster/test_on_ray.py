@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from ringside.cluster.connection import disconnect, join
 from ringside.cluster.hosts import DataLost
+from shared.root import ROOT
 from tests.support.ray_cluster import NEEDS_RAY, RayCluster, ray_cluster
-from tests.support.runs import ROOT, SMALL
+from tests.support.runs import SMALL
 from tests.support.waiting import until
 
 pytestmark = [NEEDS_RAY, pytest.mark.timeout(300), pytest.mark.stress]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from ringside.doctor.checks import within
-from tests.support.runs import ROOT
+from shared.root import ROOT
 
 KNOWN = {"ARG", "FROM", "RUN", "ENV", "USER", "WORKDIR", "COPY", "VOLUME", "ENTRYPOINT", "CMD"}
 

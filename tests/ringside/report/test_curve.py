@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from ringside.report.curve import MINUTES, STEPS, curve_in, draw, draw_published, main, picture, published_beside
 from ringside.report.published import published_curves_of_game
-from tests.support.runs import ROOT
+from shared.root import ROOT
 from tests.support.written_runs import write_run
 
 

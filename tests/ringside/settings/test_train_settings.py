@@ -13,7 +13,7 @@ from shared.config.checks.field_checks import types_of
 from shared.config.method_declaration import method_declaration, method_names
 from shared.config.settings import Config
 from shared.env_name import Value
-from tests.support.runs import ROOT
+from shared.root import ROOT
 
 
 def as_given(kind: Any) -> Any:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.runs import ROOT
+from shared.root import ROOT
 
 CHECK = "from ringside.supervisor.spawning import require_main_guard\n"
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}

@@ -20,10 +20,10 @@ from ringside.supervisor.deaths import Cause
 from ringside.supervisor.supervisor import Supervisor
 from shared.memory.process_table import ProcessTable, Role
 from shared.process import mps
+from shared.root import ROOT
 from tests.support.played_ring import small_config
 from tests.support.waiting import until
 
-ROOT = Path(__file__).resolve().parents[3]
 FAKE = ROOT / "tests/support/fake_mps.py"
 
 

@@ -28,6 +28,7 @@ from shared.config.resolve import resolve
 from shared.errors import ConfigError
 from shared.files.lock import locked
 from shared.process.ownership import LOCK_FILE
+from shared.root import ROOT
 from tests.support.waiting import until
 
 FAKE = """
@@ -76,7 +77,7 @@ class Program:
         (tmp_path / "fake.py").write_text(FAKE)
         monkeypatch.setattr("ringside.tasks.suite.LAUNCHER", tmp_path / "fake.py")
         monkeypatch.setenv("FAKE_LOG", str(self.told_in))
-        monkeypatch.setenv("FAKE_ROOT", str(Path(__file__).parents[3]))
+        monkeypatch.setenv("FAKE_ROOT", str(ROOT))
 
     def __call__(self, *words: str) -> tuple[int, list[list[str]]]:
         """The exit code, and with which words the fake was called."""
@@ -274,9 +275,8 @@ def test_a_signal_ends_the_present_run_and_begins_no_other(program: Program, tmp
         f"import sys; from ringside.tasks import suite; suite.LAUNCHER = {str(tmp_path / 'fake.py')!r}; "
         f"sys.exit(suite.main(['--games', 'pong,freeway', '--seeds', '2', '--total-steps', '2000', *{program.more!r}]))"
     )
-    root = Path(__file__).parents[3]
     command = [sys.executable, "-c", code]
-    process = subprocess.Popen(command, cwd=root, env=environment, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
     try:
         until(program.told_in.with_suffix(".jsonl.slow").exists)
         process.send_signal(asked)

@@ -31,6 +31,7 @@ from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.files.lock import locked
 from shared.process.ownership import LOCK_FILE
+from shared.root import ROOT
 from tests.conftest import Refused
 from tests.support.cluster_of_objects import Fault, ObjectCluster
 from tests.support.written_runs import write_run
@@ -78,7 +79,7 @@ class Program:
         (tmp_path / "fake.py").write_text(FAKE)
         self.launcher = tmp_path / "fake.py"
         monkeypatch.setenv("FAKE_LOG", str(self._log))
-        monkeypatch.setenv("FAKE_ROOT", str(Path(__file__).parents[3]))
+        monkeypatch.setenv("FAKE_ROOT", str(ROOT))
         monkeypatch.setattr("ringside.programs.local_programs.POLL_SECONDS", 0.02)
         monkeypatch.setattr("ringside.tuning.search._report", lambda task, tuner, results: task.out / "report.html")
 
@@ -313,7 +314,7 @@ def test_the_options_of_a_cluster_need_one(program: Program) -> None:
 def test_the_plots_of_a_study_are_in_its_report(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     monkeypatch.setenv("FAKE_LOG", str(program.out.parent / "told.jsonl"))
-    monkeypatch.setenv("FAKE_ROOT", str(Path(__file__).parents[3]))
+    monkeypatch.setenv("FAKE_ROOT", str(ROOT))
     result = program()
     assert result.report is not None
     page = result.report.read_text()

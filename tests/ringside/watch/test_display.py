@@ -23,9 +23,8 @@ from ringside.watch.line import clock, figure, line
 from ringside.watch.outlet import Outlet
 from ringside.watch.screen import render
 from ringside.watch.status import CheckpointStatus, Status
+from shared.root import ROOT
 from shared.text import short
-
-ROOT = Path(__file__).parents[3]
 
 
 def roles(

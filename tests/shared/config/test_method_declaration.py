@@ -8,7 +8,6 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from importlib import import_module
-from pathlib import Path
 
 import pytest
 
@@ -23,8 +22,8 @@ from shared.config.resolve import resolve
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.memory.plan import Plan
+from shared.root import ROOT
 
-ROOT = Path(__file__).resolve().parents[3]
 THEIRS = MethodDeclaration("theirs", "their.module:Theirs")
 
 

@@ -29,10 +29,10 @@ from shared.config.trust import compare_env, load_plugin, require_env, require_p
 from shared.errors import ConfigError
 from shared.files.run_file_names import CONFIG_FILE
 from shared.network_spec import Network, network_of
+from shared.root import ROOT
 from tests.conftest import Launch, Refused
 from tests.support.checkpoints import CONFIG, random_weights, rewrite, write_run
 from tests.support.pixel_game import Catch
-from tests.support.runs import ROOT
 from tests.support.written_runs import write_run as write_records
 
 TRAIN = ringside.train

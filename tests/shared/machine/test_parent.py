@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from shared.machine.subprocesses import read_output
-from tests.support.runs import ROOT
+from shared.root import ROOT
 from tests.support.waiting import until
 
 

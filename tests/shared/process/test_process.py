@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from shared.process.child import DEVICE_FAULT, FATAL
-from tests.support.runs import ROOT
+from shared.root import ROOT
 
 PROGRAM = """
 import os, sys

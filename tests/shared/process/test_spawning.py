@@ -15,7 +15,7 @@ from multiprocess.connection import Connection
 
 from ringside.supervisor.spawning import ChildProcess
 from shared.process.signals import TELL_STACKS, enable_stack_dumps
-from tests.support.runs import ROOT
+from shared.root import ROOT
 
 PARENT = """
 import signal, sys

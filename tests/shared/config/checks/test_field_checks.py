@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +11,8 @@ import pytest
 from shared.config.checks import validate
 from shared.config.settings import Config
 from shared.errors import ConfigError
+from shared.root import ROOT
 from tests.support.configurations import ON_POLICY, assert_refused
-
-ROOT = Path(__file__).resolve().parents[4]
 
 
 @pytest.mark.parametrize(
