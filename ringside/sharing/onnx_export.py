@@ -16,7 +16,9 @@ from actors.evaluation import Evaluation
 from actors.make_env import action_names
 from ringside.agents.evaluation_policy import EvaluationPolicy, make_evaluation_policy
 from ringside.agents.stored_weights import play_of, require_actions, rules_of, weights_at
+from shared.checkpoint.weights_file import StoredWeights
 from shared.config.checks import validate
+from shared.config.sections import Play
 from shared.errors import ConfigError, MissingPackage
 from shared.files.result_files import require_writable
 
@@ -77,15 +79,7 @@ def export_onnx(
     weights = weights_at(load, env, plugin)
     play = play_of(weights)
     require_actions(weights, play)
-    seen = play.frames
-    about = {
-        "game": weights.game,
-        "protocol": weights.protocol,
-        "method": weights.network.method,
-        "actions": json.dumps(action_names(play)),
-        "observation": f"uint8[n, {', '.join(map(str, seen.observation))}]: the newest {seen}, oldest first",
-    }
-    model = make_onnx(weights, about)
+    model = make_onnx(weights, _about(weights, play))
     network = make_evaluation_policy(weights, "cpu", BATCH, captured=False, wanted="fp32")
     evaluation, steps = Evaluation(play, rules_of(weights, play), seed, 0), -(-frames // BATCH) * BATCH
     stacks, states = _played(evaluation, network, steps)
@@ -103,6 +97,18 @@ def export_onnx(
         with suppress(OSError):
             part.unlink()
     return found
+
+
+def _about(weights: StoredWeights, play: Play) -> dict[str, str]:
+    """Metadata of the file."""
+    seen = play.frames
+    return {
+        "game": weights.game,
+        "protocol": weights.protocol,
+        "method": weights.network.method,
+        "actions": json.dumps(action_names(play)),
+        "observation": f"uint8[n, {', '.join(map(str, seen.observation))}]: the newest {seen}, oldest first",
+    }
 
 
 def _compared(path: Path, size: int, ours: NDArray[np.float32], theirs: NDArray[np.float32]) -> Exported:
