@@ -1,4 +1,4 @@
-"""Docstrings begin with a noun phrase or an imperative, never with a question word, "Of" or "That"."""
+"""Docstrings and names of tests begin with a noun phrase or an imperative, never with a question word or "Of"."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ from shared.root import ROOT
 
 PACKAGES = ("actors", "learner", "shared", "ringside", "workers", "tests")
 REFUSED = re.compile(r"\s*(What|Whether|Of|How|That|Who|Whose|Whoever|Which|Where|When|Why|Those)\b")
+
+
+TEST_NAME = re.compile(
+    r"^ *def test_(what|whether|of|how|that|who|whose|whoever|which|where|when|why|those|nor)_", re.M
+)
 
 
 def docstrings(source: str) -> Iterator[tuple[int, str]]:
@@ -37,3 +42,10 @@ def test_each_kind_of_docstring_is_read() -> None:
     source = '"""What."""\nX = 1\n"""Of X."""\nclass A:\n    """Whether."""\n    def f(self):\n        """How so."""\n'
     assert refused(source) == [1, 3, 5, 7]
     assert not refused('"""Whatever follows is not the word itself."""')
+
+
+def test_names_of_tests_begin_with_their_subject() -> None:
+    files = sorted((ROOT / "tests").rglob("test_*.py"))
+    assert not [
+        f"{path.relative_to(ROOT)}: {name[0]}" for path in files for name in TEST_NAME.finditer(path.read_text())
+    ]

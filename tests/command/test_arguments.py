@@ -119,7 +119,7 @@ def test_a_terminal_is_not_empty_while_a_task_loads(
         assert (says in capsys.readouterr().out) == in_terminal
 
 
-def test_what_may_not_be_read_is_said(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_forbidden_file_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """As root nothing is refused, so here it is by hand."""
 
     def refuse(path: Path) -> None:

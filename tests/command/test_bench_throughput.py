@@ -63,7 +63,7 @@ def test_scaling_compares_every_number_of_actors(launched: Launch, tmp_path: Pat
     assert rows["actors alone, 1"]["ratio"] > 0
 
 
-def test_what_cannot_run_says_why_and_the_json_is_whole(launch: Launch, tmp_path: Path) -> None:
+def test_a_part_that_cannot_run_gives_a_reason_and_the_json_is_whole(launch: Launch, tmp_path: Path) -> None:
     done = launch("bench", "throughput", "--json", "out.json", "--", "--device", "cuda:99")
     assert done.returncode == 0, done.stderr
     found = report(tmp_path / "out.json")
@@ -83,7 +83,7 @@ def test_what_cannot_run_says_why_and_the_json_is_whole(launch: Launch, tmp_path
         (("scaling", "--seconds", "-1"), "--seconds -1.0 must be above 0"),
     ],
 )
-def test_what_cannot_work_is_refused_at_once(refused: Refused, arguments: tuple[str, ...], says: str) -> None:
+def test_impossible_options_are_refused_at_once(refused: Refused, arguments: tuple[str, ...], says: str) -> None:
     assert says in refused("bench", *arguments)
 
 

@@ -127,7 +127,7 @@ def test_a_machine_that_others_use_is_not_all_well(tmp_path: Path, monkeypatch: 
     assert (found.color, found.found) == ("yellow", checks.contention(0.9 * cores, 0.0, cores).found)
 
 
-def test_what_is_red_is_said_beside_the_rest_and_in_the_exit_code(
+def test_a_red_check_is_shown_and_sets_the_exit_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("ringside.doctor.selftest.check", lambda plan: [Check("self-test", "green", "It works.")])

@@ -201,7 +201,7 @@ def test_a_recording_that_is_stopped_is_whole_as_far_as_it_goes(
     ],
 )
 @pytest.mark.usefixtures("no_display")
-def test_what_cannot_be_played_is_one_sentence(
+def test_options_that_play_refuses(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -226,7 +226,7 @@ def test_what_cannot_be_played_is_one_sentence(
         (["--out", "file"], "--out file is a file: name a directory."),
     ],
 )
-def test_what_cannot_be_recorded(
+def test_options_that_record_refuses(
     catch: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

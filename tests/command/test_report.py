@@ -20,7 +20,7 @@ def test_a_report_of_one_run_lies_in_it_and_one_of_several_lies_here(launch: Lau
     assert "<h1>Two seeds</h1>" in (tmp_path / "report" / "report.html").read_text()
 
 
-def test_what_cannot_be_read_is_left_out_and_said(launch: Launch, refused: Refused, tmp_path: Path) -> None:
+def test_an_unreadable_run_is_left_out_and_named(launch: Launch, refused: Refused, tmp_path: Path) -> None:
     write_run(tmp_path / "good")
     write_run(tmp_path / "empty")
     (tmp_path / "empty" / "metrics.jsonl").unlink()

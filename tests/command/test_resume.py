@@ -18,7 +18,7 @@ from tests.support.checkpoints import ACTIONS, CONFIG, SIZES, rewrite, write_run
 from tests.support.runs import finish, memory_of, records, start, summary, wait_until
 
 
-def test_what_to_type_after_a_run_follows_from_what_was_saved(tmp_path: Path) -> None:
+def test_the_commands_after_a_run_follow_from_its_files(tmp_path: Path) -> None:
     config = replace(CONFIG, run=replace(CONFIG.run, run_dir=tmp_path))
     begun_anew = "Nothing was saved: the run ended before its first checkpoint. The same command starts it again."
     assert how_to_continue(config) == begun_anew

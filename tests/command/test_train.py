@@ -32,7 +32,7 @@ def test_a_run_leaves_what_is_promised(five_rounds: Path) -> None:
     assert config.digest() == found["config_digest"]
 
 
-def test_what_a_run_writes_is_for_its_owner_only(five_rounds: Path) -> None:
+def test_files_of_a_run_are_for_its_owner_only(five_rounds: Path) -> None:
     made = [five_rounds, *five_rounds.rglob("*")]
     assert {path.name for path in made} >= {"lock", "config.json", "summary.json", "logs", "checkpoints", "tensorboard"}
     assert not [path for path in made if path.stat().st_mode & 0o077]

@@ -40,7 +40,7 @@ def of_another_version(path: Path) -> None:
         ("old", of_another_version, "old cannot be watched. The configuration was written by another version"),
     ],
 )
-def test_what_is_no_run_is_refused_in_a_sentence(
+def test_a_path_without_a_run_is_refused(
     refused: Refused, tmp_path: Path, name: str, make: Callable[[Path], object], said: str
 ) -> None:
     make(tmp_path / name)

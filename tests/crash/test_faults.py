@@ -119,7 +119,7 @@ def test_a_batch_that_poisons_the_learner_is_written_down(tmp_path: Path) -> Non
 
 
 @pytest.mark.stress
-def test_what_poisons_the_priorities_ends_the_run_and_none_is_saved(tmp_path: Path) -> None:
+def test_rewards_that_are_not_finite_end_the_run_and_no_such_priority_is_saved(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     words = ("--prioritized", "--method", "c51")
     process = start(run_dir, *words, env="tests.support.pixel_game:factory", total_steps="1_000_000")

@@ -70,7 +70,7 @@ def test_a_full_disk_is_waited_for_and_nothing_is_lost(five_rounds: Path, tmp_pa
 
 
 @pytest.mark.stress
-def test_who_stops_a_run_on_a_full_disk_is_told_that_it_was_not_saved(tmp_path: Path) -> None:
+def test_a_stop_on_a_full_disk_says_that_nothing_was_saved(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     process = start(run_dir, checkpoint_every_minutes="0.001", total_steps="1_000_000")
     memory = at_work(process, run_dir)

@@ -116,7 +116,7 @@ def test_a_run_that_has_ended_goes_on_with_its_priorities(tmp_path: Path) -> Non
 
 
 @pytest.mark.stress
-def test_what_these_runs_learn_depends_on_what_is_combined(tmp_path: Path) -> None:
+def test_combined_parts_change_the_weights(tmp_path: Path) -> None:
     """The comparisons above can fail: another beta, or no priorities, and the weights are others."""
     found = set()
     for name, words in (

@@ -67,6 +67,6 @@ def test_no_mutation_changes_what_it_leads_to(tmp_path: Path) -> None:
     "sentence",
     ["", "One.\nAnother.", "\x1b[2J", "\u202egnp", "\ud800", "Traceback (most recent call last)", "x" * 2_001],
 )
-def test_what_is_no_sentence_is_seen(sentence: str) -> None:
+def test_output_that_is_no_sentence_is_found(sentence: str) -> None:
     assert flaw_of(sentence)
     assert flaw_of("checkpoint-00000005.json is damaged: it does not match its checksum.") is None

@@ -105,7 +105,7 @@ def test_a_wait_that_is_left_out_is_found(wait: str) -> None:
 @pytest.mark.stress
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("wait", WAITS)
-def test_how_many_seeds_find_it(wait: str) -> None:
+def test_the_number_of_seeds_that_find_a_mutation(wait: str) -> None:
     found = [seed for seed in range(24) if _fails(wait, seed)]
     print(f"{wait}: {len(found)} of 24 seeds")
     assert found

@@ -215,11 +215,11 @@ def may_commit(boundary: int, *, written: int, oldest_readable_tick: int, troubl
     [(9, 0, False), (8, 0, False), (7, 0, True), (7, 5, False)],
     ids=["written down", "still in the ring", "about to be written over", "the disk takes nothing"],
 )
-def test_a_commit_takes_nothing_from_the_scribe(written: int, trouble: int, waits: bool) -> None:
+def test_a_commit_lets_no_lane_overwrite_an_unrecorded_round(written: int, trouble: int, waits: bool) -> None:
     """Round 10 is about to be committed; with it the lanes may write over round 7, not over round 8."""
     assert may_commit(10, written=written, oldest_readable_tick=8 * 5, trouble=trouble) == (not waits)
 
 
-def test_nor_the_figures_of_a_round() -> None:
+def test_a_commit_overwrites_no_metrics_of_an_unrecorded_span() -> None:
     assert may_commit(99 + METRIC_SPANS, written=100, oldest_readable_tick=0)
     assert not may_commit(100 + METRIC_SPANS, written=100, oldest_readable_tick=0)

@@ -60,7 +60,7 @@ def test_each_record_is_passed_on_once_and_in_order(tmp_path: Path) -> None:
     assert not (tmp_path / OWN_METRICS_FILE).exists(), "nothing was returned"
 
 
-def test_what_callbacks_return_is_recorded_at_the_steps_of_the_record(tmp_path: Path) -> None:
+def test_metrics_of_callbacks_are_recorded_at_the_steps_of_the_record(tmp_path: Path) -> None:
     callbacks = Callbacks(on_round=rounds_by_two, on_evaluation=lambda record: {"score": record["mean_return"]})
     with dispatching(callbacks, tmp_path, tmp_path, Beginning(), fail) as poll:
         log_rounds(tmp_path, 0, 2, evaluation=0)
@@ -103,7 +103,7 @@ def test_a_resume_goes_on_with_the_metrics_up_to_its_boundary(tmp_path: Path) ->
         ({"mine": "x"}, "mine = 'x', which is no number"),
     ],
 )
-def test_what_is_no_metric_is_refused(tmp_path: Path, returned: Any, says: str) -> None:
+def test_a_value_that_is_no_metric_is_refused(tmp_path: Path, returned: Any, says: str) -> None:
     log_rounds(tmp_path, 0, 1)
     callbacks = Callbacks(on_round=lambda record: returned)
     with (

@@ -73,7 +73,7 @@ def test_parts_and_back(name: str, parts: EnvName) -> None:
 
 
 @pytest.mark.parametrize("name", ["m:f@", "m:f@size", "m:f@size=1,size=2", "m:f@a b=1", "m:f+", "m:f+B", "m:f+:B"])
-def test_what_is_no_name_is_refused(name: str) -> None:
+def test_an_invalid_name_is_refused(name: str) -> None:
     with pytest.raises(ConfigError, match="write"):
         parse_env_name(name)
 

@@ -214,7 +214,7 @@ def test_a_module_that_fails_is_a_sentence(
         action_count(Play(env="mistaken_module:factory"))
 
 
-def test_what_gymnasium_lets_through_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_import_error_of_an_env_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise ImportError("jax is not installed")
 

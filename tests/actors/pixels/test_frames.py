@@ -91,7 +91,7 @@ def test_writes_its_slot_and_nothing_beside_it() -> None:
 
 
 @pytest.mark.parametrize("height", HEIGHTS)
-def test_what_stays_the_same_is_kept_and_nothing_else(height: int) -> None:
+def test_unchanged_rows_are_kept_and_no_others(height: int) -> None:
     """Screens of which a little changes at a time: in both, in one, back again, where one row makes two lines."""
     grays = np.random.default_rng(height).permutation(256).astype(np.uint8)
     shrink = Shrinker(height, pair_table(grays))

@@ -130,7 +130,7 @@ def test_on_a_gpu_order_is_kept_by_events_and_nobody_waits(cuda: _Cuda) -> None:
     ]
 
 
-def test_what_fails_ahead_is_raised_where_it_is_needed() -> None:
+def test_an_error_of_a_prefetch_is_raised_at_its_use() -> None:
     work = Prefetcher(torch.device("cpu"))
     work.submit(lambda: (_ for _ in ()).throw(ValueError("there is nothing")))
     with pytest.raises(ValueError, match="there is nothing"):
@@ -180,7 +180,7 @@ def test_graphs_are_warmed_up_and_captured_in_a_stream_of_their_own(cuda: _Cuda)
     assert len(done) == 2
 
 
-def test_what_fails_in_a_capture_is_not_hidden_by_its_end(cuda: _Cuda) -> None:
+def test_an_error_in_a_capture_is_not_hidden_by_its_end(cuda: _Cuda) -> None:
     graphs, times = Graphs(CUDA), []
 
     def body() -> None:

@@ -117,7 +117,7 @@ def test_a_round_is_that_of_the_reference(optimizer: str, precision: str) -> Non
         assert np.linalg.norm(moved - wanted) < tolerance * np.linalg.norm(wanted), name
 
 
-def test_how_a_round_is_sliced_changes_nothing() -> None:
+def test_the_slices_of_a_round_change_nothing() -> None:
     config = small_config()
     played = _played(config)
     results = []
@@ -158,7 +158,7 @@ def test_a_stored_engine_goes_on_bit_for_bit() -> None:
 
 
 @pytest.mark.parametrize("prioritized", [False, True])
-def test_where_frames_lie_and_who_draws_ahead_changes_nothing(prioritized: bool) -> None:
+def test_the_place_of_frames_and_prefetching_change_nothing(prioritized: bool) -> None:
     config = small_config(Algorithm(prioritized=prioritized))
     played = _played(config)
     states = []
@@ -179,7 +179,7 @@ def test_where_frames_lie_and_who_draws_ahead_changes_nothing(prioritized: bool)
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("optimizer", ["rmsprop", "adam"])
-def test_what_is_done_aside_changes_nothing(optimizer: str, precision: str) -> None:
+def test_the_side_stream_changes_nothing(optimizer: str, precision: str) -> None:
     config = small_config(optimizer=optimizer, optimizer_decay=0.95)
     played = _played(config)
     states = []
@@ -194,7 +194,7 @@ def test_what_is_done_aside_changes_nothing(optimizer: str, precision: str) -> N
         assert np.array_equal(states[0][name], states[1][name]), name
 
 
-def test_what_fails_aside_is_raised_where_it_is_waited_for() -> None:
+def test_an_error_of_the_side_stream_is_raised_at_the_wait() -> None:
     aside = SideStream(torch.device("cpu"))
     aside.submit(lambda: None)
     aside.submit(lambda: print(1 // 0))
@@ -203,7 +203,7 @@ def test_what_fails_aside_is_raised_where_it_is_waited_for() -> None:
     aside.settle()
 
 
-def test_what_was_prefetched_for_another_round_is_not_used() -> None:
+def test_a_prefetch_for_another_round_is_not_used() -> None:
     config = small_config()
     played = _played(config)
     states = []

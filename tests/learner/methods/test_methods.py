@@ -196,7 +196,7 @@ def test_c51_projects_the_distribution_of_the_chosen_action() -> None:
         assert y[i].tolist() == pytest.approx(expected, abs=1e-5)
 
 
-def test_what_a_method_may_be_combined_with() -> None:
+def test_combinations_that_a_method_allows() -> None:
     assert [
         (_method(name).supports_soft_policy, _method(name).supports_value_rescaling)
         for name in ("dqn", "qr-dqn", "iqn", "c51")

@@ -28,7 +28,7 @@ def _drawn(seed: int, tick: int, envs: list[int]) -> np.ndarray:
     return ActingNoise(seed, 2_855).draw(tick, np.array(envs))
 
 
-def test_who_asks_together_changes_nothing() -> None:
+def test_the_envs_of_a_request_change_no_noise() -> None:
     together = _drawn(1, 7, [0, 3, 5])
     assert np.array_equal(together[[2, 0]], _drawn(1, 7, [5, 0]))
     for other in (_drawn(2, 7, [0]), _drawn(1, 8, [0]), _drawn(1, 7, [1])):

@@ -129,7 +129,7 @@ def test_clear_begins_anew() -> None:
     np.testing.assert_array_equal(_state(priorities), fresh)
 
 
-def test_of_duplicates_the_last_wins_and_the_maximum_knows_all() -> None:
+def test_the_last_of_duplicates_wins_and_the_maximum_has_all() -> None:
     priorities = _make(4, 2, alpha=1.0)
     priorities.admit(0, np.ones((4, 2), bool))
     priorities.update(np.array([5, 2, 5, 2, 5]), _errors(1.0, 9.0, 2.0, 4.0, 3.0))
@@ -151,7 +151,7 @@ def test_all_weight_in_one_place(only: int) -> None:
         assert probability.tolist() == [1.0] * 6
 
 
-def test_what_has_no_weight_is_never_drawn() -> None:
+def test_a_transition_without_weight_is_never_drawn() -> None:
     """Nor at the edges, where a product rounds up to the total, whatever the total."""
     random = np.random.default_rng(1)
     for _ in range(50):

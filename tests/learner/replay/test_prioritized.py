@@ -94,7 +94,7 @@ def test_exactly_what_can_be_sampled_has_weight(n_step: int) -> None:
     assert played.ticks > played.run_schedule.capacity + played.run_schedule.window_ticks
 
 
-def test_what_rounds_without_updates_played_enters_with_the_next() -> None:
+def test_steps_of_rounds_without_updates_enter_with_the_next() -> None:
     """With one update for two rounds and a half, most rounds are not begun at all."""
     config = _config(train_every=60)
     played = PlayedRing(config)
@@ -108,7 +108,7 @@ def test_what_rounds_without_updates_played_enters_with_the_next() -> None:
     assert begun == 8
 
 
-def test_what_is_new_has_the_greatest_weight_so_far() -> None:
+def test_a_new_transition_has_the_greatest_weight_so_far() -> None:
     config = _config()
     played = PlayedRing(config)
     played.play(6)
@@ -127,7 +127,7 @@ def test_what_is_new_has_the_greatest_weight_so_far() -> None:
 
 
 @pytest.mark.parametrize("n_step", [1, 3])
-def test_what_is_drawn_is_the_transition_of_its_place(n_step: int) -> None:
+def test_a_draw_gives_the_transition_of_its_place(n_step: int) -> None:
     config = _config(n_step)
     played = PlayedRing(config)
     played.play(5 * 6)

@@ -60,7 +60,7 @@ def test_only_the_first_end_counts(ends: list[End], value: float, discount: floa
     assert [part.item() for part in returns] == [value, discount, length]
 
 
-def test_what_stands_behind_an_end_is_not_looked_at() -> None:
+def test_rewards_behind_an_end_are_ignored() -> None:
     reward = np.array([[1.0, np.nan, np.inf], [1.0, 2.0, np.nan]], np.float32)
     returns = n_step(reward, np.array([[2, 0, 0], [0, 1, 1]]), 0.5)
     assert returns.value.tolist() == [1.0, 2.0]

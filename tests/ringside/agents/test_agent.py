@@ -226,6 +226,6 @@ def test_a_network_plays_only_games_with_its_actions(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("load", ["nowhere", "zoo/nowhere", "runs/nowhere", "zoo/../secret"])
-def test_what_does_not_exist_is_refused(load: str) -> None:
+def test_a_missing_agent_is_refused(load: str) -> None:
     with pytest.raises(ConfigError, match=f"--load {load} does not exist: no such run.*zoo"):
         ringside.load_agent(load)

@@ -35,7 +35,7 @@ def test_the_screen_keeps_its_pixels(scale: int) -> None:
             assert np.array_equal(picture[y : 210 * scale : scale, x : 160 * scale : scale], SCREEN)
 
 
-def test_what_is_chosen_is_marked_and_nothing_is_left_of_the_scene_before() -> None:
+def test_the_chosen_action_is_marked_and_the_former_scene_is_gone() -> None:
     painter = Painter(210, 160, 2)
     black = np.zeros_like(SCREEN)
     first = painter.paint(black, SCENE).copy()

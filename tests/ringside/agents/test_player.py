@@ -48,7 +48,7 @@ class Gallery(Canvas):
 
 
 @pytest.mark.parametrize("protocol", ["nature", "machado"])
-def test_what_is_filmed_is_played_as_unfilmed(protocol: str) -> None:
+def test_filming_changes_no_episode(protocol: str) -> None:
     plain, filmed = (AtariEnv("breakout", PROTOCOLS[protocol], 5, 0, training=False) for _ in range(2))
     shots = filmed.film()
     frames = np.zeros((2, 84, 84), np.uint8)
@@ -140,7 +140,7 @@ def test_many_episodes_at_once_are_those_of_eval(tmp_path: Path) -> None:
     assert [played.total for played in player.played] == expected[8:16]
 
 
-def test_what_is_told_of_an_episode(tmp_path: Path) -> None:
+def test_the_results_of_an_episode(tmp_path: Path) -> None:
     player = player_at(random_weights(tmp_path, CATCH, actions=3), CATCH)
     turns = [turn for (turn,) in player.perform([4]) if isinstance(turn, StepFrames)]
     moments = [moment for turn in turns for moment in turn.moments]

@@ -73,7 +73,7 @@ def test_keys_are_held_and_a_tap_counts_once(window: Window) -> None:
 @pytest.mark.parametrize(
     ("key", "people", "closes"), [("K_ESCAPE", False, True), ("K_q", False, True), ("K_q", True, False)]
 )
-def test_what_closes_it(monkeypatch: pytest.MonkeyPatch, key: str, people: bool, closes: bool) -> None:
+def test_events_that_close_the_window(monkeypatch: pytest.MonkeyPatch, key: str, people: bool, closes: bool) -> None:
     import pygame
 
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")

@@ -41,7 +41,7 @@ def test_a_name_stands_for_one_row(report: Report) -> None:
         report.add("memcpy", "GB/s", [20.0])
 
 
-def test_what_lacks_its_limit_is_missing_and_the_rest_goes_on(report: Report) -> None:
+def test_a_part_without_its_limit_is_missing_and_the_rest_goes_on(report: Report) -> None:
     with report.measuring("first"):
         report.add("gather", "GB/s", [5.0], limit="memcpy")
     with report.measuring("second"):
@@ -68,7 +68,7 @@ def test_a_wrong_part_loses_its_rows_and_the_command_fails(report: Report) -> No
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_what_is_no_number_is_wrong(value: float, report: Report) -> None:
+def test_a_result_that_is_no_number_is_wrong(value: float, report: Report) -> None:
     """It could not be written down either: JSON knows only numbers."""
     with report.measuring("memory"):
         report.add("memcpy", "GB/s", [10.0, value])

@@ -21,7 +21,7 @@ def answering(values: Iterable[float | BaseException]) -> Callable[[], float]:
     return measure
 
 
-def test_what_fails_once_is_left_out() -> None:
+def test_a_contender_that_fails_once_is_left_out() -> None:
     report = Report("name", "title")
     contenders = [Contender("a", answering([1, 2])), Contender("b", answering([3, CannotRun("It is gone.")]))]
     assert measure_interleaved(report, contenders, 2) == {"a": [1, 2]}

@@ -198,7 +198,7 @@ def test_a_solved_game_is_noted_with_its_time(
     assert (fact["seconds"], fact["mean_return"], fact["good"]) == (112.5, mean, good)
 
 
-def test_what_the_processes_of_a_failed_run_wrote_is_kept(tmp_path: Path) -> None:
+def test_the_logs_of_a_failed_run_are_kept(tmp_path: Path) -> None:
     stage, run_dir = stage_at(tmp_path), tmp_path / "run"
     (run_dir / "logs").mkdir(parents=True)
     (run_dir / "logs" / "learner.log").write_text("Traceback: 18 lines\n")

@@ -72,12 +72,12 @@ def test_amounts_of_memory(words: str | None, memory: int | None) -> None:
         (None, "16"),
     ],
 )
-def test_what_is_no_limit_is_refused(cpus: float | None, memory: str | None) -> None:
+def test_an_invalid_limit_is_refused(cpus: float | None, memory: str | None) -> None:
     with pytest.raises(ConfigError, match=r"^--(cpus|memory) "):
         make_limits(cpus, memory)
 
 
-def test_what_systemd_is_asked_for() -> None:
+def test_the_properties_of_the_scope() -> None:
     words = scope.systemd_run(Limits(1.5, 16 * GIB), ["python", "launch.py", "--cgroup"], "--user", 255)
     assert words[:5] == ["systemd-run", "--scope", "--user", "--quiet", "--collect"]
     assert words[5] == f"--unit=ringside-{os.getpid()}.scope"
@@ -139,7 +139,7 @@ def test_a_run_finds_itself_inside_and_keeps_process_output_and_code(
     assert process.returncode == 2
 
 
-def test_what_is_left_in_the_scope_is_killed_when_the_launcher_has_ended(
+def test_processes_left_in_the_scope_are_killed_after_the_launcher(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _systemd(tmp_path, monkeypatch)

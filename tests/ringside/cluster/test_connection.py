@@ -20,7 +20,7 @@ def test_without_the_package_the_sentence_says_how_to_get_it(monkeypatch: pytest
         connection.connect("auto", insecure=False)
 
 
-def test_where_no_cluster_runs_the_sentence_says_how_to_start_one(
+def test_without_a_cluster_the_sentence_says_how_to_start_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Ray raises an error of its own where it finds no cluster."""
@@ -58,7 +58,7 @@ def test_private_ones_are_not(host: str) -> None:
 
 
 @pytest.mark.parametrize("address", ["head", "head:port", ":6379", "10.0.0.1:0", "10.0.0.1:70000"])
-def test_what_is_no_address_is_refused(address: str) -> None:
+def test_an_invalid_address_is_refused(address: str) -> None:
     with pytest.raises(ConfigError, match="is neither auto nor HOST:PORT"):
         connection._resolve(address)
 

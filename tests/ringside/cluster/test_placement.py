@@ -26,7 +26,7 @@ def changed(**settings: object) -> Plan:
         ({"device": "cuda:0"}, "play on their CPUs, and the inference server is on cuda:0: pass --acting-device cpu"),
     ],
 )
-def test_what_cannot_be_played_elsewhere(settings: dict[str, object], says: str) -> None:
+def test_runs_that_nodes_cannot_play(settings: dict[str, object], says: str) -> None:
     placed = with_gateways(changed(**settings), "10.0.0.1:6379", None, head_plays=False, insecure=False, mixed=False)
     with pytest.raises(ConfigError, match=says), placed:
         pass

@@ -67,7 +67,7 @@ def test_it_runs_as_an_ordinary_user_who_owns_its_files() -> None:
     assert all(words.startswith("--chown=ringside:ringside ") for words in named("COPY"))
 
 
-def test_what_is_copied_is_there_and_what_is_run_is_copied() -> None:
+def test_copied_files_exist_and_run_files_are_copied() -> None:
     for words in named("COPY"):
         *sources, _ = words.split()[1:]
         assert all((ROOT / source).exists() for source in sources)
@@ -80,7 +80,7 @@ def test_what_is_copied_is_there_and_what_is_run_is_copied() -> None:
     assert PurePosixPath(named("VOLUME")[0]) == PurePosixPath(named("WORKDIR")[0]) / "runs"
 
 
-def test_what_belongs_to_this_machine_stays_out() -> None:
+def test_files_of_this_machine_stay_out() -> None:
     left_out = {line.removeprefix("**/") for line in (ROOT / ".dockerignore").read_text().split()}
     assert left_out >= {".git", ".venv", "runs", "__pycache__"}
     for needed in ("launch.py", "requirements.lock", "setup.cfg", "pyproject.toml", "Makefile", "README.md"):

@@ -129,7 +129,7 @@ def test_evaluations_for_which_the_learner_waits_are_named_unless_these_wait_for
     assert judged(roles(0.6, 0.5, 0.4), evaluation_wait=0.05).role == "learner"
 
 
-def test_who_is_busy_without_a_core_is_said_to_be() -> None:
+def test_a_busy_role_without_a_core_is_named() -> None:
     assert "busy 95% (on a core 40%), and" in judged(roles(0.95, 0.3, 0.5, learner_cores=0.4)).sentence
     assert "busy 96% (on a core 50%), and" in judged(roles(0.5, 0.3, 0.96, 0.96, actor_cores=0.5)).sentence
     assert "on a core" not in judged(roles(0.95, 0.3, 0.5, learner_cores=1.9)).sentence
@@ -164,7 +164,7 @@ def test_workers_limit_a_run_that_has_neither_learner_nor_inference() -> None:
     assert "the first process of the workers waits 30% of the time for a free slot" in evaluated.sentence
 
 
-def test_when_all_cores_are_in_use_they_are_the_limit() -> None:
+def test_cores_that_are_all_in_use_are_the_limit() -> None:
     who = roles(0.97, 0.4, 0.9, learner_cores=0.6, actor_cores=0.3)
     found = judged(who, usable_cores=2)
     assert (found.kind, found.role, found.share) == ("cores", "inference", pytest.approx(0.95))
@@ -194,7 +194,7 @@ def test_others_are_no_limit_of_a_run_that_has_the_cores_that_it_needs() -> None
     assert found.sentence.endswith("Other programs use 0.9 of 3 cores.")
 
 
-def test_what_is_taken_from_a_run_is_named_whatever_limits_it() -> None:
+def test_cores_of_others_are_named_with_every_limit() -> None:
     found = judged(roles(0.9, 0.4, 0.5), usable_cores=8, others=1.0, stolen=0.8)
     assert found.kind == "learner"
     assert found.sentence.endswith(

@@ -68,7 +68,7 @@ def test_shares_and_speeds_between_two_samples(memory: Memory, phase: Phase, sha
     assert (load.bottleneck.kind, load.bottleneck.share, load.bottleneck.steps_per_second) == ("learner", 1.0, 30.0)
 
 
-def test_what_the_learner_waited_for_evaluations_makes_them_the_limit(memory: Memory) -> None:
+def test_waits_for_evaluations_make_them_the_limit(memory: Memory) -> None:
     old = Sample.take(memory, 10 * SECOND)
     memory.board.evaluation_wait_ns[0] = SECOND
     new = after_four_seconds(memory)
@@ -78,7 +78,7 @@ def test_what_the_learner_waited_for_evaluations_makes_them_the_limit(memory: Me
     assert found.sentence.startswith("Evaluation limits the run: the learner waits 25% of the time for a free")
 
 
-def test_what_others_took_between_two_samples(memory: Memory) -> None:
+def test_cores_of_others_between_two_samples(memory: Memory) -> None:
     board = memory.board
     nothing_known = Sample.take(memory, 10 * SECOND)
     board.contention[:] = 10 * SECOND, 5 * SECOND, SECOND

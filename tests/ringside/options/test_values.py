@@ -104,7 +104,7 @@ def test_a_word_that_follows_no_option_is_refused(word: str, says: str) -> None:
     assert str(error.value).startswith(says)
 
 
-def test_what_is_required_is_said() -> None:
+def test_a_missing_option_is_named() -> None:
     with pytest.raises(ConfigError) as error:
         values_in([], options_of(Demanding))
     assert str(error.value) == "--load is missing: run directory, or a file."

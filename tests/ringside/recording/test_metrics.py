@@ -176,7 +176,7 @@ def test_nonsense_at_the_end_is_cut_and_in_the_middle_left_out(tmp_path: Path) -
     assert path.read_bytes() == b"".join([*lines[:2], *lines[3:]])
 
 
-def test_what_could_not_be_taken_back_is_taken_back_before_the_next_record(
+def test_a_failed_truncation_is_repeated_before_the_next_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> int:
@@ -195,7 +195,7 @@ def test_what_could_not_be_taken_back_is_taken_back_before_the_next_record(
     assert [record["round"] for record in read_metrics(path) if record["kind"] == "round"] == [0, 1]
 
 
-def test_what_could_not_be_forced_once_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_that_was_not_synced_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(descriptor: int) -> None:
         raise OSError(errno.EIO, "Input/output error")
 

@@ -89,7 +89,7 @@ def test_after_a_stop_a_full_disk_is_tried_once_more(late: Any, full: list[float
     assert len(full) == 2
 
 
-def test_what_has_nothing_to_do_says_nothing_of_the_disk(late: Any) -> None:
+def test_an_idle_scribe_reports_no_disk_error(late: Any) -> None:
     late.due_now.clear()
     late.work()
     assert late._board.trouble[0] == 5
@@ -135,7 +135,7 @@ def test_judgements_of_a_run_stay_until_it_goes_on(late: Any, tmp_path: Path) ->
     [([35, 35], True), ([36], False), ([35, 36], False)],
     ids=["held", "written over", "written over while it was read"],
 )
-def test_what_lanes_write_over_is_not_of_a_span(
+def test_overwritten_slots_are_not_part_of_a_span(
     late: Any, monkeypatch: pytest.MonkeyPatch, oldest_readable_tick: list[int], held: bool
 ) -> None:
     """A span of ticks 35 to 39, of which only what is known without its slots is told where these are gone."""
@@ -148,7 +148,7 @@ def test_what_lanes_write_over_is_not_of_a_span(
 
 
 @pytest.mark.parametrize(("method", "workers", "role"), [("dqn", 0, Role.LEARNER), ("a2c", 3, Role.WORKER)])
-def test_what_is_recorded_wakes_the_process_that_commits(
+def test_a_record_wakes_the_process_that_commits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, workers: int, role: Role
 ) -> None:
     """It may wait until the scribe has written what lanes would overwrite."""

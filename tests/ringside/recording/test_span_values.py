@@ -48,7 +48,7 @@ def test_clipped_rewards_are_what_is_learned_from() -> None:
 
 
 @pytest.mark.parametrize("end", ["terminated", "truncated", "life_lost"])
-def test_what_follows_an_end_is_not_of_the_return(end: str) -> None:
+def test_rewards_after_an_end_are_not_part_of_the_return(end: str) -> None:
     assert outside_support(ring_of([0, 0, 0, 12], **{end: [1]}), 0, 4, config()) == 2 / 4
     assert outside_support(ring_of([0, 0, 0, 12], **{end: [2]}), 0, 4, config()) == 1 / 4
 

@@ -181,7 +181,7 @@ def test_a_new_run_in_the_same_directory_is_a_new_one_there(
     assert seen == ["memory"] * 3
 
 
-def test_what_the_service_refuses_is_said_and_the_run_goes_on(
+def test_a_refusal_of_the_service_is_shown_and_the_run_goes_on(
     tmp_path: Path, sent: Callable[[], list[list[Any]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_ERROR", "1")

@@ -51,7 +51,7 @@ def test_configurations_stand_in_the_order_in_which_they_were_named(tmp_path: Pa
     assert found.arms[0].meaning == "total_steps 4_000, batch_size 64"
 
 
-def test_of_many_differences_those_of_the_algorithm_are_named(tmp_path: Path) -> None:
+def test_many_differences_are_named_by_those_of_the_algorithm(tmp_path: Path) -> None:
     settings = {"batch_size": 64, "learning_rate": 0.1, "discount": 0.9, "network": "small", "double": True}
     first, second = compared(tmp_path, {}, settings).arms
     assert first.meaning == "double off, batch_size 32, discount 0.99, learning_rate 0.00025 and 1 more"

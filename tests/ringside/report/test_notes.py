@@ -28,7 +28,7 @@ def said(tmp_path: Path, *runs: dict[str, Any]) -> list[str]:
     return notes(compared(tmp_path, *runs), None)
 
 
-def test_of_what_is_as_usual_nothing_is_said(tmp_path: Path) -> None:
+def test_usual_settings_give_no_note(tmp_path: Path) -> None:
     assert said(tmp_path, *SEEDS) == []
     assert notes(compared(tmp_path / "long", *SEEDS), published_frames=16_000) == []
 

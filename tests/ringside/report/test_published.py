@@ -92,7 +92,7 @@ def damaged(tmp_path: Path, change: dict[str, Any], curve: dict[str, Any]) -> Pa
     return tmp_path / "curves.json"
 
 
-def test_what_is_not_sticky_says_so(tmp_path: Path) -> None:
+def test_scores_without_sticky_actions_say_so(tmp_path: Path) -> None:
     ((curve,), _) = published_curves(damaged(tmp_path, {"sticky": 0.0}, {"runs": None}))
     assert curve.label == "DQN (Dopamine), not sticky"
 

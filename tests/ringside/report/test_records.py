@@ -34,7 +34,7 @@ def test_a_run_that_goes_on_is_read_as_far_as_it_came(tmp_path: Path) -> None:
     assert (run.state, run.steps, len(run.episodes["return"])) == ("no end", 4_000, 4)
 
 
-def test_what_is_no_number_is_none(tmp_path: Path) -> None:
+def test_a_value_that_is_no_number_is_none(tmp_path: Path) -> None:
     path = write_run(tmp_path / "run", returns=[1.0])
     line = {"kind": "round", "round": 1, "steps": 2_000, "loss": None, "epsilon": "much", "epsiloff": True, "new": 3}
     with open(path / "metrics.jsonl", "a") as file:
@@ -83,7 +83,7 @@ def test_damage_is_a_sentence(tmp_path: Path, name: str, content: bytes, says: s
     assert str(error.value).endswith(".")
 
 
-def test_what_is_no_run_is_a_sentence(tmp_path: Path) -> None:
+def test_a_directory_that_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RecordsError, match="There is no run"):
         load(tmp_path / "nowhere")
     (tmp_path / "file").touch()

@@ -165,7 +165,7 @@ def test_nothing_without_sticky_actions_stands_beside_runs_with_them(tmp_path: P
     assert "sticky actions 0.25" in text
 
 
-def test_what_a_run_says_of_itself_is_text(tmp_path: Path) -> None:
+def test_values_of_a_run_are_shown_as_text(tmp_path: Path) -> None:
     path = write_run(tmp_path / "run", device="<script>alert(1)</script>:&make")
     summary = json.loads((path / "summary.json").read_text())
     summary["limit"] = {"name": "<img src=x>", "sentence": "<b>bold</b>", "share_of_limit": "much"}

@@ -86,7 +86,7 @@ def test_the_agent_of_an_env_is_pushed_without_an_emulators_words(hub: FakeHub, 
     assert ringside.pull_from_hub("someone/catch").name == "catch"
 
 
-def test_what_is_no_agent_is_not_kept(hub: FakeHub, refused: Refused, launch: Launch) -> None:
+def test_a_repository_without_an_agent_is_not_kept(hub: FakeHub, refused: Refused, launch: Launch) -> None:
     launch("zoo", "push", "pong", "--repo", "someone/pong")
     files = hub.files["someone/pong"]
     whole = dict(files)

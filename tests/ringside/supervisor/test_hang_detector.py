@@ -63,7 +63,7 @@ def test_the_bounds_are_those_of_the_page_on_reliability() -> None:
     assert (module.CEILING_SECONDS, module.BLOCKED_SECONDS) == (180.0, 300.0)
 
 
-def test_who_is_silent_for_a_multiple_of_its_pace_hangs() -> None:
+def test_silence_for_a_multiple_of_the_pace_is_a_hang() -> None:
     quick, slow = _known(), _known(every=3.0)
     assert "no heartbeat" in (quick.silent(100) or "")
     assert quick.seconds <= hang_detector.FLOOR_SECONDS + 2 * LOOK
@@ -95,7 +95,7 @@ def test_a_stop_that_ends_in_time_counts_for_nothing() -> None:
 
 
 @pytest.mark.parametrize("state", ["D", "t"])
-def test_what_is_not_in_its_hands_has_a_long_bound(state: str) -> None:
+def test_a_process_blocked_in_the_kernel_has_a_long_limit(state: str) -> None:
     process = _known()
     assert not process.silent(hang_detector.BLOCKED_SECONDS - 1, state)
     assert f"state {state}" in (process.silent(10, state) or "")
@@ -146,7 +146,7 @@ def test_a_clock_that_jumps_is_a_sign_of_life_like_any_other() -> None:
         assert not process.silent(LOOK)
 
 
-def test_who_was_called_hung_in_vain_has_longer_in_its_next_life() -> None:
+def test_a_false_alarm_gives_the_next_incarnation_more_time() -> None:
     process = _known()
     lived = [0.0]
     for _ in range(3):

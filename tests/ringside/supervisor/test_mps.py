@@ -79,7 +79,7 @@ def test_a_daemon_lives_as_long_as_the_run(record: Path, monkeypatch: pytest.Mon
     assert not notes
 
 
-def test_what_killed_clients_leave_is_shut_down(record: Path) -> None:
+def test_a_server_with_killed_clients_is_shut_down(record: Path) -> None:
     with mps.service("on", "cuda:0", print) as service:
         server = (record / "server").read_text()
         (record / "client").write_text("")
@@ -151,7 +151,7 @@ def test_a_daemon_that_dies_serves_nobody_and_leaves_no_server(record: Path) -> 
         ("IDLE", "pass", "not through MPS"),
     ],
 )
-def test_what_does_not_work_is_said(
+def test_a_service_that_does_not_work_gives_a_reason(
     record: Path, monkeypatch: pytest.MonkeyPatch, variable: str, trial: str, says: str
 ) -> None:
     monkeypatch.setenv(variable, "1")

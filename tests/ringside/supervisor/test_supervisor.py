@@ -312,7 +312,7 @@ def test_a_process_that_hangs_prints_its_stacks_before_it_is_killed(
         (0, None, "the last finished round is saved."),
     ],
 )
-def test_what_a_stop_saves_is_said_as_it_is(
+def test_the_sentence_of_a_stop_says_what_is_saved(
     stopping: Supervisor, committed: int, resume: Path | None, words: str
 ) -> None:
     made: Any = stopping

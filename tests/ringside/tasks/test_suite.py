@@ -177,7 +177,7 @@ def test_a_total_that_rounds_up_to_the_same_boundary_is_done_already(ended: Prog
     assert kinds(ended("--total-steps", "1_990")[1]) == []
 
 
-def test_where_the_protocol_counts_steps_no_episodes_are_said(program: Program) -> None:
+def test_a_protocol_that_counts_steps_gets_no_episodes(program: Program) -> None:
     _, told = program("--protocol", "dopamine")
     evaluations = [words for words in told if words[0] == "eval"]
     assert len(evaluations) == 2

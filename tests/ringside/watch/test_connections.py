@@ -108,7 +108,7 @@ def test_a_viewer_gets_in_however_many_hold_connections_without_the_key(loop: Lo
 
 
 @pytest.mark.parametrize("sent", [b"", b"G", KEYLESS])
-def test_who_has_no_key_is_let_go_after_a_while_whatever_it_sends(loop: Loop, sent: bytes) -> None:
+def test_a_connection_without_the_key_is_closed_whatever_it_sends(loop: Loop, sent: bytes) -> None:
     stranger = loop.connect(sent)
     loop.since_answer(REQUEST_SECONDS - 1)
     assert loop.server.active_channels

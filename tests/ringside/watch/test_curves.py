@@ -26,7 +26,7 @@ def known(curves: Curves) -> list[int]:
     return [len(curves.series[kind].rows) for kind in SERIES]
 
 
-def test_what_is_new_is_told_once(tmp_path: Path) -> None:
+def test_new_points_are_sent_once(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     curves = Curves(path)
     assert not curves.read()  # there is no file yet

@@ -141,7 +141,7 @@ def test_no_frames_are_told_of_an_environment_that_is_no_game() -> None:
     assert "frames" not in picture(own, 80) + line(own)
 
 
-def test_what_a_stop_would_save_is_said() -> None:
+def test_the_display_says_what_a_stop_saves() -> None:
     assert "Ctrl-C saves and stops" in picture(replace(status(), can_be_saved=True), 80)
     assert "Ctrl-C stops; nothing is saved yet" in picture(NEW, 80)
 
@@ -176,7 +176,7 @@ def test_gateways_are_shown_with_their_nodes() -> None:
     assert "nodes" not in line(status())
 
 
-def test_what_is_not_known_is_said_so() -> None:
+def test_unknown_figures_are_shown_as_unknown() -> None:
     text = picture(NEW, 80)
     assert "time left unknown" in text
     assert "0.0%  0 of 40k steps" in text

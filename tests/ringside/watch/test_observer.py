@@ -237,7 +237,7 @@ def test_the_time_before_the_first_step_does_not_count_for_the_speed(clock: Cloc
     memory.arena.close()
 
 
-def test_who_comes_late_knows_the_speed_since_the_newest_record(clock: Clock) -> None:
+def test_a_late_observer_knows_the_speed_since_the_newest_record(clock: Clock) -> None:
     memory = Memory.create(Plan(CONFIG, actions=6))
     memory.board.prepared[0] = 1
     memory.board.lane_done.publish_all(10)

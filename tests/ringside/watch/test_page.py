@@ -171,7 +171,7 @@ def test_pictures_are_made_as_often_as_the_budget_allows(run: Pretended) -> None
     assert float(answer.headers["X-Pause"]) >= LEAST_SECONDS
 
 
-def test_what_pictures_cost_decides_how_often_they_come() -> None:
+def test_the_cost_of_pictures_sets_their_rate() -> None:
     clock = Clock()
     budget = clock.budget(cores=4)
     pauses = []

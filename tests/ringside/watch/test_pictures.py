@@ -73,7 +73,7 @@ def test_values_are_called_what_inference_answers(run: Pretended) -> None:
     assert selected_env(run.memory, 0)[0]["are_probabilities"]
 
 
-def test_what_was_done_is_not_told_before_it_is_known(run: Pretended) -> None:
+def test_an_action_is_not_shown_before_the_actor_has_read_it(run: Pretended) -> None:
     run.play(2)
     run.memory.mailbox.reply.publish(0, request_number(0, 2))  # answered, and the actor has not read it yet
     assert selected_env(run.memory, 0)[0]["taken"] is None

@@ -157,7 +157,7 @@ def test_an_entry_is_made_of_a_run(empty_zoo: Path, tmp_path: Path, capsys: pyte
         (["--plugin", "theirs"], "--plugin is for --add and --push"),
     ],
 )
-def test_what_cannot_be_added(
+def test_refused_additions(
     empty_zoo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], sentence: str
 ) -> None:
     run = make_run(tmp_path / "run") / "checkpoints" / "best.safetensors"

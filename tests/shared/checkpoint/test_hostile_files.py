@@ -100,7 +100,7 @@ Maker = Callable[[Path], None]
         (lambda path: find_checkpoint(path.parent), "checkpoint-00000001.json", CheckpointError),
     ],
 )
-def test_what_is_no_plain_file_is_neither_read_nor_waited_for(
+def test_a_file_that_is_not_plain_is_neither_read_nor_waited_for(
     read: Callable[[Path], object], name: str, error: type[Exception], make: Maker, tmp_path: Path
 ) -> None:
     make(tmp_path / name)
@@ -307,14 +307,14 @@ def test_an_agent_is_not_replaced_by_what_is_made_of_it(tmp_path: Path) -> None:
         b"",
     ],
 )
-def test_what_is_not_strictly_json_is_none(content: bytes, tmp_path: Path) -> None:
+def test_content_that_is_not_strictly_json_is_none(content: bytes, tmp_path: Path) -> None:
     assert json_object(content) is None
     (tmp_path / "file").write_bytes(content)
     with pytest.raises(FileError, match="file is truncated or damaged: it holds no JSON object"):
         read_json(tmp_path / "file")
 
 
-def test_what_is_strictly_json_is_read() -> None:
+def test_strict_json_is_read() -> None:
     value = {"a": [1, -(1 << 63), (1 << 63) - 1, 1.5, 1e308, None, True, "\U0001f3ae \u001b"], "b": {"a": {"a": []}}}
     assert json_object(json.dumps(value).encode()) == value
     assert json_object(json.dumps(value, ensure_ascii=False).encode()) == value

@@ -447,7 +447,7 @@ def test_weights_without_a_manifest_are_checked_all_the_same(tmp_path: Path) -> 
         load_weights(path)
 
 
-def test_of_many_damaged_manifests_the_newest_are_named_and_the_others_counted(tmp_path: Path) -> None:
+def test_the_newest_of_many_damaged_manifests_are_named_and_the_others_counted(tmp_path: Path) -> None:
     write_run(tmp_path, 1)
     for number in range(2, 102):
         (tmp_path / "checkpoints" / f"checkpoint-{number:08d}.json").write_text("{}")

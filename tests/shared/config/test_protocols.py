@@ -41,7 +41,7 @@ def test_rules_are_those_of_the_table() -> None:
     assert {PROTOCOLS[name].eval_steps for name in by_steps} == {125_000}
 
 
-def test_what_is_said_comes_before_the_protocol() -> None:
+def test_given_rules_come_before_those_of_the_protocol() -> None:
     nature, pong = EvalRules(0.05, 18_000), Play(game="pong")
     assert eval_rules(pong, Evaluate(), DQN) == nature
     assert eval_rules(pong, Evaluate(eval_epsilon=0.0), DQN) == EvalRules(0.0, 18_000)

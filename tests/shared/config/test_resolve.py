@@ -38,7 +38,7 @@ def test_actors_change_no_other_answer() -> None:
     assert few.with_settings(actors=24) == many
 
 
-def test_what_the_user_said_stays() -> None:
+def test_given_settings_stay() -> None:
     said = {
         "precision": "fp32",
         "learner_threads": 3,

@@ -177,7 +177,7 @@ def test_the_ladder_of_epsilons_is_that_of_ape_x() -> None:
 
 
 @pytest.mark.parametrize("schedule", ["concurrent", "free", "alternate"])
-def test_what_a_boundary_needs_is_held_while_lanes_play_on(schedule: str) -> None:
+def test_ticks_that_a_boundary_needs_stay_while_lanes_play_on(schedule: str) -> None:
     """The window of the newest snapshot, and before it the frames of its first stacks; the next tick's are written."""
     planned = run_schedule(
         envs=4,

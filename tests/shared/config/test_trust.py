@@ -218,7 +218,7 @@ def test_a_forged_name_is_not_offered_for_the_command_line(env: str) -> None:
     assert str(error.value).isprintable()
 
 
-def test_what_acts_outside_of_training_is_taken_from_no_file(tmp_path: Path) -> None:
+def test_settings_that_act_outside_of_training_come_from_no_file(tmp_path: Path) -> None:
     foreign = {
         "track": "wandb",
         "run_dir": "/elsewhere",

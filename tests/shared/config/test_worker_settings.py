@@ -48,7 +48,7 @@ REPLAY: dict[str, Any] = WORKERS | {"method": "dqn", "local_replay": 1_000}
         ({"epsilon_by_worker": True}, "--epsilon-by-worker is for --schedule ordered and async"),
     ],
 )
-def test_what_workers_cannot_do_is_refused_in_a_sentence(settings: dict[str, Any], sentence: str) -> None:
+def test_settings_that_workers_lack_are_refused(settings: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ConfigError) as refused:
         validate.settings(Config().with_settings(**settings))
     assert sentence in str(refused.value)

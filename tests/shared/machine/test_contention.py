@@ -41,7 +41,7 @@ def test_a_kernel_that_does_not_tell_gives_nothing(text: str | None, tmp_path: P
     assert (found.at, found.others, found.stolen) == (0, 0, 0)
 
 
-def test_what_the_run_did_not_use_itself_was_used_by_others(tmp_path: Path) -> None:
+def test_core_time_that_the_run_did_not_use_belongs_to_others(tmp_path: Path) -> None:
     found = Contention(tmp_path, {0, 1})
     show(tmp_path, (100, 100, 0), (100, 100, 0), (100, 100, 0))
     found.read(10 * SECOND, 3 * SECOND)
@@ -93,7 +93,7 @@ def test_cpu_time_of_processes_and_of_children_that_they_have_waited_for(tmp_pat
     assert sum_cpu_time([7, 8], tmp_path) == 2 * sum_cpu_time([7], tmp_path)
 
 
-def test_what_is_little_is_not_said() -> None:
+def test_a_small_share_of_others_is_not_shown() -> None:
     assert contention_sentences(None, None, 2) == contention_sentences(0.1, 0.1, 2) == []
     assert contention_sentences(0.9, 0.1, 2) == ["Other programs use 0.9 of 2 cores."]
     assert contention_sentences(0.5, 0.3, 1) == [

@@ -19,7 +19,7 @@ def python(program: str) -> list[str]:
     return [sys.executable, "-c", program]
 
 
-def test_what_is_said_and_what_is_told(tmp_path: Path) -> None:
+def test_output_directory_input_and_environment_of_a_program(tmp_path: Path) -> None:
     assert read_output(python("import os; print(os.getcwd(), end='')"), 60, directory=tmp_path) == str(tmp_path)
     assert read_output(python("print(input()[::-1])"), 60, stdin="abc\n") == "cba\n"
     assert read_output(python("import os; print(os.environ)"), 60, environment={"ONLY": "this"}).count("ONLY") == 1
@@ -34,7 +34,7 @@ def test_a_failure_and_a_lack_are_errors() -> None:
         read_output(["/nowhere/at/all"], 60)
 
 
-def test_who_is_late_is_killed_also_where_a_child_of_its_own_holds_the_pipe(
+def test_a_late_child_is_killed_even_if_its_own_child_holds_the_pipe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told, communicate = tmp_path / "grandchild", subprocess.Popen.communicate

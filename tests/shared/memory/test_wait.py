@@ -76,14 +76,14 @@ def test_work_and_waiting_are_counted_apart(board: Any, clock: Clock) -> None:
     assert board.private_bytes[ME] > 1_000_000
 
 
-def test_what_is_ready_is_not_waited_for(board: Any, clock: Clock) -> None:
+def test_a_true_condition_needs_no_wait(board: Any, clock: Clock) -> None:
     ears = Ears(clock)
     assert waiter_of(board, ears).wait(lambda: True) == 0
     assert ears.looks == 0
     assert board.phase[ME] == Phase.WORKING
 
 
-def test_who_waits_says_so_and_goes_on_as_before(board: Any, clock: Clock) -> None:
+def test_a_wait_shows_its_phase_and_restores_the_former_one(board: Any, clock: Clock) -> None:
     board.phase[ME] = Phase.REPLAYING
     seen = list[int]()
     ears = Ears(clock, lambda look: seen.append(board.phase[ME]))

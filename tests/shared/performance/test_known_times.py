@@ -20,7 +20,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
 
-def test_what_was_kept_is_found_under_its_key_alone() -> None:
+def test_stored_times_are_found_under_their_key_alone() -> None:
     key, other = known_times.key_of({"cores": 2}), known_times.key_of({"cores": 3})
     assert known_times.find(key) is None
     known_times.keep(key, TIMES)

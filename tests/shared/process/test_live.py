@@ -14,7 +14,7 @@ import pytest
 from shared.process.live import FORMAT, LIVE_FILE, Live, LiveError, process_start, withdraw
 
 
-def test_what_is_written_is_read_while_the_process_lives(tmp_path: Path) -> None:
+def test_a_live_file_is_read_while_its_process_lives(tmp_path: Path) -> None:
     live = Live.for_this_process(7, ("NOOP", "FIRE"))
     assert Live.read(tmp_path) is None
     live.write(tmp_path)
@@ -66,7 +66,7 @@ def test_another_process_of_the_same_number_is_not_the_launcher(tmp_path: Path) 
         (json.dumps({"format": FORMAT + 1}), "version of Ringside"),
     ],
 )
-def test_what_is_none_is_refused_with_a_sentence(tmp_path: Path, content: str, said: str) -> None:
+def test_a_file_that_is_no_live_file_is_refused(tmp_path: Path, content: str, said: str) -> None:
     (tmp_path / LIVE_FILE).write_text(content)
     with pytest.raises(LiveError, match=said):
         Live.read(tmp_path)

@@ -40,7 +40,7 @@ def test_a_log_whose_disk_is_full_hides_no_exit_code(tmp_path: Path, error: str,
         assert log.read_text().endswith("It broke.\n")
 
 
-def test_what_a_role_loads_is_left_out_of_collections(tmp_path: Path) -> None:
+def test_objects_of_a_role_are_left_out_of_garbage_collection(tmp_path: Path) -> None:
     """With PyTorch they would take half a second of the end of a process, which a stop waits for."""
     loaded = "LOADED = [[] for _ in range(100_000)]"
     main = "def main(child_spec): raise SystemExit(5 if gc.get_freeze_count() > len(LOADED) else 6)"

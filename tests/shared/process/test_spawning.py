@@ -46,7 +46,7 @@ def ended(pidfd: int, seconds: float = END_SECONDS) -> bool:
     return bool(waiting.poll(1000 * seconds))
 
 
-def test_who_is_still_starting_ends_with_its_parent() -> None:
+def test_a_process_that_still_starts_ends_with_its_parent() -> None:
     with subprocess.Popen([sys.executable, "-c", PARENT], cwd=ROOT, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         pidfd = os.pidfd_open(int(parent.stdout.readline()))
@@ -67,7 +67,7 @@ def _answer(started: object, connection: Connection) -> None:
     connection.send("I go on")
 
 
-def test_who_is_asked_for_stacks_while_it_starts_goes_on() -> None:
+def test_a_request_for_stacks_during_the_start_ends_no_process() -> None:
     ours, theirs = Pipe()
     process = ChildProcess(target=_answer, args=(Unpickled(Connection.recv, theirs), theirs))
     process.start()
@@ -81,7 +81,7 @@ def test_who_is_asked_for_stacks_while_it_starts_goes_on() -> None:
     assert process.exitcode == 0
 
 
-def test_who_can_write_no_stacks_goes_on() -> None:
+def test_a_process_that_cannot_write_stacks_goes_on() -> None:
     program = "import os, signal; from shared.process.signals import *; enable_stack_dumps(); "
     program += "os.kill(os.getpid(), TELL_STACKS)"
     subprocess.run(["sh", "-c", f"{sys.executable} -c '{program}' 2>&-"], cwd=ROOT, check=True, timeout=60)

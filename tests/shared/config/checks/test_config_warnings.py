@@ -86,7 +86,7 @@ def test_no_preset_is_doubted(preset: Any) -> None:
         ),
     ],
 )
-def test_what_looks_like_a_mistake_is_said(settings: dict[str, Any], says: str) -> None:
+def test_a_likely_mistake_gets_a_warning(settings: dict[str, Any], says: str) -> None:
     assert config_warnings(Config().with_settings(**settings)) == [says]
 
 
@@ -95,7 +95,7 @@ def test_a_policy_that_is_sampled_has_no_epsilon_to_doubt() -> None:
     assert config_warnings(on_policy) == []
 
 
-def test_what_a_preset_says_is_not_held_against_the_user() -> None:
+def test_settings_of_a_preset_get_no_warning() -> None:
     assert config_warnings(PRESETS["btr"].with_settings(prioritized=False)) == []
 
 

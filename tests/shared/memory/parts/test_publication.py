@@ -62,7 +62,7 @@ def test_the_newest_parameters_are_read(weights: PublishedWeights) -> None:
         assert read(weights) == (updates, [updates + 0.5] * PARAMETERS)
 
 
-def test_what_did_not_change_is_not_published_again(weights: PublishedWeights) -> None:
+def test_unchanged_parameters_are_not_published_again(weights: PublishedWeights) -> None:
     weights.publish(8, filled(1.0))
     weights.publish(8, filled(2.0))
     assert read(weights) == (0, [1.0] * PARAMETERS)

@@ -42,7 +42,7 @@ def test_a_name_stands_once() -> None:
         Layout([*FIELDS, FIELDS[1]])
 
 
-def test_who_attaches_sees_the_same_memory(arena: Arena) -> None:
+def test_an_attached_process_sees_the_same_memory(arena: Arena) -> None:
     other = Arena.attach(os.dup(arena.fd), Layout(FIELDS))
     arena["word"][0] = 7
     other["bytes"][2, 6] = 9
@@ -50,7 +50,7 @@ def test_who_attaches_sees_the_same_memory(arena: Arena) -> None:
     other.close()
 
 
-def test_who_only_reads_cannot_write(arena: Arena) -> None:
+def test_a_read_only_view_cannot_be_written(arena: Arena) -> None:
     reader = Arena.attach(os.dup(arena.fd), Layout(FIELDS), writable=False)
     with pytest.raises(ValueError, match="read-only"):
         reader["word"][0] = 1

@@ -64,7 +64,7 @@ def test_an_instance_has_views_in_the_place_of_the_declarations(arena: Arena) ->
     assert not hasattr(Fields, "bytes"), "access to an instance's view asks no descriptor"
 
 
-def test_what_one_process_publishes_another_reads(arena: Arena) -> None:
+def test_a_publication_of_one_process_is_read_by_another(arena: Arena) -> None:
     """The views of two mappings of one region."""
     writer, other = Fields(arena), Arena.attach(os.dup(arena.fd), arena.layout, writable=False)
     reader = Fields(other)
