@@ -10,11 +10,7 @@ from shared.root import ROOT
 
 PACKAGES = ("actors", "learner", "shared", "ringside", "workers", "tests")
 REFUSED = re.compile(r"\s*(What|Whether|Of|How|That|Who|Whose|Whoever|Which|Where|When|Why|Those)\b")
-
-
-TEST_NAME = re.compile(
-    r"^ *def test_(what|whether|of|how|that|who|whose|whoever|which|where|when|why|those|nor)_", re.M
-)
+TEST_NAME = re.compile(r"^ *def test_(what|whether|of|how|that|who|whose|which|where|when|why|those|nor)_", re.M)
 
 
 def docstrings(source: str) -> Iterator[tuple[int, str]]:

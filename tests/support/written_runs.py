@@ -47,41 +47,58 @@ def write_run(
     config = Config().with_settings(**told)
     (path / "config.json").write_text(json.dumps(config.to_json()))
     with MetricsLog(path / "metrics.jsonl") as log:
-        for i, total in enumerate(returns):
-            values = {"seconds": seconds * (i + 1), "steps_per_second": ROUND / seconds, "loss": 0.5, "epsilon": 0.1}
-            ended_here = [Episode(0, (i + 1) * 100 - 1, total, 50)] if episodes else []
-            log.log_round(i, ROUND * (i + 1), values, ended_here, envs=10)
-        for i, mean in enumerate(evaluations):
-            steps = ROUND * len(returns) * (i + 1) // len(evaluations)
-            values = {"mean_return": mean, "episodes": settings.get("eval_episodes", usual.eval_episodes)}
-            log.log_evaluation(i, steps // ROUND, steps, values)
+        _log_rounds(log, returns, seconds, episodes=episodes)
+        of_each = settings.get("eval_episodes", usual.eval_episodes)
+        _log_evaluations(log, evaluations, of_each, last_step=ROUND * len(returns))
     if ended is not None:
-        summary = {
-            "finished": ended,
-            "steps": ROUND * len(returns),
-            "rounds": len(returns),
-            "limit": {"name": "learner", "share_of_limit": 0.9, "steps_per_second": 400.0, "sentence": "It is held."},
-            "machine": {"cpu": "a processor", "usable_cores": 2, "gpus": [], "libraries": {"torch": "2"}},
-            "exact": True,
-            "restarts": 0,
-            "samples_per_step": 8.0,
-            "weights_sha256": "0123456789abcdef",
-        }
-        (path / "summary.json").write_text(json.dumps(summary))
+        (path / "summary.json").write_text(json.dumps(_summary(len(returns), finished=ended)))
     for kind, mean in (("final", final), ("best", best)):
         if mean is not None:
-            found = {
-                "mean": mean,
-                "sd": 1.0,
-                "median": mean,
-                "best": mean + 1,
-                "episodes": usual.eval_episodes,
-                **rules,
-                "version": len(returns),
-                "device": "cpu",
-                "precision": "fp32",
-                **(judged or {}),
-            }
+            found = _evaluation(mean, usual.eval_episodes, version=len(returns)) | rules | dict(judged or {})
             found = {name: value for name, value in found.items() if value is not None}
             (path / f"evaluation-{kind}.json").write_text(json.dumps(found))
     return path
+
+
+def _log_rounds(log: MetricsLog, returns: Sequence[float], seconds: float, *, episodes: bool) -> None:
+    """Log a round for each return, with an episode if `episodes`."""
+    for i, total in enumerate(returns):
+        values = {"seconds": seconds * (i + 1), "steps_per_second": ROUND / seconds, "loss": 0.5, "epsilon": 0.1}
+        ended_here = [Episode(0, (i + 1) * 100 - 1, total, 50)] if episodes else []
+        log.log_round(i, ROUND * (i + 1), values, ended_here, envs=10)
+
+
+def _log_evaluations(log: MetricsLog, means: Sequence[float], episodes: int, last_step: int) -> None:
+    """Log evaluations with these mean returns, spread evenly up to the last step."""
+    for i, mean in enumerate(means):
+        steps = last_step * (i + 1) // len(means)
+        log.log_evaluation(i, steps // ROUND, steps, {"mean_return": mean, "episodes": episodes})
+
+
+def _summary(rounds: int, *, finished: bool) -> dict[str, Any]:
+    """Content of `summary.json`."""
+    return {
+        "finished": finished,
+        "steps": ROUND * rounds,
+        "rounds": rounds,
+        "limit": {"name": "learner", "share_of_limit": 0.9, "steps_per_second": 400.0, "sentence": "It is held."},
+        "machine": {"cpu": "a processor", "usable_cores": 2, "gpus": [], "libraries": {"torch": "2"}},
+        "exact": True,
+        "restarts": 0,
+        "samples_per_step": 8.0,
+        "weights_sha256": "0123456789abcdef",
+    }
+
+
+def _evaluation(mean: float, episodes: int, version: int) -> dict[str, Any]:
+    """Content of the file of an evaluation, without its rules."""
+    return {
+        "mean": mean,
+        "sd": 1.0,
+        "median": mean,
+        "best": mean + 1,
+        "episodes": episodes,
+        "version": version,
+        "device": "cpu",
+        "precision": "fp32",
+    }
