@@ -47,7 +47,7 @@ def evaluate(
             with a sentence on standard error, not the evaluation.
 
     Returns:
-        JSON values: episodes, mean, sd (population), median, best, human_normalised, and the conditions.
+        JSON values: episodes, mean, sd (population), median, best, human_normalized, and the conditions.
     """
     validate.episodes(episodes, seed)
     weights = weights_at(load, env, plugin)

@@ -98,7 +98,7 @@ def evaluation_result(
         "game": weights.game,
         "protocol": weights.protocol,
         **asdict(summarize(weights.game, returns)),
-        "human_normalised_source": SOURCE,
+        "human_normalized_source": SOURCE,
         "returns": list(returns),
         "steps": steps,
         "eval_epsilon": rules.epsilon,

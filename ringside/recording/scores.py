@@ -72,7 +72,7 @@ REFERENCE: dict[str, tuple[float, float]] = {
 """Mean returns of random play and of a professional tester, by game."""
 
 
-def human_normalised(game: str, score: float) -> float | None:
+def human_normalized(game: str, score: float) -> float | None:
     """Score normalized to 0 for random play and 1 for the human; None without reference values."""
     if game not in REFERENCE:
         return None
@@ -90,7 +90,7 @@ class Summary:
     """Population standard deviation of the returns, not the error of their mean."""
     median: float
     best: float
-    human_normalised: float | None
+    human_normalized: float | None
     """Score of the mean: 0 for random play, 1 for the human of `SOURCE`; None: no reference for the game."""
 
 
@@ -106,5 +106,5 @@ def summarize(game: str, returns: Sequence[float] | np.ndarray) -> Summary:
         sd=float(values.std()),
         median=float(np.median(values)),
         best=float(values.max()),
-        human_normalised=human_normalised(game, mean),
+        human_normalized=human_normalized(game, mean),
     )

@@ -266,7 +266,7 @@ class Scribe:
             "std_return": figures.sd,
             "median_return": figures.median,
             "best_return": figures.best,
-            "human_normalised": figures.human_normalised,
+            "human_normalized": figures.human_normalized,
             "mean_length": float(lengths.mean()),
             "protocol": self._config.play.protocol,
         }

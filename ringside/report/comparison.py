@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.recording.scores import REFERENCE, human_normalised
+from ringside.recording.scores import REFERENCE, human_normalized
 from ringside.recording.totals import MEAN_OVER
 from ringside.report.aggregate import STATISTICS, Estimate, estimate
 from ringside.report.figures import setting
@@ -131,7 +131,7 @@ class Comparison:
 
     def normalized(self, arm: Arm, game: str) -> NDArray[np.float64]:
         """Human-normalized scores of an arm on a game of `REFERENCE`, by seed."""
-        return np.array([human_normalised(game, float(score)) for score in self.scores(arm, game)], np.float64)
+        return np.array([human_normalized(game, float(score)) for score in self.scores(arm, game)], np.float64)
 
     def aggregates(self, arm: Arm) -> dict[str, Estimate]:
         """Statistics of Agarwal et al. 2021 over the aggregated games; empty without such games."""

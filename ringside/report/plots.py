@@ -23,7 +23,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 from ringside.recording.metric_names import displayed, metric_of, metrics_of
-from ringside.recording.scores import REFERENCE, human_normalised
+from ringside.recording.scores import REFERENCE, human_normalized
 from ringside.report.aggregate import STATISTICS
 from ringside.report.comparison import Arm, Comparison
 from ringside.report.published import comparable_agents
@@ -311,7 +311,7 @@ def score_chart(comparison: Comparison) -> Figure:
     for agent in comparable_agents(comparison.protocol):
         known = [game for game in games if game in agent.scores]
         axes.plot(
-            np.array([human_normalised(game, agent.scores[game]) for game in known], np.float64),
+            np.array([human_normalized(game, agent.scores[game]) for game in known], np.float64),
             [rows[game] for game in known],
             linestyle="none",
             marker=MARKERS.get(agent.name, "v"),

@@ -17,7 +17,7 @@ import jinja2
 import numpy as np
 
 from ringside.recording.metric_names import metric_of
-from ringside.recording.scores import REFERENCE, SOURCE, human_normalised
+from ringside.recording.scores import REFERENCE, SOURCE, human_normalized
 from ringside.report.aggregate import CONFIDENCE, REPLICATES
 from ringside.report.comparison import IGNORED_SETTINGS, Arm, Comparison, differences
 from ringside.report.figures import amount, duration, file_name, score, setting
@@ -248,11 +248,11 @@ def _score_row(comparison: Comparison, game: str, arm: Arm) -> dict[str, Any]:
         "scores": scores.tolist(),
         "mean": mean,
         "sd": float(scores.std(ddof=1)) if len(scores) > 1 else None,
-        "normalized": human_normalised(game, mean) if mean is not None else None,
+        "normalized": human_normalized(game, mean) if mean is not None else None,
         "best": float(np.mean(known)) if known else None,
         "reference": REFERENCE.get(game),
         "published": [
-            (agent.scores[game], human_normalised(game, agent.scores[game])) if game in agent.scores else None
+            (agent.scores[game], human_normalized(game, agent.scores[game])) if game in agent.scores else None
             for agent in _agents(comparison)
         ],
     }

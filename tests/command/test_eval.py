@@ -16,7 +16,7 @@ import pytest
 import ringside
 from launch import main
 from ringside import evaluating
-from ringside.recording.scores import REFERENCE, human_normalised
+from ringside.recording.scores import REFERENCE, human_normalized
 from ringside.tasks.trained.eval import EpisodeLines
 from shared.config.protocols import PROTOCOLS
 from shared.config.sections import ProtocolName
@@ -42,7 +42,7 @@ def test_eval_plays_and_says_how_well(launch: Launch, weights: Path, tmp_path: P
     assert (first["episodes"], len(first["returns"]), first["version"]) == (2, 2, 7)
     assert (first["eval_epsilon"], first["eval_max_frames"]) == (0.05, 18_000)
     assert first["mean"] == np.mean(first["returns"])
-    assert first["human_normalised"] == human_normalised("pong", first["mean"])
+    assert first["human_normalized"] == human_normalized("pong", first["mean"])
 
 
 def test_in_a_terminal_one_line_says_how_far_it_is(
@@ -114,11 +114,11 @@ def test_eval_refuses_what_it_cannot_play(refused: Refused, weights: Path) -> No
     assert "best.safetensors" in refused("eval", "--load", str(weights))
 
 
-def test_normalised_scores() -> None:
+def test_normalized_scores() -> None:
     assert len(REFERENCE) == 57
-    assert human_normalised("pong", -20.7) == 0
-    assert human_normalised("pong", 14.6) == 1
-    assert human_normalised("adventure", 5) is None
+    assert human_normalized("pong", -20.7) == 0
+    assert human_normalized("pong", 14.6) == 1
+    assert human_normalized("adventure", 5) is None
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_normalised_scores() -> None:
 def test_the_rules_that_are_printed_are_those_that_were_played_by(
     launch: Launch, monkeypatch: pytest.MonkeyPatch, result: dict[str, Any], says: str
 ) -> None:
-    figures = {"protocol": "nature", "eval_epsilon": 0.05, "eval_actions": "greedy", "human_normalised": None}
+    figures = {"protocol": "nature", "eval_epsilon": 0.05, "eval_actions": "greedy", "human_normalized": None}
     figures |= dict.fromkeys(("mean", "median", "best"), 1.0) | {"sd": 0.0}
     monkeypatch.setattr(evaluating, "evaluate", lambda *positional, **options: figures | result)
     assert launch("eval", "--load", "pong").stdout == says

@@ -60,9 +60,9 @@ def main(arguments: Sequence[str]) -> int:
         f"{_rules_of(result)}: mean {result['mean']:.2f} +- {result['sd']:.2f}, median {result['median']:.2f}, "
         f"best {result['best']:.2f} of {count(result['episodes'], 'episode')}"
     )
-    normalized = result["human_normalised"]
+    normalized = result["human_normalized"]
     if normalized is not None:
-        print(f"human-normalized {normalized:.3f} (reference: {result['human_normalised_source']})")
+        print(f"human-normalized {normalized:.3f} (reference: {result['human_normalized_source']})")
     if options.json is not None:
         write_result("--json", options.json, result)
     return 0

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from ringside.recording.scores import REFERENCE, SOURCE, human_normalised, summarize
+from ringside.recording.scores import REFERENCE, SOURCE, human_normalized, summarize
 
 
 def test_random_play_is_zero_and_the_human_is_one_on_all_57_games() -> None:
     assert len(REFERENCE) == 57
     for game, (random, human) in REFERENCE.items():
         assert human > random
-        assert human_normalised(game, random) == 0.0
-        assert human_normalised(game, human) == 1.0
+        assert human_normalized(game, random) == 0.0
+        assert human_normalized(game, human) == 1.0
     assert "1511.06581" in SOURCE
 
 
@@ -28,7 +28,7 @@ def test_random_play_is_zero_and_the_human_is_one_on_all_57_games() -> None:
     ],
 )
 def test_known_scores(game: str, score: float, normalized: float) -> None:
-    assert human_normalised(game, score) == pytest.approx(normalized, abs=0.005)
+    assert human_normalized(game, score) == pytest.approx(normalized, abs=0.005)
 
 
 def test_every_reference_is_a_game_of_ale_py() -> None:
@@ -38,9 +38,9 @@ def test_every_reference_is_a_game_of_ale_py() -> None:
     assert REFERENCE.keys() <= known
 
 
-def test_a_game_without_reference_has_no_normalised_score() -> None:
-    assert human_normalised("adventure", 1.0) is None
-    assert summarize("adventure", [1.0]).human_normalised is None
+def test_a_game_without_reference_has_no_normalized_score() -> None:
+    assert human_normalized("adventure", 1.0) is None
+    assert summarize("adventure", [1.0]).human_normalized is None
 
 
 def test_a_summary_of_returns() -> None:
@@ -49,7 +49,7 @@ def test_a_summary_of_returns() -> None:
     assert found.mean == pytest.approx(30.5)
     assert found.sd == pytest.approx((2 * 28.8**2 / 4) ** 0.5)
     assert (found.median, found.best) == (30.5, 59.3)
-    assert found.human_normalised == pytest.approx(1.0)
+    assert found.human_normalized == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("returns", [[], [[1.0]]])

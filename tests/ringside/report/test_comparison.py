@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ringside.recording.scores import human_normalised
+from ringside.recording.scores import human_normalized
 from ringside.report.comparison import Comparison, compare, differences
 from ringside.report.notes import notes
 from ringside.report.records import RecordsError, load
@@ -121,7 +121,7 @@ def test_aggregates_are_over_games_that_all_configurations_have(tmp_path: Path) 
     found = compared(tmp_path, *games, {"game": "pong", "final": 6.0, "batch_size": 64})
     assert found.aggregated_games == ["pong"]
     first = found.aggregates(found.arms[0])
-    assert first["IQM"].value == human_normalised("pong", 5.0)
+    assert first["IQM"].value == human_normalized("pong", 5.0)
     assert first["IQM"].low is None
     said = " ".join(notes(found, 200_000_000))
     assert "adventure, breakout" in said

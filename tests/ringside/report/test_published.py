@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from ringside.recording.scores import REFERENCE, human_normalised
+from ringside.recording.scores import REFERENCE, human_normalized
 from ringside.report.published import (
     CURVES,
     comparable_agents,
@@ -135,7 +135,7 @@ def test_every_agent_says_source_and_protocol_and_names_known_games() -> None:
 )
 def test_the_tables_are_those_that_were_checked(name: str, normalized: float) -> None:
     agent = next(agent for agent in published()[0] if agent.name == name)
-    found = [human_normalised(game, score) for game, score in agent.scores.items()]
+    found = [human_normalized(game, score) for game, score in agent.scores.items()]
     assert float(np.mean(np.array(found, float))) == pytest.approx(normalized, abs=1e-6)
 
 

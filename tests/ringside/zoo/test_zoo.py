@@ -56,7 +56,7 @@ def check_entry(entry: Path, env: str | None = None) -> None:
     assert (evaluation["eval_epsilon"], evaluation["eval_max_frames"]) == (rules.epsilon, rules.max_frames)
     assert evaluation["episodes"] == PROTOCOLS[weights.protocol].eval_episodes
     figures = summarize(weights.game, evaluation["returns"])
-    for name in ("episodes", "mean", "sd", "median", "best", "human_normalised"):
+    for name in ("episodes", "mean", "sd", "median", "best", "human_normalized"):
         assert evaluation[name] == getattr(figures, name)
     assert "python launch.py --" in readme
     assert f"{evaluation['mean']:.2f}" in readme
