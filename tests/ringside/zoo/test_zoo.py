@@ -139,7 +139,7 @@ def test_an_entry_is_made_of_a_run(empty_zoo: Path, tmp_path: Path, capsys: pyte
     assert readme.count(f"--load zoo/catch --env {CATCH}") == 2, "the commands of the entry work"
     capsys.readouterr()
     assert main(["zoo"]) == 0
-    assert capsys.readouterr().out.startswith("catch: tests.support.pixel_game:factory, protocol nature, mean ")
+    assert capsys.readouterr().out.startswith("catch: tests.support.pixel_game:factory, mean ")
     assert main(["zoo", "--add", str(source), "--env", CATCH, "--name", "catch"]) == 2
     assert "has a catch already" in capsys.readouterr().err
 
@@ -152,8 +152,8 @@ def test_an_entry_is_made_of_a_run(empty_zoo: Path, tmp_path: Path, capsys: pyte
         (["--add", "{run}", "--env", "{env}"], "must be of small letters"),
         (["--add", "{alone}", "--env", "{env}"], "is in no run directory"),
         (["--add", "{run}"], "The agent of --add "),
-        (["--name", "pong"], "say one of them, too"),
-        (["--env", CATCH], "say one of them, too"),
+        (["--name", "pong"], "pass one of them, too"),
+        (["--env", CATCH], "pass one of them, too"),
         (["--plugin", "theirs"], "--plugin is for --add and --push"),
     ],
 )
