@@ -79,7 +79,7 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         print(f"{PROGRAM}: Stopped.", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # whoever read what is printed has gone, as `head` does
+    except BrokenPipeError:  # the reader of the output has gone, as `head` does
         _drop_output()
         return 128 + signal.SIGPIPE
     except OSError as error:

@@ -35,7 +35,7 @@ class Fragile(np.ndarray):
     """An array of shared memory; a write may be the one that is not done any more."""
 
     left: int | None = None
-    """Writes until the death; None: nobody dies."""
+    """Writes until the death; None: no process dies."""
     after: Callable[[], None] | None = None
     """Called after the next write of a lane's owner, as if the writer were slow from there on."""
 

@@ -215,7 +215,7 @@ def test_more_envs_than_fit_and_a_server_that_goes_away(browser: Chrome, tmp_pat
     assert view.complaints() == []
     page.send_signal(signal.SIGINT)
     finish(page)
-    view.until(lambda: "does not answer" in view.text("#alerts"), "nobody notices that the server is gone")
+    view.until(lambda: "does not answer" in view.text("#alerts"), "the page does not notice that the server is gone")
     assert view.text("#mode") == "no answer"
     run.end()
 

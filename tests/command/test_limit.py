@@ -39,7 +39,7 @@ PROGRAMS = {"scribe": ("-m", "tests.support.slow_scribe")}
 """Program that launches a run with a slow role that is not an environment."""
 GROUPS = ("learner", "inference", "actors")
 
-pytestmark = pytest.mark.skipif(usable_cores() < 2, reason="on one core all roles wait for it, whoever is slow")
+pytestmark = pytest.mark.skipif(usable_cores() < 2, reason="on one core all roles wait for it, whichever is slow")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`launch.py watch`: what it refuses, and that a viewer who is stuck disturbs nobody."""
+"""`launch.py watch`: its refusals, and a stuck viewer, which disturbs no process."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_run_that_has_ended_is_shown_from_its_files(tmp_path: Path) -> None:
 def test_the_page_is_opened_in_a_browser_without_telling_its_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The words of a process are for everybody to read; the browser is as urgent as any program."""
+    """Any user may read the words of a process; the browser has the priority of any program."""
     browser, told = tmp_path / "browser", tmp_path / "told"
     browser.write_text(f'#!/bin/sh\n{{ cat "${{1#file://}}"; stat -c %a "${{1#file://}}"; nice; }} > {told}.part\n')
     with browser.open("a") as file:

@@ -12,7 +12,7 @@ from tests.support.runs import finish, start, summary
 
 @pytest.fixture(scope="session")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
-    """Runs that nobody disturbs, one for each number of steps and each set of changed flags that is asked for."""
+    """Undisturbed runs, one for each number of steps and each set of changed flags that is asked for."""
 
     @cache
     def run(total_steps: str, **changes: str) -> tuple[Result, float]:

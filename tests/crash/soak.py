@@ -25,7 +25,7 @@ from tests.support.runs import finish, start_command
 
 LONGEST_SECONDS = 12 * 3600.0
 QUARTER = 4
-UNDISTURBED = "a finished run of the same words that nobody disturbed, or an agent of the zoo, which has no evaluations"
+UNDISTURBED = "a finished, undisturbed run of the same words, or an agent of the zoo, which has no evaluations"
 
 
 @dataclass(frozen=True)

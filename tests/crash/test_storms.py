@@ -110,7 +110,7 @@ def test_one_every_three_seconds_for_a_whole_run(undisturbed: Undisturbed, tmp_p
 @pytest.mark.stress
 @pytest.mark.timeout(300)
 def test_rounds_since_the_newest_snapshot_are_repeated_in_silence(undisturbed: Undisturbed, tmp_path: Path) -> None:
-    """A snapshot every five rounds; learner and actors go back to it, and nobody publishes or records again."""
+    """A snapshot every five rounds; learner and actors go back to it, and no process publishes or records again."""
     storm = begin(tmp_path / "run", "between snapshots", **SPANS)
     storm.until(lambda: storm.board.committed >= 4)
     storm.kill(Role.LEARNER, *ACTORS)

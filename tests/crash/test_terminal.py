@@ -33,7 +33,7 @@ def start_in_terminal(run_dir: Path) -> tuple[int, int]:
     if shell == 0:
         os.chdir(ROOT)
         os.environ.update(TERM="xterm-256color", COLUMNS="80", LINES="40")
-        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever began the tests by nohup has it ignored
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup, which may have started the tests, ignores it
         os.execv("/bin/sh", ["sh", "-c", '"$@"; :', "sh", *words])  # not the last command, or the shell became it
     os.set_blocking(terminal, False)
     return shell, terminal

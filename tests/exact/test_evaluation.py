@@ -1,4 +1,4 @@
-"""Evaluation beside training: every one of them, of fixed versions, the same whoever plays and whoever dies."""
+"""Evaluation beside training: every one of a fixed version, and the same with any number of actors and kills."""
 
 from __future__ import annotations
 

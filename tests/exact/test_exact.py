@@ -23,7 +23,7 @@ pytestmark = pytest.mark.stress
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run directory of a run that nobody disturbed."""
+    """The run directory of an undisturbed run."""
     run_dir = tmp_path_factory.mktemp("undisturbed") / "run"
     finish(start(run_dir))
     return run_dir

@@ -245,7 +245,7 @@ def _put_link(case: Case, path: Path, was_directory: bool) -> None:
 
 
 def _put_hard_link(case: Case, path: Path, was_directory: bool) -> None:
-    """A second name of a file outside: whoever writes it in place writes there."""
+    """A second name of a file outside: a write in place reaches it."""
     os.link(case.outside / case.rng.choice(("victim.txt", "victim.json")), path)
 
 
@@ -437,7 +437,7 @@ def _near(rng: random.Random, value: Any) -> Any:
 
 
 def _with_checksum(changed: _Changed, *, refresh_digest: bool) -> str:
-    """A manifest's text with the checksum that its reader computes; as it is where it can be read by nobody."""
+    """A manifest's text with the checksum that its reader computes; as it is where it cannot be read."""
     if not isinstance(changed.values, dict):
         return changed.text
     try:

@@ -42,4 +42,4 @@ class Counting(Env):
         (self.count,) = struct.unpack("<q", data)
 
     def film(self) -> list[Shot]:
-        raise AssertionError("nobody watches a lane")
+        raise AssertionError("a lane has no viewer")

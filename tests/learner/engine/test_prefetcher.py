@@ -111,7 +111,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> _Cuda:
     return stand_in
 
 
-def test_on_a_gpu_order_is_kept_by_events_and_nobody_waits(cuda: _Cuda) -> None:
+def test_on_a_gpu_events_keep_the_order_and_no_thread_waits(cuda: _Cuda) -> None:
     work = Prefetcher(CUDA)
     for number in range(2):
         work.submit(lambda number=number: cuda._note(f"work {number} in {cuda.current_stream(CUDA).name}"))
@@ -135,7 +135,7 @@ def test_an_error_of_a_prefetch_is_raised_at_its_use() -> None:
     work.submit(lambda: (_ for _ in ()).throw(ValueError("there is nothing")))
     with pytest.raises(ValueError, match="there is nothing"):
         work.settle()
-    work.settle()  # whoever cleans up afterwards has nothing to do with it
+    work.settle()  # the error was raised once, and not again here
 
 
 def test_ahead_of_a_cpu_there_is_a_thread_with_as_many_threads_and_no_gradients() -> None:

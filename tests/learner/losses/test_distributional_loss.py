@@ -147,7 +147,7 @@ def test_quantiles_of_a_sample_are_where_the_loss_is_least() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_no_function_looks_at_a_value(dtype: torch.dtype) -> None:
-    """Tensors of the meta device have none: whoever asks for one, or takes a shape from one, fails."""
+    """Tensors of the meta device have none: code that reads one, or takes a shape from one, fails."""
     p, theta = (torch.empty(6, size, dtype=dtype, device="meta") for size in (Z, 5))
     one, support = p[:, 0], p[0]
     results = {

@@ -145,7 +145,7 @@ def test_importance_weights_of_equal_chances_or_without_correction_are_one() -> 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_no_function_looks_at_a_value(dtype: torch.dtype) -> None:
-    """Tensors of the meta device have none: whoever asks for one, or takes a shape from one, fails."""
+    """Tensors of the meta device have none: code that reads one, or takes a shape from one, fails."""
     q = torch.empty(6, 4, dtype=dtype, device="meta")
     one = q[:, 0]
     results = [

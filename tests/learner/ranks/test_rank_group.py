@@ -104,7 +104,7 @@ def test_two_ranks_exchange_numbers_and_notice_an_end(
     assert process.stdout.readline() == "FatalError\n"
 
     sockets = [each for pid in (os.getpid(), process.pid) for each in psutil.Process(pid).net_connections("inet")]
-    assert {each.laddr.ip for each in sockets} == {"127.0.0.1"}, "nobody outside can connect"
+    assert {each.laddr.ip for each in sockets} == {"127.0.0.1"}, "no other machine can connect"
 
     monkeypatch.setattr(rank_group, "RESTART_SECONDS", 0.0)
     process.kill()

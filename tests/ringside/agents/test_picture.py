@@ -44,8 +44,8 @@ def test_the_chosen_action_is_marked_and_the_former_scene_is_gone() -> None:
     other = painter.paint(black, replace(SCENE, action=0, total=8.0)).copy()
     assert not np.array_equal(first, other)
     assert np.array_equal(painter.paint(black, SCENE), first)
-    nobody_asked = painter.paint(black, replace(SCENE, values=None))
-    assert pixels(nobody_asked, BAR) == 0
+    without_values = painter.paint(black, replace(SCENE, values=None))
+    assert pixels(without_values, BAR) == 0
 
 
 @pytest.mark.parametrize(("height", "scale", "actions"), [(210, 1, 18), (210, 2, 18), (40, 1, 3), (84, 6, 256)])

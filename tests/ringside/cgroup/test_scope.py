@@ -145,7 +145,7 @@ def test_processes_left_in_the_scope_are_killed_after_the_launcher(
     _systemd(tmp_path, monkeypatch)
     told = tmp_path / "told"
     os.mkfifo(told)
-    # Says what it was told, and the state that the launcher is in: Z, since nobody has waited for it yet.
+    # Says what it was told, and the state that the launcher is in: Z, since it was not waited for yet.
     state = "$(grep -s State: /proc/$(echo $4 | tr -dc 0-9)/status)"
     script = f'#!/bin/sh\n[ $2 = is-active ] || echo "$@" "{state}" > {told}\n'
     (tmp_path / "systemctl").write_text(script)

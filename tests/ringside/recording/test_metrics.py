@@ -1,4 +1,4 @@
-"""metrics.jsonl and TensorBoard events: nothing twice, nothing half, whoever is killed."""
+"""metrics.jsonl and TensorBoard events: no record twice or in part, whichever process is killed."""
 
 from __future__ import annotations
 

@@ -131,12 +131,12 @@ def test_a_guardian_that_is_killed_takes_the_daemon_along(record: Path) -> None:
     daemon = json.loads((record / "daemon").read_text())["pid"]
     until(lambda: _gone(daemon))
     assert service.environment == {}
-    os.kill(int((record / "server").read_text()), signal.SIGKILL)  # nobody is left to end the server
+    os.kill(int((record / "server").read_text()), signal.SIGKILL)  # no process is left to end the server
     service.quit()
     assert not any((record / "tmp").iterdir())
 
 
-def test_a_daemon_that_dies_serves_nobody_and_leaves_no_server(record: Path) -> None:
+def test_a_daemon_that_dies_serves_no_client_and_leaves_no_server(record: Path) -> None:
     with mps.service("on", "cuda:0", print) as service:
         os.kill(json.loads((record / "daemon").read_text())["pid"], signal.SIGKILL)
         until(lambda: service.environment == {})
@@ -243,7 +243,7 @@ def _restarted(asked: str, dead: int, deaths: int, *, there: bool, ranks: int = 
     def start(number: int, incarnation: int) -> None:
         assert incarnation == 1
         assert all(children[role].process.killed for role in children if role in started or role == number)
-        assert gpu.renewed == (dead != Role.SCRIBE and bool(gpu.environment)), "nobody meets the old server"
+        assert gpu.renewed == (dead != Role.SCRIBE and bool(gpu.environment)), "no process meets the old server"
         started.append(number)
 
     stand_in = SimpleNamespace(

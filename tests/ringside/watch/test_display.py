@@ -287,8 +287,8 @@ def _readable(descriptor: int, seconds: float) -> bool:
     return bool(poll.poll(seconds * 1000))
 
 
-def test_a_reader_who_does_not_read_holds_nobody_up() -> None:
-    """As Ctrl-S does, or a pipe that nobody empties; what was not told is told when it is read again."""
+def test_a_terminal_that_is_not_read_delays_no_process() -> None:
+    """As Ctrl-S does, or a pipe that is not read; lines that were held back appear when it is read again."""
     read, write = os.pipe()
     with os.fdopen(read) as reader, os.fdopen(write, "w") as stream, open_display(plain=True, stream=stream) as display:
         for number in range(2_000):

@@ -57,7 +57,7 @@ def test_it_tells_curve_and_score_of_every_run(tmp_path: Path) -> None:
     assert (member["suite"], member["seed"], member["finished"], member["judged"]) == ("atari", 2, False, 9.0)
 
 
-def test_a_run_that_ends_gives_its_memory_back_though_nobody_asks(run: Pretended) -> None:
+def test_a_run_that_ends_releases_its_memory_without_a_request(run: Pretended) -> None:
     before = mapped()
     viewer = Viewer(run.run_dir.parent)
     (told,) = viewer.runs()["runs"]

@@ -199,7 +199,7 @@ def test_viewers_who_look_at_different_envs_share_one_budget(run: Pretended) -> 
     assert float(viewer.get("pictures").headers["X-Pause"]) < MOST_SECONDS / 4
 
 
-def test_a_run_that_ends_gives_its_memory_back_though_nobody_asks(run: Pretended) -> None:
+def test_a_run_that_ends_releases_its_memory_without_a_request(run: Pretended) -> None:
     before = mapped()
     viewer = Viewer(run.run_dir)
     viewer.page.maintain()

@@ -30,7 +30,7 @@ BEFORE, AFTER = 4, 5
 class Disk:
     """Calls `before(n, name)` ahead of the n-th call that touches the disk, and `after(name, arguments)` behind it.
 
-    A write is done in two halves, so that whoever is stopped between them leaves half a file. What `after` does itself
+    A write is done in two halves, so a stop between them leaves half a file. What `after` does itself
     does not count.
     """
 

@@ -38,7 +38,7 @@ def test_a_launcher_that_was_killed_leaves_nothing_to_look_on(tmp_path: Path) ->
     assert Live.read(tmp_path) is None
 
 
-def test_a_dead_process_that_nobody_has_reaped_is_dead(tmp_path: Path) -> None:
+def test_a_process_that_died_and_was_not_reaped_is_dead(tmp_path: Path) -> None:
     child = os.fork()
     if child == 0:
         os._exit(0)
