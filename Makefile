@@ -21,7 +21,7 @@ install: $(STAMP) ## make .venv and install what requirements.lock names
 $(STAMP): requirements.lock setup.cfg pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; \
 	    sys.exit(0 if (3, 11) <= v < (3, 14) else "Ringside needs Python 3.11 to 3.13; this is %d.%d. \
-	Say which: make PYTHON=python3.12 ..." % v)'
+	Name another: make PYTHON=python3.12 ..." % v)'
 	@$(BIN)/python -m pip --version > /dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	$(PIP) install --quiet --no-compile --constraint requirements.lock "$$(grep ^torch== requirements.lock)"
 	$(PIP) install --quiet --no-compile -r requirements.lock

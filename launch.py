@@ -92,8 +92,11 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _drop_output() -> None:
-    """Let standard output lead nowhere, so that Python does not complain of the rest of it when it ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """Let standard output lead nowhere if it cannot be written, so that Python does not complain when it ends."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _have_streams() -> None:

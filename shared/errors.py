@@ -35,17 +35,6 @@ class ConfigError(FatalError, ValueError):
     exit_code = 2
 
 
-class MissingPackage(ConfigError):
-    """A package of an extra is not installed."""
-
-    def __init__(self, subject: str, package: str, extra: str) -> None:
-        """Make the sentence: `subject` needs the package, which `extra` of setup.cfg installs."""
-        super().__init__(
-            f"{subject} needs the package {package}, which is not installed: run `pip install --editable '.[{extra}]'` "
-            "in the directory of Ringside, with the pip of its environment (.venv/bin/pip)."
-        )
-
-
 class RunFailed(RingsideError, RuntimeError):
     """The run ended early through a fault."""
 
@@ -56,3 +45,11 @@ class StopTraining(Exception):
 
 class DeviceFault(RingsideError):
     """The GPU is out of memory, faulty or lost. A new process may find it working again."""
+
+
+def missing_package(subject: str, package: str, extra: str) -> ConfigError:
+    """The error that `subject` needs a package, which an extra of setup.cfg installs."""
+    return ConfigError(
+        f"{subject} needs the package {package}, which is not installed: run `.venv/bin/pip install --editable "
+        f"'.[{extra}]'` in the directory of Ringside, or install the extra {extra} of the wheel."
+    )

@@ -68,7 +68,7 @@ class Gradients:
 
     @torch.inference_mode()
     def compute(self, worker: int, number: int) -> bool:
-        """Compute and publish gradient `number` of a worker, whose steps are played, unless a former life did.
+        """Compute and publish gradient `number` of a worker, whose steps are played, unless a former incarnation did.
 
         Returns:
             True if there is a new gradient to apply.

@@ -52,7 +52,7 @@ class Parameters(ABC):
 
     @torch.inference_mode()
     def fill(self) -> None:
-        """Write the shard of the first version, unless a former life did: from the newest snapshot, or a fresh one."""
+        """Write the shard of the first version, of the newest snapshot or fresh, unless a former incarnation did."""
         if self._applied.read() >= 0:
             return
         snapshots, config = self._memory.learner_snapshots, self._memory.plan.config
@@ -119,7 +119,7 @@ class Versions(Parameters):
 
     @torch.inference_mode()
     def apply(self, round_: int) -> None:
-        """Make the shard of version `round_ + 1` from the gradients of the round, unless a former life did.
+        """Make the shard of version `round_ + 1` from the gradients of the round, unless a former incarnation did.
 
         The gradients are applied one after the other in the order of workers, as if each were an update of its own.
         """
@@ -167,10 +167,11 @@ class Hogwild(Parameters):
     def apply(self, worker: int, round_: int, number: int) -> None:
         """Apply the newest gradient of a worker, `number`, and change the target network if it is due."""
         shared, run_schedule = self._shared, self._run_schedule
-        rate, done = run_schedule.learning_rate(number, self._learn), int(shared.computed.values.sum())
-        # Gradients before learning begins count as computed, too, and take no step.
-        played_only = run_schedule.first_gradient * run_schedule.workers
-        step = compiled_step(self._learn, rate, torch.tensor(float(done - played_only)), 1.0)
+        rate, computed = run_schedule.learning_rate(number, self._learn), shared.computed.values
+        done = int(computed.sum())
+        # Gradients before learning begins count as computed, too, and take no step; other workers may still be there.
+        steps = int(np.maximum(computed - run_schedule.first_gradient, 0).sum())
+        step = compiled_step(self._learn, rate, torch.tensor(float(steps)), 1.0)
         vectors = (shared.params[0], _NO_BITS, shared.gradient[worker], _NO_BITS, shared.moment1[0], shared.moment2[0])
         step(vectors)
         if self._target is not None:

@@ -74,7 +74,7 @@ def _config(options: Options) -> ResolvedConfig:
     try:
         device = device_of(options.device)
     except ConfigError as error:
-        raise CannotRun(str(error)) from error
+        raise CannotRun(f"{str(error).partition(';')[0].rstrip('.')}.") from error  # a CPU is no remedy here
     if device == "cpu":
         raise CannotRun("--device cpu is no GPU.")
     window = {"replay_size": options.window_steps, "round_steps": min(10_000, options.window_steps // 2)}

@@ -15,7 +15,7 @@ import socket
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from shared.errors import ConfigError, MissingPackage
+from shared.errors import ConfigError, missing_package
 
 LEAST_VERSION = (2, 60)
 """Since 2.60 clusters of `ray.init` have a token by default; before 2.52 there was none."""
@@ -101,7 +101,7 @@ def _require_package() -> None:
     try:
         version = importlib.metadata.version("ray")
     except importlib.metadata.PackageNotFoundError:
-        raise MissingPackage("--ray", "ray", "ray") from None
+        raise missing_package("--ray", "ray", "ray") from None
     _require_version(version, "The installed Ray")
 
 

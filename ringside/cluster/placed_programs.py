@@ -197,6 +197,6 @@ class PlacedPrograms:
         )
         if not free and not self._programs.stops:
             raise RingsideError(
-                f"{self._run_dir} is still in use, though its node was lost. End the run that uses it, then pass the "
+                f"{self._run_dir} is still in use, though its node was lost. End the run that uses it, then run the "
                 "same command again."
             )

@@ -61,7 +61,8 @@ def values_in(words: Sequence[str], options: Sequence[Option], tasks: Sequence[s
 def value_of(option: Option, word: str) -> Any:
     """The value that a word gives an option. Raises `ConfigError` for a word that cannot be one."""
     if not word:
-        raise ConfigError(f"The value of {option.flag} is empty: give {_expected(option)}, or omit the option.")
+        name = option.name.upper() if option.positional else option.flag
+        raise ConfigError(f"The value of {name} is empty: give {_expected(option)}, or omit it.")
     if option.may_be_unset and word == UNSET:
         return None
     if option.choices:

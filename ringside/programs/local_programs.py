@@ -15,7 +15,6 @@ from shared.machine.subprocesses import die_with
 from shared.process.signals import stack_dumps_held_back
 from shared.root import LAUNCHER
 
-"""Path of the program."""
 POLL_SECONDS = 0.5
 """Interval of the calls of `should_stop`."""
 _Item = TypeVar("_Item")

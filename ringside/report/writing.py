@@ -48,7 +48,6 @@ def write_report(
         raise ConfigError("A report needs the package matplotlib, which is not installed: run make install.")
     from ringside.report import report_page
 
-    make_directory("--out", out)
     found: list[Records] = []
     refused = []
     for path in runs:
@@ -66,6 +65,7 @@ def write_report(
         comparison = compare(found, refused)
     except RecordsError as error:
         raise ConfigError(str(error)) from error
+    make_directory("--out", out)
     try:
         page = report_page.write(comparison, out, title or f"Ringside on {_named(comparison.games)}", study)
     except OSError as error:

@@ -18,7 +18,7 @@ from typing import Any
 from ringside.sharing.model_card import model_card
 from ringside.zoo.catalogue import EVALUATION, MOST_BYTES, README, SHOWN, SUMMARY, WEIGHTS
 from shared.checkpoint.weights_file import load_weights
-from shared.errors import CheckpointError, ConfigError, FileError, MissingPackage
+from shared.errors import CheckpointError, ConfigError, FileError, missing_package
 from shared.files.atomic import read_bytes, read_json
 from shared.text import PLAIN_NAME
 
@@ -121,7 +121,7 @@ def _check(repo: str, entry: Path) -> str:
 def require_hub(repo: str) -> None:
     """Raise `ConfigError` unless huggingface_hub is installed and the name is that of a repository."""
     if find_spec("huggingface_hub") is None:
-        raise MissingPackage("An exchange with the Hub", "huggingface_hub", "hub")
+        raise missing_package("An exchange with the Hub", "huggingface_hub", "hub")
     if not _REPO.fullmatch(repo):
         raise ConfigError(f"{repo!r:.120} is no repository of the Hub: write USER/NAME.")
 

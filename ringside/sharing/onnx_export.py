@@ -19,7 +19,7 @@ from ringside.agents.stored_weights import play_of, require_actions, rules_of, w
 from shared.checkpoint.weights_file import StoredWeights
 from shared.config.checks import validate
 from shared.config.sections import Play
-from shared.errors import ConfigError, MissingPackage
+from shared.errors import ConfigError, missing_package
 from shared.files.result_files import require_writable
 
 CHECKED_FRAMES = 256
@@ -69,7 +69,7 @@ def export_onnx(
     """
     for package in ("onnx", "onnxruntime"):
         if find_spec(package) is None:
-            raise MissingPackage("export", package, "export")
+            raise missing_package("export", package, "export")
     validate.amount("--frames", frames, MOST_FRAMES)
     validate.episodes(None, seed)
     path = Path(onnx)

@@ -48,9 +48,8 @@ def main(arguments: Sequence[str]) -> int:
     missing = [str(path) for path in options.runs if not os.path.exists(path)]  # never raises
     if missing:
         raise ConfigError(f"There is no {' and no '.join(missing)}: name directories of runs.")
-    files = [str(path) for path in options.runs if not os.path.isdir(path)]
-    if files:
-        raise ConfigError(f"A run is a directory, and {' and '.join(files)} is none: name directories of runs.")
+    if not any(os.path.isdir(path) for path in options.runs):
+        raise ConfigError(f"There is no run in {options.runs[0]}, which is no directory: name directories of runs.")
     if options.out is None and len(options.runs) == 1:
         require_writable_run(options.runs[0], "--out")
     out = options.out or (options.runs[0] / REPORT if len(options.runs) == 1 else Path(REPORT))

@@ -113,9 +113,10 @@ def run_study(
     cluster.check()
     if not config.evaluate.eval_every_steps:
         config = config.with_settings(eval_every_steps=max(1, config.learn.total_steps // EVALUATIONS))
+    ready = planning.check(config)
     wanted = _space(space, config)
     check_space(wanted, config, f"--space {space}" if isinstance(space, str | Path) else "The space")
-    planning.require_initial_weights(planning.check(config))
+    planning.require_initial_weights(ready)
     out = out or Path("runs") / f"tune-{(config.play.env or config.play.game).replace(':', '-').replace('/', '-')}"
     task = Task(config=config, preset=preset, space=wanted, out=out, trials=trials, prune=prune)
     if cluster.ray is not None:

@@ -26,7 +26,7 @@ from ringside.tuning.space import Space, space_to_json
 from shared.config.digest import MAY_CHANGE_ON_RESUME
 from shared.config.settings import Config
 from shared.config.trust import NEVER_FROM_A_FILE
-from shared.errors import ConfigError, MissingPackage
+from shared.errors import ConfigError, missing_package
 from shared.files.atomic import read_object, write_atomic
 from shared.files.run_file_names import METRICS_FILE, SUMMARY_FILE
 from shared.process.signals import handle_stop_signals
@@ -77,7 +77,7 @@ class TrialResult:
 def require_optuna() -> None:
     """Raise `ConfigError` unless Optuna is installed."""
     if find_spec("optuna") is None:
-        raise MissingPackage("tune", "optuna", "tune")
+        raise missing_package("tune", "optuna", "tune")
 
 
 class _Evaluations:
@@ -349,7 +349,11 @@ def _open_study(path: Path, *, prune: bool) -> optuna.Study:
         return optuna.create_study(
             storage=storage, study_name=_NAME, direction="maximize", load_if_exists=True, pruner=pruner
         )
-    except (SQLAlchemyError, RuntimeError) as error:  # no database, a damaged one, or one of another version of Optuna
+    except (
+        SQLAlchemyError,
+        optuna.exceptions.OptunaError,
+        RuntimeError,
+    ) as error:  # no database, a damaged one, or one of another version of Optuna
         reason = str(error).partition("\n")[0].rstrip(".")
         raise ConfigError(f"{path} cannot be used as a study ({reason:.200}): name another --out.") from error
 

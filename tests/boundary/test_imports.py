@@ -145,7 +145,7 @@ def offences(module: str, source: str, modules: set[str]) -> list[str]:
 MODULES = {module_of(path) for path in ours()}
 
 
-def test_every_file_has_a_room() -> None:
+def test_every_file_has_a_package() -> None:
     assert all(any(within(module, package) for package in MAY_IMPORT) for module in MODULES)
     assert {path.name for path in ROOT.glob("*.py")} == {"launch.py"}
 

@@ -197,7 +197,7 @@ def test_a_recording_that_is_stopped_is_whole_as_far_as_it_goes(
         (["--load", "{pong}", "--episodes", "0"], "--episodes 0 must lie between 1 and 100_000"),
         (["--load", "{pong}", "--seed", "-1"], "--seed -1 must not be negative"),
         (["--load", "{pong}", "--episodes", "1e15"], "--episodes 1_000_000_000_000_000 must lie between"),
-        (["--load", "{pong}", "--video", ""], "The value of --video is empty: give a path, or omit the option."),
+        (["--load", "{pong}", "--video", ""], "The value of --video is empty: give a path, or omit it."),
     ],
 )
 @pytest.mark.usefixtures("no_display")

@@ -38,8 +38,8 @@ def test_an_unreadable_run_is_left_out_and_named(launch: Launch, refused: Refuse
         (("report", "nowhere", "run", "neither"), "There is no nowhere and no neither: name"),
         (("report", "."), "not a run directory; it contains 2 of them: pass ./*"),
         (("report", "run", "sticky"), "different protocols"),
-        (("report", "run", "--out", "run/config.json"), "--out run/config.json cannot be written"),
-        (("suite", "--seeds", "0"), "--seeds 0 must be at least 1"),
+        (("report", "run", "--out", "run/config.json"), "--out run/config.json is a file: name a directory"),
+        (("suite", "--seeds", "0"), "--seeds 0 must lie between 1 and 1_000"),
         (("report",), "Name at least one run directory"),
     ],
 )

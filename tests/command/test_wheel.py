@@ -30,7 +30,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built
 
 
-def test_every_file_of_the_rooms_is_in_the_wheel(wheel: Path) -> None:
+def test_every_file_of_the_packages_is_in_the_wheel(wheel: Path) -> None:
     files = {path.relative_to(ROOT) for package in PACKAGES for path in (ROOT / package).rglob("*") if path.is_file()}
     expected = {str(file) for file in files if "__pycache__" not in file.parts and file != Path("shared/README.md")}
     with zipfile.ZipFile(wheel) as archive:

@@ -90,9 +90,8 @@ def test_nothing_that_happens_to_a_run_changes_its_weights(
     wait_until(process, lambda: board.committed >= later and board.updates[0] > run_schedule.updates_before(later))
     kill(process, "learner")
     half = learns + (rounds - learns) // 2
-    wait_until(
-        process, lambda: board.committed >= half and board.restarts.sum() >= 2
-    )  # a stopping supervisor restarts no process
+    # A supervisor that stops restarts no process.
+    wait_until(process, lambda: board.committed >= half and board.restarts.sum() >= 2)
     os.killpg(process.pid, signal.SIGTERM)  # reaches every process, as from systemd and batch systems
     finish(process)
     assert gone(process)

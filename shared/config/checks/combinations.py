@@ -88,9 +88,10 @@ def check_shards(config: Config) -> None:
     if shards is None:
         return
     if shards % ranks:
+        price = ", which changes the last bits" if config.run.resume is not None else ""
         raise ConfigError(
             f"--learner-shards {shards} cannot be shared evenly by --learner-ranks {ranks}: pass a multiple of "
-            f"{ranks}, which changes the last bits of a resumed run."
+            f"{ranks}{price}."
         )
     if learn.batch_size % shards:
         raise ConfigError(

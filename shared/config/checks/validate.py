@@ -18,7 +18,7 @@ from shared.config.run_schedule import MOST_PRIORITIES, make_run_schedule
 from shared.config.settings import Config, ResolvedConfig
 from shared.config.trust import WANDB_SETTINGS
 from shared.env_name import parse_env_name
-from shared.errors import ConfigError, MissingPackage
+from shared.errors import ConfigError, missing_package
 from shared.network_spec import network_names
 from shared.text import PLAIN_NAME, count, flag_of, require_name, shown
 
@@ -60,7 +60,7 @@ def settings(config: Config) -> None:
     if config.evaluate.eval_video and not config.evaluate.eval_every_steps:
         raise ConfigError("--eval-video films evaluations beside training: pass --eval-every-steps N, too.")
     if run.track == "wandb" and importlib.util.find_spec("wandb") is None:
-        raise MissingPackage("--track wandb", "wandb", "wandb")
+        raise missing_package("--track wandb", "wandb", "wandb")
     if run.resume is not None and not os.path.exists(run.resume):  # which raises for no path
         raise ConfigError(f"--resume {run.resume} does not exist.")
 
@@ -150,10 +150,10 @@ def _check_processes_of_workers(config: ResolvedConfig) -> None:
             )
 
 
-def episodes(number: int | None, seed: int, flag: str = "--episodes") -> None:
+def episodes(number: int | None, seed: int) -> None:
     """Refuse episodes that cannot be played: `number` of them, None being as many as the protocol says."""
     if number is not None:
-        amount(flag, number, MOST_EPISODES)
+        amount("--episodes", number, MOST_EPISODES)
     if seed < 0:
         raise ConfigError(f"--seed {seed} must not be negative.")
     if seed >= MOST:

@@ -16,7 +16,7 @@ def test_without_the_package_the_sentence_says_how_to_get_it(monkeypatch: pytest
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "version", missing)
-    with pytest.raises(ConfigError, match=r"run `pip install --editable '\.\[ray\]'`"):
+    with pytest.raises(ConfigError, match=r"run `\.venv/bin/pip install --editable '\.\[ray\]'`"):
         connection.connect("auto", insecure=False)
 
 

@@ -111,7 +111,7 @@ def test_a_checkpoint_takes_its_boundary_before_it_writes_what_came_till_then(
     assert late.done == ["capture 9"] * 3
 
 
-def test_judgements_of_a_run_stay_until_it_goes_on(late: Any, tmp_path: Path) -> None:
+def test_evaluations_of_a_run_stay_until_it_goes_on(late: Any, tmp_path: Path) -> None:
     """A resume that stops, or fails, before its first round leaves what is still true."""
     late._run_dir = tmp_path
     final, best = tmp_path / "evaluation-final.json", tmp_path / "evaluation-best.json"

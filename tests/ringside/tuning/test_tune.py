@@ -369,7 +369,7 @@ def test_a_space_of_a_file_is_refused_with_its_name(refused: Refused, tmp_path: 
     assert "--space space.toml cannot be used: --n-step 0" in refused("tune", "--space", "space.toml")
 
 
-@pytest.mark.parametrize("kind", ["text", "another version", "link"])
+@pytest.mark.parametrize("kind", ["text", "another version", "another table", "link"])
 def test_a_file_that_is_no_study_is_refused(program: Program, kind: str) -> None:
     program.out.mkdir()
     database = program.out / DATABASE
@@ -379,8 +379,12 @@ def test_a_file_that_is_no_study_is_refused(program: Program, kind: str) -> None
         database.symlink_to(program.launcher)
     else:
         with closing(sqlite3.connect(database)) as connection:
-            connection.execute("create table version_info (version_info_id integer, schema_version, library_version)")
-            connection.execute("insert into version_info values (1, 99, '99.0')")
+            if kind == "another table":
+                connection.execute("create table studies (name text)")
+            else:
+                columns = "version_info_id integer, schema_version, library_version"
+                connection.execute(f"create table version_info ({columns})")
+                connection.execute("insert into version_info values (1, 99, '99.0')")
             connection.commit()
     with pytest.raises(ConfigError, match=f"^{re.escape(str(database))} .* name another --out"):
         program(**TUNED)

@@ -69,7 +69,7 @@ def test_work_and_waiting_are_counted_apart(board: Any, clock: Clock) -> None:
     assert waiter.wait(lambda: ears.looks == 3) == 3 * SECOND // 2
     assert board.busy_ns.tolist() == [0, 2 * SECOND, 0]
     assert board.waited_ns.tolist() == [0, 3 * SECOND // 2, 0]
-    assert board.heartbeat[ME] == clock.now, "who waits gives signs of life"
+    assert board.heartbeat[ME] == clock.now, "a wait sends heartbeats"
     clock.now += SECOND
     waiter.heartbeat()
     assert board.busy_ns[ME] == 3 * SECOND

@@ -66,7 +66,7 @@ from tests.support.configurations import ON_POLICY, assert_refused
         ({"learner_shards": 64}, "--learner-shards 64 is more than --batch-size 32: pass fewer."),
         (
             {"learner_ranks": 2, "learner_shards": 3},
-            "--learner-shards 3 cannot be shared evenly by --learner-ranks 2: pass a multiple of 2, which changes",
+            "--learner-shards 3 cannot be shared evenly by --learner-ranks 2: pass a multiple of 2.",
         ),
         (
             {"learner_ranks": 2, "learner_shards": 4, "batch_size": 34},
