@@ -125,7 +125,7 @@ def test_mistakes_are_told_in_a_sentence(hub: FakeHub, refused: Refused) -> None
     stray = shutil.copy(catalogue.ZOO / "pong" / "weights.safetensors", "stray.safetensors")
     assert "name a run, or a file of weights in its directory." in refused("zoo", "push", stray, "--repo", "me/pong")
     Path("empty").mkdir()
-    assert "--push empty cannot be used. There is no checkpoint in empty" in refused(
+    assert "--push empty cannot be used. There is no run and no checkpoint in empty" in refused(
         "zoo", "push", "empty", "--repo", "me/pong"
     )
     assert "'pong' is no repository of the Hub" in refused("zoo", "pull", "pong", "--name", "other")

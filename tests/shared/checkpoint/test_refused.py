@@ -58,7 +58,7 @@ def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before_and_is_named(tm
     with pytest.raises(CheckpointError, match=r"No checkpoint .* is whole.*00000004.*00000003"):
         find_checkpoint(tmp_path)
     (tmp_path / "empty").mkdir()
-    with pytest.raises(CheckpointError, match="There is no checkpoint"):
+    with pytest.raises(CheckpointError, match="There is no run and no checkpoint"):
         find_checkpoint(tmp_path / "empty")
     with pytest.raises(CheckpointError, match="no file or directory"):
         find_checkpoint(tmp_path / "absent")
@@ -220,7 +220,7 @@ def test_weights_for_another_game_network_or_action_set_are_refused(tmp_path: Pa
     weights = load_weights(tmp_path)
     small = Network("small", ACTIONS)
     weights.require(network=small, actions=ACTIONS, game="breakout")
-    with pytest.raises(CheckpointError, match="of the network small, not nature"):
+    with pytest.raises(CheckpointError, match="--network small, here nature"):
         weights.require(network=Network("nature", ACTIONS), actions=ACTIONS)
     with pytest.raises(CheckpointError, match="of the network small, not small dueling=True"):
         weights.require(network=replace(small, dueling=True), actions=ACTIONS)
