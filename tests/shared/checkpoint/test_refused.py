@@ -222,7 +222,7 @@ def test_weights_for_another_game_network_or_action_set_are_refused(tmp_path: Pa
     weights.require(network=small, actions=ACTIONS, game="breakout")
     with pytest.raises(CheckpointError, match="--network small, here nature"):
         weights.require(network=Network("nature", ACTIONS), actions=ACTIONS)
-    with pytest.raises(CheckpointError, match="of the network small, not small dueling=True"):
+    with pytest.raises(CheckpointError, match="--dueling off, here on"):
         weights.require(network=replace(small, dueling=True), actions=ACTIONS)
     with pytest.raises(CheckpointError, match="choose among 4 actions"):
         weights.require(network=Network("small", 18), actions=18)
