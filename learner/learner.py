@@ -132,12 +132,12 @@ class Rounds:
             self._waiter.note_progress((round_ << 24) + first + part)
             self._waiter.heartbeat()
             due = free and first + part - published >= self._learn.publish_every_updates and first + part < count
-            # Repeated updates were published before, and actors never go back to older weights.
-            if due and done > self._memory.weights.content[0]:
-                self._wait_for_slices(SLICES_LEFT)
-                self._memory.weights.publish(done, self._engine.export_into)
             if due:
                 published = first + part
+                # Repeated updates were published before, and actors never go back to older weights.
+                if done > self._memory.weights.content[0]:
+                    self._wait_for_slices(SLICES_LEFT)
+                    self._memory.weights.publish(done, self._engine.export_into)
             first += part
 
     def _record_updates(self, round_: int, done: int, part: int) -> None:

@@ -206,13 +206,15 @@ def continues(ready: Plan) -> bool:
     return own
 
 
-def require_initial_weights(ready: Plan) -> None:
-    """Raise `ConfigError` if the weights of --init-from do not fit the plan."""
-    path = ready.config.run.init_from
+def require_initial_weights(*plans: Plan) -> None:
+    """Raise `ConfigError` if the weights of --init-from, which the plans share, do not fit one of them."""
+    path = plans[0].config.run.init_from
     if path is None:
         return
     try:
-        load_weights(path).require(network=ready.network, actions=ready.actions)
+        weights = load_weights(path)
+        for ready in plans:
+            weights.require(network=ready.network, actions=ready.actions)
     except CheckpointError as error:
         raise ConfigError(f"--init-from {path} cannot be used. {error}") from error
 

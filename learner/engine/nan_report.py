@@ -63,10 +63,10 @@ def report(memory: Memory, waiter: Waiter, engine: Engine, run_dir: Path, found:
         write_atomic(path.with_suffix(".json"), json.dumps(content, indent=1).encode() + b"\n")
     except OSError as error:
         return f"A report could not be written ({error.strerror})."
-    if not found_again and not config.machine.is_deterministic:
-        return f"Done again, the same updates stayed finite, as they may with --deterministic off ({path}.json)."
     if not found_again:
-        return f"Done again, the same updates stayed finite: the machine's arithmetic cannot be trusted ({path}.json)."
+        exact = config.machine.is_deterministic
+        why = ": the machine's arithmetic cannot be trusted" if exact else ", as they may with --deterministic off"
+        return f"Done again, the same updates stayed finite{why} ({path}.json)."
     return f"{path}.json says which update did it; .safetensors beside it holds its batch and the parameters before."
 
 

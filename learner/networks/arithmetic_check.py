@@ -19,9 +19,9 @@ OUTPUTS_OFF = 0.1
 GRADIENTS_OFF = 0.4
 """The same for the gradients by a parameter: rounding reaches 0.2, and a wrong kernel 0.9 to 2."""
 DRAWS = 4
-"""Draws of parameters, pixels and gradients whose errors are pooled before a kernel is called wrong. All rows
-are noise and look alike, so a hidden unit near zero may be inactive in every row in one precision and active in the
-other. That alone changes the gradients of one draw by 0.4."""
+"""Draws of parameters, pixels and gradients whose errors are pooled before a kernel is called wrong. All rows are noise
+and look alike, so a hidden unit near zero may be inactive in every row in one precision and active in the other. That
+alone changes the gradients of one draw by 0.4."""
 CHECKED_ROWS = 8
 """Rows of a batch that are compared; a large network takes a CPU long in float32."""
 

@@ -21,9 +21,10 @@ from ringside.bench.bench_command import Common
 from ringside.bench.harness.interleaved import Contender, measure_interleaved, names_in_list
 from ringside.bench.harness.tables import CannotRun, Report
 from ringside.bench.network_parts.beside import Answers, BackgroundLearner, Updates, answers, updates
-from shared.config.resolve import check_device_name, device_of, resolve
+from shared.config.resolve import check_device_name, device_of, resolve, why_missing
 from shared.config.settings import Config, ResolvedConfig
 from shared.errors import ConfigError
+from shared.machine.facts import cuda_devices
 from shared.process import mps
 
 PARTS = ("latency", "learner")
@@ -74,7 +75,8 @@ def _config(options: Options) -> ResolvedConfig:
     try:
         device = device_of(options.device)
     except ConfigError as error:
-        raise CannotRun(f"{str(error).partition(';')[0].rstrip('.')}.") from error  # a CPU is no remedy here
+        # Without the advice to take a CPU, which is no remedy here.
+        raise CannotRun(f"There is no device {options.device}: {why_missing(cuda_devices())}.") from error
     if device == "cpu":
         raise CannotRun("--device cpu is no GPU.")
     window = {"replay_size": options.window_steps, "round_steps": min(10_000, options.window_steps // 2)}

@@ -133,11 +133,8 @@ def _final_evaluations(runs: Sequence[Records]) -> Iterator[str]:
 
 def _is_old(run: Records) -> bool:
     """True if the run continued after the weights of its final evaluation; False if that is unknown."""
-    version, rounds = (
-        number(run.by_protocol["final"].get("version")),
-        number((run.summary or {}).get("rounds")),
-    )
-    return 0 <= version < rounds
+    rounds = number((run.summary or {}).get("rounds"))
+    return 0 <= number(run.by_protocol["final"].get("version")) < rounds
 
 
 def _environments(runs: Sequence[Records]) -> Iterator[str]:

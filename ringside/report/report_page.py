@@ -54,12 +54,12 @@ def write(comparison: Comparison, directory: Path, title: str, study: Sequence[P
     """Write the report into a directory and return the page's path.
 
     Args:
+        directory: must exist.
         study: plots of a search for settings, drawn already.
 
     Raises:
         OSError: as the system says it.
     """
-    directory.mkdir(parents=True, exist_ok=True)
     parent = Path(os.path.commonpath([run.path.absolute().parent for run in comparison.runs]))
     with style():
         overview, curves = _pictures(comparison, directory)

@@ -71,7 +71,7 @@ def export_onnx(
         if find_spec(package) is None:
             raise missing_package("export", package, "export")
     validate.amount("--frames", frames, MOST_FRAMES)
-    validate.episodes(None, seed)
+    validate.seed_of_play(seed)
     path = Path(onnx)
     require_writable("--onnx", path, replaces=True, beside=Path(load))
     from ringside.sharing.onnx_graph import make_onnx, run_onnx

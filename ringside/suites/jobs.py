@@ -68,8 +68,7 @@ def make_jobs(config: Config, games: Sequence[str], seeds: int, out: Path) -> li
     """
     resolved = planning.check(config.with_settings(run_dir=out, game=games[0])).config
     if resolved.run.init_from is not None:
-        for game in games:
-            planning.require_initial_weights(planning.check(resolved.with_settings(game=game)))
+        planning.require_initial_weights(*(planning.check(resolved.with_settings(game=game)) for game in games))
     jobs = []
     for seed in range(1, seeds + 1):
         for game in games:

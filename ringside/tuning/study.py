@@ -349,11 +349,8 @@ def _open_study(path: Path, *, prune: bool) -> optuna.Study:
         return optuna.create_study(
             storage=storage, study_name=_NAME, direction="maximize", load_if_exists=True, pruner=pruner
         )
-    except (
-        SQLAlchemyError,
-        optuna.exceptions.OptunaError,
-        RuntimeError,
-    ) as error:  # no database, a damaged one, or one of another version of Optuna
+    except (SQLAlchemyError, optuna.exceptions.OptunaError, RuntimeError) as error:
+        # It is no database, a damaged one, or one of another version of Optuna.
         reason = str(error).partition("\n")[0].rstrip(".")
         raise ConfigError(f"{path} cannot be used as a study ({reason:.200}): name another --out.") from error
 

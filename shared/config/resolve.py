@@ -121,13 +121,19 @@ def device_of(asked: str) -> str:
     index = int(asked.partition(":")[2] or 0)
     if index < devices:
         return f"cuda:{index}"
+    advice = "" if devices or facts.has_nvidia_driver() else "; pass --device cpu"
+    raise ConfigError(f"There is no device {asked}: {why_missing(devices)}{advice}.")
+
+
+def why_missing(devices: int) -> str:
+    """The reason why there are no more than so many CUDA devices, as half a sentence."""
     if devices:
-        raise ConfigError(f"There is no device {asked}: the last of {devices} is cuda:{devices - 1}.")
+        return f"the last of {devices} is cuda:{devices - 1}"
     if not facts.has_nvidia_driver():
-        raise ConfigError(f"There is no device {asked}: no NVIDIA driver is loaded; pass --device cpu.")
+        return "no NVIDIA driver is loaded"
     if facts.torch_cuda_version() is None:
-        raise ConfigError(f"There is no device {asked}: the installed torch was built without CUDA.")
-    raise ConfigError(f"There is no device {asked}: the NVIDIA driver shows none to this process.")
+        return "the installed torch was built without CUDA"
+    return "the NVIDIA driver shows none to this process"
 
 
 def require_devices(first: str, ranks: int) -> None:

@@ -45,7 +45,9 @@ class RunSchedule:
     window_ticks: int
     target_steps: int
     train_every: int
-    first_learning_round: int
+    first_gradient: int
+    """Number of the first round with updates; with workers that of their first gradient, and those before it are only
+    counted."""
     rounds: int
     snapshot_rounds: int
     """Rounds of a span, from one boundary with snapshots to the next."""
@@ -70,8 +72,6 @@ class RunSchedule:
     """Workers, each of which has a lane and computes gradients from it; 0: a learner does the updates."""
     round_gradients: int = 1
     """Gradients of a worker in a round."""
-    first_gradient: int = 0
-    """Number of the first gradient of each worker; those before it are only counted."""
     anneal_steps: int = 0
     """Steps after which annealed settings are at their end, independent of the total; 0: none is annealed."""
     frames: FrameShape = DEFAULT_FRAMES
@@ -92,13 +92,18 @@ class RunSchedule:
 
     @property
     def gradient_ticks(self) -> int:
-        """Ticks that a worker plays for each gradient."""
+        """Ticks that a worker plays for each gradient; without workers those of a round."""
         return self.round_ticks // self.round_gradients
 
     @property
     def gradient_steps(self) -> int:
         """Steps of all envs for each gradient of every worker; without workers those of a round."""
         return self.gradient_ticks * self.envs
+
+    @property
+    def first_learning_round(self) -> int:
+        """The first round with updates."""
+        return self.first_gradient // self.round_gradients
 
     @property
     def lanes(self) -> int:
@@ -122,29 +127,23 @@ class RunSchedule:
         They are whole rounds, the first that learns with `alternate` included; of workers whole gradients, the first
         one included.
         """
-        if self.workers:
-            return (self.first_gradient + 1) * self.gradient_steps
-        return (self.first_learning_round + self.learns_same_round) * self.round_steps
+        return (self.first_gradient + self.learns_same_round) * self.gradient_steps
 
     @property
     def steps_without_learning(self) -> int:
         """Steps whose rounds, or gradients of workers, come before learning begins."""
-        if self.workers:
-            return self.first_gradient * self.gradient_steps
-        return self.first_learning_round * self.round_steps
+        return self.first_gradient * self.gradient_steps
 
     def updates_before(self, round_: int) -> int:
         """Updates done when `round_` begins: floor(r S / k), less those of rounds that only play.
 
         With an on-policy method the same number for every round that learns; of workers their gradients.
         """
-        if self.workers:
-            return max(0, round_ * self.round_gradients - self.first_gradient) * self.workers
-        counted = max(round_, self.first_learning_round)
         if self.updates_per_round:
-            return (counted - self.first_learning_round) * self.updates_per_round
-        skipped = self.first_learning_round * self.round_steps // self.train_every
-        return counted * self.round_steps // self.train_every - skipped
+            learned = max(0, round_ * self.round_gradients - self.first_gradient)
+            return learned * self.updates_per_round // self.round_gradients
+        skipped = self.steps_without_learning // self.train_every
+        return max(round_ * self.round_steps, self.steps_without_learning) // self.train_every - skipped
 
     def updates_in(self, round_: int) -> int:
         """Updates of one round: floor((r + 1) S / k) - floor(r S / k), none before learning starts."""
@@ -263,7 +262,7 @@ def _replay_schedule(config: Config, method: MethodDeclaration) -> RunSchedule:
         window_ticks=window_ticks,
         target_steps=target_steps,
         train_every=learn.train_every,
-        first_learning_round=-(-learn.learning_starts // round_steps),
+        first_gradient=-(-learn.learning_starts // round_steps),
         rounds=rounds,
         snapshot_rounds=snapshot_rounds,
         max_rounds_ahead=max_rounds_ahead,
@@ -302,7 +301,7 @@ def _on_policy_schedule(config: Config, method: MethodDeclaration, epochs: int) 
         window_ticks=round_ticks,
         target_steps=round_steps,
         train_every=learn.train_every,
-        first_learning_round=0 if learns_same_round else 1,
+        first_gradient=0 if learns_same_round else 1,
         rounds=-(-learn.total_steps // (round_steps * snapshot_rounds)) * snapshot_rounds,
         snapshot_rounds=snapshot_rounds,
         max_rounds_ahead=1,
@@ -331,7 +330,6 @@ def _worker_schedule(config: Config, method: MethodDeclaration) -> RunSchedule:
     gradients = max(1, (learn.snapshot_every_steps or ON_POLICY_SNAPSHOT_STEPS) // gradient_steps)
     round_gradients, snapshot_rounds = (1, gradients) if learn.schedule == "ordered" else (gradients, 1)
     round_steps = round_gradients * gradient_steps
-    first_gradient = -(-learn.learning_starts // gradient_steps) if learn.local_replay else 0
     window_ticks = max(1, learn.local_replay // (learn.t_max * play.lane_envs)) * learn.t_max
     units = network_of(config, actions=1).recurrent
     return RunSchedule(
@@ -341,7 +339,7 @@ def _worker_schedule(config: Config, method: MethodDeclaration) -> RunSchedule:
         window_ticks=window_ticks,
         target_steps=learn.round_steps,
         train_every=learn.t_max,
-        first_learning_round=first_gradient // round_gradients,
+        first_gradient=-(-learn.learning_starts // gradient_steps) if learn.local_replay else 0,
         rounds=-(-learn.total_steps // (round_steps * snapshot_rounds)) * snapshot_rounds,
         snapshot_rounds=snapshot_rounds,
         max_rounds_ahead=1,
@@ -357,6 +355,5 @@ def _worker_schedule(config: Config, method: MethodDeclaration) -> RunSchedule:
         frames=play.frames,
         workers=play.workers,
         round_gradients=round_gradients,
-        first_gradient=first_gradient,
         recurrent_units=units,
     )

@@ -12,6 +12,7 @@ from typing import Any, Self
 from actors.envs.atari import games
 from actors.evaluation import Episode
 from ringside import evaluating
+from ringside.agents.stored_weights import with_protocol
 from ringside.tasks.arguments import AgentOptions, parse
 from shared.config.protocols import acting_in_words
 from shared.config.sections import FRAME_SKIP
@@ -97,7 +98,6 @@ class EpisodeLines:
 
 def _rules_of(result: dict[str, Any]) -> str:
     """Game and rules as text; the rules of a protocol apply only to games."""
-    rules = f"{acting_in_words(result['eval_actions'], result['eval_epsilon'])}, at most"
-    if result["game"] in games():
-        return f"{result['game']}, protocol {result['protocol']}, {rules} {result['eval_max_frames']:,} frames"
-    return f"{result['game']}, {rules} {result['eval_max_frames'] // FRAME_SKIP:,} steps"
+    acting, most = acting_in_words(result["eval_actions"], result["eval_epsilon"]), result["eval_max_frames"]
+    length = f"{most:,} frames" if result["game"] in games() else f"{most // FRAME_SKIP:,} steps"
+    return f"{with_protocol(result['game'], result['protocol'])}, {acting}, at most {length}"

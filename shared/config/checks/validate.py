@@ -154,6 +154,11 @@ def episodes(number: int | None, seed: int) -> None:
     """Refuse episodes that cannot be played: `number` of them, None being as many as the protocol says."""
     if number is not None:
         amount("--episodes", number, MOST_EPISODES)
+    seed_of_play(seed)
+
+
+def seed_of_play(seed: int) -> None:
+    """Refuse a seed of episodes that does not fit into 64 bits."""
     if seed < 0:
         raise ConfigError(f"--seed {seed} must not be negative.")
     if seed >= MOST:
