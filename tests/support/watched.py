@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -50,6 +51,7 @@ class Pretended:
         self.run_dir = run_dir
         self.config = watched_config(run_dir, envs, method, workers, **settings)
         self.memory = Memory.create(Plan(self.config, len(NAMES)))
+        self._inode = os.fstat(self.memory.arena.fd).st_ino
         run_dir.mkdir(parents=True, exist_ok=True)
         (run_dir / "config.json").write_text(json.dumps(self.config.to_json()))
         self.live = Live.for_this_process(self.memory.arena.fd, NAMES)
@@ -90,7 +92,7 @@ class Pretended:
         (self.run_dir / "live.json").unlink(missing_ok=True)
         self.memory.arena.close()
 
-
-def mapped() -> int:
-    """Number of mappings of run memory in this process."""
-    return Path("/proc/self/maps").read_text().count("memfd:ringside")
+    def mappings(self) -> int:
+        """Number of mappings of the run's memory in this process; that of another run may go at any time."""
+        lines = Path("/proc/self/maps").read_text().splitlines()
+        return sum(line.split()[4] == str(self._inode) for line in lines if "memfd:ringside" in line)

@@ -16,7 +16,7 @@ from ringside.watch.page.all_runs import CURVE_POINTS, AllRuns, thinned
 from ringside.watch.page.budget import Budget
 from ringside.watch.page.overview import Overview
 from shared.frame_shape import DEFAULT_FRAMES
-from tests.support.watched import Pretended, mapped
+from tests.support.watched import Pretended
 from tests.support.written_runs import write_run
 
 
@@ -58,27 +58,27 @@ def test_it_tells_curve_and_score_of_every_run(tmp_path: Path) -> None:
 
 
 def test_a_run_that_ends_releases_its_memory_without_a_request(run: Pretended) -> None:
-    before = mapped()
+    before = run.mappings()
     viewer = Viewer(run.run_dir.parent)
     (told,) = viewer.runs()["runs"]
     assert told["living"]
-    assert mapped() == before + 1
+    assert run.mappings() == before + 1
     viewer.get(f"run/{told['id']}/state")
     (run.run_dir / "live.json").unlink()
     viewer.page.maintain()
-    assert mapped() == before
+    assert run.mappings() == before
     assert not viewer.runs()["runs"][0]["living"]
 
 
 def test_the_page_of_a_run_that_is_removed_is_dropped(run: Pretended) -> None:
-    before = mapped()
+    before = run.mappings()
     viewer = Viewer(run.run_dir.parent)
     path = f"run/{viewer.runs()['ids'][0]}/state"
     assert viewer.get(path).status_code == 200
-    assert mapped() == before + 1
+    assert run.mappings() == before + 1
     (run.run_dir / "config.json").unlink()
     assert viewer.runs()["ids"] == []
-    assert mapped() == before
+    assert run.mappings() == before
     viewer.page.maintain()
     assert not viewer.page._pages
     assert viewer.get(path).status_code == 404

@@ -27,7 +27,7 @@ from ringside.watch.page.server import Page, listen
 from ringside.watch.page.source import Source
 from shared.errors import ConfigError
 from shared.process.ownership import evaluation_video
-from tests.support.watched import NAMES, Pretended, mapped
+from tests.support.watched import NAMES, Pretended
 
 FRAME = 84 * 84
 
@@ -200,13 +200,13 @@ def test_viewers_who_look_at_different_envs_share_one_budget(run: Pretended) -> 
 
 
 def test_a_run_that_ends_releases_its_memory_without_a_request(run: Pretended) -> None:
-    before = mapped()
+    before = run.mappings()
     viewer = Viewer(run.run_dir)
     viewer.page.maintain()
-    assert mapped() == before + 1
+    assert run.mappings() == before + 1
     (run.run_dir / "live.json").unlink()
     viewer.page.maintain()
-    assert mapped() == before
+    assert run.mappings() == before
     run.live.write(run.run_dir)
     viewer.clock.wall += 20
     assert viewer.state()["living"]
@@ -216,9 +216,9 @@ def test_a_run_that_follows_in_the_same_process_is_another(run: Pretended) -> No
     """Its memory may have the descriptor of the one before."""
     viewer = Viewer(run.run_dir)
     replace(run.live, made=run.live.made + 1).write(run.run_dir)
-    before = mapped()
+    before = run.mappings()
     viewer.page.maintain()
-    assert mapped() == before - 1
+    assert run.mappings() == before - 1
 
 
 def test_two_threads_read_the_records_in_turn(run: Pretended, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,16 +251,16 @@ def test_two_threads_read_the_records_in_turn(run: Pretended, monkeypatch: pytes
 
 
 def test_a_run_that_ends_gives_its_memory_back_and_files_stand_in(run: Pretended) -> None:
-    before = mapped()
+    before = run.mappings()
     viewer = Viewer(run.run_dir)
     viewer.state()
     viewer.pictures()
-    assert mapped() == before + 1
+    assert run.mappings() == before + 1
     (run.run_dir / "live.json").unlink()
     (run.run_dir / "metrics.jsonl").write_text('{"kind": "round", "round": 3, "steps": 240, "loss": 0.5}\n')
     viewer.state()  # which reads the records
     told = viewer.state("?edition=0&known=0,0,0,0")
-    assert mapped() == before
+    assert run.mappings() == before
     assert viewer.get("pictures").status_code == 204
     assert (told["living"], told["finished"]) == (False, False)
     assert told["status"]["steps"] == 240  # type: ignore[index]
