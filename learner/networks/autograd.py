@@ -20,11 +20,11 @@ from torch import Tensor
 from learner.engine.device import compute_dtype
 from learner.engine.host_transfer import HostTransfer
 from learner.engine.side_stream import SideStream
-from learner.networks import lstm
-from learner.networks.fused import PIXEL, network_input, planes_in, stack_in
-from learner.networks.linear import Affine, linear
+from learner.networks.frame_blocks import PIXEL, network_input, planes_in, stack_in
 from learner.networks.model import ExtraInputs
-from learner.networks.pooling import max_pool
+from learner.networks.operations import lstm
+from learner.networks.operations.linear import Affine, linear
+from learner.networks.operations.pooling import max_pool
 from shared.frame_shape import BLOCK, CELL
 from shared.network_spec import CONVOLUTIONS, COSINES, IMPALA, RESIDUALS, Network, aligned_places, parameters_of
 
@@ -232,7 +232,7 @@ class AutogradModel:
     def _convolutions(self, x: Tensor) -> Tensor:
         for i, (out, kernel, stride) in enumerate(CONVOLUTIONS[self.network.name][0], start=1):
             weight, bias = self._leaves[f"conv{i}.weight"], self._leaves[f"conv{i}.bias"]
-            if i == 1:  # of frames cut into blocks: learner/networks/fused.py
+            if i == 1:  # of frames cut into blocks: learner/networks/frame_blocks.py
                 k = kernel // BLOCK
                 split = weight.view(out, self._planes, k, BLOCK, k, BLOCK).permute(0, 1, 3, 5, 2, 4)
                 weight, stride = split.reshape(out, self._planes * CELL, k, k) * PIXEL, 1

@@ -96,7 +96,8 @@ class Model(Protocol):
         """The outputs for stacks.
 
         Args:
-            blocks: uint8[n, g, g, k * 16] (learner/networks/fused.py); the stack begins with plane `stack_offset`.
+            blocks: uint8[n, g, g, k * 16] (learner/networks/frame_blocks.py).
+            stack_offset: first plane of the stack.
             settle: called before parameters behind the convolutions are read; until it returns they may still change.
             learns: True if a backward pass follows.
         """

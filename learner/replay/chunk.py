@@ -11,7 +11,7 @@ from torch import Tensor
 
 from learner.engine.host_transfer import upload
 from learner.losses.method import ValueMethod
-from learner.networks.fused import planes_in
+from learner.networks.frame_blocks import planes_in
 from learner.networks.model import ExtraInputs
 from learner.replay.replay_frames import Batch, planes_per_transition
 from shared.prng import Stream, bits

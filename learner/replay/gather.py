@@ -1,5 +1,4 @@
-"""Planes of frames gathered into blocks for a network, in one pass over memory; learner/networks/fused.py defines the
-blocks.
+"""Planes of frames gathered into blocks for a network (learner/networks/frame_blocks.py), in one pass over memory.
 
 Four pixels of a line are one 32-bit word.
 """

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from learner.engine.host_transfer import Pinned
-from learner.networks.fused import blocks
+from learner.networks.frame_blocks import blocks
 from learner.replay.gather import select
 from shared.frame_shape import BLOCK, FrameShape
 from shared.memory.parts.ring import Ring

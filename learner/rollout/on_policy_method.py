@@ -12,7 +12,7 @@ from torch import Tensor
 
 from learner.engine.interfaces import UpdateOutput
 from learner.losses.method import Method
-from learner.networks.fused import planes_in
+from learner.networks.frame_blocks import planes_in
 from learner.networks.model import ExtraInputs, Model, Recurrence
 
 _NONE = np.empty(0, np.int64)

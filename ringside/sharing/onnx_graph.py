@@ -172,7 +172,7 @@ class _Graph:
         )
 
     def _lstm(self, x: str) -> str:
-        """Output of one tick of the LSTM (learner/networks/lstm.py), which also names the state after it."""
+        """Output of one tick of the LSTM (learner/networks/operations/lstm.py), which also names the state after it."""
         weights = [self._parameter(f"lstm.{name}_l0") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
         before, cell_before = (
             self.node("Squeeze", self._columns("state", place, place + 1), self.integers(1)) for place in (0, 1)

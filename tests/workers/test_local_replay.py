@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from learner.networks.fused import planes_in
+from learner.networks.frame_blocks import planes_in
 from learner.networks.make_model import make_model
 from shared.memory.run_memory import Memory
 from tests.support.played_ring import PlayedRing

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from learner.engine.initialization import initial_parameters
 from learner.engine.interfaces import CHUNK_UPDATES
 from learner.inference import Server
-from learner.networks.fused import Architecture, Weights
+from learner.networks.fused import FusedModel
 from learner.networks.policy import Policy
 from learner.replay.gather import select_to
 from learner.replay.replay_frames import HostFrames, planes_per_transition
@@ -183,7 +183,7 @@ def _learner_gather(paths: Paths, memory: Memory) -> None:
 
 
 def _cut(frames: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Frames uint8[n, k, 84, 84] as blocks uint8[n, 21, 21, k * 16] (learner/networks/fused.py), as a reference."""
+    """Frames uint8[n, k, 84, 84] as blocks uint8[n, 21, 21, k * 16] (frame_blocks.py), as a reference."""
     n, k = frames.shape[:2]
     cells = frames.reshape(n, k, GRID, BLOCK, GRID, BLOCK).transpose(0, 2, 4, 1, 3, 5)
     return cells.reshape(n, GRID, GRID, k * BLOCK * BLOCK)
@@ -255,9 +255,9 @@ def _stack(ring: Ring, env: int, tick: int) -> NDArray[np.uint8]:
 
 def _weights(paths: Paths, memory: Memory) -> None:
     """Publish the learner's parameters to shared memory, and load them into the network of inference."""
-    architecture, cpu = Architecture(memory.plan.network), torch.device("cpu")
-    learner, inference = (Weights(architecture, cpu, "fp32") for _ in range(2))
-    learner.load(initial_parameters(memory.plan.network, SEED))
+    network = memory.plan.network
+    learner, inference = (FusedModel(network, torch.device("cpu"), "fp32") for _ in range(2))
+    learner.pack(initial_parameters(network, SEED), learner.params)
     plain = learner.params.numpy()
     version = count()
     data, scratch = memory.weights.data, np.zeros_like(plain)

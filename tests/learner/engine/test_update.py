@@ -228,7 +228,8 @@ def test_both_forms_of_the_optimizer_agree(
     results = []
     for compiled in (True, False):
         weights = FusedModel(Network("small", ACTIONS), CPU, precision)
-        weights.load(flat)
+        weights.pack(flat, weights.params)
+        weights.sync_copy()
         optimizer_ = Optimizer(weights, learn, bound)
         optimizer_.set_steps(4)
         optimizer_.set_rate(1e-3 if end is None else 2e-3)
@@ -242,7 +243,7 @@ def test_both_forms_of_the_optimizer_agree(
     torch.testing.assert_close(weights.params, other_weights.params, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(compiled.mean, plain.mean, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(compiled.square, plain.square, rtol=1e-5, atol=1e-6)
-    assert torch.equal(weights.params_bf16, weights.params.to(weights.dtype))
+    assert torch.equal(weights.params_bf16, weights.params.to(weights.params_bf16.dtype))
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -507,7 +508,7 @@ def test_radam_is_that_of_pytorch(decay: float, compiled: bool, precision: str) 
         parameter.grad = optimizer_.gradient.double()
         theirs.step()
         torch.testing.assert_close(weights.params.double(), parameter.detach(), rtol=1e-4, atol=1e-6)
-    assert torch.equal(weights.params_bf16, weights.params.to(weights.dtype))
+    assert torch.equal(weights.params_bf16, weights.params.to(weights.params_bf16.dtype))
 
 
 def test_the_norm_that_is_shown_is_that_before_it_is_clipped() -> None:

@@ -15,7 +15,8 @@ from learner.engine.initialization import initial_parameters
 from learner.engine.side_stream import SideStream
 from learner.networks.arithmetic_check import check_arithmetic
 from learner.networks.autograd import AutogradModel
-from learner.networks.fused import FusedModel, blocks
+from learner.networks.frame_blocks import blocks
+from learner.networks.fused import FusedModel
 from learner.networks.make_model import make_model
 from learner.networks.model import ExtraInputs
 from shared.errors import ConfigError

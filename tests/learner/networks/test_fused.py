@@ -12,9 +12,11 @@ from learner.engine.initialization import initial_parameters
 from learner.engine.side_stream import SideStream
 from learner.networks import arithmetic_check
 from learner.networks.arithmetic_check import check_arithmetic
-from learner.networks.fused import Architecture, Weights, backward, blocks, forward, network_input
+from learner.networks.frame_blocks import blocks
+from learner.networks.fused import FusedModel
 from learner.networks.make_model import make_model
 from learner.networks.model import ExtraInputs
+from learner.networks.packed_layout import PackedLayout
 from learner.networks.policy import Policy, greedy
 from shared.errors import ConfigError
 from shared.frame_shape import CELL, DEFAULT_FRAMES, STACK, FrameShape
@@ -33,10 +35,9 @@ def _stacks(n: int, seed: int = 0, shape: FrameShape = DEFAULT_FRAMES) -> np.nda
     return np.random.default_rng(seed).integers(0, 256, (n, *shape.observation), dtype=np.uint8)
 
 
-def _input(stacks: np.ndarray, dtype: torch.dtype, shape: FrameShape = DEFAULT_FRAMES) -> Tensor:
+def _blocks(stacks: np.ndarray, shape: FrameShape = DEFAULT_FRAMES) -> Tensor:
     planes = torch.from_numpy(stacks).view(len(stacks), shape.planes, shape.size, shape.size)
-    out = torch.empty(shape.blocks(len(stacks)), dtype=torch.uint8)
-    return network_input(blocks(planes, out), 0, shape.planes, dtype)
+    return blocks(planes, torch.empty(shape.blocks(len(stacks)), dtype=torch.uint8))
 
 
 def _reference(network: Network, flat: Tensor, stacks: np.ndarray) -> Tensor:
@@ -66,10 +67,10 @@ def _relative(actual: Tensor, expected: Tensor) -> float:
 )
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_values_and_gradients_are_those_of_the_reference(network: Network, precision: str) -> None:
-    architecture, shape = Architecture(network), network.frames
-    weights = Weights(architecture, CPU, precision)
-    flat = initial_parameters(architecture.network, 1)
-    weights.load(flat)
+    model, shape = FusedModel(network, CPU, precision), network.frames
+    flat = initial_parameters(network, 1)
+    model.pack(flat, model.params)
+    model.sync_copy()
     stacks = _stacks(32, 1, shape)  # with seed 0 rounding puts a unit of a3c on the other side of zero
     gradient_q = torch.from_numpy(np.random.default_rng(1).normal(size=(32, ACTIONS)).astype(np.float32))
 
@@ -78,15 +79,16 @@ def test_values_and_gradients_are_those_of_the_reference(network: Network, preci
     (expected,) = torch.autograd.grad(expected_q, canonical, gradient_q.double())
 
     with torch.inference_mode():
-        saved = forward(weights, _input(stacks, weights.dtype, shape))
-        packed = torch.zeros_like(weights.params_bf16)
-        backward(weights, saved, gradient_q[..., None], architecture.views(packed), SideStream())
+        saved = model.forward(_blocks(stacks, shape), 0, ExtraInputs())
+        packed = torch.zeros_like(model.params_bf16)
+        model.gradient_into(packed)
+        model.backward(saved, gradient_q[..., None], SideStream())
     gradient = np.zeros_like(flat)
-    architecture.unpack(packed.float(), gradient)
+    model.unpack(packed.float(), gradient)
 
     assert _relative(saved.outputs[..., 0], expected_q.detach()) < TOLERANCE[precision]
     offset = 0
-    for name, shape in architecture.spec.shapes:
+    for name, shape in parameters_of(network).shapes:
         part = slice(offset, offset + int(np.prod(shape)))
         offset = part.stop
         assert _relative(torch.from_numpy(gradient[part]), expected[part]) < GRADIENT_TOLERANCE[precision], name
@@ -94,11 +96,11 @@ def test_values_and_gradients_are_those_of_the_reference(network: Network, preci
 
 @pytest.mark.parametrize("network", ["nature", "a3c", "small"])
 def test_inner_order_and_back(network: str) -> None:
-    architecture = Architecture(Network(network, ACTIONS))
-    flat = np.random.default_rng(0).normal(size=architecture.spec.count).astype(np.float32)
+    layout = PackedLayout(Network(network, ACTIONS), CPU)
+    flat = np.random.default_rng(0).normal(size=layout.spec.count).astype(np.float32)
     packed, back = torch.empty(len(flat)), np.empty_like(flat)
-    architecture.pack(flat, packed)
-    architecture.unpack(packed, back)
+    layout.pack(flat, packed)
+    layout.unpack(packed, back)
     assert np.array_equal(flat, back)
     assert not np.array_equal(flat, packed.numpy())
 
@@ -121,10 +123,10 @@ def test_another_process_takes_what_a_model_exports(precision: str, dueling: boo
 
 
 def test_views_have_the_shapes_of_the_specification() -> None:
-    architecture = Architecture(Network("nature", ACTIONS))
-    views = architecture.views(torch.zeros(architecture.spec.count))
+    layout = PackedLayout(Network("nature", ACTIONS), CPU)
+    views = layout.views(torch.zeros(layout.spec.count))
     shapes = [tuple(t.shape) for pair in (*views.convolutions, views.hidden, views.value) for t in pair]
-    expected = [shape for _, shape in architecture.spec.shapes]
+    expected = [shape for _, shape in layout.spec.shapes]
     assert shapes[0] == (32, STACK * CELL, 2, 2)  # of blocks, as many numbers as [32, 4, 8, 8]
     assert shapes[1:] == expected[1:]
 

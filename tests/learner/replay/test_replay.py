@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from learner.networks.fused import network_input
+from learner.networks.frame_blocks import network_input
 from learner.replay.replay_frames import (
     Batch,
     DeviceFrames,

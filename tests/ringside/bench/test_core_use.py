@@ -15,7 +15,8 @@ from setproctitle import setproctitle
 setproctitle("ringside actor 0")
 print("ready", flush=True)
 sys.stdin.readline()
-while time.process_time() < 0.3:
+end = time.process_time() + 0.3
+while time.process_time() < end:
     pass
 print("done", flush=True)
 sys.stdin.readline()
@@ -36,7 +37,7 @@ def test_each_role_has_the_time_of_its_processes() -> None:
         assert child.stdout.readline() == b"done\n"
         used, seconds = sampler.use(), time.perf_counter() - began
         child.stdin.write(b"\n")
-    assert 0.1 < used["actor"] * seconds <= 0.35
+    assert 0.25 < used["actor"] * seconds < 0.4
     assert set(used) == {"actor", "launcher"}
 
 

@@ -1,0 +1,1 @@
+"""Operations with backward passes of their own, for `learner.networks.autograd`."""
