@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from shared.config.presets import PRESETS
+from shared.config.resolve import resolve
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import Config
 from shared.errors import ConfigError
@@ -18,6 +20,7 @@ from shared.memory.parts.ring import ring_fields
 from shared.memory.plan import Plan
 from shared.memory.region.arena import ArenaError
 from shared.memory.run_memory import Memory
+from shared.root import ROOT
 from tests.support.configurations import assert_sentence, settled
 
 
@@ -60,6 +63,30 @@ def test_a_million_steps_take_at_most_7_2_gb() -> None:
     run_schedule = make_run_schedule(Config())
     assert sum(item.nbytes for item in ring_fields(run_schedule).values()) <= 7.2e9
     assert Plan(settled(envs=96, inference_batch=32), 18).layout().size <= 7.2e9
+
+
+def _table_of_memory() -> Iterator[tuple[str, list[float]]]:
+    """Each preset of the table of docs/algorithms.md, with the numbers of its row."""
+    for line in (ROOT / "docs/algorithms.md").read_text().split("\n## Memory\n")[1].splitlines():
+        if line.startswith("| `"):
+            names, *cells = line.strip("|").split("|")
+            numbers = [float(number) for cell in cells for number in re.findall(r"\d+\.\d+", cell)]
+            yield from ((name, numbers) for name in re.findall(r"`([\w-]+)`", names))
+
+
+def test_the_table_of_memory_is_computed_from_the_layout() -> None:
+    table = dict(_table_of_memory())
+    assert set(table) == set(PRESETS)
+    for name, (few, many, gigabytes, *others) in table.items():
+        config = PRESETS[name].with_settings(actors=2, device="cpu", precision="fp32")  # type: ignore[index]
+        plans = [Plan(resolve(config), actions) for actions in (4, 18)]
+        assert [round(plan.parameters.count / 1e6, 2) for plan in plans] == [few, many], name
+        found = round(plans[0].layout().size / 1e9, 2)
+        if name == "ppo":
+            shorter = Plan(resolve(config.with_settings(snapshot_every_steps=8_000)), 4)
+            assert [found, round(shorter.layout().size / 1e9, 2)] == [gigabytes, *others]
+        else:
+            assert gigabytes <= found <= max([gigabytes, *others]), name
 
 
 @pytest.mark.parametrize(
