@@ -147,7 +147,7 @@ def require_devices(first: str, ranks: int) -> None:
 
 
 def precision_of(asked: Precision, device: str) -> Precision:
-    """The arithmetic of the networks on a device: the user's, or the fastest that is known to keep the scores."""
+    """The arithmetic of the networks on a device: the user's, or the fastest that its hardware has."""
     if asked != "auto":
         return asked
     if device == "cpu":
