@@ -116,13 +116,26 @@ def config_of(options: Choices) -> Config:
     return config if options.env_kwargs is None else config.with_settings(env_kwargs=options.env_kwargs)
 
 
-def parse_choices(kind: type[_Choices], arguments: Sequence[str], program: str, description: str) -> _Choices:
+def parse_choices(
+    kind: type[_Choices],
+    arguments: Sequence[str],
+    program: str,
+    description: str,
+    own: Mapping[str, str] | None = None,
+) -> _Choices:
     """As `parse`, with the defaults of --preset or of the run to --resume. --help shows `COMMON`, --help all the rest.
+
+    Args:
+        own: settings that the task makes itself, with that of its own to use instead; --help leaves them out.
 
     Raises:
         ConfigError: as `parse` does, and for options that have no effect with the others.
     """
     arguments = current_words(arguments)
+    own = own or {}
+    for name, instead in own.items():
+        if flag_of(name) in map(flag_in, arguments):
+            raise ConfigError(f"The task sets {flag_of(name)} itself: omit it and use {flag_of(instead)}.")
     preset, resume, env, kwargs, plugin, config, method = _defining_options(arguments)
     if env is not None and kwargs is not None:
         env = with_kwargs(env, kwargs)
@@ -132,7 +145,7 @@ def parse_choices(kind: type[_Choices], arguments: Sequence[str], program: str, 
     if method in method_names():
         start = start.with_settings(method=method)
     _require_own(arguments, start.algorithm)
-    hidden = unused_settings(method_declaration(start.algorithm.method))
+    hidden = {*unused_settings(method_declaration(start.algorithm.method)), *own}
     default = kind(**{item.name: getattr(start, item.name) for item in fields(Config)}, preset=preset or "nature")
     return parse(kind, arguments, program, description, default, hidden, COMMON)
 

@@ -17,16 +17,16 @@ from ringside.tasks.arguments import Choices, config_of, parse_choices
 from shared.config.checks import validate
 from shared.errors import ConfigError
 from shared.root import LAUNCHER
-from shared.text import PROGRAM, flag_in
+from shared.text import PROGRAM
 
-NOT_HERE = {"--game": "--games", "--env": "--games", "--seed": "--seeds", "--run-dir": "--out", "--resume": "--out"}
-"""Training options that a suite sets itself, with the suite option to use instead."""
+OWN = {"game": "games", "env": "games", "env_kwargs": "games", "seed": "seeds", "run_dir": "out", "resume": "out"}
+"""Settings of training that a suite makes itself, with its own to use instead."""
 MOST_SEEDS = 1_000
 
 
 @dataclass(frozen=True)
 class SuiteOptions(ClusterOptions, Choices):
-    """The options of `suite`: those of training except `NOT_HERE`, and these."""
+    """The options of `suite`: those of training except `OWN`, and these."""
 
     games: str = "atari5"
     """atari5, atari26, atari57, or games separated by commas."""
@@ -43,16 +43,13 @@ OPTIONS = SuiteOptions
 
 def main(arguments: Sequence[str]) -> int:
     """Run the suite. Return 1 if a run or an evaluation failed, or the suite was stopped."""
-    for word in arguments:
-        flag = flag_in(word)
-        if flag in NOT_HERE:
-            raise ConfigError(f"A suite says itself what {flag} is: omit it and use {NOT_HERE[flag]}.")
     options = parse_choices(
         SuiteOptions,
         arguments,
         f"{PROGRAM} suite",
         "Train on many games and seeds, one run after another, evaluate each by its protocol, and report. The same "
         "command goes on where it was stopped.",
+        OWN,
     )
     suite = make_suite(options)
     with programs_in(suite.out, "a suite that is still going on", options, LAUNCHER) as programs:

@@ -9,16 +9,15 @@ from pathlib import Path
 from ringside.programs.placing import ClusterOptions
 from ringside.tasks.arguments import Choices, config_of, parse_choices
 from ringside.tuning.search import DEFAULT_TRIALS, run_study
-from shared.errors import ConfigError
-from shared.text import PROGRAM, command, flag_in, printable, words_of
+from shared.text import PROGRAM, command, printable, words_of
 
-NOT_HERE = {"--run-dir": "--out", "--resume": "--out"}
-"""Training options that a study sets itself, with the option to use instead."""
+OWN = {"run_dir": "out", "resume": "out"}
+"""Settings of training that a study makes itself, with its own to use instead."""
 
 
 @dataclass(frozen=True)
 class Tune(ClusterOptions, Choices):
-    """The options of `tune`: those of training except `NOT_HERE`, and these."""
+    """The options of `tune`: those of training except `OWN`, and these."""
 
     trials: int = DEFAULT_TRIALS
     """Trainings of the study, those of earlier calls included."""
@@ -35,17 +34,13 @@ OPTIONS = Tune
 
 def main(arguments: Sequence[str]) -> int:
     """Run the study. Return 1 if it was stopped, or no trial is complete."""
-    for word in arguments:
-        if flag_in(word) in NOT_HERE:
-            raise ConfigError(
-                f"A study says itself what {flag_in(word)} is: omit it and use {NOT_HERE[flag_in(word)]}."
-            )
     options = parse_choices(
         Tune,
         arguments,
         f"{PROGRAM} tune",
         "Search for settings with Optuna: one training after another, judged and pruned by their evaluations. The same "
         "command continues where it was stopped.",
+        OWN,
     )
     config = config_of(options)
     result = run_study(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -261,6 +262,14 @@ def test_a_run_of_another_method_is_refused_with_the_settings_that_differ(ended:
         ended("--method", "c51")
     says = f"{ended.out / 'pong-1'} holds a run with other settings (--atoms, --method, --v-max, --v-min)"
     assert says in str(error.value)
+
+
+def test_help_leaves_out_what_a_suite_sets_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        suite.main(["--help", "all"])
+    shown = set(re.findall(r"^  (--[a-z-]+)", capsys.readouterr().out, re.MULTILINE))
+    assert not shown & {"--game", "--env", "--env-kwargs", "--seed", "--run-dir", "--resume"}
+    assert shown >= {"--games", "--seeds", "--out", "--learning-rate"}
 
 
 def test_runs_that_could_not_go_on_are_refused(program: Program) -> None:
