@@ -32,7 +32,10 @@ ROOT = Path(__file__).resolve().parent
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run one task; returns the exit code: 2 for a mistake in the arguments, 1 for a fault at run time."""
+    """Run one task; returns the exit code.
+
+    2: a mistake in the arguments. 1: a fault at run time. 130: Ctrl-C. 141: the reader of the output has gone.
+    """
     from ringside.tasks import FIRST_LINES, TASKS, module_of
     from shared.errors import RingsideError
     from shared.text import PROGRAM, printable
@@ -54,7 +57,10 @@ def main(arguments: Sequence[str]) -> int:
             return 0
         if task in FIRST_LINES and sys.stdout.isatty() and not {"-h", "--help"} & set(rest):
             print(FIRST_LINES[task], flush=True)
-        code: int = module_of(task).main(rest)
+        chosen = module_of(task)
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # `cli` had it so
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        code: int = chosen.main(rest)
         sys.stdout.flush()
         return code
     except RingsideError as error:
@@ -110,6 +116,9 @@ def _have_streams() -> None:
 
 def cli() -> NoReturn:
     """Run the words of this process; the console script `ringside` calls it."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        # While libraries load Ctrl-C kills: an exception in the middle of an import aborts some, and others lose it.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     _have_streams()
     import ringside.tasks  # noqa: F401  # which ends with a sentence where a module of the user hides ours
     from shared.process.signals import enable_stack_dumps

@@ -17,6 +17,7 @@ from shared.config.resolve import device_of, precision_of
 from shared.config.sections import Precision
 from shared.machine import facts
 from shared.process.library_env import choose_workspace
+from shared.process.signals import killed_by_interrupt
 
 if TYPE_CHECKING:
     from learner.networks.policy import Policy
@@ -49,6 +50,14 @@ class EvaluationPolicy:
         from learner.networks.categorical import probabilities
 
         return probabilities(values) if self.has_policy else values
+
+
+def load_libraries() -> None:
+    """Load PyTorch and the networks, for a command that uses them next: Ctrl-C kills it meanwhile."""
+    with killed_by_interrupt():
+        import torch  # noqa: F401
+
+        from learner.networks import policy  # noqa: F401
 
 
 def make_evaluation_policy(

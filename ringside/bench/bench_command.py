@@ -115,6 +115,8 @@ def run(benchmark: Benchmark, options: Common, words: Sequence[str]) -> int:
     except KeyboardInterrupt:
         report.missing[INTERRUPTED] = "It was interrupted."
     except ConfigError:
+        if report.rows:  # measured before the fault
+            _publish(report, options.json)
         raise
     except Exception as error:  # a fault of the benchmark, or of a peer: any; what was measured before is kept
         report.missing["all"] = f"The benchmark itself failed: {error!r}."
@@ -125,9 +127,10 @@ def run(benchmark: Benchmark, options: Common, words: Sequence[str]) -> int:
 
 
 def _publish(report: Report, file: Path | None) -> None:
-    report.print()
-    if file is not None:
-        try:
+    try:
+        if file is not None:
             report.write(file)
-        except OSError as error:
-            raise ConfigError(f"--json {file} cannot be written: {error.strerror}.") from error
+    except OSError as error:
+        raise ConfigError(f"--json {file} cannot be written: {error.strerror}.") from error
+    finally:
+        report.print()

@@ -21,7 +21,7 @@ import importlib
 from dataclasses import dataclass
 
 from ringside.bench.bench_command import Common
-from ringside.bench.harness.interleaved import names_in_list
+from ringside.bench.harness.interleaved import names_in_list, numbers_in_list
 from ringside.bench.harness.tables import Report
 from shared.errors import ConfigError
 
@@ -89,11 +89,7 @@ class Options(Common):
     @property
     def batch_sizes(self) -> list[int]:
         """The batch sizes. Raises `ConfigError` for an invalid one."""
-        words = self.batches.split(",")
-        for word in words:
-            if not word.isdecimal() or int(word) < 1:
-                raise ConfigError(f"--batches {self.batches}: {word!r} is no batch size.")
-        return list(dict.fromkeys(int(word) for word in words))
+        return numbers_in_list(self.batches, "--batches")
 
 
 def measure(options: Options, report: Report) -> None:

@@ -46,7 +46,7 @@ def measure(options: Options, report: Report) -> None:
     """Measure both. Raises `ConfigError` before anything runs if a setting is invalid."""
     if options.run is not None:
         if options.words:
-            raise ConfigError("--run names a run that goes on, which takes no flags: omit those after --.")
+            raise ConfigError("--run names a run that is going on, which takes no flags: omit those after --.")
         with report.measuring("memory"):
             _attach_and_measure(options, options.run, report)
         return

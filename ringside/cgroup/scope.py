@@ -71,7 +71,7 @@ def make_limits(cpus: float | None, memory: str | None) -> Limits:
         raise ConfigError(f"--cpus {cpus:g} must be 0.01 to 1,000,000 cores.")
     if memory is None:
         return Limits(cpus, None)
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([KMGT]?)(?:I?B)?", memory.upper())
+    found = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)([KMGT]?)(?:I?B)?", memory.upper())
     size = int(float(found[1]) * 1024 ** " KMGT".index(found[2] or " ")) if found else 0
     if not size:
         raise ConfigError(f"--memory {memory} is no amount of memory; write it like 16G or 800M.")

@@ -37,10 +37,9 @@ def connect(address: str, *, insecure: bool) -> str:
     Raises:
         ConfigError: there is no package or no cluster, or it is refused.
     """
-    _require_package()
+    found = cluster_address(address)
     import ray
 
-    found = _resolve(address)
     _require_private("The cluster", found.rpartition(":")[0])
     _require_token(found, insecure=insecure)
     join(found)
@@ -113,8 +112,9 @@ def _require_version(version: str, what: str) -> None:
         raise ConfigError(f"{what} is {version}: versions below {least} are not safe. Install ray>={least} everywhere.")
 
 
-def _resolve(address: str) -> str:
-    """IP and port of a cluster. Raises `ConfigError` when none is named or found."""
+def cluster_address(address: str) -> str:
+    """IP and port of a cluster. Raises `ConfigError` when Ray is not installed, or no cluster is named or found."""
+    _require_package()
     if address == "auto":
         from ray._private import services  # Ray has no public function that only looks
 

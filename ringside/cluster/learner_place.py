@@ -87,7 +87,7 @@ class HeldPlace:
             gpus = self._holder.answer(ANSWER_SECONDS).gpus
         except ConfigError as error:
             self.close()
-            return f"{str(error).removesuffix('.')}. The learner goes on without a reserved place."
+            return f"{str(error).removesuffix('.')}. The learner continues without a reserved place."
         self._holds = True
         if set(gpus) == set(self.place.gpus):
             return "The learner's place in the cluster is reserved again."

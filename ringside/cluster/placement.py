@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import replace
 
-from ringside.cluster.connection import connect, disconnect, nodes_with_cpus
+from ringside.cluster.connection import cluster_address, connect, disconnect, nodes_with_cpus
 from ringside.cluster.groups.gateway import CLUSTER, CORES, EXCHANGE, MIXED, NUMERICS
 from ringside.cluster.groups.group_host import group_actors
 from ringside.cluster.learner_place import HeldPlace, Place
@@ -40,6 +40,9 @@ def with_gateways(
             the network.
     """
     _require_playable(plan)
+    if nodes is not None and nodes < 1:
+        raise ConfigError(f"--nodes {nodes} must be at least 1.")
+    cluster_address(address)  # which is refused before seconds of work
     with ThreadPoolExecutor(max_workers=1) as thread:
         own = thread.submit(numerics, plan)  # takes seconds, as the connection does
         found = connect(address, insecure=insecure)
@@ -55,8 +58,6 @@ def with_gateways(
                 f"No node of the cluster at {found} has free CPUs: join one with `ray start --address {found}`."
             )
         gateways = len(cpus) if nodes is None else nodes
-        if gateways < 1:
-            raise ConfigError(f"--nodes {nodes} must be at least 1.")
         share = plan.config.machine.actors / group_actors(plan, min(cpus)) if head_plays else 0.0
         placed = replace(plan, gateways=gateways, head_share=share)
         _require_cells(placed)

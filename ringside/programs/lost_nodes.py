@@ -43,5 +43,5 @@ def given_up(name: str) -> str:
     """Sentence about a run that was given up."""
     return (
         f"{name} was not finished: its node was lost {MOST_LOSSES} times in a row without a new checkpoint. The same "
-        "command goes on with it."
+        "command continues it."
     )

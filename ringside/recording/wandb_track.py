@@ -35,6 +35,8 @@ from shared.root import ROOT
 
 POLL_SECONDS = 2.0
 """Interval between two reads of the records."""
+SILENT_SECONDS = 2.0
+"""Wait for the end of the process without a word."""
 FINISH_SECONDS = 120.0
 """Time limit for sending the rest after the end of the run."""
 _LOG_LIMIT = 16 << 20
@@ -88,6 +90,10 @@ class Tracker:
         """Let the process send the rest, and wait `FINISH_SECONDS` at most."""
         assert self._process.stdin is not None
         self._process.stdin.close()
+        try:
+            self._process.wait(SILENT_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._note(f"Weights & Biases gets the rest: {FINISH_SECONDS:.0f} s at most.")
         try:
             self._process.wait(FINISH_SECONDS)
             self.poll()

@@ -12,6 +12,7 @@ A single run appears with its training episodes; several runs with the mean of t
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -53,7 +54,7 @@ class Curve(NamedTuple):
 
 def curve_in(word: str) -> Curve:
     """Curve of `RUN`, or of `NAME=RUN`. Raises `RecordsError`."""
-    name, _, path = ("", "", word) if Path(word).exists() else word.partition("=")
+    name, path = ("", word) if "=" not in word or os.path.exists(word) else word.split("=", 1)
     return Curve(name or Path(path).name, load(Path(path)))
 
 
@@ -142,6 +143,8 @@ def main() -> None:
         picture(curves, published_beside(curves) if options.published else ()).savefig(options.out)
     except ValueError as error:
         parser.error(str(error))
+    except OSError as error:
+        parser.error(f"--out {options.out} cannot be written: {error.strerror}")
 
 
 if __name__ == "__main__":

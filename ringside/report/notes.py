@@ -14,7 +14,7 @@ from shared.config.digest import ARITHMETIC
 from shared.config.protocols import PROTOCOLS
 from shared.config.sections import FRAME_SKIP
 from shared.machine.contention import WORTH_SAYING
-from shared.text import count, flag_of
+from shared.text import flag_of
 
 _NAMED = 4
 """Runs that a sentence names."""
@@ -62,9 +62,10 @@ def _lengths(runs: Sequence[Records], published_frames: int | None) -> Iterator[
 
 def _seeds(comparison: Comparison) -> Iterator[str]:
     fewest = min(len(arm.of(game)) for arm in comparison.arms for game in arm.games)
-    if fewest < 3:
-        seeds = count(fewest, "seed")
-        yield f"Some game has {seeds} only: intervals from fewer than three are too narrow to be reliable."
+    if fewest == 1:
+        yield "Some game has one seed only, which has no interval."
+    elif fewest == 2:
+        yield "Some game has two seeds only: intervals from fewer than three are too narrow to be reliable."
     if missing := sorted({run.game for run in comparison.runs} - set(comparison.aggregated_games)):
         yield (
             "Not in the aggregates, because a reference score or a configuration's score is missing: "

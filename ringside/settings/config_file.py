@@ -5,7 +5,6 @@ The trust rule holds (docs/trust.md): a file never chooses code, nor where files
 
 from __future__ import annotations
 
-import os
 import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -19,7 +18,7 @@ from shared.config.sections import Run
 from shared.config.settings import Config
 from shared.config.trust import NEVER_FROM_A_FILE, require_env, require_plugin
 from shared.errors import ConfigError, FileError
-from shared.files.atomic import read_bytes, read_json
+from shared.files.atomic import exists, read_bytes, read_json
 from shared.files.run_file_names import CONFIG_FILE
 from shared.text import UNSET, flag_of, nearest
 
@@ -86,7 +85,7 @@ def read_config(config: str | Path) -> ConfigFile:
         ConfigError: there is none, or it is damaged.
     """
     path = Path(config)
-    if not os.path.exists(path):  # never raises
+    if not exists(path):
         return _tuned(str(config))
     path = path / CONFIG_FILE if path.is_dir() else path
     try:

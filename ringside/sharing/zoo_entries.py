@@ -140,10 +140,9 @@ def _make_entry(
         raise ConfigError(
             f"{source} cannot be shared: the weights are of {weights.game}, but their run is of {played!r:.120}."
         )
-    if flag == "--add":
-        name = name or weights.game
-        _require_new(name)
     name = name or catalogue.plain_name(weights.game)
+    if flag == "--add":
+        _require_new(name)
     training = command_of(config, steps_at_version(weights.version, summary))
     entry = directory / name
     entry.mkdir()

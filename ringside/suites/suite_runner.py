@@ -55,7 +55,7 @@ class SuiteRunner:
             self._programs.for_each(enumerate(self._suite.jobs, start=1), self._run_numbered)
         if self._stopped:
             print(
-                f"Stopped. The same command goes on where it was; a report of what there is: {self._report_command()}"
+                f"Stopped. The same command continues where it was; a report of what there is: {self._report_command()}"
             )
             return 1
         for sentence in self._failed:
@@ -81,7 +81,7 @@ class SuiteRunner:
         if job.finished:
             print(f"{title}: finished already.", flush=True)
         else:
-            print(f"{title}: {'goes on' if job.begun else 'begins'} in {job.directory}.", flush=True)
+            print(f"{title}: {'continues' if job.begun else 'begins'} in {job.directory}.", flush=True)
             code = self._run(job, title, place, lambda: words_to_train(self._suite, job), own_session=False)
             if self._stopped or code is None:
                 return
@@ -106,7 +106,7 @@ class SuiteRunner:
 
         def say(lost: NodeLost) -> bool:
             if not self._stopped:
-                print(f"{title}: its node {lost}; it goes on elsewhere.", flush=True)
+                print(f"{title}: its node {lost}; it continues elsewhere.", flush=True)
             return not self._stopped
 
         code = run_despite_losses(

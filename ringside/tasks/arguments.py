@@ -26,7 +26,7 @@ from shared.config.settings import Config, foreign_setting, unused_settings
 from shared.env_name import with_kwargs
 from shared.errors import ConfigError
 from shared.network_spec import network_names
-from shared.text import closest, flag_in, flag_of, nearest_or_all
+from shared.text import UNSET, closest, flag_in, flag_of, nearest_or_all
 
 CHOICES: Mapping[str, Callable[[], Sequence[str]]] = {
     "method": method_names,
@@ -49,7 +49,7 @@ _Choices = TypeVar("_Choices", bound="Choices")
 
 @dataclass(frozen=True, kw_only=True)
 class AgentOptions:
-    """The options that say which trained agent plays, and by which rules."""
+    """The options that say which trained agent is meant."""
 
     load: Path | None = None
     """Run directory, checkpoint, file of weights, or an agent of the zoo by its name: pong."""
@@ -59,6 +59,17 @@ class AgentOptions:
     """Keyword arguments of --env, as in training."""
     plugin: str | None = None
     """The plug-in that the agent was trained with (docs/extending.md); no file chooses code."""
+
+    @property
+    def trained_env(self) -> str | None:
+        """Name of the env with its keyword arguments. Raises `ConfigError`."""
+        return self.env if self.env_kwargs is None else with_kwargs(self.env, self.env_kwargs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayingOptions(AgentOptions):
+    """The options that say which trained agent plays, and by which rules."""
+
     seed: int = 1
     """Seed of no-ops, epsilon, sticky and sampled actions: with the same, all tasks play the same episodes."""
     eval_epsilon: float | None = None
@@ -69,11 +80,6 @@ class AgentOptions:
     """sample: actions drawn from the agent's policy; greedy: the best ones; auto: as in the evaluations of its run."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
-
-    @property
-    def trained_env(self) -> str | None:
-        """Name of the env with its keyword arguments. Raises `ConfigError`."""
-        return self.env if self.env_kwargs is None else with_kwargs(self.env, self.env_kwargs)
 
 
 @dataclass(frozen=True)
@@ -170,6 +176,7 @@ def _defining_options(arguments: Sequence[str]) -> tuple[str | None, ...]:
         value = given[2] if given[1] else following
         if value is not None and (given[1] or not value.startswith("--")):
             found[flag] = value
+    found = {flag: value for flag, value in found.items() if value != UNSET}
     return tuple(found.get(flag_of(name)) for name in names)
 
 

@@ -11,6 +11,7 @@ from ringside.doctor import checks, examination
 from ringside.doctor.checks import Check, Color
 from ringside.load.expectation import expected
 from ringside.tasks.arguments import Choices, config_of, parse_choices
+from shared.errors import ConfigError
 from shared.memory.plan import Plan
 from shared.text import PROGRAM
 
@@ -38,6 +39,12 @@ def main(arguments: Sequence[str]) -> int:
         f"{PROGRAM} doctor",
         "Examine whether this machine can do a run: the one that these options of training describe.",
     )
+    if options.ray is not None:
+        from ringside.cluster.connection import cluster_address
+
+        cluster_address(options.ray)  # which is refused before minutes of work
+    elif options.ray_insecure:
+        raise ConfigError("--ray-insecure is for a cluster: pass --ray, too.")
     return examination.examine(config_of(options), arguments, options.json, partial(_further_checks, options))
 
 
@@ -52,7 +59,10 @@ def _nodes(options: Diagnosis, plan: Plan) -> list[Check]:
         return []
     from ringside.cluster.survey import survey
 
-    findings = survey(plan, options.ray, insecure=options.ray_insecure)
+    try:
+        findings = survey(plan, options.ray, insecure=options.ray_insecure)
+    except ConfigError as error:
+        return [Check("nodes", "red", str(error))]
     if not findings:
         return [Check("nodes", "red", "No node of the cluster has CPUs.", "Join one with `ray start --address`.")]
     bad: Color = "yellow" if any(each.suits for each in findings) else "red"  # a run leaves such nodes out

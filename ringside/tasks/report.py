@@ -12,6 +12,7 @@ from ringside.options.option import Positional
 from ringside.report.writing import write_report
 from ringside.tasks.arguments import parse
 from shared.errors import ConfigError
+from shared.files.atomic import exists
 from shared.process.ownership import REPORT, require_writable_run
 from shared.text import PROGRAM, printable
 
@@ -45,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     )
     if not options.runs:
         raise ConfigError(f"Name at least one run directory: {PROGRAM} report runs/*")
-    missing = [str(path) for path in options.runs if not os.path.exists(path)]  # never raises
+    missing = [str(path) for path in options.runs if not exists(path)]
     if missing:
         raise ConfigError(f"There is no {' and no '.join(missing)}: name directories of runs.")
     if not any(os.path.isdir(path) for path in options.runs):

@@ -33,7 +33,7 @@ class SuiteOptions(ClusterOptions, Choices):
     seeds: int = 3
     """Runs of each game, with seeds from 1 on."""
     out: Path | None = None
-    """Directory of the runs and their report; default: runs/GAMES. The same directory and options go on with it."""
+    """Directory of the runs and their report; default: runs/GAMES. The same directory and options continue it."""
     final_episodes: int | None = None
     """Episodes of the evaluation after each run; default: as the protocol says, which may count steps instead."""
 
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
         arguments,
         f"{PROGRAM} suite",
         "Train on many games and seeds, one run after another, evaluate each by its protocol, and report. The same "
-        "command goes on where it was stopped.",
+        "command continues where it was stopped.",
         OWN,
     )
     suite = make_suite(options)

@@ -59,6 +59,7 @@ def main(arguments: Sequence[str]) -> int:
         best = result.best
         print(printable(f"The best is trial {best.number}, mean return {best.value:.2f}: {result.best_config}"))
         named = words_of(env=config.play.env, plugin=config.run.plugin)  # which no file decides
-        print(printable(f"The report is in {result.report}."))
+        if result.report is not None:
+            print(printable(f"The report is in {result.report}."))
         print(printable(f"Train with these settings: {command('--config', str(result.best_config), *named)}"))
     return 1 if result.stopped or result.best is None else 0

@@ -16,6 +16,7 @@ from ringside.tuning.study import BEST_FILE, Task, TrialResult, Tuner, require_o
 from shared.config.checks import validate
 from shared.config.settings import Config
 from shared.errors import ConfigError
+from shared.files.result_files import make_directory
 from shared.process.ownership import REPORT
 from shared.root import LAUNCHER
 from shared.text import count
@@ -36,7 +37,7 @@ class StudyResult:
     """None: no trial is complete."""
     trials: tuple[TrialResult, ...]
     report: Path | None
-    """Page with the plots of the study; None: no trial is complete."""
+    """Page with the plots of the study; None: no trial is complete, or it could not be written."""
     best_config: Path | None
     """Settings of the best trial, for --config and `ringside.train(config=...)`."""
     stopped: bool
@@ -126,10 +127,18 @@ def run_study(
             f"{count(trials, 'trial')} of {config.learn.total_steps:_} steps, judged by evaluations every "
             f"{config.evaluate.eval_every_steps:_} steps (--eval-every-steps)."
         )
+        make_directory("--out", out / REPORT)
         tuner = Tuner(task, programs, note)
         tuner.run()
         best, results = tuner.best(), tuple(tuner.results())
-        report = None if best is None else _report(task, tuner, results)
+        report = None
+        if best is None:
+            note("No trial is complete, so there is no best one.")
+        else:
+            try:
+                report = _report(task, tuner, results)
+            except (ConfigError, OSError) as error:
+                note(f"The report cannot be written: {error}")
     best_config = None if best is None else task.out / BEST_FILE
     return StudyResult(best, results, report, best_config, tuner.stopped)
 

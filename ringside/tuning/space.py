@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shared.config.checks import validate
+from ringside import planning
+from shared.config.checks.combinations import require_used
 from shared.config.checks.field_checks import MOST
 from shared.config.method_declaration import method_declaration
+from shared.config.sections import Evaluate
 from shared.config.settings import Config
 from shared.config.trust import NEVER_FROM_A_FILE
 from shared.errors import ConfigError, FileError
@@ -21,7 +23,13 @@ if TYPE_CHECKING:
     import optuna
 
 MOST_BYTES = 1 << 20
-_EXCLUDED = NEVER_FROM_A_FILE | {"env", "plugin", "game", "seed"}
+LENGTH = ("total_steps", "eval_every_steps", "eval_episodes", "init_from")
+"""Settings that a resume may change, but that make the evaluations of two trials incomparable."""
+_EXCLUDED = (
+    NEVER_FROM_A_FILE
+    | {"env", "plugin", "game", "protocol", "seed", "stop_at", "checkpoint_replay", *LENGTH}
+    | {item.name for item in fields(Evaluate)}
+)
 """Settings that are the same in all trials."""
 
 
@@ -69,7 +77,8 @@ def default_space(config: Config) -> Space:
     else:
         space["optimizer_epsilon"] = Dimension(1e-8, 1e-2, log=True)
         space["n_step"] = Dimension(1, 5)
-        space["epsilon_end"] = Dimension(0.01, 0.1, log=True)
+        if config.explore.epsilon_start >= 0.1:  # noisy networks explore without
+            space["epsilon_end"] = Dimension(0.01, 0.1, log=True)
     return space
 
 
@@ -94,6 +103,8 @@ def make_space(tables: Mapping[str, Any]) -> Space:
     space = {}
     for key, table in tables.items():
         name = key.replace("-", "_")
+        if name in space:
+            raise ConfigError(f"The space names {name} twice: keep one table.")
         space[name] = table if isinstance(table, Dimension) else _dimension(name, table)
     if not space:
         raise ConfigError("The space names no setting: it needs a table for each, such as [learning_rate].")
@@ -101,16 +112,20 @@ def make_space(tables: Mapping[str, Any]) -> Space:
 
 
 def check_space(space: Space, config: Config, source: str = "The space") -> None:
-    """Raise `ConfigError` unless the ends of every range, and all choices, are values of the setting.
+    """Raise `ConfigError` unless a trial can have the ends of every range, and all choices.
 
-    `source`: where the space comes from, for the sentence.
+    Each is tried with the first values of the other settings. `source`: where the space comes from, for the sentence.
     """
-    for name, dimension in space.items():
+    for name in space:
         if name in _EXCLUDED:
             raise ConfigError(f"{source} names {name}, which is the same in all trials: omit it.")
+    first = {name: dimension.examples[0] for name, dimension in space.items()}
+    for name, dimension in space.items():
         for value in dimension.examples:
             try:
-                validate.ranges(config.with_settings(**{name: value}))
+                tried = config.with_settings(**(first | {name: value}))
+                require_used(list(space), tried.algorithm.method)
+                planning.check(tried)
             except ConfigError as error:
                 raise ConfigError(f"{source} cannot be used: {error}") from error
 

@@ -22,13 +22,13 @@ from ringside.programs.former_runs import wait_for_former
 from ringside.programs.lost_nodes import given_up, newest_checkpoint, run_despite_losses
 from ringside.programs.places import Place, Programs
 from ringside.recording.follow import Follower
-from ringside.tuning.space import Space, space_to_json
+from ringside.tuning.space import LENGTH, Space, space_to_json
 from shared.config.digest import MAY_CHANGE_ON_RESUME
 from shared.config.settings import Config
 from shared.config.trust import NEVER_FROM_A_FILE
 from shared.errors import ConfigError, missing_package
 from shared.files.atomic import read_object, write_atomic
-from shared.files.run_file_names import METRICS_FILE, SUMMARY_FILE
+from shared.files.run_file_names import LOGS, METRICS_FILE, SUMMARY_FILE
 from shared.process.signals import handle_stop_signals
 from shared.text import UNSET
 
@@ -40,8 +40,6 @@ BEST_FILE = "best.toml"
 """Settings of the best trial, for --config."""
 FIRST_TRIALS = 5
 """Trials that are never pruned, since the others are compared with the median of those before."""
-LENGTH = ("total_steps", "eval_every_steps", "eval_episodes", "init_from")
-"""Settings that a resume may change, but that make the evaluations of two trials incomparable."""
 _NAME = "ringside"
 
 
@@ -148,7 +146,7 @@ class Tuner:
         self.stopped = False
         """True once a signal has asked to stop."""
         self._study = _open_study(task.out / DATABASE, prune=task.prune)
-        # A study that goes on must not draw its first values again.
+        # A study that continues must not draw its first values again.
         seed = task.config.run.seed + len(self._study.trials)
         self._study.sampler = optuna.samplers.TPESampler(seed=seed)
         self._require_same()
@@ -231,7 +229,7 @@ class Tuner:
 
         def say(lost: NodeLost) -> bool:
             if not self.stopped:
-                self._note(f"{title}: its node {lost}; it goes on elsewhere.")
+                self._note(f"{title}: its node {lost}; it continues elsewhere.")
             return not self.stopped
 
         def note(sentence: str) -> None:
@@ -258,7 +256,8 @@ class Tuner:
         elif code or not values:
             self._study.tell(trial, state=states.FAIL)
             why = f"exit code {code}" if code else "it has no evaluation"
-            self._note(f"{title}: failed ({why}); its logs are in {self.run_dir(trial.number) / 'logs'}.")
+            logs = self.run_dir(trial.number) / LOGS
+            self._note(f"{title}: failed ({why})" + (f"; its logs are in {logs}." if logs.is_dir() else "."))
         else:
             self._study.tell(trial, values[-1])
             best = self._study.best_trial

@@ -23,7 +23,6 @@ def study_pictures(
     trials: Sequence[TrialResult], space: Space, importances: Mapping[str, float], directory: Path
 ) -> list[Picture]:
     """Draw the plots into the directory of a report."""
-    directory.mkdir(parents=True, exist_ok=True)
     with style():
         pictures = [
             save(_history(trials), directory, "study-history", "Result of each trial, and the best so far."),

@@ -36,6 +36,8 @@ def runs_below(runs: Path) -> list[tuple[float, Path]]:
     Raises `ConfigError` when the directory belongs to another user.
     """
     found = []
+    if not os.path.isdir(runs):  # never raises, as a name that is too long does in glob
+        return []
     try:
         for pattern in (f"*/{CONFIG_FILE}", f"*/*/{CONFIG_FILE}"):  # the second pattern: runs of a suite
             for config in runs.glob(pattern):

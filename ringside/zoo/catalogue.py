@@ -12,6 +12,7 @@ import re
 from pathlib import Path
 
 from shared.errors import ConfigError
+from shared.files.atomic import exists
 from shared.files.run_file_names import SUMMARY_FILE
 
 ZOO = Path(__file__).parent
@@ -45,7 +46,7 @@ def find(load: str | Path, flag: str = "--load") -> Path:
     Raises `ConfigError` if there is neither.
     """
     path = Path(load)
-    if not os.path.exists(path):  # never raises
+    if not exists(path):
         parts = path.parts[1:] if path.parts[:1] == (ZOO.name,) else path.parts
         if len(parts) != 1 or parts[0] not in names():
             zoo = f"the agents in the zoo are {', '.join(names())}" if names() else "the zoo is empty"

@@ -94,6 +94,21 @@ def make_directory(path: Path) -> None:
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
 
 
+def exists(path: str | Path) -> bool:
+    """True if the path exists, false for a name that none can have.
+
+    Raises:
+        PermissionError: this user may not look.
+    """
+    try:
+        os.stat(path)
+    except PermissionError:
+        raise
+    except (OSError, ValueError):
+        return False
+    return True
+
+
 def open_to_write(path: Path, flags: int) -> int:
     """A descriptor of a plain file that is written in place, made where there is none; for its owner only.
 

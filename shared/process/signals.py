@@ -35,6 +35,22 @@ def handle_stop_signals(on_signal: Callable[[int], None]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
+@contextmanager
+def killed_by_interrupt() -> Iterator[None]:
+    """Within this context Ctrl-C kills the process, for a command whose libraries load.
+
+    An exception in the middle of an import aborts some libraries, and others lose it.
+    """
+    former = signal.getsignal(signal.SIGINT)
+    if former is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        if former is signal.default_int_handler:
+            signal.signal(signal.SIGINT, former)
+
+
 def ignore_requests() -> None:
     """Ignore all requests to stop from here on, for a program that has done its work."""
     for number in STOP_SIGNALS:

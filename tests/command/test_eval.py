@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +23,7 @@ from ringside.recording.scores import REFERENCE, human_normalized
 from ringside.tasks.trained.eval import EpisodeLines
 from shared.config.protocols import PROTOCOLS
 from shared.config.sections import ProtocolName
+from shared.root import ROOT
 from tests.conftest import Launch, Refused
 from tests.support.checkpoints import random_weights
 
@@ -148,3 +152,25 @@ def test_the_rules_that_are_printed_are_those_that_were_played_by(
     figures |= dict.fromkeys(("mean", "median", "best"), 1.0) | {"sd": 0.0}
     monkeypatch.setattr(evaluating, "evaluate", lambda *positional, **options: figures | result)
     assert launch("eval", "--load", "pong").stdout == says
+
+
+@pytest.mark.parametrize("library", ["msgspec", "torch"])
+def test_ctrl_c_while_libraries_load_ends_without_a_traceback(tmp_path: Path, library: str) -> None:
+    """Python turns it into an exception in the middle of an import, which some libraries do not survive."""
+    (tmp_path / f"{library}.py").write_text("import sys\nprint('loading', flush=True)\nsys.stdin.read()\n")
+    process = subprocess.Popen(
+        [sys.executable, "launch.py", "eval", "--load", "pong", "--episodes", "1"],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "loading\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=30) == -signal.SIGINT
+        assert process.stderr.read() == ""

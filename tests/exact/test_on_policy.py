@@ -9,11 +9,10 @@ import signal
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.support.runs import finish, kill, memory_of, records, start, summary, wait_until
+from tests.support.runs import finish, kill, memory_of, records, same_summary, start, summary, wait_until
 
 ROUNDS = {
     "round_steps": "40",
@@ -58,13 +57,6 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str]
     return run
 
 
-def _require_same(run_dir: Path, undisturbed: Path) -> dict[str, Any]:
-    last, expected = summary(run_dir), summary(undisturbed)
-    for name in ("weights_sha256", "rounds", "steps", "updates", "episodes", "mean_return_100", "exact"):
-        assert last[name] == expected[name], name
-    return last
-
-
 @pytest.mark.parametrize(("method", "schedule"), [USUAL, pytest.param("vtrace", "concurrent", marks=stress)])
 def test_every_round_learns_and_leaves_a_record_a_span(
     undisturbed: Callable[[str, str], Path], method: str, schedule: str
@@ -91,7 +83,7 @@ def test_the_number_of_actors_changes_nothing(
     for actors in (1, 2, 4):
         run_dir = tmp_path / f"run-{actors}"
         finish(start(run_dir, **_flags(method, schedule) | {"actors": str(actors)}))
-        assert _require_same(run_dir, undisturbed(method, schedule))["actors"] == actors
+        assert same_summary(run_dir, undisturbed(method, schedule))["actors"] == actors
 
 
 @pytest.mark.parametrize(
@@ -121,7 +113,7 @@ def test_kills_a_resume_and_the_distance_of_snapshots_change_nothing(
     assert stopped["rounds"] % rounds_apart == 0
     assert stopped["weights_sha256"] != summary(undisturbed(method, schedule))["weights_sha256"]
     finish(start(run_dir, "--resume", str(run_dir), actors="4", total_steps=ROUNDS["total_steps"]))
-    assert _require_same(run_dir, undisturbed(method, schedule))["actors"] == 4
+    assert same_summary(run_dir, undisturbed(method, schedule))["actors"] == 4
 
 
 @pytest.mark.stress
@@ -141,7 +133,7 @@ def test_without_the_last_round_a_run_is_inexact_where_it_needs_it(
     last = summary(run_dir)
     assert last["finished"]
     if schedule == "alternate":
-        _require_same(run_dir, undisturbed(method, schedule))
+        same_summary(run_dir, undisturbed(method, schedule))
         return
     assert (last["exact"], last["inexact_since_steps"]) == (False, steps)
     assert f"Since step {steps:,} this run" in output

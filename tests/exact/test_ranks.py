@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.runs import child, finish, gone, kill, memory_of, start, summary, wait_until
+from tests.support.runs import child, finish, gone, kill, memory_of, same_summary, start, summary, wait_until
 
 CATCH = {"env": "tests.support.pixel_game:factory", "learner_shards": "4"}
 CASES = {
@@ -50,9 +50,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 
 def _require_same(run_dir: Path, alone: Path) -> None:
-    last, expected = summary(run_dir), summary(alone)
-    for name in ("weights_sha256", "rounds", "steps", "updates", "episodes", "mean_return_100", "exact"):
-        assert last[name] == expected[name], name
+    last = same_summary(run_dir, alone)
     assert last["updates"] > 0
     assert last["exact"]
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from shared.memory.parts.board import Board
-from tests.support.runs import finish, gone, kill, memory_of, records, start, summary, wait_until
+from tests.support.runs import finish, gone, kill, memory_of, records, same_summary, start, summary, wait_until
 
 ROUNDS = {
     "schedule": "ordered",
@@ -59,9 +59,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pat
 
 
 def _require_same(run_dir: Path, undisturbed: Path) -> dict[str, Any]:
-    last, expected = summary(run_dir), summary(undisturbed)
-    for name in ("weights_sha256", "rounds", "steps", "updates", "episodes", "mean_return_100", "exact"):
-        assert last[name] == expected[name], name
+    last = same_summary(run_dir, undisturbed)
     metrics = ("round", "steps", "updates", "loss", "gradient_norm", "learning_rate", "valid_steps")
     found, wanted = (
         [[each[name] for name in metrics] for each in records(at, "round")] for at in (run_dir, undisturbed)

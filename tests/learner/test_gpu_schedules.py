@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 
 from shared.config.presets import PRESETS
 from tests.support.device_work import Numbers, Work, answer, differences, distance, learn, played_ring
 from tests.support.simulated_gpu import DEVICE, simulated_gpu
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 CPU = torch.device("cpu")
 FIRST, LATER = {"fp32": 1e-4, "bf16": 0.1}, {"fp32": 0.1, "bf16": 0.2}
@@ -30,15 +30,6 @@ COVERING += [
 ]
 COVERING += [Work(preset, precision, recurrent=True) for preset, precision in (("impala", "bf16"), ("a2c", "fp32"))]
 """Every pair of two settings (`test_every_pair_is_tried`), and recurrent networks."""
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    """Sums are split by threads, of which the autograd thread may have another number."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 def _compare(work: Work, seeds: range, rounds: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +16,8 @@ from shared.errors import ConfigError, FatalError
 from tests.support.device_work import Numbers, Work, answer, differences, learn, make_test_engine, played_ring
 from tests.support.played_ring import PlayedRing
 from tests.support.simulated_gpu import DEVICE, SimulatedGpu, simulated_gpu
+
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 Scenario = Callable[[Work, SimulatedGpu, PlayedRing], Numbers]
 
@@ -65,14 +67,6 @@ WAITS: dict[str, tuple[Scenario, Work, int]] = {
     "SideStream.submit: wait_stream": (_rounds, PLAIN, 0),
 }
 """All waits of `learner/`: what shows that each is needed, where, and a seed that does."""
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @cache

@@ -197,3 +197,11 @@ def gone(process: subprocess.Popen[str], seconds: float = 20.0) -> bool:
             continue
     _, alive = psutil.wait_procs(members, timeout=seconds)
     return not [left for left in alive if left.is_running() and left.status() != psutil.STATUS_ZOMBIE]
+
+
+def same_summary(run_dir: Path, undisturbed: Path) -> dict[str, Any]:
+    """The summary of a run, whose weights and totals are those of an undisturbed one."""
+    last, expected = summary(run_dir), summary(undisturbed)
+    for name in ("weights_sha256", "rounds", "steps", "updates", "episodes", "mean_return_100", "exact"):
+        assert last[name] == expected[name], name
+    return last

@@ -12,7 +12,7 @@ from learner.engine.accelerator import accelerator_of, is_gpu
 from learner.engine.device import prepare_torch
 from learner.engine.prefetcher import Graphs
 from ringside.bench.harness.tables import Report
-from shared.config.resolve import precision_of
+from shared.config.resolve import precision_of, why_missing
 from shared.config.sections import Precision
 from shared.machine import facts
 from shared.process.library_env import choose_workspace
@@ -54,10 +54,7 @@ def devices(part: str, report: Report) -> list[Device]:
     names = ["cpu"]
     if facts.cuda_devices():
         names.append("cuda:0")
-    elif not facts.has_nvidia_driver():
-        report.missing[f"{part} on CUDA"] = "No NVIDIA driver is loaded."
-    elif facts.torch_cuda_version() is None:
-        report.missing[f"{part} on CUDA"] = "The installed torch was built without CUDA."
     else:
-        report.missing[f"{part} on CUDA"] = "The NVIDIA driver shows no device to this process."
+        reason = why_missing(0)
+        report.missing[f"{part} on CUDA"] = f"{reason[0].upper()}{reason[1:]}."
     return [Device(torch.device(name), list(dict.fromkeys((precision_of("auto", name), "fp32")))) for name in names]

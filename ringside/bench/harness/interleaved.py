@@ -18,6 +18,8 @@ INTERRUPTED = "the rest"
 """Name under which the report lists what an interrupt left out."""
 SLICE_SECONDS = 0.01
 """Length of a slice, which holds as many calls as fit, at least one."""
+MOST_LISTED = 1_000_000
+"""Greatest number in a list of numbers."""
 
 
 @dataclass(frozen=True)
@@ -94,3 +96,11 @@ def names_in_list(words: str, known: Collection[str], flag: str) -> list[str]:
         if name not in known:
             raise ConfigError(f"{flag} {name} is not one of {', '.join(known)}{nearest(name, known)}")
     return [name for name in known if name in names]
+
+
+def numbers_in_list(words: str, flag: str) -> list[int]:
+    """Whole numbers in a comma-separated list, from the least on. Raises `ConfigError`."""
+    for word in words.split(","):
+        if not word.strip().isdecimal() or not 1 <= int(word) <= MOST_LISTED:
+            raise ConfigError(f"{flag} {words}: {word!r} is not a number from 1 to {MOST_LISTED:_}.")
+    return sorted({int(word) for word in words.split(",")})

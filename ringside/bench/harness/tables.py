@@ -197,12 +197,12 @@ class Report:
             table.add_row(name, *(readable(value) for value in figures), row.unit, share, row.limit or "")
         console.print(table)
         for sentence in self.notes:
-            console.print(sentence)
+            console.print(Text(sentence))
         for part, reason in self.missing.items():
-            console.print(f"[yellow]not measured[/] {part}: {reason}")
+            console.print(Text.assemble(("not measured", "yellow"), f" {part}: {reason}"))
         for part, reason in self.wrong.items():
-            console.print(f"[red]wrong[/] {part}: {reason}")
-        console.print(machine_line(self.machine), style="dim")
+            console.print(Text.assemble(("wrong", "red"), f" {part}: {reason}"))
+        console.print(Text(machine_line(self.machine), style="dim"))
 
 
 def machine_line(described: dict[str, Any]) -> str:

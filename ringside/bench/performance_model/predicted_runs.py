@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ringside.bench.bench_command import RunOptions
-from ringside.bench.harness.interleaved import Contender, measure_interleaved
+from ringside.bench.harness.interleaved import Contender, measure_interleaved, numbers_in_list
 from ringside.bench.harness.measured_plans import (
     NEVER_LEARNS,
     acting_words,
@@ -82,6 +82,10 @@ class Options(RunOptions):
     """Draw steps/s against cores into this PNG."""
 
 
+PICTURES = (".png", ".svg", ".pdf")
+"""Suffixes that --picture may have."""
+
+
 @dataclass(frozen=True)
 class Checked:
     """A run that checks the model."""
@@ -94,10 +98,12 @@ class Checked:
 
 def measure(options: Options, report: Report) -> None:
     """Measure or read the parts, predict, and check. Raises `ConfigError` before anything runs for invalid options."""
-    counts, nodes = _numbers("--cores", options.cores), _numbers("--nodes", options.nodes)
+    counts, nodes = numbers_in_list(options.cores, "--cores"), numbers_in_list(options.nodes, "--nodes")
     require_no_actors(options.words)
     if options.picture is not None:
         require_writable("--picture", options.picture)
+        if options.picture.suffix not in PICTURES:
+            raise ConfigError(f"--picture {options.picture}: the suffix says the format; choose {', '.join(PICTURES)}.")
     read = None if options.from_ is None else times_in(options.from_)
     with report.measuring("settings"):
         plan = make_plan(options.game, [*options.words, "--actors", "1"])
@@ -123,14 +129,6 @@ def measure(options: Options, report: Report) -> None:
             raise ConfigError(f"--picture {options.picture} cannot be written: {error.strerror}.") from error
 
 
-def _numbers(flag: str, words: str) -> list[int]:
-    """Whole numbers in a comma-separated list, in order. Raises `ConfigError`."""
-    for word in words.split(","):
-        if not word.strip().isdecimal() or not 1 <= int(word) <= 1_000_000:
-            raise ConfigError(f"{flag} {words}: {word!r} is not a number from 1 on.")
-    return sorted({int(word) for word in words.split(",")})
-
-
 # --- service times
 
 
@@ -151,7 +149,9 @@ def times_in(path: Path) -> ServiceTimes:
                 for item in fields(ServiceTimes)
             }
         )
-    except (OSError, FileError, KeyError, TypeError, ValueError) as error:
+    except OSError as error:
+        raise ConfigError(f"--from {path} cannot be read: {error.strerror}.") from error
+    except (FileError, KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"--from {path} holds no service times: pass a file of `bench model --json`.") from error
 
 

@@ -12,8 +12,9 @@ from typing import Any, Self
 from actors.envs.atari import games
 from actors.evaluation import Episode
 from ringside import evaluating
-from ringside.agents.stored_weights import with_protocol
-from ringside.tasks.arguments import AgentOptions, parse
+from ringside.agents.evaluation_policy import load_libraries
+from ringside.agents.stored_weights import weights_at, with_protocol
+from ringside.tasks.arguments import PlayingOptions, parse
 from shared.config.protocols import acting_in_words
 from shared.config.sections import FRAME_SKIP
 from shared.files.result_files import require_writable, write_result
@@ -21,7 +22,7 @@ from shared.text import PROGRAM, count
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluation(AgentOptions):
+class Evaluation(PlayingOptions):
     """The options of `eval`."""
 
     load: Path = field()  # required here
@@ -44,6 +45,8 @@ def main(arguments: Sequence[str]) -> int:
     )
     if options.json is not None:
         require_writable("--json", options.json, beside=options.load)
+    weights_at(options.load, options.trained_env, options.plugin)  # which is refused before seconds of loading
+    load_libraries()
     with EpisodeLines() as lines:
         result = evaluating.evaluate(
             options.load,

@@ -3,27 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ringside.sharing.onnx_export import CHECKED_FRAMES, export_onnx
-from ringside.tasks.arguments import parse
-from shared.errors import ConfigError
+from ringside.tasks.arguments import AgentOptions, parse
 from shared.text import PROGRAM, printable
 
 
 @dataclass(frozen=True, kw_only=True)
-class Export:
+class Export(AgentOptions):
     """The options of `export`."""
 
-    load: Path | None = None
-    """Run directory, checkpoint, file of weights, or an agent of the zoo by its name: pong."""
-    onnx: Path | None = None
+    load: Path = field()  # required here
+    onnx: Path
     """File to write."""
-    env: str | None = None
-    """The env that the agent was trained on, where that is module:factory or module:Id-v0; no file chooses code."""
-    plugin: str | None = None
-    """The plug-in that the agent was trained with (docs/extending.md); no file chooses code."""
     frames: int = CHECKED_FRAMES
     """Observations on which onnxruntime must give the agent's numbers, rounded up to eights; the agent plays them."""
     seed: int = 1
@@ -42,10 +36,13 @@ def main(arguments: Sequence[str]) -> int:
         "Write a trained agent as an ONNX file, for programs without Ringside. Before that, onnxruntime must give the "
         "agent's numbers on frames that the agent plays.",
     )
-    if options.load is None or options.onnx is None:
-        raise ConfigError(f"Name the agent and the file: {PROGRAM} export --load pong --onnx pong.onnx")
     done = export_onnx(
-        options.load, options.onnx, env=options.env, plugin=options.plugin, frames=options.frames, seed=options.seed
+        options.load,
+        options.onnx,
+        env=options.trained_env,
+        plugin=options.plugin,
+        frames=options.frames,
+        seed=options.seed,
     )
     print(
         printable(

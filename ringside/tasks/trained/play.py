@@ -10,13 +10,14 @@ from itertools import count
 from pathlib import Path
 from typing import Literal
 
+from ringside.agents.evaluation_policy import load_libraries
 from ringside.agents.player import Player, make_player, show, stop_requests
 from ringside.agents.scene import Canvas
 from ringside.agents.stored_weights import GivenRules, weights_at
 from ringside.agents.terminal import Terminal
 from ringside.agents.video import GIF_IS_FULL, SUFFIXES, VideoCanvas
 from ringside.agents.window import Window, action_for, has_display
-from ringside.tasks.arguments import AgentOptions, parse
+from ringside.tasks.arguments import PlayingOptions, parse
 from shared.config.checks import validate
 from shared.errors import ConfigError
 from shared.files.result_files import require_writable
@@ -24,7 +25,7 @@ from shared.text import PROGRAM, headline
 
 
 @dataclass(frozen=True, kw_only=True)
-class Playing(AgentOptions):
+class Playing(PlayingOptions):
     """The options of `play`."""
 
     game: str | None = None
@@ -66,6 +67,10 @@ def main(arguments: Sequence[str]) -> int:
     def person() -> int:
         return action_for(window[0].held(), actions[0])
 
+    if options.video is None:
+        _check_screen(options)
+    if weights is not None:
+        load_libraries()
     player, _ = make_player(
         weights,
         options.game,
@@ -88,8 +93,9 @@ def _check(options: Playing) -> None:
         raise ConfigError(
             "--load says which agent plays: a run, a checkpoint or a name in the zoo (--human: you play)."
         )
-    if options.load is None and options.trained_env is not None:
-        raise ConfigError(f"--env {options.env} says what an agent was trained on: name the agent with --load.")
+    for flag, text in (("--env", options.trained_env), ("--plugin", options.plugin)):
+        if options.load is None and text is not None:
+            raise ConfigError(f"{flag} {text} is about a trained agent: name the agent with --load.")
     if options.load is None and options.game is None:
         raise ConfigError("--human needs --game, which says what you play: --game breakout.")
     validate.episodes(options.episodes, options.seed)
@@ -106,8 +112,29 @@ def _check(options: Playing) -> None:
     if options.video is not None:
         if options.human:
             raise ConfigError("--human plays in a window; omit --video.")
+        if options.screen != "auto":
+            raise ConfigError(f"--video shows nothing on a screen; omit --screen {options.screen}.")
         check_suffix("--video", options.video)
         require_writable("--video", options.video, beside=options.load)
+
+
+def _plays_in_window(options: Playing) -> bool:
+    """True if the game is shown in a window, not in the terminal."""
+    return options.screen == "window" or (options.screen == "auto" and has_display())
+
+
+def _check_screen(options: Playing) -> None:
+    """Raise `ConfigError` unless there is a display or a terminal that can show the game."""
+    if _plays_in_window(options):
+        if not has_display():
+            raise ConfigError("There is no display for a window; try --screen terminal, or --video FILE.mp4.")
+    elif options.human:
+        why = "omit --screen terminal" if has_display() else "there is no display here"
+        raise ConfigError(f"--human needs a window, for a terminal does not tell which keys are held: {why}.")
+    elif not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
+        raise ConfigError(
+            "There is neither a display nor a terminal to play in; write a video with --video FILE.mp4 or FILE.gif."
+        )
 
 
 def check_suffix(flag: str, path: Path) -> None:
@@ -129,20 +156,10 @@ def _canvas(options: Playing, player: Player, window: list[Window]) -> Canvas:
     rate = player.screens_per_second * options.speed
     if options.video is not None:
         return VideoCanvas(options.video, rate, options.scale)
-    if options.screen == "window" or (options.screen == "auto" and has_display()):
-        if not has_display():
-            raise ConfigError("There is no display for a window; try --screen terminal, or --video FILE.mp4.")
+    if _plays_in_window(options):
         title = f"{headline(player.game).replace('_', ' ')} - Ringside"
         window.append(Window(title, rate, scale=options.scale, people=options.human))
         return window[0]
-    if options.human:
-        why = "omit --screen terminal" if has_display() else "there is no display here"
-        raise ConfigError(f"--human needs a window, for a terminal does not tell which keys are held: {why}.")
-    if not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
-        raise ConfigError(
-            "There is neither a display nor a terminal to play in; write a video with --video FILE.mp4 or FILE.gif."
-        )
-
     return Terminal(sys.stdout, rate)
 
 

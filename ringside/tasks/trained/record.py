@@ -11,13 +11,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.agents.evaluation_policy import ROWS, evaluation_result
+from ringside.agents.evaluation_policy import ROWS, evaluation_result, load_libraries
 from ringside.agents.picture import Montage
 from ringside.agents.player import Player, make_player, stop_requests
 from ringside.agents.scene import Scene
 from ringside.agents.stored_weights import GivenRules, weights_at, with_protocol
 from ringside.agents.video import GIF_IS_FULL, GIF_SECONDS, VideoCanvas, open_moving_picture
-from ringside.tasks.arguments import AgentOptions, parse
+from ringside.tasks.arguments import PlayingOptions, parse
 from ringside.tasks.trained.play import check_picture
 from shared.config.checks import validate
 from shared.config.protocols import PROTOCOLS
@@ -31,7 +31,7 @@ MOST_IN_MONTAGE = 100
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recording(AgentOptions):
+class Recording(PlayingOptions):
     """The options of `record`."""
 
     load: Path = field()  # required here
@@ -62,6 +62,8 @@ def main(arguments: Sequence[str]) -> int:
     episodes = options.episodes or PROTOCOLS[weights.protocol].eval_episodes
     if options.montage and episodes > MOST_IN_MONTAGE:
         raise ConfigError(f"--montage shows at most {MOST_IN_MONTAGE} episodes; {episodes} are asked for.")
+    _make(options.out)
+    load_libraries()
     player, network = make_player(
         weights,
         None,
@@ -70,13 +72,12 @@ def main(arguments: Sequence[str]) -> int:
         given=GivenRules(options.eval_epsilon, options.eval_max_frames, options.eval_actions),
     )
     assert network is not None
-    _make(options.out)
     record = _record_montage if options.montage else _record_each
     with player, stop_requests() as stop:
         videos, cut = record(options, player, episodes, stop)
-    if stop.count:
-        ended = len(player.played)
-        print(f"Stopped: {ended} of {episodes} episodes were over. What was recorded is in {options.out}.")
+    if len(player.played) < episodes:
+        kept = "The video up to there is" if options.montage else "Their videos are"
+        print(f"Stopped: {len(player.played)} of {episodes} episodes were over. {kept} in {options.out}.")
         return 1
     played = sorted(player.played, key=lambda each: each.episode)
     returns, steps = [each.total for each in played], [each.steps for each in played]
@@ -103,7 +104,10 @@ def _make(out: Path) -> None:
 
 
 def _record_each(options: Recording, player: Player, episodes: int, stop: Requests) -> tuple[list[str], int]:
-    """Write a video for each episode; return their names, and the number of truncated ones."""
+    """Write a video for each episode; return their names, and the number of truncated ones.
+
+    After a request to stop, videos of episodes that are not over are removed.
+    """
     names = [f"episode-{number:03}.{options.format}" for number in range(episodes)]
     rate = player.screens_per_second * options.speed
     cut = 0
@@ -114,8 +118,6 @@ def _record_each(options: Recording, player: Player, episodes: int, stop: Reques
                 files.enter_context(VideoCanvas(options.out / names[number], rate, options.scale)) for number in numbers
             ]
             for steps_of_slots in player.perform(numbers):
-                if stop.count:
-                    return names[: numbers.stop], cut
                 for number, canvas, step in zip(numbers, canvases, steps_of_slots, strict=True):
                     if step is None:
                         continue
@@ -123,7 +125,14 @@ def _record_each(options: Recording, player: Player, episodes: int, stop: Reques
                         canvas.show(screen, scene)
                     if step.over:
                         print(f"{options.out / names[number]}: return {step.moments[-1][1].total:,.10g}", flush=True)
+                if stop.count:
+                    break
             cut += sum(canvas.file.full for canvas in canvases)
+        if stop.count:
+            over = {played.episode for played in player.played}
+            for number in set(numbers) - over:
+                (options.out / names[number]).unlink()
+            break
     return names, cut
 
 

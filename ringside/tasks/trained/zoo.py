@@ -23,9 +23,9 @@ class Zoo:
     add: Path | None = None
     """A run directory, or a checkpoint or file of weights in one, to make an entry of; without it, list the entries."""
     env: str | None = None
-    """With --add: the env that the agent was trained on, where that is module:factory or module:Id-v0."""
+    """With --add or --push: the env that the agent was trained on, where that is module:factory or module:Id-v0."""
     plugin: str | None = None
-    """With --add: the plug-in that the agent was trained with (docs/extending.md); no file chooses code."""
+    """With --add or --push: the plug-in that the agent was trained with (docs/extending.md); no file chooses code."""
     name: str | None = None
     """With --add and --pull: what to call it; default: its game, or the name of the repository."""
     device: str | None = None

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from dataclasses import fields, replace
 from typing import Any
 
@@ -19,6 +18,7 @@ from shared.config.settings import Config, ResolvedConfig
 from shared.config.trust import WANDB_SETTINGS
 from shared.env_name import parse_env_name
 from shared.errors import ConfigError, missing_package
+from shared.files.atomic import exists
 from shared.network_spec import network_names
 from shared.text import PLAIN_NAME, count, flag_of, require_name, shown
 
@@ -61,7 +61,7 @@ def settings(config: Config) -> None:
         raise ConfigError("--eval-video films evaluations beside training: pass --eval-every-steps N, too.")
     if run.track == "wandb" and importlib.util.find_spec("wandb") is None:
         raise missing_package("--track wandb", "wandb", "wandb")
-    if run.resume is not None and not os.path.exists(run.resume):  # which raises for no path
+    if run.resume is not None and not exists(run.resume):
         raise ConfigError(f"--resume {run.resume} does not exist.")
 
 

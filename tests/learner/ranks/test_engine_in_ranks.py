@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 import torch
@@ -12,19 +10,13 @@ from learner.networks.sharded import Ranks
 from tests.support.device_work import Numbers, Work, learn, played_ring
 from tests.support.thread_ranks import in_ranks
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 CPU = torch.device("cpu")
 SHARDS = 4
 USUAL = ("quick", "ppo")
 """A replay buffer with Double DQN, and an on-policy method whose loss takes means over the whole minibatch."""
 OTHERS = ("nature", "rainbow", "iqn", "btr", "a2c", "pqn", "impala")
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize("preset", USUAL)

@@ -163,7 +163,7 @@ def test_operations_are_those_of_the_layers() -> None:
         (Options(parts="memory,emulater"), "--parts emulater is not one of"),
         (Options(seconds=0.0), "--seconds 0.0"),
         (Options(window_steps=10), "2_000 is the least"),
-        (Options(batches="32,x"), "'x' is no batch size"),
+        (Options(batches="32,x"), "'x' is not a number from 1"),
         (Options(seconds=float("nan")), "--seconds nan must be a finite number"),
         (Options(learner_threads=0), "--learner-threads 0"),
         (Options(json=Path("/dev/full")), "--json /dev/full cannot be written: it is not an ordinary file"),

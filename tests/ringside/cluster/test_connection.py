@@ -60,7 +60,7 @@ def test_private_ones_are_not(host: str) -> None:
 @pytest.mark.parametrize("address", ["head", "head:port", ":6379", "10.0.0.1:0", "10.0.0.1:70000"])
 def test_an_invalid_address_is_refused(address: str) -> None:
     with pytest.raises(ConfigError, match="is neither auto nor HOST:PORT"):
-        connection._resolve(address)
+        connection.cluster_address(address)
 
 
 def test_a_server_that_does_not_answer_is_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,6 +76,6 @@ def test_a_place_whose_program_was_killed_is_reserved_again(monkeypatch: pytest.
         answers(gpus=("1", "2"))
         assert kill().startswith("The cluster reserves the GPUs 1, 2 now, but the learner is on 0, 1:")
         answers(refusal="Other programs have them.")
-        assert kill() == "Other programs have them. The learner goes on without a reserved place."
+        assert kill() == "Other programs have them. The learner continues without a reserved place."
         assert not held.keep()
     assert not holders()

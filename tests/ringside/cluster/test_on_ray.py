@@ -70,7 +70,7 @@ def test_a_suite_on_two_nodes_of_which_one_is_lost_has_the_weights_of_one_machin
         printed.seek(0)
         said = printed.read()
     assert code == 0, said
-    assert "its node died; it goes on elsewhere." in said
+    assert "its node died; it continues elsewhere." in said
     assert said.count("begins in") == 2
     local = run(suite_words(tmp_path / "local"))
     assert local.returncode == 0, local.stdout + local.stderr

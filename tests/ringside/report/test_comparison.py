@@ -125,7 +125,7 @@ def test_aggregates_are_over_games_that_all_configurations_have(tmp_path: Path) 
     assert first["IQM"].low is None
     said = " ".join(notes(found, 200_000_000))
     assert "adventure, breakout" in said
-    assert "1 seed only" in said
+    assert "one seed only" in said
 
 
 def test_no_game_with_a_reference_has_no_aggregates(tmp_path: Path) -> None:

@@ -95,7 +95,7 @@ def test_numbers_that_differ_are_refused(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_mistakes_are_told_in_a_sentence(refused: Refused) -> None:
-    assert "Name the agent and the file" in refused("export", "--load", "pong")
+    assert "--onnx is missing" in refused("export", "--load", "pong")
     assert "--load nowhere does not exist" in refused("export", "--load", "nowhere", "--onnx", "x.onnx")
     Path("file").touch()
     for path, why in (

@@ -230,7 +230,7 @@ def test_a_run_whose_node_is_lost_goes_on_from_its_checkpoint(
     monkeypatch.setattr(LocalPrograms, "run", lose)
     code, told = program()
     assert (code, kinds(told)) == (0, ["resume pong-1", "eval pong-1", "run-dir freeway-1", "eval freeway-1"])
-    assert "pong, seed 1: its node died; it goes on elsewhere." in capsys.readouterr().out
+    assert "pong, seed 1: its node died; it continues elsewhere." in capsys.readouterr().out
 
 
 def test_a_run_that_loses_its_node_without_progress_is_given_up(
@@ -293,7 +293,7 @@ def test_a_signal_ends_the_present_run_and_begins_no_other(program: Program, tmp
     finally:
         process.kill()
     assert process.returncode == 1
-    assert "The same command goes on where it was" in output
+    assert "The same command continues where it was" in output
     assert "seed 2" not in output
     assert not (program.out / "report").exists()
 

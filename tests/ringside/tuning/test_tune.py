@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 import ringside
+from ringside import planning
 from ringside.cluster import placed_programs
 from ringside.cluster.placed_programs import ClusterPrograms
 from ringside.cluster.program_host import ProgramHost
@@ -24,9 +25,11 @@ from ringside.programs.local_programs import LocalPrograms
 from ringside.programs.lost_nodes import MOST_LOSSES
 from ringside.programs.places import Programs
 from ringside.programs.placing import ClusterOptions
+from ringside.tasks.train import configuration
 from ringside.tuning.search import StudyResult, run_study
 from ringside.tuning.space import Dimension, check_space, default_space, make_space, read_space
 from ringside.tuning.study import DATABASE
+from shared.config.presets import PRESETS
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.files.lock import locked
@@ -280,7 +283,7 @@ def test_a_study_on_a_cluster_runs_trials_at_once_and_survives_the_loss_of_a_nod
     assert hosts.most_at_once == 2
     assert len(hosts.hosts) == 5
     assert all(host.released for host in hosts.hosts)
-    assert sum("its node died; it goes on elsewhere" in note for note in program.notes) == 1
+    assert sum("its node died; it continues elsewhere" in note for note in program.notes) == 1
 
 
 def test_a_trial_on_a_cluster_is_pruned(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -331,9 +334,17 @@ def test_spaces_are_read_and_checked(tmp_path: Path) -> None:
     space = read_space(file)
     assert space == {"learning_rate": Dimension(1e-5, 1e-3, log=True), "n_step": Dimension(choices=(1, 3))}
     check_space(space, Config())
-    for method in ("dqn", "ppo", "c51", "pqn"):
-        config = Config().with_settings(method=method)
-        check_space(default_space(config), config)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_trial_of_a_default_space_can_start(preset: Any) -> None:
+    config = PRESETS[preset].with_settings(device="cpu")
+    space = default_space(config)
+    check_space(space, config)
+    for end in (0, -1):
+        values = {name: dimension.examples[end] for name, dimension in space.items()}
+        given = planning.settings_beside_preset(config.with_settings(**values), preset)
+        assert values.items() <= configuration(["--preset", preset, *planning.flags_of(given)]).to_flat().items()
 
 
 @pytest.mark.parametrize(
@@ -348,6 +359,14 @@ def test_spaces_are_read_and_checked(tmp_path: Path) -> None:
         ({"n_stp": {"choices": [1]}}, "no setting 'n_stp'; did you mean n_step"),
         ({"n_step": {"choices": ["many"]}}, "n_step 'many' is not a whole number"),
         ({"seed": {"choices": [1, 2]}}, "the same in all trials"),
+        ({"protocol": {"choices": ["nature", "dopamine"]}}, "the same in all trials"),
+        ({"eval_episodes": {"low": 1, "high": 2}}, "the same in all trials"),
+        ({"n_step": {"choices": [1]}, "n-step": {"choices": [3]}}, "names n_step twice"),
+        ({"entropy_weight": {"low": 0.01, "high": 0.1}}, "--entropy-weight"),
+        (
+            {"epsilon_start": {"choices": [0.05, 1.0]}, "epsilon_end": {"choices": [0.1]}},
+            "is more than --epsilon-start",
+        ),
         ({"n_step": {"low": 1, "high": 5, "step": 0}}, "the step 0: it must be a whole number above 0"),
         ({"n_step": {"low": 1, "high": 5, "step": -8}}, "the step -8: it must be a whole number above 0"),
         ({"n_step": {"low": 1, "high": 5, "step": 1.5}}, "the step 1.5: it must be a whole number above 0"),
