@@ -223,7 +223,9 @@ def _readme(
     """Text of the README of an entry."""
     named = "".join(f" {word}" for word in loading)
     steps = steps_at_version(weights.version, summary)
-    hours = summary["seconds"] / 3600
+    ran = f"The run played {summary['steps']:,} steps in {summary['seconds'] / 3600:.1f} hours (`summary.json`)"
+    if steps < summary["steps"]:
+        ran += f"; these are its weights\nat step {steps:,}"
     mean, sd, episodes = (evaluation[key] for key in ("mean", "sd", "episodes"))
     acting = acting_in_words(evaluation["eval_actions"], evaluation["eval_epsilon"])
     trained = (
@@ -238,7 +240,7 @@ The network `{weights.network.name}`, {trained} with
 
     {command}
 
-The run played {summary["steps"]:,} steps in {hours:.1f} hours (`summary.json`). By the rules of the run, with
+{ran}. By the rules of the run, with
 {acting}, the agent returns {mean:.2f} +- {sd:.2f} in {count(episodes, "episode")} (`evaluation.json`):
 
     python launch.py eval --load zoo/{name}{named} --seed {evaluation["seed"]}
