@@ -29,6 +29,7 @@ def main(child_spec: ChildSpec) -> None:
             if not worked:
                 housekeeping.wait()
         housekeeping.end()
+    lanes.close()
 
 
 class Housekeeping:

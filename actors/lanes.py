@@ -111,6 +111,11 @@ class Lanes:
         self._close_if_handed_over(lane)
         return True
 
+    def close(self) -> None:
+        """Close the envs of all lanes, played and prefetched."""
+        for envs in (*(lane.envs for lane in self.played), *self._envs.values()):
+            _close(envs)
+
     def _close_if_handed_over(self, lane: Lane) -> None:
         """Close the envs of a lane that was handed over, and wake its next owner."""
         if lane.next_owner is not None:

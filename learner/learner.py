@@ -253,7 +253,10 @@ def main(child_spec: ChildSpec) -> None:
                 for round_ in range(rounds.restore(), memory.run_schedule.rounds):
                     rounds.run_round(round_)
         except NonFiniteError as error:
-            sentence = f"{error} {report(memory, waiter, engine, child_spec.run_dir, error)}"
+            try:
+                where = report(memory, waiter, engine, child_spec.run_dir, error)
+            except Stopped:
+                where = "The run was stopped before the update was found."
             engine.settle()
-            raise FatalError(sentence) from error
+            raise FatalError(f"{error} {where}") from error
         memory.board.phase[child_spec.process] = Phase.DONE

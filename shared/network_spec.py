@@ -72,9 +72,7 @@ _LIMITS = {
     "frame_channels": 3,
 }
 _METHOD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-"""One file of learner/methods, and never a path of modules."""
-
-
+"""A name of a method, and never a path of modules."""
 _NETWORK_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 FIRST_STRIDE = BLOCK
 """Stride of the first convolution: frames are read in blocks of 4x4 pixels (learner/replay/gather.py)."""

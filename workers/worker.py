@@ -42,8 +42,8 @@ def main(child_spec: ChildSpec) -> None:
     memory, waiter = enter(child_spec)
     machine = memory.plan.config.machine
     prepare_torch(torch.device("cpu"), machine.precision, 1, deterministic=machine.is_deterministic)
+    process = WorkerProcess(memory, waiter, child_spec)
     with suppress(Stopped):
-        process = WorkerProcess(memory, waiter, child_spec)
         process.start()
         try:
             while not memory.board.finished:
@@ -51,6 +51,7 @@ def main(child_spec: ChildSpec) -> None:
         except FloatingPointError as error:  # no policy has actions any more
             raise FatalError(f"{error} A smaller --learning-rate may help.") from error
         memory.board.phase[child_spec.process] = Phase.DONE
+    process.close()
 
 
 class WorkerProcess:
@@ -107,6 +108,10 @@ class WorkerProcess:
         self._parameters.fill()
         self._ring_others()
         self._waiter.wait(lambda: bool(self._shared.applied.values.min() >= 0))
+
+    def close(self) -> None:
+        """Close the envs."""
+        self._lanes.close()
 
     def run_round(self, round_: int) -> None:
         """Do this process's part of the newest committed round; before the first commit, that commit alone."""

@@ -61,17 +61,27 @@ def _make(name: str) -> gymnasium.Env[Any, Any]:
     parsed = parse_env_name(name)
     env = _make_base(parsed.base, parsed.arguments)
     for wrapper in parsed.wrappers:
-        module_name, _, class_name = wrapper.partition(":")
-        make = getattr(_imported(module_name, name), class_name, None)
-        if not callable(make):
-            raise EnvError(f"The module {module_name!r} has no wrapper {class_name!r} for --env {name!r}.")
         try:
-            env = make(env)
-        except FOREIGN as error:  # the user's wrapper, which may raise anything
-            raise EnvError(f"{wrapper} could not wrap the environment: {_in_words(error)}") from error
-        if not isinstance(env, gymnasium.Env):
-            raise EnvError(f"{wrapper} returned a {type(env).__name__}; it must return a gymnasium.Env.")
+            env = _wrapped(env, wrapper, name)
+        except EnvError:
+            env.close()
+            raise
     return env
+
+
+def _wrapped(env: gymnasium.Env[Any, Any], wrapper: str, name: str) -> gymnasium.Env[Any, Any]:
+    """The environment in a wrapper `module:class` of the name. Raises `EnvError` with a sentence."""
+    module_name, _, class_name = wrapper.partition(":")
+    make = getattr(_imported(module_name, name), class_name, None)
+    if not callable(make):
+        raise EnvError(f"The module {module_name!r} has no wrapper {class_name!r} for --env {name!r}.")
+    try:
+        made = make(env)
+    except FOREIGN as error:  # the user's wrapper, which may raise anything
+        raise EnvError(f"{wrapper} could not wrap the environment: {_in_words(error)}") from error
+    if not isinstance(made, gymnasium.Env):
+        raise EnvError(f"{wrapper} returned a {type(made).__name__}; it must return a gymnasium.Env.")
+    return made
 
 
 def _make_base(name: str, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
@@ -119,13 +129,21 @@ def _in_words(error: BaseException) -> str:
     return str(error) if isinstance(error, gymnasium.error.Error) else f"{type(error).__name__}: {error}"
 
 
-def _checked_spaces(name: str, env: gymnasium.Env[Any, Any]) -> tuple[Box, Discrete]:
-    """The spaces; raises `EnvError` unless observations are images in bytes and actions a few numbered ones."""
+def _checked_spaces(name: str, env: gymnasium.Env[Any, Any], frames: FrameShape) -> tuple[Box, Discrete]:
+    """The spaces; raises `EnvError` unless observations are images in bytes and actions a few numbered ones.
+
+    Frames in color need observations in color.
+    """
     observations, actions = env.observation_space, env.action_space
     if not isinstance(observations, Box) or observations.dtype != np.uint8 or not _is_image(observations.shape):
         raise EnvError(
             f"The observations of {name} are {observations}; "
             "images are needed: a Box of uint8 with shape (h, w), (h, w, 1) or (h, w, 3)."
+        )
+    if frames.channels == 3 and observations.shape[2:] != (3,):
+        raise EnvError(
+            f"--frame-color rgb needs observations of shape (h, w, 3); those of {name} are {observations.shape}: omit "
+            "it."
         )
     if not isinstance(actions, Discrete) or not 2 <= actions.n <= MOST_ACTIONS:
         raise EnvError(f"The actions of {name} are {actions}; a Discrete of 2 to {MOST_ACTIONS} actions is needed.")
@@ -158,12 +176,12 @@ class GymnasiumEnv(Env):
         """
         self._name = name
         self._env = _make(name)
-        observations, actions = _checked_spaces(name, self._env)
+        try:
+            observations, actions = _checked_spaces(name, self._env, frames)
+        except EnvError:
+            self._env.close()
+            raise
         self._shape = observations.shape
-        if frames.channels == 3 and self._shape[2:] != (3,):
-            raise EnvError(
-                f"--frame-color rgb needs observations of shape (h, w, 3); those of {name} are {self._shape}: omit it."
-            )
         self._frames = frames
         self._first_action = int(actions.start)
         self.actions = int(actions.n)

@@ -17,7 +17,7 @@ from shared.frame_shape import BLOCK, FrameShape
 from shared.memory.parts.ring import Ring
 
 STAGING_BYTES = 16 << 20
-"""Size of each of the two pinned buffers through which frames go to a device."""
+"""Size of each of the two pinned buffers through which `DeviceFrames` copies new frames."""
 
 
 def planes_per_transition(frames: FrameShape, n_step: int) -> int:

@@ -26,7 +26,7 @@ from ringside.cluster.program_host import module_environment
 from shared.config.settings import ResolvedMachine
 from shared.errors import ConfigError
 from shared.machine.subprocesses import die_with, kill_and_reap
-from shared.performance.allocation import busy_threads
+from shared.performance.allocation import busy_threads, shards_of_rank
 
 PROGRAM = "ringside.cluster.learner_place"
 GROUP_SECONDS = 30.0
@@ -156,7 +156,8 @@ def request_of(machine: ResolvedMachine) -> tuple[str, int, int]:
     """Resource of Ray, ranks, and amount for each. Raises `ConfigError` where a GPU is chosen that Ray chooses."""
     ranks = machine.learner_ranks
     if machine.device == "cpu":
-        return "CPU", ranks, busy_threads(machine.learner_threads, machine.learner_shards, on_cpu=True)
+        own = shards_of_rank(machine.learner_shards, ranks)
+        return "CPU", ranks, busy_threads(machine.learner_threads, own, on_cpu=True)
     if machine.device != "cuda:0":
         raise ConfigError(f"Ray chooses the GPUs of --learner-ranks: pass --device cuda, not {machine.device}.")
     return "GPU", ranks, 1

@@ -23,7 +23,7 @@ from shared.machine import facts
 from shared.machine.contention import contention_sentences
 from shared.memory import memory_need
 from shared.memory.plan import Plan
-from shared.performance.allocation import learner_threads_of, teams_of
+from shared.performance.allocation import learner_threads_of, shards_of_rank, teams_of
 from shared.performance.throughput_model import Prediction
 from shared.text import count, readable
 
@@ -234,7 +234,8 @@ def descriptors(plan: Plan, soft: int, hard: int) -> Check:
 def tasks(plan: Plan, free: int | None) -> Check:
     """Processes and threads against `ulimit -u` and the pids limit of control groups; None: no limit."""
     settings = plan.config.machine
-    threads = teams_of(settings.learner_shards) * settings.learner_threads * settings.learner_ranks
+    threads = teams_of(shards_of_rank(settings.learner_shards, settings.learner_ranks)) * settings.learner_threads
+    threads *= settings.learner_ranks
     threads += settings.inference_threads
     need = TASKS + threads + TASKS_OF_AN_ACTOR * plan.actors
     if free is not None and free < need:

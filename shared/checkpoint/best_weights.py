@@ -52,11 +52,11 @@ class BestWeights:
 
     def cut_back(self, boundary: int) -> None:
         """Return to the best weights at a boundary. At 0 a run begins, and the files there are another run's."""
-        if _about(self._best) and not _was_there(self._best, boundary):
+        if not _was_there(self._best, boundary):  # damaged ones are of no version
             if _was_there(self._former, boundary):
                 self._former.replace(self._best)
             else:
-                self._best.unlink()
+                self._best.unlink(missing_ok=True)
         self._former.unlink(missing_ok=True)
 
 

@@ -23,6 +23,7 @@ from shared.performance.allocation import (
     fewest_actors,
     largest_batch,
     learner_threads_of,
+    shards_of_rank,
 )
 
 RANK_SHARDS = 4
@@ -87,7 +88,7 @@ def allocate(config: Config, cores: int, *, on_cpu: bool, acts_on_cpu: bool | No
     inference_threads = machine.inference_threads or 1
     acts = on_cpu if acts_on_cpu is None else acts_on_cpu
     batch = inference_batch_of(config.play, on_cpu=acts, schedule=config.learn.schedule)
-    busy = machine.learner_ranks * busy_threads(threads, shards, on_cpu=on_cpu)
+    busy = _busy_ranks(machine.learner_ranks, threads, shards, on_cpu=on_cpu)
     spare = spare_cores(cores, busy, inference_threads, config.learn.schedule)
     return Allocation(
         learner_threads=threads,
@@ -101,7 +102,11 @@ def allocate(config: Config, cores: int, *, on_cpu: bool, acts_on_cpu: bool | No
 def learner_cores(machine: ResolvedMachine) -> int:
     """Cores that the learner of a run keeps busy, with all its ranks."""
     on_cpu = machine.device == "cpu"
-    return machine.learner_ranks * busy_threads(machine.learner_threads, machine.learner_shards, on_cpu=on_cpu)
+    return _busy_ranks(machine.learner_ranks, machine.learner_threads, machine.learner_shards, on_cpu=on_cpu)
+
+
+def _busy_ranks(ranks: int, threads: int, shards: int | None, *, on_cpu: bool) -> int:
+    return ranks * busy_threads(threads, shards_of_rank(shards, ranks), on_cpu=on_cpu)
 
 
 def check_device_name(asked: str, flag: str = "--device") -> None:

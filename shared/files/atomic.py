@@ -22,7 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from shared.errors import FileError
+from shared.errors import ConfigError, FileError
 
 PRIVATE_UMASK = 0o077
 """Files of a run are for its owner only."""
@@ -95,17 +95,19 @@ def make_directory(path: Path) -> None:
 
 
 def exists(path: str | Path) -> bool:
-    """True if the path exists, false for a name that none can have.
+    """True if the path exists, false also for a name that nothing can have.
 
     Raises:
-        PermissionError: this user may not look.
+        ConfigError: that cannot be known: this user may not look, say, or the disk does not answer.
     """
     try:
         os.stat(path)
-    except PermissionError:
-        raise
-    except (OSError, ValueError):
+    except (FileNotFoundError, NotADirectoryError, ValueError):
         return False
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            return False
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
     return True
 
 

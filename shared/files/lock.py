@@ -14,6 +14,8 @@ from shared.files.atomic import open_to_write
 
 POLL_SECONDS = 0.2
 """Interval between two looks at a lock that another process holds."""
+GLANCE_SECONDS = 0.2
+"""Longest time for which a process that only looks may hold a lock."""
 
 
 @contextmanager
@@ -34,9 +36,8 @@ def locked(path: Path, flag: str, owner: str) -> Iterator[None]:
         raise ConfigError(f"{flag} {path.parent} cannot be written: {error.strerror}.") from error
     try:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ConfigError(f"{flag} {path.parent} belongs to {owner}.") from error
+            if not _taken(lock):
+                raise ConfigError(f"{flag} {path.parent} belongs to {owner}.")
         except OSError as error:  # a file system without locks
             raise ConfigError(f"{flag} {path.parent} cannot be locked: {error.strerror}.") from error
         yield
@@ -44,12 +45,29 @@ def locked(path: Path, flag: str, owner: str) -> Iterator[None]:
         os.close(lock)
 
 
+def _taken(lock: int) -> bool:
+    """Take the lock of a file. Return False if another process holds it for longer than `is_locked` does."""
+    deadline = time.monotonic() + GLANCE_SECONDS
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(GLANCE_SECONDS / 20)
+        else:
+            return True
+
+
 def is_locked(path: Path) -> bool:
-    """True if a process holds the lock file at `path`; False also where none can be opened."""
+    """True if a process holds the lock file at `path`; False also where none can be opened.
+
+    It shares the lock for a moment, so that several may ask at once.
+    """
     with suppress(OSError):
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
         finally:

@@ -149,7 +149,7 @@ def cuda_devices(root: Path = FILESYSTEM) -> int:
         return 0
     try:
         return int(read_output([sys.executable, "-c", _COUNT_DEVICES, build.partition(".")[0]], DRIVER_SECONDS))
-    except subprocess.SubprocessError:
+    except (OSError, subprocess.SubprocessError):
         return 0
 
 

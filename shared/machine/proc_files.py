@@ -10,9 +10,12 @@ FILESYSTEM = Path("/")
 
 
 def text(path: Path) -> str:
-    """A file's text; empty where it is missing or forbidden, as control files are in many containers."""
+    """A file's text; empty where it is missing or forbidden, as control files are in many containers.
+
+    The name of a process or of a mount point may be no text; its bytes come as surrogates.
+    """
     try:
-        return path.read_text()
+        return path.read_text(errors="surrogateescape")
     except OSError:
         return ""
 

@@ -63,8 +63,11 @@ def capture(memory: Memory, boundary: int) -> dict[str, NDArray[np.generic]]:
     arrays["evaluation.counts"] = np.array([queue.queued.read(), queue.logged.read()], np.int64)
     arrays["evaluation.step"] = queue.step.copy()
     arrays["evaluation.data"] = queue.data.copy() if queue.pending else queue.data[:0].copy()
-    if memory.learner_snapshots.read(boundary) is None:
-        raise Moved(f"The learner went beyond boundary {boundary} while it was copied.")
+    run_schedule = memory.run_schedule
+    first = boundary * run_schedule.round_ticks - run_schedule.history_ticks
+    overwritten = first < run_schedule.oldest_readable_tick(memory.board.committed)
+    if overwritten or memory.learner_snapshots.read(boundary) is None:
+        raise Moved(f"The run went beyond boundary {boundary} while it was copied.")
     return arrays
 
 

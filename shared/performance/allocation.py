@@ -20,7 +20,8 @@ def teams_of(shards: int | None) -> int:
 def learner_threads_of(cores: int, shards: int | None, *, on_cpu: bool) -> int:
     """Threads of a learner: one with a GPU; on a CPU the number for each of its teams.
 
-    On a CPU it is as many as leave cores for inference and two actors, four at most.
+    On a CPU it is as many as leave cores for inference and two actors, four at most. Several ranks have it each, since
+    their number must not change the arithmetic; on a CPU they need fewer `--learner-threads`.
 
     The threads of a team wait for each other, spinning, several times an update: with another process on one of two
     cores for half of the time, two threads were 9 times slower than one
@@ -29,8 +30,13 @@ def learner_threads_of(cores: int, shards: int | None, *, on_cpu: bool) -> int:
     return max(1, min(MOST_THREADS, (cores - OTHERS) // teams_of(shards))) if on_cpu else 1
 
 
+def shards_of_rank(shards: int | None, ranks: int) -> int | None:
+    """Shards of a minibatch that each rank of a learner computes."""
+    return shards if shards is None else shards // ranks
+
+
 def busy_threads(learner_threads: int, shards: int | None, *, on_cpu: bool) -> int:
-    """Cores that a learner takes: teams of one thread wait asleep for each other, larger ones spin."""
+    """Cores that a learner, or a rank with its shards, takes: teams of one thread wait asleep, larger ones spin."""
     return teams_of(shards) * learner_threads if on_cpu and learner_threads > 1 else learner_threads
 
 

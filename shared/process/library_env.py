@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -63,6 +64,7 @@ def choose_kernel_cache(package: Path) -> None:
         return
     folder = Path(tempfile.gettempdir()) / f"ringside-kernels-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
-    if folder.stat().st_uid != os.getuid():
-        raise FatalError(f"{folder} belongs to another user; set NUMBA_CACHE_DIR to a folder of your own.")
+    status = folder.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
+        raise FatalError(f"Others may write to {folder}; set NUMBA_CACHE_DIR to a folder of your own.")
     os.environ["NUMBA_CACHE_DIR"] = str(folder)

@@ -62,15 +62,15 @@ class Requests:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._first_at = 0.0
+        self._counted_at = 0.0
         self.count = 0
 
     def count_signal(self, number: int) -> None:
         """Count a signal. A closed terminal counts only if it is the first."""
         now = self._clock()
-        if not self.count or (number != signal.SIGHUP and now - self._first_at > SECOND_AFTER_SECONDS):
+        if not self.count or (number != signal.SIGHUP and now - self._counted_at > SECOND_AFTER_SECONDS):
             self.count += 1
-            self._first_at = now
+            self._counted_at = now
 
 
 def enable_stack_dumps() -> None:

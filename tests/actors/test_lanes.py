@@ -284,6 +284,18 @@ def test_envs_of_a_lane_that_is_not_to_come_after_all_are_closed(closed: list[Co
     assert not world.actors[1]._envs
 
 
+def test_an_actor_closes_the_envs_that_it_plays_and_has_made(closed: list[Counting]) -> None:
+    world = World(2)
+    world.until(2)
+    world.memory.board.lane_wanted[2] = 1
+    while world.actors[1].prefetch_env():
+        pass
+    (coming,) = world.actors[1]._envs.values()
+    world.actors[1].close()
+    played = [env for lane in world.actors[1].played for env in lane.envs]
+    assert closed == [*played, *coming]
+
+
 @pytest.mark.parametrize("victim", ["giver", "taker"])
 def test_a_death_at_any_write_of_a_move_changes_nothing(
     undisturbed: tuple[str, dict[str, np.ndarray]], victim: str

@@ -51,6 +51,7 @@ def config_warnings(config: Config) -> list[str]:
             f"{algorithm.importance_end:g}."
         )
     found += _learning_rate_off_its_line(config.learn)
+    found += _numbers_of_another_optimizer(config.learn)
     if run_schedule.method.has_epsilon and run_schedule.updates_before(run_schedule.rounds):
         found += _short_exploration(config)
     if config.play.env is not None and config.play.env.startswith(_ATARI):
@@ -66,6 +67,18 @@ def config_warnings(config: Config) -> list[str]:
     if isinstance(algorithm.settings, C51Settings):
         found += _narrow_support(config, algorithm.settings)
     return found
+
+
+def _numbers_of_another_optimizer(learn: Learn) -> list[str]:
+    """Adam with the numbers of RMSProp of 2015, which are the defaults."""
+    default = Learn()
+    numbers = (learn.optimizer_decay, learn.optimizer_epsilon)
+    if learn.optimizer not in ("adam", "radam") or numbers != (default.optimizer_decay, default.optimizer_epsilon):
+        return []
+    return [
+        f"--optimizer {learn.optimizer} keeps RMSProp's --optimizer-decay {numbers[0]:g} and --optimizer-epsilon "
+        f"{numbers[1]:g}; usual are 0.999 and 1e-8 to 1.5e-4."
+    ]
 
 
 def _narrow_support(config: Config, support: C51Settings) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import fields
 from functools import cache
 from pathlib import Path
 from types import NoneType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -121,8 +121,11 @@ def _path(kind: type, value: Any) -> Any:
 
 
 def _type_in_words(kind: Any) -> str:
-    if get_origin(kind) is Literal:
-        return f"one of {', '.join(get_args(kind))}"
-    inner = [each for each in get_args(kind) if each is not NoneType] or [kind]
-    words = {bool: "True or False", int: "a whole number", float: "a finite number", str: "a text", Path: "a path"}
-    return words[inner[0]] + (" or None" if NoneType in get_args(kind) else "")
+    optional = NoneType in get_args(kind)
+    inner = next(each for each in get_args(kind) if each is not NoneType) if optional else kind
+    if get_origin(inner) is Literal:
+        expected = f"one of {', '.join(get_args(inner))}"
+    else:
+        words = {bool: "True or False", int: "a whole number", float: "a finite number", str: "a text", Path: "a path"}
+        expected = words[get_args(inner)[0] if get_origin(inner) is Annotated else inner]
+    return expected + (" or None" if optional else "")

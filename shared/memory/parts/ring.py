@@ -38,8 +38,6 @@ _DECLARED_AFTER = "action"
 def slot_fields(run_schedule: RunSchedule) -> tuple[SlotField, ...]:
     """Fields of a slot of a run: those that inference sends with the action stand after it.
 
-    `frames` is the shape of the frames.
-
     Raises:
         ConfigError: the method declares a field of every slot again.
     """

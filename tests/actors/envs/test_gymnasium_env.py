@@ -68,6 +68,19 @@ def painted() -> Iterator[ModuleType]:
     del sys.modules["painted"]
 
 
+def test_an_env_that_is_refused_is_closed(painted: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[gymnasium.Env[Any, Any]] = []
+    monkeypatch.setattr(Painted, "close", lambda self: closed.append(self))
+    with pytest.raises(EnvError, match="images are needed"):
+        make(painted, shape=(96, 96, 2))
+    with pytest.raises(EnvError, match="needs observations of shape"):
+        make(painted, FrameShape(channels=3), shape=(96, 96))
+    painted.factory = Painted  # type: ignore[attr-defined]
+    with pytest.raises(EnvError, match="has no wrapper 'Clip'"):
+        GymnasiumEnv("painted:factory+painted:Clip", seed=1, index=2)
+    assert len(closed) == 3
+
+
 def make(painted: ModuleType, frames: FrameShape = DEFAULT_FRAMES, **arguments: Any) -> GymnasiumEnv:
     painted.factory = lambda: Painted(**arguments)  # type: ignore[attr-defined]
     return GymnasiumEnv("painted:factory", seed=1, index=2, frames=frames)

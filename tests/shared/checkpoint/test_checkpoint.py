@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -261,6 +262,16 @@ def test_a_better_one_of_a_cut_off_future_gives_way_to_the_former_best(tmp_path:
     writer.cut_back(4)
     assert writer.best.mean_return == 20.0
     assert load_weights(writer.directory / BEST_FILE).version == 3
+    assert not (writer.directory / FORMER_BEST_FILE).exists()
+
+
+def test_a_damaged_best_gives_way_to_the_former(tmp_path: Path) -> None:
+    writer, _ = write_run(tmp_path, 4)
+    assert writer.save_best(parameters(3), 3, 20.0)
+    assert writer.save_best(parameters(4), 4, 21.0)
+    os.truncate(writer.directory / BEST_FILE, 100)
+    writer.cut_back(4)
+    assert writer.best.mean_return == 20.0
     assert not (writer.directory / FORMER_BEST_FILE).exists()
 
 

@@ -189,6 +189,14 @@ def test_ranks_have_shards_that_they_share_evenly(ranks: int, shards: int) -> No
         assert resolve.resolve(alone).digest() == config.digest()
 
 
+def test_the_ranks_of_a_learner_leave_cores_to_actors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resolve.facts, "usable_cores", lambda: 32)
+    config = Config().with_settings(device="cpu", learner_threads=2)
+    alone, shared = (resolve.resolve(config.with_settings(learner_ranks=ranks, learner_shards=4)) for ranks in (1, 4))
+    assert [resolve.learner_cores(each.machine) for each in (alone, shared)] == [4 * 2, 4 * 3 * 2]
+    assert alone.machine.actors > shared.machine.actors > 1
+
+
 @pytest.mark.parametrize(("device", "ranks", "enough"), [("cuda", 2, True), ("cuda:1", 1, True), ("cuda:1", 2, False)])
 def test_each_rank_needs_a_gpu(monkeypatch: pytest.MonkeyPatch, device: str, ranks: int, enough: bool) -> None:
     monkeypatch.setattr(facts, "cuda_devices", lambda: 2)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from shared.machine import facts
+from shared.machine.proc_files import stat_fields
 from tests.support.machines import GB, V1_UNLIMITED, tree, v1, v2
 
 
@@ -202,3 +203,8 @@ def test_description_is_json_and_names_the_gpu(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "nvidia-smi").chmod(0o755)
     in_container = facts.describe(tree(tmp_path / "container", {"dev/nvidiactl": ""}))
     assert (in_container["gpus"], in_container["gpu_driver"]) == (["NVIDIA T4"], "570.1")
+
+
+def test_names_that_are_no_text_are_read(tmp_path: Path) -> None:
+    (tmp_path / "stat").write_bytes(b"7 (\xff\xfe) S 1 2\n")
+    assert stat_fields(tmp_path / "stat") == ["S", "1", "2"]

@@ -92,6 +92,21 @@ def test_a_boundary_whose_snapshots_are_gone_is_not_captured() -> None:
         capture(memory, 4)
 
 
+@pytest.mark.parametrize("schedule", ["concurrent", "alternate"])
+@pytest.mark.parametrize("method", ["a2c", "dqn"])
+def test_a_boundary_whose_frames_may_be_overwritten_is_not_captured(method: str, schedule: str) -> None:
+    """The newest boundary with snapshots is, up to the commit of the next one."""
+    memory = _played(_memory(method, schedule))
+    for committed in range(BOUNDARY, BOUNDARY + memory.run_schedule.snapshot_rounds):
+        memory.board.commits.publish(committed)
+        capture(memory, BOUNDARY)
+    first = BOUNDARY * memory.run_schedule.round_ticks - memory.run_schedule.history_ticks
+    while memory.run_schedule.oldest_readable_tick(memory.board.committed) <= first:
+        memory.board.commits.publish(memory.board.committed + 1)
+    with pytest.raises(Moved, match="went beyond boundary 6"):
+        capture(memory, BOUNDARY)
+
+
 @pytest.mark.parametrize(
     ("past", "written", "every", "waiting", "history", "due_later"),
     [

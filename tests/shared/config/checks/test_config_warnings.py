@@ -61,6 +61,11 @@ def test_no_preset_is_doubted(preset: Any) -> None:
             {"learning_rate_end": 0.0, "anneal_steps": 40_000_000},
             "The learning rate is 0 after --anneal-steps 40_000_000: the last 10_000_000 steps learn nothing.",
         ),
+        (
+            {"optimizer": "adam"},
+            "--optimizer adam keeps RMSProp's --optimizer-decay 0.95 and --optimizer-epsilon 0.01; usual are 0.999 and "
+            "1e-8 to 1.5e-4.",
+        ),
         ({"noisy_std": 0.1}, "--noisy-std 0.1 has no effect without --noisy."),
         ({"publish_every_updates": 10}, "--publish-every-updates 10 has no effect without --schedule free."),
         ({"munchausen_alpha": 0.5}, "--munchausen-alpha 0.5 has no effect without --munchausen."),

@@ -25,6 +25,9 @@ from tests.support.configurations import ON_POLICY, assert_refused
         ("envs", True, "is not a whole number"),
         ("learning_rate", "fast", "is not a finite number"),
         ("run_dir", 3, "is not a path or None"),
+        ("acting_precision", "fp8", "is not one of auto, .* or None"),
+        ("eval_episodes", "many", "is not a whole number or None"),
+        ("learning_rate_end", "low", "is not a finite number or None"),
     ],
 )
 def test_a_value_of_another_kind_is_refused(name: str, value: object, says: str) -> None:
