@@ -116,29 +116,28 @@ class Rounds:
     def _run(self, round_: int, count: int) -> None:
         """Do the updates of a round in slices, with heartbeats between them."""
         before = self._run_schedule.updates_before(round_)
-        free = self._learn.schedule == "free"
-        first = published = 0
-        while first < count:
+        free, every = self._learn.schedule == "free", self._learn.publish_every_updates
+        done = published = 0
+        while done < count:
             # Slices end where chunks and graphs do: on a GPU a part of a graph is launched kernel by kernel.
-            part = min(self._slice, count - first, SLICE_UPDATES - first % SLICE_UPDATES)
-            began = time.monotonic()
-            self._engine.run(part)
-            self._wait_for_slices(SLICES_AHEAD)
-            pace = max((time.monotonic() - began) / part, SLICE_SECONDS / SLICE_UPDATES)
-            fits = int(SLICE_SECONDS / pace)
-            self._slice = max(1, fits if fits < CHUNK_UPDATES else fits - fits % CHUNK_UPDATES)
-            done = before + first + part
-            self._record_updates(round_, done, part)
-            self._waiter.note_progress((round_ << 24) + first + part)
+            part = min(self._slice, count - done, SLICE_UPDATES - done % SLICE_UPDATES)
+            self._run_slice(part)
+            done += part
+            self._record_updates(round_, before + done, part)
+            self._waiter.note_progress((round_ << 24) + done)
             self._waiter.heartbeat()
-            due = free and first + part - published >= self._learn.publish_every_updates and first + part < count
-            if due:
-                published = first + part
-                # Repeated updates were published before, and actors never go back to older weights.
-                if done > self._memory.weights.content[0]:
-                    self._wait_for_slices(SLICES_LEFT)
-                    self._memory.weights.publish(done, self._engine.export_into)
-            first += part
+            if free and done < count and done - published >= every:
+                published = done
+                self._publish(before + done)
+
+    def _run_slice(self, part: int) -> None:
+        """Do `part` updates, and fit the length of the next slice to their pace."""
+        began = time.monotonic()
+        self._engine.run(part)
+        self._wait_for_slices(SLICES_AHEAD)
+        pace = max((time.monotonic() - began) / part, SLICE_SECONDS / SLICE_UPDATES)
+        fits = int(SLICE_SECONDS / pace)
+        self._slice = max(1, fits if fits < CHUNK_UPDATES else fits - fits % CHUNK_UPDATES)
 
     def _record_updates(self, round_: int, done: int, part: int) -> None:
         """Record that `done` updates of the run are done, the last `part` of them in this round."""
@@ -146,6 +145,15 @@ class Rounds:
         if done <= board.updates[0]:
             board.redone[self._waiter.process] += part if round_ >= board.committed else 0
         board.updates[0] = max(board.updates[0], done)
+
+    def _publish(self, done: int) -> None:
+        """Publish the weights after `done` updates of the run, within a round.
+
+        Repeated updates were published before, and actors never go back to older weights.
+        """
+        if done > self._memory.weights.content[0]:
+            self._wait_for_slices(SLICES_LEFT)
+            self._memory.weights.publish(done, self._engine.export_into)
 
     def _wait_for_lanes(self, boundary: int) -> None:
         """Wait until every lane has finished the rounds before `boundary`."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from learner.rollout.action_values import ActionValues, value_targets
-from learner.rollout.advantages import generalized_advantages
+from learner.rollout.action_values import ActionValues, lambda_targets
 from learner.rollout.on_policy_method import Rollout, StepTargets
 
 
@@ -12,5 +11,4 @@ class OneStepQ(ActionValues):
 
     def targets(self, rollout: Rollout) -> StepTargets:
         """Returns G."""
-        best = rollout.target_outputs.max(axis=2)
-        return value_targets(rollout, generalized_advantages(rollout, best, trace=0.0) + best[:-1])
+        return lambda_targets(rollout, rollout.target_outputs.max(axis=2), trace=0.0)

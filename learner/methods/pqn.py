@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from learner.rollout.action_values import ActionValues, value_targets
-from learner.rollout.advantages import generalized_advantages
+from learner.rollout.action_values import ActionValues, lambda_targets
 from learner.rollout.on_policy_method import Rollout, StepTargets
 from shared.config.method_declaration import PQNSettings
 
@@ -18,5 +17,4 @@ class PQN(ActionValues):
         """Returns G."""
         settings = self.algorithm.settings
         assert isinstance(settings, PQNSettings), "the declaration of pqn names them"
-        best = rollout.outputs.max(axis=2)
-        return value_targets(rollout, generalized_advantages(rollout, best, settings.trace) + best[:-1])
+        return lambda_targets(rollout, rollout.outputs.max(axis=2), settings.trace)

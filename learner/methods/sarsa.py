@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learner.rollout.action_values import ActionValues, value_targets
-from learner.rollout.advantages import generalized_advantages
+from learner.rollout.action_values import ActionValues, lambda_targets
 from learner.rollout.on_policy_method import Rollout, StepTargets
 
 
@@ -19,4 +18,4 @@ class Sarsa(ActionValues):
         """Returns G."""
         action = np.concatenate([rollout.action, rollout.next_action[None]])
         values = np.take_along_axis(rollout.target_outputs, action[:, :, None], axis=2)[:, :, 0]
-        return value_targets(rollout, generalized_advantages(rollout, values, trace=0.0) + values[:-1])
+        return lambda_targets(rollout, values, trace=0.0)

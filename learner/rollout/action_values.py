@@ -7,15 +7,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from learner.engine.interfaces import UpdateOutput
+from learner.rollout.advantages import generalized_advantages
 from learner.rollout.on_policy_method import OnPolicyMethod, Rollout, StepBatch, StepTargets
 
 
 class ActionValues(OnPolicyMethod):
     """loss = (Q(s, a) - G)^2 / 2, its weighted mean over the steps, or with `mean_gradient = False` the sum."""
 
-    def sum_losses(self) -> None:
-        """Have `learn` give the gradient of the sum."""
-        self.mean_gradient = False
+    can_sum_losses = True
 
     def learn(self, outputs: Tensor, minibatch: StepBatch, *, sampled: bool) -> UpdateOutput:
         """Gradient of the loss, written out."""
@@ -30,8 +29,16 @@ class ActionValues(OnPolicyMethod):
         return UpdateOutput(gradient[:, :, None], metrics)
 
 
-def value_targets(rollout: Rollout, returns: NDArray[np.float64]) -> StepTargets:
-    """Targets of action values: returns G [T, N], and how much they exceed Q(s, a)."""
+def lambda_targets(rollout: Rollout, values: NDArray[np.floating], trace: float) -> StepTargets:
+    """Targets of action values: lambda-returns G of the values of the states, and how much they exceed Q(s, a).
+
+    G_t = r_t + gamma (lambda G_(t+1) + (1 - lambda) V_(t+1)): with lambda 0 the one-step return, with 1 the n-step one.
+
+    Args:
+        values: V(o_t) [T + 1, N]; the last row bootstraps episodes that continue after the round.
+        trace: lambda.
+    """
+    returns = generalized_advantages(rollout, values, trace) + values[:-1]
     taken = np.take_along_axis(rollout.outputs[:-1], rollout.action[:, :, None], axis=2)[:, :, 0]
     numbers = (returns - taken, returns, rollout.valid, taken)
     return StepTargets(*(each.astype(np.float32) for each in numbers))

@@ -50,9 +50,7 @@ class ActorCritic(OnPolicyMethod):
     A weighted mean over the steps of the minibatch, or with `mean_gradient = False` the sum.
     """
 
-    def sum_losses(self) -> None:
-        """Have `learn` give the gradient of the sum."""
-        self.mean_gradient = False
+    can_sum_losses = True
 
     @abstractmethod
     def policy_loss(self, now: EvaluatedSteps, minibatch: StepBatch) -> LossPart:

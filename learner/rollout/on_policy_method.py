@@ -109,11 +109,12 @@ class OnPolicyMethod(Method):
     mean_gradient = True
     """True if `learn` gives the gradient of the mean loss, False for that of the sum."""
 
-    def sum_losses(self) -> None:
-        """Have `learn` give the gradient of the sum of the losses, if the method can.
+    can_sum_losses = False
+    """True if `learn` follows `mean_gradient`; the gradient of others is multiplied by the sum of the weights."""
 
-        Others keep `mean_gradient`, and their gradient is multiplied by the sum of the weights.
-        """
+    def sum_losses(self) -> None:
+        """Have `learn` give the gradient of the sum of the losses, if the method can."""
+        self.mean_gradient = not self.can_sum_losses
 
     @property
     def networks(self) -> Mapping[str, Model]:

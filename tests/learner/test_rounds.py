@@ -30,7 +30,7 @@ def rounds_of(run: Any) -> tuple[Any, list[int]]:
     rounds: Any = object.__new__(Rounds)
     rounds._board = SimpleNamespace(updates=np.zeros(1, int), redone=np.zeros(1, int), committed=0)
     rounds._run_schedule = SimpleNamespace(updates_before=lambda round_: 0)
-    rounds._learn = SimpleNamespace(schedule="concurrent")
+    rounds._learn = SimpleNamespace(schedule="concurrent", publish_every_updates=250)
     rounds._engine = SimpleNamespace(run=run, unfinished_slices=lambda: 0)
     rounds._slice = 1
     heartbeats = list[int]()
