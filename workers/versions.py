@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from learner.engine.initialization import initial_parameters
-from learner.engine.optimizer import compiled_step
+from learner.engine.optimizer import make_compiled_step
 from learner.networks.model import Model
 from shared.errors import FatalError
 from shared.memory.run_memory import Memory
@@ -129,7 +129,8 @@ class Versions(Parameters):
         before = self._run_schedule.updates_before(round_)
         updates = self._run_schedule.workers if self._run_schedule.updates_in(round_) else 0
         steps = [
-            compiled_step(self._learn, rate, torch.tensor(float(before + worker + 1)), 1.0) for worker in range(updates)
+            make_compiled_step(self._learn, rate, torch.tensor(float(before + worker + 1)), 1.0)
+            for worker in range(updates)
         ]
         old, new = self.buffer(round_), self.buffer(round_ + 1)
         for block in self.blocks():
@@ -171,7 +172,7 @@ class Hogwild(Parameters):
         done = int(computed.sum())
         # Gradients before learning begins count as computed, too, and take no step; other workers may still be there.
         steps = int(np.maximum(computed - run_schedule.first_gradient, 0).sum())
-        step = compiled_step(self._learn, rate, torch.tensor(float(steps)), 1.0)
+        step = make_compiled_step(self._learn, rate, torch.tensor(float(steps)), 1.0)
         vectors = (shared.params[0], _NO_BITS, shared.gradient[worker], _NO_BITS, shared.moment1[0], shared.moment2[0])
         step(vectors)
         if self._target is not None:

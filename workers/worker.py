@@ -65,7 +65,7 @@ class WorkerProcess:
         self._memory, self._board, self._waiter = memory, memory.board, waiter
         self._shared, self._run_schedule = memory.shared_parameters, memory.run_schedule
         doorbells, number = child_spec.doorbells, child_spec.number
-        self._others = [doorbell for other, doorbell in enumerate(doorbells.of(Role.WORKER)) if other != number]
+        self._others = [doorbell for other, doorbell in enumerate(doorbells.of_role(Role.WORKER)) if other != number]
         self._commits: Commits | None = None
         if waiter.process == plan.committer:
             self._commits = Commits(memory, waiter, doorbells.others(waiter.process))
@@ -73,7 +73,7 @@ class WorkerProcess:
             memory,
             number,
             lambda index: make_env(play, seed, index, training=True),
-            doorbells.of(Role.WORKER),
+            doorbells.of_role(Role.WORKER),
             waiter.heartbeat,
         )
         precision = plan.config.machine.precision

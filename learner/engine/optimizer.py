@@ -207,7 +207,7 @@ class Optimizer:
 
     def compiled_step(self) -> Callable[[_Vectors], None]:
         """The step in one pass over memory: a function that moves a part of the weights."""
-        return compiled_step(self._learn, self._rate, self._steps, self.scale().item())
+        return make_compiled_step(self._learn, self._rate, self._steps, self.scale().item())
 
     def _vectors(self, part: slice) -> _Vectors:
         """Views of a part of the weights that the compiled loops read and write."""
@@ -270,7 +270,7 @@ class Optimizer:
             self._weights.params.addcdiv_(direction * self._annealed, root, value=-1.0)
 
 
-def compiled_step(learn: Learn, rate: float, steps: Tensor, scale: float) -> Callable[[_Vectors], None]:
+def make_compiled_step(learn: Learn, rate: float, steps: Tensor, scale: float) -> Callable[[_Vectors], None]:
     """A step as a function that moves a part of the weights, with the part's gradient and moments.
 
     Args:

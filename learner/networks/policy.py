@@ -14,7 +14,7 @@ from learner.networks.acting_noise import ActingNoise
 from learner.networks.arithmetic_check import check_arithmetic
 from learner.networks.make_model import make_model
 from learner.networks.model import ExtraInputs, Model, Recurrence
-from learner.replay.gather import select_to
+from learner.replay.gather import gather_planes_to
 from shared.config.sections import Algorithm
 from shared.frame_shape import BLOCK
 from shared.network_spec import RESCALING, Network
@@ -136,7 +136,7 @@ class Policy:
                 those = ticks == tick
                 self._drawn.numpy()[places[those]] = self._acting_noise.draw(int(tick), envs[those])
         self._host_state.numpy()[places] = 0.0 if state is None else state
-        select_to(planes.view(np.uint32), rows, frame_mask, places, self._words)
+        gather_planes_to(planes.view(np.uint32), rows, frame_mask, places, self._words)
         if self._graphs is None:
             self._answer()
         else:

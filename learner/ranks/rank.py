@@ -40,7 +40,7 @@ class RankRounds(Rounds):
         self._waiter.note_progress(boundary << 24)
 
 
-def config_of(config: ResolvedConfig, rank: int) -> ResolvedConfig:
+def config_for_rank(config: ResolvedConfig, rank: int) -> ResolvedConfig:
     """The configuration for a rank, whose GPU is that many behind the learner's."""
     kind, _, index = config.machine.device.partition(":")
     return config.with_settings(device=f"{kind}:{int(index) + rank}") if index else config
@@ -53,7 +53,7 @@ def main(child_spec: ChildSpec) -> None:
         DeviceFault: the GPU does not do its part. FatalError: the ranks do not compute alike.
     """
     memory, waiter = enter(child_spec)
-    config = config_of(memory.plan.config, rank_of(child_spec))
+    config = config_for_rank(memory.plan.config, rank_of(child_spec))
     device = torch.device(config.machine.device)
     with suppress(Stopped), device_faults_named():
         prepare(config)

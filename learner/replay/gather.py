@@ -11,7 +11,7 @@ from shared.frame_shape import BLOCK
 
 
 @njit(error_model="numpy", cache=True, nogil=True)
-def select(lines, rows, frame_mask, out):  # type: ignore[no-untyped-def]
+def gather_planes(lines, rows, frame_mask, out):  # type: ignore[no-untyped-def]
     """Planes `rows` as blocks; g is the number of blocks along a side of a frame.
 
     Args:
@@ -20,12 +20,12 @@ def select(lines, rows, frame_mask, out):  # type: ignore[no-untyped-def]
         out: uint32[n, g, g, k, 4].
     """
     for i in range(rows.shape[0]):
-        select_one(lines, rows[i], frame_mask[i], out[i])
+        gather_row(lines, rows[i], frame_mask[i], out[i])
 
 
 @njit(error_model="numpy", cache=True, nogil=True)
-def select_one(lines, rows, frame_mask, out):  # type: ignore[no-untyped-def]
-    """One row of `select`: rows and frame_mask [k], out uint32[g, g, k, 4]."""
+def gather_row(lines, rows, frame_mask, out):  # type: ignore[no-untyped-def]
+    """One row of `gather_planes`: rows and frame_mask [k], out uint32[g, g, k, 4]."""
     grid = lines.shape[2]
     for k in range(rows.shape[0]):
         if frame_mask[k]:
@@ -39,7 +39,7 @@ def select_one(lines, rows, frame_mask, out):  # type: ignore[no-untyped-def]
 
 
 @njit(error_model="numpy", cache=True, nogil=True)
-def select_to(lines, rows, frame_mask, places, out):  # type: ignore[no-untyped-def]
-    """Gather like `select`, row i to `out[places[i]]`."""
+def gather_planes_to(lines, rows, frame_mask, places, out):  # type: ignore[no-untyped-def]
+    """Gather like `gather_planes`, row i to `out[places[i]]`."""
     for i in range(rows.shape[0]):
-        select_one(lines, rows[i], frame_mask[i], out[places[i]])
+        gather_row(lines, rows[i], frame_mask[i], out[places[i]])

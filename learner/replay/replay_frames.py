@@ -12,7 +12,7 @@ from torch import Tensor
 
 from learner.engine.host_transfer import Pinned
 from learner.networks.frame_blocks import blocks
-from learner.replay.gather import select
+from learner.replay.gather import gather_planes
 from shared.frame_shape import BLOCK, FrameShape
 from shared.memory.parts.ring import Ring
 
@@ -89,7 +89,7 @@ class HostFrames:
 
     def _gather(self, batch: Batch, out: Tensor) -> None:
         words = out.numpy().view(np.uint32).reshape(*out.shape[:3], -1, BLOCK)
-        select(self._lines, batch.rows.numpy(), batch.frame_mask.numpy()[:, :, 0, 0], words)
+        gather_planes(self._lines, batch.rows.numpy(), batch.frame_mask.numpy()[:, :, 0, 0], words)
 
 
 class DeviceFrames:

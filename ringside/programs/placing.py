@@ -11,7 +11,7 @@ from ringside.programs.local_programs import LocalPrograms
 from ringside.programs.places import Programs
 from shared.errors import ConfigError
 from shared.files.lock import locked
-from shared.files.result_files import make_directory
+from shared.files.result_files import make_result_directory
 from shared.process.ownership import SUITE_LOCK_FILE, require_writable_run
 from shared.root import LAUNCHER
 
@@ -54,7 +54,7 @@ def programs_in(out: Path, owner: str, cluster: ClusterOptions, launcher: Path =
     """
     lock = out / SUITE_LOCK_FILE
     with _placed(cluster, lock, launcher) as programs:  # before anything is written, since a cluster may be refused
-        make_directory("--out", out)
+        make_result_directory("--out", out)
         require_writable_run(out, "--out")
         with locked(lock, "--out", owner):
             yield programs

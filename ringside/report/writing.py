@@ -12,7 +12,7 @@ from ringside.report.records import Records, RecordsError, load
 from shared.config.sections import Play
 from shared.config.trust import compare_env, require_plugin
 from shared.errors import ConfigError
-from shared.files.result_files import make_directory
+from shared.files.result_files import make_result_directory
 from shared.text import headline
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def write_report(
         comparison = compare(found, refused)
     except RecordsError as error:
         raise ConfigError(str(error)) from error
-    make_directory("--out", out)
+    make_result_directory("--out", out)
     try:
         page = report_page.write(comparison, out, title or f"Ringside on {_named(comparison.games)}", study)
     except OSError as error:

@@ -16,7 +16,7 @@ from ringside.tuning.study import BEST_FILE, Task, TrialResult, Tuner, require_o
 from shared.config.checks import validate
 from shared.config.settings import Config
 from shared.errors import ConfigError
-from shared.files.result_files import make_directory
+from shared.files.result_files import make_result_directory
 from shared.process.ownership import REPORT
 from shared.root import LAUNCHER
 from shared.text import count
@@ -127,7 +127,7 @@ def run_study(
             f"{count(trials, 'trial')} of {config.learn.total_steps:_} steps, judged by evaluations every "
             f"{config.evaluate.eval_every_steps:_} steps (--eval-every-steps)."
         )
-        make_directory("--out", out / REPORT)
+        make_result_directory("--out", out / REPORT)
         tuner = Tuner(task, programs, note)
         tuner.run()
         best, results = tuner.best(), tuple(tuner.results())

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from shared.config.method_declaration import MethodDeclaration, OnPolicySettings, SlotField, method_declaration
-from shared.config.sections import Explore, Learn
+from shared.config.sections import Explore, Learn, Play
 from shared.config.settings import Config
 from shared.frame_shape import DEFAULT_FRAMES, FrameShape
 from shared.network_spec import network_of
@@ -40,15 +40,22 @@ class RunSchedule:
     """Clock and sizes that follow from a configuration; all counts are exact integers."""
 
     envs: int
+    """Emulators of the run."""
     lane_envs: int
+    """Emulators of a lane."""
     round_ticks: int
+    """Ticks of every lane in a round."""
     window_ticks: int
+    """Ticks of each lane that the learner may sample."""
     target_steps: int
+    """Steps between two changes of the target network."""
     train_every: int
+    """Steps for each update, where `updates_per_round` is 0."""
     first_gradient: int
     """Number of the first round with updates; with workers that of their first gradient, and those before it are only
     counted."""
     rounds: int
+    """Rounds of the run: whole spans."""
     snapshot_rounds: int
     """Rounds of a span, from one boundary with snapshots to the next."""
     max_rounds_ahead: int
@@ -58,7 +65,9 @@ class RunSchedule:
     has_own_target: bool
     """True if the target network may differ from the online one at a boundary."""
     capacity: int
+    """Slots of a lane's ring."""
     learning_starts_ticks: int
+    """Ticks of each lane before epsilon falls."""
     method: MethodDeclaration
     """Declaration of the method, whose slot fields, states and metrics the shared memory holds."""
     n_step: int = 1
@@ -67,7 +76,8 @@ class RunSchedule:
     update_samples: int = 32
     """Samples of an update."""
     updates_per_round: int = 0
-    """Updates of every round from the first that learns, with an on-policy method; 0: they follow `train_every`."""
+    """Updates of every round from the first that learns, with an on-policy method or workers; 0: they follow
+    `train_every`."""
     workers: int = 0
     """Workers, each of which has a lane and computes gradients from it; 0: a learner does the updates."""
     round_gradients: int = 1
@@ -233,6 +243,16 @@ def make_run_schedule(config: Config, method: MethodDeclaration | None = None) -
     return _on_policy_schedule(config, method, settings.epochs if isinstance(settings, OnPolicySettings) else 1)
 
 
+def _whole_spans(total_steps: int, round_steps: int, snapshot_rounds: int) -> int:
+    """Rounds of a run: whole spans, with `total_steps` or more."""
+    return -(-total_steps // (round_steps * snapshot_rounds)) * snapshot_rounds
+
+
+def _opening_slots(play: Play, units: int) -> int:
+    """Slots of a ring for the frame that opens the next round, and for what its stack and an LSTM of `units` read."""
+    return max(play.frame_stack, 2 if units else 1) + 1
+
+
 def _replay_schedule(config: Config, method: MethodDeclaration) -> RunSchedule:
     """Derive the sizes of a method that learns from a replay buffer.
 
@@ -250,7 +270,7 @@ def _replay_schedule(config: Config, method: MethodDeclaration) -> RunSchedule:
         target_steps = default_steps = round_ticks * play.emulators
     round_steps = round_ticks * play.emulators
     snapshot_rounds = max(1, (learn.snapshot_every_steps or default_steps) // round_steps)
-    rounds = -(-learn.total_steps // (round_steps * snapshot_rounds)) * snapshot_rounds
+    rounds = _whole_spans(learn.total_steps, round_steps, snapshot_rounds)
     window_rounds = learn.replay_size // round_steps
     window_ticks = min(window_rounds, rounds) * round_ticks
     max_rounds_ahead = 2 if learn.schedule == "free" else 1
@@ -268,7 +288,7 @@ def _replay_schedule(config: Config, method: MethodDeclaration) -> RunSchedule:
         max_rounds_ahead=max_rounds_ahead,
         learns_same_round=learn.schedule == "alternate",
         has_own_target=learn.schedule == "alternate" and method.has_target_network,
-        capacity=window_ticks + in_flight * round_ticks + play.frame_stack + 1,
+        capacity=window_ticks + in_flight * round_ticks + _opening_slots(play, 0),
         learning_starts_ticks=-(-learn.learning_starts // play.emulators),
         method=method,
         n_step=config.algorithm.n_step,
@@ -302,12 +322,12 @@ def _on_policy_schedule(config: Config, method: MethodDeclaration, epochs: int) 
         target_steps=round_steps,
         train_every=learn.train_every,
         first_gradient=0 if learns_same_round else 1,
-        rounds=-(-learn.total_steps // (round_steps * snapshot_rounds)) * snapshot_rounds,
+        rounds=_whole_spans(learn.total_steps, round_steps, snapshot_rounds),
         snapshot_rounds=snapshot_rounds,
         max_rounds_ahead=1,
         learns_same_round=learns_same_round,
         has_own_target=False,
-        capacity=round_ticks + in_flight * round_ticks + max(play.frame_stack, 2 if units else 1) + 1,
+        capacity=round_ticks + in_flight * round_ticks + _opening_slots(play, units),
         learning_starts_ticks=0,
         method=method,
         update_samples=learn.batch_size,
@@ -340,12 +360,12 @@ def _worker_schedule(config: Config, method: MethodDeclaration) -> RunSchedule:
         target_steps=learn.round_steps,
         train_every=learn.t_max,
         first_gradient=-(-learn.learning_starts // gradient_steps) if learn.local_replay else 0,
-        rounds=-(-learn.total_steps // (round_steps * snapshot_rounds)) * snapshot_rounds,
+        rounds=_whole_spans(learn.total_steps, round_steps, snapshot_rounds),
         snapshot_rounds=snapshot_rounds,
         max_rounds_ahead=1,
         learns_same_round=True,
         has_own_target=method.has_target_network,
-        capacity=window_ticks + (2 * gradients + 1) * learn.t_max + max(play.frame_stack, 2 if units else 1) + 1,
+        capacity=window_ticks + (2 * gradients + 1) * learn.t_max + _opening_slots(play, units),
         learning_starts_ticks=-(-learn.learning_starts // play.emulators) if learn.local_replay else 0,
         method=method,
         n_step=config.algorithm.n_step,

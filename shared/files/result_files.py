@@ -39,7 +39,7 @@ def require_writable(flag: str, path: Path, *, replaces: bool = False, beside: P
     raise ConfigError(f"{flag} {path} cannot be written: {reason}")
 
 
-def make_directory(flag: str, path: Path) -> None:
+def make_result_directory(flag: str, path: Path) -> None:
     """Make the directory of a flag where there is none. Raises `ConfigError` where that is not possible."""
     try:
         path.mkdir(parents=True, exist_ok=True)

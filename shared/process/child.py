@@ -46,9 +46,9 @@ class Doorbells:
     @property
     def actors(self) -> list[Doorbell]:
         """The doorbells of the actors."""
-        return self.of(Role.ACTOR)
+        return self.of_role(Role.ACTOR)
 
-    def of(self, role: Role) -> list[Doorbell]:
+    def of_role(self, role: Role) -> list[Doorbell]:
         """The doorbells of all processes of a role."""
         return [Doorbell(fd) for fd in self.fds[self.processes.slice_of(role)]]
 

@@ -21,7 +21,7 @@ from learner.engine.interfaces import CHUNK_UPDATES
 from learner.inference import Server
 from learner.networks.fused import FusedModel
 from learner.networks.policy import Policy
-from learner.replay.gather import select_to
+from learner.replay.gather import gather_planes_to
 from learner.replay.replay_frames import HostFrames, planes_per_transition
 from learner.replay.sampling import Replay
 from ringside.bench.harness.interleaved import seconds_per_call
@@ -206,7 +206,7 @@ class _Silent:
         acting: tuple[NDArray[np.int64], NDArray[np.int64]],
         state: None,
     ) -> NDArray[np.float32]:
-        select_to(frames.view(np.uint32), rows, frame_mask, places, self._words)
+        gather_planes_to(frames.view(np.uint32), rows, frame_mask, places, self._words)
         return self._values
 
 

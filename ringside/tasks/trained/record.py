@@ -22,7 +22,7 @@ from ringside.tasks.trained.play import check_picture
 from shared.config.checks import validate
 from shared.config.protocols import PROTOCOLS
 from shared.errors import ConfigError
-from shared.files.result_files import make_directory, write_result
+from shared.files.result_files import make_result_directory, write_result
 from shared.process.signals import Requests
 from shared.text import PROGRAM, count
 
@@ -95,7 +95,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _make(out: Path) -> None:
     """Make the directory if it does not exist. Raises `ConfigError` if it is not empty."""
-    make_directory("--out", out)
+    make_result_directory("--out", out)
     try:
         if any(out.iterdir()):
             raise ConfigError(f"--out {out} is not empty; choose another directory.")
