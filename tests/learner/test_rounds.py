@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -12,9 +13,14 @@ from learner import learner
 from learner.commits import Commits
 from learner.engine.interfaces import CHUNK_UPDATES
 from learner.learner import SLICE_SECONDS, SLICE_UPDATES, SLICES_AHEAD, SLICES_LEFT, STUCK_SECONDS, Rounds
+from shared.config.settings import Config
 from shared.errors import DeviceFault, FatalError
 from shared.memory.parts.board import METRIC_SPANS
-from shared.memory.region.sequence import SequenceArray
+from shared.memory.plan import Plan
+from shared.memory.process_table import Role
+from shared.memory.run_memory import Memory
+from shared.memory.wait import Waiter
+from tests.support.configurations import settled
 
 
 @pytest.fixture
@@ -25,33 +31,48 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def rounds_of(run: Any) -> tuple[Any, list[int]]:
-    """A learner whose engine is `run`, and the updates done at each of its heartbeats."""
-    rounds: Any = object.__new__(Rounds)
-    rounds._board = SimpleNamespace(updates=np.zeros(1, int), redone=np.zeros(1, int), committed=0)
-    rounds._run_schedule = SimpleNamespace(updates_before=lambda round_: 0)
-    rounds._learn = SimpleNamespace(schedule="concurrent", publish_every_updates=250)
-    rounds._engine = SimpleNamespace(run=run, unfinished_slices=lambda: 0)
-    rounds._slice = 1
+class Engine:
+    """An engine whose updates are calls of `run`."""
+
+    def __init__(self, run: Callable[[int], None]) -> None:
+        self.run = run
+        self.export_into = None
+
+    def unfinished_slices(self) -> int:
+        return 0
+
+    def begin_round(self, round_: int, window_end: int) -> None: ...
+
+    def end_round(self) -> None: ...
+
+    def checksum(self) -> int:
+        return 7
+
+
+def make_rounds(engine: Any, **settings: Any) -> tuple[Any, list[int]]:
+    """A learner with memory of its own, and the updates done at each of its heartbeats."""
+    memory = Memory.create(Plan(settled(network="small", replay_size=20_000, total_steps=40_000, **settings), 4))
     heartbeats = list[int]()
-    rounds._waiter = SimpleNamespace(
-        process=0,
+    waiter = SimpleNamespace(
+        process=int(Role.LEARNER),
         note_progress=lambda progress: None,
-        heartbeat=lambda: heartbeats.append(int(rounds._board.updates[0])),
+        heartbeat=lambda: heartbeats.append(int(memory.board.updates[0])),
+        doorbell=engine,
     )
-    return rounds, heartbeats
+    memory.board.commits.publish(0)
+    return Rounds(memory, cast(Waiter, waiter), engine, []), heartbeats
 
 
 @pytest.mark.parametrize(("newest", "published"), [(20, []), (0, [4, 16]), (4, [16])])
-def test_with_free_repeated_updates_publish_nothing(clock: list[float], newest: int, published: list[int]) -> None:
+def test_with_free_repeated_updates_publish_nothing(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch, newest: int, published: list[int]
+) -> None:
     """Their weights are older than those that inference has, also in a round that was not committed."""
-    rounds, _ = rounds_of(lambda count: None)
-    rounds._learn = SimpleNamespace(schedule="free", publish_every_updates=4)
-    rounds._engine.export_into, rounds._slice = None, 4
+    rounds, _ = make_rounds(Engine(lambda count: None), schedule="free", publish_every_updates=4)
     done: list[int] = []
-    rounds._memory = SimpleNamespace(
-        weights=SimpleNamespace(content=[newest], publish=lambda updates, fill: done.append(updates))
-    )
+    monkeypatch.setattr(rounds._memory.weights, "content", [newest])
+    monkeypatch.setattr(rounds._memory.weights, "publish", lambda updates, fill: done.append(updates))
+    rounds._slice = 4
     rounds._run(0, 24)
     assert done == published
 
@@ -60,37 +81,24 @@ def test_slow_updates_each_send_a_heartbeat(clock: list[float]) -> None:
     def run(count: int) -> None:
         clock[0] += 3.0 * count
 
-    rounds, heartbeats = rounds_of(run)
+    rounds, heartbeats = make_rounds(Engine(run))
     rounds._run(0, 4)
     rounds._run(1, 3)
     assert heartbeats == [1, 2, 3, 4, 4, 4, 4]
 
 
-def test_ranks_that_differ_end_the_run_before_the_commit(clock: list[float]) -> None:
+def test_ranks_that_differ_end_the_run_before_the_commit(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     def meet(_value: int, what: str) -> None:
         if "parameters" in what:
             raise FatalError("They differ.")
 
-    rounds, _ = rounds_of(lambda count: None)
-    rounds._engine = SimpleNamespace(
-        run=lambda count: None,
-        unfinished_slices=lambda: 0,
-        begin_round=lambda round_, end: 1,
-        end_round=lambda: None,
-        checksum=lambda: 7,
-    )
-    rounds._board.phase = {}
-    rounds._run_schedule = SimpleNamespace(
-        updates_in=lambda round_: 1,
-        updates_before=lambda round_: round_,
-        window_end=lambda round_: 10,
-        target_changes_after=lambda round_: False,
-        is_snapshot=lambda boundary: True,
-    )
+    rounds, _ = make_rounds(Engine(lambda count: None), learning_starts=1)
+    monkeypatch.setattr(rounds._engine, "update_target", lambda: None, raising=False)
+    rounds._ranks = SimpleNamespace(meet=meet)
     committed = list[int]()
-    rounds._ranks, rounds._span, rounds._commit = SimpleNamespace(meet=meet), [], committed.append
+    monkeypatch.setattr(rounds, "_commit", committed.append)
     with pytest.raises(FatalError, match="They differ"):
-        rounds.run_round(3)
+        rounds.run_round(1)
     assert committed == []
 
 
@@ -98,7 +106,7 @@ def test_others_come_in_slices_as_soon_as_their_pace_is_known(clock: list[float]
     def run(count: int) -> None:
         clock[0] += 0.01 * count
 
-    rounds, heartbeats = rounds_of(run)
+    rounds, heartbeats = make_rounds(Engine(run))
     rounds._run(0, 2 * SLICE_UPDATES)
     assert heartbeats == [1, SLICE_UPDATES, 2 * SLICE_UPDATES]  # as graphs do, of which slices are whole ones
     assert SLICE_UPDATES % CHUNK_UPDATES == 0
@@ -110,7 +118,7 @@ def test_a_slice_takes_about_as_long_as_it_should(clock: list[float]) -> None:
     def run(count: int) -> None:
         clock[0] += next(seconds, 0.12 * count)
 
-    rounds, heartbeats = rounds_of(run)
+    rounds, heartbeats = make_rounds(Engine(run))
     rounds._run(0, 13)
     # One by one while they are slow, and as many as fit into the time when they are not.
     assert heartbeats == [1, 2, 3, 4, 5, 9, 13]
@@ -120,13 +128,15 @@ def test_slices_of_whole_chunks_stay_so(clock: list[float]) -> None:
     def run(count: int) -> None:
         clock[0] += SLICE_SECONDS / 11 * count
 
-    rounds, heartbeats = rounds_of(run)
+    rounds, heartbeats = make_rounds(Engine(run))
     rounds._run(0, 3 * CHUNK_UPDATES)
     assert heartbeats == [1, 1 + CHUNK_UPDATES, 2 * CHUNK_UPDATES, 3 * CHUNK_UPDATES]
 
 
 class Gpu:
     """An engine whose GPU does a slice at every wait for it."""
+
+    export_into = None
 
     def __init__(self) -> None:
         self.unfinished = self.most = 0
@@ -144,52 +154,49 @@ class Gpu:
 
 def test_a_gpu_is_asked_for_some_slices_ahead_and_no_more(clock: list[float]) -> None:
     gpu = Gpu()
-    rounds, heartbeats = rounds_of(gpu.run)
-    rounds._engine, rounds._waiter.doorbell = gpu, gpu
+    rounds, heartbeats = make_rounds(gpu)
     rounds._run(0, 20 * SLICE_UPDATES)
     assert gpu.most == SLICES_AHEAD + 1
     assert gpu.unfinished == SLICES_AHEAD, "they are waited for elsewhere, with something to do meanwhile"
     assert len(heartbeats) > 20, "a wait sends heartbeats"
 
 
-def test_a_gpu_that_does_not_go_on_is_a_fault(clock: list[float]) -> None:
+def test_a_gpu_that_does_not_go_on_is_a_fault(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = Gpu()
-    rounds, heartbeats = rounds_of(gpu.run)
+    rounds, heartbeats = make_rounds(gpu)
 
     def wait(seconds: float) -> None:
         clock[0] += STUCK_SECONDS / 4
 
-    rounds._engine, rounds._waiter.doorbell = gpu, SimpleNamespace(wait=wait)
+    monkeypatch.setattr(gpu, "wait", wait)
     gpu.unfinished = 9
     with pytest.raises(DeviceFault, match="did not finish a slice of up to 16 updates in 300 s"):
         rounds._wait_for_slices(SLICES_LEFT)
     assert len(heartbeats) == 5
 
 
-def test_updates_are_done_before_they_are_published_in_mid_round(clock: list[float]) -> None:
+def test_updates_are_done_before_they_are_published_in_mid_round(
+    clock: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
     gpu = Gpu()
-    rounds, _ = rounds_of(gpu.run)
-    rounds._engine, rounds._waiter.doorbell = gpu, gpu
-    rounds._learn = SimpleNamespace(schedule="free", publish_every_updates=2 * SLICE_UPDATES)
-    gpu.export_into, left = None, list[int]()  # type: ignore[attr-defined]
-    rounds._memory = SimpleNamespace(
-        weights=SimpleNamespace(content=[0], publish=lambda updates, fill: left.append(gpu.unfinished))
-    )
+    rounds, _ = make_rounds(gpu, schedule="free", publish_every_updates=2 * SLICE_UPDATES)
+    left = list[int]()
+    monkeypatch.setattr(rounds._memory.weights, "content", [0])
+    monkeypatch.setattr(rounds._memory.weights, "publish", lambda updates, fill: left.append(gpu.unfinished))
     rounds._run(0, 8 * SLICE_UPDATES)
     assert left == [SLICES_LEFT] * 3
 
 
 @pytest.mark.parametrize(("begun", "looks"), [(SLICES_LEFT, 0), (SLICES_LEFT + 3, 3)])
 def test_the_next_round_is_drawn_while_the_gpu_has_work_for_some_looks(
-    clock: list[float], begun: int, looks: int
+    clock: list[float], monkeypatch: pytest.MonkeyPatch, begun: int, looks: int
 ) -> None:
     gpu = Gpu()
     gpu.unfinished = begun
-    rounds, heartbeats = rounds_of(gpu.run)
-    rounds._engine, rounds._waiter.doorbell = gpu, gpu
-    rounds._board.lane_finished = SequenceArray(np.array([5, 5]))
+    rounds, heartbeats = make_rounds(gpu)
+    rounds._board.lane_finished.publish_all(5)
     drawn = list[int]()
-    rounds._prefetch = drawn.append
+    monkeypatch.setattr(rounds, "_prefetch", drawn.append)
     rounds._wait_for_gpu(5)
     assert len(heartbeats) == looks
     assert drawn == [5] * looks
@@ -197,15 +204,16 @@ def test_the_next_round_is_drawn_while_the_gpu_has_work_for_some_looks(
 
 def may_commit(boundary: int, *, written: int, oldest_readable_tick: int, trouble: int = 0) -> bool:
     """True if the learner commits without a wait, in rounds of five ticks."""
-    commits: Any = object.__new__(Commits)
-    commits._run_schedule = SimpleNamespace(
-        snapshot_rounds=1, round_ticks=5, oldest_readable_tick={boundary: oldest_readable_tick}.__getitem__
+    memory = SimpleNamespace(
+        board=SimpleNamespace(written=np.array([written]), trouble=np.array([trouble]), committed=boundary - 1),
+        run_schedule=SimpleNamespace(
+            snapshot_rounds=1, round_ticks=5, oldest_readable_tick={boundary: oldest_readable_tick}.__getitem__
+        ),
+        plan=SimpleNamespace(config=Config()),
     )
-    commits._board = SimpleNamespace(written=np.array([written]), trouble=np.array([trouble]), committed=boundary - 1)
-    commits._memory = SimpleNamespace(board=commits._board, run_schedule=commits._run_schedule)
     asked = list[bool]()
-    commits._waiter = SimpleNamespace(wait=lambda until: asked.append(until()))
-    commits.wait_for_scribe(boundary)
+    waiter = SimpleNamespace(wait=lambda until: asked.append(until()))
+    Commits(cast(Memory, memory), cast(Waiter, waiter), []).wait_for_scribe(boundary)
     (answer,) = asked
     return answer
 
