@@ -8,11 +8,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-import numpy as np
 import pytest
 
 from ringside.supervisor import supervisor
@@ -20,30 +21,47 @@ from ringside.supervisor.children import Child
 from ringside.supervisor.deaths import unkillable_message
 from ringside.supervisor.hang_detector import SAVE_SECONDS, ShutdownTimer
 from ringside.supervisor.supervisor import Supervisor
-from shared.config.sections import Run
-from shared.config.settings import Config
-from shared.machine.control_groups import OomKills
 from shared.machine.subprocesses import REAP_SECONDS, wait_for_end
 from shared.memory.parts.board import Phase, Stop
-from shared.memory.process_table import ProcessTable, Role
-from shared.memory.wait import Doorbell
-from shared.process.signals import Requests, handle_stop_signals
+from shared.memory.plan import Plan
+from shared.memory.process_table import Role
+from shared.process import mps
+from shared.process.signals import handle_stop_signals
+from tests.support.configurations import settled
 
 SLEEPER = "import time; from shared.process.signals import *; enable_stack_dumps(); print(flush=True); time.sleep(60)"
 
 
 @pytest.fixture
-def stopping() -> Supervisor:
+def notes() -> list[str]:
+    """What the supervisor tells the user."""
+    return []
+
+
+@pytest.fixture
+def stopping(tmp_path: Path, notes: list[str]) -> Iterator[Supervisor]:
     """A supervisor that has abandoned all processes but the scribe."""
-    made: Any = object.__new__(Supervisor)
-    made._board = SimpleNamespace(stop=np.array([Stop.ABANDON]), stopping=True, finished=False)
-    made._children = {number: Child(Process()) for number in (Role.SCRIBE, Role.LEARNER)}
-    made._processes = ProcessTable.make({Role.ACTOR: 1})
-    made._requests, made._failure, made._killed_scribe = Requests(), None, False
-    made._shutdown = ShutdownTimer()
-    made._oom_kills = OomKills()
-    made._contention = SimpleNamespace(at=time.monotonic_ns() + 10**12)
-    return made  # type: ignore[no-any-return]
+    with supervisor_of(tmp_path, notes) as made:
+        made._board.stop[0] = Stop.ABANDON
+        made._children = {number: Child(Process()) for number in (Role.SCRIBE, Role.LEARNER)}  # type: ignore[arg-type]
+        yield made
+
+
+@contextmanager
+def supervisor_of(run_dir: Path, notes: list[str], **settings: Any) -> Iterator[Supervisor]:
+    """A supervisor of a small run, which has started no process."""
+    small = {"actors": 1, "network": "small", "replay_size": 20_000, "total_steps": 40_000, "balance": "off"}
+    plan = Plan(settled(run_dir=run_dir, **small | settings), 4)
+    made = Supervisor(plan, lambda memory: None, notes.append, mps.Service())
+    yield made
+    made._children.clear()
+    made._end_all()
+    os.close(made._wakeup.fd)
+
+
+def finish(made: Supervisor) -> None:
+    """Commit the last round."""
+    made._board.commits.publish(made._plan.run_schedule.rounds)
 
 
 def time_out_the_scribe(stopping: Supervisor) -> None:
@@ -77,8 +95,7 @@ def test_a_killed_process_that_does_not_end_is_waited_for_no_longer_than_its_lim
 
 @pytest.mark.parametrize("heartbeat", [7, 8])
 def test_a_stop_kills_a_process_that_still_loads_its_libraries(stopping: Supervisor, heartbeat: int) -> None:
-    made: Any = stopping
-    made._doorbells, made._board.heartbeat = [], np.full(len(Role), heartbeat)
+    stopping._board.heartbeat[:] = heartbeat
     for child in stopping._children.values():
         child.first_heartbeat = 7
     stopping._stop()
@@ -98,16 +115,14 @@ def test_the_scribe_is_abandoned_last(stopping: Supervisor) -> None:
 
 
 @pytest.mark.parametrize(("ranks", "done"), [(0, False), (1, True)])
-def test_after_the_last_commit_no_rank_of_the_learner_is_started_again(
-    stopping: Supervisor, ranks: int, *, done: bool
-) -> None:
+def test_after_the_last_commit_no_rank_of_the_learner_is_started_again(tmp_path: Path, ranks: int, done: bool) -> None:
     """It would wait without end for others that have left; a learner alone may still record its metrics."""
-    made: Any = stopping
-    made._processes = ProcessTable.make({Role.ACTOR: 1, Role.RANK: ranks})
-    made._board.finished, made._board.phase = True, np.full(len(made._processes), Phase.WORKING)
-    assert all(stopping._did_all(index) == done for index in made._processes.learners)
-    made._board.finished = False
-    assert not any(stopping._did_all(index) for index in made._processes.learners)
+    with supervisor_of(tmp_path, [], learner_ranks=1 + ranks) as made:
+        made._board.phase[:] = Phase.WORKING
+        assert len(made._processes.learners) == 1 + ranks
+        assert not any(made._did_all(index) for index in made._processes.learners)
+        finish(made)
+        assert all(made._did_all(index) == done for index in made._processes.learners)
 
 
 def test_a_second_request_does_not_wait_for_the_scribe(stopping: Supervisor) -> None:
@@ -135,8 +150,7 @@ def test_time_in_which_no_process_could_end_does_not_count() -> None:
 
 
 def test_a_lack_that_passes_ends_no_run(stopping: Supervisor) -> None:
-    made: Any = stopping
-    made._wakeup, tried = Doorbell.create(), list[int]()
+    tried = list[int]()
 
     def start() -> None:
         tried.append(1)
@@ -148,12 +162,10 @@ def test_a_lack_that_passes_ends_no_run(stopping: Supervisor) -> None:
     tried.clear()
     with pytest.raises(BlockingIOError):
         stopping._spawn(SimpleNamespace(start=start), seconds=0.0)
-    os.close(made._wakeup.fd)
 
 
 def test_a_request_is_handled_between_two_tries(stopping: Supervisor) -> None:
-    made: Any = stopping
-    made._wakeup, counted, tried = Doorbell.create(), list[int](), list[int]()
+    counted, tried = list[int](), list[int]()
 
     def start() -> None:
         tried.append(1)
@@ -163,29 +175,24 @@ def test_a_request_is_handled_between_two_tries(stopping: Supervisor) -> None:
 
     def count(number: int) -> None:
         counted.append(number)
-        made._requests.count += 1
+        stopping._requests.count += 1
 
     with handle_stop_signals(count), pytest.raises(BlockingIOError):
         stopping._spawn(SimpleNamespace(start=start), seconds=60.0)
     assert len(tried) == 3, "a second request ends the wait"
-    os.close(made._wakeup.fd)
 
 
 def test_a_process_whose_pipe_is_held_by_its_own_children_is_found_dead(
     stopping: Supervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read, write = os.pipe()  # no process closes it
-    made: Any = stopping
-    made._board.stopping, made._wakeup = False, Doorbell.create()
-    made._balancer, made._polled_at = None, time.monotonic()
-    made._children = {Role.LEARNER: Child(cast(Any, SimpleNamespace(sentinel=read, exitcode=-signal.SIGKILL)))}
+    stopping._board.stop[0] = Stop.RUN
+    stopping._children = {Role.LEARNER: Child(cast(Any, SimpleNamespace(sentinel=read, exitcode=-signal.SIGKILL)))}
     exited: list[int] = []
     monkeypatch.setattr(stopping, "_handle_exit", lambda number, child: exited.append(number))
-    monkeypatch.setattr(stopping, "_notify", lambda: None)
     stopping._poll()
     os.close(read)
     os.close(write)
-    os.close(made._wakeup.fd)
     assert exited == [Role.LEARNER]
 
 
@@ -200,13 +207,11 @@ def test_a_scribe_that_hung_and_may_not_come_back_leaves_no_last_checkpoint(stop
 
 @pytest.mark.parametrize("phase", [Phase.DONE, Phase.WORKING])
 def test_a_process_that_crashes_after_its_work_is_not_restarted(
-    stopping: Supervisor, monkeypatch: pytest.MonkeyPatch, phase: Phase
+    stopping: Supervisor, notes: list[str], monkeypatch: pytest.MonkeyPatch, phase: Phase
 ) -> None:
-    made: Any = stopping
-    made._board.stopping, made._board.finished = False, True
-    made._board.phase, made._board.furthest = np.full(len(Role), phase), np.zeros(len(Role), np.int64)
-    notes, restarted = list[str](), list[int]()
-    made._note = notes.append
+    stopping._board.stop[0], stopping._board.phase[:] = Stop.RUN, phase
+    finish(stopping)
+    restarted = list[int]()
     monkeypatch.setattr(stopping, "_restart", lambda number, child: restarted.append(number))
     broken: Any = SimpleNamespace(exitcode=-signal.SIGSEGV)
     stopping._handle_exit(Role.LEARNER, Child(broken))
@@ -254,9 +259,8 @@ def test_multiprocess_does_not_wait_for_it_when_the_program_ends(stopping: Super
     assert learner not in supervisor.multiprocess.process._children
 
 
-def test_the_board_has_the_cores_of_other_programs_without_those_of_the_run() -> None:
-    watching: Any = object.__new__(Supervisor)
-    watching._board = SimpleNamespace(contention=np.zeros(3, np.int64))
+def test_the_board_has_the_cores_of_other_programs_without_those_of_the_run(stopping: Supervisor) -> None:
+    watching: Any = stopping
     told: list[int] = []
     watching._contention = SimpleNamespace(read=lambda at, own: told.append(own), at=3, others=2, stolen=1)
     busy = subprocess.Popen(
@@ -280,7 +284,7 @@ def test_the_board_has_the_cores_of_other_programs_without_those_of_the_run() ->
 
 
 def test_a_process_that_hangs_prints_its_stacks_before_it_is_killed(
-    stopping: Supervisor, monkeypatch: pytest.MonkeyPatch
+    stopping: Supervisor, notes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hung = subprocess.Popen(
         [sys.executable, "-c", SLEEPER],
@@ -290,10 +294,6 @@ def test_a_process_that_hangs_prints_its_stacks_before_it_is_killed(
     assert hung.stdout is not None
     hung.stdout.readline()
     process: Any = SimpleNamespace(pid=hung.pid, exitcode=None, kill=hung.kill)
-    made: Any = stopping
-    made._board.phase, made._board.heartbeat = np.zeros(1, np.int64), np.zeros(1, np.int64)
-    notes: list[str] = []
-    made._note = notes.append
     child = Child(process)
     monkeypatch.setattr(child.hang_detector, "check", lambda *_: "hangs")
     stopping._watch(0, child, 0.25)
@@ -305,17 +305,14 @@ def test_a_process_that_hangs_prints_its_stacks_before_it_is_killed(
 
 
 @pytest.mark.parametrize(
-    ("committed", "resume", "words"),
+    ("committed", "resumes", "words"),
     [
-        (-1, None, "there is nothing to save yet."),
-        (-1, Path("run"), "there is nothing new to save."),
-        (0, None, "the last finished round is saved."),
+        (-1, False, "there is nothing to save yet."),
+        (-1, True, "there is nothing new to save."),
+        (0, False, "the last finished round is saved."),
     ],
 )
-def test_the_sentence_of_a_stop_says_what_is_saved(
-    stopping: Supervisor, committed: int, resume: Path | None, words: str
-) -> None:
-    made: Any = stopping
-    made._board.committed = committed
-    made._plan = SimpleNamespace(config=Config(run=Run(resume=resume)))
-    assert stopping._to_be_saved == words
+def test_the_sentence_of_a_stop_says_what_is_saved(tmp_path: Path, committed: int, resumes: bool, words: str) -> None:
+    with supervisor_of(tmp_path, [], resume=tmp_path if resumes else None) as made:
+        made._board.commits.publish(committed)
+        assert made._to_be_saved == words
