@@ -8,27 +8,28 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-import numpy as np
 import pytest
 
 from ringside.recording import scribe
 from ringside.recording.scribe import Scribe
 from shared.errors import FatalError
 from shared.memory.boundary import Moved
+from shared.memory.plan import Plan
 from shared.memory.process_table import Role
-from shared.memory.region.sequence import Sequence
+from shared.memory.run_memory import Memory
 from shared.memory.wait import Stopped, Waiter
+from tests.support.configurations import settled
 from tests.support.watched import Pretended
 
 
 @pytest.fixture
-def late() -> Any:
+def late(tmp_path: Path) -> Any:
     """A scribe for which everything is due; what it writes is in `done`."""
-    made: Any = object.__new__(Scribe)
+    plan = Plan(settled(network="small", replay_size=20_000, total_steps=40_000, run_dir=tmp_path), 4)
+    made: Any = Scribe(Memory.create(plan), tmp_path)
     made.done = []
     made.due_now = {"evaluation", "save", "span"}
-    made._board = SimpleNamespace(written=np.array([3]), trouble=np.array([5]))
-    made._memory = SimpleNamespace(evaluations=SimpleNamespace(logged=Sequence(np.zeros(1, np.int64))))
+    made._board.written[0], made._board.trouble[0] = 3, 5
     made._evaluation_due = lambda: "evaluation" in made.due_now
     made._save_due = lambda: "save" in made.due_now
     made._spans_due = lambda: "span" in made.due_now
@@ -58,8 +59,7 @@ def full(late: Any, monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Times, on a clock of its own, at which `late` tries to end on a disk that stays full."""
     now, tries = [0.0], list[float]()
     monkeypatch.setattr(scribe, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    late._files, late._reported = SimpleNamespace(reopen=lambda: None), set()
-    late._retry_seconds = scribe.FIRST_RETRY_SECONDS
+    late._files = SimpleNamespace(reopen=lambda: None)
 
     def close() -> None:
         tries.append(now[0])
@@ -106,14 +106,12 @@ def test_a_checkpoint_takes_its_boundary_before_it_writes_what_came_till_then(
 
     monkeypatch.setattr(scribe, "newest_boundary", lambda memory: 9)
     monkeypatch.setattr(scribe, "capture", capture)
-    late._board.saved = np.zeros(1, int)
     assert Scribe.save(late) == -1
     assert late.done == ["capture 9"] * 3
 
 
 def test_evaluations_of_a_run_stay_until_it_goes_on(late: Any, tmp_path: Path) -> None:
     """A resume that stops, or fails, before its first round leaves what is still true."""
-    late._run_dir = tmp_path
     final, best = tmp_path / "evaluation-final.json", tmp_path / "evaluation-best.json"
     final.write_text('{"version": 5}')
     best.write_text('{"version": 3}')
@@ -123,7 +121,6 @@ def test_evaluations_of_a_run_stay_until_it_goes_on(late: Any, tmp_path: Path) -
     late._drop_evaluations(of_versions_from=5)  # an older checkpoint is resumed, and its future deleted
     assert not final.exists()
     assert best.exists()
-    late._has_recorded, late._alive = False, lambda: None
     late._files = None
     with pytest.raises(AttributeError):  # at what comes after it
         Scribe._span(late, 5)
