@@ -308,8 +308,10 @@ _REGISTRY = {
 }
 
 
-def register_method(declaration: MethodDeclaration) -> None:
-    """Add a method to those that --method may name. A second registration of an equal declaration has no effect.
+def add_method(declaration: MethodDeclaration) -> None:
+    """Add a method to those that --method may name, whatever its settings are called (shared/config/registration.py).
+
+    A second addition of an equal declaration has no effect.
 
     Raises:
         ConfigError: another method has the name.

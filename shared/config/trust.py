@@ -11,14 +11,11 @@ import importlib
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import fields
 
-from shared.config import method_declaration
-from shared.config.method_declaration import MethodDeclaration
 from shared.config.sections import Play
 from shared.config.settings import Config
 from shared.errors import ConfigError
-from shared.text import flag_of, words_of
+from shared.text import words_of
 
 WANDB_SETTINGS = ("wandb_entity", "wandb_group", "wandb_tags")
 NEVER_FROM_A_FILE = frozenset({"resume", "run_dir", "init_from", "plain", "track", *WANDB_SETTINGS})
@@ -114,34 +111,6 @@ def require_loaded_plugin(recorded: object, *, what: str) -> None:
     """
     if recorded is not None and recorded not in _loaded_plugins:
         require_plugin(recorded, None, what=what)
-
-
-TASK_OPTIONS = frozenset(
-    {"preset", "config", "env_kwargs", "cgroup", "cpus", "memory", "games", "seeds", "out", "final_episodes", "json"}
-    | {"ray", "ray_insecure", "nodes", "head_plays", "mixed_numerics", "cpus_per_run", "gpus_per_run"}
-    | {"trials", "space", "prune"}
-)
-"""Options of the tasks that take settings of runs, too (train, suite, tune, doctor); no setting of a method may
-be called so, since it would have the same flag."""
-
-
-def register_method(declaration: MethodDeclaration) -> None:
-    """Add a method to those that --method may name. A second registration of an equal declaration has no effect.
-
-    Raises:
-        ConfigError: another method has the name, or a setting of it has the name of one that every run has, or of an
-            option of a task that takes settings.
-    """
-    names = [item.name for item in fields(declaration.settings)]
-    for name in names:
-        if name in Config().to_flat():
-            raise ConfigError(f"The method {declaration.name} has a setting {name}, as every run has: rename it.")
-        if name in TASK_OPTIONS:
-            raise ConfigError(
-                f"The method {declaration.name} has a setting {name}, and {flag_of(name)} is an option of the command: "
-                "rename it."
-            )
-    method_declaration.register_method(declaration)
 
 
 def require_plugin(recorded: object, given: str | None, *, what: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-from shared.config.method_declaration import MethodDeclaration, method_declaration, register_method
+from shared.config.method_declaration import MethodDeclaration, add_method, method_declaration
 from shared.config.run_schedule import RunSchedule, make_run_schedule
 from shared.config.settings import ResolvedConfig
 from shared.memory.parts.board import Board
@@ -55,7 +55,7 @@ class Plan:
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Register what a plug-in registered where the plan was made, so that a child process need not import it."""
         self.__dict__.update(state)
-        register_method(self.method)
+        add_method(self.method)
         if self.layers is not None:
             register_network(self.config.learn.network, *self.layers)
 

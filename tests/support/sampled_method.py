@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from shared.config import method_declaration
-from shared.config.method_declaration import MethodDeclaration, OnPolicySettings, register_method
+from shared.config.method_declaration import MethodDeclaration, OnPolicySettings, add_method
 
 SAMPLED = MethodDeclaration(
     "sampled",
@@ -24,4 +24,4 @@ SAMPLED = MethodDeclaration(
 def register(monkeypatch: pytest.MonkeyPatch) -> None:
     """Register it for the time of a test."""
     monkeypatch.setattr(method_declaration, "_REGISTRY", dict(method_declaration._REGISTRY))
-    register_method(SAMPLED)
+    add_method(SAMPLED)

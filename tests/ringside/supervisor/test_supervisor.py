@@ -34,7 +34,7 @@ SLEEPER = "import time; from shared.process.signals import *; enable_stack_dumps
 
 @pytest.fixture
 def notes() -> list[str]:
-    """What the supervisor tells the user."""
+    """Sentences of the supervisor for the user."""
     return []
 
 

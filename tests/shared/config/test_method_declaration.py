@@ -16,8 +16,8 @@ from learner.rollout.on_policy_method import OnPolicyMethod
 from ringside import planning
 from ringside.tasks import arguments, doctor, suite, train, tune
 from shared.config import method_declaration as declarations
-from shared.config import trust
-from shared.config.method_declaration import MethodDeclaration, MethodSettings, register_method
+from shared.config import registration
+from shared.config.method_declaration import MethodDeclaration, MethodSettings, add_method
 from shared.config.resolve import resolve
 from shared.config.settings import Config
 from shared.errors import ConfigError
@@ -59,8 +59,8 @@ def test_an_on_policy_declaration_has_neither_target_network_nor_replay(name: st
 
 
 def test_a_registered_method_has_a_name() -> None:
-    register_method(THEIRS)
-    register_method(dataclasses.replace(THEIRS))
+    add_method(THEIRS)
+    add_method(dataclasses.replace(THEIRS))
     assert declarations.method_declaration("theirs") is THEIRS
     assert declarations.method_names() == [
         *(
@@ -83,7 +83,7 @@ def test_a_registered_method_has_a_name() -> None:
 
 def test_a_name_has_one_method() -> None:
     with pytest.raises(ConfigError, match="There is a method dqn already"):
-        register_method(dataclasses.replace(THEIRS, name="dqn"))
+        add_method(dataclasses.replace(THEIRS, name="dqn"))
 
 
 @pytest.mark.parametrize("name", ["", "Theirs", "my_method", "-x", "a" * 41, "x\n"])
@@ -127,9 +127,9 @@ class Stepped(MethodSettings):
 def test_a_setting_with_the_flag_of_another_option_is_refused() -> None:
     seeded, stepped = (dataclasses.replace(THEIRS, settings=kind) for kind in (Seeded, Stepped))
     with pytest.raises(ConfigError, match="has a setting seeds, and --seeds is an option of the command: rename it"):
-        trust.register_method(seeded)
+        registration.register_method(seeded)
     with pytest.raises(ConfigError, match="has a setting total_steps, as every run has: rename it"):
-        trust.register_method(stepped)
+        registration.register_method(stepped)
     assert "theirs" not in declarations.method_names()
 
 
@@ -145,11 +145,11 @@ def test_every_option_beside_settings_is_known_to_be_taken() -> None:
         doctor.Diagnosis,
     )
     names = {item.name for kind in tasks for item in dataclasses.fields(kind)}
-    assert names - own - {"limits", "cluster"} == trust.TASK_OPTIONS
+    assert names - own - {"limits", "cluster"} == registration.TASK_OPTIONS
 
 
 def test_a_plan_carries_the_declaration_to_processes_that_have_no_registry(monkeypatch: pytest.MonkeyPatch) -> None:
-    register_method(THEIRS)
+    add_method(THEIRS)
     config = resolve(Config().with_settings(method="theirs", device="cpu", run_dir="x"))
     sent = pickle.dumps(Plan(config, 4))
     monkeypatch.setattr(declarations, "_REGISTRY", {})
