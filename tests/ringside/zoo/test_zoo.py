@@ -16,7 +16,7 @@ from launch import main
 from ringside import planning
 from ringside.agents.stored_weights import play_of, rules_of, weights_at
 from ringside.recording.scores import summarize
-from ringside.sharing.zoo_entries import command_of
+from ringside.sharing.zoo_entries import command_of, steps_at_version
 from ringside.tasks.train import configuration
 from ringside.zoo import catalogue
 from shared.config.presets import PRESETS
@@ -67,6 +67,22 @@ def check_entry(entry: Path, env: str | None = None) -> None:
 @pytest.mark.parametrize("name", catalogue.names())
 def test_entries_are_what_they_say(name: str) -> None:
     check_entry(catalogue.ZOO / name)
+
+
+def test_the_table_of_the_zoo_has_the_figures_of_its_entries() -> None:
+    lines = (catalogue.ZOO / catalogue.README).read_text().splitlines()
+    table = [[cell.strip(" `") for cell in line.split("|")[1:-1]] for line in lines if line.startswith("| `")]
+    rows = {cells[0]: cells[1:] for cells in table if len(cells) == 4}
+    assert set(rows) == set(catalogue.names())
+    for name, (method, steps, mean) in rows.items():
+        evaluation = json.loads((catalogue.ZOO / name / catalogue.EVALUATION).read_text())
+        summary = json.loads((catalogue.ZOO / name / catalogue.SUMMARY).read_text())
+        weights = weights_at(name)
+        assert method.lower() == weights.network.method
+        assert int(steps.replace(",", "")) == steps_at_version(weights.version, summary)
+        rounding = 0.05 if "." in mean else 0.5
+        assert float(mean.replace(",", "")) == pytest.approx(evaluation["mean"], abs=1.001 * rounding)
+        assert evaluation["episodes"] == 30
 
 
 def test_all_entries_together_stay_small() -> None:
