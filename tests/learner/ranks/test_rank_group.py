@@ -15,7 +15,7 @@ import torch
 import torch.distributed
 
 from learner.ranks import rank_group
-from learner.ranks.rank import config_of
+from learner.ranks.rank import config_for_rank
 from learner.ranks.rank_group import PeerLostError, RankGroup
 from shared.config.resolve import resolve
 from shared.config.settings import Config
@@ -116,6 +116,6 @@ def test_two_ranks_exchange_numbers_and_notice_an_end(
 def test_each_rank_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(facts, "cuda_devices", lambda: 4)
     on_gpus = resolve(Config().with_settings(device="cuda:1", learner_ranks=3))
-    assert [config_of(on_gpus, rank).machine.device for rank in range(3)] == ["cuda:1", "cuda:2", "cuda:3"]
+    assert [config_for_rank(on_gpus, rank).machine.device for rank in range(3)] == ["cuda:1", "cuda:2", "cuda:3"]
     on_cpu = resolve(Config().with_settings(device="cpu", learner_ranks=3))
-    assert config_of(on_cpu, 2) == on_cpu
+    assert config_for_rank(on_cpu, 2) == on_cpu

@@ -174,9 +174,9 @@ def test_published_curves_lie_where_the_page_says() -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("--cores", "1,two"), "--cores 1,two: 'two' is not a number from 1 on"),
-        (("--nodes", "0"), "--nodes 0: '0' is not a number from 1 on"),
-        (("--from", "missing.json"), "--from missing.json holds no service times"),
+        (("--cores", "1,two"), "--cores 1,two: 'two' is not a number from 1 to 1_000_000"),
+        (("--nodes", "0"), "--nodes 0: '0' is not a number from 1 to 1_000_000"),
+        (("--from", "missing.json"), "--from missing.json cannot be read"),
         (("--picture", "nowhere/x.png"), "--picture nowhere/x.png cannot be written"),
         (("--", "--actors", "2"), "--actors is what this benchmark varies"),
     ],
