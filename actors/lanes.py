@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 
 import numpy as np
 
 from actors.env import Env
 from actors.lane import Lane
 from shared.memory.run_memory import Memory
-from shared.memory.wait import Doorbell
+from shared.memory.wait import Doorbell, Stopped
 
 
 class Lanes:
@@ -112,9 +113,12 @@ class Lanes:
         return True
 
     def close(self) -> None:
-        """Close the envs of all lanes, played and prefetched."""
+        """Close the envs of all lanes, played and prefetched; no request to stop interrupts that."""
         for envs in (*(lane.envs for lane in self.played), *self._envs.values()):
-            _close(envs)
+            for env in envs:
+                with suppress(Stopped):
+                    self._heartbeat()
+                env.close()
 
     def _close_if_handed_over(self, lane: Lane) -> None:
         """Close the envs of a lane that was handed over, and wake its next owner."""

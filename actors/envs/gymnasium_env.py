@@ -14,6 +14,7 @@ from __future__ import annotations
 import importlib
 import math
 import struct
+import sys
 import zlib
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -64,9 +65,17 @@ def _make(name: str) -> gymnasium.Env[Any, Any]:
         try:
             env = _wrapped(env, wrapper, name)
         except EnvError:
-            env.close()
+            _close(env)
             raise
     return env
+
+
+def _close(env: gymnasium.Env[Any, Any]) -> None:
+    """Close an environment that nobody needs any more; what it raises is only written to standard error."""
+    try:
+        env.close()
+    except FOREIGN as error:
+        print(f"An environment could not be closed: {_in_words(error)}", file=sys.stderr, flush=True)
 
 
 def _wrapped(env: gymnasium.Env[Any, Any], wrapper: str, name: str) -> gymnasium.Env[Any, Any]:
@@ -179,7 +188,7 @@ class GymnasiumEnv(Env):
         try:
             observations, actions = _checked_spaces(name, self._env, frames)
         except EnvError:
-            self._env.close()
+            _close(self._env)
             raise
         self._shape = observations.shape
         self._frames = frames
@@ -214,7 +223,7 @@ class GymnasiumEnv(Env):
 
     def close(self) -> None:
         """Close the environment."""
-        self._env.close()
+        _close(self._env)
 
     def film(self) -> list[Shot]:
         """The observation of every step from now on, in color where it has any."""

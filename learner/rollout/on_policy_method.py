@@ -114,7 +114,8 @@ class OnPolicyMethod(Method):
 
     def sum_losses(self) -> None:
         """Have `learn` give the gradient of the sum of the losses, if the method can."""
-        self.mean_gradient = not self.can_sum_losses
+        if self.can_sum_losses:
+            self.mean_gradient = False
 
     @property
     def networks(self) -> Mapping[str, Model]:

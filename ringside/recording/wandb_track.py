@@ -91,10 +91,10 @@ class Tracker:
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
-            self._process.wait(SILENT_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._note(f"Weights & Biases gets the rest: {FINISH_SECONDS:.0f} s at most.")
-        try:
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(SILENT_SECONDS)
+            if self._process.poll() is None:
+                self._note(f"Weights & Biases gets the rest: {FINISH_SECONDS:.0f} s at most.")
             self._process.wait(FINISH_SECONDS)
             self.poll()
         except subprocess.TimeoutExpired:

@@ -144,7 +144,7 @@ def main() -> None:
     except ValueError as error:
         parser.error(str(error))
     except OSError as error:
-        parser.error(f"--out {options.out} cannot be written: {error.strerror}")
+        parser.error(f"{error.filename or options.out}: {error.strerror}")
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ringside.recording.metrics import MetricsError, read_metrics
 from shared.config.digest import ADDED, flat_of
-from shared.errors import FileError
+from shared.errors import ConfigError, FileError
 from shared.files.atomic import exists, read_json
 from shared.files.run_file_names import CONFIG_FILE, EVALUATION_FILES, METRICS_FILE, SUMMARY_FILE
 from shared.text import PLAIN_NAME
@@ -140,7 +140,11 @@ def number(value: object) -> float:
 
 def _config(run_dir: Path) -> dict[str, dict[str, Any]]:
     """The sections of settings."""
-    if not exists(run_dir):
+    try:
+        there = exists(run_dir)
+    except ConfigError as error:
+        raise RecordsError(str(error)) from error
+    if not there:
         raise RecordsError(f"There is no run {run_dir}.")
     if not os.path.isdir(run_dir):
         raise RecordsError(f"{run_dir} is a file; name the run's directory.")

@@ -16,7 +16,6 @@ from ringside.tuning.study import BEST_FILE, Task, TrialResult, Tuner, require_o
 from shared.config.checks import validate
 from shared.config.settings import Config
 from shared.errors import ConfigError
-from shared.files.result_files import make_result_directory
 from shared.process.ownership import REPORT
 from shared.root import LAUNCHER
 from shared.text import count
@@ -127,7 +126,6 @@ def run_study(
             f"{count(trials, 'trial')} of {config.learn.total_steps:_} steps, judged by evaluations every "
             f"{config.evaluate.eval_every_steps:_} steps (--eval-every-steps)."
         )
-        make_result_directory("--out", out / REPORT)
         tuner = Tuner(task, programs, note)
         tuner.run()
         best, results = tuner.best(), tuple(tuner.results())
@@ -138,7 +136,7 @@ def run_study(
             try:
                 report = _report(task, tuner, results)
             except (ConfigError, OSError) as error:
-                note(f"The report cannot be written: {error}")
+                note(f"There is no report: {error}")
     best_config = None if best is None else task.out / BEST_FILE
     return StudyResult(best, results, report, best_config, tuner.stopped)
 

@@ -14,6 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from ringside.report.plots import COLORS, Picture, save, style
 from ringside.tuning.space import Space
 from ringside.tuning.study import TrialResult
+from shared.files.result_files import make_result_directory
 
 COLUMNS = 3
 BLUE, ORANGE, GREEN = COLORS[0], COLORS[1], COLORS[2]
@@ -22,7 +23,8 @@ BLUE, ORANGE, GREEN = COLORS[0], COLORS[1], COLORS[2]
 def study_pictures(
     trials: Sequence[TrialResult], space: Space, importances: Mapping[str, float], directory: Path
 ) -> list[Picture]:
-    """Draw the plots into the directory of a report."""
+    """Draw the plots into the directory of a report. Raises `ConfigError` if it cannot be made."""
+    make_result_directory("--out", directory)
     with style():
         pictures = [
             save(_history(trials), directory, "study-history", "Result of each trial, and the best so far."),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ from shared.config.settings import Config
 from shared.memory.plan import Plan
 from shared.memory.region.sequence import Sequence
 from shared.memory.run_memory import Memory
-from shared.memory.wait import Doorbell
+from shared.memory.wait import Doorbell, Stopped
 from tests.support.counting_env import Counting
 
 ENVS, LANE_ENVS, ROUND_TICKS, ROUNDS = 8, 2, 6, 6
@@ -270,30 +270,44 @@ def test_a_lane_that_has_asked_at_a_boundary_still_moves(
     assert same(world.played(), expected)
 
 
-def test_envs_of_a_lane_that_is_not_to_come_after_all_are_closed(closed: list[Counting]) -> None:
+@pytest.fixture
+def coming() -> tuple[World, list[Counting]]:
+    """A world in which actor 1 has made the envs of a lane that is still to become its own, and these."""
     world = World(2)
     world.until(2)
     world.memory.board.lane_wanted[2] = 1
     while world.actors[1].prefetch_env():
         pass
-    (coming,) = world.actors[1]._envs.values()
-    assert len(coming) == LANE_ENVS
+    (envs,) = world.actors[1]._envs.values()
+    assert len(envs) == LANE_ENVS
+    return world, cast(list[Counting], envs)
+
+
+def test_envs_of_a_lane_that_is_not_to_come_after_all_are_closed(
+    coming: tuple[World, list[Counting]], closed: list[Counting]
+) -> None:
+    world, envs = coming
     world.memory.board.lane_wanted[2] = 0
     world.actors[1].prefetch_env()
-    assert closed == coming
+    assert closed == envs
     assert not world.actors[1]._envs
 
 
-def test_an_actor_closes_the_envs_that_it_plays_and_has_made(closed: list[Counting]) -> None:
-    world = World(2)
-    world.until(2)
-    world.memory.board.lane_wanted[2] = 1
-    while world.actors[1].prefetch_env():
-        pass
-    (coming,) = world.actors[1]._envs.values()
+def test_an_actor_closes_the_envs_that_it_plays_and_has_made(
+    coming: tuple[World, list[Counting]], closed: list[Counting], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A request to stop, which a heartbeat tells, does not keep it from that."""
+    (world, envs), heartbeats = coming, list[int]()
+
+    def heartbeat() -> None:
+        heartbeats.append(len(closed))
+        raise Stopped
+
+    monkeypatch.setattr(world.actors[1], "_heartbeat", heartbeat)
     world.actors[1].close()
     played = [env for lane in world.actors[1].played for env in lane.envs]
-    assert closed == [*played, *coming]
+    assert closed == [*played, *envs]
+    assert heartbeats == list(range(len(closed))), "one before each env"
 
 
 @pytest.mark.parametrize("victim", ["giver", "taker"])

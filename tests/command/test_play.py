@@ -169,8 +169,8 @@ def test_a_recording_that_is_stopped_is_whole_as_far_as_it_goes(
     out = tmp_path / "out"
     options = f"--load {catch} --env {CATCH} --device cpu --episodes 10 --out {out} --scale 1".split()
     assert main(["record", *options, *["--montage"] * montage]) == 1
-    kept = "The video up to there is" if montage else "Their videos are"
-    assert capsys.readouterr().out == f"Stopped: 0 of 10 episodes were over. {kept} in {out}.\n"
+    kept = f"The video up to there is in {out}.\n" if montage else ""
+    assert capsys.readouterr().out == f"Stopped: 0 of 10 episodes were over.\n{kept}"
     assert [(path.name, frames_in(path)) for path in out.iterdir()] == ([("montage.mp4", 4 * 6)] if montage else [])
 
 

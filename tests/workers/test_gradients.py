@@ -144,14 +144,15 @@ def test_an_annealed_setting_has_its_value_of_the_gradient(schedule: str) -> Non
 def test_a_method_that_gives_a_mean_alone_has_the_gradient_of_the_sum(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a plug-in does that writes `learn` by its documented interface."""
     found = []
-    for ignores in (False, True):
-        if ignores:
-            monkeypatch.setattr(ActorCritic, "sum_losses", lambda self: None)
+    for follows, gives_mean in ((True, True), (False, True), (False, False)):
+        monkeypatch.setattr(ActorCritic, "can_sum_losses", follows)
+        monkeypatch.setattr(ActorCritic, "mean_gradient", gives_mean)
         memory, _ = worker_memory(worker_config())
         gradients, shared, _ = _gradients(memory)
         gradients.compute(WORKER, ROUND)
         found.append(shared.gradient[WORKER].copy())
     np.testing.assert_allclose(found[1], found[0], rtol=1e-4, atol=1e-6 * np.abs(found[0]).max())
+    np.testing.assert_array_equal(found[2], found[0])  # one that always gives the sum
 
 
 def test_metrics_are_summed_over_a_span_and_a_repeated_part_counts_once() -> None:

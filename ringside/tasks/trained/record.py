@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -62,7 +63,7 @@ def main(arguments: Sequence[str]) -> int:
     episodes = options.episodes or PROTOCOLS[weights.protocol].eval_episodes
     if options.montage and episodes > MOST_IN_MONTAGE:
         raise ConfigError(f"--montage shows at most {MOST_IN_MONTAGE} episodes; {episodes} are asked for.")
-    _make(options.out)
+    _require_empty(options.out)
     load_libraries()
     player, network = make_player(
         weights,
@@ -72,12 +73,14 @@ def main(arguments: Sequence[str]) -> int:
         given=GivenRules(options.eval_epsilon, options.eval_max_frames, options.eval_actions),
     )
     assert network is not None
+    make_result_directory("--out", options.out)
     record = _record_montage if options.montage else _record_each
     with player, stop_requests() as stop:
         videos, cut = record(options, player, episodes, stop)
     if len(player.played) < episodes:
-        kept = "The video up to there is" if options.montage else "Their videos are"
-        print(f"Stopped: {len(player.played)} of {episodes} episodes were over. {kept} in {options.out}.")
+        print(f"Stopped: {len(player.played)} of {episodes} episodes were over.")
+        if options.montage or player.played:
+            print(f"{'The video up to there is' if options.montage else 'Their videos are'} in {options.out}.")
         return 1
     played = sorted(player.played, key=lambda each: each.episode)
     returns, steps = [each.total for each in played], [each.steps for each in played]
@@ -93,14 +96,13 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _make(out: Path) -> None:
-    """Make the directory if it does not exist. Raises `ConfigError` if it is not empty."""
-    make_result_directory("--out", out)
+def _require_empty(out: Path) -> None:
+    """Raise `ConfigError` if the directory is there and not empty."""
     try:
-        if any(out.iterdir()):
+        if os.path.isdir(out) and any(out.iterdir()):
             raise ConfigError(f"--out {out} is not empty; choose another directory.")
     except OSError as error:
-        raise ConfigError(f"--out {out} cannot be written: {error.strerror}.") from error
+        raise ConfigError(f"--out {out} cannot be read: {error.strerror}.") from error
 
 
 def _record_each(options: Recording, player: Player, episodes: int, stop: Requests) -> tuple[list[str], int]:

@@ -81,6 +81,20 @@ def test_an_env_that_is_refused_is_closed(painted: ModuleType, monkeypatch: pyte
     assert len(closed) == 3
 
 
+def test_an_env_that_cannot_be_closed_hides_no_sentence(
+    painted: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(self: Painted) -> None:
+        raise RuntimeError("The window is gone.")
+
+    monkeypatch.setattr(Painted, "close", refuse)
+    make(painted).close()
+    with pytest.raises(EnvError, match="images are needed"):
+        make(painted, shape=(96, 96, 2))
+    said = "An environment could not be closed: RuntimeError: The window is gone.\n"
+    assert capsys.readouterr().err == 2 * said
+
+
 def make(painted: ModuleType, frames: FrameShape = DEFAULT_FRAMES, **arguments: Any) -> GymnasiumEnv:
     painted.factory = lambda: Painted(**arguments)  # type: ignore[attr-defined]
     return GymnasiumEnv("painted:factory", seed=1, index=2, frames=frames)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -207,6 +208,22 @@ def test_a_service_that_does_not_answer_is_not_waited_for(
     until(lambda: of("init", sent()))
     tracker.finish()
     assert "did not take the rest within 1 s" in notes[-1]
+    assert not child.is_running()
+
+
+def test_ctrl_c_while_the_rest_is_sent_leaves_no_process(
+    tmp_path: Path, sent: Callable[[], list[list[Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_SECONDS", "600")
+    tracker = Tracker(write_run(tmp_path / "run"), print)
+    child = psutil.Process(tracker._process.pid)
+    until(lambda: of("init", sent()))
+    waiting = Mock(side_effect=KeyboardInterrupt)
+    monkeypatch.setattr(tracker._process, "wait", waiting)
+    monkeypatch.setattr(wandb_track, "kill_and_reap", lambda process: child.wait(20))
+    with pytest.raises(KeyboardInterrupt):
+        tracker.finish()
+    waiting.assert_called_once()
     assert not child.is_running()
 
 

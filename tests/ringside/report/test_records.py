@@ -84,6 +84,9 @@ def test_damage_is_a_sentence(tmp_path: Path, name: str, content: bytes, says: s
 
 
 def test_a_directory_that_is_no_run_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(RecordsError, match="loop cannot be read: Too many levels of symbolic links"):
+        load(tmp_path / "loop")
     with pytest.raises(RecordsError, match="There is no run"):
         load(tmp_path / "nowhere")
     (tmp_path / "file").touch()
