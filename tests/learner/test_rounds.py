@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -49,23 +50,34 @@ class Engine:
         return 7
 
 
-def make_rounds(engine: Any, **settings: Any) -> tuple[Any, list[int]]:
-    """A learner with memory of its own, and the updates done at each of its heartbeats."""
-    memory = Memory.create(Plan(settled(network="small", replay_size=20_000, total_steps=40_000, **settings), 4))
-    heartbeats = list[int]()
-    waiter = SimpleNamespace(
-        process=int(Role.LEARNER),
-        note_progress=lambda progress: None,
-        heartbeat=lambda: heartbeats.append(int(memory.board.updates[0])),
-        doorbell=engine,
-    )
-    memory.board.commits.publish(0)
-    return Rounds(memory, cast(Waiter, waiter), engine, []), heartbeats
+MakeRounds = Callable[..., tuple[Any, list[int]]]
+
+
+@pytest.fixture
+def make_rounds() -> Iterator[MakeRounds]:
+    """Makes a learner with memory of its own, and the updates done at each of its heartbeats."""
+    with ExitStack() as memories:
+
+        def make(engine: Any, **settings: Any) -> tuple[Any, list[int]]:
+            small = {"network": "small", "round_steps": 80, "replay_size": 160, "total_steps": 800}
+            memory = Memory.create(Plan(settled(**small | settings), 4))
+            memories.callback(memory.arena.close)
+            heartbeats = list[int]()
+            waiter = SimpleNamespace(
+                process=int(Role.LEARNER),
+                note_progress=lambda progress: None,
+                heartbeat=lambda: heartbeats.append(int(memory.board.updates[0])),
+                doorbell=engine,
+            )
+            memory.board.commits.publish(0)
+            return Rounds(memory, cast(Waiter, waiter), engine, []), heartbeats
+
+        yield make
 
 
 @pytest.mark.parametrize(("newest", "published"), [(20, []), (0, [4, 16]), (4, [16])])
 def test_with_free_repeated_updates_publish_nothing(
-    clock: list[float], monkeypatch: pytest.MonkeyPatch, newest: int, published: list[int]
+    clock: list[float], make_rounds: MakeRounds, monkeypatch: pytest.MonkeyPatch, newest: int, published: list[int]
 ) -> None:
     """Their weights are older than those that inference has, also in a round that was not committed."""
     rounds, _ = make_rounds(Engine(lambda count: None), schedule="free", publish_every_updates=4)
@@ -77,7 +89,7 @@ def test_with_free_repeated_updates_publish_nothing(
     assert done == published
 
 
-def test_slow_updates_each_send_a_heartbeat(clock: list[float]) -> None:
+def test_slow_updates_each_send_a_heartbeat(clock: list[float], make_rounds: MakeRounds) -> None:
     def run(count: int) -> None:
         clock[0] += 3.0 * count
 
@@ -87,7 +99,9 @@ def test_slow_updates_each_send_a_heartbeat(clock: list[float]) -> None:
     assert heartbeats == [1, 2, 3, 4, 4, 4, 4]
 
 
-def test_ranks_that_differ_end_the_run_before_the_commit(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_that_differ_end_the_run_before_the_commit(
+    clock: list[float], make_rounds: MakeRounds, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def meet(_value: int, what: str) -> None:
         if "parameters" in what:
             raise FatalError("They differ.")
@@ -102,7 +116,7 @@ def test_ranks_that_differ_end_the_run_before_the_commit(clock: list[float], mon
     assert committed == []
 
 
-def test_others_come_in_slices_as_soon_as_their_pace_is_known(clock: list[float]) -> None:
+def test_others_come_in_slices_as_soon_as_their_pace_is_known(clock: list[float], make_rounds: MakeRounds) -> None:
     def run(count: int) -> None:
         clock[0] += 0.01 * count
 
@@ -112,7 +126,7 @@ def test_others_come_in_slices_as_soon_as_their_pace_is_known(clock: list[float]
     assert SLICE_UPDATES % CHUNK_UPDATES == 0
 
 
-def test_a_slice_takes_about_as_long_as_it_should(clock: list[float]) -> None:
+def test_a_slice_takes_about_as_long_as_it_should(clock: list[float], make_rounds: MakeRounds) -> None:
     seconds = iter([0.6, 0.4, 0.4, 2.0])
 
     def run(count: int) -> None:
@@ -124,7 +138,7 @@ def test_a_slice_takes_about_as_long_as_it_should(clock: list[float]) -> None:
     assert heartbeats == [1, 2, 3, 4, 5, 9, 13]
 
 
-def test_slices_of_whole_chunks_stay_so(clock: list[float]) -> None:
+def test_slices_of_whole_chunks_stay_so(clock: list[float], make_rounds: MakeRounds) -> None:
     def run(count: int) -> None:
         clock[0] += SLICE_SECONDS / 11 * count
 
@@ -152,7 +166,7 @@ class Gpu:
         self.unfinished -= 1
 
 
-def test_a_gpu_is_asked_for_some_slices_ahead_and_no_more(clock: list[float]) -> None:
+def test_a_gpu_is_asked_for_some_slices_ahead_and_no_more(clock: list[float], make_rounds: MakeRounds) -> None:
     gpu = Gpu()
     rounds, heartbeats = make_rounds(gpu)
     rounds._run(0, 20 * SLICE_UPDATES)
@@ -161,7 +175,9 @@ def test_a_gpu_is_asked_for_some_slices_ahead_and_no_more(clock: list[float]) ->
     assert len(heartbeats) > 20, "a wait sends heartbeats"
 
 
-def test_a_gpu_that_does_not_go_on_is_a_fault(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_that_does_not_go_on_is_a_fault(
+    clock: list[float], make_rounds: MakeRounds, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gpu = Gpu()
     rounds, heartbeats = make_rounds(gpu)
 
@@ -176,7 +192,7 @@ def test_a_gpu_that_does_not_go_on_is_a_fault(clock: list[float], monkeypatch: p
 
 
 def test_updates_are_done_before_they_are_published_in_mid_round(
-    clock: list[float], monkeypatch: pytest.MonkeyPatch
+    clock: list[float], make_rounds: MakeRounds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu = Gpu()
     rounds, _ = make_rounds(gpu, schedule="free", publish_every_updates=2 * SLICE_UPDATES)
@@ -189,7 +205,7 @@ def test_updates_are_done_before_they_are_published_in_mid_round(
 
 @pytest.mark.parametrize(("begun", "looks"), [(SLICES_LEFT, 0), (SLICES_LEFT + 3, 3)])
 def test_the_next_round_is_drawn_while_the_gpu_has_work_for_some_looks(
-    clock: list[float], monkeypatch: pytest.MonkeyPatch, begun: int, looks: int
+    clock: list[float], make_rounds: MakeRounds, monkeypatch: pytest.MonkeyPatch, begun: int, looks: int
 ) -> None:
     gpu = Gpu()
     gpu.unfinished = begun

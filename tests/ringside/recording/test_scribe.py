@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -23,10 +24,11 @@ from tests.support.watched import Pretended
 
 
 @pytest.fixture
-def late(tmp_path: Path) -> Any:
+def late(tmp_path: Path) -> Iterator[Any]:
     """A scribe for which everything is due; what it writes is in `done`."""
-    plan = Plan(settled(network="small", replay_size=20_000, total_steps=40_000, run_dir=tmp_path), 4)
-    made: Any = Scribe(Memory.create(plan), tmp_path)
+    small = {"network": "small", "round_steps": 80, "replay_size": 160, "total_steps": 800}
+    memory = Memory.create(Plan(settled(**small, run_dir=tmp_path), 4))
+    made: Any = Scribe(memory, tmp_path)
     made.done = []
     made.due_now = {"evaluation", "save", "span"}
     made._board.written[0], made._board.trouble[0] = 3, 5
@@ -36,7 +38,8 @@ def late(tmp_path: Path) -> Any:
     made._evaluation = lambda number: made.done.append("evaluation")
     made._span = lambda first: made.done.append("span")
     made.save = lambda: made.done.append("save") or 3
-    return made
+    yield made
+    memory.arena.close()
 
 
 def test_spans_that_are_always_due_keep_nothing_else_waiting(late: Any) -> None:

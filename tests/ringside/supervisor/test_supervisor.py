@@ -50,13 +50,16 @@ def stopping(tmp_path: Path, notes: list[str]) -> Iterator[Supervisor]:
 @contextmanager
 def supervisor_of(run_dir: Path, notes: list[str], **settings: Any) -> Iterator[Supervisor]:
     """A supervisor of a small run, which has started no process."""
-    small = {"actors": 1, "network": "small", "replay_size": 20_000, "total_steps": 40_000, "balance": "off"}
+    small = {"actors": 1, "network": "small", "balance": "off"}
+    small |= {"round_steps": 80, "replay_size": 160, "total_steps": 800}
     plan = Plan(settled(run_dir=run_dir, **small | settings), 4)
     made = Supervisor(plan, lambda memory: None, notes.append, mps.Service())
-    yield made
-    made._children.clear()
-    made._end_all()
-    os.close(made._wakeup.fd)
+    try:
+        yield made
+    finally:
+        made._children.clear()
+        made._end_all()
+        os.close(made._wakeup.fd)
 
 
 def finish(made: Supervisor) -> None:
