@@ -262,9 +262,9 @@ def main(child_spec: ChildSpec) -> None:
                     rounds.run_round(round_)
         except NonFiniteError as error:
             try:
-                where = report(memory, waiter, engine, child_spec.run_dir, error)
+                sentence = report(memory, waiter, engine, child_spec.run_dir, error)
             except Stopped:
-                where = "The run was stopped before the update was found."
+                sentence = "The run was stopped before the update was found."
             engine.settle()
-            raise FatalError(f"{error} {where}") from error
+            raise FatalError(f"{error} {sentence}") from error
         memory.board.phase[child_spec.process] = Phase.DONE

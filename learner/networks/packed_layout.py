@@ -37,8 +37,8 @@ class PackedLayout:
 
     Attributes:
         spec: the canonical layout.
-        strides: of the convolutions; the first is one of blocks.
-        convolution_parameters: the first parameters in either layout, those of the convolutions.
+        strides: strides of the convolutions; that of the first counts blocks.
+        convolution_parameters: number of parameters of the convolutions, which come first in both layouts.
         transfer: copies of whole vectors to the device and back.
     """
 

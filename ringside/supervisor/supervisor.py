@@ -1,4 +1,4 @@
-"""The supervisor: starts, watches, restarts and ends the processes of a run. It reads and writes the board alone.
+"""The supervisor: starts, watches, restarts and ends the processes of a run. It writes only the board.
 
 It follows PostgreSQL's postmaster: it never touches the data of its children, so nothing that kills a child can hurt
 it. Start it from the main thread: children die with the thread that made them (parent-death signal).

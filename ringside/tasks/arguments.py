@@ -132,7 +132,7 @@ def parse_choices(
     """As `parse`, with the defaults of --preset or of the run to --resume. --help shows `COMMON`, --help all the rest.
 
     Args:
-        own: settings that the task makes itself, with that of its own to use instead; --help leaves them out.
+        own: settings that the task makes itself, each with the option to use instead; --help leaves them out.
 
     Raises:
         ConfigError: as `parse` does, and for options that have no effect with the others.
@@ -141,7 +141,7 @@ def parse_choices(
     own = own or {}
     for name, instead in own.items():
         if flag_of(name) in map(flag_in, arguments):
-            raise ConfigError(f"The task sets {flag_of(name)} itself: omit it and use {flag_of(instead)}.")
+            raise ConfigError(f"{program.split()[-1]} sets {flag_of(name)} itself: omit it and use {flag_of(instead)}.")
     preset, resume, env, kwargs, plugin, config, method = _defining_options(arguments)
     if env is not None and kwargs is not None:
         env = with_kwargs(env, kwargs)

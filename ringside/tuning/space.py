@@ -77,7 +77,7 @@ def default_space(config: Config) -> Space:
     else:
         space["optimizer_epsilon"] = Dimension(1e-8, 1e-2, log=True)
         space["n_step"] = Dimension(1, 5)
-        if config.explore.epsilon_start >= 0.1:  # noisy networks explore without
+        if config.explore.epsilon_start >= 0.1:  # the greatest end that is tried; noisy networks begin at 0
             space["epsilon_end"] = Dimension(0.01, 0.1, log=True)
     return space
 

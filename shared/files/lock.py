@@ -14,8 +14,8 @@ from shared.files.atomic import open_to_write
 
 POLL_SECONDS = 0.2
 """Interval between two looks at a lock that another process holds."""
-GLANCE_SECONDS = 0.2
-"""Longest time for which a process that only looks may hold a lock."""
+PROBE_SECONDS = 0.2
+"""Longest time for which `is_locked` of another process may hold a lock."""
 
 
 @contextmanager
@@ -36,7 +36,7 @@ def locked(path: Path, flag: str, owner: str) -> Iterator[None]:
         raise ConfigError(f"{flag} {path.parent} cannot be written: {error.strerror}.") from error
     try:
         try:
-            if not _taken(lock):
+            if not _try_lock(lock):
                 raise ConfigError(f"{flag} {path.parent} belongs to {owner}.")
         except OSError as error:  # a file system without locks
             raise ConfigError(f"{flag} {path.parent} cannot be locked: {error.strerror}.") from error
@@ -45,16 +45,16 @@ def locked(path: Path, flag: str, owner: str) -> Iterator[None]:
         os.close(lock)
 
 
-def _taken(lock: int) -> bool:
+def _try_lock(lock: int) -> bool:
     """Take the lock of a file. Return False if another process holds it for longer than `is_locked` does."""
-    deadline = time.monotonic() + GLANCE_SECONDS
+    deadline = time.monotonic() + PROBE_SECONDS
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > deadline:
                 return False
-            time.sleep(GLANCE_SECONDS / 20)
+            time.sleep(PROBE_SECONDS / 20)
         else:
             return True
 

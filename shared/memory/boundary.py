@@ -47,7 +47,7 @@ def capture(memory: Memory, boundary: int) -> dict[str, NDArray[np.generic]]:
     """Copies of all state of the roles at `boundary`, without the replay.
 
     Raises:
-        Moved: a snapshot of `boundary` is no longer there; take a newer boundary.
+        Moved: a snapshot of `boundary` is no longer there, or its slots may be written over; take a newer boundary.
     """
     lanes = [memory.lane_snapshots.read(lane, boundary) for lane in range(memory.run_schedule.lanes)]
     state = memory.learner_snapshots.read(boundary)
@@ -64,6 +64,7 @@ def capture(memory: Memory, boundary: int) -> dict[str, NDArray[np.generic]]:
     arrays["evaluation.step"] = queue.step.copy()
     arrays["evaluation.data"] = queue.data.copy() if queue.pending else queue.data[:0].copy()
     run_schedule = memory.run_schedule
+    # The learner waits for the scribe before it lets slots be written over, but not while the disk fails.
     first = boundary * run_schedule.round_ticks - run_schedule.history_ticks
     overwritten = first < run_schedule.oldest_readable_tick(memory.board.committed)
     if overwritten or memory.learner_snapshots.read(boundary) is None:

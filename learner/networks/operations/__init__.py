@@ -1,1 +1,1 @@
-"""Operations with backward passes of their own, for `learner.networks.autograd`."""
+"""Operations with hand-written backward passes, for `learner.networks.autograd`."""

@@ -60,6 +60,8 @@ PURE = frozenset({"step_spread", "update_overhead", "contention", "crowding", "p
 """Service times that are ratios or counts."""
 LINKS = {"1 GbE": 117e6, "10 GbE": 1.17e9}
 """Bytes/s of links between a head and its nodes."""
+PICTURES = (".png", ".svg", ".pdf")
+"""Suffixes that --picture may have."""
 
 
 @dataclass(frozen=True)
@@ -79,11 +81,7 @@ class Options(RunOptions):
     from_: Path | None = None
     """Take the service times of this file, which an earlier --json wrote."""
     picture: Path | None = None
-    """Draw steps/s against cores into this PNG."""
-
-
-PICTURES = (".png", ".svg", ".pdf")
-"""Suffixes that --picture may have."""
+    """Draw steps/s against cores into this file: .png, .svg or .pdf."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +100,7 @@ def measure(options: Options, report: Report) -> None:
     require_no_actors(options.words)
     if options.picture is not None:
         require_writable("--picture", options.picture)
-        if options.picture.suffix not in PICTURES:
+        if options.picture.suffix.lower() not in PICTURES:
             raise ConfigError(f"--picture {options.picture}: the suffix says the format; choose {', '.join(PICTURES)}.")
     read = None if options.from_ is None else times_in(options.from_)
     with report.measuring("settings"):
