@@ -51,7 +51,7 @@ def add_to_zoo(
     """Make an entry of the zoo of a run, with an evaluation by its rules, and return its directory.
 
     It has a picture of the run's returns and a video of the evaluation's first episode, unless one is larger than
-    3 MB, or the run has no records.
+    4 MB, or the run has no records.
 
     Args:
         load: a run directory, or a checkpoint or file of weights in one.

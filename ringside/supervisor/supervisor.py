@@ -239,7 +239,8 @@ class Supervisor:
             self._note(f"{self._name(index)} did all of its work, but did not exit cleanly.")
             del self._children[index]
             return
-        if self._board.stopping and (index != Role.SCRIBE or self._force_exit):
+        abandoned = self._board.stopping and (index != Role.SCRIBE or self._force_exit)
+        if abandoned and code != FATAL:
             del self._children[index]
             return
         how, cause = diagnose(code, hung=child.killed_at is not None, oom_kills=self._oom_kills)
@@ -314,7 +315,7 @@ class Supervisor:
     def _to_be_saved(self) -> str:
         """Effect of a stop on the run, as half a sentence."""
         if self._board.committed >= 0:
-            return "the last finished round is saved."
+            return "the run is saved at its newest snapshot."
         return f"there is nothing {'to save yet' if self._plan.config.run.resume is None else 'new to save'}."
 
     @property

@@ -26,7 +26,7 @@ SHOWN = {CURVE: "![Returns in training](curve.png)", VIDEO: "[An episode](video.
 """Files for people, with the lines of the README that show them; an entry may lack them."""
 MOST_BYTES = 10_000_000
 """Largest weights of an entry, so that a clone stays small."""
-MOST_SHOWN_BYTES = 3_000_000
+MOST_SHOWN_BYTES = 4_000_000
 """Largest file for people."""
 
 

@@ -26,6 +26,7 @@ from shared.memory.parts.board import Phase, Stop
 from shared.memory.plan import Plan
 from shared.memory.process_table import Role
 from shared.process import mps
+from shared.process.child import FATAL, log_path
 from shared.process.signals import handle_stop_signals
 from tests.support.configurations import settled
 
@@ -227,6 +228,24 @@ def test_a_process_that_crashes_after_its_work_is_not_restarted(
     ]
 
 
+@pytest.mark.parametrize("requests", [1, 2])
+def test_what_is_found_during_a_stop_is_told(stopping: Supervisor, tmp_path: Path, requests: int) -> None:
+    """A loss that is NaN, for example: the next resume would find it again."""
+    stopping._requests.count = requests
+    stopping._maker._log_starts[Role.LEARNER] = 0
+    log = log_path(tmp_path, "learner")
+    log.parent.mkdir(exist_ok=True)
+    log.write_text("The loss is NaN.\n")
+    killed: Any = SimpleNamespace(exitcode=-signal.SIGKILL)
+    failed: Any = SimpleNamespace(exitcode=FATAL)
+    stopping._handle_exit(Role.LEARNER, Child(killed))
+    assert stopping._failure is None
+    stopping._children[Role.LEARNER] = Child(failed)
+    stopping._handle_exit(Role.LEARNER, stopping._children[Role.LEARNER])
+    assert stopping._failure == "The loss is NaN."
+    assert list(stopping._children) == [Role.SCRIBE]
+
+
 def _close_all() -> None:
     """A process that closes every descriptor by which its end is noticed, and goes on."""
     os.closerange(0, 1 << 20)
@@ -312,7 +331,7 @@ def test_a_process_that_hangs_prints_its_stacks_before_it_is_killed(
     [
         (-1, False, "there is nothing to save yet."),
         (-1, True, "there is nothing new to save."),
-        (0, False, "the last finished round is saved."),
+        (0, False, "the run is saved at its newest snapshot."),
     ],
 )
 def test_the_sentence_of_a_stop_says_what_is_saved(tmp_path: Path, committed: int, resumes: bool, words: str) -> None:
