@@ -17,7 +17,7 @@ from __future__ import annotations
 import signal
 
 if __name__ == "__main__":
-    # Any process of a run goes on when it is asked for its stacks: until `enable_stack_dumps` the request waits.
+    # Any process of a run continues when it is asked for its stacks: until `enable_stack_dumps` the request waits.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
 
 import errno

@@ -184,7 +184,7 @@ class Lane:
             self._steps[j] += 1
             results = (*outcome, self._returns[j], self._steps[j])
             valid = not (outcome.terminated or outcome.truncated)
-            start = False  # a lost life ends the return, not the episode: the stack goes on (docs/protocols.md)
+            start = False  # a lost life ends the return, not the episode: the stack continues (docs/protocols.md)
             self._resets[j] = not valid
         next_place = following * len(self.envs) + j
         if compare:

@@ -22,7 +22,7 @@ from shared.memory.run_memory import Memory
 from shared.performance.throughput_model import Prediction
 
 INEXACT_SINCE = "inexact_since_steps"
-"""Counter of a run that goes on with other arithmetic: its first such step. It was resumed so (`ARITHMETIC` in
+"""Counter of a run that continues with other arithmetic: its first such step. It was resumed so (`ARITHMETIC` in
 shared/config), or played on nodes that compute otherwise."""
 
 

@@ -61,7 +61,7 @@ def load_segments(
 ) -> None:
     """Read the segments of a checkpoint into the rings: the replay, or the last round of an on-policy method.
 
-    Without that round an on-policy run goes on: its ticks count as ticks without an action.
+    Without that round an on-policy run continues: its ticks count as ticks without an action.
 
     Args:
         ring: the ring's fields, [lanes, capacity, lane_envs, ...]; each tick comes to its slot, `tick % capacity`.

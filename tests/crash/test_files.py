@@ -1,4 +1,4 @@
-"""A disk that refuses while a real run goes on: training goes on, the display warns, and saving is tried again.
+"""A disk that refuses in the middle of a real run: training continues, the display warns, and saving is tried again.
 
 Anybody may limit the size of files that his processes write, so that is how "full" is made here without a disk of its
 own: the scribe is given the limit while it runs, and freed of it. Where a small file system can be made, it is filled

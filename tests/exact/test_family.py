@@ -132,7 +132,7 @@ def test_combined_parts_change_the_weights(tmp_path: Path) -> None:
 
 @pytest.mark.stress
 def test_free_comes_back_with_its_priorities(tmp_path: Path) -> None:
-    """Not exact, but a killed learner goes on."""
+    """Not exact, but a killed learner continues."""
     run_dir = tmp_path / "run"
     process = _start(run_dir, EVERYTHING, **(SHORT | {"schedule": "free"}))
     memory = memory_of(process, run_dir)

@@ -32,7 +32,7 @@ class Command:
     cases: int
     whole: str = "catch"
     serves: bool = False
-    """True if it goes on until it is interrupted."""
+    """True if it runs until it is interrupted."""
 
 
 def _evaluate(workspace: Workspace) -> Sequence[str]:

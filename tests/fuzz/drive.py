@@ -72,7 +72,7 @@ def tried(target: Target, runs: Path, scratch: Path) -> Tally:
 
 
 def _tried_between(target: Target, runs: Path, root: Path, first: int, stop: int) -> Tally:
-    """Have the cases [first, stop) tried; a worker that dies is a fault, and another goes on behind that case."""
+    """Have the cases [first, stop) tried; a worker that dies is a fault, and another continues behind that case."""
     shutil.copytree(runs, root / "runs")
     tally, results = Tally(target.name), root / "results.jsonl"
     while first < stop:

@@ -1,4 +1,4 @@
-"""--stop-at: the score that counts, and a run that ends by it and goes on with other evaluations."""
+"""--stop-at: the score that counts, and a run that ends by it and continues with other evaluations."""
 
 from __future__ import annotations
 

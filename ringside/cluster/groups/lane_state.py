@@ -1,6 +1,6 @@
 """State of a lane that a group needs to play it on: the newest snapshot, and the actions that were logged since.
 
-The group plays logged actions again, as a restarted actor does, so a lane that was half played elsewhere goes on with
+The group plays logged actions again, as a restarted actor does, so a lane that was half played elsewhere continues with
 the same steps.
 """
 

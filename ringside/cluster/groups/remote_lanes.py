@@ -5,7 +5,8 @@ ever written, however late it comes. When a group is lost, its lanes go back to 
 that died. Their logged actions go to the next group, and ticks that the ring holds already are compared.
 
 A node that has other software, or computes other bits, is left out. One that passes this check and later fails an audit
-is left out from then on, and the run goes on as inexact: all that was played is valid, but no repetition would give it.
+is left out from then on, and the run continues as inexact: all that was played is valid, but no repetition would give
+it.
 """
 
 from __future__ import annotations

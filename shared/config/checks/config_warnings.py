@@ -97,7 +97,7 @@ def _narrow_support(config: Config, support: C51Settings) -> list[str]:
 
 
 def _learning_rate_off_its_line(learn: Learn) -> list[str]:
-    """A run that ends before an annealed learning rate does, or goes on when it is 0."""
+    """A run that ends before an annealed learning rate does, or continues when it is 0."""
     if learn.learning_rate_end is None or learn.anneal_steps == learn.total_steps:
         return []
     if learn.anneal_steps < learn.total_steps:

@@ -155,7 +155,7 @@ def _expected(
 # What the batches have
 
 TRAITS = {
-    *("goes on, 3 long", *(f"{how}, {n} long" for how in ("terminal", "truncated") for n in (1, 2, 3))),
+    *("continues, 3 long", *(f"{how}, {n} long" for how in ("terminal", "truncated") for n in (1, 2, 3))),
     "terminal and truncated",
     *("an episode begins in its stack", "the episode begins in its last stack", "before the first tick"),
     *("the window's first", "the window's last"),
@@ -174,7 +174,7 @@ def _traits(played: PlayedRing, tick: int, env: int, length: int) -> list[str]:
 
     ends = marked("terminated", last) or marked("life_lost", last)
     truncated = marked("truncated", last)
-    kind = {(True, False): "terminal", (False, True): "truncated", (False, False): "goes on"}.get((ends, truncated))
+    kind = {(True, False): "terminal", (False, True): "truncated", (False, False): "continues"}.get((ends, truncated))
     has = {
         "an episode begins in its stack": tick >= STACK and marked("start", *range(tick - STACK + 2, tick + 1)),
         "the episode begins in its last stack": not ends and marked("start", *range(end - STACK + 2, end + 1)),

@@ -1,4 +1,4 @@
-"""`launch.py bench gpu`: what it measures with runs on a CPU too, slowly; without a GPU it says so and goes on."""
+"""`launch.py bench gpu`: what it measures with runs on a CPU too, slowly; without a GPU it says so and continues."""
 
 from __future__ import annotations
 

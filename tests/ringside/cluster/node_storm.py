@@ -4,9 +4,9 @@
 
 One run after another is played on three raylets of this machine. Each is struck again and again, with a round or two
 between, and must end with the weights, steps and episodes of one machine; then its strikes are added to the file. When
-a node is lost, inference server and actor of another group are killed at the same time. The same command goes on where
-the last one ended, until the file has enough. `--seconds` bounds the strikes of one command; the run that is left then
-ends in peace. Exit code 1: a run ended otherwise, and nothing of it was counted.
+a node is lost, inference server and actor of another group are killed at the same time. The same command continues
+where the last one ended, until the file has enough. `--seconds` bounds the strikes of one command; the run that is left
+then ends in peace. Exit code 1: a run ended otherwise, and nothing of it was counted.
 """
 
 from __future__ import annotations

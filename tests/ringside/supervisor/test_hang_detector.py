@@ -90,7 +90,7 @@ def test_a_stop_that_ends_in_time_counts_for_nothing() -> None:
     process = _known()
     for _ in range(20):
         assert not process.silent(hang_detector.STOPPED_SECONDS - LOOK, "T")
-        assert not process.silent(hang_detector.FLOOR_SECONDS / 4)  # it goes on, and has not come to its next heartbeat
+        assert not process.silent(hang_detector.FLOOR_SECONDS / 4)  # it runs, and has not come to its next heartbeat
         process.lives(LOOK)
 
 

@@ -247,7 +247,7 @@ def test_what_is_found_during_a_stop_is_told(stopping: Supervisor, tmp_path: Pat
 
 
 def _close_all() -> None:
-    """A process that closes every descriptor by which its end is noticed, and goes on."""
+    """A process that closes every descriptor by which its end is noticed, and continues."""
     os.closerange(0, 1 << 20)
     time.sleep(60)
 

@@ -102,7 +102,7 @@ def test_a_viewer_gets_in_however_many_hold_connections_without_the_key(loop: Lo
     assert loop.answers(viewer)
     strangers = [loop.connect(sent) for _ in range(MOST_CONNECTIONS + 20)]
     assert loop.answers(loop.connect(KEYED))
-    assert loop.answers(viewer, KEYED), "the connection was there before them, and goes on"
+    assert loop.answers(viewer, KEYED), "the connection was there before them, and continues"
     strangers[-1].close()
     until(lambda: (loop.turn(), len(loop.server.active_channels) <= 2 + MOST_KEYLESS)[1], 10.0)
 

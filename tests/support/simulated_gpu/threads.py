@@ -1,4 +1,4 @@
-"""Threads of the host that take turns: a seeded choice at every call of the device says which one goes on."""
+"""Threads of the host that take turns: a seeded choice at every call of the device says which one continues."""
 
 from __future__ import annotations
 
