@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 from actors.env import EnvError
 from actors.envs.atari import game_name, games
@@ -86,6 +86,9 @@ class PlayingOptions(AgentOptions):
 class Choices(Config):
     """The options that make a configuration."""
 
+    replaced: ClassVar[Mapping[str, str]] = {}
+    """Settings that the task makes itself, each with the option to use instead; --help leaves them out."""
+
     config: Path | None = None
     """Settings from a TOML file, a run or the tuned ones of a game; options replace them (docs/configuration.md)."""
     preset: str = "nature"
@@ -127,19 +130,14 @@ def parse_choices(
     arguments: Sequence[str],
     program: str,
     description: str,
-    own: Mapping[str, str] | None = None,
 ) -> _Choices:
     """As `parse`, with the defaults of --preset or of the run to --resume. --help shows `COMMON`, --help all the rest.
 
-    Args:
-        own: settings that the task makes itself, each with the option to use instead; --help leaves them out.
-
     Raises:
-        ConfigError: as `parse` does, and for options that have no effect with the others.
+        ConfigError: as `parse` does, and for options that the task replaces, or without effect with the others.
     """
     arguments = current_words(arguments)
-    own = own or {}
-    for name, instead in own.items():
+    for name, instead in kind.replaced.items():
         if flag_of(name) in map(flag_in, arguments):
             raise ConfigError(f"{program.split()[-1]} sets {flag_of(name)} itself: omit it and use {flag_of(instead)}.")
     preset, resume, env, kwargs, plugin, config, method = _defining_options(arguments)
@@ -151,7 +149,7 @@ def parse_choices(
     if method in method_names():
         start = start.with_settings(method=method)
     _require_own(arguments, start.algorithm)
-    hidden = {*unused_settings(method_declaration(start.algorithm.method)), *own}
+    hidden = {*unused_settings(method_declaration(start.algorithm.method)), *kind.replaced}
     default = kind(**{item.name: getattr(start, item.name) for item in fields(Config)}, preset=preset or "nature")
     return parse(kind, arguments, program, description, default, hidden, COMMON)
 

@@ -17,7 +17,7 @@ from ringside.options.shell_completion import Shell
 from ringside.settings.config_file import tuned_games
 from ringside.suites.suite_games import SUITES
 from ringside.tasks import TASKS, module_of
-from ringside.tasks.arguments import CHOICES, parse
+from ringside.tasks.arguments import CHOICES, Choices, parse
 from ringside.zoo import catalogue
 from shared.config.method_declaration import method_declaration, method_names
 from shared.text import PROGRAM
@@ -62,10 +62,10 @@ def script(shell: Shell) -> str:
 
 
 def _options(kind: type) -> list[Option]:
-    """Options of a task; of one that configures runs, the options of all methods."""
+    """Options of a task; of one that configures runs, those of all methods, but none that it replaces."""
     own = options_of(kind, CHOICES)
-    if not any(option.name == "method" for option in own):
+    if not issubclass(kind, Choices):
         return own
     kinds = [method_declaration(name).settings for name in method_names()]
     of_methods = {option.name: option for each in kinds for option in options_of(each) if fields(each)}
-    return [*own, *of_methods.values()]
+    return [option for option in (*own, *of_methods.values()) if option.name not in kind.replaced]

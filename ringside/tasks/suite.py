@@ -5,9 +5,10 @@ With `--ray` the runs are placed on the nodes of a cluster, many at once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from ringside.programs.placing import ClusterOptions, programs_in
 from ringside.suites.jobs import make_jobs
@@ -19,15 +20,21 @@ from shared.errors import ConfigError
 from shared.root import LAUNCHER
 from shared.text import PROGRAM
 
-OWN = {"game": "games", "env": "games", "env_kwargs": "games", "seed": "seeds", "run_dir": "out", "resume": "out"}
-"""Settings of training that a suite makes itself, with its own to use instead."""
 MOST_SEEDS = 1_000
 
 
 @dataclass(frozen=True)
 class SuiteOptions(ClusterOptions, Choices):
-    """The options of `suite`: those of training except `OWN`, and these."""
+    """The options of `suite`: those of training except `replaced`, and these."""
 
+    replaced: ClassVar[Mapping[str, str]] = {
+        "game": "games",
+        "env": "games",
+        "env_kwargs": "games",
+        "seed": "seeds",
+        "run_dir": "out",
+        "resume": "out",
+    }
     games: str = "atari5"
     """atari5, atari26, atari57, or games separated by commas."""
     seeds: int = 3
@@ -49,7 +56,6 @@ def main(arguments: Sequence[str]) -> int:
         f"{PROGRAM} suite",
         "Train on many games and seeds, one run after another, evaluate each by its protocol, and report. The same "
         "command continues where it was stopped.",
-        OWN,
     )
     suite = make_suite(options)
     with programs_in(suite.out, "a suite that is still going on", options, LAUNCHER) as programs:

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from ringside.programs.placing import ClusterOptions
 from ringside.tasks.arguments import Choices, config_of, parse_choices
 from ringside.tuning.search import DEFAULT_TRIALS, run_study
 from shared.text import PROGRAM, command, printable, words_of
 
-OWN = {"run_dir": "out", "resume": "out"}
-"""Settings of training that a study makes itself, with its own to use instead."""
-
 
 @dataclass(frozen=True)
 class Tune(ClusterOptions, Choices):
-    """The options of `tune`: those of training except `OWN`, and these."""
+    """The options of `tune`: those of training except `replaced`, and these."""
 
+    replaced: ClassVar[Mapping[str, str]] = {"run_dir": "out", "resume": "out"}
     trials: int = DEFAULT_TRIALS
     """Trainings of the study, those of earlier calls included."""
     space: Path | None = None
@@ -40,7 +39,6 @@ def main(arguments: Sequence[str]) -> int:
         f"{PROGRAM} tune",
         "Search for settings with Optuna: one training after another, judged and pruned by their evaluations. The same "
         "command continues where it was stopped.",
-        OWN,
     )
     config = config_of(options)
     result = run_study(
