@@ -6,7 +6,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from shared.errors import FatalError
@@ -63,7 +63,8 @@ def choose_kernel_cache(package: Path) -> None:
     if os.access(next(folder for folder in (user, *user.parents) if folder.exists()), os.W_OK):
         return
     folder = Path(tempfile.gettempdir()) / f"ringside-kernels-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o022:
         raise FatalError(f"Others may write to {folder}; set NUMBA_CACHE_DIR to a folder of your own.")

@@ -178,6 +178,7 @@ def test_published_curves_lie_where_the_page_says() -> None:
         (("--nodes", "0"), "--nodes 0: '0' is not a number from 1 to 1_000_000"),
         (("--from", "missing.json"), "--from missing.json cannot be read"),
         (("--picture", "nowhere/x.png"), "--picture nowhere/x.png cannot be written"),
+        (("--picture", "x.xyz"), "--picture x.xyz: the suffix says the format; choose"),
         (("--", "--actors", "2"), "--actors is what this benchmark varies"),
     ],
 )
