@@ -52,6 +52,6 @@ def test_code_is_not_loaded_from_where_others_may_write(package: Path, folder: P
     else:
         folder.mkdir()
         folder.chmod({"group": 0o770, "all": 0o703}[kind])
-    with pytest.raises(FatalError, match="Others may write to .* set NUMBA_CACHE_DIR"):
+    with pytest.raises(FatalError, match=r"Others may write to .* set NUMBA_CACHE_DIR"):
         choose_kernel_cache(package)
     assert "NUMBA_CACHE_DIR" not in os.environ
