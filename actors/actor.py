@@ -85,7 +85,7 @@ class Housekeeping:
         """Ring the processes that may wait for the step, count it, and send a heartbeat."""
         if ended_round:
             self._learner.ring()
-        if lane.batch_asks:
+        if lane.cell_asks:
             self._inference.ring()
         self._board.redone[self._process] = self._redone_before + self.lanes.redone
         self._waiter.note_progress(self._progress_before + self.lanes.ticks - self.lanes.redone)

@@ -131,9 +131,9 @@ class Lane:
         return self.replaying or self._memory.answered
 
     @property
-    def batch_asks(self) -> bool:
-        """True if all lanes that are answered together with this one have asked; a stale read may miss one."""
-        return self._memory.batch_asks
+    def cell_asks(self) -> bool:
+        """True if all lanes of this one's cell have asked; a stale read may miss one."""
+        return self._memory.cell_asks
 
     # --- steps
 

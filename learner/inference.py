@@ -28,7 +28,7 @@ from shared.process.child import ChildSpec, enter
 
 
 class Server:
-    """Cells of lanes, answered by one policy: a row's place in the batch is the same in every cell."""
+    """Batches of lanes, answered by one policy: a lane has the same row in every pass."""
 
     def __init__(self, memory: Memory, policy: Policy) -> None:
         run_schedule, lanes = memory.run_schedule, memory.plan.batch_lanes
@@ -36,12 +36,12 @@ class Server:
         self._policy = policy
         self._partial = memory.plan.partial_batches
         self._answers = Answers(memory, policy)
-        self._cells = [np.arange(first, first + lanes) for first in range(0, run_schedule.lanes, lanes)]
+        self._batches = [np.arange(first, first + lanes) for first in range(0, run_schedule.lanes, lanes)]
         self._loaded = -1
         self.served = 0  # rows, in all incarnations of the process
 
     def due(self) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        """Lanes to be answered now: for each cell that is due, (lanes, their request numbers)."""
+        """Lanes to be answered now: for each batch that is due, (lanes, their request numbers)."""
         board, mailbox, run_schedule = self._memory.board, self._memory.mailbox, self._memory.run_schedule
         committed = board.committed
         if committed < 0 or self._memory.weights.current < 0:
@@ -51,14 +51,14 @@ class Server:
         rounds = Mailbox.tick_of(numbers) // run_schedule.round_ticks
         servable = waiting & (rounds < committed + run_schedule.max_rounds_ahead) & (rounds < run_schedule.rounds)
         due = []
-        for lanes in self._cells:
+        for lanes in self._batches:
             mine = servable[lanes]
             if mine.any() and (self._partial or waiting[lanes].all()):
                 due.append((lanes[mine], numbers[lanes[mine]]))
         return due
 
     def answer(self, lanes: NDArray[np.int64], numbers: NDArray[np.int64]) -> None:
-        """Reply to lanes of one cell, with the newest publication."""
+        """Reply to lanes of one batch, with the newest publication."""
         memory = self._memory
         if memory.weights.current != self._loaded:
             self._loaded = memory.weights.read(self._policy.take)

@@ -79,9 +79,9 @@ class _Mark(NamedTuple):
 class Balancer:
     """Measures the actors, and writes the wanted owner of each lane to the board."""
 
-    def __init__(self, board: Board, processes: ProcessTable, batch_lanes: int) -> None:
-        """`batch_lanes`: lanes that must all have asked before inference answers one of them."""
-        self._board, self._batch_lanes = board, batch_lanes
+    def __init__(self, board: Board, processes: ProcessTable, cell_lanes: int) -> None:
+        """`cell_lanes`: lanes of a cell, which must all have asked before inference answers one of them."""
+        self._board, self._cell_lanes = board, cell_lanes
         self._actors = processes.slice_of(Role.ACTOR)
         self._owners = board.lane_owner.copy()
         self._restarts = 0
@@ -133,14 +133,14 @@ class Balancer:
         return found
 
     def _want(self, wanted: list[Move]) -> None:
-        """Choose lanes of the batches with most lanes of the giver beyond the taker's, and write their wanted owners.
+        """Choose lanes of the cells with most lanes of the giver beyond the taker's, and write their wanted owners.
 
-        So both keep lanes of every batch, and play one while another is answered.
+        So both keep lanes of every cell, and play one while another is answered.
         """
         held = self._owners.copy()
-        batch = np.arange(len(held)) // self._batch_lanes
+        cells = np.arange(len(held)) // self._cell_lanes
         for giver, taker in wanted:
-            surplus = np.bincount(batch, (held == giver).astype(float) - (held == taker))
+            surplus = np.bincount(cells, (held == giver).astype(float) - (held == taker))
             lanes = np.flatnonzero(held == giver)
-            held[lanes[np.argmax(surplus[batch[lanes]])]] = taker
+            held[lanes[np.argmax(surplus[cells[lanes]])]] = taker
         self._board.lane_wanted[:] = held

@@ -32,10 +32,10 @@ class LaneMemory:
         mailbox: Mailbox,
         ring: Ring,
         snapshots: LaneSnapshots,
-        batch: slice,
+        cell: slice,
         first_lane: int = 0,
     ) -> None:
-        """`batch` are the lanes of the region that inference answers together with this one."""
+        """`cell` are the lanes of the region that must all have asked before inference answers this one."""
         self.index = lane
         place = lane - first_lane
         self.slot = {name: view[place] for name, view in ring.field.items()}
@@ -46,7 +46,7 @@ class LaneMemory:
         self.finished = board.lane_finished.at(place)
         self._request = mailbox.request.at(place)
         self._reply = mailbox.reply.at(place)
-        self._place, self._batch = place, batch
+        self._place, self._cell = place, cell
         self._board, self._mailbox, self._snapshots = board, mailbox, snapshots
 
     # --- owners
@@ -77,9 +77,9 @@ class LaneMemory:
         return self._reply.read() == self._request.read()
 
     @property
-    def batch_asks(self) -> bool:
-        """True if all lanes that inference answers together with this one have asked; a stale read may miss one."""
-        return self._mailbox.all_ask(self._batch)
+    def cell_asks(self) -> bool:
+        """True if all lanes of the cell have asked; a stale read may miss one."""
+        return self._mailbox.all_ask(self._cell)
 
     # --- snapshots
 

@@ -161,8 +161,8 @@ class Plan:
         """True if inference answers the lanes of a batch that have asked, as on a GPU; else it waits for all."""
         return self.config.machine.acts_on != "cpu"
 
-    def batch_lanes_of(self, lane: int) -> slice:
-        """The lanes that must all have asked before inference answers `lane`."""
+    def cell_of(self, lane: int) -> slice:
+        """The cell of a lane: the lanes that must all have asked before inference answers one of them."""
         together = self.cell_lanes
         first = lane - lane % together
         return slice(first, first + together)

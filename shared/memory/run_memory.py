@@ -52,7 +52,7 @@ class Memory:
             mailbox=self.mailbox,
             ring=self.ring,
             snapshots=self.lane_snapshots,
-            batch=self.plan.batch_lanes_of(lane - self.first_lane),
+            cell=self.plan.cell_of(lane - self.first_lane),
             first_lane=self.first_lane,
         )
 

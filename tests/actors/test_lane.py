@@ -140,12 +140,12 @@ def test_a_batch_asks_when_all_of_its_lanes_do() -> None:
     memory = memory_of_lane()
     first, second = (Lane(memory.lane(index), memory.plan, [Counting(), Counting()], actor=0) for index in (0, 1))
     first.start()
-    assert not first.batch_asks
+    assert not first.cell_asks
     second.start()
-    assert first.batch_asks
-    assert second.batch_asks
+    assert first.cell_asks
+    assert second.cell_asks
     memory.mailbox.answer(np.array([0]), memory.mailbox.request.values[:1].copy(), np.zeros((1, 2), np.uint8))
-    assert not second.batch_asks
+    assert not second.cell_asks
 
 
 def test_a_sampled_action_is_played_as_it_is_and_logged_with_its_probability(monkeypatch: pytest.MonkeyPatch) -> None:

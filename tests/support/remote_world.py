@@ -74,7 +74,7 @@ def answer(memory: Memory) -> list[int]:
     mailbox, board = memory.mailbox, memory.board
     asking = mailbox.request.values != mailbox.reply.values
     for lane in range(memory.run_schedule.lanes):
-        cell = memory.plan.batch_lanes_of(lane)
+        cell = memory.plan.cell_of(lane)
         if not asking[cell].all():
             continue
         number = mailbox.request.values[lane : lane + 1].copy()

@@ -248,7 +248,7 @@ class _Loop:
                 before = time.perf_counter()
                 lane.step()
                 took.append(time.perf_counter() - before)
-                if lane.batch_asks:
+                if lane.cell_asks:
                     self._inference.ring()
                 self._ticks += 1
                 self._waiter.note_progress(self._ticks)

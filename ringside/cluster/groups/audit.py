@@ -31,7 +31,7 @@ class Audit:
         self._memory, self._waiter, self._inference = memory, waiter, inference
         self._cells: dict[int, list[int]] = {}
         for lane in lanes:
-            self._cells.setdefault(memory.plan.batch_lanes_of(lane).start, []).append(lane)
+            self._cells.setdefault(memory.plan.cell_of(lane).start, []).append(lane)
         self._lanes = {lane: _Lane(memory, lane) for lane in lanes}
         logged = memory.board.lane_logged.values
         # Logged actions are played again as they are, so only those of later ticks are this group's.

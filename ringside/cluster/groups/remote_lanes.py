@@ -183,7 +183,7 @@ class RemoteLanes:
 
     def _playable(self) -> list[int]:
         """Lanes of the cells that this gateway owns as a whole: inference does not answer a part of one."""
-        owned, cell = self._board.lane_owner == self._actor, self._memory.plan.batch_lanes_of
+        owned, cell = self._board.lane_owner == self._actor, self._memory.plan.cell_of
         return [lane for lane in self._owned() if owned[cell(lane)].all()]
 
     def _hand_over(self) -> None:

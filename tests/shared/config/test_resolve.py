@@ -73,7 +73,7 @@ def test_the_inference_server_may_compute_otherwise_than_the_learner(monkeypatch
     }
     resolved = resolve.resolve(Config().with_settings(acting_device="cpu"))
     assert resolve.resolve(resolved) == resolved
-    assert Plan(resolved, 4).batch_lanes_of(0) != Plan(resolve.resolve(Config()), 4).batch_lanes_of(0)
+    assert Plan(resolved, 4).cell_of(0) != Plan(resolve.resolve(Config()), 4).cell_of(0)
 
 
 def test_an_acting_precision_that_a_cpu_lacks_is_refused() -> None:
