@@ -43,7 +43,7 @@ class LocalReplay:
         generator = np.random.Generator(np.random.Philox(key=[bits(self._seed, Stream.REPLAY, worker), number]))
         tick, env = np.divmod(starts[generator.integers(0, len(starts), self._batch)], envs)
         batch = self._replay.transitions(first + tick, worker * envs + env)
-        self._frames.select(batch, self._chunk.blocks)
+        self._frames.select(batch.rows, batch.frame_mask, self._chunk.blocks)
         self._chunk.write_transitions(batch, self._actions)
         self._chunk.draw_random_inputs(self._seed, number, worker)
         self._learning.prepare(self._chunk)

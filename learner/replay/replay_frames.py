@@ -36,7 +36,7 @@ class Batch(NamedTuple):
     rows: Tensor
     """int64[n, k]: where the planes of both stacks lie, k = `planes_per_transition`."""
     frame_mask: Tensor
-    """uint8[n, k, 1, 1]: 0 for planes from before the episode, which count as zeros."""
+    """uint8[n, k]: 0 for planes from before the episode, which count as zeros."""
     action: Tensor
     """int64[n]."""
     reward: Tensor
@@ -61,8 +61,8 @@ class Frames(Protocol):
     def rows(self, env: NDArray[np.int64], tick: NDArray[np.int64]) -> NDArray[np.int64]:
         """Rows of the frames of (env, tick); the arguments broadcast."""
 
-    def select(self, batch: Batch, out: Tensor) -> None:
-        """Write the batch's planes as blocks uint8[n, g, g, k * 16] on the learner's device."""
+    def select(self, rows: Tensor, frame_mask: Tensor, out: Tensor) -> None:
+        """Write planes as blocks uint8[n, g, g, k * 16] on the learner's device; arguments as in `Batch`."""
 
 
 class HostFrames:
@@ -77,19 +77,19 @@ class HostFrames:
     def advance(self, window_end: int) -> None:
         """Do nothing: the ring holds what the actors wrote."""
 
-    def select(self, batch: Batch, out: Tensor) -> None:
-        """Write the batch's frames as blocks; to a GPU through pinned memory, without waiting for the copy."""
+    def select(self, rows: Tensor, frame_mask: Tensor, out: Tensor) -> None:
+        """Write planes as blocks; to a GPU through pinned memory, without waiting for the copy."""
         if out.device.type == "cpu":
-            self._gather(batch, out)
+            self._gather(rows, frame_mask, out)
             return
         if not self._pinned:  # two: one is filled while the other travels
             self._pinned = [Pinned(out.shape, out.device) for _ in range(2)]
         self._pinned.reverse()
-        self._pinned[0].send(partial(self._gather, batch), out)
+        self._pinned[0].send(partial(self._gather, rows, frame_mask), out)
 
-    def _gather(self, batch: Batch, out: Tensor) -> None:
+    def _gather(self, rows: Tensor, frame_mask: Tensor, out: Tensor) -> None:
         words = out.numpy().view(np.uint32).reshape(*out.shape[:3], -1, BLOCK)
-        gather_planes(self._lines, batch.rows.numpy(), batch.frame_mask.numpy()[:, :, 0, 0], words)
+        gather_planes(self._lines, rows.numpy(), frame_mask.numpy(), words)
 
 
 class DeviceFrames:
@@ -146,14 +146,14 @@ class DeviceFrames:
         lane, j = np.divmod(env, self._lane_envs)
         return (lane * self._ticks + tick % self._ticks) * self._lane_envs + j
 
-    def select(self, batch: Batch, out: Tensor) -> None:
-        """Write the batch's frames as blocks."""
+    def select(self, rows: Tensor, frame_mask: Tensor, out: Tensor) -> None:
+        """Write planes as blocks."""
         # In words of eight bytes: a million steps have more bytes than 32-bit indices reach, for which a GPU's kernels
         # are made, but not more words.
         planes = self._planes.flatten(1).view(torch.int64)
-        gathered = planes.index_select(0, batch.rows.view(-1)).view(*batch.rows.shape, -1)
-        kept = gathered.mul_(batch.frame_mask[..., 0]).view(torch.uint8)
-        blocks(kept.view(*batch.rows.shape, *self._planes.shape[1:]), out)
+        gathered = planes.index_select(0, rows.view(-1)).view(*rows.shape, -1)
+        kept = gathered.mul_(frame_mask[..., None]).view(torch.uint8)
+        blocks(kept.view(*rows.shape, *self._planes.shape[1:]), out)
 
 
 def _fill(source: Tensor, out: Tensor) -> None:

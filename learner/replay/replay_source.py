@@ -168,7 +168,7 @@ class ReplaySource:
         if self._sampler.uses_errors:
             self._update_priorities(number - 1)
         batch = self._sampler.draw(number, chunk)
-        self._frames.select(batch, chunk.blocks)
+        self._frames.select(batch.rows, batch.frame_mask, chunk.blocks)
         chunk.write_transitions(batch, self._actions)
         chunk.draw_random_inputs(self._seed, self._round, number)
         if self._graphs is None:

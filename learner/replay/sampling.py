@@ -142,7 +142,7 @@ class Replay:
         rows, mask = plane_rows(self._frames.rows(env[:, None], ticks), mask, frames.channels)
         return Batch(
             rows=torch.from_numpy(rows),
-            frame_mask=torch.from_numpy(mask.astype(np.uint8)[:, :, None, None]),
+            frame_mask=torch.from_numpy(mask.astype(np.uint8)),
             action=torch.from_numpy(flat["action"][now[:, 0]].astype(np.int64)),
             reward=torch.from_numpy(value),
             discount=torch.from_numpy(discount),

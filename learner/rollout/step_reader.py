@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from learner.engine.host_transfer import upload
-from learner.replay.replay_frames import Batch, HostFrames
+from learner.replay.replay_frames import HostFrames
 from learner.rollout.on_policy_method import OnPolicyMethod, Rollout, StepBatch, StepTargets
 from shared.config.run_schedule import RECURRENT_STATE
 from shared.config.sections import Learn
@@ -33,14 +33,7 @@ class StepReader:
     def gather(self, env: NDArray[np.int64], tick: NDArray[np.int64], out: Tensor) -> None:
         """Write the stacks of (env, tick) as blocks into `out`."""
         rows, mask = plane_rows(*self._ring.stack_rows(env, tick), self._ring.run_schedule.frames.channels)
-        batch = Batch(
-            rows=torch.from_numpy(rows),
-            frame_mask=torch.from_numpy(mask.astype(np.uint8)[:, :, None, None]),
-            action=torch.empty(0),
-            reward=torch.empty(0),
-            discount=torch.empty(0),
-        )
-        self._frames.select(batch, out)
+        self._frames.select(torch.from_numpy(rows), torch.from_numpy(mask.astype(np.uint8)), out)
 
     def rollout(self, tick: NDArray[np.int64], env: NDArray[np.int64], outputs: NDArray[np.float32]) -> Rollout:
         """The rollout, from its slots; `outputs` [(T + 1) * N, outputs] are those of `grid`."""

@@ -82,7 +82,7 @@ class PlainEngine:
         learn, size = self._learn, self._learn.batch_size
         batch = self._plan.part(index * size, (index + 1) * size)
         frames = self._frames.index_select(0, batch.rows.view(-1)).view(size, STACK + 1, FRAME_SIDE, FRAME_SIDE)
-        frames = frames.mul_(batch.frame_mask).to(self._device)
+        frames = frames.mul_(batch.frame_mask[:, :, None, None]).to(self._device)
         action, reward, discount = (each.to(self._device) for each in (batch.action, batch.reward, batch.discount))
         with torch.autocast(self._device.type, torch.bfloat16, enabled=self._bf16):
             with torch.no_grad():

@@ -22,7 +22,7 @@ from learner.inference import Server
 from learner.networks.fused import FusedModel
 from learner.networks.policy import Policy
 from learner.replay.gather import gather_planes_to
-from learner.replay.replay_frames import HostFrames, planes_per_transition
+from learner.replay.replay_frames import Batch, HostFrames, planes_per_transition
 from learner.replay.sampling import Replay
 from ringside.bench.harness.interleaved import seconds_per_call
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
@@ -170,13 +170,16 @@ def _learner_gather(paths: Paths, memory: Memory) -> None:
         some = flat[first : first + len(plain)]
         plain[: len(some)] = some
 
-    frames.select(parts[0], out)
-    chosen = flat[parts[0].rows.numpy()] * parts[0].frame_mask.numpy()
+    def gather(batch: Batch) -> None:
+        frames.select(batch.rows, batch.frame_mask, out)
+
+    gather(parts[0])
+    chosen = flat[parts[0].rows.numpy()] * parts[0].frame_mask.numpy()[:, :, None, None]
     if not np.array_equal(out.numpy(), _cut(chosen)):
         raise WrongResult("The learner gathers other blocks than those of the frames that were sampled.")
     paths.add(
         ("memcpy out of the ring", "learner's gather"),
-        (copy, lambda: frames.select(parts[next(part)], out)),
+        (copy, lambda: gather(parts[next(part)])),
         plain.nbytes,
         lambda seconds: f"{n / seconds:,.0f} transitions/s",
     )

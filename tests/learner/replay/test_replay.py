@@ -38,7 +38,7 @@ def _replay(played: PlayedRing, frames: Frames, seed: int = 3) -> Replay:
 def _stacks(frames: Frames, batch: Batch, first: int, shape: FrameShape = DEFAULT_FRAMES) -> np.ndarray:
     """The observations that begin with plane `first`, out of the blocks."""
     blocks = torch.zeros(shape.blocks(len(batch.rows), batch.rows.shape[1]), dtype=torch.uint8)
-    frames.select(batch, blocks)
+    frames.select(batch.rows, batch.frame_mask, blocks)
     pixels = network_input(blocks, first, shape.planes, torch.float32).numpy()
     planes = pixels.reshape(-1, shape.planes, 4, 4, shape.grid, shape.grid).transpose(0, 1, 4, 2, 5, 3)
     return planes.reshape(-1, *shape.observation).astype(np.uint8)
@@ -127,7 +127,7 @@ def test_the_reference_sees_all_kinds_of_ends(steps: int) -> None:
     played = PlayedRing(_config(steps), both=True)
     played.play(60)
     batch = _check_valid(played, _replay(played, frames := HostFrames(played.ring)), frames, 1)
-    mask = batch.frame_mask[:, :, 0, 0].numpy()
+    mask = batch.frame_mask.numpy()
     assert (mask[:, :STACK] == 0).any()
     assert (mask[:, second_stack_offset(DEFAULT_FRAMES, steps) :] == 0).any()
     assert (batch.discount == 0).any()
@@ -168,7 +168,7 @@ def test_both_places_of_frames_give_the_same_blocks(steps: int) -> None:
         batch = _replay(played, frames).draw_round(2, 43, 12, 12)
         planes = planes_per_transition(DEFAULT_FRAMES, steps)
         blocks = torch.zeros(DEFAULT_FRAMES.blocks(len(batch.rows), planes), dtype=torch.uint8)
-        frames.select(batch, blocks)
+        frames.select(batch.rows, batch.frame_mask, blocks)
         found.append((blocks, batch))
     assert torch.equal(found[0][0], found[1][0])
     for name in ("frame_mask", "action", "reward", "discount"):
