@@ -229,7 +229,7 @@ def test_a_process_that_crashes_after_its_work_is_not_restarted(
 
 
 @pytest.mark.parametrize("requests", [1, 2])
-def test_what_is_found_during_a_stop_is_told(stopping: Supervisor, tmp_path: Path, requests: int) -> None:
+def test_a_fault_found_during_a_stop_is_reported(stopping: Supervisor, tmp_path: Path, requests: int) -> None:
     """A loss that is NaN, for example: the next resume would find it again."""
     stopping._requests.count = requests
     stopping._maker._log_starts[Role.LEARNER] = 0
