@@ -19,6 +19,7 @@ from learner.replay.replay_source import ReplaySource
 from learner.rollout.on_policy_method import OnPolicyMethod
 from learner.rollout.rollout_source import RolloutSource
 from learner.rollout.sequence_source import SequenceSource
+from shared.config.method_declaration import MethodDeclaration
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.machine.facts import usable_cores
@@ -45,33 +46,48 @@ def make_engine(
     """
     if ranks is not None:  # a gather between two updates is in no graph yet
         config = config.with_settings(graph_updates=0)
-    device, precision, batch = torch.device(config.machine.device), config.machine.precision, config.learn.batch_size
-    run_schedule, declaration = ring.run_schedule, ring.run_schedule.method
-    shards = config.machine.learner_shards or 1
-    check_arithmetic(network, device, precision, -(-batch // shards), learns=True)
-    online = make_model(network, device, precision)
-    model: Model = online
-    if shards > 1:
-        size = 1 if ranks is None else ranks.size
-        threads = max(1, min(shards, usable_cores()) // size) if device.type == "cpu" else 0
-        model = ShardedModel(online, shards, threads, ranks)
+    device, declaration = torch.device(config.machine.device), ring.run_schedule.method
+    model = _learning_model(config, network, device, ranks)
     method = make_method(network, config.algorithm, device, declaration)
-    if declaration.on_policy and isinstance(method, OnPolicyMethod):
-        source_class = SequenceSource if run_schedule.recurrent_units else RolloutSource
+    if declaration.on_policy:
+        if not isinstance(method, OnPolicyMethod):
+            raise _wrong_base(declaration, OnPolicyMethod)
+        source_class = SequenceSource if ring.run_schedule.recurrent_units else RolloutSource
         rollout = source_class(ring, config, model, method, heartbeat)
-        return Engine(config, run_schedule, model, rollout, method, declaration.metrics)
-    if declaration.on_policy or not isinstance(method, ValueMethod):
-        base = OnPolicyMethod if declaration.on_policy else ValueMethod
-        raise ConfigError(
-            f"The method {declaration.name} is declared with {declaration.implementation}, not a {base.__name__}."
-        )
+        return Engine(config, ring.run_schedule, model, rollout, method, declaration.metrics)
+    if not isinstance(method, ValueMethod):
+        raise _wrong_base(declaration, ValueMethod)
+    learning = TDLearning(model, _target_model(config, network, device, declaration), method)
+    source = ReplaySource(ring, config, learning)
+    return Engine(config, ring.run_schedule, model, source, learning, declaration.metrics)
+
+
+def _learning_model(config: Config, network: Network, device: torch.device, ranks: Ranks | None) -> Model:
+    """The network that learns, after a check of its arithmetic; minibatches are divided into the configured shards."""
+    precision, shards = config.machine.precision, config.machine.learner_shards or 1
+    check_arithmetic(network, device, precision, -(-config.learn.batch_size // shards), learns=True)
+    model = make_model(network, device, precision)
+    if shards == 1:
+        return model
+    size = 1 if ranks is None else ranks.size
+    threads = max(1, min(shards, usable_cores()) // size) if device.type == "cpu" else 0
+    return ShardedModel(model, shards, threads, ranks)
+
+
+def _target_model(config: Config, network: Network, device: torch.device, declaration: MethodDeclaration) -> Model:
+    """The target network, after a check of its arithmetic in batches of a whole chunk."""
     if not declaration.has_target_network:
         raise ConfigError(
-            f"The method {declaration.name} is declared without a target network, from which {type(method).__name__} "
-            "learns: declare has_target_network=True."
+            f"The method {declaration.name} learns from a target network, but is declared without one: declare "
+            "has_target_network=True."
         )
-    if network.plain:  # the target network's batch; with other networks that would take seconds
-        check_arithmetic(network, device, precision, CHUNK_UPDATES * batch, learns=False)
-    learning = TDLearning(model, make_model(network, device, precision), method)
-    source = ReplaySource(ring, config, learning)
-    return Engine(config, run_schedule, model, source, learning, declaration.metrics)
+    precision = config.machine.precision
+    if network.plain:  # with other networks that would take seconds
+        check_arithmetic(network, device, precision, CHUNK_UPDATES * config.learn.batch_size, learns=False)
+    return make_model(network, device, precision)
+
+
+def _wrong_base(declaration: MethodDeclaration, base: type) -> ConfigError:
+    return ConfigError(
+        f"The method {declaration.name} is declared with {declaration.implementation}, not a {base.__name__}."
+    )

@@ -7,6 +7,7 @@ a test compares.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -25,12 +26,34 @@ from shared.frame_shape import BLOCK, FRAME_SIDE, MOST_SIDE, MOST_STACK, STACK, 
 
 Shapes = Iterator[tuple[str, tuple[int, ...]]]
 
-CONVOLUTIONS: dict[str, tuple[list[tuple[int, int, int]], int]] = {
-    "nature": ([(32, 8, 4), (64, 4, 2), (64, 3, 1)], 512),
-    "a3c": ([(16, 8, 4), (32, 4, 2)], 256),
-    "small": ([(16, 8, 4), (16, 4, 2)], 64),
+
+class Convolution(NamedTuple):
+    """A convolution without padding, with a ReLU."""
+
+    channels: int
+    kernel: int
+    stride: int
+
+    @property
+    def reads_blocks(self) -> bool:
+        """True if it can be computed on blocks of 4x4 pixels, as the first convolution is."""
+        return self.stride == BLOCK and self.kernel % BLOCK == 0
+
+
+class PlainLayers(NamedTuple):
+    """Layers of a plain network before its output."""
+
+    convolutions: tuple[Convolution, ...]
+    hidden: int
+    """Units of the hidden layer."""
+
+
+PLAIN_NETWORKS = {
+    "nature": PlainLayers((Convolution(32, 8, 4), Convolution(64, 4, 2), Convolution(64, 3, 1)), 512),
+    "a3c": PlainLayers((Convolution(16, 8, 4), Convolution(32, 4, 2)), 256),
+    "small": PlainLayers((Convolution(16, 8, 4), Convolution(16, 4, 2)), 64),
 }
-"""Layers (channels, kernel, stride) and hidden units by network.
+"""Plain networks by name.
 
 nature: Mnih et al. 2015, Methods. a3c: Mnih et al. 2013, section 4.1, and 2016, supplementary section 8.
 """
@@ -74,13 +97,11 @@ _LIMITS = {
 _METHOD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 """A name of a method, and never a path of modules."""
 _NETWORK_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
-FIRST_STRIDE = BLOCK
-"""Stride of the first convolution: frames are read in blocks of 4x4 pixels (learner/replay/gather.py)."""
 
 
 def network_names() -> list[str]:
     """Names of the networks there are, the built-in ones first."""
-    return [*CONVOLUTIONS, "impala"]
+    return [*PLAIN_NETWORKS, "impala"]
 
 
 def register_network(name: str, convolutions: Sequence[tuple[int, int, int]], hidden: int) -> None:
@@ -97,20 +118,21 @@ def register_network(name: str, convolutions: Sequence[tuple[int, int, int]], hi
         ConfigError: another network has the name, or the layers fit no frames. A run checks them against its
             --frame-size.
     """
-    layers = [(channels, kernel, stride) for channels, kernel, stride in convolutions]
+    layers = PlainLayers(tuple(itertools.starmap(Convolution, convolutions)), hidden)
     side = MOST_SIDE
-    for _, kernel, stride in layers:
+    for _, kernel, stride in layers.convolutions:
         side = (side - kernel) // stride + 1 if 1 <= kernel <= side and stride >= 1 else 0
     if not _NETWORK_NAME.fullmatch(name):
         raise ConfigError(f"A network cannot be called {name!r:.60}: use lower-case letters, digits and hyphens.")
-    if not layers or side < 1 or layers[0][2] != FIRST_STRIDE or layers[0][1] % FIRST_STRIDE:
+    # Frames are read in blocks (learner/replay/gather.py).
+    if side < 1 or not layers.convolutions or not layers.convolutions[0].reads_blocks:
         raise ConfigError(
             f"The network {name} fits no frames of at most {MOST_SIDE}x{MOST_SIDE}: its first convolution needs a "
-            f"stride of {FIRST_STRIDE} and a kernel that is a multiple of it, and no kernel may exceed its input."
+            f"stride of {BLOCK} and a kernel that is a multiple of it, and no kernel may exceed its input."
         )
-    if hidden < 1 or min(channels for channels, _, _ in layers) < 1:
+    if hidden < 1 or min(each.channels for each in layers.convolutions) < 1:
         raise ConfigError(f"The network {name} has a layer without units: give each at least 1.")
-    if name == "impala" or CONVOLUTIONS.setdefault(name, (layers, hidden)) != (layers, hidden):
+    if name == "impala" or PLAIN_NETWORKS.setdefault(name, layers) != layers:
         raise ConfigError(f"There is a network {name} already: register yours by another name.")
 
 
@@ -131,7 +153,7 @@ class Network:
     """Everything needed to build a network and to act with it."""
 
     name: str
-    """A key of `CONVOLUTIONS`, or impala."""
+    """A key of `PLAIN_NETWORKS`, or impala."""
     actions: int
     method: str = "dqn"
     """Method that defines the meaning of its outputs (learner/methods)."""
@@ -173,7 +195,7 @@ class Network:
         """True if it is plain convolutions and two linear layers, whatever the outputs mean."""
         extra = self.dueling or self.noisy or self.pooling or self.spectral_norm or self.layer_norm or self.conv_norm
         extra = extra or self.recurrent
-        return self.name in CONVOLUTIONS and not extra and self.method != "iqn"
+        return self.name in PLAIN_NETWORKS and not extra and self.method != "iqn"
 
     @property
     def outputs(self) -> int:
@@ -188,14 +210,14 @@ class Network:
     @property
     def hidden(self) -> int:
         """Units of the hidden layer."""
-        return CONVOLUTIONS[self.name][1] if self.name in CONVOLUTIONS else IMPALA_HIDDEN
+        return PLAIN_NETWORKS[self.name].hidden if self.name in PLAIN_NETWORKS else IMPALA_HIDDEN
 
     @property
     def torso(self) -> Torso:
         """Shape of the features. Frames that are too small have a side of less than 1."""
         side = self.frame_size
-        if self.name in CONVOLUTIONS:
-            layers = CONVOLUTIONS[self.name][0]
+        if self.name in PLAIN_NETWORKS:
+            layers = PLAIN_NETWORKS[self.name].convolutions
             for _, kernel, stride in layers:
                 side = (side - kernel) // stride + 1
             channels = layers[-1][0]
@@ -233,7 +255,7 @@ class Network:
             raise ValueError("recurrent is not 0 in a network without value_output")
         if values.get("conv_norm") and values["name"] == "impala":
             raise ValueError("conv_norm is True with the network impala")
-        if values["name"] not in (*CONVOLUTIONS, "impala"):
+        if values["name"] not in (*PLAIN_NETWORKS, "impala"):
             raise ValueError(
                 f"there is no network {values['name']!r:.40}; pass --plugin if a plug-in of yours registers it"
             )
@@ -334,7 +356,7 @@ def parameters_of(network: Network) -> ParameterSpec:
 
     A stream of a recurrent network has an LSTM before its last layer.
     """
-    shapes = [*(_convolutions(network) if network.name in CONVOLUTIONS else _impala(network))]
+    shapes = [*(_convolutions(network) if network.name in PLAIN_NETWORKS else _impala(network))]
     features, hidden = network.torso.features, network.hidden
     if network.method == "iqn":
         shapes += _layer("embedding", (features, COSINES))
@@ -392,7 +414,7 @@ def _lstm(units: int, inputs: int) -> Shapes:
 
 def _convolutions(network: Network) -> Shapes:
     channels = network.frames.planes
-    for i, (out, kernel, _) in enumerate(CONVOLUTIONS[network.name][0], start=1):
+    for i, (out, kernel, _) in enumerate(PLAIN_NETWORKS[network.name].convolutions, start=1):
         yield from _layer(f"conv{i}", (out, channels, kernel, kernel))
         if network.conv_norm:
             yield from _layer(f"conv{i}_norm", (out,))

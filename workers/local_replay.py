@@ -48,5 +48,5 @@ class LocalReplay:
         self._chunk.draw_random_inputs(self._seed, number, worker)
         self._learning.prepare(self._chunk)
         saved: Any = self._model.forward(self._chunk.blocks, 0, self._minibatch.extra_inputs, learns=True)
-        learned = self._learning.learn(saved.outputs.detach(), self._minibatch, sampled=True)
+        learned = self._learning.learn(saved.outputs.detach(), self._minibatch, costly_metrics=True)
         return saved, learned.gradient, dict(learned.metrics)

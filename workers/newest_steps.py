@@ -57,7 +57,7 @@ class NewestSteps:
             )
         steps = reader.columns(rollout, method.targets(rollout), self._blocks)
         n = len(steps.weight)
-        learned = method.learn(outputs[:n], steps, sampled=True)
+        learned = method.learn(outputs[:n], steps, costly_metrics=True)
         if method.mean_gradient:
             learned.gradient.mul_(steps.weight.sum())
         self._by_outputs[:n] = learned.gradient  # the last tick, which opens the next round, has none

@@ -297,19 +297,19 @@ class Engine(Generic[M]):
     def _updates(self, buffer: int, first: int, last: int) -> None:
         """Updates [first, last) of the chunk in a buffer."""
         for index in range(first, last):
-            self._update(self._source.minibatch(buffer, index), sampled=index == 0)
+            self._update(self._source.minibatch(buffer, index), costly_metrics=index == 0)
         self._side_stream.settle()
 
-    def _update(self, minibatch: M, *, sampled: bool) -> None:
+    def _update(self, minibatch: M, *, costly_metrics: bool) -> None:
         """One gradient update: forward pass, loss gradient by the outputs, backward pass, optimizer step."""
         online, optimizer = self._online, self._optimizer
         saved = online.forward(minibatch.blocks, 0, minibatch.extra_inputs, self._side_stream.settle, learns=True)
-        output = self._rule.learn(saved.outputs.detach(), minibatch, sampled=sampled)
+        output = self._rule.learn(saved.outputs.detach(), minibatch, costly_metrics=costly_metrics)
         if optimizer.gradient_scale != 1.0:
             output.gradient.mul_(optimizer.gradient_scale)
         online.backward(saved, output.gradient, self._side_stream)
         self._side_stream.settle()
-        if sampled and GRADIENT_NORM in self._means.names:
+        if costly_metrics and GRADIENT_NORM in self._means.names:
             self._means.add({GRADIENT_NORM: optimizer.norm()}, scale=1.0 / optimizer.mean_factor)
         optimizer.step(self._side_stream)
         self._means.add(output.metrics)

@@ -119,13 +119,13 @@ class UpdateRule(Protocol[M_contra]):
         Where a snapshot lacks one, it equals the network that learns.
         """
 
-    def learn(self, outputs: Tensor, minibatch: M_contra, *, sampled: bool) -> UpdateOutput:
+    def learn(self, outputs: Tensor, minibatch: M_contra, *, costly_metrics: bool) -> UpdateOutput:
         """Loss gradient and metrics.
 
         Args:
             outputs: float32[n, outputs, atoms] of the network that learns.
             minibatch: the data that they were computed from.
-            sampled: True for the first update of a chunk, in which metrics may be computed that cost more.
+            costly_metrics: compute the metrics that cost more, too, as in the first update of a chunk.
         """
 
     def update_target(self) -> None:

@@ -5,16 +5,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from importlib import import_module
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
 from learner.losses.distributional_loss import midpoints
-from shared.config.method_declaration import MethodDeclaration, method_declaration, method_names
+from shared.config.method_declaration import MethodDeclaration, MethodSettings, method_declaration, method_names
 from shared.config.sections import Algorithm
 from shared.errors import ConfigError
 from shared.network_spec import Network
+
+_Settings = TypeVar("_Settings", bound=MethodSettings)
 
 
 class NextState(NamedTuple):
@@ -75,6 +77,12 @@ class Method(ABC):
             settings = self.algorithm.settings
             value.fill_(value_between(getattr(settings, name), getattr(settings, f"{name}_end")))
 
+    def settings_as(self, kind: type[_Settings]) -> _Settings:
+        """The method's own settings, of the class that its declaration names."""
+        settings = self.algorithm.settings
+        assert isinstance(settings, kind), f"{type(self).__name__} is declared with other settings than {kind.__name__}"
+        return settings
+
     def policy_fractions(self, n: int, more: int = 0) -> Tensor:
         """Fractions float32[n, policy_samples + more] that choose actions, the same in every row, and room for more."""
         fractions = torch.zeros(n, self.policy_samples + more, device=self.device)
@@ -107,7 +115,9 @@ class ValueMethod(Method):
     def loss(self, taken: Tensor, target: Tensor, fractions: Tensor | None) -> tuple[Tensor, Tensor]:
         """Loss and priority float32[n] each, of the outputs [n, atoms] of the action taken, at fractions [n, atoms]."""
 
-    def learn(self, outputs: Tensor, action_one_hot: Tensor, target: Tensor, fractions: Tensor | None) -> LossOutput:
+    def loss_and_gradient(
+        self, outputs: Tensor, action_one_hot: Tensor, target: Tensor, fractions: Tensor | None
+    ) -> LossOutput:
         """Loss, priority and gradient of outputs [n, actions, atoms], with one-hot actions [n, actions]."""
         with torch.inference_mode(False), torch.enable_grad():
             leaf = outputs.detach().clone().requires_grad_()

@@ -83,17 +83,17 @@ class TDLearning:
         next_state = NextState(minibatch.next_outputs, policy, None, minibatch.reward, minibatch.discount)
         return minibatch.target.copy_(self._scaled_target(next_state))
 
-    def learn(self, outputs: Tensor, minibatch: Chunk, *, sampled: bool) -> UpdateOutput:
+    def learn(self, outputs: Tensor, minibatch: Chunk, *, costly_metrics: bool) -> UpdateOutput:
         """Gradient of the method's losses; with prioritized replay it writes the errors of the transitions."""
         target = self.targets(minibatch)
         fractions = minibatch.extra_inputs.fractions
-        learned = self._method.learn(outputs, minibatch.action_one_hot, target, fractions)
+        learned = self._method.loss_and_gradient(outputs, minibatch.action_one_hot, target, fractions)
         if self._algorithm.prioritized:
             minibatch.td_error.copy_(learned.priority)
             learned.gradient.mul_(minibatch.importance[:, None, None])
         best = self._method.values(self._unscaled(outputs)).amax(1)
         metrics = {"loss": learned.loss, "mean_q": best}
-        if sampled:
+        if costly_metrics:
             metrics["q_spread"] = best.std(correction=0)
         return UpdateOutput(learned.gradient, metrics)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from learner.rollout.actor_critic import ActorCritic, EvaluatedSteps, LossPart, step_targets
 from learner.rollout.advantages import generalized_advantages
 from learner.rollout.on_policy_method import Rollout, StepBatch, StepTargets
+from shared.config.method_declaration import ActorCriticSettings
 
 
 class A2C(ActorCritic):
@@ -13,7 +14,7 @@ class A2C(ActorCritic):
     def targets(self, rollout: Rollout) -> StepTargets:
         """Advantages A, and returns G = A + V."""
         values = rollout.outputs[:, :, -1]
-        advantage = generalized_advantages(rollout, values, self._settings.trace)
+        advantage = generalized_advantages(rollout, values, self.settings_as(ActorCriticSettings).trace)
         return step_targets(rollout, advantage, advantage + values[:-1])
 
     def policy_loss(self, now: EvaluatedSteps, minibatch: StepBatch) -> LossPart:

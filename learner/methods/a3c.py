@@ -20,17 +20,11 @@ class A3C(A2C):
 
     def targets(self, rollout: Rollout) -> StepTargets:
         """Targets of A2C, whose returns begin anew after every `return_steps` ticks of the round."""
-        last = np.arange(1, len(rollout.ended) + 1) % self._settings.return_steps == 0
+        last = np.arange(1, len(rollout.ended) + 1) % self.settings_as(A3CSettings).return_steps == 0
         return super().targets(rollout._replace(ended=rollout.ended | last[:, None]))
 
     def policy_loss(self, now: EvaluatedSteps, minibatch: StepBatch) -> LossPart:
         """The policy gradient, with truncated importance."""
-        importance = now.ratio.clamp(max=self._settings.rho_max)
+        importance = now.ratio.clamp(max=self.settings_as(A3CSettings).rho_max)
         weighted = importance * (minibatch.returns - now.value)
         return LossPart(-weighted * now.log_prob, -weighted)
-
-    @property
-    def _settings(self) -> A3CSettings:
-        settings = self.algorithm.settings
-        assert isinstance(settings, A3CSettings), "the declaration of a3c names them"
-        return settings

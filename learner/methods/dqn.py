@@ -26,7 +26,9 @@ class Dqn(ValueMethod):
         """Huber's, of width 1; the priority is |delta| (Schaul et al. 2016, section 3.3)."""
         return clipped_error(taken[:, 0], target)[0], (taken[:, 0] - target).abs()
 
-    def learn(self, outputs: Tensor, action_one_hot: Tensor, target: Tensor, fractions: Tensor | None) -> LossOutput:
+    def loss_and_gradient(
+        self, outputs: Tensor, action_one_hot: Tensor, target: Tensor, fractions: Tensor | None
+    ) -> LossOutput:
         """The same as `ValueMethod.learn`, with the gradient written out."""
         taken = (outputs[..., 0] * action_one_hot).sum(1)
         loss, gradient = clipped_error(taken, target)

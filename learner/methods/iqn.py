@@ -19,6 +19,4 @@ class ImplicitQuantiles(Quantiles):
 
     def __init__(self, network: Network, algorithm: Algorithm, device: torch.device) -> None:
         super().__init__(network, algorithm, device)
-        settings = algorithm.settings
-        assert isinstance(settings, IqnSettings), "the declaration of iqn says so"
-        self.samples, self.policy_samples = settings.iqn_samples, network.fractions
+        self.samples, self.policy_samples = self.settings_as(IqnSettings).iqn_samples, network.fractions

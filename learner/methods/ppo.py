@@ -23,7 +23,7 @@ class PPO(A2C):
 
     def policy_loss(self, now: EvaluatedSteps, minibatch: StepBatch) -> LossPart:
         """The clipped surrogate objective; where the clipped ratio counts, it has no gradient."""
-        clip, normalizes = self.annealed["clip_ratio"], self._settings.normalize_advantage
+        clip, normalizes = self.annealed["clip_ratio"], self.settings_as(PPOSettings).normalize_advantage
         advantage = self._normalized(minibatch) if normalizes else minibatch.advantage
         clipped_ratio = now.ratio.clamp(1.0 - clip, 1.0 + clip)
         plain, clipped = -now.ratio * advantage, -clipped_ratio * advantage
@@ -36,7 +36,7 @@ class PPO(A2C):
         """Half the squared error, clipped with `clip_value`; where the clipped value counts, it has no gradient."""
         old, clip = minibatch.old_value, self.annealed["clip_ratio"]
         plain = super().value_loss(now, minibatch)
-        if not self._settings.clip_value:
+        if not self.settings_as(PPOSettings).clip_value:
             return plain
         clipped_value = old + (now.value - old).clamp(-clip, clip)
         clipped = (clipped_value - minibatch.returns).square() / 2
@@ -46,9 +46,3 @@ class PPO(A2C):
         """Advantages less their mean, by their standard deviation, both over the steps with an action."""
         mean, variance = weighted_moments(minibatch.advantage, minibatch.weight)
         return (minibatch.advantage - mean) / (variance.sqrt() + TINY)
-
-    @property
-    def _settings(self) -> PPOSettings:
-        settings = self.algorithm.settings
-        assert isinstance(settings, PPOSettings), "the declaration of ppo names them"
-        return settings

@@ -15,6 +15,4 @@ class PQN(ActionValues):
 
     def targets(self, rollout: Rollout) -> StepTargets:
         """Returns G."""
-        settings = self.algorithm.settings
-        assert isinstance(settings, PQNSettings), "the declaration of pqn names them"
-        return lambda_targets(rollout, rollout.outputs.max(axis=2), settings.trace)
+        return lambda_targets(rollout, rollout.outputs.max(axis=2), self.settings_as(PQNSettings).trace)

@@ -22,7 +22,7 @@ class VTrace(A2C):
 
     def targets(self, rollout: Rollout) -> StepTargets:
         """V-trace targets and advantages."""
-        settings = self._settings
+        settings = self.settings_as(VTraceSettings)
         returns, advantage = v_trace(
             rollout,
             rollout.outputs[:, :, -1],
@@ -32,12 +32,6 @@ class VTrace(A2C):
             c_max=settings.c_max,
         )
         return step_targets(rollout, advantage, returns)
-
-    @property
-    def _settings(self) -> VTraceSettings:
-        settings = self.algorithm.settings
-        assert isinstance(settings, VTraceSettings), "the declaration of vtrace names them"
-        return settings
 
 
 def importance_ratio(rollout: Rollout) -> NDArray[np.float64]:

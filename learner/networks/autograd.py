@@ -26,7 +26,7 @@ from learner.networks.operations import lstm
 from learner.networks.operations.linear import Affine, linear
 from learner.networks.operations.pooling import max_pool
 from shared.frame_shape import BLOCK, CELL
-from shared.network_spec import CONVOLUTIONS, COSINES, IMPALA, RESIDUALS, Network, aligned_places, parameters_of
+from shared.network_spec import COSINES, IMPALA, PLAIN_NETWORKS, RESIDUALS, Network, aligned_places, parameters_of
 
 _TINY = 1e-12
 _LSTM = "lstm."
@@ -177,7 +177,7 @@ class AutogradModel:
         *,
         learns: bool,
     ) -> AutogradPass:
-        if self.network.name in CONVOLUTIONS:
+        if self.network.name in PLAIN_NETWORKS:
             x = self._convolutions(network_input(blocks, stack_offset, self._planes, self._dtype))
         else:
             frames = planes_in(stack_in(blocks, stack_offset, self._planes))
@@ -230,7 +230,7 @@ class AutogradModel:
         return y + of_outputs.to(x.dtype) * layer(name + SIGMA, x * of_inputs.to(x.dtype))
 
     def _convolutions(self, x: Tensor) -> Tensor:
-        for i, (out, kernel, stride) in enumerate(CONVOLUTIONS[self.network.name][0], start=1):
+        for i, (out, kernel, stride) in enumerate(PLAIN_NETWORKS[self.network.name].convolutions, start=1):
             weight, bias = self._leaves[f"conv{i}.weight"], self._leaves[f"conv{i}.bias"]
             if i == 1:  # of frames cut into blocks: learner/networks/frame_blocks.py
                 k = kernel // BLOCK

@@ -17,7 +17,8 @@ from learner.engine.device import compute_dtype
 from learner.engine.side_stream import SideStream
 from learner.networks.frame_blocks import PIXEL, network_input
 from learner.networks.model import ExtraInputs
-from learner.networks.packed_layout import PackedLayout, Views
+from learner.networks.operations.linear import Affine, write_gradient
+from learner.networks.packed_layout import LayerViews, PackedLayout
 from shared.network_spec import Network
 
 # Bound once: finding an operator's overload anew costs as much as a small operation.
@@ -59,9 +60,11 @@ class FusedModel:
         self.params = torch.zeros(self.layout.spec.count, device=device)
         self.params_bf16 = self.params if self._dtype == torch.float32 else self.params.to(self._dtype)
         params, copies = self.layout.views(self.params), self.layout.views(self.params_bf16)
-        self._conv1_params, first_bias = params.convolutions[0][0], copies.convolutions[0][1]
+        self._conv1_params, first_bias = params.convolutions[0].weight, copies.convolutions[0].bias
         self._conv1 = torch.zeros_like(self._conv1_params, dtype=self._dtype)
-        self.layers = Views([(self._conv1, first_bias), *copies.convolutions[1:]], copies.hidden, params.value)
+        self.layers = LayerViews(
+            [Affine(self._conv1, first_bias), *copies.convolutions[1:]], copies.hidden, params.output
+        )
 
     def replica(self) -> FusedModel:
         """The same parameters (`ReplicableModel.replica`)."""
@@ -105,7 +108,7 @@ class FusedModel:
         if settle is not None:
             settle()
         hidden = F.linear(_features(inputs[-1]), *self.layers.hidden).relu_().float()
-        outputs = F.linear(hidden, *self.layers.value).view(-1, self.network.outputs, self.network.atoms)
+        outputs = F.linear(hidden, *self.layers.output).view(-1, self.network.outputs, self.network.atoms)
         return FusedPass(inputs, hidden, outputs)
 
     def gradient_into(self, flat: Tensor) -> None:
@@ -120,43 +123,37 @@ class FusedModel:
         """
         layers, out, hidden, top = self.layers, self._gradient, saved.hidden, saved.inputs[-1]
         last = gradient.view(len(gradient), -1)
-        grad = _relu_backward(last @ layers.value[0], hidden).to(self._dtype)
+        grad = _relu_backward(last @ layers.output.weight, hidden).to(self._dtype)
 
         def write_matrices(grad: Tensor) -> None:
-            if out.value[0].dtype == last.dtype:
-                torch.mm(last.t(), hidden, out=out.value[0])
-                torch.sum(last, 0, out=out.value[1])
-            else:
-                out.value[0].copy_(last.t() @ hidden)
-                out.value[1].copy_(last.sum(0))
-            torch.mm(grad.t(), _features(top), out=out.hidden[0])
-            torch.sum(grad, 0, out=out.hidden[1])
+            write_gradient(last, hidden, out.output)
+            write_gradient(grad, _features(top), out.hidden)
 
         def write_convolution(i: int, grad: Tensor) -> None:
-            _, weight, bias = self._convolution_gradients(saved, i, grad, inputs=False)
+            _, weight, bias = self._convolution_backward(saved, i, grad, [False, True, True])
             if i:
                 torch._foreach_copy_(out.convolutions[i], (weight, bias))
             else:
-                torch.mul(weight, PIXEL, out=out.convolutions[0][0])
-                out.convolutions[0][1].copy_(bias)
+                torch.mul(weight, PIXEL, out=out.convolutions[0].weight)
+                out.convolutions[0].bias.copy_(bias)
 
         side_stream.submit(partial(write_matrices, grad))
-        grad = (grad @ layers.hidden[0]).view(len(top), *top.shape[2:], top.shape[1]).permute(0, 3, 1, 2)
+        grad = (grad @ layers.hidden.weight).view(len(top), *top.shape[2:], top.shape[1]).permute(0, 3, 1, 2)
         for i in reversed(range(1, len(layers.convolutions))):
             grad = _relu_backward(grad, saved.inputs[i + 1])
             side_stream.submit(partial(write_convolution, i, grad))
-            grad, _, _ = self._convolution_gradients(saved, i, grad, inputs=True)
+            grad, _, _ = self._convolution_backward(saved, i, grad, [True, False, False])
         write_convolution(0, _relu_backward(grad, saved.inputs[1]))  # the gradient of the pixels is not needed
 
-    def _convolution_gradients(
-        self, saved: FusedPass, i: int, grad: Tensor, *, inputs: bool
+    def _convolution_backward(
+        self, saved: FusedPass, i: int, grad: Tensor, wanted: list[bool]
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """The gradient of convolution `i` by its inputs, or else by its weight and bias, from that of its output."""
+        """Gradients of convolution `i` by inputs, weight and bias, those that are wanted, from that of its output."""
         stride = self.layout.strides[i]
         return _convolution_backward(
             grad,
             saved.inputs[i],
-            self.layers.convolutions[i][0],
+            self.layers.convolutions[i].weight,
             [grad.shape[1]],
             [stride, stride],
             [0, 0],
@@ -164,7 +161,7 @@ class FusedModel:
             False,
             [0, 0],
             1,
-            [inputs, not inputs, not inputs],
+            wanted,
         )
 
 

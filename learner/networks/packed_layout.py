@@ -8,6 +8,7 @@ channel), and the first convolution as one of blocks (learner/networks/frame_blo
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import NamedTuple
 
@@ -17,18 +18,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from learner.engine.host_transfer import HostTransfer
+from learner.networks.operations.linear import Affine
 from shared.frame_shape import BLOCK
-from shared.network_spec import CONVOLUTIONS, Network, parameters_of
+from shared.network_spec import PLAIN_NETWORKS, Network, parameters_of
 
 
-class Views(NamedTuple):
+class LayerViews(NamedTuple):
     """The layers' parts of one flat vector in packed layout."""
 
-    convolutions: list[tuple[Tensor, Tensor]]
-    """(weight [out, in, k, k] in channels-last memory, bias [out]) of each; the first reads planes * 16 channels."""
-    hidden: tuple[Tensor, Tensor]
+    convolutions: list[Affine]
+    """Weights [out, in, k, k] in channels-last memory, biases [out]; the first reads planes * 16 channels."""
+    hidden: Affine
     """weight [hidden, features], bias [hidden]."""
-    value: tuple[Tensor, Tensor]
+    output: Affine
     """weight [outputs * atoms, hidden], bias [outputs * atoms]: an output for each action, and V(s) of a policy."""
 
 
@@ -43,11 +45,11 @@ class PackedLayout:
     """
 
     def __init__(self, network: Network, device: torch.device) -> None:
-        layers, _ = CONVOLUTIONS[network.name]
+        layers = PLAIN_NETWORKS[network.name].convolutions
         self.spec = parameters_of(network)
         self.strides = [1] + [stride for _, _, stride in layers[1:]]
         self._kernels = [kernel // stride if i == 0 else kernel for i, (_, kernel, stride) in enumerate(layers)]
-        if layers[0][2] != BLOCK or layers[0][1] % BLOCK:
+        if not layers[0].reads_blocks:
             raise ValueError(f"The first convolution of network {network.name} must have stride {BLOCK}.")
         self.convolution_parameters = sum(math.prod(shape) for name, shape in self.spec.shapes if name[:4] == "conv")
         order = self._packed_order()
@@ -83,7 +85,7 @@ class PackedLayout:
         """Copy parameters from packed to canonical layout, float32[P] both."""
         self.transfer.to_host(packed.index_select(0, self._to_canonical), canonical)
 
-    def views(self, flat: Tensor) -> Views:
+    def views(self, flat: Tensor) -> LayerViews:
         """The layers' parts of a vector [P] in packed layout."""
         pairs: list[Tensor] = []
         offset = 0
@@ -95,5 +97,5 @@ class PackedLayout:
                 pairs.append(part.view(shape[0], kernel, kernel, -1).permute(0, 3, 1, 2))
             else:
                 pairs.append(part.view(shape))
-        layers = list(zip(pairs[::2], pairs[1::2], strict=True))
-        return Views(layers[:-2], layers[-2], layers[-1])
+        *convolutions, hidden, output = itertools.starmap(Affine, zip(pairs[::2], pairs[1::2], strict=True))
+        return LayerViews(convolutions, hidden, output)

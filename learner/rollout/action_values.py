@@ -16,7 +16,7 @@ class ActionValues(OnPolicyMethod):
 
     can_sum_losses = True
 
-    def learn(self, outputs: Tensor, minibatch: StepBatch, *, sampled: bool) -> UpdateOutput:
+    def learn(self, outputs: Tensor, minibatch: StepBatch, *, costly_metrics: bool) -> UpdateOutput:
         """Gradient of the loss, written out."""
         q, taken = self.values(outputs), minibatch.action_one_hot
         error = (q * taken).sum(1) - minibatch.returns
@@ -24,7 +24,7 @@ class ActionValues(OnPolicyMethod):
         gradient = ((mean if self.mean_gradient else minibatch.weight) * error)[:, None] * taken
         best, scale = q.amax(1), mean * len(mean)  # a mean over all steps is then the weighted mean
         metrics = {"loss": error.square() / 2 * scale, "mean_q": best * scale}
-        if sampled:
+        if costly_metrics:
             metrics["q_spread"] = best.std(correction=0)
         return UpdateOutput(gradient[:, :, None], metrics)
 

@@ -61,9 +61,9 @@ class ActorCritic(OnPolicyMethod):
         error = now.value - minibatch.returns
         return LossPart(error.square() / 2, error)
 
-    def learn(self, outputs: Tensor, minibatch: StepBatch, *, sampled: bool) -> UpdateOutput:
+    def learn(self, outputs: Tensor, minibatch: StepBatch, *, costly_metrics: bool) -> UpdateOutput:
         """Gradient of the loss, written out."""
-        taken, value_weight = minibatch.action_one_hot, self._settings.value_weight
+        taken, value_weight = minibatch.action_one_hot, self.settings_as(ActorCriticSettings).value_weight
         entropy_weight = self.annealed["entropy_weight"]
         log_policy = torch.log_softmax(self.values(outputs), 1)
         policy = log_policy.exp()
@@ -90,15 +90,9 @@ class ActorCritic(OnPolicyMethod):
         }
         scale = mean * len(mean)  # a mean over all steps is then the weighted mean
         means = {name: values * scale for name, values in metrics.items()}
-        if sampled:
+        if costly_metrics:
             means["explained_variance"] = explained_variance(minibatch)
         return UpdateOutput(gradient[:, :, None], means)
-
-    @property
-    def _settings(self) -> ActorCriticSettings:
-        settings = self.algorithm.settings
-        assert isinstance(settings, ActorCriticSettings), "the declaration names them"
-        return settings
 
 
 def step_targets(rollout: Rollout, advantage: NDArray[np.float64], returns: NDArray[np.float64]) -> StepTargets:

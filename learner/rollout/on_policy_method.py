@@ -134,5 +134,5 @@ class OnPolicyMethod(Method):
         """Targets of all steps of a round, with the values of the network at its beginning."""
 
     @abstractmethod
-    def learn(self, outputs: Tensor, minibatch: StepBatch, *, sampled: bool) -> UpdateOutput:
+    def learn(self, outputs: Tensor, minibatch: StepBatch, *, costly_metrics: bool) -> UpdateOutput:
         """Gradient of the weighted mean loss by `outputs` float32[n, outputs, 1], and metrics."""

@@ -19,7 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from shared.checkpoint.weights_file import StoredWeights
 from shared.errors import ConfigError
-from shared.network_spec import CONVOLUTIONS, COSINES, IMPALA, RESCALING, RESIDUALS, parameters_of
+from shared.network_spec import COSINES, IMPALA, PLAIN_NETWORKS, RESCALING, RESIDUALS, parameters_of
 
 OPSET = 17
 IR_VERSION = 9
@@ -104,7 +104,7 @@ class _Graph:
         if network.frames.channels > 1:
             x = self.node("Reshape", x, self.integers(0, -1, network.frame_size, network.frame_size))
         x = self.node("Mul", self.node("Cast", x, to=TensorProto.FLOAT), self.number(1.0 / 255.0))
-        x = self._convolutions(x) if network.name in CONVOLUTIONS else self._impala(x)
+        x = self._convolutions(x) if network.name in PLAIN_NETWORKS else self._impala(x)
         if network.pooling:
             x = self._max_pool(x)
         features = self.node("Flatten", x, axis=1)
@@ -121,7 +121,7 @@ class _Graph:
         return self.node("Add", value, self.node("Sub", advantage, mean))
 
     def _convolutions(self, x: str) -> str:
-        for i, (_, kernel, stride) in enumerate(CONVOLUTIONS[self.network.name][0], start=1):
+        for i, (_, kernel, stride) in enumerate(PLAIN_NETWORKS[self.network.name].convolutions, start=1):
             x = self._convolution(f"conv{i}", x, kernel, stride, border=0)
             if self.network.conv_norm:
                 places = self._normed(f"conv{i}_norm", self.node("Transpose", x, perm=[0, 2, 3, 1]))

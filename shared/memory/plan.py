@@ -21,9 +21,10 @@ from shared.memory.parts.snapshot import LaneSnapshots, LearnerSnapshots, state_
 from shared.memory.process_table import ProcessTable, Role
 from shared.memory.region.layout import Layout
 from shared.network_spec import (
-    CONVOLUTIONS,
+    PLAIN_NETWORKS,
     Network,
     ParameterSpec,
+    PlainLayers,
     network_of,
     packed_count,
     parameters_of,
@@ -44,13 +45,13 @@ class Plan:
     """Speed of this machine's actors, where that of a gateway's node is 1; 0: they play only while no node does."""
     method: MethodDeclaration = field(init=False)
     """The declaration of the configured method."""
-    layers: tuple[list[tuple[int, int, int]], int] | None = field(init=False)
-    """Convolutions and hidden units of the configured network; None: it is no plain one."""
+    layers: PlainLayers | None = field(init=False)
+    """Layers of the configured network; None: it is no plain one."""
 
     def __post_init__(self) -> None:
         """Look the method up. Raises `ConfigError` when none of that name is registered."""
         object.__setattr__(self, "method", method_declaration(self.config.algorithm.method))
-        object.__setattr__(self, "layers", CONVOLUTIONS.get(self.config.learn.network))
+        object.__setattr__(self, "layers", PLAIN_NETWORKS.get(self.config.learn.network))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Register what a plug-in registered where the plan was made, so that a child process need not import it."""

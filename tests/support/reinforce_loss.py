@@ -20,7 +20,7 @@ class Reinforce(OnPolicyMethod):
         advantage = generalized_advantages(rollout, values, trace=1.0)
         return step_targets(rollout, advantage, advantage + values[:-1])
 
-    def learn(self, outputs: Tensor, minibatch: StepBatch, *, sampled: bool) -> UpdateOutput:
+    def learn(self, outputs: Tensor, minibatch: StepBatch, *, costly_metrics: bool) -> UpdateOutput:
         """The gradient by PyTorch."""
         with torch.inference_mode(False), torch.enable_grad():
             leaf = outputs.clone().requires_grad_()

@@ -7,6 +7,7 @@ passes over the matrices, which are most of a network's parameters.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -20,7 +21,7 @@ class Affine(NamedTuple):
     """The parameters of a layer, or the tensors for their gradients."""
 
     weight: Tensor
-    """[outputs, inputs]."""
+    """[outputs, inputs]; of a convolution [outputs, inputs, height, width]."""
     bias: Tensor
     """[outputs]."""
 
@@ -39,6 +40,16 @@ def linear(x: Tensor, layer: Affine, gradients: Affine | None, side_stream: Call
     return y
 
 
+def write_gradient(gradient: Tensor, inputs: Tensor, into: Affine) -> None:
+    """Write the gradients of weight and bias, from that of the outputs [n, outputs] and the inputs [n, inputs]."""
+    if into.weight.dtype == gradient.dtype:
+        torch.mm(gradient.t(), inputs, out=into.weight)
+        torch.sum(gradient, 0, out=into.bias)
+    else:
+        into.weight.copy_(gradient.t() @ inputs)
+        into.bias.copy_(gradient.sum(0))
+
+
 class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, layer: Affine, gradients: Affine, side_stream: Callable[[], SideStream]) -> Tensor:
@@ -51,13 +62,5 @@ class _Linear(torch.autograd.Function):
         (x,) = ctx.saved_tensors
         flat, inputs, into = gradient.flatten(0, -2), x.flatten(0, -2), ctx.gradients
 
-        def write_gradients() -> None:
-            if into.weight.dtype == flat.dtype:
-                torch.mm(flat.t(), inputs, out=into.weight)
-                torch.sum(flat, 0, out=into.bias)
-            else:
-                into.weight.copy_(flat.t() @ inputs)
-                into.bias.copy_(flat.sum(0))
-
-        ctx.side_stream().submit(write_gradients)
+        ctx.side_stream().submit(partial(write_gradient, flat, inputs, into))
         return gradient @ ctx.layer.weight, None, None, None

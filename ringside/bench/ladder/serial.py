@@ -40,7 +40,7 @@ from shared.memory.parts.mailbox import Mailbox
 from shared.memory.plan import Plan
 from shared.memory.region.arena import ArenaError
 from shared.memory.run_memory import Memory
-from shared.network_spec import CONVOLUTIONS
+from shared.network_spec import PLAIN_NETWORKS
 from shared.process.library_env import choose_workspace
 
 WARM_UPDATES = 32
@@ -67,7 +67,7 @@ class Layers:
         """`gradients`: True if every inference builds its autograd graph."""
         self._device = torch.device(plan.config.machine.device)
         self._plan, self._spec, self._gradients = plan, plan.parameters, gradients
-        self._strides = [stride for _, _, stride in CONVOLUTIONS[plan.config.learn.network][0]]
+        self._strides = [stride for _, _, stride in PLAIN_NETWORKS[plan.config.learn.network].convolutions]
         self._weights: dict[str, Tensor] = {
             name: torch.zeros(shape, device=self._device, requires_grad=gradients) for name, shape in self._spec.shapes
         }

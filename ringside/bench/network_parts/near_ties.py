@@ -29,7 +29,7 @@ from learner.engine.device import prepare_torch
 from learner.networks.policy import Policy
 from ringside.agents.agent import Agent, load_agent
 from ringside.agents.stored_weights import weights_at
-from shared.network_spec import CONVOLUTIONS, parameters_of
+from shared.network_spec import PLAIN_NETWORKS, parameters_of
 
 GAPS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 EXPLORE = 0.05
@@ -117,7 +117,7 @@ def canonical_seconds(load: str, stacks: NDArray[np.uint8], reference: Values) -
     if not network.plain or network.atoms != 1:
         return None
     parts = {name: view.copy() for name, view in parameters_of(network).split(weights.flat).items()}
-    strides = [stride for _, _, stride in CONVOLUTIONS[network.name][0]]
+    strides = [stride for _, _, stride in PLAIN_NETWORKS[network.name].convolutions]
     found = canonical_forward(parts, strides, stacks[0])
     assert np.allclose(found, reference[0], atol=1e-4), "the canonical arithmetic is another network"
     begun = time.perf_counter()

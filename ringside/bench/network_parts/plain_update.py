@@ -18,7 +18,7 @@ from learner.replay.sampling import Replay
 from shared.config.sections import Learn
 from shared.frame_shape import FRAME_SIDE, STACK
 from shared.memory.parts.ring import Ring
-from shared.network_spec import CONVOLUTIONS, Network
+from shared.network_spec import PLAIN_NETWORKS, Network
 
 AGREEMENT = 0.02
 """Largest relative difference of Q-values and losses, large enough for bfloat16."""
@@ -26,7 +26,7 @@ AGREEMENT = 0.02
 
 def plain_values(network: str, flat: Tensor, stacks: Tensor) -> Tensor:
     """Q(s, .) [n, actions] of stacks uint8[n, 4, 84, 84], with parameters float32[P] in canonical layout."""
-    layers, hidden = CONVOLUTIONS[network]
+    layers, hidden = PLAIN_NETWORKS[network]
     x = (stacks.float() / 255.0).contiguous(memory_format=torch.channels_last)
     offset = 0
 

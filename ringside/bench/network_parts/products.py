@@ -16,7 +16,7 @@ from torch import Tensor
 from learner.engine.interfaces import CHUNK_UPDATES
 from ringside.bench.harness.tables import WrongResult
 from shared.frame_shape import FRAME_SIDE, STACK
-from shared.network_spec import CONVOLUTIONS
+from shared.network_spec import PLAIN_NETWORKS
 
 _TOLERANCE = 0.05
 """Largest relative error of a product in bfloat16 or TF32; a wrong product has an error of about 1."""
@@ -44,7 +44,7 @@ class Product:
 
 def layer_sizes(network: str, actions: int) -> list[tuple[int, int, int]]:
     """(places, inputs, outputs) of each layer for one image; a linear layer has one place."""
-    layers, hidden = CONVOLUTIONS[network]
+    layers, hidden = PLAIN_NETWORKS[network]
     sizes, channels, side = [], STACK, FRAME_SIDE
     for out, kernel, stride in layers:
         side = (side - kernel) // stride + 1

@@ -87,7 +87,7 @@ def _losses(outputs: Tensor, batch: StepBatch, case: dict[str, Any]) -> Tensor:
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_the_gradient_is_that_of_autograd(case: dict[str, Any], silent: int) -> None:
     batch, outputs, method = _minibatch(silent), _outputs(), _method(**WEIGHTS, **case)
-    found = method.learn(outputs, batch, sampled=True)
+    found = method.learn(outputs, batch, costly_metrics=True)
     leaf = outputs.double().requires_grad_()
     weighted = (_losses(leaf, batch, case) * batch.weight.double()).sum()
     mean = weighted / max(1, N - silent)
@@ -103,7 +103,7 @@ def test_clipping_acts_on_some_steps_and_not_on_others() -> None:
     """The cases of PPO above hold steps on both sides of each bound."""
     batch, outputs = _minibatch(0), _outputs()
     clipped, plain = (
-        _method(**CASES["ppo"], clip_value=each).learn(outputs, batch, sampled=True) for each in (True, False)
+        _method(**CASES["ppo"], clip_value=each).learn(outputs, batch, costly_metrics=True) for each in (True, False)
     )
     assert 5 < (clipped.gradient[:, -1] != plain.gradient[:, -1]).sum() < N - 5
     still = (clipped.gradient[:, :-1, 0].abs().sum(1) < 1e-3).sum()
@@ -124,8 +124,8 @@ def test_annealed_settings_have_the_values_of_the_round() -> None:
     annealed.anneal(halfway)
     assert set(seen) == set(ends)
     batch, outputs = _minibatch(), _outputs()
-    found = annealed.learn(outputs, batch, sampled=False)
-    expected = _method(method="ppo", entropy_weight=0.02, clip_ratio=0.1).learn(outputs, batch, sampled=False)
+    found = annealed.learn(outputs, batch, costly_metrics=False)
+    expected = _method(method="ppo", entropy_weight=0.02, clip_ratio=0.1).learn(outputs, batch, costly_metrics=False)
     torch.testing.assert_close(found.gradient, expected.gradient)
     torch.testing.assert_close(found.metrics["clip_fraction"], expected.metrics["clip_fraction"])
 
@@ -135,8 +135,8 @@ def test_ppo_at_ratio_1_is_the_policy_gradient() -> None:
     log_prob = (outputs[:, :ACTIONS, 0].log_softmax(1) * batch.action_one_hot).sum(1)
     batch = batch._replace(log_prob=log_prob, old_value=outputs[:, -1, 0])
     options = {**WEIGHTS, "normalize_advantage": False}
-    ppo = _method(method="ppo", **options).learn(outputs, batch, sampled=False)
-    a2c = _method(method="a2c", **WEIGHTS).learn(outputs, batch, sampled=False)
+    ppo = _method(method="ppo", **options).learn(outputs, batch, costly_metrics=False)
+    a2c = _method(method="a2c", **WEIGHTS).learn(outputs, batch, costly_metrics=False)
     torch.testing.assert_close(ppo.gradient, a2c.gradient)
     assert ppo.metrics["clip_fraction"].sum() == 0
     assert ppo.metrics["kl"].abs().max() < 1e-6
@@ -144,8 +144,8 @@ def test_ppo_at_ratio_1_is_the_policy_gradient() -> None:
 
 def test_metrics_are_means_over_the_steps_with_an_action() -> None:
     batch, outputs = _minibatch(5), _outputs()
-    metrics = _method(method="ppo", clip_ratio=0.3).learn(outputs, batch, sampled=True).metrics
-    assert "explained_variance" not in _method(method="ppo").learn(outputs, batch, sampled=False).metrics
+    metrics = _method(method="ppo", clip_ratio=0.3).learn(outputs, batch, costly_metrics=True).metrics
+    assert "explained_variance" not in _method(method="ppo").learn(outputs, batch, costly_metrics=False).metrics
     log_policy = outputs[5:, :ACTIONS, 0].double().log_softmax(1)
     log_prob = (log_policy * batch.action_one_hot[5:]).sum(1)
     ratio = (log_prob - batch.log_prob[5:]).exp()
@@ -174,7 +174,7 @@ def test_explained_variance_is_1_of_perfect_values_and_0_of_constant_ones(old: s
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_ratios_without_bound_stay_finite(case: dict[str, Any]) -> None:
     batch = _minibatch()._replace(log_prob=torch.full((N,), -500.0))
-    found = _method(**case).learn(100 * _outputs(), batch, sampled=True)
+    found = _method(**case).learn(100 * _outputs(), batch, costly_metrics=True)
     assert found.gradient.isfinite().all()
     assert all(metric.isfinite().all() for metric in found.metrics.values())
 

@@ -42,7 +42,7 @@ def _learn(method: ValueMethod, outputs: Tensor, target: Tensor, fractions: Tens
     """As the engine does: under inference mode, with buffers that were made before."""
     chosen = torch.eye(A)[_actions()]
     with torch.inference_mode():
-        return method.learn(outputs, chosen, target, fractions)
+        return method.loss_and_gradient(outputs, chosen, target, fractions)
 
 
 def _check(learned: LossOutput, outputs: Tensor, loss_of: Callable[[int, Tensor], Tensor]) -> None:
@@ -73,7 +73,7 @@ def test_dqn_written_out_is_dqn_differentiated() -> None:
     outputs, target = _values(N, A, 1, scale=2.0), _values(N, seed=1)
     method = _method("dqn")
     written = _learn(method, outputs, target)
-    differentiated = ValueMethod.learn(method, outputs, torch.eye(A)[_actions()], target, None)
+    differentiated = ValueMethod.loss_and_gradient(method, outputs, torch.eye(A)[_actions()], target, None)
     for a, b in zip(written, differentiated, strict=True):
         torch.testing.assert_close(a, b)
 

@@ -31,7 +31,7 @@ def test_the_gradient_is_that_of_autograd(silent: int) -> None:
     numbers["weight"] = (torch.arange(N) >= silent).float()
     batch = StepBatch(torch.zeros(N, 1), torch.eye(ACTIONS)[taken], **numbers)
     outputs = torch.randn(N, ACTIONS, 1, generator=generator)
-    found = _method().learn(outputs, batch, sampled=True)
+    found = _method().learn(outputs, batch, costly_metrics=True)
     leaf = outputs.double().requires_grad_()
     errors = leaf[torch.arange(N), taken, 0] - batch.returns.double()
     loss = (errors**2 / 2 * batch.weight.double()).sum() / max(1, N - silent)

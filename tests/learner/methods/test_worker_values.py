@@ -65,7 +65,7 @@ def test_the_gradient_is_that_of_the_mean_or_of_the_sum(*, mean: bool) -> None:
     numbers["weight"] = (torch.arange(N) % 3 > 0).float()
     outputs = torch.randn(N, ACTIONS, 1, generator=generator)
     one_hot = torch.eye(ACTIONS)[taken]
-    found = method.learn(outputs, StepBatch(torch.empty(0), one_hot, **numbers), sampled=False)
+    found = method.learn(outputs, StepBatch(torch.empty(0), one_hot, **numbers), costly_metrics=False)
     leaf = outputs.double().requires_grad_()
     losses = (leaf[torch.arange(N), taken, 0] - numbers["returns"].double()).square() / 2 * numbers["weight"].double()
     loss = losses.sum() / numbers["weight"].double().sum() if mean else losses.sum()

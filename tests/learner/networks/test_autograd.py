@@ -21,7 +21,7 @@ from learner.networks.make_model import make_model
 from learner.networks.model import ExtraInputs
 from shared.errors import ConfigError
 from shared.frame_shape import CELL, DEFAULT_FRAMES, FrameShape
-from shared.network_spec import CONVOLUTIONS, COSINES, Network, packed_count, parameters_of
+from shared.network_spec import COSINES, PLAIN_NETWORKS, Network, packed_count, parameters_of
 
 CPU = torch.device("cpu")
 ACTIONS, BATCH = 5, 4
@@ -90,9 +90,9 @@ class Reference(nn.Module):
     def __init__(self, network: Network) -> None:
         super().__init__()
         self.network = network
-        if network.name in CONVOLUTIONS:
+        if network.name in PLAIN_NETWORKS:
             channels = network.frames.planes
-            for i, (out, kernel, stride) in enumerate(CONVOLUTIONS[network.name][0], start=1):
+            for i, (out, kernel, stride) in enumerate(PLAIN_NETWORKS[network.name].convolutions, start=1):
                 self.add_module(f"conv{i}", nn.Conv2d(channels, out, kernel, stride))
                 if network.conv_norm:
                     self.add_module(f"conv{i}_norm", nn.LayerNorm(out))

@@ -20,7 +20,7 @@ from learner.networks.packed_layout import PackedLayout
 from learner.networks.policy import Policy, greedy
 from shared.errors import ConfigError
 from shared.frame_shape import CELL, DEFAULT_FRAMES, STACK, FrameShape
-from shared.network_spec import CONVOLUTIONS, Network, parameters_of
+from shared.network_spec import PLAIN_NETWORKS, Network, parameters_of
 
 GRID = DEFAULT_FRAMES.grid
 
@@ -46,7 +46,7 @@ def _reference(network: Network, flat: Tensor, stacks: np.ndarray) -> Tensor:
     shapes = dict(parameters_of(network).shapes)
     parts = flat.split([int(np.prod(shape)) for shape in shapes.values()])
     w = {name: part.view(shapes[name]) for name, part in zip(shapes, parts, strict=True)}
-    for i, (_, _, stride) in enumerate(CONVOLUTIONS[network.name][0], start=1):
+    for i, (_, _, stride) in enumerate(PLAIN_NETWORKS[network.name].convolutions, start=1):
         x = F.relu(F.conv2d(x, w[f"conv{i}.weight"], w[f"conv{i}.bias"], stride))
     x = F.relu(F.linear(x.flatten(1), w["hidden.weight"], w["hidden.bias"]))
     return F.linear(x, w["value.weight"], w["value.bias"])
@@ -125,7 +125,7 @@ def test_another_process_takes_what_a_model_exports(precision: str, dueling: boo
 def test_views_have_the_shapes_of_the_specification() -> None:
     layout = PackedLayout(Network("nature", ACTIONS), CPU)
     views = layout.views(torch.zeros(layout.spec.count))
-    shapes = [tuple(t.shape) for pair in (*views.convolutions, views.hidden, views.value) for t in pair]
+    shapes = [tuple(t.shape) for pair in (*views.convolutions, views.hidden, views.output) for t in pair]
     expected = [shape for _, shape in layout.spec.shapes]
     assert shapes[0] == (32, STACK * CELL, 2, 2)  # of blocks, as many numbers as [32, 4, 8, 8]
     assert shapes[1:] == expected[1:]

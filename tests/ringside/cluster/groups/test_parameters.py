@@ -51,7 +51,7 @@ def test_a_plain_network_in_bf16_acts_alike(network: str, method: str) -> None:
     near.take(parameters)
     far.take(travelled(plan, parameters))
     layers = [(*ours, *theirs) for ours, theirs in zip(near.layers.convolutions, far.layers.convolutions, strict=True)]
-    layers += [(*near.layers.hidden, *far.layers.hidden), (*near.layers.value, *far.layers.value)]
+    layers += [(*near.layers.hidden, *far.layers.hidden), (*near.layers.output, *far.layers.output)]
     for weight, bias, other_weight, other_bias in layers:
         assert torch.equal(weight, other_weight)
         assert torch.equal(bias, other_bias)
