@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from actors.evaluation import Episode, Evaluation, Returns, play_episodes, play_steps
-from shared.config.protocols import EvalRules
+from shared.config.protocols import PROTOCOLS, EvalRules
 from shared.config.sections import Play
 from shared.frame_shape import FRAME_SIDE, STACK
 from shared.memory.parts.evaluation_queue import evaluations_until
@@ -119,3 +121,30 @@ def test_epsilon_is_that_of_the_rules() -> None:
     never, often = (play_idly(play, EvalRules(epsilon, 108_000), 30) for epsilon in (0.0, 1.0))
     assert (never.returns == play_idly(play, EvalRules(0.0, 108_000), 30).returns).all()
     assert (never.returns != often.returns).any()
+
+
+CATCH = Play(env="tests.support.pixel_game:factory")
+
+
+def test_no_ops_shorten_no_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The longest episode of training, in which they count, is none of an evaluation's."""
+    monkeypatch.setitem(PROTOCOLS, "nature", replace(PROTOCOLS["nature"], longest_episode_frames=60))
+    assert set(play_idly(Play(game="pong"), EvalRules(0.0, 80), 3).lengths) == {20}
+
+
+def test_random_actions_of_an_evaluation_are_of_all_kinds() -> None:
+    evaluation = Evaluation(CATCH, EvalRules(0.1, 108_000), 1, 0)
+    env, stack, random = evaluation.env(), np.zeros((STACK, FRAME_SIDE, FRAME_SIDE), np.uint8), []
+    for number in range(100):
+        episode = evaluation.open(env, number, stack)
+        while not episode.over:
+            episode.step(1)
+            random.append(episode.action)
+    counts = np.bincount(random, minlength=3)
+    assert min(counts[0], counts[2]) > 20, "of all kinds"
+    assert 0.05 < 1 - counts[1] / counts.sum() < 0.085, "a tenth, less those that are as chosen"
+
+
+def test_an_evaluation_stays_what_it_is() -> None:
+    found = play_idly(CATCH, EvalRules(0.5, 108_000), 8).returns
+    assert found == pytest.approx([-0.6, -0.4, -1.0, -0.8, -0.7, -0.3, -0.3, -0.6])

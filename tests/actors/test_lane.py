@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from actors.env import EnvError
 from actors.lane import Lane, ReplayMismatchError
 from shared.config.settings import Config
+from shared.memory.parts.snapshot import SNAPSHOT_BYTES
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
 from tests.support import sampled_method
@@ -169,3 +172,47 @@ def test_a_sampled_action_is_played_as_it_is_and_logged_with_its_probability(mon
         again.step()
     for name, values in logged.items():
         assert np.array_equal(memory.ring.field[name][0, :8], values)
+
+
+RESULTS = ("raw_reward", "terminated", "truncated", "life_lost", "episode_return", "episode_steps")
+
+
+@pytest.mark.parametrize("name", [*RESULTS, "start", "valid"])
+def test_a_result_that_is_not_repeated_is_reported(played: tuple[Memory, dict[str, np.ndarray]], name: str) -> None:
+    memory, _ = played
+    memory.lane_snapshots.clear()
+    memory.board.lane_logged.publish(0, TICKS)
+    memory.board.lane_done.publish(0, TICKS)
+    memory.ring.field[name][0, 5 + (name not in RESULTS), 1] += 1  # of the next tick it opens the slot
+    other = Lane(memory.lane(0), memory.plan, [Counting(), Counting()], actor=0)
+    other.start()
+    with pytest.raises(ReplayMismatchError, match="Env 1 played tick 5 again"):
+        play(memory, other, TICKS)
+
+
+def test_all_of_a_reply_is_in_the_slot_when_it_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lane that is killed in between asks again; one that is killed after it finds the probability, too."""
+    sampled_method.register(monkeypatch)
+    memory = memory_of_lane(method="sampled", batch_size=20, snapshot_every_steps=400, epsilon_end=1.0)
+    lane = Lane(memory.lane(0), memory.plan, [Counting(), Counting()], actor=0)
+    lane.start()
+    logged, slot, seen = lane._memory.logged, memory.ring.field, list[object]()
+
+    def publish(value: int) -> None:
+        seen.append((value, slot["action"][0, 0].tolist(), slot["log_prob"][0, 0].tolist()))
+        logged.publish(value)
+
+    lane._memory.logged = SimpleNamespace(read=logged.read, publish=publish)  # type: ignore[assignment]
+    declared = {"log_prob": np.array([[-0.5, -1.5]], np.float32)}
+    memory.mailbox.answer(
+        np.array([0]), memory.mailbox.request.values[:1].copy(), np.array([[2, 3]], np.uint8), declared
+    )
+    lane.step()
+    assert seen == [(1, [2, 3], [-0.5, -1.5])]
+
+
+def test_a_snapshot_that_has_no_room_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Counting, "snapshot", lambda self: bytes(SNAPSHOT_BYTES + 1))
+    lane = Lane(memory_of_lane().lane(0), memory_of_lane().plan, [Counting(), Counting()], actor=0)
+    with pytest.raises(EnvError, match=r"Env 0 needs 57345 bytes to be kept, more than 57344\."):
+        lane.start()

@@ -55,6 +55,7 @@ SMALL = ("--envs", "8", "--device", "cpu", "--run-dir", "run")
         (("--network", "impalla"), "did you mean impala?"),
         (("--preset", "raimbow"), "did you mean rainbow?"),
         (("--envs", "3.5"), "--envs 3.5 is not a whole number"),
+        (("--nodes", "2"), "--nodes, --head-plays, --mixed-numerics and --ray-insecure need --ray."),
         (("--resume",), "--resume needs a value: a path."),
         (("--run-dir", ""), "The value of --run-dir is empty: give a path, or omit it."),
         (("eval", "--load="), "The value of --load is empty: give a path, or omit it."),

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -19,7 +20,7 @@ import pytest
 import ringside
 from launch import main
 from ringside import evaluating
-from ringside.recording.scores import REFERENCE, human_normalized
+from ringside.recording.scores import human_normalized
 from ringside.tasks.trained.eval import EpisodeLines
 from shared.config.protocols import PROTOCOLS
 from shared.config.sections import ProtocolName
@@ -118,13 +119,6 @@ def test_eval_refuses_what_it_cannot_play(refused: Refused, weights: Path) -> No
     assert "best.safetensors" in refused("eval", "--load", str(weights))
 
 
-def test_normalized_scores() -> None:
-    assert len(REFERENCE) == 57
-    assert human_normalized("pong", -20.7) == 0
-    assert human_normalized("pong", 14.6) == 1
-    assert human_normalized("adventure", 5) is None
-
-
 @pytest.mark.parametrize(
     ("result", "says"),
     [
@@ -174,3 +168,26 @@ def test_ctrl_c_while_libraries_load_ends_without_a_traceback(tmp_path: Path, li
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=30) == -signal.SIGINT
         assert process.stderr.read() == ""
+
+
+def test_a_recurrent_agent_begins_every_episode_with_zeros(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[list[float]] = []
+
+    class Counting:
+        """A network whose state is the number of observations that it has seen."""
+
+        def fresh_state(self) -> np.ndarray:
+            return np.zeros((evaluating.ROWS, 2, 1), np.float32)
+
+        def values(self, stacks: np.ndarray, state: np.ndarray) -> np.ndarray:
+            seen.append(state[:2, 0, 0].tolist())
+            self.next_state = state + 1
+            return np.zeros((len(stacks), 3), np.float32)
+
+    network = SimpleNamespace(policy=Counting(), device="cpu", precision="fp32", threads=1)
+    network.choose = lambda values, draws, rules: np.zeros(len(values), np.int64)
+    monkeypatch.setattr(evaluating, "make_evaluation_policy", lambda *weights, **options: network)
+    catch = "tests.support.pixel_game:factory"
+    weights = random_weights(tmp_path, catch, actions=3, method="a2c", recurrent=True)
+    ringside.evaluate(weights, env=catch, episodes=evaluating.ROWS + 2, device="cpu")
+    assert seen == [[step % 12] * 2 for step in range(24)], "falls of 12 steps each"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -72,3 +73,27 @@ def test_a_resume_with_another_interval_queues_no_evaluation_of_its_first_bounda
     for boundary, queued in ((2, 0), (3, 0), (4, 1)):
         commits.queue_evaluation(boundary, lambda place: None)
         assert memory.evaluations.queued.read() == queued
+
+
+def test_a_commit_is_noted_with_its_moment_and_wakes_those_who_wait(memory: Memory) -> None:
+    rung = list[int]()
+    bells: Any = [SimpleNamespace(ring=lambda number=number: rung.append(number)) for number in range(3)]
+    commits = Commits(memory, SimpleNamespace(process=memory.plan.committer), bells)  # type: ignore[arg-type]
+    names, before = memory.run_schedule.method.metrics, time.monotonic()
+    commits.snapshot(1, lambda: (7, dict.fromkeys(names, 2.0)), lambda out: None)
+    *means, updates, at = memory.board.metrics[0].tolist()
+    assert (means, updates) == ([2.0] * len(names), 7.0)
+    assert before <= at <= time.monotonic()
+    commits.publish(1)
+    assert (rung, memory.board.committed) == ([0, 1, 2], 1)
+
+
+def test_a_version_is_there_before_it_is_queued(memory: Memory) -> None:
+    commits: Any = Commits(memory, SimpleNamespace(process=memory.plan.committer, wait=lambda until: until()), [])  # type: ignore[arg-type]
+    queue, seen = memory.evaluations, list[Any]()
+    queue.queued = SimpleNamespace(
+        read=queue.queued.read,
+        publish=lambda number: seen.append((number, queue.data[0, 0].item(), queue.step[0].item())),
+    )
+    commits.queue_evaluation(2, lambda place: place.fill(0.5))
+    assert seen == [(1, 0.5, 80)]

@@ -13,6 +13,7 @@ import pytest
 from learner import learner
 from learner.commits import Commits
 from learner.engine.interfaces import CHUNK_UPDATES
+from learner.engine.round_means import RoundMetrics
 from learner.learner import SLICE_SECONDS, SLICE_UPDATES, SLICES_AHEAD, SLICES_LEFT, STUCK_SECONDS, Rounds
 from shared.config.settings import Config
 from shared.errors import DeviceFault, FatalError
@@ -247,3 +248,42 @@ def test_a_commit_lets_no_lane_overwrite_an_unrecorded_round(written: int, troub
 def test_a_commit_overwrites_no_metrics_of_an_unrecorded_span() -> None:
     assert may_commit(99 + METRIC_SPANS, written=100, oldest_readable_tick=0)
     assert not may_commit(100 + METRIC_SPANS, written=100, oldest_readable_tick=0)
+
+
+def test_a_span_has_the_means_over_its_updates(clock: list[float], make_rounds: MakeRounds) -> None:
+    rounds, _ = make_rounds(Engine(lambda count: None))
+    names = rounds._run_schedule.method.metrics
+    rounds._span += [RoundMetrics(1, dict.fromkeys(names, 1.0)), RoundMetrics(3, dict.fromkeys(names, 5.0))]
+    assert rounds._end_span() == (4, dict.fromkeys(names, 4.0))
+    assert rounds._end_span() == (0, {}), "the next one begins"
+
+
+def test_a_learner_that_died_between_its_snapshot_and_its_commit_commits_first(
+    clock: list[float], make_rounds: MakeRounds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lanes wait for the commit, and the learner would wait for their next round."""
+    rounds, _ = make_rounds(Engine(lambda count: None))
+    monkeypatch.setattr(rounds._engine, "load", lambda state: None, raising=False)
+    committed = list[int]()
+    monkeypatch.setattr(rounds, "_commit", committed.append)
+    rounds._memory.weights.publish(0, lambda flat: None)
+    rounds._memory.learner_snapshots.write(1, lambda out: None)
+    assert rounds.restore() == 1
+    assert committed == [1]
+    rounds._board.commits.publish(1)
+    assert rounds.restore() == 1
+    assert committed == [1], "once"
+
+
+def test_a_commit_keeps_its_order(clock: list[float], make_rounds: MakeRounds, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is killed in between repeats what is missing, and nothing is seen that could be lost."""
+    rounds, _ = make_rounds(Engine(lambda count: None))
+    done = list[str]()
+    for name in ("wait_for_lanes", "wait_for_scribe", "snapshot", "queue_evaluation", "publish"):
+        monkeypatch.setattr(rounds._commits, name, lambda *arguments, name=name: done.append(name))
+    monkeypatch.setattr(rounds._memory.weights, "publish", lambda *arguments: done.append("weights"))
+    monkeypatch.setattr(rounds._engine, "store", None, raising=False)
+    monkeypatch.setattr(rounds._engine, "online_into", None, raising=False)
+    monkeypatch.setattr(rounds, "_prefetch", lambda round_: None)
+    rounds._commit(1)
+    assert done == ["wait_for_lanes", "wait_for_scribe", "snapshot", "weights", "queue_evaluation", "publish"]

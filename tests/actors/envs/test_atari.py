@@ -288,3 +288,14 @@ def test_the_palette_is_the_emulators(game: str) -> None:
         assert np.array_equal(grays[screen], ale.getScreenGrayscale())
         seen[screen] = True
     assert seen[::2].sum() > 100
+
+
+def test_a_snapshot_keeps_the_action_that_a_sticky_frame_repeats() -> None:
+    env, other = fresh("breakout", "machado"), fresh("breakout", "machado")
+    frame = np.zeros((84, 84), np.uint8)
+    for tick in range(1, 60):
+        other.step(1_000 + tick, (tick + 7) % env.actions, frame)  # so that it would repeat another one
+        other.restore(env.snapshot())
+        for player in (env, other):
+            player.step(tick, tick % env.actions, frame)
+        assert other.snapshot() == env.snapshot(), tick

@@ -299,3 +299,12 @@ def test_endless_episodes_are_cut(painted: ModuleType, monkeypatch: pytest.Monke
     frame = np.zeros((84, 84), np.uint8)
     env.reset(0, frame)
     assert [env.step(tick, 0, frame).truncated for tick in range(1, 5)] == [False, False, False, True]
+
+
+def test_episodes_differ_by_the_seed_of_the_run() -> None:
+    def first(seed: int) -> bytes:
+        frame = np.zeros((84, 84), np.uint8)
+        make_env(Play(env=CATCH), seed, 3, training=True).reset(7, frame)
+        return frame.tobytes()
+
+    assert len({first(seed) for seed in range(10)}) > 4

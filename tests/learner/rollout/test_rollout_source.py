@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from learner.engine.initialization import initial_parameters
 from learner.make_engine import make_engine
 from learner.rollout.advantages import generalized_advantages
 from learner.rollout.on_policy_method import Rollout
+from learner.rollout.rollout_source import RolloutSource
+from learner.rollout.step_reader import StepReader
 from ringside.bench.network_parts.plain_update import plain_values
 from shared.config.method_declaration import ActorCriticSettings, method_declaration, method_names
 from shared.config.sections import Algorithm
@@ -48,7 +51,7 @@ def test_a_value_method_without_a_target_network_is_refused() -> None:
     machine = replace(config.machine, device="cpu", precision="fp32")
     ring = PlayedRing(config).ring
     ring.run_schedule = replace(ring.run_schedule, method=replace(ring.run_schedule.method, has_target_network=False))
-    with pytest.raises(ConfigError, match=r"dqn is declared without a target network.*has_target_network=True\."):
+    with pytest.raises(ConfigError, match=r"dqn learns from a target network, .* declare has_target_network=True\."):
         make_engine(replace(config, machine=machine), network_of(config, ACTIONS), ring)
 
 
@@ -196,3 +199,22 @@ def test_an_update_is_the_same_however_a_round_is_sliced() -> None:
         online.append(after)
     np.testing.assert_array_equal(online[0], online[1])
     np.testing.assert_array_equal(online[0], online[2])
+
+
+@pytest.mark.parametrize("clip", [True, False])
+def test_rewards_of_a_round_are_clipped_where_that_is_asked_for(*, clip: bool) -> None:
+    config = _config(clip_rewards=clip)
+    played, method = _played(config), SimpleNamespace()
+    reader = StepReader(played.ring, config.learn, method, range(ENVS))  # type: ignore[arg-type]
+    rollout = reader.rollout(*reader.grid(2 * TICKS), np.zeros(((TICKS + 1) * ENVS, 5), np.float32))
+    raw = np.stack([played._slots[tick]["raw_reward"] for tick in range(TICKS, 2 * TICKS)])
+    assert np.abs(raw).max() > 1
+    np.testing.assert_array_equal(rollout.reward, np.sign(raw) if clip else raw)
+
+
+def test_every_pass_over_a_round_has_an_order_of_its_own() -> None:
+    source: Any = SimpleNamespace(_seed=1)
+    first, second = np.split(RolloutSource._shuffle(source, 0, 24, 48), 2)
+    assert sorted(first) == sorted(second) == list(range(24))
+    assert first.tolist() != second.tolist()
+    assert RolloutSource._shuffle(source, 0, 24, 30).tolist() == [*first, *second[:6]]

@@ -229,3 +229,9 @@ def test_a_network_plays_only_games_with_its_actions(tmp_path: Path) -> None:
 def test_a_missing_agent_is_refused(load: str) -> None:
     with pytest.raises(ConfigError, match=f"--load {load} does not exist: no such run.*zoo"):
         ringside.load_agent(load)
+
+
+def test_every_call_has_draws_of_its_own(tmp_path: Path) -> None:
+    agent = ringside.load_agent(random_weights(tmp_path, method="a2c"), device="cpu")
+    many = np.repeat(STACKS[:1], 64, axis=0)
+    assert agent(many).tolist() != agent(many).tolist()

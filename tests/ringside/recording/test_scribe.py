@@ -9,16 +9,21 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from ringside.recording import scribe
+from ringside.recording.metrics import MetricsLog
 from ringside.recording.scribe import Scribe
+from ringside.recording.summary import make_summary, run_counters
+from shared.checkpoint.weights_file import load_weights
 from shared.errors import FatalError
 from shared.memory.boundary import Moved
 from shared.memory.plan import Plan
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Stopped, Waiter
+from tests.support.checkpoints import random_weights
 from tests.support.configurations import settled
 from tests.support.watched import Pretended
 
@@ -174,3 +179,86 @@ def test_a_record_wakes_the_process_that_commits(
     scribe.main(child_spec)
     assert rung == [memory.plan.processes.index_of(role)]
     run.end()
+
+
+SMALL = {"network": "small", "round_steps": 80, "replay_size": 160, "total_steps": 800}
+
+
+def prepared(run_dir: Path, **settings: Any) -> tuple[Memory, Scribe]:
+    """Memory of a run that its scribe has prepared."""
+    run_dir.mkdir(exist_ok=True)
+    memory = Memory.create(Plan(settled(**SMALL | {"run_dir": run_dir} | settings), 4))
+    return memory, Scribe(memory, run_dir)
+
+
+def save_beginning(memory: Memory, scribe: Scribe) -> None:
+    """Write the checkpoint of boundary 0."""
+    for lane in range(memory.run_schedule.lanes):
+        memory.lane_snapshots.write(lane, 0, b"state")
+    memory.learner_snapshots.write(0, lambda out: [vector.fill(0.5) for vector in out.values()] and None)
+    memory.board.commits.publish(0)
+    assert scribe.save() == 0
+    memory.arena.close()
+
+
+@pytest.mark.parametrize("prioritized", [False, True])
+def test_a_run_begins_with_the_weights_that_are_given(tmp_path: Path, *, prioritized: bool) -> None:
+    given = random_weights(tmp_path / "other", actions=4)
+    memory, _ = prepared(tmp_path / "run", init_from=given, prioritized=prioritized)
+    state = memory.learner_snapshots.read(0)
+    assert state is not None
+    np.testing.assert_array_equal(state["online"], load_weights(given).flat)
+    assert not any(state[name].any() for name in state.keys() - {"online", "priorities"})
+    if prioritized:
+        assert state["priorities"].nonzero()[0].tolist() == [len(state["priorities"]) - 1]
+        assert state["priorities"][-1] == 1.0
+    memory.arena.close()
+
+
+@pytest.mark.parametrize(("change", "since"), [({}, -1), ({"precision": "bf16"}, 0), ({"actors": 1}, -1)])
+def test_a_resume_continues_counts_and_says_whether_it_is_exact(tmp_path: Path, change: Any, since: int) -> None:
+    memory, scribe = prepared(tmp_path / "run")
+    memory.board.restarts[1] = 2
+    save_beginning(memory, scribe)
+    (tmp_path / "run" / "summary.json").write_text('{"finished": true}')
+    (tmp_path / "run" / "evaluation-final.json").write_text('{"version": 3}')
+    memory, scribe = prepared(tmp_path / "run", resume=tmp_path / "run", **change)
+    assert memory.inexact_since == since
+    assert (run_counters(memory)["restarts"], run_counters(memory)["seconds"] > 0) == (2, True)
+    assert not (tmp_path / "run" / "summary.json").exists(), "the run is unfinished"
+    assert not (tmp_path / "run" / "evaluation-final.json").exists(), "of a round that is played again"
+    told = make_summary(memory, scribe._files.metrics, 0)
+    assert (told["exact"], told["inexact_since_steps"]) == (since < 0, None if since < 0 else since)
+    memory.board.commits.publish(0)
+    memory.board.saved[0] = -1
+    scribe.save()
+    memory.arena.close()
+    memory, _ = prepared(tmp_path / "run", resume=tmp_path / "run", **change)
+    assert memory.inexact_since == since, "also after another resume"
+    memory.arena.close()
+
+
+def test_a_run_that_begins_keeps_no_record_of_one_without_a_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    with MetricsLog(tmp_path / "run" / "metrics.jsonl") as log:
+        log.log_round(0, 80, {}, [], envs=8)
+    memory, scribe = prepared(tmp_path / "run", seed=2)
+    assert scribe._files.metrics.last_round == -1
+    memory.arena.close()
+
+
+def test_a_segment_that_was_overwritten_meanwhile_is_deleted(tmp_path: Path) -> None:
+    memory, scribe = prepared(tmp_path / "run")
+    done: list[str] = []
+    scribe._files = SimpleNamespace(
+        checkpoints=SimpleNamespace(
+            add_segment=lambda index, ring: done.append(f"add {index}"),
+            discard_segment=lambda index: done.append(f"discard {index}"),
+        )
+    )
+    scribe._oldest_readable_tick = lambda: 36
+    with pytest.raises(Moved):
+        scribe._add_segment(3, needed_from=35)
+    scribe._add_segment(4, needed_from=36)
+    assert done == ["add 3", "discard 3", "add 4"]
+    memory.arena.close()

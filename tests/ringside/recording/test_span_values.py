@@ -78,3 +78,45 @@ def test_the_learning_rate_is_that_of_the_last_round() -> None:
     sample = Sample.kept(memory, NEWEST)
     rates = [span_values(memory, stop, sample, held=False)["learning_rate"] for stop in (1, 2, 3, 4)]
     assert rates == [0.5, 0.25, 0.0, 0.0]
+
+
+def test_the_figures_of_a_span_follow_from_its_ticks_and_commits() -> None:
+    """Rounds of 40 steps; the session began at 10 s, after 100 s of former ones, and committed at 12 and 16 s."""
+    sizes = {
+        "envs": 4,
+        "round_steps": 40,
+        "replay_size": 400,
+        "learning_starts": 40,
+        "total_steps": 400,
+        "train_every": 4,
+    }
+    explore = {"epsilon_start": 1.0, "epsilon_end": 0.2, "epsilon_steps": 80}
+    machine = {"actors": 1, "inference_batch": 4, "device": "cpu", "run_dir": Path()}
+    memory = Memory.create(Plan(Config().with_settings(network="small", **sizes, **explore, **machine), 4))
+    board, names = memory.board, memory.board.metric_names
+    board.begun_ns[0], board.before[0] = 10_000_000_000, 100.0
+    board.commits.publish(2)
+    for span, (updates, at) in enumerate(((0, 12.0), (10, 16.0))):
+        board.metrics[span, names.index("updates")] = updates
+        board.metrics[span, names.index("committed_at")] = at
+    memory.ring.field["valid"][:, :20] = 1
+    memory.ring.field["valid"][0, 3:6, 0] = 0
+    first, second = (span_values(memory, stop, Sample.kept(memory, NEWEST), held=True) for stop in (1, 2))
+    wanted = (
+        "frames",
+        "updates",
+        "samples_per_step",
+        "valid_steps",
+        "seconds",
+        "steps_per_second",
+        "frames_per_second",
+        "updates_per_second",
+    )
+    assert [first[name] for name in wanted] == [160, 0, 0.0, 37, 102.0, 20.0, 80.0, 0.0]
+    assert [second[name] for name in wanted] == [320, 10, 8.0, 40, 106.0, 10.0, 40.0, 2.5]
+    assert [first["epsilon"], second["epsilon"]] == pytest.approx([1.0, 0.6])
+    unread = span_values(memory, 1, Sample.kept(memory, NEWEST), held=False)
+    assert unread["valid_steps"] is None
+    board.commits.publish(2 + 256)
+    assert "seconds" not in span_values(memory, 2, Sample.kept(memory, NEWEST), held=True), "the row is reused"
+    memory.arena.close()

@@ -14,6 +14,7 @@ import pytest
 
 from ringside.supervisor import hang_detector
 from ringside.supervisor.hang_detector import HangDetector, ProcessState, process_state
+from shared.memory import wait
 from shared.memory.parts.board import Phase
 from tests.support.waiting import until
 
@@ -61,6 +62,7 @@ def test_the_bounds_are_those_of_the_page_on_reliability() -> None:
     module = hang_detector
     assert (module.STOPPED_SECONDS, module.MULTIPLE, module.FLOOR_SECONDS) == (3.0, 5.0, 5.0)
     assert (module.CEILING_SECONDS, module.BLOCKED_SECONDS) == (180.0, 300.0)
+    assert (module.GRACE_SECONDS, module.SAVE_SECONDS, wait.POLL_SECONDS) == (8.0, 120.0, 0.5)
 
 
 def test_silence_for_a_multiple_of_the_pace_is_a_hang() -> None:

@@ -351,6 +351,7 @@ def test_every_trial_of_a_default_space_can_start(preset: Any) -> None:
     ("tables", "says"),
     [
         ({}, "names no setting"),
+        ({"n_step": {"choices": [1]}, "n-step": {"choices": [3]}}, "The space names n_step twice"),
         ({"n_step": 3}, "write low and high"),
         ({"n_step": {"low": 3}}, "write low and high"),
         ({"n_step": {"low": 3, "high": 1}}, "write low and high"),

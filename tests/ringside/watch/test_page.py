@@ -362,3 +362,24 @@ def test_a_port_that_is_taken_or_none() -> None:
         listen(70_000)
     with listen(0) as listening:
         assert listening.getsockname()[0] == "127.0.0.1"
+
+
+def test_a_key_is_long_and_another_each_time(tmp_path: Path) -> None:
+    run = Pretended(tmp_path / "run")
+    keys = {Viewer(run.run_dir).page.key for _ in range(8)}
+    assert len(keys) == 8
+    assert min(map(len, keys)) >= 16, "96 bits"
+    run.end()
+
+
+def test_a_page_loads_from_its_own_server_alone() -> None:
+    rules = dict(part.strip().split(" ", 1) for part in HEADERS["Content-Security-Policy"].split(";"))
+    assert {rules.pop(name) for name in ("default-src", "base-uri", "form-action", "frame-ancestors")} == {"'none'"}
+    assert rules == dict.fromkeys(("script-src", "style-src", "img-src", "media-src", "connect-src"), "'self'")
+    assert {name: value for name, value in HEADERS.items() if name != "Content-Security-Policy"} == {
+        "Cross-Origin-Resource-Policy": "same-origin",
+        "Cross-Origin-Opener-Policy": "same-origin",
+        "Referrer-Policy": "no-referrer",
+        "X-Content-Type-Options": "nosniff",
+        "Cache-Control": "no-store",
+    }

@@ -7,7 +7,7 @@ from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
-from shared.config.digest import ADDED, MAY_CHANGE_ON_RESUME, digest_of
+from shared.config.digest import ADDED, ARITHMETIC, MAY_CHANGE_ON_RESUME, digest_of
 from shared.config.method_declaration import method_declaration, method_names
 from shared.config.presets import PRESETS
 from shared.config.settings import Config
@@ -77,3 +77,19 @@ def test_a_whole_number_is_the_same_setting_as_that_float() -> None:
     whole, point = (Config().with_settings(method="c51", clip_gradient=value, v_max=value) for value in (10, 10.0))
     assert whole.digest() == point.digest()
     assert whole.to_json() == Config.from_json(whole.to_json()).to_json()
+
+
+def test_the_settings_of_the_arithmetic_are_those_of_the_machine() -> None:
+    """A run goes on with others of these, and with no others."""
+    assert {
+        *("device", "precision", "acting_device", "acting_precision", "deterministic"),
+        *("learner_threads", "learner_shards", "inference_threads", "inference_batch"),
+    } == ARITHMETIC
+
+
+@pytest.mark.parametrize(("section", "name"), FIELDS)
+def test_the_experiment_covers_what_is_no_arithmetic(section: str, name: str) -> None:
+    changed = Config().with_settings(**{name: another(section, name)})
+    if name in ARITHMETIC:
+        assert section == "machine"
+        assert (changed.experiment(), changed.digest() == Config().digest()) == (Config().experiment(), False)

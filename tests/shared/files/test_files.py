@@ -13,7 +13,7 @@ from unittest.mock import Mock
 import pytest
 
 from shared.errors import ConfigError
-from shared.files import atomic
+from shared.files import atomic, lock
 from shared.files.atomic import exists, write_atomic
 from shared.files.lock import is_locked, locked
 
@@ -52,14 +52,16 @@ def test_file_and_directory_are_forced_to_the_disk_around_the_rename(
     assert calls == ["file", "rename", "directory"]
 
 
-def test_processes_that_ask_about_a_lock_keep_nobody_from_it(tmp_path: Path) -> None:
+def test_processes_that_ask_about_a_lock_keep_nobody_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "lock"
     path.touch()
     with path.open() as asking:
         fcntl.flock(asking, fcntl.LOCK_SH)  # as `is_locked` does for a moment
         assert not is_locked(path)
+        monkeypatch.setattr(lock, "PROBE_SECONDS", 30.0)
         threading.Timer(0.05, asking.close).start()
         with locked(path, "--out", "another"):
+            monkeypatch.undo()
             assert is_locked(path)
             with pytest.raises(ConfigError, match="belongs to another"), locked(path, "--out", "another"):
                 pass

@@ -131,4 +131,20 @@ def test_evaluations_keep_their_numbers_when_their_interval_changes(
     queue = restored.evaluations
     assert queue.queued.read() - queue.logged.read() == waiting
     assert tuple(restored.board.evaluation_history) == history
-    assert EvaluationHistory(every or past.every, *history).until(10, 20) == due_later or not every
+    assert EvaluationHistory(every, *history).until(10, 20) == due_later
+
+
+def test_a_learner_that_overwrites_its_snapshot_during_the_copy_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The copy may hold parts of two versions, while the slots of a large replay still are there."""
+    memory = _played(_memory("dqn", "concurrent"))
+    snapshots, read = memory.learner_snapshots, memory.learner_snapshots.read
+
+    def overtaken(boundary: int) -> object:
+        state = read(boundary)
+        snapshots.number.publish(slice(None), -1)
+        return state
+
+    monkeypatch.setattr(snapshots, "read", overtaken)
+    with pytest.raises(Moved, match="went beyond boundary 6"):
+        capture(memory, BOUNDARY)
+    memory.arena.close()

@@ -16,6 +16,7 @@ from tests.support.configurations import ON_POLICY, assert_refused
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
+        ({"eval_video": True}, "--eval-video films evaluations beside training: pass --eval-every-steps N, too."),
         ({"envs": 97}, "--envs 97 cannot be divided into lanes of --lane-envs 2; --lane-envs 1 takes any number"),
         ({"lane_envs": 128, "envs": 96}, "the nearest is --envs 128"),
         ({"replay_size": 31}, "--replay-size 31 is smaller than one batch, --batch-size 32"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -187,3 +188,15 @@ def test_a_learner_that_is_killed_at_its_snapshot_has_the_one_before(run_schedul
     assert {name: set(vector.tolist()) for name, vector in state.items()} == {name: {1.5} for name in state}
     assert snapshots.read(0) is None
     assert snapshots.read(2) is None
+
+
+def test_a_reply_is_there_before_its_number(run_schedule: Any) -> None:
+    mailbox, seen = mailbox_of(run_schedule), list[Any]()
+    mailbox.declared = {"log_prob": np.zeros((2, 2), np.float32)}
+    mailbox.reply = SimpleNamespace(
+        publish=lambda lanes, numbers: seen.append(
+            (mailbox.actions[1].tolist(), mailbox.declared["log_prob"][1].tolist())
+        )
+    )  # type: ignore[assignment]
+    mailbox.answer(np.array([1]), np.array([5]), np.array([[2, 3]], np.uint8), {"log_prob": np.array([[-1.0, -2.0]])})
+    assert seen == [([2, 3], [-1.0, -2.0])]

@@ -10,7 +10,7 @@ from shared.config.settings import Config
 from shared.frame_shape import STACK
 from shared.memory.parts.ring import Ring, plane_rows, ring_fields
 from shared.memory.region.arena import Arena
-from shared.memory.region.layout import Field, Layout, LayoutError
+from shared.memory.region.layout import Layout
 
 
 @pytest.fixture
@@ -83,18 +83,6 @@ def test_planes_of_frames_in_color() -> None:
     planes, plane_mask = plane_rows(rows, mask, 3)
     assert plane_mask.tolist() == [[True] * 6, [False] * 3 + [True] * 3, [True] * 6]
     assert np.array_equal(ring.planes[planes].reshape(3, 2, 3, 36, 36), ring.flat["frame"][rows])
-
-
-def test_another_layout_is_refused() -> None:
-    layout = Layout([Field("a", "i8", (3,), "test")])
-    arena = Arena.create(layout)
-    assert Arena.attach(arena.fd, Layout([Field("a", "i8", (3,), "test")]))["a"].shape == (3,)
-    with pytest.raises(LayoutError, match="another configuration"):
-        Arena.attach(arena.fd, Layout([Field("b", "i8", (3,), "test")]))
-    with pytest.raises(LayoutError, match="this configuration needs"):
-        Arena.attach(arena.fd, Layout([Field("a", "i8", (300,), "test")]))
-    with pytest.raises(LayoutError, match="stands twice"):
-        Layout([Field("a", "i8", (3,), "test"), Field("a", "i8", (3,), "test")])
 
 
 def test_an_lstm_begins_every_episode_with_a_state_of_zeros() -> None:

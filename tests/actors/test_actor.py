@@ -1,0 +1,58 @@
+"""The main loop of an actor: progress, and rings of doorbells."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from actors import actor as module
+from actors.actor import Housekeeping
+from shared.memory.parts.board import Phase
+from shared.memory.process_table import Role
+from tests.actors.test_lane import memory_of_lane
+from tests.support.counting_env import Counting
+
+
+class Doorbells(dict[Role, Any]):
+    """Doorbells by role, and those of the actors."""
+
+    actors = (SimpleNamespace(ring=lambda: None),)
+
+
+def test_steps_are_progress_and_wake_who_may_wait_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory, rung, points = memory_of_lane(), list[str](), list[int]()
+    process = memory.plan.processes.index_of(Role.ACTOR)
+    memory.board.prepared[0], memory.board.redone[process], memory.board.furthest[process] = 1, 3, 100
+    waiter = SimpleNamespace(heartbeat=lambda: None, wait=lambda ready: ready(), note_progress=points.append)
+    monkeypatch.setattr(module, "enter", lambda spec: (memory, waiter))
+    monkeypatch.setattr(module, "make_env", lambda *arguments, **options: Counting())
+    bells = Doorbells({role: SimpleNamespace(ring=lambda role=role: rung.append(role.name)) for role in Role})
+    spec: Any = SimpleNamespace(process=process, number=0, doorbells=bells)
+    housekeeping = Housekeeping(spec)
+    housekeeping.start()
+    assert set(rung) == {"LEARNER", "INFERENCE"}
+    assert memory.board.phase[process] == Phase.WORKING
+    rung.clear()
+    lanes, told = housekeeping.lanes, []
+    for _ in range(memory.run_schedule.round_ticks):
+        numbers = memory.mailbox.request.values.copy()
+        memory.mailbox.answer(np.arange(2), numbers, np.zeros((2, 2), np.uint8))
+        for lane in lanes.ready():
+            ended = lanes.step(lane)
+            housekeeping.after_step(lane, ended)
+            told.append((lane.index, *rung))
+            rung.clear()
+    *_, before, last = (told[i : i + 2] for i in range(0, len(told), 2))
+    assert before == [(0,), (1, "INFERENCE")], "the second asks for the last lane of the batch"
+    assert last == [(0, "LEARNER"), (1, "LEARNER", "INFERENCE")]
+    assert points == list(range(101, 101 + len(told)))
+    assert memory.board.redone[process] == 3
+    rung.clear()
+    housekeeping.wait()
+    assert rung == ["INFERENCE"]
+    housekeeping.end()
+    assert memory.board.phase[process] == Phase.DONE
+    memory.arena.close()

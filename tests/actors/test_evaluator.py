@@ -1,0 +1,73 @@
+"""The evaluation actor: each queued version is played by the rules of the run, with random numbers of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from actors import evaluator
+from actors.evaluation import Evaluation, play_episodes
+from shared.config.protocols import EvalRules
+from shared.memory.parts.board import Phase
+from shared.memory.plan import Plan
+from shared.memory.process_table import Role
+from shared.memory.run_memory import Memory
+from shared.process.ownership import evaluation_video
+from tests.support.configurations import settled
+
+
+@pytest.mark.parametrize("films", [False, True])
+def test_the_evaluation_actor_plays_each_version_by_its_rules_and_number(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, films: bool
+) -> None:
+    evaluate = {
+        "eval_every_steps": 80,
+        "eval_episodes": 5,
+        "eval_envs": 2,
+        "eval_epsilon": 0.5,
+        "eval_max_frames": 40,
+        "eval_video": films,
+    }
+    settings = {
+        "network": "small",
+        "round_steps": 80,
+        "replay_size": 160,
+        "total_steps": 800,
+        "seed": 7,
+        "run_dir": tmp_path,
+    }
+    memory = Memory.create(Plan(settled(env="tests.support.pixel_game:factory", **evaluate, **settings), 3))
+    queue, rung = memory.evaluations, []
+    memory.board.prepared[0] = 1
+    memory.board.commits.publish(memory.run_schedule.rounds)
+    queue.done.publish(1)
+    queue.queued.publish(3)
+
+    def wait(ready: Any) -> None:
+        """Inference answers at once: action 0 in every env."""
+        if queue.asked is not None:
+            queue.answer(queue.asked, np.zeros(2, np.uint8))
+        assert ready()
+
+    doorbells = {role: SimpleNamespace(ring=lambda role=role: rung.append(role)) for role in Role}
+    monkeypatch.setattr(
+        evaluator, "enter", lambda spec: (memory, SimpleNamespace(wait=wait, note_progress=lambda point: None))
+    )
+    spec: Any = SimpleNamespace(doorbells=doorbells, process=int(Role.EVALUATOR), incarnation=0)
+    evaluator.main(spec)
+    assert memory.board.phase[Role.EVALUATOR] == Phase.DONE
+    assert queue.done.read() == 3
+    assert Role.SCRIBE in rung
+    for number in (1, 2):
+        evaluation = Evaluation(memory.plan.config.play, EvalRules(0.5, 40), 7, number)
+        stacks = np.zeros_like(queue.observations(memory.run_schedule.frames))
+        expected = play_episodes(evaluation, 5, stacks, lambda draws, starts: np.zeros(2, np.uint8))
+        assert queue.returns[number].tolist() == expected.returns.tolist()
+        assert queue.lengths[number].tolist() == expected.lengths.tolist() == [10] * 5
+    assert queue.returns[1].tolist() != queue.returns[2].tolist(), "other blocks fall in another evaluation"
+    assert all(evaluation_video(tmp_path, number).exists() == films for number in (1, 2))
+    memory.arena.close()

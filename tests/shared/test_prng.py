@@ -1,0 +1,70 @@
+"""Numbers that every run, checkpoint and published score depends on: they stay what they are."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from learner.replay.sampling import draw, draw_uniform
+from shared.config.presets import PRESETS
+from shared.config.resolve import resolve
+from shared.config.run_schedule import make_run_schedule
+from shared.config.settings import Config
+from shared.exploration import Exploration
+from shared.prng import Stream, bits, randint, uniform
+
+FIRST_BITS = {
+    "EXPLORE": 3773637371183827801,
+    "EXPLORE_ACTION": 11659991464836519322,
+    "STICKY": 16186166381525230725,
+    "NOOPS": 13061374044194638228,
+    "ENV_SEED": 12579280987115435168,
+    "REPLAY": 1112339080716505948,
+    "NETWORK": 598014165460744735,
+    "EVALUATION": 14203470153781606838,
+    "FRACTIONS": 2540104171322470928,
+    "NOISE": 2565541728140286717,
+    "POWER_ITERATION": 6067459121989288790,
+    "NOISE_SIGNS": 1159248853220920859,
+    "POLICY": 10522314540030565895,
+    "MINIBATCH": 4926592213177075983,
+    "WORKER_EPSILON": 5981208925063506343,
+}
+
+
+def test_draws_stay_what_they_are() -> None:
+    assert {name: bits(1, stream, 2, 3) for name, stream in Stream.__members__.items()} == FIRST_BITS
+    assert bits(2**63 + 5, Stream.EXPLORE) == 17398141243482819830
+    assert uniform(7, Stream.POLICY, 0, 1) == 0.6789685057408671
+    assert randint(18, 7, Stream.EXPLORE_ACTION, 3, 5) == 9
+    assert draw(1000, 2, 4, 7, 3).tolist() == [[179, 469, 510, 729], [564, 990, 428, 285]]
+    assert draw_uniform(1, 2, 7, 3, 0).tolist() == [[0.007786229003557521, 0.05038735906971925]]
+
+
+def test_a_digest_stays_what_it_is() -> None:
+    config = PRESETS["quick"].with_settings(seed=3)
+    assert config.digest() == "9ae93f525cb57f737c85346b2292884483a4ac7229879aa3663fef147ae53349"
+    assert config.experiment() == PRESETS["quick"].with_settings(seed=3, precision="bf16").experiment()
+
+
+def test_the_random_action_does_not_depend_on_the_chance_that_took_it() -> None:
+    config = resolve(
+        Config().with_settings(
+            envs=2, lane_envs=1, epsilon_start=0.05, epsilon_end=0.05, device="cpu", inference_batch=1
+        )
+    )
+    exploration = Exploration(0, make_run_schedule(config), config.explore, 1)
+    taken = [exploration.choose(tick, np.array([9]), [4])[0] for tick in range(8_000)]
+    assert min(np.bincount(taken, minlength=10)[:4]) > 60, "a twentieth of 8,000, in four parts"
+
+
+def test_chances_of_half_are_a_function_of_seed_env_and_tick() -> None:
+    """In the test above of the definition epsilon is 1, or so small that hardly a chance is below it."""
+    config = resolve(
+        Config().with_settings(envs=6, lane_envs=3, epsilon_start=0.5, epsilon_end=0.5, device="cpu", inference_batch=3)
+    )
+    exploration = Exploration(1, make_run_schedule(config), config.explore, 2**63 + 5)
+    for tick in (*range(200), 5_000_000, 3):
+        chosen = exploration.choose(tick, np.array([99, 99, 99]), [4, 6, 18])
+        assert [action != 99 for action in chosen] == [
+            uniform(2**63 + 5, Stream.EXPLORE, env, tick) < 0.5 for env in (3, 4, 5)
+        ]
