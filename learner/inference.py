@@ -124,48 +124,58 @@ def main(child_spec: ChildSpec) -> None:
 
 def _serve(child_spec: ChildSpec) -> None:
     memory, waiter = enter(child_spec)
-    board, config, machine = memory.board, memory.plan.config, memory.plan.config.machine
+    board, machine = memory.board, memory.plan.config.machine
     device = torch.device(machine.acts_on)
     waiter.device_bytes = device_bytes_reader(device)
     prepare_torch(device, machine.acts_in, machine.inference_threads, deterministic=machine.is_deterministic)
-
-    def policy(batch: int, explore_seed: int | None = None) -> Policy:
-        captured, network = machine.graph_updates > 0, memory.plan.network
-        method = make_method(network, config.algorithm, device, memory.plan.method)
-        made = Policy(
-            network, device, machine.acts_in, batch, explore_seed=explore_seed, captured=captured, method=method
-        )
-        made.rehearse()
-        return made
-
     # Workers answer for themselves; then the server plays evaluations alone.
-    server = None if memory.run_schedule.workers else Server(memory, policy(machine.inference_batch, config.run.seed))
-    evaluates = memory.plan.evaluation_episodes > 0
-    evaluation = EvaluationServer(memory, policy(len(memory.evaluations.stacks))) if evaluates else None
-    if server is not None:
+    server = None
+    if not memory.run_schedule.workers:
+        server = Server(memory, _make_policy(memory, device, machine.inference_batch, memory.plan.config.run.seed))
         server.served = max(0, int(board.furthest[child_spec.process]))
+    evaluation = None
+    if memory.plan.evaluation_episodes:
+        evaluation = EvaluationServer(memory, _make_policy(memory, device, len(memory.evaluations.stacks)))
     actors, evaluator = child_spec.doorbells.actors, child_spec.doorbells[Role.EVALUATOR]
 
-    def asked() -> EvaluationServer | None:
-        return evaluation if evaluation is not None and evaluation.due() else None
+    def lanes_due() -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+        return [] if server is None else server.due()
+
+    def evaluation_due() -> bool:
+        return evaluation is not None and evaluation.due()
 
     def finished() -> bool:
         return board.finished and not memory.evaluations.pending
 
     board.phase[child_spec.process] = Phase.WORKING
     while not finished():
-        due = server.due() if server is not None else []
-        for lanes, numbers in due:
-            assert server is not None, "it named the lanes"
-            server.answer(lanes, numbers)
-            for actor in np.unique(board.lane_owner[lanes]):
-                actors[actor].ring()
-            waiter.heartbeat()
+        due = lanes_due()
         if server is not None:
+            for lanes, numbers in due:
+                server.answer(lanes, numbers)
+                for actor in np.unique(board.lane_owner[lanes]):
+                    actors[actor].ring()
+                waiter.heartbeat()
             waiter.note_progress(server.served)
-        if judge := asked():
-            judge.answer()
+        if evaluation is not None and evaluation.due():
+            evaluation.answer()
             evaluator.ring()
         elif not due:
-            waiter.wait(lambda: finished() or asked() is not None or bool(server and server.due()))
+            waiter.wait(lambda: finished() or evaluation_due() or bool(lanes_due()))
     board.phase[child_spec.process] = Phase.DONE
+
+
+def _make_policy(memory: Memory, device: torch.device, batch: int, explore_seed: int | None = None) -> Policy:
+    """A policy for batches of this size, which has answered once; `explore_seed` as for `Policy`."""
+    config, network = memory.plan.config, memory.plan.network
+    policy = Policy(
+        network,
+        device,
+        config.machine.acts_in,
+        batch,
+        explore_seed=explore_seed,
+        captured=config.machine.graph_updates > 0,
+        method=make_method(network, config.algorithm, device, memory.plan.method),
+    )
+    policy.rehearse()
+    return policy

@@ -161,7 +161,6 @@ def check(config: Config) -> Plan:
     if config.run.init_from is not None:
         config = config.with_settings(init_from=find(config.run.init_from, "--init-from"))
     validate.settings(config)
-    method_declaration(config.algorithm.method)
     if config.play.env is None:
         from actors.envs.atari import game_name
 

@@ -25,6 +25,7 @@ from ringside.watch.notebook import NotebookDisplay, in_notebook
 from ringside.watch.observer import Observer, Restored
 from ringside.watch.status import Status
 from shared.checkpoint.finding import find_checkpoint
+from shared.checkpoint.manifest import Manifest
 from shared.config.settings import Config
 from shared.errors import ConfigError, StopTraining
 from shared.files.atomic import PRIVATE_UMASK, read_json, remove_temporaries, write_atomic
@@ -111,22 +112,19 @@ def run(
     for answer in checks.before_start(ready, continues=True):  # `plan` has raised for red ones
         if answer.color == "yellow":
             note(answer.sentence)
-    source_dir, before = run_dir, Beginning()
+    source_dir, beginning = run_dir, Beginning()
     if ready.config.run.resume is not None:
         checkpoint = find_checkpoint(ready.config.run.resume)
         for sentence in checkpoint.refused:
             note(f"{sentence} Going on from {checkpoint.path.name} instead.")
         totals = totals_before(checkpoint.directory.parent / METRICS_FILE, checkpoint.boundary)
         restored = Restored(checkpoint.boundary, totals)
-        done = evaluations_in(checkpoint.run_dir / METRICS_FILE, checkpoint.boundary)
-        steps = checkpoint.boundary * ready.run_schedule.round_steps
-        source_dir, before = checkpoint.run_dir, Beginning(checkpoint.boundary, steps, max(done, default=-1) + 1)
-    beginning = learning_begins(ready, restored.boundary if restored else 0)
-    if beginning is not None:
-        note(beginning)
+        source_dir, beginning = checkpoint.run_dir, _beginning(ready, checkpoint)
+    if (first_update := learning_begins_sentence(ready, beginning.rounds)) is not None:
+        note(first_update)
     with (
         _owned(run_dir, ready.config),
-        dispatching(callbacks, run_dir, source_dir, before, note) as dispatch,
+        dispatching(callbacks, run_dir, source_dir, beginning, note) as dispatch,
         tracking(ready.config.run, report_status, note) as on_poll,
     ):
         if not is_compiled():
@@ -139,7 +137,14 @@ def run(
     return read_json(run_dir / SUMMARY_FILE)
 
 
-def learning_begins(ready: Plan, boundary: int) -> str | None:
+def _beginning(ready: Plan, checkpoint: Manifest) -> Beginning:
+    """The records that exist when a run continues from a checkpoint."""
+    done = evaluations_in(checkpoint.run_dir / METRICS_FILE, checkpoint.boundary)
+    steps = checkpoint.boundary * ready.run_schedule.round_steps
+    return Beginning(checkpoint.boundary, steps, max(done, default=-1) + 1)
+
+
+def learning_begins_sentence(ready: Plan, boundary: int) -> str | None:
     """Sentence with the step at which a run at `boundary` begins to learn; None if it learns already or never."""
     run_schedule, starts = ready.run_schedule, ready.config.learn.learning_starts
     begins = run_schedule.learning_begins

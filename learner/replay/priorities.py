@@ -22,7 +22,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from learner.replay.sum_tree import BITS, QUANTUM, compute_weights, draw, refresh, set_weights
+from learner.replay.sum_tree import BITS, QUANTUM, compute_weights, descend, refresh, set_weights
 from shared.config.run_schedule import MOST_PRIORITIES, largest_weight
 
 FIRST_MAXIMUM = 2**24
@@ -104,7 +104,7 @@ class Priorities:
             raise ValueError("There is no transition to sample: no priority is above 0.")
         targets, tree_index = np.empty((2, uniform.size), np.int64)
         probability = np.empty(uniform.size, np.float32)
-        draw(*self._tree, uniform, targets, tree_index, probability)
+        descend(*self._tree, uniform, targets, tree_index, probability)
         return tree_index, probability
 
     def update(self, tree_index: NDArray[np.int64], td_error_abs: NDArray[np.float32]) -> None:

@@ -18,7 +18,7 @@ from learner.losses.scalar_loss import importance_weights
 from learner.replay.chunk import Chunk
 from learner.replay.priorities import Priorities
 from learner.replay.replay_frames import Batch
-from learner.replay.sampling import Replay, draw_uniform
+from learner.replay.sampling import Replay, draw_fractions
 from shared.config.sections import Algorithm
 from shared.errors import FatalError
 from shared.memory.parts.snapshot import PRIORITIES
@@ -76,7 +76,7 @@ class PrioritizedSampler:
     def draw(self, number: int, chunk: Chunk) -> Batch:
         """Draw chunk `number`; write its leaves, and weights of its losses, the greatest of each batch being 1."""
         batch = len(chunk.tree_index) // self._updates
-        uniform = draw_uniform(self._updates, batch, self._replay.seed, self._round, number)
+        uniform = draw_fractions(self._updates, batch, self._replay.seed, self._round, number)
         found, probability = self.tree.sample(uniform)
         chunk.tree_index.copy_(torch.from_numpy(found))
         weights = importance_weights(torch.from_numpy(probability).view(self._updates, batch), self._beta)

@@ -65,13 +65,13 @@ class Starts:
         return np.flatnonzero(self.acted(begin, end)) + begin * self._envs
 
 
-def draw(limit: int, count: int, batch: int, seed: int, round_: int) -> NDArray[np.int64]:
+def draw_integers(limit: int, count: int, batch: int, seed: int, round_: int) -> NDArray[np.int64]:
     """Uniform int64[count, batch] in [0, limit): a function of (seed, round) alone, by Philox counters."""
     generator = np.random.Generator(np.random.Philox(key=[bits(seed, Stream.REPLAY), round_]))
     return generator.integers(0, limit, size=(count, batch))
 
 
-def draw_uniform(count: int, batch: int, seed: int, round_: int, chunk: int) -> NDArray[np.float64]:
+def draw_fractions(count: int, batch: int, seed: int, round_: int, chunk: int) -> NDArray[np.float64]:
     """Uniform float64[count, batch] in [0, 1), for `Priorities.sample`: a function of (seed, round, chunk) alone."""
     generator = np.random.Generator(np.random.Philox(key=[bits(seed, Stream.REPLAY, round_), chunk]))
     return generator.random((count, batch))
@@ -117,7 +117,7 @@ class Replay:
         if len(starts) == 0:
             raise ValueError(f"The window that ends at tick {window_end} holds no transition to sample.")
         self._frames.advance(window_end)
-        ids = starts[draw(len(starts), updates, self._learn.batch_size, self.seed, round_)]
+        ids = starts[draw_integers(len(starts), updates, self._learn.batch_size, self.seed, round_)]
         tick, env = np.divmod(np.resize(ids, (padded, self._learn.batch_size)).reshape(-1), self.run_schedule.envs)
         return self.transitions(tick, env)
 

@@ -21,7 +21,7 @@ _LINE = 1 << BITS
 
 
 @njit(error_model="numpy", cache=True, nogil=True)
-def draw(sums, offsets, uniform, targets, tree_index, probability):  # type: ignore[no-untyped-def]
+def descend(sums, offsets, uniform, targets, tree_index, probability):  # type: ignore[no-untyped-def]
     """Draw as `Priorities.sample` says; the last three arguments are written.
 
     Level by level, so that the CPU fetches the nodes of many draws at once, and without branches, since which child it

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from actors.env import Env
 from actors.envs.film import Shot
 from actors.evaluation import Episode, Evaluation
-from ringside.agents.evaluation_policy import ROWS, EvaluationPolicy
+from ringside.agents.evaluation_policy import ROWS, EvaluationPolicy, make_evaluation_policy
 from ringside.agents.scene import Canvas, Scene
-from ringside.agents.stored_weights import GivenRules
+from ringside.agents.stored_weights import GivenRules, play_named, play_of, require_actions, rules_of
 from shared.config.protocols import PROTOCOLS, EvalRules
 from shared.config.sections import Play
 from shared.config.settings import Config
@@ -62,27 +62,27 @@ class Player:
         play: Play,
         network: EvaluationPolicy | None,
         seed: int,
-        pilot: HumanPolicy | None = None,
+        person: HumanPolicy | None = None,
         *,
         rules: EvalRules,
     ) -> None:
         """A player of `play`.
 
         Args:
-            network: source of the values shown and, without a pilot, of the action.
+            network: source of the values shown and, without a person, of the action.
             seed: of the evaluation.
-            pilot: the person who plays, if any.
+            person: who plays, if anyone does.
             rules: of the evaluation.
 
         Raises:
             ConfigError: the environment cannot be made.
         """
-        if network is None and pilot is None:
-            raise ValueError("A player needs a network or a pilot.")
+        if network is None and person is None:
+            raise ValueError("A player needs a network or a person.")
         self._evaluation = Evaluation(play, rules, seed, 0)
         self.rules = rules
         self.game = play.env or play.game
-        self._network, self._pilot = network, pilot
+        self._network, self._person = network, person
         self._envs: list[tuple[Env, list[Shot]]] = []
         self._closing = ExitStack()
         self.played: list[EpisodeResult] = []
@@ -145,15 +145,15 @@ class Player:
         return found
 
     def _step(self, slot: _Slot, values: NDArray[np.float32] | None) -> StepFrames:
-        """Play one step of an episode with the action of the pilot, or the network's for values float32[actions]."""
+        """Play one step of an episode with the action of the person, or the network's for values float32[actions]."""
         network, has_policy, shown = self._network, False, None
         if network is not None and values is not None:
             has_policy = network.has_policy
             shown = tuple(network.shown(values[None])[0].tolist())
-        if self._pilot is not None:
-            chosen = self._pilot()
+        if self._person is not None:
+            chosen = self._person()
         else:
-            assert network is not None, "a player has a network or a pilot"
+            assert network is not None, "a player has a network or a person"
             assert values is not None, "the network has answered"
             chosen = int(network.choose(values[None], np.array([slot.episode.draw]), self.rules)[0])
         return slot.step(chosen, shown, has_policy=has_policy)
@@ -202,34 +202,32 @@ def make_player(
     game: str | None,
     seed: int,
     device: str,
-    pilot: HumanPolicy | None = None,
+    person: HumanPolicy | None = None,
     *,
     given: GivenRules | None = None,
 ) -> tuple[Player, EvaluationPolicy | None]:
     """Make a player for weights, on their own game or another with the same actions.
 
-    A pilot plays without epsilon, and up to the time limit of a training episode.
+    A person plays without epsilon, and up to the time limit of a training episode.
 
     Raises `ConfigError` if the game has other actions.
     """
-    from actors.envs.atari import game_name
-    from ringside.agents.evaluation_policy import make_evaluation_policy
-    from ringside.agents.stored_weights import play_named, play_of, require_actions, rules_of
+    from actors.envs.atari import game_name  # which loads the emulator
 
     name = None if game is None else game_name(game)
     if weights is None:
         play = Config().with_settings(game=name).play
-        return Player(play, None, seed, pilot, rules=pilot_rules(play)), None
+        return Player(play, None, seed, person, rules=rules_for_person(play)), None
     play = play_of(weights)
     if name is not None and name != weights.game:
         play = play_named(weights, game=name)
     require_actions(weights, play)
     rules = rules_of(weights, play, given)
     network = make_evaluation_policy(weights, device)
-    return Player(play, network, seed, pilot, rules=rules if pilot is None else pilot_rules(play)), network
+    return Player(play, network, seed, person, rules=rules if person is None else rules_for_person(play)), network
 
 
-def pilot_rules(play: Play) -> EvalRules:
+def rules_for_person(play: Play) -> EvalRules:
     """Rules for a person: no epsilon, and the time limit of a training episode."""
     return EvalRules(epsilon=0.0, max_frames=PROTOCOLS[play.protocol].longest_episode_frames)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from shared.files.lock import is_locked, wait_until_free
 from shared.process.ownership import LOCK_FILE
 
-PATIENCE_SECONDS = 200.0
+FORMER_RUN_SECONDS = 200.0
 """Longest wait for one: longer than the lease of a node and the saving after it."""
 
 
@@ -24,4 +24,4 @@ def wait_for_former(run_dir: Path, is_stopped: Callable[[], bool], say: Callable
     if not is_locked(lock):
         return True
     say(f"{run_dir} is in use by a run that may still be saving; waiting for its end.")
-    return wait_until_free(lock, PATIENCE_SECONDS, is_stopped)
+    return wait_until_free(lock, FORMER_RUN_SECONDS, is_stopped)

@@ -25,11 +25,11 @@ class RunFiles:
     replay.
     """
 
-    def __init__(self, memory: Memory, run_dir: Path, alive: Callable[[], None]) -> None:
-        """`alive` is called before operations that take long on a slow disk."""
+    def __init__(self, memory: Memory, run_dir: Path, heartbeat: Callable[[], None]) -> None:
+        """`heartbeat` is called before operations that take long on a slow disk."""
         self._memory = memory
         self._run_dir = run_dir
-        self._alive = alive
+        self._heartbeat = heartbeat
         self._checkpoints: CheckpointWriter | None = None
         self._metrics: MetricsLog | None = None
         self._events: EventLog | None = None
@@ -44,7 +44,7 @@ class RunFiles:
             if not os.path.lexists(self._run_dir / CONFIG_FILE):
                 write_atomic(self._run_dir / CONFIG_FILE, json.dumps(plan.config.to_json(), indent=2).encode() + b"\n")
             self._checkpoints = CheckpointWriter(
-                self._run_dir, plan.config, plan.run_schedule, plan.actions, self._alive
+                self._run_dir, plan.config, plan.run_schedule, plan.actions, self._heartbeat
             )
         return self._checkpoints
 

@@ -18,6 +18,7 @@ from contextlib import suppress
 from dataclasses import astuple
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,8 +49,17 @@ from shared.process.child import ChildSpec, enter
 FIRST_RETRY_SECONDS = 1.0
 RETRY_SECONDS = 30.0
 """Pause between two attempts to write to a refusing disk; it doubles from the first value up to the second."""
-PATIENCE_SECONDS = 600.0
+LAST_TRY_SECONDS = 600.0
 """Time limit for retries of the last checkpoint after the last round. A run that is asked to stop retries once."""
+
+
+class _SpanRecord(NamedTuple):
+    """Values and episodes of a span."""
+
+    is_held: bool
+    """True if its slots could be read."""
+    values: dict[str, float | int | None]
+    episodes: list[Episode]
 
 
 class Scribe:
@@ -61,7 +71,7 @@ class Scribe:
         self._run_schedule = memory.run_schedule
         self._config = memory.plan.config
         self._run_dir = run_dir
-        self._files = RunFiles(memory, run_dir, self._alive)
+        self._files = RunFiles(memory, run_dir, self._heartbeat)
         if not self._board.prepared[0]:
             self._prepare()
         self._reported: set[str] = set()
@@ -74,41 +84,48 @@ class Scribe:
     # --- preparation
 
     def _prepare(self) -> None:
-        """Fill the memory of a new run, or restore it from a checkpoint or from given weights, before other roles
-        start to work."""
+        """Prepare the memory of a new or a resumed run, before other roles start to work."""
         run = self._config.run
         if run.resume is not None:
-            manifest = find_checkpoint(run.resume, self._alive)
-            manifest.require(self._config)
-            past = manifest.evaluations
-            arrays = load_boundary(manifest, expected(self._memory, past))
-            restore(self._memory, manifest.boundary, arrays, past)
-            load_segments(manifest, self._run_schedule, self._memory.ring.field, self._alive)
-            self._adopt(manifest)
-            self._publish_statistics(self._files.metrics, {})
-            self._board.before[:] = [float(manifest.counters.get(name, 0.0)) for name in BEFORE]
-            self._board.inexact_since[0] = self._inexact_since(manifest)
+            self._restore(run.resume)
         else:
             # Remove what a run without a checkpoint left in this directory.
             self._files.checkpoints.cut_back(0)
             cut_metrics(self._run_dir / METRICS_FILE, 0)
-        if run.init_from is not None and run.resume is None:
-            weights = load_weights(run.init_from)
-            weights.require(network=self._memory.plan.network, actions=self._memory.plan.actions)
-
-            def fill(out: dict[str, NDArray[np.float32]]) -> None:
-                for name in out:
-                    out[name][:] = weights.flat if name in ("online", "target") else 0.0
-                if PRIORITIES in out:
-                    out[PRIORITIES][-1] = 1.0  # maximum priority before the first update
-
-            self._memory.learner_snapshots.write(0, fill)
+            if run.init_from is not None:
+                self._begin_with_weights(run.init_from)
         (self._run_dir / SUMMARY_FILE).unlink(missing_ok=True)  # the run is unfinished
         self._drop_evaluations(of_versions_from=self._board.committed + 1)
         self._board.written[0] = max(0, self._board.committed)
         self._board.begun_ns[0] = time.monotonic_ns()
         self._board.samples[:] = Sample.take(self._memory, int(self._board.begun_ns[0])).words
         self._board.prepared[0] = 1
+
+    def _restore(self, path: Path) -> None:
+        """Restore the run from the newest checkpoint in `path`."""
+        manifest = find_checkpoint(path, self._heartbeat)
+        manifest.require(self._config)
+        past = manifest.evaluations
+        arrays = load_boundary(manifest, expected(self._memory, past))
+        restore(self._memory, manifest.boundary, arrays, past)
+        load_segments(manifest, self._run_schedule, self._memory.ring.field, self._heartbeat)
+        self._adopt(manifest)
+        self._publish_statistics(self._files.metrics, {})
+        self._board.before[:] = [float(manifest.counters.get(name, 0.0)) for name in BEFORE]
+        self._board.inexact_since[0] = self._inexact_since(manifest)
+
+    def _begin_with_weights(self, path: Path) -> None:
+        """Let the learner begin with the weights of a file; all else of its state is that of a new run."""
+        weights = load_weights(path)
+        weights.require(network=self._memory.plan.network, actions=self._memory.plan.actions)
+
+        def fill(out: dict[str, NDArray[np.float32]]) -> None:
+            for name in out:
+                out[name][:] = weights.flat if name in ("online", "target") else 0.0
+            if PRIORITIES in out:
+                out[PRIORITIES][-1] = 1.0  # maximum priority before the first update
+
+        self._memory.learner_snapshots.write(0, fill)
 
     def _drop_evaluations(self, of_versions_from: int) -> None:
         """Remove evaluation files whose version is `of_versions_from` or later, or unknown."""
@@ -145,7 +162,7 @@ class Scribe:
         checkpoints.cut_back(manifest.boundary)
         cut_metrics(self._run_dir / METRICS_FILE, manifest.boundary)
 
-    def _alive(self) -> None:
+    def _heartbeat(self) -> None:
         """Heartbeat during long operations."""
         self._board.record_heartbeat(Role.SCRIBE)
 
@@ -176,31 +193,35 @@ class Scribe:
     def work(self) -> None:
         """Record one thing that is due. Disk errors are reported and retried."""
         try:
-            # Spans come last: with short rounds one is always due.
-            if self._evaluation_due():
-                self._evaluation(self._memory.evaluations.logged.read())
-            elif self._save_due() and self.save() >= 0:
-                pass
-            elif self._spans_due():
-                self._span(int(self._board.written[0]))
-            else:
-                return
-            self._board.trouble[0] = 0
-            self._retry_seconds = FIRST_RETRY_SECONDS
+            if self._record_next():
+                self._board.trouble[0] = 0
+                self._retry_seconds = FIRST_RETRY_SECONDS
         except OSError as error:
             self.report(error)
+
+    def _record_next(self) -> bool:
+        """Record the most urgent thing that is due; False: nothing is."""
+        if self._evaluation_due():
+            self._record_evaluation(self._memory.evaluations.logged.read())
+            return True
+        if self._save_due() and self.save() >= 0:
+            return True
+        if self._spans_due():  # the last, since with short rounds one is always due
+            self._record_span(int(self._board.written[0]))
+            return True
+        return False
 
     def _oldest_readable_tick(self) -> int:
         """Oldest tick that no lane can overwrite now."""
         return self._run_schedule.oldest_readable_tick(self._board.committed)
 
-    def _span(self, first: int) -> None:
+    def _record_span(self, first: int) -> None:
         """Record metrics, events and, of a replay, the segment of the span that begins with round `first`.
 
         Raises:
             OSError: the disk refuses; the whole span is retried.
         """
-        self._alive()  # a checkpoint may record many spans first
+        self._heartbeat()  # a checkpoint may record many spans first
         if not self._has_recorded:
             self._drop_evaluations(of_versions_from=0)  # newer weights will follow
             self._has_recorded = True
@@ -208,10 +229,10 @@ class Scribe:
         run_schedule, stop = self._run_schedule, first + self._run_schedule.snapshot_rounds
         begin, steps = first * run_schedule.round_ticks, stop * run_schedule.round_steps
         sample = Sample.take(self._memory, time.monotonic_ns())
-        held, values, episodes = self._read(begin, stop, sample)
+        is_held, values, episodes = self._read_span(begin, stop, sample)
         log.log_round(first, steps, values, episodes, run_schedule.envs)
         events.round(steps, values | {"mean_return_100": log.totals.mean_return_100}, episodes, run_schedule.envs)
-        if held and self._config.run.checkpoint_replay and not run_schedule.method.on_policy:
+        if is_held and self._config.run.checkpoint_replay and not run_schedule.method.on_policy:
             with suppress(Moved):  # then it has left the replay window, too
                 self._add_segment(begin // segment_ticks(run_schedule), needed_from=begin)
         self._publish_statistics(log, values)
@@ -220,8 +241,8 @@ class Scribe:
         self._board.samples[NEWEST] = sample.words
         self._board.written[0] = stop
 
-    def _read(self, begin: int, stop: int, sample: Sample) -> tuple[bool, dict[str, float | int | None], list[Episode]]:
-        """Values and episodes of the span from tick `begin` to boundary `stop`; first, True if its slots were readable.
+    def _read_span(self, begin: int, stop: int, sample: Sample) -> _SpanRecord:
+        """The record of the span from tick `begin` to boundary `stop`.
 
         After a long disk error the lanes may have overwritten the slots, or do so during the read.
         """
@@ -229,8 +250,8 @@ class Scribe:
             episodes = episodes_in(self._memory.ring.field, begin, stop * self._run_schedule.round_ticks)
             values = span_values(self._memory, stop, sample, held=True)
             if begin >= self._oldest_readable_tick():
-                return True, values, episodes
-        return False, span_values(self._memory, stop, sample, held=False), []
+                return _SpanRecord(is_held=True, values=values, episodes=episodes)
+        return _SpanRecord(is_held=False, values=span_values(self._memory, stop, sample, held=False), episodes=[])
 
     def _add_segment(self, index: int, needed_from: int) -> None:
         """Compress a segment of which the ticks from `needed_from` are needed.
@@ -238,7 +259,7 @@ class Scribe:
         Raises:
             Moved: lanes overwrote it during compression; the segment is deleted.
         """
-        self._alive()
+        self._heartbeat()
         self._files.checkpoints.add_segment(index, self._memory.ring.field)
         if needed_from < self._oldest_readable_tick():
             self._files.checkpoints.discard_segment(index)
@@ -253,7 +274,7 @@ class Scribe:
         if log.totals.evaluation is not None:
             self._board.evaluation[:] = astuple(log.totals.evaluation)
 
-    def _evaluation(self, number: int) -> None:
+    def _record_evaluation(self, number: int) -> None:
         """Record an evaluation, and save its version if it is the best so far."""
         queue = self._memory.evaluations
         place = number % len(queue.returns)
@@ -292,7 +313,7 @@ class Scribe:
             try:
                 arrays = capture(self._memory, boundary)  # first: snapshots are overwritten two spans later
                 while self._board.written[0] < boundary:
-                    self._span(int(self._board.written[0]))
+                    self._record_span(int(self._board.written[0]))
                 oldest = self._run_schedule.oldest_needed_tick(boundary)
                 for index in self._files.checkpoints.missing_segments(boundary):
                     self._add_segment(index, max(oldest, segment_shape(self._run_schedule).first_tick(index)))
@@ -330,7 +351,7 @@ class Scribe:
         self._retry_at = 0.0
         boundary = self.save()
         while self._evaluation_due():
-            self._evaluation(self._memory.evaluations.logged.read())
+            self._record_evaluation(self._memory.evaluations.logged.read())
         summary = make_summary(self._memory, self._files.metrics, boundary)
         write_atomic(self._run_dir / SUMMARY_FILE, json.dumps(summary, indent=1).encode())
         self._board.trouble[0] = 0
@@ -377,7 +398,7 @@ def _close(scribe: Scribe, waiter: Waiter, run_dir: Path) -> None:
     Raises:
         FatalError: the disk still refuses after the last retry.
     """
-    last_try_at = time.monotonic() + PATIENCE_SECONDS
+    last_try_at = time.monotonic() + LAST_TRY_SECONDS
     while True:
         try:
             scribe.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import ClassVar, Literal, TypeVar
 
@@ -121,7 +121,7 @@ def answer_to(word: str) -> str:
 
 def config_of(options: Choices) -> Config:
     """Configuration from the options, unchecked. Raises `ConfigError` for --env-kwargs that no env can have."""
-    config = Config(**{item.name: getattr(options, item.name) for item in fields(Config)})
+    config = Config(**options.sections)
     return config if options.env_kwargs is None else config.with_settings(env_kwargs=options.env_kwargs)
 
 
@@ -150,7 +150,7 @@ def parse_choices(
         start = start.with_settings(method=method)
     _require_own(arguments, start.algorithm)
     hidden = {*unused_settings(method_declaration(start.algorithm.method)), *kind.replaced}
-    default = kind(**{item.name: getattr(start, item.name) for item in fields(Config)}, preset=preset or "nature")
+    default = kind(**start.sections, preset=preset or "nature")
     return parse(kind, arguments, program, description, default, hidden, COMMON)
 
 

@@ -70,13 +70,13 @@ class CheckpointWriter:
         config: Config,
         run_schedule: RunSchedule,
         actions: int,
-        alive: Callable[[], None] = lambda: None,
+        heartbeat: Callable[[], None] = lambda: None,
     ) -> None:
         """Open or make `run_dir`/checkpoints, list its files, and remove half-written ones.
 
         Args:
             actions: size of the action set.
-            alive: called before every step that a slow disk may delay.
+            heartbeat: called before every step that a slow disk may delay.
 
         Raises:
             CheckpointError: the directory holds checkpoints of another configuration.
@@ -84,7 +84,7 @@ class CheckpointWriter:
         """
         self.directory = run_dir / CHECKPOINTS
         self.best = BestWeights(self.directory)
-        self._alive = alive
+        self._heartbeat = heartbeat
         self._config = config
         self._experiment = config.experiment()
         self._run_schedule = run_schedule
@@ -106,7 +106,7 @@ class CheckpointWriter:
         remove_temporaries(self.directory)
         for kind, number, path in self._pieces_on_disk():
             if kind == "segment":
-                alive()
+                heartbeat()
                 try:
                     check_segment(path, number, self._shape, self._experiment)
                 except CheckpointError:
@@ -161,11 +161,7 @@ class CheckpointWriter:
         oldest = segments_needed(self._run_schedule, max(0, index - KEPT) * rounds).start
         for old in [number for number in self._segments if number < oldest]:
             if segment_name(old) not in self._named:
-                self._forget(old)
-
-    def discard_segment(self, index: int) -> None:
-        """Delete a segment that turned out to be of no use."""
-        self._forget(index)
+                self.discard_segment(old)
 
     def save(
         self,
@@ -286,7 +282,7 @@ class CheckpointWriter:
         end = boundary * self._run_schedule.round_ticks // segment_ticks(self._run_schedule)
         for kind, number, path in self._pieces_on_disk():
             if kind == "segment" and number >= end:
-                self._forget(number)
+                self.discard_segment(number)
             elif kind != "segment" and number > boundary:
                 path.unlink()
         self.best.cut_back(boundary)
@@ -313,7 +309,7 @@ class CheckpointWriter:
             if kind != "segment":
                 path.unlink()
             elif number < end:
-                self._forget(number)
+                self.discard_segment(number)
 
     def _readable(self) -> list[Manifest]:
         """The manifests that can be read, newest first."""
@@ -325,16 +321,16 @@ class CheckpointWriter:
 
     def _force(self, index: int) -> None:
         """Force a segment to the disk."""
-        self._alive()
+        self._heartbeat()
         try:
             sync(self.directory / segment_name(index))
         except OSError:
-            self._forget(index)  # what could not be written may pass for written at the next try
+            self.discard_segment(index)  # what could not be written may pass for written at the next try
             raise
         self._forced.add(index)
 
-    def _forget(self, index: int) -> None:
-        """Delete a segment."""
+    def discard_segment(self, index: int) -> None:
+        """Delete a segment, which a later call of `add_segment` may write again."""
         (self.directory / segment_name(index)).unlink(missing_ok=True)
         self._segments.pop(index, None)
         self._forced.discard(index)

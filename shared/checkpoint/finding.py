@@ -20,19 +20,19 @@ MOST_REFUSALS = 3
 _MANIFEST_NAME = re.compile(r"checkpoint-(\d{8,})\.json")
 
 
-def find_checkpoint(path: Path, alive: Callable[[], None] = lambda: None) -> Manifest:
+def find_checkpoint(path: Path, heartbeat: Callable[[], None] = lambda: None) -> Manifest:
     """The newest whole checkpoint at `path`, with every piece verified.
 
     Args:
         path: a run directory, its `checkpoints` directory, or one manifest.
-        alive: called before each piece, which may take a slow disk long.
+        heartbeat: called before each piece, which may take a slow disk long.
 
     Raises:
         CheckpointError: there is none, or none that is whole; the message names the fault of each.
     """
 
     def verified(manifest: Manifest) -> Manifest:
-        manifest.verify(alive)
+        manifest.verify(heartbeat)
         return manifest
 
     return newest_usable(path, verified)

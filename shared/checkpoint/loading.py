@@ -57,7 +57,7 @@ def load_segments(
     manifest: Manifest,
     run_schedule: RunSchedule,
     ring: Mapping[str, np.ndarray],
-    alive: Callable[[], None] = lambda: None,
+    heartbeat: Callable[[], None] = lambda: None,
 ) -> None:
     """Read the segments of a checkpoint into the rings: the replay, or the last round of an on-policy method.
 
@@ -65,7 +65,7 @@ def load_segments(
 
     Args:
         ring: the ring's fields, [lanes, capacity, lane_envs, ...]; each tick comes to its slot, `tick % capacity`.
-        alive: called before each segment.
+        heartbeat: called before each segment.
 
     Raises:
         CheckpointError: a segment is damaged, of other sizes or of another run; the rings' content is undefined then.
@@ -77,7 +77,7 @@ def load_segments(
             f"{manifest.path} was made without the replay (--checkpoint-replay), which is needed here."
         )
     for index in segments_needed(run_schedule, manifest.boundary):
-        alive()
+        heartbeat()
         # The segment's own checksum covers its content.
         path = check_piece(manifest.directory, manifest.piece(segment_name(index)), content=False)
         read_segment_into(path, index, segment_shape(run_schedule), ring, manifest.experiment)

@@ -35,7 +35,7 @@ BEST_FILE = "best.safetensors"
 FORMER_BEST_FILE = "best-former.safetensors"
 """Weights that were the best at the newest checkpoint, where better ones came after it."""
 
-_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _PIECE_FIELDS: dict[str, type] = {"name": str, "bytes": int, "sha256": str}
 
 # Most bytes of a manifest, and of all pieces of a checkpoint; a sparse file says any size.
@@ -79,17 +79,17 @@ class Manifest:
             raise CheckpointError(f"{self.path.name} names no piece {name}.")
         return self.pieces[name]
 
-    def verify(self, alive: Callable[[], None] = lambda: None) -> None:
+    def verify(self, heartbeat: Callable[[], None] = lambda: None) -> None:
         """Compare every piece with its size and SHA-256. Raises `CheckpointError` at the first that differs.
 
-        `alive` is called before each.
+        `heartbeat` is called before each.
         """
         if (total := sum(piece.bytes for piece in self.pieces.values())) > _TOTAL_LIMIT:
             raise CheckpointError(
                 f"{self.path.name} names pieces of {total:,} bytes; they may have at most {_TOTAL_LIMIT:,}."
             )
         for piece in self.pieces.values():
-            alive()
+            heartbeat()
             check_piece(self.directory, piece)
 
     @property
@@ -178,7 +178,7 @@ def read_manifest(path: Path, *, follow: bool = False) -> Manifest:
         if not isinstance(item, dict):
             raise CheckpointError(f"{where} is damaged: a piece is {item!r:.80}.")
         piece = Piece(*(plain_field(item, name, kind, where) for name, kind in _PIECE_FIELDS.items()))
-        if not _PLAIN_NAME.fullmatch(piece.name):
+        if not _FILE_NAME.fullmatch(piece.name):
             raise CheckpointError(f"{where} names the piece {piece.name!r:.120}, which is not a plain file name.")
         pieces[piece.name] = piece
     first, stop = get("first_segment", int), get("stop_segment", int)

@@ -96,19 +96,8 @@ class Config:
         if kwargs is not None:
             given["env"] = with_kwargs(convert(Play, "env", given.get("env", self.play.env)), kwargs)
         changed = self._with_method(convert(Algorithm, "method", given.get("method", self.algorithm.method)))
-        sections = {item.name: getattr(changed, item.name) for item in dataclasses.fields(changed)}
-        sections |= {OWN_SETTINGS: changed.algorithm.settings}
-        owner = {item.name: name for name, section in sections.items() for item in dataclasses.fields(section)}
-        del owner[OWN_SETTINGS]
-        values: dict[str, dict[str, Any]] = {name: {} for name in sections}
-        for name, value in given.items():
-            if name not in owner and methods_with(name):
-                raise ConfigError(foreign_setting(name, changed.algorithm.method))
-            if name not in owner:
-                here = name_here(name, owner.keys() | {"env_kwargs"}, str)
-                advice = nearest(name, owner) if here is None else f": pass {here}."
-                raise ConfigError(f"There is no setting {name!r}{advice}")
-            values[owner[name]][name] = convert(type(sections[owner[name]]), name, value)
+        sections = changed.sections | {OWN_SETTINGS: changed.algorithm.settings}
+        values = _values_by_section(given, sections, changed.algorithm.method)
         values["algorithm"][OWN_SETTINGS] = dataclasses.replace(sections.pop(OWN_SETTINGS), **values.pop(OWN_SETTINGS))
         replaced = {name: dataclasses.replace(section, **values[name]) for name, section in sections.items()}
         return dataclasses.replace(changed, **replaced)
@@ -118,7 +107,7 @@ class Config:
         if method == self.algorithm.method:
             return self
         algorithm = dataclasses.replace(self.algorithm, method=method, settings=OF_METHOD)
-        sections = {item.name: getattr(self, item.name) for item in dataclasses.fields(self)} | {"algorithm": algorithm}
+        sections = self.sections | {"algorithm": algorithm}
         declaration = method_declaration(method)
         unused = unused_settings(declaration)
         if declaration.samples_actions:  # a preset's epsilon of evaluation is of greedy actions
@@ -127,6 +116,11 @@ class Config:
             defaults = {item.name: item.default for item in dataclasses.fields(section) if item.name in unused}
             sections[name] = dataclasses.replace(section, **defaults)
         return dataclasses.replace(self, **sections)
+
+    @property
+    def sections(self) -> dict[str, Any]:
+        """The sections by name; a subclass may have more fields."""
+        return {item.name: getattr(self, item.name) for item in dataclasses.fields(Config)}
 
     def digest(self) -> str:
         """SHA-256 (hex) of every setting that the trained weights depend on."""
@@ -179,11 +173,37 @@ class ResolvedConfig(Config):
         Raises `ConfigError` when it leaves something open that `shared.config.resolve` fills in.
         """
         kinds = {"evaluate": ResolvedEvaluate, "machine": ResolvedMachine, "run": ResolvedRun}
-        sections = {item.name: getattr(config, item.name) for item in dataclasses.fields(config)}
+        sections = config.sections
         for name, kind in kinds.items():
             values = vars(sections[name])
             sections[name] = kind(**{each: convert(kind, each, value) for each, value in values.items()})
         return cls(**sections)
+
+
+def _values_by_section(
+    given: Mapping[str, object], sections: Mapping[str, Any], method: str
+) -> dict[str, dict[str, Any]]:
+    """Settings by flat name, converted to their types, by the name of the section that has them.
+
+    Raises `ConfigError` for a name that is no setting, or a value of another type.
+    """
+    section_of = {item.name: name for name, section in sections.items() for item in dataclasses.fields(section)}
+    del section_of[OWN_SETTINGS]
+    values: dict[str, dict[str, Any]] = {name: {} for name in sections}
+    for name, value in given.items():
+        if name not in section_of:
+            raise ConfigError(_no_setting(name, section_of, method))
+        section = section_of[name]
+        values[section][name] = convert(type(sections[section]), name, value)
+    return values
+
+
+def _no_setting(name: str, known: Mapping[str, str], method: str) -> str:
+    """The sentence about a name that is no setting of a method."""
+    if methods_with(name):
+        return foreign_setting(name, method)
+    here = name_here(name, known.keys() | {"env_kwargs"}, str)
+    return f"There is no setting {name!r}{nearest(name, known) if here is None else f': pass {here}.'}"
 
 
 def unused_settings(method: MethodDeclaration) -> dict[str, Need]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from learner.replay.sampling import draw, draw_uniform
+from learner.replay.sampling import draw_fractions, draw_integers
 from shared.config.presets import PRESETS
 from shared.config.resolve import resolve
 from shared.config.run_schedule import make_run_schedule
@@ -36,8 +36,8 @@ def test_draws_stay_what_they_are() -> None:
     assert bits(2**63 + 5, Stream.EXPLORE) == 17398141243482819830
     assert uniform(7, Stream.POLICY, 0, 1) == 0.6789685057408671
     assert randint(18, 7, Stream.EXPLORE_ACTION, 3, 5) == 9
-    assert draw(1000, 2, 4, 7, 3).tolist() == [[179, 469, 510, 729], [564, 990, 428, 285]]
-    assert draw_uniform(1, 2, 7, 3, 0).tolist() == [[0.007786229003557521, 0.05038735906971925]]
+    assert draw_integers(1000, 2, 4, 7, 3).tolist() == [[179, 469, 510, 729], [564, 990, 428, 285]]
+    assert draw_fractions(1, 2, 7, 3, 0).tolist() == [[0.007786229003557521, 0.05038735906971925]]
 
 
 def test_a_digest_stays_what_it_is() -> None:

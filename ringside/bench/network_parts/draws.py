@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from learner.engine.interfaces import CHUNK_UPDATES
 from learner.replay.priorities import Priorities
-from learner.replay.sampling import draw, draw_uniform
+from learner.replay.sampling import draw_fractions, draw_integers
 from learner.replay.sum_tree import EPSILON, QUANTUM
 from ringside.bench.harness.interleaved import seconds_per_call
 from ringside.bench.harness.tables import Report, WrongResult
@@ -38,17 +38,17 @@ def _measure(options: Options, report: Report) -> None:
     count, batch = CHUNK_UPDATES, Learn().batch_size
     ids = np.arange(PLACES)
     priorities = _filled()
-    _check(priorities, draw_uniform(count, batch, SEED, 1, 0))
+    _check(priorities, draw_fractions(count, batch, SEED, 1, 0))
     errors = _errors(count * batch)
     number = counting(1)
 
     def prioritized(*, setting: bool) -> None:
-        places, _ = priorities.sample(draw_uniform(count, batch, SEED, 1, next(number)))
+        places, _ = priorities.sample(draw_fractions(count, batch, SEED, 1, next(number)))
         if setting:
             priorities.update(places, errors)
 
     drawing, both = (partial(prioritized, setting=setting) for setting in (False, True))
-    actions = (lambda: ids[draw(PLACES, count, batch, SEED, next(number))], drawing, both)
+    actions = (lambda: ids[draw_integers(PLACES, count, batch, SEED, next(number))], drawing, both)
     times = np.array([seconds_per_call(actions, options.seconds) for _ in range(options.repeats)])
     priorities.check_valid()
     names = [

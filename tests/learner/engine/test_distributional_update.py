@@ -18,7 +18,7 @@ from torch import Tensor
 from learner.engine.engine import Engine
 from learner.engine.initialization import initial_parameters
 from learner.engine.interfaces import CHUNK_UPDATES
-from learner.replay.sampling import draw
+from learner.replay.sampling import draw_integers
 from shared.config.method_declaration import DQN
 from shared.config.sections import Algorithm
 from shared.frame_shape import STACK
@@ -234,7 +234,7 @@ def test_an_update_is_that_of_the_papers(case: str) -> None:
         update = engine.last_update()
 
         starts = played.samplable(played.ticks)
-        places = [starts[pick] for pick in draw(len(starts), UPDATES, BATCH, 3, round_)[UPDATE].tolist()]
+        places = [starts[pick] for pick in draw_integers(len(starts), UPDATES, BATCH, 3, round_)[UPDATE].tolist()]
         batch = [played.transition(*place, DISCOUNT) for place in places]
         reference = _reference(network, online)
         targets, loss = _expected(algorithm, batch, reference, _reference(network, target), *_drawn(engine))

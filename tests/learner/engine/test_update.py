@@ -14,7 +14,7 @@ from learner.engine.initialization import initial_parameters
 from learner.engine.optimizer import Optimizer
 from learner.engine.side_stream import SideStream
 from learner.networks.fused import FusedModel
-from learner.replay.sampling import draw
+from learner.replay.sampling import draw_integers
 from shared.config.method_declaration import DQN
 from shared.config.presets import PRESETS
 from shared.config.sections import Algorithm, Learn
@@ -66,7 +66,7 @@ def _reference_round(played: PlayedRing, learn: Learn, round_: int, updates: int
     online, mean, square = target.clone(), torch.zeros_like(target), torch.zeros_like(target)
     starts = played.samplable(round_ * played.run_schedule.round_ticks)
     losses = []
-    for step, picks in enumerate(draw(len(starts), updates, learn.batch_size, 3, round_), start=1):
+    for step, picks in enumerate(draw_integers(len(starts), updates, learn.batch_size, 3, round_), start=1):
         batch = [played.transition(*starts[pick]) for pick in picks]
         next_q = _q(target, np.stack([t.next_state for t in batch])).max(1).values
         y = torch.tensor([t.reward for t in batch]) + next_q * torch.tensor(

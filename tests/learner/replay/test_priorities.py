@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from learner.replay.priorities import Priorities
-from learner.replay.sampling import draw_uniform
+from learner.replay.sampling import draw_fractions
 from learner.replay.sum_tree import EPSILON, QUANTUM
 from shared.config.run_schedule import MOST_PRIORITIES, largest_weight
 
@@ -187,7 +187,7 @@ def test_proportions() -> None:
     priorities.admit(0, np.array([[True] * 3] * 3 + [[False] * 3]))
     sizes = np.linspace(0.1, 4.0, 9, dtype=np.float32)
     priorities.update(np.arange(9), sizes)
-    places, probability = priorities.sample(draw_uniform(20_000, 1, 7, 3, 0))
+    places, probability = priorities.sample(draw_fractions(20_000, 1, 7, 3, 0))
     counts = np.bincount(places, minlength=12)
     expected = sizes.astype(np.float64) ** 0.6
     expected *= len(places) / expected.sum()
@@ -200,7 +200,7 @@ def test_a_batch_is_stratified() -> None:
     """A batch of 32 takes each of 32 equal places once; batches are drawn from the same tree."""
     priorities = _make(16, 2)
     priorities.admit(0, np.ones((16, 2), bool))
-    places, _ = priorities.sample(draw_uniform(5, 32, 1, 1, 0))
+    places, _ = priorities.sample(draw_fractions(5, 32, 1, 1, 0))
     assert places.tolist() == list(range(32)) * 5
 
 
@@ -244,11 +244,11 @@ def test_nothing_to_sample_is_a_sentence() -> None:
 
 
 def test_draws_are_a_function_of_seed_round_and_chunk() -> None:
-    first = draw_uniform(4, 8, 7, 3, 2)
+    first = draw_fractions(4, 8, 7, 3, 2)
     assert first.shape == (4, 8)
-    assert np.array_equal(first, draw_uniform(4, 8, 7, 3, 2))
+    assert np.array_equal(first, draw_fractions(4, 8, 7, 3, 2))
     for other in ((8, 3, 2), (7, 4, 2), (7, 3, 1), (7, 2, 3)):
-        assert not np.array_equal(first, draw_uniform(4, 8, *other))
+        assert not np.array_equal(first, draw_fractions(4, 8, *other))
 
 
 def test_mistakes_are_sentences() -> None:

@@ -15,7 +15,7 @@ from learner.replay.replay_frames import (
     planes_per_transition,
     second_stack_offset,
 )
-from learner.replay.sampling import Replay, Starts, draw
+from learner.replay.sampling import Replay, Starts, draw_integers
 from shared.config.sections import Algorithm
 from shared.config.settings import Config
 from shared.frame_shape import DEFAULT_FRAMES, STACK, FrameShape
@@ -49,7 +49,7 @@ def _check_valid(played: PlayedRing, replay: Replay, frames: Frames, round_: int
     end, shape = played.ticks, played.shape
     batch = replay.draw_round(round_, end, updates, updates)
     expected_starts = played.samplable(end)
-    picks = draw(len(expected_starts), updates, 8, 3, round_).reshape(-1)
+    picks = draw_integers(len(expected_starts), updates, 8, 3, round_).reshape(-1)
     assert batch.rows.shape[1] == planes_per_transition(shape, played.run_schedule.n_step)
     second = second_stack_offset(shape, played.run_schedule.n_step)
     states, next_states = (_stacks(frames, batch, first, shape) for first in (0, second))
@@ -209,10 +209,10 @@ def test_padding_repeats_and_changes_nothing() -> None:
 
 
 def test_draws_depend_on_seed_and_round_alone_and_are_uniform() -> None:
-    assert np.array_equal(draw(1000, 4, 32, 7, 3), draw(1000, 4, 32, 7, 3))
-    assert not np.array_equal(draw(1000, 4, 32, 7, 3), draw(1000, 4, 32, 7, 4))
-    assert not np.array_equal(draw(1000, 4, 32, 7, 3), draw(1000, 4, 32, 8, 3))
-    counts = np.bincount(draw(10, 2500, 32, 1, 1).reshape(-1), minlength=10)
+    assert np.array_equal(draw_integers(1000, 4, 32, 7, 3), draw_integers(1000, 4, 32, 7, 3))
+    assert not np.array_equal(draw_integers(1000, 4, 32, 7, 3), draw_integers(1000, 4, 32, 7, 4))
+    assert not np.array_equal(draw_integers(1000, 4, 32, 7, 3), draw_integers(1000, 4, 32, 8, 3))
+    counts = np.bincount(draw_integers(10, 2500, 32, 1, 1).reshape(-1), minlength=10)
     expected = 2500 * 32 / 10
     assert ((counts - expected) ** 2 / expected).sum() < 27.9  # chi-squared, 9 degrees of freedom, p = 0.001
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 import ringside
 from actors.envs.atari import AtariEnv
 from actors.envs.gymnasium_env import GymnasiumEnv
-from ringside.agents.player import Player, StepFrames, make_player, pilot_rules, show, stop_requests
+from ringside.agents.player import Player, StepFrames, make_player, rules_for_person, show, stop_requests
 from ringside.agents.scene import Canvas, Scene
 from ringside.agents.stored_weights import weights_at
 from shared.config.protocols import PROTOCOLS
@@ -166,7 +166,7 @@ def test_a_person_plays_what_they_choose() -> None:
         return asked[-1]
 
     play = Config().with_settings(env=CATCH).play
-    player = Player(play, None, seed=1, pilot=person, rules=pilot_rules(play))
+    player = Player(play, None, seed=1, person=person, rules=rules_for_person(play))
     gallery = Gallery()
     show(player, range(20), gallery, None, Requests())
     assert [scene.action for _, scene in gallery.shown] == asked

@@ -40,8 +40,8 @@ def late(tmp_path: Path) -> Iterator[Any]:
     made._evaluation_due = lambda: "evaluation" in made.due_now
     made._save_due = lambda: "save" in made.due_now
     made._spans_due = lambda: "span" in made.due_now
-    made._evaluation = lambda number: made.done.append("evaluation")
-    made._span = lambda first: made.done.append("span")
+    made._record_evaluation = lambda number: made.done.append("evaluation")
+    made._record_span = lambda first: made.done.append("span")
     made.save = lambda: made.done.append("save") or 3
     yield made
     memory.arena.close()
@@ -131,7 +131,7 @@ def test_evaluations_of_a_run_stay_until_it_goes_on(late: Any, tmp_path: Path) -
     assert best.exists()
     late._files = None
     with pytest.raises(AttributeError):  # at what comes after it
-        Scribe._span(late, 5)
+        Scribe._record_span(late, 5)
     assert not best.exists()
 
 
@@ -149,7 +149,7 @@ def test_overwritten_slots_are_not_part_of_a_span(
     late._oldest_readable_tick = iter(oldest_readable_tick).__next__
     monkeypatch.setattr(scribe, "episodes_in", lambda ring, begin, end: [(begin, end)])
     monkeypatch.setattr(scribe, "span_values", lambda memory, stop, sample, held: {"stop": stop, "held": held})
-    assert late._read(35, 8, None) == (held, {"stop": 8, "held": held}, [(35, 40)] if held else [])
+    assert late._read_span(35, 8, None) == (held, {"stop": 8, "held": held}, [(35, 40)] if held else [])
 
 
 @pytest.mark.parametrize(("method", "workers", "role"), [("dqn", 0, Role.LEARNER), ("a2c", 3, Role.WORKER)])

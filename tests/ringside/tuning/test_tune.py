@@ -216,7 +216,7 @@ def test_a_trial_waits_for_the_run_of_a_launcher_that_was_killed(
 
 
 def test_a_directory_that_is_in_use_for_long_ends_the_call(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ringside.programs.former_runs.PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr("ringside.programs.former_runs.FORMER_RUN_SECONDS", 0.0)
     trial = program.out / "trial-0000"
     trial.mkdir(parents=True)
     with locked(trial / LOCK_FILE, "--run-dir", "a test"), pytest.raises(ConfigError, match="is in use by another run"):
