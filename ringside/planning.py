@@ -27,7 +27,7 @@ from shared.config.resolve import resolve
 from shared.config.sections import Evaluate, Run
 from shared.config.settings import Config
 from shared.config.trust import NEVER_FROM_A_FILE, load_plugin, require_env, require_plugin
-from shared.env_name import with_kwargs
+from shared.env_name import env_named
 from shared.errors import CheckpointError, ConfigError, FileError
 from shared.files.atomic import read_object
 from shared.files.run_file_names import METRICS_FILE, SUMMARY_FILE
@@ -92,9 +92,7 @@ def config_of_call(preset: str | None, config: str | Path | None, settings: Mapp
     Raises:
         ConfigError: a name or a value is wrong, or settings have no effect or contradict each other.
     """
-    env, kwargs = settings.get("env"), settings.get("env_kwargs")
-    if env is not None and kwargs is not None:
-        env = with_kwargs(env, kwargs)
+    env = env_named(settings.get("env"), settings.get("env_kwargs"))
     start = starting_point(preset, settings.get("resume"), env, settings.get("plugin"), config)
     chosen = start.with_settings(**settings)
     require_used(current_settings(settings), chosen.algorithm.method)

@@ -102,8 +102,13 @@ class Replay:
 
     def upload(self, batch: Batch, device: torch.device) -> Batch:
         """Bring transitions to where they are read: those fields that name frames to these, the others to `device`."""
-        devices = [self._frames.device] * 2 + [device] * 3
-        return Batch(*(upload(field, at) for field, at in zip(batch, devices, strict=True)))
+        return Batch(
+            rows=upload(batch.rows, self._frames.device),
+            frame_mask=upload(batch.frame_mask, self._frames.device),
+            action=upload(batch.action, device),
+            reward=upload(batch.reward, device),
+            discount=upload(batch.discount, device),
+        )
 
     def draw_round(self, round_: int, window_end: int, updates: int, padded: int) -> Batch:
         """The transitions of all updates of a round, n = padded * batch, on the CPU, drawn uniformly.

@@ -81,7 +81,7 @@ class Player:
             raise ValueError("A player needs a network or a person.")
         self._evaluation = Evaluation(play, rules, seed, 0)
         self.rules = rules
-        self.game = play.env or play.game
+        self.game = play.played
         self._network, self._person = network, person
         self._envs: list[tuple[Env, list[Shot]]] = []
         self._closing = ExitStack()

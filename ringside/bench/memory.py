@@ -26,7 +26,7 @@ from ringside.bench.harness.measured_plans import make_plan
 from ringside.bench.harness.tables import CannotRun, Report
 from ringside.watch.attach import attach, read_config
 from shared.errors import ConfigError
-from shared.memory.process_table import Role, process_name
+from shared.memory.process_table import Role, process_name, process_title
 from shared.memory.run_memory import Memory
 
 
@@ -90,7 +90,7 @@ def _starts(run: AttachedRun) -> list[float]:
             with suppress(psutil.Error):  # the process has ended
                 title = " ".join(child.cmdline()).strip()
                 for actor in playing:
-                    if title == f"ringside {process_name(plan.player, actor)}":
+                    if title == process_title(process_name(plan.player, actor)):
                         times = child.cpu_times()
                         found[actor] = times.user + times.system
         return len(found) == plan.actors

@@ -22,7 +22,7 @@ from ringside.cluster.lease import LEASE_SECONDS, Lease
 from shared.errors import ConfigError
 from shared.machine.cores import Claims, has_quota, physical_cores
 from shared.machine.facts import processor
-from shared.machine.subprocesses import die_with
+from shared.machine.subprocesses import die_with, terminate_and_reap
 from shared.root import ROOT
 
 SAVE_SECONDS = 120.0
@@ -176,11 +176,7 @@ class ProgramHost:
         """Stop the program and end this process, since the launcher is out of reach."""
         process = self._process
         if process is not None and process.poll() is None:
-            process.terminate()
-            try:
-                process.wait(SAVE_SECONDS)
-            except subprocess.TimeoutExpired:
-                process.kill()
+            terminate_and_reap(process, SAVE_SECONDS)
         self._end(1)
 
 

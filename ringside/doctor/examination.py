@@ -93,7 +93,7 @@ def diagnose(
     answers = [
         checks.python(platform.python_version(), requirements()[0]),
         _packages(),
-        checks.games(len(games()), plan.config.play.env or plan.config.play.game),
+        checks.games(len(games()), plan.config.play.played),
         gpu,
     ]
     if devices:

@@ -280,7 +280,7 @@ class Scribe:
         place = number % len(queue.returns)
         returns, lengths = queue.returns[place], queue.lengths[place]
         steps = int(queue.step[place])
-        figures = summarize(self._config.play.env or self._config.play.game, returns)
+        figures = summarize(self._config.play.played, returns)
         values: dict[str, float | int | str | None] = {
             "episodes": figures.episodes,
             "mean_return": figures.mean,

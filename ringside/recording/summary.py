@@ -53,7 +53,7 @@ def make_summary(memory: Memory, log: MetricsLog, boundary: int) -> dict[str, An
     counters = run_counters(memory)
     inexact_since = counters.get(INEXACT_SINCE)
     return {
-        "game": config.play.env or config.play.game,
+        "game": config.play.played,
         "steps": steps,
         "frames": None if config.play.frames_per_step is None else steps * config.play.frames_per_step,
         "updates": updates,

@@ -135,7 +135,7 @@ def _make_entry(
     """
     weights = weights_at(source, env, plugin, flag)
     run, config, summary = _run_of(source)
-    played = config.play.env or config.play.game
+    played = config.play.played
     if played != weights.game:
         raise ConfigError(
             f"{source} cannot be shared: the weights are of {weights.game}, but their run is of {played!r:.120}."

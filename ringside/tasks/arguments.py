@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, TypeVar
+from typing import ClassVar, Literal, NamedTuple, TypeVar
 
 from actors.env import EnvError
 from actors.envs.atari import game_name, games
@@ -23,7 +23,7 @@ from shared.config.presets import PRESETS
 from shared.config.renamed_settings import current_words
 from shared.config.sections import Algorithm, EvalActions
 from shared.config.settings import Config, foreign_setting, unused_settings
-from shared.env_name import with_kwargs
+from shared.env_name import env_named, with_kwargs
 from shared.errors import ConfigError
 from shared.network_spec import network_names
 from shared.text import UNSET, closest, flag_in, flag_of, nearest_or_all
@@ -140,14 +140,14 @@ def parse_choices(
     for name, instead in kind.replaced.items():
         if flag_of(name) in map(flag_in, arguments):
             raise ConfigError(f"{program.split()[-1]} sets {flag_of(name)} itself: omit it and use {flag_of(instead)}.")
-    preset, resume, env, kwargs, plugin, config, method = _defining_options(arguments)
-    if env is not None and kwargs is not None:
-        env = with_kwargs(env, kwargs)
-    start = planning.starting_point(preset, resume, env, plugin, config)
-    if preset is None and config is not None:
-        preset = read_config(config).preset
-    if method in method_names():
-        start = start.with_settings(method=method)
+    given = _defining_options(arguments)
+    env = env_named(given.env, given.env_kwargs)
+    start = planning.starting_point(given.preset, given.resume, env, given.plugin, given.config)
+    preset = given.preset
+    if preset is None and given.config is not None:
+        preset = read_config(given.config).preset
+    if given.method in method_names():
+        start = start.with_settings(method=given.method)
     _require_own(arguments, start.algorithm)
     hidden = {*unused_settings(method_declaration(start.algorithm.method)), *kind.replaced}
     default = kind(**start.sections, preset=preset or "nature")
@@ -165,9 +165,20 @@ def _require_own(arguments: Sequence[str], algorithm: Algorithm) -> None:
     require_consistent(names)
 
 
-def _defining_options(arguments: Sequence[str]) -> tuple[str | None, ...]:
-    """The options that determine the defaults of all others, and --env. `parse` reports their errors."""
-    names = ("preset", "resume", "env", "env_kwargs", "plugin", "config", "method")
+class _DefiningOptions(NamedTuple):
+    """The options that determine the defaults of all others."""
+
+    preset: str | None
+    resume: str | None
+    env: str | None
+    env_kwargs: str | None
+    plugin: str | None
+    config: str | None
+    method: str | None
+
+
+def _defining_options(arguments: Sequence[str]) -> _DefiningOptions:
+    """The values of these options, unchecked; `parse` reports their errors."""
     found: dict[str, str] = {}
     for word, following in zip(arguments, [*arguments[1:], None], strict=False):
         flag, given = flag_in(word), word.partition("=")
@@ -175,7 +186,7 @@ def _defining_options(arguments: Sequence[str]) -> tuple[str | None, ...]:
         if value is not None and (given[1] or not value.startswith("--")):
             found[flag] = value
     found = {flag: value for flag, value in found.items() if value != UNSET}
-    return tuple(found.get(flag_of(name)) for name in names)
+    return _DefiningOptions(*(found.get(flag_of(name)) for name in _DefiningOptions._fields))
 
 
 def parse(

@@ -117,7 +117,7 @@ def run_study(
     wanted = _space(space, config)
     check_space(wanted, config, f"--space {space}" if isinstance(space, str | Path) else "The space")
     planning.require_initial_weights(ready)
-    out = out or Path("runs") / f"tune-{(config.play.env or config.play.game).replace(':', '-').replace('/', '-')}"
+    out = out or Path("runs") / f"tune-{config.play.played.replace(':', '-').replace('/', '-')}"
     task = Task(config=config, preset=preset, space=wanted, out=out, trials=trials, prune=prune)
     if cluster.ray is not None:
         task = replace(task, out=out.absolute())  # which nodes see under the same path
@@ -155,5 +155,5 @@ def _report(task: Task, tuner: Tuner, results: Sequence[TrialResult]) -> Path:
     complete = sorted((trial for trial in results if trial.value is not None), key=lambda trial: -(trial.value or 0.0))
     pictures = study_pictures(results, task.space, tuner.importances(), directory)
     runs = [trial.run_dir for trial in complete[:MOST_REPORTED]]
-    title = f"Settings for {task.config.play.env or task.config.play.game}"
+    title = f"Settings for {task.config.play.played}"
     return write_report(runs, directory, title, task.config.play.env, task.config.run.plugin, pictures)[0]

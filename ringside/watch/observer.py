@@ -94,7 +94,7 @@ class Observer:
         frames = config.play.frames_per_step
         known = self._figures(committed)
         return Status(
-            game=config.play.env or config.play.game,
+            game=config.play.played,
             preset=self._preset,
             protocol=config.play.protocol,
             schedule=config.learn.schedule,

@@ -222,7 +222,7 @@ class CheckpointWriter:
             "kind": KIND,
             "format": FORMAT,
             "boundary": boundary,
-            "game": play.env or play.game,
+            "game": play.played,
             "protocol": play.protocol,
             "network": self._network.to_json(),
             "config_digest": self._config.digest(),
@@ -343,7 +343,7 @@ class CheckpointWriter:
         about: dict[str, Any] = {
             "format": FORMAT,
             "network": self._network.to_json(),
-            "game": play.env or play.game,
+            "game": play.played,
             "protocol": play.protocol,
             "eval_epsilon": self._config.evaluate.eval_epsilon,
             "eval_max_frames": self._config.evaluate.eval_max_frames,

@@ -74,6 +74,11 @@ class Play:
     own; part of the experiment. They run on --actors processes."""
 
     @property
+    def played(self) -> str:
+        """Name of the game, or of the env where one is set."""
+        return self.env or self.game
+
+    @property
     def emulators(self) -> int:
         """Emulators played together: those of all workers, or --envs."""
         return self.workers * self.lane_envs or self.envs

@@ -98,6 +98,15 @@ def wait_for_end(process: Child, seconds: float) -> bool:
     return True
 
 
+def terminate_and_reap(process: subprocess.Popen[Any], seconds: float) -> None:
+    """Ask a process to end; kill it if it has not ended after `seconds`."""
+    process.terminate()
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        kill_and_reap(process)
+
+
 def kill_and_reap(process: subprocess.Popen[Any]) -> None:
     """Kill a process, if it lives, and reap it, if it ends."""
     process.kill()

@@ -32,7 +32,7 @@ from ringside.cluster.lease import LEASE_SECONDS, Lease
 from ringside.cluster.numerics import numerics
 from ringside.cluster.program_host import Node, describe_node, module_environment, plain_environment
 from shared.errors import RingsideError, RunFailed
-from shared.machine.subprocesses import REAP_SECONDS, die_with, kill_and_reap
+from shared.machine.subprocesses import REAP_SECONDS, die_with, terminate_and_reap
 from shared.memory.plan import Plan
 from shared.memory.process_table import Role
 from shared.memory.region.arena import ArenaError
@@ -218,11 +218,7 @@ class GroupHost:
     def _stop(self) -> None:
         """End the program, and give its region back."""
         if self._program is not None:
-            self._program.terminate()
-            try:
-                self._program.wait(LEAVE_SECONDS)
-            except subprocess.TimeoutExpired:
-                kill_and_reap(self._program)
+            terminate_and_reap(self._program, LEAVE_SECONDS)
             self._program = None
         if self._memory is not None:
             self._memory.arena.close()
@@ -234,11 +230,7 @@ class GroupHost:
     def _expire(self) -> None:
         """End everything, since the launcher is out of reach."""
         if self._program is not None:
-            self._program.terminate()
-            try:
-                self._program.wait(REAP_SECONDS)
-            except subprocess.TimeoutExpired:
-                self._program.kill()
+            terminate_and_reap(self._program, REAP_SECONDS)
         shutil.rmtree(self._directory, ignore_errors=True)
         self._end(1)
 

@@ -127,7 +127,7 @@ class Source:
         return {
             "living": self.lives,
             "name": self.run_dir.resolve().name,
-            "game": config.play.env or config.play.game,
+            "game": config.play.played,
             "protocol": config.play.protocol,
             "schedule": config.learn.schedule,
             "envs": config.play.emulators,
