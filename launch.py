@@ -40,21 +40,17 @@ def main(arguments: Sequence[str]) -> int:
     from shared.errors import RingsideError
     from shared.text import PROGRAM, printable
 
-    task, rest = "train", list(arguments)
-    if rest and not rest[0].startswith("-"):
-        task = rest.pop(0)
-    if rest[:1] == ["--version"]:
-        task = "version"
-    if task == "help":
-        rest = rest[1:] if rest[:1] == ["help"] else rest
-        task, *more = rest if rest[:1] not in ([], ["all"]) else ["train", *rest]
-        rest = ["--help", *more] if more == ["all"] else [*more, "--help"]
+    task, rest = _task_and_words(arguments)
     try:
-        if task not in TASKS:
-            from ringside.tasks.arguments import answer_to
+        if task == "version":
+            from ringside import __version__
 
-            print(answer_to(task), flush=True)
+            print(f"Ringside {__version__}", flush=True)
             return 0
+        if task not in TASKS:
+            from ringside.tasks.arguments import unknown_task
+
+            raise unknown_task(task)
         if task in FIRST_LINES and sys.stdout.isatty() and not {"-h", "--help"} & set(rest):
             print(FIRST_LINES[task], flush=True)
         chosen = module_of(task)
@@ -97,6 +93,20 @@ def main(arguments: Sequence[str]) -> int:
         return 1
 
 
+def _task_and_words(arguments: Sequence[str]) -> tuple[str, list[str]]:
+    """The task, by default `train`, and the words for it; `help TASK` is `TASK --help`."""
+    task, rest = "train", list(arguments)
+    if rest and not rest[0].startswith("-"):
+        task = rest.pop(0)
+    if rest[:1] == ["--version"]:
+        task = "version"
+    if task == "help":
+        rest = rest[1:] if rest[:1] == ["help"] else rest
+        task, *more = rest if rest[:1] not in ([], ["all"]) else ["train", *rest]
+        rest = ["--help", *more] if more == ["all"] else [*more, "--help"]
+    return task, rest
+
+
 def _drop_output() -> None:
     """Let standard output lead nowhere if it cannot be written, so that Python does not complain when it ends."""
     try:
@@ -115,7 +125,7 @@ def _have_streams() -> None:
 
 
 def cli() -> NoReturn:
-    """Run the words of this process; the console script `ringside` calls it."""
+    """Run the command line of this process; the console script `ringside` calls it."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         # While libraries load Ctrl-C kills: an exception in the middle of an import aborts some, and others lose it.
         signal.signal(signal.SIGINT, signal.SIG_DFL)

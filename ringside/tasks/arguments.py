@@ -11,7 +11,7 @@ from typing import ClassVar, Literal, NamedTuple, TypeVar
 
 from actors.env import EnvError
 from actors.envs.atari import game_name, games
-from ringside import __version__, planning
+from ringside import planning
 from ringside.options.help_page import full_page, short_page
 from ringside.options.option import options_of
 from ringside.options.values import filled, values_in
@@ -97,26 +97,20 @@ class Choices(Config):
     """Keyword arguments of --env, such as size=5,hard=true; they become part of its name, --env ID@size=5,hard=true."""
 
 
-def answer_to(word: str) -> str:
-    """Text for a first word of the command that is no task: the version.
-
-    Raises:
-        ConfigError: it is another word; it may be meant as the value of an option.
-    """
-    if word == "version":
-        return f"Ringside {__version__}"
+def unknown_task(word: str) -> ConfigError:
+    """The error for a first word of the command that is no task; it may be meant as the value of an option."""
     if word in PRESETS:
-        raise ConfigError(f"{word} is a preset, not a task: pass --preset {word}.")
+        return ConfigError(f"{word} is a preset, not a task: pass --preset {word}.")
     if os.path.isdir(word):
-        raise ConfigError(f"{word} is no task: pass --resume {word} to continue a run, or eval --load {word}.")
+        return ConfigError(f"{word} is no task: pass --resume {word} to continue a run, or eval --load {word}.")
     try:
         game = game_name(word)
     except EnvError:
         tasks = [*TASKS, "help", "version"]
         close = closest(word, [*tasks, *games()])
         advice = f"; did you mean --game {close}?" if close in games() else nearest_or_all(word, tasks)
-        raise ConfigError(f"There is no task {word!r:.60}{advice}") from None
-    raise ConfigError(f"{word} is a game, not a task: pass --game {game}.")
+        return ConfigError(f"There is no task {word!r:.60}{advice}")
+    return ConfigError(f"{word} is a game, not a task: pass --game {game}.")
 
 
 def config_of(options: Choices) -> Config:
