@@ -43,9 +43,9 @@ def main(arguments: Sequence[str]) -> int:
     task, rest = _task_and_words(arguments)
     try:
         if task == "version":
-            from ringside import __version__
+            from ringside.tasks.arguments import version_line
 
-            print(f"Ringside {__version__}", flush=True)
+            print(version_line(), flush=True)
             return 0
         if task not in TASKS:
             from ringside.tasks.arguments import unknown_task

@@ -19,7 +19,7 @@ from learner.engine.device import device_bytes_reader, prepare_torch
 from learner.engine.engine import Engine, NonFiniteError
 from learner.engine.faults import device_faults_named
 from learner.engine.interfaces import CHUNK_UPDATES
-from learner.engine.nan_report import report
+from learner.engine.nan_report import report_nonfinite_update
 from learner.engine.round_means import RoundMetrics
 from learner.make_engine import make_engine
 from learner.ranks.rank_group import RankGroup
@@ -262,7 +262,7 @@ def main(child_spec: ChildSpec) -> None:
                     rounds.run_round(round_)
         except NonFiniteError as error:
             try:
-                sentence = report(memory, waiter, engine, child_spec.run_dir, error)
+                sentence = report_nonfinite_update(memory, waiter, engine, child_spec.run_dir, error)
             except Stopped:
                 sentence = "The run was stopped before the update was found."
             engine.settle()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,11 +26,13 @@ SAVED = "nan-report-{round}-{update}"
 Arrays = dict[str, NDArray[np.generic]]
 
 
-def report(memory: Memory, waiter: Waiter, engine: Engine, run_dir: Path, found: NonFiniteError) -> str:
+def report_nonfinite_update(
+    memory: Memory, waiter: Waiter, engine: Engine, run_dir: Path, found: NonFiniteError
+) -> str:
     """Write down what made the numbers of the present round cease to be finite; what is in memory stays as it is.
 
     Args:
-        engine: of the learner; its state is of no use any more, and afterwards neither.
+        engine: of the learner; its state is replaced.
         found: what was noticed.
 
     Returns:
@@ -39,12 +42,12 @@ def report(memory: Memory, waiter: Waiter, engine: Engine, run_dir: Path, found:
         Stopped: the run is to end.
     """
     memory.board.phase[waiter.process] = Phase.REPLAYING
-    found_again, arrays, update = do_again(memory, waiter, engine, found.round)
+    is_finite, arrays, update = repeat_updates(memory, waiter, engine, found.round)
     config, learn = memory.plan.config, memory.plan.config.learn
-    round_ = engine.round if found_again else found.round
+    round_ = found.round if is_finite else engine.round
     content = {
         "said": str(found),
-        "found_again": found_again,
+        "found_again": not is_finite,
         "round": round_,
         "update_of_round": update,
         "sums": found.sums,
@@ -63,19 +66,26 @@ def report(memory: Memory, waiter: Waiter, engine: Engine, run_dir: Path, found:
         write_atomic(path.with_suffix(".json"), json.dumps(content, indent=1).encode() + b"\n")
     except OSError as error:
         return f"A report could not be written ({error.strerror})."
-    if not found_again:
+    if is_finite:
         exact = config.machine.is_deterministic
         why = ": the machine's arithmetic cannot be trusted" if exact else ", as they may with --deterministic off"
         return f"Done again, the same updates stayed finite{why} ({path}.json)."
     return f"{path}.json says which update did it; .safetensors beside it holds its batch and the parameters before."
 
 
-def do_again(memory: Memory, waiter: Waiter, engine: Engine, last: int) -> tuple[bool, Arrays, int]:
-    """The updates from the newest snapshot to the end of round `last`, until one is not finite.
+class RepeatedUpdates(NamedTuple):
+    """The last of the updates that were repeated."""
 
-    Returns:
-        True if one is not finite; the arrays of that update, or of the last one; its number in its round, from 0.
-    """
+    is_finite: bool
+    """False if it left a number not finite."""
+    arrays: Arrays
+    """Its minibatch, and the parameters before it."""
+    update: int
+    """Its number in its round, from 0."""
+
+
+def repeat_updates(memory: Memory, waiter: Waiter, engine: Engine, last: int) -> RepeatedUpdates:
+    """Repeat the updates from the newest snapshot to the end of round `last`, up to the first that is not finite."""
     run_schedule = memory.run_schedule
     before = np.zeros(memory.plan.parameters.count, np.float32)
     boundary, update = memory.learner_snapshots.newest(), 0
@@ -92,8 +102,8 @@ def do_again(memory: Memory, waiter: Waiter, engine: Engine, last: int) -> tuple
             try:
                 engine.check()
             except NonFiniteError:
-                return True, engine.last_update() | {"parameters_before": before}, update
+                return RepeatedUpdates(False, engine.last_update() | {"parameters_before": before}, update)
         engine.end_round()  # which updates the priorities
         if run_schedule.target_changes_after(round_):
             engine.update_target()
-    return False, engine.last_update() | {"parameters_before": before}, update
+    return RepeatedUpdates(True, engine.last_update() | {"parameters_before": before}, update)

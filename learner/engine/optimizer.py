@@ -29,40 +29,41 @@ RADAM_LENGTH = 5.0
 ADAM_FAMILY = ("adam", "radam")
 """Optimizers that correct both moments by the number of the step; values of their epsilon belong to mean gradients."""
 
-_Vectors = tuple[NDArray, NDArray, NDArray, NDArray, NDArray, NDArray]
+Vectors = tuple[NDArray, NDArray, NDArray, NDArray, NDArray, NDArray]
+"""Parameters, their copy in bfloat16, the gradient, its bits in bfloat16, and both moments of a part of the weights."""
 _TINY = 1e-6
 _ONE = np.float32(1.0)
-_HALF = np.uint32(16)
+_BF16_SHIFT = np.uint32(16)
 _ROUND = np.uint32(0x7FFF)
 _ODD = np.uint32(1)
 _PARTS = 1024
 
 
 @njit(inline="always", error_model="numpy")
-def _widen(half):  # type: ignore[no-untyped-def]
+def _from_bf16(bits):  # type: ignore[no-untyped-def]
     """The float32 of a bfloat16's bits."""
-    return np.uint32(np.uint32(half) << _HALF).view(np.float32)
+    return np.uint32(np.uint32(bits) << _BF16_SHIFT).view(np.float32)
 
 
 @njit(inline="always", error_model="numpy")
-def _narrow(x):  # type: ignore[no-untyped-def]
+def _to_bf16(x):  # type: ignore[no-untyped-def]
     """The bits of the bfloat16 nearest to a float32, ties to even. The NaN that arithmetic makes stays one."""
     b = np.float32(x).view(np.uint32)
-    odd = np.uint32(np.uint32(b >> _HALF) & _ODD)
-    return np.uint16(np.uint32(np.uint32(b + np.uint32(_ROUND + odd)) >> _HALF))
+    odd = np.uint32(np.uint32(b >> _BF16_SHIFT) & _ODD)
+    return np.uint16(np.uint32(np.uint32(b + np.uint32(_ROUND + odd)) >> _BF16_SHIFT))
 
 
 @njit(error_model="numpy", cache=True, nogil=True)
-def _sum_of_squares(half):  # type: ignore[no-untyped-def]
+def _sum_of_squares(gradient_bf16):  # type: ignore[no-untyped-def]
     """Sum of squares of bfloat16 bits, in parts that a processor adds up side by side."""
     parts = np.zeros(_PARTS, np.float32)
-    whole = half.size - half.size % _PARTS
+    whole = gradient_bf16.size - gradient_bf16.size % _PARTS
     for first in range(0, whole, _PARTS):
         for part in range(_PARTS):
-            g = _widen(half[first + part])
+            g = _from_bf16(gradient_bf16[first + part])
             parts[part] += g * g
-    for i in range(whole, half.size):
-        g = _widen(half[i])
+    for i in range(whole, gradient_bf16.size):
+        g = _from_bf16(gradient_bf16[i])
         parts[i - whole] += g * g
     total = 0.0
     for share in parts:
@@ -70,59 +71,59 @@ def _sum_of_squares(half):  # type: ignore[no-untyped-def]
     return total
 
 
-# The loops below work on float32[P]. With bfloat16, `half` and `params_bf16` are uint16[P], the bits of the gradient
-# and of the parameters' copy, and `gradient` is [0]; else these two are [0] and `gradient` is float32[P].
+# The loops below work on float32[P]. With bfloat16, `gradient_bf16` and `params_bf16` are uint16[P], the bits of the
+# gradient and of the parameters' copy, and `gradient` is [0]; else these two are [0] and `gradient` is float32[P].
 
 
 @njit(error_model="numpy", cache=True, nogil=True)
-def _rmsprop(x, params_bf16, gradient, half, mean, square, scale, decay, rate, epsilon):  # type: ignore[no-untyped-def]
+def _rmsprop(x, params_bf16, gradient, gradient_bf16, mean, square, scale, decay, rate, epsilon):  # type: ignore[no-untyped-def]
     """x -= rate * g / sqrt(E[g^2] - E[g]^2 + epsilon) (Graves 2013, equations 38 to 41, without momentum)."""
-    narrow = half.size > 0
+    is_bf16 = gradient_bf16.size > 0
     for i in range(x.size):
-        g = scale * (_widen(half[i]) if narrow else gradient[i])
+        g = scale * (_from_bf16(gradient_bf16[i]) if is_bf16 else gradient[i])
         m = decay * mean[i] + (_ONE - decay) * g
         n = decay * square[i] + (_ONE - decay) * (g * g)
         mean[i] = m
         square[i] = n
         moved = x[i] - rate * g / np.sqrt(n - m * m + epsilon)
         x[i] = moved
-        if narrow:
-            params_bf16[i] = _narrow(moved)
+        if is_bf16:
+            params_bf16[i] = _to_bf16(moved)
 
 
 @njit(error_model="numpy", cache=True, nogil=True)
-def _rms(x, params_bf16, gradient, half, mean, square, scale, decay, rate, epsilon):  # type: ignore[no-untyped-def]
+def _rms(x, params_bf16, gradient, gradient_bf16, mean, square, scale, decay, rate, epsilon):  # type: ignore[no-untyped-def]
     """x -= rate * g / sqrt(E[g^2] + epsilon) (Mnih et al. 2016, supplementary section 8); `mean` stays as it is.
 
     TensorFlow's RMSProp, with which IMPALA and OpenAI Baselines learned, differs in one point: its E[g^2] begins at 1.
     """
-    narrow = half.size > 0
+    is_bf16 = gradient_bf16.size > 0
     for i in range(x.size):
-        g = scale * (_widen(half[i]) if narrow else gradient[i])
+        g = scale * (_from_bf16(gradient_bf16[i]) if is_bf16 else gradient[i])
         n = decay * square[i] + (_ONE - decay) * (g * g)
         square[i] = n
         moved = x[i] - rate * g / np.sqrt(n + epsilon)
         x[i] = moved
-        if narrow:
-            params_bf16[i] = _narrow(moved)
+        if is_bf16:
+            params_bf16[i] = _to_bf16(moved)
 
 
 @njit(error_model="numpy", cache=True, nogil=True)
 def _adam(  # type: ignore[no-untyped-def]
-    x, params_bf16, gradient, half, mean, square, scale, decay, rate, epsilon, mean_decay, correction
+    x, params_bf16, gradient, gradient_bf16, mean, square, scale, decay, rate, epsilon, mean_decay, correction
 ):
     """x -= rate * m / (sqrt(n * correction) + epsilon), where rate holds the correction of m."""
-    narrow = half.size > 0
+    is_bf16 = gradient_bf16.size > 0
     for i in range(x.size):
-        g = scale * (_widen(half[i]) if narrow else gradient[i])
+        g = scale * (_from_bf16(gradient_bf16[i]) if is_bf16 else gradient[i])
         m = mean_decay * mean[i] + (_ONE - mean_decay) * g
         n = decay * square[i] + (_ONE - decay) * (g * g)
         mean[i] = m
         square[i] = n
         moved = x[i] - rate * m / (np.sqrt(n * correction) + epsilon)
         x[i] = moved
-        if narrow:
-            params_bf16[i] = _narrow(moved)
+        if is_bf16:
+            params_bf16[i] = _to_bf16(moved)
 
 
 def _bits(vector: Tensor) -> NDArray[np.uint16]:
@@ -205,18 +206,18 @@ class Optimizer:
         """float32: factor that clips the gradient by its norm (Pascanu et al. 2013, algorithm 1)."""
         return torch.ones(()) if self._bound is None else (self._bound / (self.norm() + _TINY)).clamp_(max=1.0)
 
-    def compiled_step(self) -> Callable[[_Vectors], None]:
+    def compiled_step(self) -> Callable[[Vectors], None]:
         """The step in one pass over memory: a function that moves a part of the weights."""
         return make_compiled_step(self._learn, self._rate, self._steps, self.scale().item())
 
-    def _vectors(self, part: slice) -> _Vectors:
+    def _vectors(self, part: slice) -> Vectors:
         """Views of a part of the weights that the compiled loops read and write."""
         weights = self._weights
-        narrow = self.gradient.dtype == torch.bfloat16
+        is_bf16 = self.gradient.dtype == torch.bfloat16
         return (
             weights.params[part].numpy(),
             _bits(weights.params_bf16[part]),
-            np.empty(0, np.float32) if narrow else self.gradient[part].numpy(),
+            np.empty(0, np.float32) if is_bf16 else self.gradient[part].numpy(),
             _bits(self.gradient[part]),
             self.mean[part].numpy(),
             self.square[part].numpy(),
@@ -270,7 +271,7 @@ class Optimizer:
             self._weights.params.addcdiv_(direction * self._annealed, root, value=-1.0)
 
 
-def make_compiled_step(learn: Learn, rate: float, steps: Tensor, scale: float) -> Callable[[_Vectors], None]:
+def make_compiled_step(learn: Learn, rate: float, steps: Tensor, scale: float) -> Callable[[Vectors], None]:
     """A step as a function that moves a part of the weights, with the part's gradient and moments.
 
     Args:

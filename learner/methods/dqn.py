@@ -8,7 +8,7 @@ from learner.losses.method import LossOutput, NextState, ValueMethod
 from learner.losses.scalar_loss import bellman_target, clipped_error
 
 
-class Dqn(ValueMethod):
+class DQN(ValueMethod):
     """One output for each action: Q(s, a)."""
 
     scalar_target = True

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import torch
 
-from learner.methods.qr_dqn import Quantiles
-from shared.config.method_declaration import IqnSettings
+from learner.methods.qr_dqn import QRDQN
+from shared.config.method_declaration import IQNSettings
 from shared.config.sections import Algorithm
 from shared.network_spec import Network
 
 
-class ImplicitQuantiles(Quantiles):
+class IQN(QRDQN):
     """Outputs are returns at given quantiles."""
 
     def __init__(self, network: Network, algorithm: Algorithm, device: torch.device) -> None:
         super().__init__(network, algorithm, device)
-        self.samples, self.policy_samples = self.settings_as(IqnSettings).iqn_samples, network.fractions
+        self.samples, self.policy_samples = self.settings_as(IQNSettings).iqn_samples, network.fractions

@@ -11,7 +11,7 @@ from shared.config.sections import Algorithm
 from shared.network_spec import Network
 
 
-class Quantiles(ValueMethod):
+class QRDQN(ValueMethod):
     """Outputs are returns at quantiles."""
 
     def __init__(self, network: Network, algorithm: Algorithm, device: torch.device) -> None:

@@ -13,7 +13,7 @@ import torch
 from learner.engine.device import device_bytes_reader
 from learner.engine.engine import NonFiniteError
 from learner.engine.faults import device_faults_named
-from learner.engine.nan_report import do_again
+from learner.engine.nan_report import repeat_updates
 from learner.learner import Rounds, prepare, settled
 from learner.make_engine import make_engine
 from learner.ranks.rank_group import RankGroup, rank_of
@@ -68,6 +68,6 @@ def main(child_spec: ChildSpec) -> None:
                     rounds.run_round(round_)
                 waiter.wait(lambda: memory.board.finished)
         except NonFiniteError as error:
-            do_again(memory, waiter, engine, error.round)  # as the learner does for its report
+            repeat_updates(memory, waiter, engine, error.round)  # as the learner does for its report
             waiter.wait(lambda: False)
         memory.board.phase[child_spec.process] = Phase.DONE

@@ -5,7 +5,6 @@ The trust rule holds (docs/trust.md): a file never chooses code, nor where files
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -18,13 +17,13 @@ from shared.config.sections import Run
 from shared.config.settings import Config
 from shared.config.trust import NEVER_FROM_A_FILE, require_env, require_plugin
 from shared.errors import ConfigError, FileError
-from shared.files.atomic import exists, read_bytes, read_json
+from shared.files.atomic import exists, read_json
 from shared.files.run_file_names import CONFIG_FILE
+from shared.files.toml_file import read_toml
 from shared.text import UNSET, flag_of, nearest
 
 TUNED = Path(__file__).with_name("tuned.toml")
 """Tuned settings, a table for each game."""
-MOST_BYTES = 1 << 20
 _SECTIONS = frozenset({item.name for item in fields(Config)} | {"settings"})
 """Tables that a TOML file may have, for its reader's sake."""
 
@@ -88,10 +87,10 @@ def read_config(config: str | Path) -> ConfigFile:
     if not exists(path):
         return _tuned(str(config))
     path = path / CONFIG_FILE if path.is_dir() else path
+    if path.suffix != ".json":
+        return _toml(path, read_toml("--config", path))
     try:
-        if path.suffix == ".json":
-            return _run_config(path)
-        return _toml(path, _parsed(path))
+        return _run_config(path)
     except OSError as error:
         raise ConfigError(f"--config {path} cannot be read: {error.strerror}.") from error
     except FileError as error:
@@ -100,11 +99,11 @@ def read_config(config: str | Path) -> ConfigFile:
 
 def tuned_games() -> list[str]:
     """Games that have tuned settings."""
-    return sorted(_parsed(TUNED))
+    return sorted(read_toml("--config", TUNED))
 
 
 def _tuned(game: str) -> ConfigFile:
-    tables = _parsed(TUNED)
+    tables = read_toml("--config", TUNED)
     if game not in tables:
         known = ", ".join(sorted(tables))
         raise ConfigError(
@@ -121,13 +120,6 @@ def _run_config(path: Path) -> ConfigFile:
     except ConfigError as error:
         raise ConfigError(f"--config {path} is not the configuration of a run: {error}") from error
     return ConfigFile(path, None, {}, whole)
-
-
-def _parsed(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(read_bytes(path, MOST_BYTES, follow=True).decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"--config {path} is not TOML: {str(error).rstrip('.'):.200}.") from error
 
 
 def _toml(path: Path, tables: dict[str, Any]) -> ConfigFile:

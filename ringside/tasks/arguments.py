@@ -11,7 +11,7 @@ from typing import ClassVar, Literal, NamedTuple, TypeVar
 
 from actors.env import EnvError
 from actors.envs.atari import game_name, games
-from ringside import planning
+from ringside import __version__, planning
 from ringside.options.help_page import full_page, short_page
 from ringside.options.option import options_of
 from ringside.options.values import filled, values_in
@@ -95,6 +95,11 @@ class Choices(Config):
     """Defaults of all other options, from a paper or our own; ppo-quick: for a first run."""
     env_kwargs: str | None = None
     """Keyword arguments of --env, such as size=5,hard=true; they become part of its name, --env ID@size=5,hard=true."""
+
+
+def version_line() -> str:
+    """Name and version of this program."""
+    return f"Ringside {__version__}"
 
 
 def unknown_task(word: str) -> ConfigError:

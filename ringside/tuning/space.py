@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from math import isfinite
@@ -16,13 +15,12 @@ from shared.config.method_declaration import method_declaration
 from shared.config.sections import Evaluate
 from shared.config.settings import Config
 from shared.config.trust import NEVER_FROM_A_FILE
-from shared.errors import ConfigError, FileError
-from shared.files.atomic import read_bytes
+from shared.errors import ConfigError
+from shared.files.toml_file import read_toml
 
 if TYPE_CHECKING:
     import optuna
 
-MOST_BYTES = 1 << 20
 LENGTH = ("total_steps", "eval_every_steps", "eval_episodes", "init_from")
 """Settings that a resume may change, but that make the evaluations of two trials incomparable."""
 _EXCLUDED = (
@@ -84,14 +82,7 @@ def default_space(config: Config) -> Space:
 
 def read_space(path: Path) -> Space:
     """Space of a TOML file with a table for each setting. Raises `ConfigError`, which names the file."""
-    try:
-        tables = tomllib.loads(read_bytes(path, MOST_BYTES, follow=True).decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"--space {path} is not TOML: {str(error).rstrip('.'):.200}.") from error
-    except OSError as error:
-        raise ConfigError(f"--space {path} cannot be read: {error.strerror}.") from error
-    except FileError as error:
-        raise ConfigError(f"--space cannot be read: {error}") from error
+    tables = read_toml("--space", path)
     try:
         return make_space(tables)
     except ConfigError as error:

@@ -97,7 +97,7 @@ class C51Settings(MethodSettings):
 
 
 @dataclass(frozen=True)
-class QrDqnSettings(MethodSettings):
+class QRDQNSettings(MethodSettings):
     """Quantiles of QR-DQN (Dabney et al. 2018a)."""
 
     atoms: Annotated[int, Meta(ge=2, le=MOST_ATOMS)] = 200
@@ -109,7 +109,7 @@ class QrDqnSettings(MethodSettings):
 
 
 @dataclass(frozen=True)
-class IqnSettings(MethodSettings):
+class IQNSettings(MethodSettings):
     """Quantile fractions of IQN (Dabney et al. 2018b)."""
 
     iqn_samples: Annotated[int, Meta(ge=1, le=MOST_ATOMS)] = 64
@@ -264,10 +264,10 @@ class MethodDeclaration:
                 )
 
 
-DQN = MethodDeclaration("dqn", "learner.methods.dqn:Dqn")
+DQN = MethodDeclaration("dqn", "learner.methods.dqn:DQN")
 C51 = MethodDeclaration("c51", "learner.methods.c51:C51", C51Settings)
-QR_DQN = MethodDeclaration("qr-dqn", "learner.methods.qr_dqn:Quantiles", QrDqnSettings)
-IQN = MethodDeclaration("iqn", "learner.methods.iqn:ImplicitQuantiles", IqnSettings)
+QR_DQN = MethodDeclaration("qr-dqn", "learner.methods.qr_dqn:QRDQN", QRDQNSettings)
+IQN = MethodDeclaration("iqn", "learner.methods.iqn:IQN", IQNSettings)
 
 A2C = MethodDeclaration(
     "a2c",

@@ -276,7 +276,7 @@ def test_a_learner_that_died_between_its_snapshot_and_its_commit_commits_first(
 
 
 def test_a_commit_keeps_its_order(clock: list[float], make_rounds: MakeRounds, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who is killed in between repeats what is missing, and nothing is seen that could be lost."""
+    """A learner that is killed in between repeats what is missing; nothing is seen that could be lost."""
     rounds, _ = make_rounds(Engine(lambda count: None))
     done = list[str]()
     for name in ("wait_for_lanes", "wait_for_scribe", "snapshot", "queue_evaluation", "publish"):

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from shared.config.method_declaration import (
     C51Settings,
-    IqnSettings,
+    IQNSettings,
     OnPolicySettings,
-    QrDqnSettings,
+    QRDQNSettings,
     method_declaration,
 )
 from shared.config.protocols import eval_rules
@@ -358,9 +358,9 @@ def _greatest_error(config: Config) -> float:
     if algorithm.value_rescaling:
         error = math.sqrt(error + 1) - 1 + RESCALING * error
     settings = algorithm.settings
-    if isinstance(settings, QrDqnSettings):
+    if isinstance(settings, QRDQNSettings):
         return error * settings.atoms
-    return error * settings.iqn_samples if isinstance(settings, IqnSettings) else error
+    return error * settings.iqn_samples if isinstance(settings, IQNSettings) else error
 
 
 def _check_exploration(explore: Explore, *, noisy: bool) -> None:

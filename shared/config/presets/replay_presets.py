@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from shared.config.method_declaration import C51Settings, IqnSettings, QrDqnSettings
+from shared.config.method_declaration import C51Settings, IQNSettings, QRDQNSettings
 from shared.config.sections import Algorithm, Evaluate, Explore, Learn, Play
 from shared.config.settings import Config
 
@@ -118,7 +118,7 @@ QR_DQN = replace(
     learn=replace(
         NATURE.learn, optimizer="adam", learning_rate=5e-5, optimizer_decay=0.999, optimizer_epsilon=0.01 / 32
     ),
-    algorithm=Algorithm(method="qr-dqn", settings=QrDqnSettings(atoms=200)),
+    algorithm=Algorithm(method="qr-dqn", settings=QRDQNSettings(atoms=200)),
     explore=replace(NATURE.explore, epsilon_end=0.01),
     evaluate=Evaluate(eval_epsilon=0.001, eval_max_frames=108_000),
 )
@@ -126,7 +126,7 @@ QR_DQN = replace(
 0.01/32, epsilon-greedy down to 0.01. dqn_zoo's qrdqn has 201 quantiles and gradient norms clipped to 10, else the
 same, and evaluates with epsilon 0.001 and 108,000 frames."""
 
-IQN = replace(QR_DQN, algorithm=Algorithm(method="iqn", settings=IqnSettings(iqn_samples=64, iqn_policy_samples=32)))
+IQN = replace(QR_DQN, algorithm=Algorithm(method="iqn", settings=IQNSettings(iqn_samples=64, iqn_policy_samples=32)))
 """Dabney et al. 2018b, section 4: N = N' = 64, K = 32, 64 cosines, the rest as QR-DQN; Dopamine's
 implicit_quantile_icml.gin has the same numbers, and evaluates with epsilon 0.001 and 108,000 frames, as dqn_zoo's iqn
 does, which has K = 64 and learns from 80,000 frames on.
@@ -155,7 +155,7 @@ BTR = Config(
     algorithm=Algorithm(
         # main.py: --taus 8, which are N, N' and K; --dueling 1, --noisy 1; networks.py: sigma_0=0.5; Agent.py: n = 3.
         method="iqn",
-        settings=IqnSettings(iqn_samples=8, iqn_policy_samples=8),
+        settings=IQNSettings(iqn_samples=8, iqn_policy_samples=8),
         dueling=True,
         noisy=True,
         noisy_std=0.5,

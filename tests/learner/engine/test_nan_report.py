@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from learner.engine.nan_report import do_again
+from learner.engine.nan_report import repeat_updates
 from shared.config.sections import Algorithm
 from shared.config.settings import Config
 from shared.memory.parts.snapshot import state_lengths
@@ -46,7 +46,7 @@ def test_rounds_since_the_snapshot_are_done_again_to_the_bit(algorithm: Algorith
     engine.online_into(online)
 
     memory = _memory(played, config, 3, kept)
-    found, arrays, update = do_again(memory, SimpleNamespace(heartbeat=lambda: None), engine, 4)  # type: ignore[arg-type]
-    assert (found, update) == (False, 11)
+    is_finite, arrays, update = repeat_updates(memory, SimpleNamespace(heartbeat=lambda: None), engine, 4)  # type: ignore[arg-type]
+    assert (is_finite, update) == (True, 11)
     np.testing.assert_array_equal(arrays["parameters_after"], online)
     assert not np.array_equal(arrays["parameters_before"], online)

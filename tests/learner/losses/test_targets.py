@@ -16,7 +16,7 @@ from learner.losses.td_learning import TDLearning
 from learner.networks.make_model import make_model
 from learner.networks.model import ExtraInputs, Model
 from learner.replay.replay_frames import second_stack_offset
-from shared.config.method_declaration import IqnSettings
+from shared.config.method_declaration import IQNSettings
 from shared.config.sections import Algorithm
 from shared.frame_shape import DEFAULT_FRAMES
 from shared.network_spec import Network
@@ -52,7 +52,7 @@ class Case:
 
     def __init__(self, algorithm: Algorithm) -> None:
         if algorithm.method == "iqn":
-            algorithm = replace(algorithm, settings=IqnSettings(SAMPLES, K))
+            algorithm = replace(algorithm, settings=IQNSettings(SAMPLES, K))
         network = _network(algorithm)
         self.algorithm, self.n_step = algorithm, algorithm.n_step
         self.target, self.online = _model(network, 1), _model(network, 2)

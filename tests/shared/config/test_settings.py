@@ -12,7 +12,7 @@ import pytest
 from shared.config import method_declaration as declarations
 from shared.config import resolve
 from shared.config.checks import validate
-from shared.config.method_declaration import C51Settings, QrDqnSettings, method_declaration
+from shared.config.method_declaration import C51Settings, QRDQNSettings, method_declaration
 from shared.config.presets import PRESETS
 from shared.config.settings import Config, unused_settings
 from shared.errors import ConfigError
@@ -57,7 +57,7 @@ def test_a_setting_of_another_method_is_refused(given: dict[str, Any], says: str
 
 def test_another_method_has_its_own_defaults() -> None:
     config = PRESETS["rainbow"].with_settings(v_min=-3.0).with_settings(method="qr-dqn")
-    assert config.algorithm.settings == QrDqnSettings(atoms=200)
+    assert config.algorithm.settings == QRDQNSettings(atoms=200)
     assert config.algorithm.n_step == 3
     assert config.with_settings(atoms=9, method="c51").algorithm.settings == C51Settings(atoms=9)
 
