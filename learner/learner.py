@@ -124,7 +124,7 @@ class Rounds:
             self._run_slice(part)
             done += part
             self._record_updates(round_, before + done, part)
-            self._waiter.note_progress((round_ << 24) + done)
+            self._waiter.note_progress(progress_at(round_, done))
             self._waiter.heartbeat()
             if free and done < count and done - published >= every:
                 published = done
@@ -206,7 +206,7 @@ class Rounds:
         self._memory.weights.publish(updates, self._engine.export_into)
         self._commits.queue_evaluation(boundary, self._engine.online_into)
         self._commits.publish(boundary)
-        self._waiter.note_progress(boundary << 24)
+        self._waiter.note_progress(progress_at(boundary))
 
     def _end_span(self) -> tuple[int, dict[str, float]]:
         """Updates of the span that ends, and means over them; the next span begins."""
@@ -237,6 +237,11 @@ def settled(engine: Engine, ranks: RankGroup | None) -> Iterator[None]:
     engine.settle()
     if ranks is not None:
         ranks.leave()
+
+
+def progress_at(round_: int, updates: int = 0) -> int:
+    """The learner's progress as one number: rounds, then updates of the present one, fewer than 2^24."""
+    return (round_ << 24) + updates
 
 
 def main(child_spec: ChildSpec) -> None:

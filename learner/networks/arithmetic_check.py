@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -65,19 +67,9 @@ def _squares(
     gradient[CHECKED_ROWS:] = 0
     state = torch.randn(batch, 2, network.recurrent, generator=generator) if network.recurrent else None
     parameters = initial_parameters(network, draw)
-    exact, computed = (
-        _numbers(
-            network,
-            at,
-            kind,
-            parameters,
-            pixels[:rows],
-            None if fractions is None else fractions[:rows],
-            None if state is None else state[:rows],
-            gradient[:rows] if learns else None,
-        )
-        for at, kind, rows in ((torch.device("cpu"), "fp32", CHECKED_ROWS), (device, precision, batch))
-    )
+    inputs = _Inputs(pixels, fractions, state, gradient if learns else None)
+    exact = _numbers(network, torch.device("cpu"), "fp32", parameters, inputs.first(CHECKED_ROWS))
+    computed = _numbers(network, device, precision, parameters, inputs)
     return [(_square(right - found), _square(right)) for right, found in zip(exact, computed, strict=True)]
 
 
@@ -86,17 +78,29 @@ def _square(values: NDArray[np.float32]) -> float:
     return float(np.sum(np.square(values, dtype=np.float64)))
 
 
+class _Inputs(NamedTuple):
+    """Inputs of a pass, on the CPU, with a row for each observation."""
+
+    pixels: Tensor
+    """uint8[n, ...]: blocks."""
+    fractions: Tensor | None
+    """float32[n, 2], of IQN."""
+    state: Tensor | None
+    """float32[n, 2, units], of a recurrent network."""
+    gradient: Tensor | None
+    """float32[n, outputs, atoms], by the outputs; None: there is no backward pass."""
+
+    def first(self, rows: int) -> _Inputs:
+        """The first rows."""
+        fractions, state, gradient = (None if each is None else each[:rows] for each in self[1:])
+        return _Inputs(self.pixels[:rows], fractions, state, gradient)
+
+
 def _numbers(
-    network: Network,
-    device: torch.device,
-    precision: str,
-    parameters: NDArray[np.float32],
-    pixels: Tensor,
-    fractions: Tensor | None,
-    state: Tensor | None,
-    gradient: Tensor | None,
+    network: Network, device: torch.device, precision: str, parameters: NDArray[np.float32], inputs: _Inputs
 ) -> list[NDArray[np.float32]]:
     """First outputs of a network; given a gradient by the outputs, also that by each parameter."""
+    pixels, fractions, state, gradient = inputs
     model = make_model(network, device, precision)
     model.pack(parameters, model.params)
     model.sync_copy()

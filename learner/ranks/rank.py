@@ -14,7 +14,7 @@ from learner.engine.device import device_bytes_reader
 from learner.engine.engine import NonFiniteError
 from learner.engine.faults import device_faults_named
 from learner.engine.nan_report import repeat_updates
-from learner.learner import Rounds, prepare, settled
+from learner.learner import Rounds, prepare, progress_at, settled
 from learner.make_engine import make_engine
 from learner.ranks.rank_group import RankGroup, rank_of
 from shared.config.settings import ResolvedConfig
@@ -37,7 +37,7 @@ class RankRounds(Rounds):
         self._span.clear()
         if self._board.lane_finished.values.min() >= boundary:
             self._prefetch(boundary)
-        self._waiter.note_progress(boundary << 24)
+        self._waiter.note_progress(progress_at(boundary))
 
 
 def config_for_rank(config: ResolvedConfig, rank: int) -> ResolvedConfig:

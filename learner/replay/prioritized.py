@@ -53,13 +53,13 @@ class PrioritizedSampler:
             ValueError: the window holds no transition.
         """
         run_schedule, tree = self._run_schedule, self.tree
-        first, end = self._replay.samplable(window_end)
+        first, end = self._replay.window.samplable(window_end)
         last = round_ - 1
         while last > run_schedule.first_learning_round and not run_schedule.updates_in(last):
             last -= 1
         former = end - (round_ - last) * run_schedule.round_ticks
         new = first if tree.empty else max(first, former)
-        tree.admit(new, self._replay.acted(new, end))
+        tree.admit(new, self._replay.window.acted(new, end))
         oldest = max(0, window_end - run_schedule.window_ticks)
         tree.forget(oldest, first - oldest)
         tree.forget(end, window_end - end)

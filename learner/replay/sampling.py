@@ -14,6 +14,35 @@ from shared.memory.parts.ring import Ring, plane_rows
 from shared.prng import Stream, bits
 
 
+class Window:
+    """The ticks of the ring with which sampled transitions may begin."""
+
+    def __init__(self, ring: Ring) -> None:
+        self.envs = ring.run_schedule.envs
+        self._valid = ring.field["valid"]
+        self._ticks = ring.run_schedule.window_ticks
+        self._n_step, self._stack = ring.run_schedule.n_step, ring.run_schedule.frames.stack
+
+    @property
+    def most(self) -> int:
+        """Transitions of a full window."""
+        return self._ticks * self.envs
+
+    def samplable(self, window_end: int) -> tuple[int, int]:
+        """The ticks [first, end) of the window before `window_end` that can be sampled if they were acted in.
+
+        The frames of a stack lie in the window; before tick 0 there is nothing, which counts as zeros. So do the
+        steps whose rewards are added up.
+        """
+        oldest = max(0, window_end - self._ticks)
+        return oldest + self._stack - 1 if oldest > 0 else 0, max(0, window_end + 1 - self._n_step)
+
+    def acted(self, begin: int, end: int) -> NDArray[np.bool_]:
+        """bool[end - begin, envs]: where an action was taken."""
+        slots = np.arange(begin, end) % self._valid.shape[1]
+        return self._valid[:, slots].transpose(1, 0, 2).reshape(-1, self.envs) != 0
+
+
 class Starts:
     """The samplable transitions of the window, as ascending ids `tick * envs + env`.
 
@@ -21,21 +50,18 @@ class Starts:
     order, by tick and then env, depends neither on the capacity of the ring nor on the actors of the lanes.
     """
 
-    def __init__(self, ring: Ring) -> None:
-        self._valid = ring.field["valid"]
-        self._envs = ring.run_schedule.envs
-        self._window_ticks = ring.run_schedule.window_ticks
-        self._n_step, self._stack = ring.run_schedule.n_step, ring.run_schedule.frames.stack
-        self._ids = np.empty(2 * self._window_ticks * self._envs, np.int64)
+    def __init__(self, window: Window) -> None:
+        self._window, self._envs = window, window.envs
+        self._ids = np.empty(2 * window.most, np.int64)
         self._head = self._tail = self._end = 0
 
     def advance(self, window_end: int) -> NDArray[np.int64]:
         """The ids of the window that ends before tick `window_end`; a view, good until the next call."""
-        first, window_end = self.samplable(window_end)
+        first, window_end = self._window.samplable(window_end)
         if window_end < self._end or first > self._end:
             self._head = self._tail = 0
             self._end = min(first, window_end)
-        new = self._acted(self._end, window_end)
+        new = np.flatnonzero(self._window.acted(self._end, window_end)) + self._end * self._envs
         if self._tail + len(new) > len(self._ids):
             kept = self._tail - self._head
             self._ids[:kept] = self._ids[self._head : self._tail]
@@ -45,24 +71,6 @@ class Starts:
         self._end = window_end
         self._head += int(np.searchsorted(self._ids[self._head : self._tail], first * self._envs))
         return self._ids[self._head : self._tail]
-
-    def samplable(self, window_end: int) -> tuple[int, int]:
-        """The ticks [first, end) that can be sampled if they were acted in.
-
-        The frames of a stack lie in the window; before tick 0 there is nothing, which counts as zeros. So do the
-        steps whose rewards are added up.
-        """
-        oldest = max(0, window_end - self._window_ticks)
-        return oldest + self._stack - 1 if oldest > 0 else 0, max(0, window_end + 1 - self._n_step)
-
-    def acted(self, begin: int, end: int) -> NDArray[np.bool_]:
-        """bool[end - begin, envs]: where an action was taken."""
-        slots = np.arange(begin, end) % self._valid.shape[1]
-        return self._valid[:, slots].transpose(1, 0, 2).reshape(-1, self._envs) != 0
-
-    def _acted(self, begin: int, end: int) -> NDArray[np.int64]:
-        """Ids of the valid slots of ticks [begin, end)."""
-        return np.flatnonzero(self.acted(begin, end)) + begin * self._envs
 
 
 def draw_integers(limit: int, count: int, batch: int, seed: int, round_: int) -> NDArray[np.int64]:
@@ -83,18 +91,11 @@ class Replay:
     def __init__(self, ring: Ring, frames: Frames, learn: Learn, seed: int) -> None:
         """`learn` gives the batch size and the rules of returns; draws depend on `seed`."""
         self.run_schedule, self.seed = ring.run_schedule, seed
-        self._starts = Starts(ring)
+        self.window = Window(ring)
+        self._starts = Starts(self.window)
         self._ring = ring
         self._frames = frames
         self._learn = learn
-
-    def samplable(self, window_end: int) -> tuple[int, int]:
-        """The ticks [first, end) that can be sampled if they were acted in (`Starts.samplable`)."""
-        return self._starts.samplable(window_end)
-
-    def acted(self, begin: int, end: int) -> NDArray[np.bool_]:
-        """bool[end - begin, envs]: where an action was taken."""
-        return self._starts.acted(begin, end)
 
     def advance_frames(self, window_end: int) -> None:
         """Bring the frames of the window that ends before tick `window_end` to where they are read."""

@@ -1,7 +1,7 @@
 """Validation of a configuration. A refusal is a `ConfigError` of one sentence for the user.
 
-`settings` checks the numbers, and that wandb and the path of --resume exist. `resolved` checks a resolved configuration
-(`shared.config.resolve`). `memory` and `run_directory` check the machine.
+`settings` checks what a user gave, `recorded` what a file of a run holds, and `resolved` what `shared.config.resolve`
+filled in. `episodes`, `seed_of_play` and `amount` check options of tasks.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from learner.replay.replay_frames import (
     planes_per_transition,
     second_stack_offset,
 )
-from learner.replay.sampling import Replay, Starts, draw_integers
+from learner.replay.sampling import Replay, Starts, Window, draw_integers
 from shared.config.sections import Algorithm
 from shared.config.settings import Config
 from shared.frame_shape import DEFAULT_FRAMES, STACK, FrameShape
@@ -66,7 +66,7 @@ def _check_valid(played: PlayedRing, replay: Replay, frames: Frames, round_: int
 @STEPS
 def test_starts_are_the_windows_transitions_in_order(steps: int) -> None:
     played = PlayedRing(_config(steps), both=True)
-    starts = Starts(played.ring)
+    starts = Starts(Window(played.ring))
     for ticks in (1, 2, 3, 6, 6, 6, 1, 20, 6, 6, 45, 6):
         played.play(ticks)
         expected = [tick * 4 + env for tick, env in played.samplable(played.ticks)]
@@ -76,7 +76,7 @@ def test_starts_are_the_windows_transitions_in_order(steps: int) -> None:
 def test_starts_go_back_when_a_round_is_done_again() -> None:
     played = PlayedRing(small_config())
     played.play(30)
-    starts = Starts(played.ring)
+    starts = Starts(Window(played.ring))
     later = starts.advance(30).tolist()
     earlier = [tick * 4 + env for tick, env in played.samplable(29)]
     assert starts.advance(29).tolist() == earlier
@@ -151,12 +151,12 @@ def test_rewards_are_learned_by_their_amount_where_that_is_asked_for(steps: int)
 def test_the_window_ends_before_the_last_reward_of_a_return(steps: int) -> None:
     played = PlayedRing(_config(steps), both=True)
     played.play(30)
-    ticks = np.array(Starts(played.ring).advance(30)) // 4
+    ticks = np.array(Starts(Window(played.ring)).advance(30)) // 4
     assert ticks.max() == 30 - steps
     assert ticks.min() == 30 - played.run_schedule.window_ticks + STACK - 1
     fewer = PlayedRing(_config(steps), both=True)
     fewer.play(steps - 1)
-    assert Starts(fewer.ring).advance(steps - 1).tolist() == []
+    assert Starts(Window(fewer.ring)).advance(steps - 1).tolist() == []
 
 
 @STEPS
