@@ -29,8 +29,8 @@ from shared.config.settings import Config
 from shared.config.trust import NEVER_FROM_A_FILE, load_plugin, require_env, require_plugin
 from shared.env_name import env_named
 from shared.errors import CheckpointError, ConfigError, FileError
-from shared.files.atomic import read_object
 from shared.files.run_file_names import METRICS_FILE, SUMMARY_FILE
+from shared.files.strict_json import read_object
 from shared.memory.plan import Plan
 from shared.text import UNSET, require_name, words_of
 

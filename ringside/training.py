@@ -28,9 +28,10 @@ from shared.checkpoint.finding import find_checkpoint
 from shared.checkpoint.manifest import Manifest
 from shared.config.settings import Config
 from shared.errors import ConfigError, StopTraining
-from shared.files.atomic import PRIVATE_UMASK, read_json, remove_temporaries, write_atomic
+from shared.files.atomic import PRIVATE_UMASK, remove_temporaries, write_atomic
 from shared.files.lock import locked
 from shared.files.run_file_names import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE
+from shared.files.strict_json import read_json
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
 from shared.process.live import LIVE_FILE, Live, withdraw

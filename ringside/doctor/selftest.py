@@ -23,8 +23,8 @@ from ringside.doctor.checks import Check
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
 from shared.checkpoint.manifest import BEST_FILE, CHECKPOINTS
 from shared.config.settings import unused_settings
-from shared.files.atomic import read_json
 from shared.files.run_file_names import LOGS, SUMMARY_FILE
+from shared.files.strict_json import read_json
 from shared.machine import facts
 from shared.machine.subprocesses import die_with, kill_and_reap
 from shared.memory.plan import Plan

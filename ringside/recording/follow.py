@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from ringside.recording.metrics import parse_record
 from shared.errors import FileError
-from shared.files.atomic import open_to_read
+from shared.files.plain_files import open_to_read
 
 READ_BYTES = 4 << 20
 """Most bytes of one read, so that a long file delays nothing else."""

@@ -28,7 +28,9 @@ import numpy as np
 
 from ringside.recording.totals import Totals
 from shared.errors import FatalError
-from shared.files.atomic import json_object, open_to_read, open_to_write, write_atomic
+from shared.files.atomic import write_atomic
+from shared.files.plain_files import open_to_read, open_to_write
+from shared.files.strict_json import json_object
 
 _FILE_LIMIT = 4 << 30
 _LINE_LIMIT = 1 << 20

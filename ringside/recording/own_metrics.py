@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from shared.config.method_declaration import METRIC_NAME
 from shared.errors import ConfigError
-from shared.files.atomic import json_object, open_to_read, open_to_write, write_atomic
+from shared.files.atomic import write_atomic
+from shared.files.plain_files import open_to_read, open_to_write
+from shared.files.strict_json import json_object
 from shared.process.ownership import OWN_EVENTS, OWN_METRICS_FILE
 
 if TYPE_CHECKING:

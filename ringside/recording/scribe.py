@@ -36,8 +36,10 @@ from shared.checkpoint.segments import segment_shape, segment_ticks
 from shared.checkpoint.weights_file import load_weights
 from shared.errors import FatalError
 from shared.files import disk_trouble
-from shared.files.atomic import open_to_read, read_object, write_atomic
+from shared.files.atomic import write_atomic
+from shared.files.plain_files import open_to_read
 from shared.files.run_file_names import EVALUATION_FILES, METRICS_FILE, SUMMARY_FILE
+from shared.files.strict_json import read_object
 from shared.memory.boundary import Moved, capture, expected, newest_boundary, restore
 from shared.memory.parts.board import BEFORE, Phase
 from shared.memory.parts.snapshot import PRIORITIES

@@ -25,8 +25,10 @@ from ringside.recording.own_metrics import own_scalars, parse_own
 from shared.config.digest import flat_of
 from shared.config.settings import ResolvedRun
 from shared.errors import FileError
-from shared.files.atomic import PRIVATE_UMASK, make_directory, open_to_write, read_bytes, read_object, write_atomic
+from shared.files.atomic import PRIVATE_UMASK, make_directory, write_atomic
+from shared.files.plain_files import open_to_write, read_bytes
 from shared.files.run_file_names import CONFIG_FILE, LOGS, METRICS_FILE, SUMMARY_FILE
+from shared.files.strict_json import read_object
 from shared.machine.cores import NICENESS
 from shared.machine.subprocesses import die_with, kill_and_reap
 from shared.process.ownership import OWN_METRICS_FILE, TRACK_FILE, evaluation_video

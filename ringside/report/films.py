@@ -11,7 +11,7 @@ from ringside.report.comparison import Arm, Comparison
 from ringside.report.figures import amount, score
 from ringside.report.records import Records
 from shared.errors import FileError
-from shared.files.atomic import read_bytes
+from shared.files.plain_files import read_bytes
 from shared.process.ownership import evaluation_video
 
 MOST_BYTES = 8 << 20

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from shared.config.protocols import PROTOCOLS
 from shared.config.sections import FRAME_SKIP
-from shared.files.atomic import read_json
+from shared.files.strict_json import read_json
 
 SCORES = Path(__file__).parent / "published.json"
 CURVES = Path(__file__).parent / "published_curves.json"

@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 from ringside.recording.metrics import MetricsError, read_metrics
 from shared.config.digest import ADDED, flat_of
 from shared.errors import ConfigError, FileError
-from shared.files.atomic import exists, read_json
+from shared.files.plain_files import exists
 from shared.files.run_file_names import CONFIG_FILE, EVALUATION_FILES, METRICS_FILE, SUMMARY_FILE
+from shared.files.strict_json import read_json
 from shared.text import PLAIN_NAME
 
 _JSON_LIMIT = 8 << 20

@@ -17,8 +17,9 @@ from shared.config.sections import Run
 from shared.config.settings import Config
 from shared.config.trust import NEVER_FROM_A_FILE, require_env, require_plugin
 from shared.errors import ConfigError, FileError
-from shared.files.atomic import exists, read_json
+from shared.files.plain_files import exists
 from shared.files.run_file_names import CONFIG_FILE
+from shared.files.strict_json import read_json
 from shared.files.toml_file import read_toml
 from shared.text import UNSET, flag_of, nearest
 

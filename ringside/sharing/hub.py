@@ -19,7 +19,8 @@ from ringside.sharing.model_card import model_card
 from ringside.zoo.catalogue import EVALUATION, MOST_BYTES, README, SHOWN, SUMMARY, WEIGHTS
 from shared.checkpoint.weights_file import load_weights
 from shared.errors import CheckpointError, ConfigError, FileError, missing_package
-from shared.files.atomic import read_bytes, read_json
+from shared.files.plain_files import read_bytes
+from shared.files.strict_json import read_json
 from shared.text import PLAIN_NAME
 
 MOST_TEXT_BYTES = 1 << 20

@@ -35,8 +35,8 @@ from shared.config.protocols import acting_in_words
 from shared.config.sections import FRAME_SKIP
 from shared.config.settings import Config
 from shared.errors import ConfigError
-from shared.files.atomic import read_object
 from shared.files.run_file_names import CONFIG_FILE
+from shared.files.strict_json import read_object
 from shared.text import count, words_of
 
 

@@ -16,8 +16,8 @@ from shared.config.digest import ARITHMETIC, MAY_CHANGE_ON_RESUME
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import Config
 from shared.errors import CheckpointError, ConfigError
-from shared.files.atomic import read_object
 from shared.files.run_file_names import CONFIG_FILE, SUMMARY_FILE
+from shared.files.strict_json import read_object
 from shared.process.ownership import require_writable_run
 from shared.text import flag_of
 

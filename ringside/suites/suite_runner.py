@@ -17,8 +17,8 @@ from ringside.report.writing import write_report
 from ringside.suites.jobs import Job, weights_of
 from shared.config.protocols import PROTOCOLS
 from shared.config.settings import Config
-from shared.files.atomic import read_object
 from shared.files.run_file_names import EVALUATION_FILES
+from shared.files.strict_json import read_object
 from shared.process.ownership import PART, REPORT
 from shared.process.signals import handle_stop_signals
 from shared.text import PROGRAM, command, count, words_of

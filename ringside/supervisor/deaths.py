@@ -12,7 +12,7 @@ from enum import Enum
 from pathlib import Path
 
 from shared.errors import FileError
-from shared.files.atomic import open_to_read
+from shared.files.plain_files import open_to_read
 from shared.machine.control_groups import OomKills
 from shared.process.child import DEVICE_FAULT, FATAL
 

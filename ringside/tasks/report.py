@@ -12,7 +12,7 @@ from ringside.options.option import Positional
 from ringside.report.writing import write_report
 from ringside.tasks.arguments import parse
 from shared.errors import ConfigError
-from shared.files.atomic import exists
+from shared.files.plain_files import exists
 from shared.process.ownership import REPORT, require_writable_run
 from shared.text import PROGRAM, printable
 

@@ -27,8 +27,9 @@ from shared.config.digest import MAY_CHANGE_ON_RESUME
 from shared.config.settings import Config
 from shared.config.trust import NEVER_FROM_A_FILE
 from shared.errors import ConfigError, missing_package
-from shared.files.atomic import read_object, write_atomic
+from shared.files.atomic import write_atomic
 from shared.files.run_file_names import LOGS, METRICS_FILE, SUMMARY_FILE
+from shared.files.strict_json import read_object
 from shared.process.signals import handle_stop_signals
 from shared.text import UNSET
 

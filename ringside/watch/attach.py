@@ -17,8 +17,8 @@ from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import Config, ResolvedConfig
 from shared.config.trust import require_loaded_plugin
 from shared.errors import ConfigError, FileError
-from shared.files.atomic import read_json
 from shared.files.run_file_names import CONFIG_FILE
+from shared.files.strict_json import read_json
 from shared.memory.plan import Plan
 from shared.memory.region.layout import LayoutError
 from shared.memory.run_memory import Memory

@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 
 from shared.errors import ConfigError
-from shared.files.atomic import exists
+from shared.files.plain_files import exists
 from shared.files.run_file_names import SUMMARY_FILE
 
 ZOO = Path(__file__).parent

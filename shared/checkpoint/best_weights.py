@@ -11,7 +11,8 @@ from typing import Any
 from shared.checkpoint.manifest import BEST_FILE, FORMER_BEST_FILE
 from shared.checkpoint.weights_file import read_weights_metadata
 from shared.errors import CheckpointError
-from shared.files.atomic import open_to_read, write_atomic
+from shared.files.atomic import write_atomic
+from shared.files.plain_files import open_to_read
 
 
 class BestWeights:

@@ -49,7 +49,8 @@ from shared.checkpoint.weights_file import WEIGHTS_SHA256, weights_metadata
 from shared.config.run_schedule import RunSchedule
 from shared.config.settings import Config
 from shared.errors import CheckpointError
-from shared.files.atomic import make_directory, open_to_read, remove_temporaries, sync, write_atomic
+from shared.files.atomic import make_directory, remove_temporaries, sync, write_atomic
+from shared.files.plain_files import open_to_read
 from shared.network_spec import network_of, parameters_of
 
 KEPT = 2

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as safetensors_load
 
 from shared.errors import CheckpointError, FileError
-from shared.files.atomic import file_sha256, open_to_read
+from shared.files.plain_files import file_sha256, open_to_read
 from shared.text import printable
 
 _PIECE_LIMIT = 16 << 30

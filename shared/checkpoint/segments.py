@@ -36,7 +36,9 @@ import zstandard
 from shared.config.method_declaration import SlotField
 from shared.config.run_schedule import RunSchedule
 from shared.errors import CheckpointError, FileError
-from shared.files.atomic import json_object, read_bytes, write_atomic
+from shared.files.atomic import write_atomic
+from shared.files.plain_files import read_bytes
+from shared.files.strict_json import json_object
 from shared.memory.parts.ring import SLOT_FIELDS, slot_fields
 
 MAGIC = b"RINGSEGM"

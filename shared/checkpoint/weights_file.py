@@ -18,7 +18,8 @@ from shared.checkpoint.manifest import FORMAT, Manifest, plain_field, plain_name
 from shared.checkpoint.pieces import Piece, arrays_in, check_piece, weights_name
 from shared.config.sections import EvalActions
 from shared.errors import CheckpointError, FileError
-from shared.files.atomic import json_object, open_to_read
+from shared.files.plain_files import open_to_read
+from shared.files.strict_json import json_object
 from shared.network_spec import Network, parameters_of
 
 _METADATA = "ringside"

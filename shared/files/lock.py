@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from shared.errors import ConfigError
-from shared.files.atomic import open_to_write
+from shared.files.plain_files import open_to_write
 
 POLL_SECONDS = 0.2
 """Interval between two looks at a lock that another process holds."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from shared.errors import ConfigError, FileError
-from shared.files.atomic import read_bytes
+from shared.files.plain_files import read_bytes
 
 MOST_BYTES = 1 << 20
 """Largest file that is read."""

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from shared.errors import ConfigError
-from shared.files.atomic import make_directory, read_object, write_atomic
+from shared.files.atomic import make_directory, write_atomic
+from shared.files.strict_json import read_object
 from shared.performance.service_times import ServiceTimes
 
 KEPT = 64

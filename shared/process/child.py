@@ -15,7 +15,8 @@ from pathlib import Path
 from setproctitle import setproctitle
 
 from shared.errors import DeviceFault, FatalError
-from shared.files.atomic import PRIVATE_UMASK, open_to_write
+from shared.files.atomic import PRIVATE_UMASK
+from shared.files.plain_files import open_to_write
 from shared.files.run_file_names import LOGS
 from shared.machine.cores import NICENESS
 from shared.machine.subprocesses import die_with

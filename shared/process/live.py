@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from shared.errors import FileError
-from shared.files.atomic import read_json, write_atomic
+from shared.files.atomic import write_atomic
+from shared.files.strict_json import read_json
 from shared.machine.proc_files import stat_fields
 
 LIVE_FILE = "live.json"

@@ -1,7 +1,8 @@
 """Checks of a run directory before the first write, since a directory may come from elsewhere.
 
 An archive can hold a symbolic link, a pipe or a directory in place of a file of the run. This module refuses these
-before anything starts. shared/files/atomic.py also opens files so that no link is followed and no pipe is waited for.
+before anything starts. shared/files/plain_files.py also opens files so that no link is followed and no pipe is waited
+for.
 """
 
 from __future__ import annotations

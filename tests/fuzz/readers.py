@@ -27,7 +27,7 @@ from shared.checkpoint.loading import load_boundary, load_segments
 from shared.checkpoint.weights_file import StoredWeights
 from shared.config.settings import Config
 from shared.errors import CheckpointError, ConfigError, FatalError
-from shared.files.atomic import json_object
+from shared.files.strict_json import json_object
 from shared.memory.boundary import expected, restore
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory

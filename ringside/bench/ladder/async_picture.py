@@ -24,7 +24,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 from ringside.recording.totals import MEAN_OVER
 from ringside.report.curve import LABELS, Curve, curve_in, draw
 from ringside.report.plots import color_of, style
-from shared.files.atomic import read_json
+from shared.files.strict_json import read_json
 
 FORMS = ("async", "ordered", "a3c", "impala")
 """Names with a color of their own, in its order; the first two have a rung for each number of workers."""

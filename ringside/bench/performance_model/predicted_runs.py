@@ -41,8 +41,8 @@ from ringside.load.expectation import conditions, holds_for, run_shape
 from ringside.tasks.train import configuration
 from shared.config.resolve import Allocation, allocate
 from shared.errors import ConfigError, FileError
-from shared.files.atomic import read_json
 from shared.files.result_files import require_writable
+from shared.files.strict_json import read_json
 from shared.machine.facts import usable_cores
 from shared.memory.plan import Plan
 from shared.performance import known_times

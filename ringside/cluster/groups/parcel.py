@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ringside.cluster.groups.lane_state import OPENING, result_fields
 from shared.errors import RingsideError
-from shared.files.atomic import json_object
+from shared.files.strict_json import json_object
 from shared.memory.parts.snapshot import ENV_BYTES
 from shared.memory.run_memory import Memory
 

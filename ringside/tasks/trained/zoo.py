@@ -12,7 +12,7 @@ from ringside.tasks.arguments import parse
 from ringside.zoo import catalogue
 from ringside.zoo.catalogue import EVALUATION, SUMMARY
 from shared.errors import ConfigError
-from shared.files.atomic import read_json
+from shared.files.strict_json import read_json
 from shared.text import PROGRAM, command, count, flag_of, nearest, printable
 
 

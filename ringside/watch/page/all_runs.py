@@ -17,8 +17,8 @@ from ringside.watch.attach import runs_below
 from ringside.watch.page.live_curves import finite
 from ringside.watch.page.source import Source
 from shared.errors import ConfigError
-from shared.files.atomic import read_object
 from shared.files.run_file_names import EVALUATION_FILES, METRICS_FILE, SUMMARY_FILE
+from shared.files.strict_json import read_object
 from shared.process.live import LIVE_FILE
 
 MOST_RUNS = 200

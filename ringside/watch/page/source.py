@@ -21,8 +21,9 @@ from shared.config.method_declaration import method_declaration
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import Config
 from shared.errors import ConfigError, FileError
-from shared.files.atomic import read_bytes, read_object
+from shared.files.plain_files import read_bytes
 from shared.files.run_file_names import METRICS_FILE, SUMMARY_FILE
+from shared.files.strict_json import read_object
 from shared.memory.run_memory import Memory
 from shared.process.live import Live, LiveError
 from shared.process.ownership import VIDEOS, evaluation_video

@@ -18,7 +18,7 @@ from shared.config.settings import Config, ResolvedConfig
 from shared.config.trust import WANDB_SETTINGS
 from shared.env_name import parse_env_name
 from shared.errors import ConfigError, missing_package
-from shared.files.atomic import exists
+from shared.files.plain_files import exists
 from shared.network_spec import network_names
 from shared.text import PLAIN_NAME, count, flag_of, require_name, shown
 

@@ -42,9 +42,11 @@ from shared.checkpoint.weights_file import load_weights, read_weights_metadata
 from shared.config.checks import validate
 from shared.config.settings import Config
 from shared.errors import CheckpointError, ConfigError, FileError
-from shared.files.atomic import json_object, open_to_write, read_bytes, read_json, remove_temporaries, write_atomic
+from shared.files.atomic import remove_temporaries, write_atomic
 from shared.files.lock import locked
+from shared.files.plain_files import open_to_write, read_bytes
 from shared.files.result_files import require_writable
+from shared.files.strict_json import json_object, read_json
 from shared.process.live import Live, LiveError
 from shared.process.ownership import require_writable_run
 from tests.support.checkpoints import ACTIONS, CONFIG, SHAPE, SIZES, random_weights, rewrite, write_run
@@ -600,7 +602,7 @@ def test_pieces_of_absurd_size_are_not_hashed(tmp_path: Path, monkeypatch: pytes
 
 def test_json_is_parsed_in_one_place() -> None:
     """`json.loads` and its like know no bounds. Settings read what their line has written."""
-    allowed = {"shared/config/settings.py", "shared/files/atomic.py"}
+    allowed = {"shared/config/settings.py", "shared/files/strict_json.py"}
     root = Path(launch.__file__).parent
     packages = ("actors", "learner", "shared", "ringside", "workers", "examples", ".")
     files = {file for package in packages for file in (root / package).glob("*.py" if package == "." else "**/*.py")}

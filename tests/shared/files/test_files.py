@@ -13,9 +13,10 @@ from unittest.mock import Mock
 import pytest
 
 from shared.errors import ConfigError
-from shared.files import atomic, lock
-from shared.files.atomic import exists, write_atomic
+from shared.files import atomic, lock, plain_files
+from shared.files.atomic import write_atomic
 from shared.files.lock import is_locked, locked
+from shared.files.plain_files import exists
 
 
 @pytest.mark.parametrize("layer", ["fsync", "rename", "write"])
@@ -72,6 +73,6 @@ def test_a_path_that_cannot_be_looked_at_is_a_sentence(tmp_path: Path, monkeypat
     assert not any(exists(tmp_path / name) for name in ("none", "none/below", "x" * 300, "null\0"))
 
     refusing = Mock(side_effect=PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
-    monkeypatch.setattr(atomic, "os", SimpleNamespace(stat=refusing))
+    monkeypatch.setattr(plain_files, "os", SimpleNamespace(stat=refusing))
     with pytest.raises(ConfigError, match="mine cannot be read: Permission denied"):
         exists("mine")
