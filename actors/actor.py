@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from actors.env import Env
 from actors.lane import Lane
 from actors.lanes import Lanes
 from actors.make_env import make_env
@@ -42,18 +43,14 @@ class Housekeeping:
     def __init__(self, child_spec: ChildSpec) -> None:
         """Attach the memory; no lane is played yet."""
         memory, self._waiter = enter(child_spec)
-        play, seed = memory.plan.config.play, memory.plan.config.run.seed
+        self._play, self._seed = memory.plan.config.play, memory.plan.config.run.seed
         self._board, self._process = memory.board, child_spec.process
         self._inference = child_spec.doorbells[Role.INFERENCE]
         self._learner = child_spec.doorbells[Role.LEARNER]
         self._redone_before = int(self._board.redone[self._process])
         self._progress_before = max(0, int(self._board.furthest[self._process]))
         self.lanes = Lanes(
-            memory,
-            child_spec.number,
-            lambda index: make_env(play, seed, index, training=True),
-            child_spec.doorbells.actors,
-            self._waiter.heartbeat,
+            memory, child_spec.number, self._make_env, child_spec.doorbells.actors, self._waiter.heartbeat
         )
 
     def start(self) -> None:
@@ -102,6 +99,15 @@ class Housekeeping:
     def end(self) -> None:
         """Say that the work is done."""
         self._board.phase[self._process] = Phase.DONE
+
+    def _make_env(self, index: int) -> Env:
+        """Make an env in the phase of a start: it may take far longer than a step."""
+        phase = self._board.phase[self._process]
+        self._board.phase[self._process] = Phase.STARTING
+        try:
+            return make_env(self._play, self._seed, index, training=True)
+        finally:
+            self._board.phase[self._process] = phase
 
     def _set_phase(self) -> None:
         replaying = any(lane.replaying for lane in self.lanes.played)

@@ -105,6 +105,7 @@ def play_episodes(
     ask: Ask,
     on_episode: OnEpisode = lambda episode: None,
     video: Path | None = None,
+    heartbeat: Callable[[], None] = lambda: None,
 ) -> Returns:
     """Play `episodes` episodes of an evaluation, `len(stacks)` at a time; row j plays j, j + len(stacks), ...
 
@@ -112,9 +113,12 @@ def play_episodes(
         stacks: uint8[envs, *frames.observation], written here; row j belongs to env j.
         ask: returns the actions for the stacks as they are.
         video: file for a video of the first episode; None: none.
+        heartbeat: called after each env that is made, which may take long.
     """
     rows = min(episodes, len(stacks))
-    started = _play(evaluation, stacks, rows, ask, lambda number, started: number < episodes, on_episode, video)
+    started = _play(
+        evaluation, stacks, rows, ask, lambda number, started: number < episodes, on_episode, video, heartbeat
+    )
     return _returns([started[number] for number in range(episodes)])
 
 
@@ -157,6 +161,7 @@ def _play(
     wanted: Callable[[int, Mapping[int, Episode]], bool],
     on_episode: OnEpisode,
     video: Path | None,
+    heartbeat: Callable[[], None] = lambda: None,
 ) -> dict[int, Episode]:
     """Play the episodes for which `wanted` is true, given their number and all that have started, and return them.
 
@@ -171,6 +176,7 @@ def _play(
             if video is not None and film is None:
                 env = film = FilmedEpisode(env, video)
             envs.append(held.enter_context(closing(env)))
+            heartbeat()
 
         def start(row: int, number: int) -> Episode | None:
             if not wanted(number, started):

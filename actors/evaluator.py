@@ -47,6 +47,7 @@ def main(child_spec: ChildSpec) -> None:
                 observations,
                 ask,
                 video=evaluation_video(config.run.run_dir, number) if config.evaluate.eval_video else None,
+                heartbeat=waiter.heartbeat,
             )
             place = number % len(queue.returns)
             queue.returns[place] = played.returns

@@ -6,7 +6,6 @@ A video is for people. It changes no return, and a disk that refuses it disturbs
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +17,7 @@ from actors.env import Env, Frame, Outcome
 from actors.envs.film import Shot
 from actors.h264 import H264File
 from shared.files.atomic import make_directory
+from shared.files.disk_trouble import complain
 
 QUALITY = 23
 """Small files rather than perfect ones."""
@@ -106,7 +106,7 @@ class FilmedEpisode(Env):
             self._films, self._video = False, None
             with suppress(OSError):
                 part_of(self._path).unlink(missing_ok=True)
-            print(f"{self._path} could not be written: {error}.", file=sys.stderr, flush=True)
+            complain(f"{self._path} could not be written: {error}.")
 
 
 class _Video:
@@ -115,7 +115,9 @@ class _Video:
     def __init__(self, path: Path, rate: float) -> None:
         self._path = path
         self._part = part_of(path)
-        self._out = open(self._part, "wb")  # noqa: SIM115  (closed by `finish`)
+        self._part.unlink(missing_ok=True)  # of a process that was killed; a link there is not followed
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._out = open(os.open(self._part, flags, 0o666), "wb")  # noqa: SIM115  (closed by `finish`)
         self._file = H264File(self._out, max(1, round(rate)), QUALITY)
 
     def add(self, screen: NDArray[np.uint8]) -> None:

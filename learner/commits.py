@@ -41,7 +41,7 @@ class Commits:
 
         def may_go_on() -> bool:
             written = int(board.written[0])
-            if board.trouble[0] or written >= newest_boundary(self._memory):
+            if board.spans_refused[0] or written >= newest_boundary(self._memory):
                 return True
             kept = (boundary - written) // run_schedule.snapshot_rounds < METRIC_SPANS
             return kept and written * run_schedule.round_ticks >= run_schedule.oldest_readable_tick(boundary)

@@ -133,6 +133,7 @@ def _serve(child_spec: ChildSpec) -> None:
     if not memory.run_schedule.workers:
         server = Server(memory, _make_policy(memory, device, machine.inference_batch, memory.plan.config.run.seed))
         server.served = max(0, int(board.furthest[child_spec.process]))
+    answers = max(0, int(board.furthest[child_spec.process]))  # the progress of a server of evaluations alone
     evaluation = None
     if memory.plan.evaluation_episodes:
         evaluation = EvaluationServer(memory, _make_policy(memory, device, len(memory.evaluations.stacks)))
@@ -160,6 +161,9 @@ def _serve(child_spec: ChildSpec) -> None:
         if evaluation is not None and evaluation.due():
             evaluation.answer()
             evaluator.ring()
+            answers += 1
+            if server is None:
+                waiter.note_progress(answers)
         elif not due:
             waiter.wait(lambda: finished() or evaluation_due() or bool(lanes_due()))
     board.phase[child_spec.process] = Phase.DONE

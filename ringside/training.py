@@ -20,7 +20,7 @@ from ringside.recording.totals import MEAN_OVER
 from ringside.recording.wandb_track import tracking
 from ringside.settings.train_settings import TrainSettings
 from ringside.supervisor import supervisor
-from ringside.supervisor.spawning import require_main_guard
+from ringside.supervisor.spawning import require_main_guard, require_main_thread
 from ringside.watch.notebook import NotebookDisplay, in_notebook
 from ringside.watch.observer import Observer, Restored
 from ringside.watch.status import Status
@@ -69,6 +69,7 @@ def train(
         ConfigError: the settings cannot work. ArenaError: there is too little memory. RunFailed: a fault ended the run.
     """
     require_main_guard()
+    require_main_thread()
     chosen = config_of_call(preset, config, settings)
     ready = plan(chosen)
     callbacks = Callbacks(on_round, on_episode, on_evaluation)
@@ -95,6 +96,7 @@ def run(
 ) -> dict[str, Any]:
     """Train by a plan in its run directory; `note` receives sentences about events. Otherwise as `train`."""
     require_main_guard()
+    require_main_thread()
     run_dir = ready.config.run.run_dir
     observer: Observer | None = None
     restored: Restored | None = None

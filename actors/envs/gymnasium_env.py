@@ -14,7 +14,6 @@ from __future__ import annotations
 import importlib
 import math
 import struct
-import sys
 import zlib
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -32,6 +31,7 @@ from actors.envs.film import Shot, in_color
 from actors.pixels.frames import shrink_area
 from shared.config.protocols import LONGEST_EPISODE_STEPS
 from shared.env_name import parse_env_name
+from shared.files.disk_trouble import complain
 from shared.frame_shape import DEFAULT_FRAMES, FrameShape
 from shared.prng import Stream, bits
 
@@ -75,7 +75,7 @@ def _close(env: gymnasium.Env[Any, Any]) -> None:
     try:
         env.close()
     except FOREIGN as error:
-        print(f"An environment could not be closed: {_in_words(error)}", file=sys.stderr, flush=True)
+        complain(f"An environment could not be closed: {_in_words(error)}")
 
 
 def _wrapped(env: gymnasium.Env[Any, Any], wrapper: str, name: str) -> gymnasium.Env[Any, Any]:

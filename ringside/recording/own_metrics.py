@@ -111,7 +111,8 @@ class OwnMetrics:
         """Write the rest and close the events."""
         self.flush()
         if self._events is not None:
-            self._events.close()
+            with suppress(OSError):  # the charts lack the rest; the file follows later
+                self._events.close()
 
 
 def _lines_until(path: Path, steps: int) -> list[bytes]:

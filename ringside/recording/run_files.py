@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Callable
@@ -12,9 +13,10 @@ from ringside.recording.events import EventLog
 from ringside.recording.metrics import MetricsLog
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
 from shared.files.atomic import make_directory, write_atomic
+from shared.files.lock import identity
 from shared.files.run_file_names import CONFIG_FILE, LOGS, METRICS_FILE
 from shared.memory.run_memory import Memory
-from shared.process.ownership import EVENTS
+from shared.process.ownership import EVENTS, LOCK_FILE
 
 
 class RunFiles:
@@ -22,17 +24,31 @@ class RunFiles:
 
     After a disk error, `reopen` makes the next use open and verify everything again. A run directory that was moved or
     removed is created again from memory and open files: configuration, metrics and, with the next checkpoint, the
-    replay.
+    replay. Where another run has begun in its place meanwhile, nothing is written.
     """
 
-    def __init__(self, memory: Memory, run_dir: Path, heartbeat: Callable[[], None]) -> None:
-        """`heartbeat` is called before operations that take long on a slow disk."""
+    def __init__(
+        self, memory: Memory, run_dir: Path, heartbeat: Callable[[], None], lock: tuple[int, int] | None = None
+    ) -> None:
+        """Files in `run_dir`.
+
+        Args:
+            heartbeat: called before operations that take long on a slow disk.
+            lock: identity of the lock that the run holds on the directory; None: it holds none.
+        """
+        self._lock = lock
         self._memory = memory
         self._run_dir = run_dir
         self._heartbeat = heartbeat
         self._checkpoints: CheckpointWriter | None = None
         self._metrics: MetricsLog | None = None
         self._events: EventLog | None = None
+
+    def require_own_directory(self) -> None:
+        """Raise `OSError` (EBUSY) if the directory has the lock of another run, as after a move of this one's."""
+        found = identity(self._run_dir / LOCK_FILE)
+        if None not in (self._lock, found) and found != self._lock:
+            raise OSError(errno.EBUSY, "another run is in its place", str(self._run_dir))
 
     @property
     def checkpoints(self) -> CheckpointWriter:

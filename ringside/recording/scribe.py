@@ -13,7 +13,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import astuple
 from functools import partial
@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringside.load.board_samples import LEARNING, NEWEST, Sample
-from ringside.recording.metrics import Episode, MetricsLog, cut_metrics, episodes_in
+from ringside.recording.metrics import Episode, MetricsLog, cut_metrics, episodes_in, evaluations_in
 from ringside.recording.run_files import RunFiles
 from ringside.recording.scores import summarize
 from ringside.recording.span_values import span_values
@@ -55,6 +55,30 @@ LAST_TRY_SECONDS = 600.0
 """Time limit for retries of the last checkpoint after the last round. A run that is asked to stop retries once."""
 
 
+class Retry:
+    """Time at which something is written again that the disk refused; the pause doubles with each refusal."""
+
+    def __init__(self) -> None:
+        self.at = 0.0
+        self.error = 0
+        """errno of the last refusal; 0: there was none, or it was written since."""
+        self._seconds = FIRST_RETRY_SECONDS
+
+    @property
+    def may_try(self) -> bool:
+        """True unless the pause is not over."""
+        return time.monotonic() >= self.at
+
+    def postpone(self, error: OSError) -> None:
+        """Count a refusal."""
+        self.at, self.error = time.monotonic() + self._seconds, error.errno or errno.EIO
+        self._seconds = min(2 * self._seconds, RETRY_SECONDS)
+
+    def succeed(self) -> None:
+        """Forget the refusals."""
+        self.at, self.error, self._seconds = 0.0, 0, FIRST_RETRY_SECONDS
+
+
 class _SpanRecord(NamedTuple):
     """Values and episodes of a span."""
 
@@ -67,19 +91,20 @@ class _SpanRecord(NamedTuple):
 class Scribe:
     """Recorder of one run. Its state can be rebuilt from shared memory and files."""
 
-    def __init__(self, memory: Memory, run_dir: Path) -> None:
+    def __init__(self, memory: Memory, run_dir: Path, lock: tuple[int, int] | None = None) -> None:
+        """Prepare the memory, unless a former incarnation did; `lock` as for `RunFiles`."""
         self._memory = memory
         self._board = memory.board
         self._run_schedule = memory.run_schedule
         self._config = memory.plan.config
         self._run_dir = run_dir
-        self._files = RunFiles(memory, run_dir, self._heartbeat)
+        self._files = RunFiles(memory, run_dir, self._heartbeat, lock)
         if not self._board.prepared[0]:
             self._prepare()
-        self._reported: set[str] = set()
+        self._reported: set[tuple[object, ...]] = set()
         self._saved_at = time.monotonic()
-        self._retry_at = 0.0
-        self._retry_seconds = FIRST_RETRY_SECONDS
+        # A refusal of one kind of record delays no other: there may be space for a line, and none for a checkpoint.
+        self._spans, self._evaluations, self._checkpoints, self.end = Retry(), Retry(), Retry(), Retry()
         self._has_recorded = False
         """True once this incarnation has recorded a span."""
 
@@ -109,7 +134,8 @@ class Scribe:
         manifest.require(self._config)
         past = manifest.evaluations
         arrays = load_boundary(manifest, expected(self._memory, past))
-        restore(self._memory, manifest.boundary, arrays, past)
+        done = evaluations_in(manifest.run_dir / METRICS_FILE, manifest.boundary)
+        restore(self._memory, manifest.boundary, arrays, past, max(done, default=-1) + 1)
         load_segments(manifest, self._run_schedule, self._memory.ring.field, self._heartbeat)
         self._adopt(manifest)
         self._publish_statistics(self._files.metrics, {})
@@ -175,43 +201,52 @@ class Scribe:
         return self._spans_due() or self._evaluation_due() or self._save_due()
 
     def _spans_due(self) -> bool:
-        return bool(self.may_try() and self._board.written[0] < newest_boundary(self._memory))
+        return bool(self._spans.may_try and self._board.written[0] < newest_boundary(self._memory))
 
     def _evaluation_due(self) -> bool:
         evaluations = self._memory.evaluations
-        return bool(self.may_try() and evaluations.logged.read() < evaluations.done.read())
+        return bool(self._evaluations.may_try and evaluations.logged.read() < evaluations.done.read())
 
     def _save_due(self) -> bool:
         every = self._config.run.checkpoint_every_minutes * 60.0
         behind = self._board.saved[0] < newest_boundary(self._memory)
-        return bool(behind and self.may_try() and time.monotonic() - self._saved_at >= every)
-
-    def may_try(self) -> bool:
-        """True unless a retry after a disk error is still pending."""
-        return time.monotonic() >= self._retry_at
+        return bool(behind and self._checkpoints.may_try and time.monotonic() - self._saved_at >= every)
 
     # --- writing
 
     def work(self) -> None:
-        """Record one thing that is due. Disk errors are reported and retried."""
-        try:
-            if self._record_next():
-                self._board.trouble[0] = 0
-                self._retry_seconds = FIRST_RETRY_SECONDS
-        except OSError as error:
-            self.report(error)
-
-    def _record_next(self) -> bool:
-        """Record the most urgent thing that is due; False: nothing is."""
-        if self._evaluation_due():
-            self._record_evaluation(self._memory.evaluations.logged.read())
-            return True
-        if self._save_due() and self.save() >= 0:
-            return True
+        """Record the most urgent thing that is due. What the disk refuses is reported and tried again later."""
+        if self._evaluation_due() and self._record(self._evaluations, self._record_next_evaluation):
+            return
+        if self._save_due() and self._record(self._checkpoints, lambda: self.save() >= 0):
+            return
         if self._spans_due():  # the last, since with short rounds one is always due
-            self._record_span(int(self._board.written[0]))
-            return True
-        return False
+            self._record(self._spans, self._record_next_span)
+
+    def _record(self, retry: Retry, record: Callable[[], bool]) -> bool:
+        """Call a function that writes a record, and returns False if none can be made now. Return True if it did."""
+        try:
+            self._files.require_own_directory()
+            recorded = record()
+        except OSError as error:
+            self.report(error, retry)
+            return False
+        self._publish_trouble()
+        return recorded
+
+    def _publish_trouble(self) -> None:
+        """Publish what the disk refuses now."""
+        refused = (retry.error for retry in (self._spans, self._checkpoints, self._evaluations, self.end))
+        self._board.trouble[0] = next(filter(None, refused), 0)
+        self._board.spans_refused[0] = self._spans.error != 0
+
+    def _record_next_evaluation(self) -> bool:
+        self._record_evaluation(self._memory.evaluations.logged.read())
+        return True
+
+    def _record_next_span(self) -> bool:
+        self._record_span(int(self._board.written[0]))
+        return True
 
     def _oldest_readable_tick(self) -> int:
         """Oldest tick that no lane can overwrite now."""
@@ -242,6 +277,7 @@ class Scribe:
             self._board.samples[LEARNING] = sample.words
         self._board.samples[NEWEST] = sample.words
         self._board.written[0] = stop
+        self._spans.succeed()
 
     def _read_span(self, begin: int, stop: int, sample: Sample) -> _SpanRecord:
         """The record of the span from tick `begin` to boundary `stop`.
@@ -300,6 +336,7 @@ class Scribe:
         self._files.events.evaluation(steps, values)
         self._files.checkpoints.save_best(queue.data[place], boundary, figures.mean)
         queue.logged.publish(number + 1)
+        self._evaluations.succeed()
 
     def save(self) -> int:
         """Write a checkpoint of the newest boundary and return the boundary; -1: none yet, or rounds passed too fast.
@@ -328,19 +365,19 @@ class Scribe:
             count = np.nan_to_num(self._board.checkpoint[-1]) + 1
             self._board.checkpoint[:] = size, self._saved_at - begun, boundary * self._run_schedule.round_steps, count
             self._board.saved[0] = boundary
+            self._checkpoints.succeed()
             return boundary
         return -1
 
-    def report(self, error: OSError) -> None:
-        """Report a disk error, once for each message, and schedule a retry with reopened files."""
-        self._retry_at = time.monotonic() + self._retry_seconds
-        self._retry_seconds = min(2 * self._retry_seconds, RETRY_SECONDS)
-        self._board.trouble[0] = error.errno or errno.EIO
+    def report(self, error: OSError, retry: Retry) -> None:
+        """Report an error of the disk, once for each kind and directory, and plan a retry with reopened files."""
+        retry.postpone(error)
+        self._publish_trouble()
         self._files.reopen()
-        if str(error) not in self._reported:
-            self._reported.add(str(error))
-            with suppress(OSError):  # the log lies on the same disk
-                print(f"Could not write: {error}. The run continues and retries.", file=sys.stderr, flush=True)
+        kind = (error.errno, error.strerror, os.path.dirname(str(error.filename)))  # a temporary file has a new name
+        if kind not in self._reported:
+            self._reported.add(kind)
+            disk_trouble.complain(f"Could not write: {error}. The run continues and retries.")
 
     # --- the end
 
@@ -350,13 +387,16 @@ class Scribe:
         Raises:
             OSError: the disk refuses.
         """
-        self._retry_at = 0.0
+        self._files.require_own_directory()
         boundary = self.save()
+        self._evaluations.succeed()
         while self._evaluation_due():
             self._record_evaluation(self._memory.evaluations.logged.read())
         summary = make_summary(self._memory, self._files.metrics, boundary)
         write_atomic(self._run_dir / SUMMARY_FILE, json.dumps(summary, indent=1).encode())
-        self._board.trouble[0] = 0
+        for retry in (self._spans, self._evaluations, self._checkpoints, self.end):
+            retry.succeed()
+        self._publish_trouble()
 
 
 def _or_nan(value: float | None) -> float:
@@ -372,7 +412,7 @@ def main(child_spec: ChildSpec) -> None:
     memory, waiter = enter(child_spec)
     board, evaluations = memory.board, memory.evaluations
     committer = child_spec.doorbells[memory.plan.committer]
-    scribe = Scribe(memory, child_spec.run_dir)
+    scribe = Scribe(memory, child_spec.run_dir, child_spec.lock)
     for process in range(len(child_spec.doorbells.fds)):
         child_spec.doorbells[process].ring()
     board.phase[child_spec.process] = Phase.WORKING
@@ -406,10 +446,10 @@ def _close(scribe: Scribe, waiter: Waiter, run_dir: Path) -> None:
             scribe.close()
             return
         except OSError as error:
-            scribe.report(error)
+            scribe.report(error, scribe.end)
             if time.monotonic() >= last_try_at:
                 raise FatalError(disk_trouble.without_checkpoint(error.errno or errno.EIO, run_dir)) from error
         try:
-            waiter.wait(scribe.may_try)
+            waiter.wait(lambda: scribe.end.may_try)
         except Stopped:
             last_try_at = 0.0

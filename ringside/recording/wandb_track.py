@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 from ringside.recording.follow import Follower, Unsent
 from ringside.recording.metric_names import episode_scalars, evaluation_scalars, round_scalars
+from ringside.recording.metrics import cut_metrics
 from ringside.recording.own_metrics import own_scalars, parse_own
 from shared.config.digest import flat_of
 from shared.config.settings import ResolvedRun
@@ -118,7 +119,9 @@ def tracking(run: ResolvedRun, poll: Callable[[T], None], note: Callable[[str], 
         yield poll
         return
     if run.resume is None:
-        (run.run_dir / TRACK_FILE).unlink(missing_ok=True)  # of a former run in this directory
+        # What a former run without a checkpoint left in this directory: the scribe may cut the records too late.
+        (run.run_dir / TRACK_FILE).unlink(missing_ok=True)
+        cut_metrics(run.run_dir / METRICS_FILE, 0)
     tracker = Tracker(run.run_dir, note)
 
     def poll_both(at: T) -> None:

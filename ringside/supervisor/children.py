@@ -14,11 +14,13 @@ from ringside.supervisor.deaths import Deaths, crash_report
 from ringside.supervisor.hang_detector import HangDetector
 from ringside.supervisor.spawning import ChildProcess
 from shared.files import disk_trouble
+from shared.files.lock import identity
 from shared.machine.cores import Claims, choose_actor_cores
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Doorbell
 from shared.process.child import FATAL, ChildSpec, Doorbells, log_path, run_role
+from shared.process.ownership import LOCK_FILE
 
 MODULES = {
     Role.INFERENCE: "learner.inference",
@@ -74,6 +76,7 @@ class ChildMaker:
         """Lengths of the logs when this run began."""
         self._rendezvous: tuple[int, int] | None = None
         """Incarnation of the ranks of the learner, and the descriptor of the file in which they find each other."""
+        self._lock = identity(run_dir / LOCK_FILE)
         self._claims = Claims()
         self._cores: Sequence[frozenset[int] | None] = [None] * plan.actors
         if plan.config.machine.pin == "auto":
@@ -96,6 +99,7 @@ class ChildMaker:
             run_dir=self._run_dir,
             cores=self._cores[number] if role is self._plan.player else None,
             environment=dict(environment) if role in GPU_ROLES else {},
+            lock=self._lock,
             rendezvous=self._rendezvous_of(index, incarnation),
         )
         if index not in self._log_starts:

@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,17 @@ from multiprocess import popen_spawn_posix, resource_tracker, spawn, util
 from shared.errors import ConfigError
 from shared.machine.subprocesses import die_with
 from shared.process.signals import stack_dumps_held_back
+
+
+def require_main_thread() -> None:
+    """Refuse a call from another thread: signals reach the main thread, and processes end with the thread that starts
+    them.
+
+    Raises:
+        ConfigError: this is not the main thread.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        raise ConfigError("Training was called from another thread: call it from the main thread.")
 
 
 def require_main_guard() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
+from contextlib import suppress
 from pathlib import Path
 
 _ADVICE = {
@@ -18,9 +20,16 @@ _ADVICE = {
     errno.EEXIST: "something else stands in its place: move that away",
     errno.EISDIR: "a directory stands in the place of a file: move that away",
     errno.ELOOP: "a symbolic link stands in the place of a file: move that away",
+    errno.EBUSY: "another run has its place: move that one away",
     errno.EIO: "its disk fails: put another in its place, or look at the cable",
     errno.ESTALE: "its file server has lost it: mount it again",
 }
+
+
+def complain(text: str) -> None:
+    """Write a line to standard error. A process of a run has its log there, and a full disk loses the line only."""
+    with suppress(OSError):
+        print(text, file=sys.stderr, flush=True)
 
 
 def explain(number: int, run_dir: Path) -> str:

@@ -45,6 +45,15 @@ def locked(path: Path, flag: str, owner: str) -> Iterator[None]:
         os.close(lock)
 
 
+def identity(path: Path) -> tuple[int, int] | None:
+    """Device and inode of the lock file at `path`; None: there is none that can be seen."""
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
 def _try_lock(lock: int) -> bool:
     """Take the lock of a file. Return False if another process holds it for longer than `is_locked` does."""
     deadline = time.monotonic() + PROBE_SECONDS

@@ -110,12 +110,19 @@ def _check(memory: Memory, arrays: Mapping[str, NDArray[np.generic]], past: Eval
             raise CheckpointError(f"The checkpoint is damaged: {name!r} holds numbers that are not finite.")
 
 
-def restore(memory: Memory, boundary: int, arrays: Mapping[str, NDArray[np.generic]], past: EvaluationHistory) -> None:
+def restore(
+    memory: Memory,
+    boundary: int,
+    arrays: Mapping[str, NDArray[np.generic]],
+    past: EvaluationHistory,
+    recorded: int = 0,
+) -> None:
     """Write the arrays of `capture` back, before other processes work. The replay is put back by `load_segments`.
 
     Args:
         arrays: with all that `expected` names.
         past: evaluations of the run that was captured; this one may have another --eval-every-steps.
+        recorded: evaluations that have a record, which may have been written after the capture.
 
     Raises:
         CheckpointError: they do not suit each other.
@@ -137,13 +144,13 @@ def restore(memory: Memory, boundary: int, arrays: Mapping[str, NDArray[np.gener
         ticks.publish_all(boundary * run_schedule.round_ticks)
     board.lane_finished.publish_all(boundary)
     board.updates[0] = run_schedule.updates_before(boundary)
-    _restore_evaluations(memory, boundary, arrays, past)
+    _restore_evaluations(memory, boundary, arrays, past, recorded)
     # Last: inference ends when all is committed and nothing is to be evaluated.
     board.commits.publish(boundary)
 
 
 def _restore_evaluations(
-    memory: Memory, boundary: int, arrays: Mapping[str, NDArray[np.generic]], past: EvaluationHistory
+    memory: Memory, boundary: int, arrays: Mapping[str, NDArray[np.generic]], past: EvaluationHistory, recorded: int
 ) -> None:
     """Write the queue of evaluations back. Arguments as in `restore`."""
     queue, round_steps = memory.evaluations, memory.run_schedule.round_steps
@@ -155,8 +162,8 @@ def _restore_evaluations(
         queue.step[:] = np.minimum(arrays["evaluation.step"], boundary * round_steps)
         if len(arrays["evaluation.data"]):
             queue.data[:] = arrays["evaluation.data"]
-    else:  # no evaluator has played, or none will: nothing waits
-        queued = min(logged, queued)
+    else:  # no evaluator has played, or none will: nothing waits, and no number with a record is given again
+        queued = logged = min(max(logged, recorded), queued)
     queue.queued.publish(queued)
     # Returns that were not written down are not kept: those evaluations are played again.
     for count in (queue.done, queue.logged):

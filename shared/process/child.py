@@ -16,6 +16,7 @@ from setproctitle import setproctitle
 
 from shared.errors import DeviceFault, FatalError
 from shared.files.atomic import PRIVATE_UMASK
+from shared.files.disk_trouble import complain
 from shared.files.plain_files import open_to_write
 from shared.files.run_file_names import LOGS
 from shared.machine.cores import NICENESS
@@ -76,6 +77,8 @@ class ChildSpec:
     cores: frozenset[int] | None
     environment: dict[str, str]
     """Variables set before anything is loaded that could read them."""
+    lock: tuple[int, int] | None = None
+    """Identity of the lock that the run holds on its directory; None: it holds none."""
     rendezvous: int | None = None
     """Descriptor of the file in memory in which the ranks of a learner find each other; None: it has one rank."""
 
@@ -119,17 +122,11 @@ def run_role(module: str, child_spec: ChildSpec) -> None:
         gc.freeze()  # what was loaded stays: with PyTorch, collections at the end would search it for half a second
         role.main(child_spec)
     except FatalError as error:
-        _log(str(error))
+        complain(str(error))
         sys.exit(FATAL)
     except DeviceFault as error:
-        _log(traceback.format_exc() + str(error))
+        complain(traceback.format_exc() + str(error))
         os._exit(DEVICE_FAULT)  # freeing memory of a faulty device would fail and change the code
-
-
-def _log(text: str) -> None:
-    """Write to the log. A full disk must not change the exit code."""
-    with suppress(OSError):
-        print(text, file=sys.stderr, flush=True)
 
 
 def _stop_inheritance() -> None:

@@ -42,6 +42,7 @@ _FOLDERS = (CHECKPOINTS, LOGS, EVENTS, OWN_EVENTS, REPORT, WANDB, VIDEOS)
 _OWN_NAMES = {
     CHECKPOINTS: re.compile(r"(checkpoint|segment|boundary|weights)-\d{8,}\.(json|ring|safetensors)"),
     LOGS: re.compile(r".*\.log"),
+    VIDEOS: re.compile(r"evaluation-\d{5,}\.(part|mp4)"),
 }
 """By folder: files in it that a run appends to, replaces or removes."""
 

@@ -56,3 +56,25 @@ def test_steps_are_progress_and_wake_who_may_wait_for_them(monkeypatch: pytest.M
     housekeeping.end()
     assert memory.board.phase[process] == Phase.DONE
     memory.arena.close()
+
+
+def test_an_env_is_made_in_the_phase_of_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may take longer than any silence of an actor at work, also in the middle of a run."""
+    memory, phases = memory_of_lane(), list[int]()
+    process = memory.plan.processes.index_of(Role.ACTOR)
+
+    def make(*arguments: object, **options: object) -> Counting:
+        phases.append(int(memory.board.phase[process]))
+        return Counting()
+
+    waiter = SimpleNamespace(heartbeat=lambda: None)
+    monkeypatch.setattr(module, "enter", lambda spec: (memory, waiter))
+    monkeypatch.setattr(module, "make_env", make)
+    bells = Doorbells({role: SimpleNamespace(ring=lambda: None) for role in Role})
+    spec: Any = SimpleNamespace(process=process, number=0, doorbells=bells)
+    housekeeping = Housekeeping(spec)
+    memory.board.phase[process] = Phase.WAITING
+    housekeeping.wait()
+    assert phases == [Phase.STARTING]
+    assert memory.board.phase[process] == Phase.WAITING
+    memory.arena.close()

@@ -148,3 +148,10 @@ def test_random_actions_of_an_evaluation_are_of_all_kinds() -> None:
 def test_an_evaluation_stays_what_it_is() -> None:
     found = play_idly(CATCH, EvalRules(0.5, 108_000), 8).returns
     assert found == pytest.approx([-0.6, -0.4, -1.0, -0.8, -0.7, -0.3, -0.3, -0.6])
+
+
+def test_every_env_that_is_made_is_a_heartbeat() -> None:
+    beats, stacks = list[None](), np.zeros((3, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
+    evaluation = Evaluation(CATCH, EvalRules(0.0, 40), 1, 0)
+    play_episodes(evaluation, 7, stacks, idle, heartbeat=lambda: beats.append(None))
+    assert len(beats) == 3

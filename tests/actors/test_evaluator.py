@@ -55,7 +55,9 @@ def test_the_evaluation_actor_plays_each_version_by_its_rules_and_number(
 
     doorbells = {role: SimpleNamespace(ring=lambda role=role: rung.append(role)) for role in Role}
     monkeypatch.setattr(
-        evaluator, "enter", lambda spec: (memory, SimpleNamespace(wait=wait, note_progress=lambda point: None))
+        evaluator,
+        "enter",
+        lambda spec: (memory, SimpleNamespace(wait=wait, note_progress=lambda point: None, heartbeat=lambda: None)),
     )
     spec: Any = SimpleNamespace(doorbells=doorbells, process=int(Role.EVALUATOR), incarnation=0)
     evaluator.main(spec)

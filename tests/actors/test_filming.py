@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import sys
 from pathlib import Path
 
 import av
@@ -12,11 +13,13 @@ import pytest
 from numpy.typing import NDArray
 
 from actors.evaluation import Ask, Evaluation, Returns, play_episodes
+from actors.filming import part_of
 from actors.h264 import H264File
 from shared.config.method_declaration import method_declaration
 from shared.config.protocols import eval_rules
 from shared.config.settings import Config
-from shared.process.ownership import evaluation_video
+from shared.errors import ConfigError
+from shared.process.ownership import evaluation_video, require_writable_run
 from tests.support.pixel_game import Catch
 
 
@@ -69,6 +72,31 @@ def test_a_disk_that_refuses_disturbs_no_evaluation(tmp_path: Path, capsys: pyte
     played = play(evaluation_video(tmp_path, 0), game="pong")
     assert played.returns.tolist() == play(None, game="pong").returns.tolist()
     assert capsys.readouterr().err.count("could not be written") == 1
+
+
+def test_a_log_on_the_same_full_disk_disturbs_no_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "videos").touch()
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stderr", full)
+        played = play(evaluation_video(tmp_path, 0), game="pong")
+        monkeypatch.undo()
+        with pytest.raises(OSError, match="No space left"):
+            full.close()  # what was to be said is in its buffer
+    assert played.returns.tolist() == play(None, game="pong").returns.tolist()
+
+
+def test_no_link_in_the_place_of_a_video_is_followed(tmp_path: Path) -> None:
+    path, other = evaluation_video(tmp_path, 0), tmp_path / "other"
+    other.write_text("mine")
+    path.parent.mkdir()
+    for link in (path, part_of(path)):
+        link.symlink_to(other)
+    with pytest.raises(ConfigError, match="is not a plain file but a symbolic link"):
+        require_writable_run(tmp_path, "--resume")
+    play(path, game="pong")
+    assert other.read_text() == "mine"
+    assert path.is_file()
+    assert not path.is_symlink()
 
 
 def test_a_video_that_cannot_be_finished_leaves_no_file(

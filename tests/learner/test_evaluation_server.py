@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from learner import inference
 from learner.inference import EvaluationServer
 from learner.networks.categorical import probabilities
 from learner.networks.policy import Policy
 from shared.config.resolve import resolve
 from shared.config.settings import Config
 from shared.memory.plan import Plan
+from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
+from shared.memory.wait import Stopped
 
 ENVS = 64
 DQN = {"method": "dqn"}
@@ -92,4 +98,27 @@ def test_a_server_that_is_killed_before_its_reply_gives_the_same_one() -> None:
         EvaluationServer(memory, Policy(memory.plan.network, cpu, "fp32", 4)).answer()
         assert first.tolist() == queue.actions.tolist() == logits.argmax(1).tolist()
         np.testing.assert_array_equal(queue.recurrent_state[(number + 1) % 2], state)
+    memory.arena.close()
+
+
+def test_answers_to_evaluations_are_progress_of_a_run_with_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else deaths in the whole run would count as deaths in a row."""
+    settings = {"method": "a2c", "schedule": "ordered", "workers": 2, "lane_envs": 4, "t_max": 5, "actors": 1}
+    shape = {"network": "small", "device": "cpu", "precision": "fp32", "run_dir": Path("x")}
+    evaluation = {"eval_every_steps": 80, "eval_episodes": 2, "eval_envs": 2}
+    memory = Memory.create(Plan(resolve(Config().with_settings(**shape, **evaluation, **settings)), actions=4))
+    process, queue, points = memory.plan.processes.index_of(Role.INFERENCE), memory.evaluations, list[int]()
+    memory.board.furthest[process] = 7
+    queue.queued.publish(1)
+    queue.ask(0, 1)
+
+    def end(ready: Callable[[], bool]) -> None:
+        """There is nothing to do: the run stops."""
+        raise Stopped
+
+    waiter = SimpleNamespace(wait=end, note_progress=points.append, heartbeat=lambda: None)
+    monkeypatch.setattr(inference, "enter", lambda child_spec: (memory, waiter))
+    bells: Any = type("Bells", (), {"actors": [], "__getitem__": lambda self, role: SimpleNamespace(ring=list)})()
+    inference.main(SimpleNamespace(process=process, doorbells=bells))  # type: ignore[arg-type]
+    assert points == [8]
     memory.arena.close()

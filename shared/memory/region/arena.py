@@ -58,6 +58,9 @@ class Arena:
                 f"Shared memory of {layout.size / 1e9:.2f} GB could not be reserved ({error.strerror})"
                 f"{advice and '; '}{advice}."
             ) from error
+        except BaseException:  # Ctrl-C, while gigabytes are reserved
+            os.close(fd)
+            raise
 
     @classmethod
     def attach(cls, fd: int, layout: Layout, *, writable: bool = True) -> Arena:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,13 +17,16 @@ from ringside.recording import scribe
 from ringside.recording.metrics import MetricsLog
 from ringside.recording.scribe import Scribe
 from ringside.recording.summary import make_summary, run_counters
+from shared.checkpoint.checkpoint_writer import CheckpointWriter
 from shared.checkpoint.weights_file import load_weights
 from shared.errors import FatalError
+from shared.files.lock import identity, locked
 from shared.memory.boundary import Moved
 from shared.memory.plan import Plan
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Stopped, Waiter
+from shared.process.ownership import LOCK_FILE
 from tests.support.checkpoints import random_weights
 from tests.support.configurations import settled
 from tests.support.watched import Pretended
@@ -74,7 +78,7 @@ def full(late: Any, monkeypatch: pytest.MonkeyPatch) -> list[float]:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def sleep(ready: Any) -> None:
-        now[0] = late._retry_at
+        now[0] = late.end.at
 
     late.close, late.sleep = close, sleep
     return tries
@@ -175,7 +179,7 @@ def test_a_record_wakes_the_process_that_commits(
     monkeypatch.setattr(scribe, "enter", lambda child_spec: (memory, waiter))
     monkeypatch.setattr(scribe, "Scribe", lambda *arguments: SimpleNamespace(due=lambda: bool(due), work=work))
     monkeypatch.setattr(scribe, "_close", lambda *arguments: None)
-    child_spec: Any = SimpleNamespace(run_dir=tmp_path, doorbells=Doorbells(), process=int(Role.SCRIBE))
+    child_spec: Any = SimpleNamespace(run_dir=tmp_path, doorbells=Doorbells(), process=int(Role.SCRIBE), lock=None)
     scribe.main(child_spec)
     assert rung == [memory.plan.processes.index_of(role)]
     run.end()
@@ -261,4 +265,94 @@ def test_a_segment_that_was_overwritten_meanwhile_is_deleted(tmp_path: Path) -> 
         scribe._add_segment(3, needed_from=35)
     scribe._add_segment(4, needed_from=36)
     assert done == ["add 3", "discard 3", "add 4"]
+    memory.arena.close()
+
+
+class FullDisk:
+    """A disk on which nothing of a kind fits, on a clock of its own, while a run plays a span a second."""
+
+    def __init__(self, run_dir: Path, monkeypatch: pytest.MonkeyPatch, refused: str) -> None:
+        settings = {"method": "a2c", "schedule": "alternate", "round_steps": 20, "batch_size": 20, "envs": 4}
+        settings |= {"snapshot_every_steps": 40, "total_steps": 4_000, "checkpoint_every_minutes": 0, "eval_envs": 2}
+        settings |= {"lane_envs": 2, "actors": 1, "eval_every_steps": 40, "eval_episodes": 2}
+        self.memory = Memory.create(Plan(settled(**settings, run_dir=run_dir), 4))
+        self.now = 1_000.0
+        clock = SimpleNamespace(monotonic=lambda: self.now, monotonic_ns=lambda: round(self.now * 1e9))
+        monkeypatch.setattr(scribe, "time", clock)
+        self.scribe = Scribe(self.memory, run_dir)
+        monkeypatch.setattr(CheckpointWriter, refused, self._refuse)
+        self.memory.ring.field["valid"][:] = self.memory.ring.field["terminated"][:] = 1  # an episode ends in each tick
+        self.commit(0)
+
+    @staticmethod
+    def _refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "file")
+
+    def commit(self, boundary: int) -> None:
+        """A second later another boundary is committed, and the scribe does all that it can do."""
+        self.now += 1.0
+        for lane in range(self.memory.run_schedule.lanes):
+            self.memory.lane_snapshots.write(lane, boundary, b"state")
+        self.memory.learner_snapshots.write(boundary, lambda out: [each.fill(0) for each in out.values()] and None)
+        self.memory.board.commits.publish(boundary)
+        before = -1
+        while self.scribe.due() and before != self.memory.board.written[0]:
+            before = int(self.memory.board.written[0])
+            self.scribe.work()
+
+    def played(self, spans: int) -> list[dict[str, Any]]:
+        """Records of a run of so many spans."""
+        rounds = self.memory.run_schedule.snapshot_rounds
+        for span in range(1, spans + 1):
+            self.commit(span * rounds)
+        lines = (Path(self.scribe._run_dir) / "metrics.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+
+@pytest.mark.parametrize("refused", ["save", "save_best"])
+def test_a_disk_without_space_for_weights_records_all_episodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str
+) -> None:
+    """Between two tries to write them, lanes overwrite the ring of an on-policy run many times."""
+    disk = FullDisk(tmp_path, monkeypatch, refused)
+    memory = disk.memory
+    if refused == "save_best":
+        memory.evaluations.queued.publish(1)
+        memory.evaluations.done.publish(1)
+    records = disk.played(spans=40)
+    assert sum(record["kind"] == "round" for record in records) == 40
+    assert sum(record["kind"] == "episode" for record in records) == 40 * 40
+    assert memory.board.trouble[0] == errno.ENOSPC
+    assert not memory.board.spans_refused[0], "the learner waits for the scribe as ever"
+    assert (memory.board.saved[0] > 0) == (refused == "save_best")
+    memory.arena.close()
+
+
+def test_a_disk_that_refuses_records_keeps_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MetricsLog, "log_round", FullDisk._refuse)
+    disk = FullDisk(tmp_path, monkeypatch, "prune")
+    disk.commit(disk.memory.run_schedule.snapshot_rounds)
+    assert disk.memory.board.spans_refused[0]
+    monkeypatch.undo()
+    disk.scribe.work()
+    assert not disk.memory.board.spans_refused[0]
+    disk.memory.arena.close()
+
+
+def test_a_run_whose_directory_was_moved_writes_nothing_into_that_of_another(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    path.mkdir()
+    with locked(path / LOCK_FILE, "--run-dir", "a run"):
+        memory = Memory.create(Plan(settled(**SMALL, run_dir=path), 4))
+        moved = Scribe(memory, path, identity(path / LOCK_FILE))
+        moved._files.metrics.log_round(0, 80, {}, [], envs=8)
+        path.rename(tmp_path / "moved")
+        path.mkdir()
+        with locked(path / LOCK_FILE, "--run-dir", "a run"):
+            memory.board.commits.publish(1)
+            moved.work()
+            with pytest.raises(OSError, match="another run is in its place"):
+                moved.close()
+            assert memory.board.trouble[0] == errno.EBUSY
+            assert os.listdir(path) == [LOCK_FILE]
     memory.arena.close()

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+import ringside
+from shared.errors import ConfigError
 from shared.root import ROOT
 
 CHECK = "from ringside.supervisor.spawning import require_main_guard\n"
@@ -66,3 +69,22 @@ sys.exit(child.exitcode)
 """
     done = python("-", cwd=tmp_path, script=script)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_call_from_another_thread_is_one_sentence() -> None:
+    """Neither memory nor doorbells are made then."""
+    before, refused = set(os.listdir("/proc/self/fd")), list[BaseException]()
+
+    def train() -> None:
+        try:
+            ringside.train(game="pong", preset="quick")
+        except ConfigError as error:
+            refused.append(error)
+
+    thread = threading.Thread(target=train)
+    thread.start()
+    thread.join()
+    assert [str(error) for error in refused] == [
+        "Training was called from another thread: call it from the main thread."
+    ]
+    assert set(os.listdir("/proc/self/fd")) == before

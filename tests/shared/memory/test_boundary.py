@@ -148,3 +148,15 @@ def test_a_learner_that_overwrites_its_snapshot_during_the_copy_is_noticed(monke
     with pytest.raises(Moved, match="went beyond boundary 6"):
         capture(memory, BOUNDARY)
     memory.arena.close()
+
+
+def test_an_evaluation_with_a_record_keeps_its_number_when_evaluations_end() -> None:
+    """Its record may be newer than the checkpoint; the next evaluation, after another resume, has the next number."""
+    played = _played(_memory("a2c", "concurrent", 20))
+    played.evaluations.queued.publish(5)
+    played.evaluations.logged.publish(4)
+    for recorded in (4, 5, 9):
+        restored = _memory("a2c", "concurrent", 0)
+        restore(restored, BOUNDARY, capture(played, BOUNDARY), EvaluationHistory(20), recorded)
+        queue = restored.evaluations
+        assert queue.queued.read() == queue.done.read() == queue.logged.read() == min(recorded, 5)

@@ -29,16 +29,16 @@ MACHINE = {"actors": 3, "inference_batch": 32, "device": "cpu", "eval_episodes":
 @pytest.mark.parametrize(
     ("preset", "settings", "digest"),
     [
-        ("nature", {}, "40200134c4ab7c9b6b0b446b89c12ac8113bdff8708e935bdf72466781a7d135"),
+        ("nature", {}, "160d54e5d9bb90b613c79ef0ccaed46bdbe07ab61b0147a8c1ccb771c8eb5803"),
         (
             "nature",
             {"eval_every_steps": 250_000},
-            "2de946333f650b5453d52d103aecf593f54eef27057797e5d9f3749da192df82",
+            "06ea7398fa7f994b58e3039e4e8bf635a56b075625ee96836adbe843674618f9",
         ),
-        ("nature", {"schedule": "alternate"}, "e8d7115100544c56f87ce7b2266b64e60a4b9f70c879d33d1ad71e91d065a17d"),
-        ("nature", {"schedule": "free"}, "5dd95240cb5303f00e852c507574c94f4ec9510c060c141cfd84822e134b99f1"),
-        ("rainbow", {"atoms": 51}, "5ecb6de4def3a5e6bdb12a0f9bb9ea4be7a8eb2255956d4ccd360ee246f3aa8a"),
-        ("btr", {}, "3be1331eea6d4370a7b3a35890de2743dd8a0cacd2f57dc37953e5bcf731fcad"),
+        ("nature", {"schedule": "alternate"}, "8298d314de00d636cd62dd1d1cf8258cb912c2f1806b47eed4f33ad6ad2275ef"),
+        ("nature", {"schedule": "free"}, "545a4e197485a33fe0b8d58ac12f8c87c0acb870a5b17c773ecb7fccf062f3d9"),
+        ("rainbow", {"atoms": 51}, "ecc8cd63f9c18afa6760f7c31532b88f4613b30ccdfd0c5d74f321072d61b92d"),
+        ("btr", {}, "452f98c236e59466964422e05914790c0b1dd6041354f71ebfefd6c0c0a2d5cc"),
     ],
 )
 def test_the_layout_of_methods_with_a_replay_is_pinned(preset: Any, settings: dict[str, Any], digest: str) -> None:

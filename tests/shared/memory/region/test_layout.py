@@ -88,3 +88,14 @@ def test_memory_that_is_not_there_is_a_sentence_and_leaves_nothing_open(
     ):
         Arena.create(Layout(FIELDS), advice="fewer --envs need less")
     assert os.listdir("/proc/self/fd") == before
+
+
+def test_ctrl_c_while_memory_is_reserved_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = set(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr(os, "posix_fallocate", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        Arena.create(Layout([Field("a", "i8", (3,), "test")]))
+    assert set(os.listdir("/proc/self/fd")) == before
