@@ -171,7 +171,19 @@ def play_rate(times: ServiceTimes, site: RunShape) -> float:
     batches_of_actor = max(1.0, site.share * site.lane_envs / site.together)
     answer = answer_seconds(times, site)
     per_second = batches_per_second(site.batches, batches_of_actor, playing, slowest, answer, 2 * times.wake, spread)
+    if 1 < site.cores == site.actors:
+        emulated = site.inference_batch * step_seconds(times, site) / site.cores
+        per_second = min(per_second, 1 / (emulated + displacement(answer, site.cores)))
     return per_second * site.inference_batch
+
+
+def displacement(answer: float, cores: int) -> float:
+    """Delay of a batch where each core has one actor: an answer takes the core of one of them.
+
+    That actor waits for the answer, or until another core is idle and the kernel moves it there: A / (c - 1). On two
+    cores it waits for all of A, as measured; that it waits for less where there are more cores is an estimate.
+    """
+    return answer / (cores - 1)
 
 
 def play_seconds(times: ServiceTimes, shape: RunShape) -> float:

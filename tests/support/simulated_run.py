@@ -74,6 +74,13 @@ class SimulatedRun:
             self._work.pop(first)[1]()
 
     def _speeds(self) -> dict[str, float]:
+        """Share of a core by process. An answer takes the core of an actor where each core has one."""
+        speeds, cores = self._shares(), self._shape.cores
+        if 1 < cores == self._shape.actors and {"server", "actor 0"} <= speeds.keys():
+            speeds["actor 0"] *= max((cores - 2) / (cores - 1), 1e-9)
+        return speeds
+
+    def _shares(self) -> dict[str, float]:
         """Share of a core by process: in proportion to weights, at most one core each."""
         cores, open_ = float(self._shape.cores), dict.fromkeys(self._work, 0.0)
         speeds: dict[str, float] = {}

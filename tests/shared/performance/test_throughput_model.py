@@ -254,3 +254,15 @@ def test_spread_agrees_with_the_simulation(spread: float) -> None:
     times = replace(TIMES, step_spread=spread)
     shape = replace(ROOMY, actors=8, round_steps=96 * 10)
     assert predict(times, shape).steps_per_second == pytest.approx(simulated(times, shape), rel=0.1)
+
+
+@pytest.mark.parametrize(("cores", "envs"), [(2, 96), (3, 96), (4, 128)])
+def test_an_answer_takes_the_core_of_an_actor_where_each_core_has_one(cores: int, envs: int) -> None:
+    """With fewer actors, or more cores, the server has a core of its own."""
+    times = replace(TIMES, step_spread=0.0, answer=0.0, answer_row=40e-6)
+    shape = replace(ROOMY, cores=cores, actors=cores, envs=envs, round_steps=envs * 30)
+    found, roomy = (predict(times, each).steps_per_second for each in (shape, replace(shape, cores=cores + 1)))
+    emulated = 32 * times.step / cores
+    assert found == pytest.approx(32 / (emulated + 32 * 40e-6 / (cores - 1)), rel=0.04)
+    assert roomy == pytest.approx(32 / emulated, rel=0.08)
+    assert found == pytest.approx(simulated(times, shape), rel=0.1)
