@@ -20,8 +20,8 @@ from shared.memory.process_table import ProcessTable, Role
 GAIN = 0.1
 """Share by which the longest of the actors' times must shrink for lanes to move: more than costs vary by chance."""
 BUSY = 0.5
-"""Busy share from which the others wait for the slowest actor. It is well below 1: with inference on a CPU even the
-slowest waits for replies."""
+"""Busy share, of the time in which lanes are played, from which the others wait for the slowest actor. It is well below
+1: with inference on a CPU even the slowest waits for replies."""
 SPANS = 2
 """Spans (rounds between two snapshots) that a measurement takes at least. Two measurements must agree."""
 FIRST_SECONDS, LONGEST_SECONDS = 2.0, 300.0
@@ -68,12 +68,13 @@ def count_moves(board: Board, former: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 class _Mark(NamedTuple):
-    """The actors' counters at one moment."""
+    """The counters of the actors at one moment, and the time that the learner worked while all of them waited."""
 
     span: int
     busy: NDArray[np.int64]
     waited: NDArray[np.int64]
     ticks: NDArray[np.int64]
+    learned: int
 
 
 class Balancer:
@@ -111,7 +112,8 @@ class Balancer:
     def _mark(self, span: int) -> _Mark:
         board, actors = self._board, self._actors
         ticks = board.furthest[actors] + board.redone[actors]  # an actor's furthest point counts what was not redone
-        return _Mark(span, board.busy_ns[actors].copy(), board.waited_ns[actors].copy(), ticks)
+        learned = int(board.busy_ns[Role.LEARNER]) if board.run_schedule.learns_same_round else 0
+        return _Mark(span, board.busy_ns[actors].copy(), board.waited_ns[actors].copy(), ticks, learned)
 
     def _judge(self, old: _Mark, new: _Mark) -> list[Move]:
         """Request the moves if two consecutive measurements find the same slowest actor."""
@@ -123,7 +125,7 @@ class Balancer:
         costs = busy / ticks
         slowest = int(np.argmax(costs * lanes))
         found = moves(costs.tolist(), lanes.tolist())
-        if busy[slowest] < BUSY * (busy[slowest] + waited[slowest]):
+        if busy[slowest] < BUSY * (busy[slowest] + waited[slowest] - (new.learned - old.learned)):
             found = []
         previous, self._suspect = self._suspect, slowest if found else None
         if not found or previous != slowest:

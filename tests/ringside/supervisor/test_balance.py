@@ -73,8 +73,16 @@ class Run:
     """A board, and what actors of given costs would write there."""
 
     def __init__(
-        self, actors: int, lanes: int, *, waiting: bool = True, schedule: str = "concurrent", inference_batch: int = 1
+        self,
+        actors: int,
+        lanes: int,
+        *,
+        waiting: bool = True,
+        schedule: str = "concurrent",
+        inference_batch: int = 1,
+        learning: float = 0.0,
     ) -> None:
+        """`learning`: time in which the learner works and the actors wait, divided by the time of play."""
         config = Config().with_settings(
             envs=lanes,
             lane_envs=1,
@@ -94,7 +102,7 @@ class Run:
         self.board.commits.publish(0)
         self.balancer = Balancer(self.board, plan.processes, plan.cell_lanes)
         self.wanted: list[int] = []
-        self._waiting = waiting
+        self._waiting, self._learning = waiting, learning
 
     @property
     def lanes(self) -> list[int]:
@@ -105,6 +113,8 @@ class Run:
         board, lanes = self.board, self.lanes
         took = [cost * count * 100 for cost, count in zip(costs, lanes, strict=True)]
         end = max(took) if self._waiting else 3 * max(took)
+        board.busy_ns[Role.LEARNER] += int(self._learning * end * 1e9)
+        end *= 1 + self._learning
         for actor, (busy, count) in enumerate(zip(took, lanes, strict=True)):
             process = Role.ACTOR + actor
             board.busy_ns[process] += int(busy * 1e9)
@@ -208,3 +218,12 @@ def test_without_a_node_all_actors_of_the_head_play() -> None:
     """Also where there are fewer cells than actors."""
     assert make_plan(1, actors=4).owners_with([]) == [0, 1, 2, 3]
     assert replace(make_plan(1, actors=2), head_share=1.0).first_owners() == [0, 1, 2, 2]
+
+
+@pytest.mark.parametrize(("schedule", "moved"), [("alternate", True), ("concurrent", False)])
+def test_time_in_which_all_wait_for_the_learner_does_not_count(schedule: str, *, moved: bool) -> None:
+    """With `concurrent` a learner that works three times as long limits the run, and no move makes it faster."""
+    run = Run(2, 16, schedule=schedule, learning=3.0)
+    for _ in range(20 * run.board.run_schedule.snapshot_rounds):
+        run.round([0.02, 0.01])
+    assert (run.lanes != [8, 8]) == moved
