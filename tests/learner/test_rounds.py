@@ -219,10 +219,10 @@ def test_the_next_round_is_drawn_while_the_gpu_has_work_for_some_looks(
     assert drawn == [5] * looks
 
 
-def may_commit(boundary: int, *, written: int, oldest_readable_tick: int, trouble: int = 0) -> bool:
+def may_commit(boundary: int, *, written: int, oldest_readable_tick: int, refused: int = 0) -> bool:
     """True if the learner commits without a wait, in rounds of five ticks."""
     memory = SimpleNamespace(
-        board=SimpleNamespace(written=np.array([written]), trouble=np.array([trouble]), committed=boundary - 1),
+        board=SimpleNamespace(written=np.array([written]), spans_refused=np.array([refused]), committed=boundary - 1),
         run_schedule=SimpleNamespace(
             snapshot_rounds=1, round_ticks=5, oldest_readable_tick={boundary: oldest_readable_tick}.__getitem__
         ),
@@ -236,13 +236,13 @@ def may_commit(boundary: int, *, written: int, oldest_readable_tick: int, troubl
 
 
 @pytest.mark.parametrize(
-    ("written", "trouble", "waits"),
-    [(9, 0, False), (8, 0, False), (7, 0, True), (7, 5, False)],
+    ("written", "refused", "waits"),
+    [(9, 0, False), (8, 0, False), (7, 0, True), (7, 1, False)],
     ids=["written down", "still in the ring", "about to be written over", "the disk takes nothing"],
 )
-def test_a_commit_lets_no_lane_overwrite_an_unrecorded_round(written: int, trouble: int, waits: bool) -> None:
+def test_a_commit_lets_no_lane_overwrite_an_unrecorded_round(written: int, refused: int, waits: bool) -> None:
     """Round 10 is about to be committed; with it the lanes may write over round 7, not over round 8."""
-    assert may_commit(10, written=written, oldest_readable_tick=8 * 5, trouble=trouble) == (not waits)
+    assert may_commit(10, written=written, oldest_readable_tick=8 * 5, refused=refused) == (not waits)
 
 
 def test_a_commit_overwrites_no_metrics_of_an_unrecorded_span() -> None:

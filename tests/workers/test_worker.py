@@ -80,7 +80,7 @@ def _run(actors: int, kills: bool = False, **settings: Any) -> tuple[dict[str, n
     game: dict[str, Any] = {"env": "tests.support.pixel_game:factory", "total_steps": STEPS, "optimizer_epsilon": 1e-3}
     plan = Plan(worker_config(actors=actors, **game | settings), ACTIONS)
     memory = Memory.create(plan)
-    memory.board.prepared[0] = memory.board.trouble[0] = 1  # nothing waits for a scribe
+    memory.board.prepared[0] = memory.board.spans_refused[0] = 1  # nothing waits for a scribe
     bells = Doorbells(tuple(Doorbell.create().fd for _ in range(len(plan.processes))), plan.processes)
     kept: dict[str, Any] = {"plan": plan, "doorbells": bells, "memory_fd": memory.arena.fd, "role": Role.WORKER}
     kept |= {"incarnation": 0, "parent": 0, "run_dir": Path(), "cores": None, "environment": {}}

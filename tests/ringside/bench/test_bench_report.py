@@ -127,7 +127,7 @@ def test_frames_of_another_way_are_seen(report: Report, monkeypatch: pytest.Monk
 def test_a_gather_of_other_frames_is_seen(report: Report, monkeypatch: pytest.MonkeyPatch) -> None:
     from ringside.bench.system_parts import memory_paths
 
-    monkeypatch.setattr(memory_paths.HostFrames, "select", lambda self, batch, out: out.fill_(1))
+    monkeypatch.setattr(memory_paths.HostFrames, "select", lambda self, rows, mask, out: out.fill_(1))
     memory_paths.measure(QUICK, report)
     assert "other blocks" in report.wrong["memory"]
     assert not report.rows
