@@ -107,6 +107,7 @@ class Housekeeping:
         try:
             return make_env(self._play, self._seed, index, training=True)
         finally:
+            self._board.record_heartbeat(self._process)  # first: in another phase so long a silence is a hang
             self._board.phase[self._process] = phase
 
     def _set_phase(self) -> None:

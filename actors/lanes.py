@@ -87,8 +87,8 @@ class Lanes:
     def hand_over(self) -> None:
         """Hand over the lanes that wait at a snapshot, and that another actor should own by now.
 
-        Lanes of one batch reach a boundary one after another. Some may have asked here before the balancer moved the
-        batch. Inference answers a batch only when all of its lanes ask in one place, so these lanes must move, too.
+        Lanes of one cell reach a boundary one after another. Some may have asked here before the balancer moved the
+        cell. Inference answers a cell only when all of its lanes ask in one place, so these lanes must move, too.
         """
         for lane in [lane for lane in self.played if lane.other_owner is not None]:
             lane.hand_over_if_wanted()

@@ -119,7 +119,7 @@ def run(
     if ready.config.run.resume is not None:
         checkpoint = find_checkpoint(ready.config.run.resume)
         for sentence in checkpoint.refused:
-            note(f"{sentence} Going on from {checkpoint.path.name} instead.")
+            note(f"{sentence} Continuing from {checkpoint.path.name} instead.")
         totals = totals_before(checkpoint.directory.parent / METRICS_FILE, checkpoint.boundary)
         restored = Restored(checkpoint.boundary, totals)
         source_dir, beginning = checkpoint.run_dir, _beginning(ready, checkpoint)

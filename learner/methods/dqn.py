@@ -29,7 +29,7 @@ class DQN(ValueMethod):
     def loss_and_gradient(
         self, outputs: Tensor, action_one_hot: Tensor, target: Tensor, fractions: Tensor | None
     ) -> LossOutput:
-        """The same as `ValueMethod.learn`, with the gradient written out."""
+        """The same as `ValueMethod.loss_and_gradient`, with the gradient written out."""
         taken = (outputs[..., 0] * action_one_hot).sum(1)
         loss, gradient = clipped_error(taken, target)
         error = (taken - target).abs() if self.algorithm.prioritized else loss

@@ -27,9 +27,7 @@ class RunFiles:
     replay. Where another run has begun in its place meanwhile, nothing is written.
     """
 
-    def __init__(
-        self, memory: Memory, run_dir: Path, heartbeat: Callable[[], None], lock: tuple[int, int] | None = None
-    ) -> None:
+    def __init__(self, memory: Memory, run_dir: Path, heartbeat: Callable[[], None], lock: bytes | None = None) -> None:
         """Files in `run_dir`.
 
         Args:

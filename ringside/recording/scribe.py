@@ -66,7 +66,7 @@ class Retry:
 
     @property
     def may_try(self) -> bool:
-        """True unless the pause is not over."""
+        """True once the pause is over."""
         return time.monotonic() >= self.at
 
     def postpone(self, error: OSError) -> None:
@@ -91,7 +91,7 @@ class _SpanRecord(NamedTuple):
 class Scribe:
     """Recorder of one run. Its state can be rebuilt from shared memory and files."""
 
-    def __init__(self, memory: Memory, run_dir: Path, lock: tuple[int, int] | None = None) -> None:
+    def __init__(self, memory: Memory, run_dir: Path, lock: bytes | None = None) -> None:
         """Prepare the memory, unless a former incarnation did; `lock` as for `RunFiles`."""
         self._memory = memory
         self._board = memory.board
@@ -224,7 +224,7 @@ class Scribe:
             self._record(self._spans, self._record_next_span)
 
     def _record(self, retry: Retry, record: Callable[[], bool]) -> bool:
-        """Call a function that writes a record, and returns False if none can be made now. Return True if it did."""
+        """Return what `record` does: False if it can record nothing now. Also False if the disk refuses."""
         try:
             self._files.require_own_directory()
             recorded = record()
@@ -236,7 +236,7 @@ class Scribe:
 
     def _publish_trouble(self) -> None:
         """Publish what the disk refuses now."""
-        refused = (retry.error for retry in (self._spans, self._checkpoints, self._evaluations, self.end))
+        refused = (retry.error for retry in (self.end, self._spans, self._checkpoints, self._evaluations))
         self._board.trouble[0] = next(filter(None, refused), 0)
         self._board.spans_refused[0] = self._spans.error != 0
 
@@ -270,8 +270,7 @@ class Scribe:
         log.log_round(first, steps, values, episodes, run_schedule.envs)
         events.round(steps, values | {"mean_return_100": log.totals.mean_return_100}, episodes, run_schedule.envs)
         if is_held and self._config.run.checkpoint_replay and not run_schedule.method.on_policy:
-            with suppress(Moved):  # then it has left the replay window, too
-                self._add_segment(begin // segment_ticks(run_schedule), needed_from=begin)
+            self._add_segment_of_span(begin)
         self._publish_statistics(log, values)
         if first < run_schedule.first_learning_round <= stop:
             self._board.samples[LEARNING] = sample.words
@@ -290,6 +289,16 @@ class Scribe:
             if begin >= self._oldest_readable_tick():
                 return _SpanRecord(is_held=True, values=values, episodes=episodes)
         return _SpanRecord(is_held=False, values=span_values(self._memory, stop, sample, held=False), episodes=[])
+
+    def _add_segment_of_span(self, begin: int) -> None:
+        """Add the segment of the span from tick `begin` on. One that the disk refuses waits for a checkpoint."""
+        if not self._checkpoints.may_try:
+            return
+        try:
+            with suppress(Moved):  # then it has left the replay window, too
+                self._add_segment(begin // segment_ticks(self._run_schedule), needed_from=begin)
+        except OSError as error:
+            self.report(error, self._checkpoints)
 
     def _add_segment(self, index: int, needed_from: int) -> None:
         """Compress a segment of which the ticks from `needed_from` are needed.

@@ -239,8 +239,9 @@ class Supervisor:
             self._note(f"{self._name(index)} did all of its work, but did not exit cleanly.")
             del self._children[index]
             return
-        abandoned = self._board.stopping and (index != Role.SCRIBE or self._force_exit)
-        if abandoned and code != FATAL:
+        role = self._processes.role_of(index)
+        learns = role in (Role.LEARNER, Role.RANK, Role.WORKER)  # the next resume would find its fault again
+        if self._board.stopping and (index != Role.SCRIBE or self._force_exit) and not (learns and code == FATAL):
             del self._children[index]
             return
         how, cause = diagnose(code, hung=child.killed_at is not None, oom_kills=self._oom_kills)

@@ -40,7 +40,7 @@ ELSEWHERE = {
     "eval_freq": "{eval_every_steps}",
     "eval_frequency": "{eval_every_steps}",
     "eval_interval": "{eval_every_steps}",
-    "evaluation_steps": "{eval_every_steps}, and {eval_episodes} of each evaluation",
+    "evaluation_steps": "{eval_episodes}, the episodes of an evaluation",
     "exp_name": "{run_dir}",
     "experiment": "{run_dir}",
     "exploration_final_eps": "{epsilon_end}",

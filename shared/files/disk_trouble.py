@@ -20,7 +20,7 @@ _ADVICE = {
     errno.EEXIST: "something else stands in its place: move that away",
     errno.EISDIR: "a directory stands in the place of a file: move that away",
     errno.ELOOP: "a symbolic link stands in the place of a file: move that away",
-    errno.EBUSY: "another run has its place: move that one away",
+    errno.EBUSY: "another run, or a mount, has its place: move that away",
     errno.EIO: "its disk fails: put another in its place, or look at the cable",
     errno.ESTALE: "its file server has lost it: mount it again",
 }

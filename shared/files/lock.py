@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import fcntl
 import os
+import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from shared.errors import ConfigError
-from shared.files.plain_files import open_to_write
+from shared.errors import ConfigError, FileError
+from shared.files.plain_files import open_to_write, read_bytes
 
+_MOST_BYTES = 64
 POLL_SECONDS = 0.2
 """Interval between two looks at a lock that another process holds."""
 PROBE_SECONDS = 0.2
@@ -38,6 +40,9 @@ def locked(path: Path, flag: str, owner: str) -> Iterator[None]:
         try:
             if not _try_lock(lock):
                 raise ConfigError(f"{flag} {path.parent} belongs to {owner}.")
+            with suppress(OSError):  # a full disk
+                os.ftruncate(lock, 0)
+                os.write(lock, secrets.token_hex(16).encode())
         except OSError as error:  # a file system without locks
             raise ConfigError(f"{flag} {path.parent} cannot be locked: {error.strerror}.") from error
         yield
@@ -45,13 +50,15 @@ def locked(path: Path, flag: str, owner: str) -> Iterator[None]:
         os.close(lock)
 
 
-def identity(path: Path) -> tuple[int, int] | None:
-    """Device and inode of the lock file at `path`; None: there is none that can be seen."""
+def identity(path: Path) -> bytes | None:
+    """Content of the lock file at `path`, another for each holder; None: there is none that can be read.
+
+    A copy of a directory has that of the original. So it tells whose directory it is, unlike the file's inode.
+    """
     try:
-        status = os.lstat(path)
-    except OSError:
+        return read_bytes(path, _MOST_BYTES) or None
+    except (OSError, FileError):
         return None
-    return status.st_dev, status.st_ino
 
 
 def _try_lock(lock: int) -> bool:

@@ -64,7 +64,7 @@ def capture(memory: Memory, boundary: int) -> dict[str, NDArray[np.generic]]:
     arrays["evaluation.step"] = queue.step.copy()
     arrays["evaluation.data"] = queue.data.copy() if queue.pending else queue.data[:0].copy()
     run_schedule = memory.run_schedule
-    # The learner waits for the scribe before it lets slots be written over, but not while the disk fails.
+    # The learner waits for the scribe before it lets slots be written over, but not while the disk refuses records.
     first = boundary * run_schedule.round_ticks - run_schedule.history_ticks
     overwritten = first < run_schedule.oldest_readable_tick(memory.board.committed)
     if overwritten or memory.learner_snapshots.read(boundary) is None:

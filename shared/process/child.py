@@ -77,7 +77,7 @@ class ChildSpec:
     cores: frozenset[int] | None
     environment: dict[str, str]
     """Variables set before anything is loaded that could read them."""
-    lock: tuple[int, int] | None = None
+    lock: bytes | None = None
     """Identity of the lock that the run holds on its directory; None: it holds none."""
     rendezvous: int | None = None
     """Descriptor of the file in memory in which the ranks of a learner find each other; None: it has one rank."""

@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from shared.errors import FileError
 from shared.files.atomic import write_atomic
-from shared.files.strict_json import read_json
+from shared.files.strict_json import read_json, read_object
 from shared.machine.proc_files import stat_fields
 
 LIVE_FILE = "live.json"
@@ -103,9 +103,10 @@ class Live:
 
 
 def withdraw(run_dir: Path) -> None:
-    """The memory goes: remove the file. A run directory that is gone, or cannot be written, is no trouble here."""
+    """Remove the file of this process, whose memory goes. A directory that is gone, or another run's, stays so."""
     with suppress(OSError):
-        (run_dir / LIVE_FILE).unlink()
+        if read_object(run_dir / LIVE_FILE).get("process") in (None, os.getpid()):
+            (run_dir / LIVE_FILE).unlink()
 
 
 def process_start(process: int, root: Path = Path("/")) -> int | None:

@@ -109,8 +109,8 @@ class Board(SharedFields):
     outside_support = float64("scribe.outside_support", ONE, "scribe", "With c51: share of returns beyond the atoms.")
     evaluation = float64("scribe.evaluation", (len(EVALUATION),), "scribe", "As `EVALUATION` says.")
     saved = int64("scribe.saved", ONE, "scribe", "Boundary of the newest checkpoint; -1: none.")
-    trouble = int64("scribe.trouble", ONE, "scribe", "errno of the newest write that failed; 0: none.")
-    spans_refused = int64("scribe.spans_refused", ONE, "scribe", "1: the disk refuses records; nobody waits for them.")
+    trouble = int64("scribe.trouble", ONE, "scribe", "errno of a write that is refused; 0: none.")
+    spans_refused = int64("scribe.spans_refused", ONE, "scribe", "1: the disk refuses records of spans.")
     checkpoint = float64("scribe.checkpoint", (len(CHECKPOINT),), "scribe", "As `CHECKPOINT` says.")
     samples = int64("scribe.samples", (SAMPLES, "sample"), "scribe", "Samples of the growing fields.")
 

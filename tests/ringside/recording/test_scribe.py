@@ -271,8 +271,9 @@ def test_a_segment_that_was_overwritten_meanwhile_is_deleted(tmp_path: Path) -> 
 class FullDisk:
     """A disk on which nothing of a kind fits, on a clock of its own, while a run plays a span a second."""
 
-    def __init__(self, run_dir: Path, monkeypatch: pytest.MonkeyPatch, refused: str) -> None:
-        settings = {"method": "a2c", "schedule": "alternate", "round_steps": 20, "batch_size": 20, "envs": 4}
+    def __init__(self, run_dir: Path, monkeypatch: pytest.MonkeyPatch, *refused: str, method: str = "a2c") -> None:
+        settings: dict[str, Any] = {"method": method, "schedule": "alternate", "round_steps": 20, "envs": 4}
+        settings |= {"batch_size": 20} if method == "a2c" else {"schedule": "concurrent", "replay_size": 80}
         settings |= {"snapshot_every_steps": 40, "total_steps": 4_000, "checkpoint_every_minutes": 0, "eval_envs": 2}
         settings |= {"lane_envs": 2, "actors": 1, "eval_every_steps": 40, "eval_episodes": 2}
         self.memory = Memory.create(Plan(settled(**settings, run_dir=run_dir), 4))
@@ -280,7 +281,8 @@ class FullDisk:
         clock = SimpleNamespace(monotonic=lambda: self.now, monotonic_ns=lambda: round(self.now * 1e9))
         monkeypatch.setattr(scribe, "time", clock)
         self.scribe = Scribe(self.memory, run_dir)
-        monkeypatch.setattr(CheckpointWriter, refused, self._refuse)
+        for name in refused:
+            monkeypatch.setattr(CheckpointWriter, name, self._refuse)
         self.memory.ring.field["valid"][:] = self.memory.ring.field["terminated"][:] = 1  # an episode ends in each tick
         self.commit(0)
 
@@ -309,14 +311,16 @@ class FullDisk:
         return [json.loads(line) for line in lines]
 
 
-@pytest.mark.parametrize("refused", ["save", "save_best"])
-def test_a_disk_without_space_for_weights_records_all_episodes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refused: str
+@pytest.mark.parametrize(
+    ("method", "refused"), [("a2c", ["save"]), ("a2c", ["save_best"]), ("dqn", ["save", "add_segment"])]
+)
+def test_a_disk_without_space_for_weights_or_segments_records_all_episodes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, refused: list[str]
 ) -> None:
-    """Between two tries to write them, lanes overwrite the ring of an on-policy run many times."""
-    disk = FullDisk(tmp_path, monkeypatch, refused)
+    """Between two tries to write them, lanes overwrite the ring many times."""
+    disk = FullDisk(tmp_path, monkeypatch, *refused, method=method)
     memory = disk.memory
-    if refused == "save_best":
+    if "save_best" in refused:
         memory.evaluations.queued.publish(1)
         memory.evaluations.done.publish(1)
     records = disk.played(spans=40)
@@ -324,16 +328,17 @@ def test_a_disk_without_space_for_weights_records_all_episodes(
     assert sum(record["kind"] == "episode" for record in records) == 40 * 40
     assert memory.board.trouble[0] == errno.ENOSPC
     assert not memory.board.spans_refused[0], "the learner waits for the scribe as ever"
-    assert (memory.board.saved[0] > 0) == (refused == "save_best")
+    assert (memory.board.saved[0] > 0) == ("save_best" in refused)
     memory.arena.close()
 
 
 def test_a_disk_that_refuses_records_keeps_nobody_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MetricsLog, "log_round", FullDisk._refuse)
     disk = FullDisk(tmp_path, monkeypatch, "prune")
-    disk.commit(disk.memory.run_schedule.snapshot_rounds)
+    with monkeypatch.context() as patch:
+        patch.setattr(MetricsLog, "log_round", FullDisk._refuse)
+        disk.commit(disk.memory.run_schedule.snapshot_rounds)
     assert disk.memory.board.spans_refused[0]
-    monkeypatch.undo()
+    disk.now += 60
     disk.scribe.work()
     assert not disk.memory.board.spans_refused[0]
     disk.memory.arena.close()
