@@ -13,7 +13,7 @@ from pathlib import Path
 from shared.errors import ConfigError, FileError
 from shared.files.plain_files import open_to_write, read_bytes
 
-_MOST_BYTES = 64
+_SIGNATURE_BYTES = 32
 POLL_SECONDS = 0.2
 """Interval between two looks at a lock that another process holds."""
 PROBE_SECONDS = 0.2
@@ -40,9 +40,7 @@ def locked(path: Path, flag: str, owner: str) -> Iterator[None]:
         try:
             if not _try_lock(lock):
                 raise ConfigError(f"{flag} {path.parent} belongs to {owner}.")
-            with suppress(OSError):  # a full disk
-                os.ftruncate(lock, 0)
-                os.write(lock, secrets.token_hex(16).encode())
+            _sign(lock)
         except OSError as error:  # a file system without locks
             raise ConfigError(f"{flag} {path.parent} cannot be locked: {error.strerror}.") from error
         yield
@@ -56,9 +54,18 @@ def identity(path: Path) -> bytes | None:
     A copy of a directory has that of the original. So it tells whose directory it is, unlike the file's inode.
     """
     try:
-        return read_bytes(path, _MOST_BYTES) or None
+        content = read_bytes(path, _SIGNATURE_BYTES)
     except (OSError, FileError):
         return None
+    return content if len(content) == _SIGNATURE_BYTES else None
+
+
+def _sign(lock: int) -> None:
+    """Write a new identity into a lock; a file that holds something else, or has another name, stays as it is."""
+    with suppress(OSError):  # a full disk
+        status = os.fstat(lock)
+        if status.st_nlink == 1 and status.st_size in (0, _SIGNATURE_BYTES):
+            os.pwrite(lock, secrets.token_hex(_SIGNATURE_BYTES // 2).encode(), 0)
 
 
 def _try_lock(lock: int) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shutil
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +16,7 @@ import pytest
 from shared.errors import ConfigError
 from shared.files import atomic, lock, plain_files
 from shared.files.atomic import write_atomic
-from shared.files.lock import is_locked, locked
+from shared.files.lock import identity, is_locked, locked
 from shared.files.plain_files import exists
 
 
@@ -76,3 +77,25 @@ def test_a_path_that_cannot_be_looked_at_is_a_sentence(tmp_path: Path, monkeypat
     monkeypatch.setattr(plain_files, "os", SimpleNamespace(stat=refusing))
     with pytest.raises(ConfigError, match="mine cannot be read: Permission denied"):
         exists("mine")
+
+
+def test_a_lock_is_signed_by_its_holder(tmp_path: Path) -> None:
+    """A copy of a directory has the signature of the original; the next holder has another one."""
+    path, seen = tmp_path / "lock", set()
+    assert identity(path) is None
+    for _ in range(3):
+        with locked(path, "--out", "another"):
+            seen.add(identity(path))
+            shutil.copyfile(path, tmp_path / "copy")
+            assert identity(tmp_path / "copy") == identity(path) is not None
+    assert len(seen) == 3
+
+
+def test_a_lock_with_another_name_is_not_signed(tmp_path: Path) -> None:
+    """It may be a file of the user, which an archive has linked."""
+    for content in (b"", b"x" * 32):
+        (tmp_path / "mine").write_bytes(content)
+        os.link(tmp_path / "mine", tmp_path / "lock")
+        with locked(tmp_path / "lock", "--out", "another"):
+            assert (tmp_path / "mine").read_bytes() == content
+        (tmp_path / "lock").unlink()
