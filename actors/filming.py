@@ -17,7 +17,7 @@ from actors.env import Env, Frame, Outcome
 from actors.envs.film import Shot
 from actors.h264 import H264File
 from shared.files.atomic import make_directory
-from shared.files.disk_trouble import complain
+from shared.files.disk_trouble import log_line
 
 QUALITY = 23
 """Small files rather than perfect ones."""
@@ -106,7 +106,7 @@ class FilmedEpisode(Env):
             self._films, self._video = False, None
             with suppress(OSError):
                 part_of(self._path).unlink(missing_ok=True)
-            complain(f"{self._path} could not be written: {error}.")
+            log_line(f"{self._path} could not be written: {error}.")
 
 
 class _Video:
@@ -115,9 +115,8 @@ class _Video:
     def __init__(self, path: Path, rate: float) -> None:
         self._path = path
         self._part = part_of(path)
-        self._part.unlink(missing_ok=True)  # of a process that was killed; a link there is not followed
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._out = open(os.open(self._part, flags, 0o666), "wb")  # noqa: SIM115  (closed by `finish`)
+        self._part.unlink(missing_ok=True)  # of a process that was killed
+        self._out = open(self._part, "xb")  # noqa: SIM115  (closed by `finish`; x follows no link)
         self._file = H264File(self._out, max(1, round(rate)), QUALITY)
 
     def add(self, screen: NDArray[np.uint8]) -> None:

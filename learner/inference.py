@@ -130,10 +130,10 @@ def _serve(child_spec: ChildSpec) -> None:
     prepare_torch(device, machine.acts_in, machine.inference_threads, deterministic=machine.is_deterministic)
     # Workers answer for themselves; then the server plays evaluations alone.
     server = None
+    answers = max(0, int(board.furthest[child_spec.process]))  # of former incarnations: rows, or evaluations alone
     if not memory.run_schedule.workers:
         server = Server(memory, _make_policy(memory, device, machine.inference_batch, memory.plan.config.run.seed))
-        server.served = max(0, int(board.furthest[child_spec.process]))
-    answers = max(0, int(board.furthest[child_spec.process]))  # the progress of a server of evaluations alone
+        server.served = answers
     evaluation = None
     if memory.plan.evaluation_episodes:
         evaluation = EvaluationServer(memory, _make_policy(memory, device, len(memory.evaluations.stacks)))

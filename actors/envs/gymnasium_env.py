@@ -31,7 +31,7 @@ from actors.envs.film import Shot, in_color
 from actors.pixels.frames import shrink_area
 from shared.config.protocols import LONGEST_EPISODE_STEPS
 from shared.env_name import parse_env_name
-from shared.files.disk_trouble import complain
+from shared.files.disk_trouble import log_line
 from shared.frame_shape import DEFAULT_FRAMES, FrameShape
 from shared.prng import Stream, bits
 
@@ -75,7 +75,7 @@ def _close(env: gymnasium.Env[Any, Any]) -> None:
     try:
         env.close()
     except FOREIGN as error:
-        complain(f"An environment could not be closed: {_in_words(error)}")
+        log_line(f"An environment could not be closed: {_in_words(error)}")
 
 
 def _wrapped(env: gymnasium.Env[Any, Any], wrapper: str, name: str) -> gymnasium.Env[Any, Any]:

@@ -11,7 +11,6 @@ import errno
 import json
 import os
 import shutil
-import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -104,7 +103,9 @@ class Scribe:
         self._reported: set[tuple[object, ...]] = set()
         self._saved_at = time.monotonic()
         # A refusal of one kind of record delays no other: there may be space for a line, and none for a checkpoint.
-        self._spans, self._evaluations, self._checkpoints, self.end = Retry(), Retry(), Retry(), Retry()
+        self._spans, self._segments, self._evaluations = Retry(), Retry(), Retry()
+        self._checkpoints, self.end = Retry(), Retry()
+        self._retries = (self.end, self._spans, self._segments, self._checkpoints, self._evaluations)
         self._has_recorded = False
         """True once this incarnation has recorded a span."""
 
@@ -134,8 +135,10 @@ class Scribe:
         manifest.require(self._config)
         past = manifest.evaluations
         arrays = load_boundary(manifest, expected(self._memory, past))
-        done = evaluations_in(manifest.run_dir / METRICS_FILE, manifest.boundary)
-        restore(self._memory, manifest.boundary, arrays, past, max(done, default=-1) + 1)
+        recorded = 0
+        if not self._config.evaluate.eval_every_steps:  # else the queue says it, and the file may be large
+            recorded = max(evaluations_in(manifest.run_dir / METRICS_FILE, manifest.boundary), default=-1) + 1
+        restore(self._memory, manifest.boundary, arrays, past, recorded)
         load_segments(manifest, self._run_schedule, self._memory.ring.field, self._heartbeat)
         self._adopt(manifest)
         self._publish_statistics(self._files.metrics, {})
@@ -168,9 +171,9 @@ class Scribe:
             return int(manifest.counters[INEXACT_SINCE])
         changed = manifest.arithmetic_differences(self._config)
         if changed:
-            print(f"The run continues with different arithmetic: {', '.join(changed)}.", file=sys.stderr, flush=True)
+            disk_trouble.log_line(f"The run continues with different arithmetic: {', '.join(changed)}.")
         if not manifest.has_replay:
-            print("The run continues without its last round (--no-checkpoint-replay).", file=sys.stderr, flush=True)
+            disk_trouble.log_line("The run continues without its last round (--no-checkpoint-replay).")
         if changed or not manifest.has_replay:
             return manifest.boundary * self._run_schedule.round_steps
         return -1
@@ -216,12 +219,12 @@ class Scribe:
 
     def work(self) -> None:
         """Record the most urgent thing that is due. What the disk refuses is reported and tried again later."""
-        if self._evaluation_due() and self._record(self._evaluations, self._record_next_evaluation):
+        if self._evaluation_due() and self._record(self._evaluations, self._record_evaluation):
             return
         if self._save_due() and self._record(self._checkpoints, lambda: self.save() >= 0):
             return
         if self._spans_due():  # the last, since with short rounds one is always due
-            self._record(self._spans, self._record_next_span)
+            self._record(self._spans, self._record_span)
 
     def _record(self, retry: Retry, record: Callable[[], bool]) -> bool:
         """Return what `record` does: False if it can record nothing now. Also False if the disk refuses."""
@@ -236,24 +239,15 @@ class Scribe:
 
     def _publish_trouble(self) -> None:
         """Publish what the disk refuses now."""
-        refused = (retry.error for retry in (self.end, self._spans, self._checkpoints, self._evaluations))
-        self._board.trouble[0] = next(filter(None, refused), 0)
+        self._board.trouble[0] = next((retry.error for retry in self._retries if retry.error), 0)
         self._board.spans_refused[0] = self._spans.error != 0
-
-    def _record_next_evaluation(self) -> bool:
-        self._record_evaluation(self._memory.evaluations.logged.read())
-        return True
-
-    def _record_next_span(self) -> bool:
-        self._record_span(int(self._board.written[0]))
-        return True
 
     def _oldest_readable_tick(self) -> int:
         """Oldest tick that no lane can overwrite now."""
         return self._run_schedule.oldest_readable_tick(self._board.committed)
 
-    def _record_span(self, first: int) -> None:
-        """Record metrics, events and, of a replay, the segment of the span that begins with round `first`.
+    def _record_span(self) -> bool:
+        """Record the next span: metrics, events and, of a replay, its segment. Return True.
 
         Raises:
             OSError: the disk refuses; the whole span is retried.
@@ -263,7 +257,8 @@ class Scribe:
             self._drop_evaluations(of_versions_from=0)  # newer weights will follow
             self._has_recorded = True
         log, events = self._files.metrics, self._files.events
-        run_schedule, stop = self._run_schedule, first + self._run_schedule.snapshot_rounds
+        run_schedule, first = self._run_schedule, int(self._board.written[0])
+        stop = first + run_schedule.snapshot_rounds
         begin, steps = first * run_schedule.round_ticks, stop * run_schedule.round_steps
         sample = Sample.take(self._memory, time.monotonic_ns())
         is_held, values, episodes = self._read_span(begin, stop, sample)
@@ -277,6 +272,7 @@ class Scribe:
         self._board.samples[NEWEST] = sample.words
         self._board.written[0] = stop
         self._spans.succeed()
+        return True
 
     def _read_span(self, begin: int, stop: int, sample: Sample) -> _SpanRecord:
         """The record of the span from tick `begin` to boundary `stop`.
@@ -291,14 +287,15 @@ class Scribe:
         return _SpanRecord(is_held=False, values=span_values(self._memory, stop, sample, held=False), episodes=[])
 
     def _add_segment_of_span(self, begin: int) -> None:
-        """Add the segment of the span from tick `begin` on. One that the disk refuses waits for a checkpoint."""
-        if not self._checkpoints.may_try:
+        """Add the segment of the span from tick `begin` on. Of one that is refused the next checkpoint tries again."""
+        if not self._segments.may_try:
             return
         try:
             with suppress(Moved):  # then it has left the replay window, too
                 self._add_segment(begin // segment_ticks(self._run_schedule), needed_from=begin)
+            self._segments.succeed()
         except OSError as error:
-            self.report(error, self._checkpoints)
+            self.report(error, self._segments)
 
     def _add_segment(self, index: int, needed_from: int) -> None:
         """Compress a segment of which the ticks from `needed_from` are needed.
@@ -321,9 +318,9 @@ class Scribe:
         if log.totals.evaluation is not None:
             self._board.evaluation[:] = astuple(log.totals.evaluation)
 
-    def _record_evaluation(self, number: int) -> None:
-        """Record an evaluation, and save its version if it is the best so far."""
-        queue = self._memory.evaluations
+    def _record_evaluation(self) -> bool:
+        """Record the next evaluation, and save its version if it is the best so far. Return True."""
+        queue, number = self._memory.evaluations, self._memory.evaluations.logged.read()
         place = number % len(queue.returns)
         returns, lengths = queue.returns[place], queue.lengths[place]
         steps = int(queue.step[place])
@@ -346,6 +343,7 @@ class Scribe:
         self._files.checkpoints.save_best(queue.data[place], boundary, figures.mean)
         queue.logged.publish(number + 1)
         self._evaluations.succeed()
+        return True
 
     def save(self) -> int:
         """Write a checkpoint of the newest boundary and return the boundary; -1: none yet, or rounds passed too fast.
@@ -361,7 +359,7 @@ class Scribe:
             try:
                 arrays = capture(self._memory, boundary)  # first: snapshots are overwritten two spans later
                 while self._board.written[0] < boundary:
-                    self._record_span(int(self._board.written[0]))
+                    self._record_span()
                 oldest = self._run_schedule.oldest_needed_tick(boundary)
                 for index in self._files.checkpoints.missing_segments(boundary):
                     self._add_segment(index, max(oldest, segment_shape(self._run_schedule).first_tick(index)))
@@ -386,7 +384,7 @@ class Scribe:
         kind = (error.errno, error.strerror, os.path.dirname(str(error.filename)))  # a temporary file has a new name
         if kind not in self._reported:
             self._reported.add(kind)
-            disk_trouble.complain(f"Could not write: {error}. The run continues and retries.")
+            disk_trouble.log_line(f"Could not write: {error}. The run continues and retries.")
 
     # --- the end
 
@@ -400,10 +398,10 @@ class Scribe:
         boundary = self.save()
         self._evaluations.succeed()
         while self._evaluation_due():
-            self._record_evaluation(self._memory.evaluations.logged.read())
+            self._record_evaluation()
         summary = make_summary(self._memory, self._files.metrics, boundary)
         write_atomic(self._run_dir / SUMMARY_FILE, json.dumps(summary, indent=1).encode())
-        for retry in (self._spans, self._evaluations, self._checkpoints, self.end):
+        for retry in self._retries:
             retry.succeed()
         self._publish_trouble()
 

@@ -26,8 +26,8 @@ _ADVICE = {
 }
 
 
-def complain(text: str) -> None:
-    """Write a line to standard error. A process of a run has its log there, and a full disk loses the line only."""
+def log_line(text: str) -> None:
+    """Write a line to standard error, where a process of a run has its log; a full disk loses the line, no more."""
     with suppress(OSError):
         print(text, file=sys.stderr, flush=True)
 

@@ -16,7 +16,7 @@ from setproctitle import setproctitle
 
 from shared.errors import DeviceFault, FatalError
 from shared.files.atomic import PRIVATE_UMASK
-from shared.files.disk_trouble import complain
+from shared.files.disk_trouble import log_line
 from shared.files.plain_files import open_to_write
 from shared.files.run_file_names import LOGS
 from shared.machine.cores import NICENESS
@@ -122,10 +122,10 @@ def run_role(module: str, child_spec: ChildSpec) -> None:
         gc.freeze()  # what was loaded stays: with PyTorch, collections at the end would search it for half a second
         role.main(child_spec)
     except FatalError as error:
-        complain(str(error))
+        log_line(str(error))
         sys.exit(FATAL)
     except DeviceFault as error:
-        complain(traceback.format_exc() + str(error))
+        log_line(traceback.format_exc() + str(error))
         os._exit(DEVICE_FAULT)  # freeing memory of a faulty device would fail and change the code
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from contextlib import suppress
 from functools import partial
 
@@ -12,6 +11,7 @@ from ringside.cluster.groups.node_place import NodePlace
 from ringside.cluster.groups.remote_lanes import RemoteLanes
 from ringside.cluster.hosts import Hosts
 from shared.errors import ConfigError, RunFailed
+from shared.files.disk_trouble import log_line
 from shared.memory.parts.board import Phase
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
@@ -74,6 +74,6 @@ def _connect(cores: int, *, alone: bool) -> Hosts:
 
 def _note(memory: Memory, actor: int, sentence: str) -> None:
     """Write a sentence into the log, and have the launcher show it."""
-    print(sentence, file=sys.stderr, flush=True)
+    log_line(sentence)
     assert memory.gateways is not None, "the run has gateways"
     memory.gateways.tell(actor - memory.plan.config.machine.actors, sentence)

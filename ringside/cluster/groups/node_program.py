@@ -10,6 +10,7 @@ import sys
 
 from ringside.supervisor.supervisor import Supervisor
 from shared.errors import RingsideError
+from shared.files.disk_trouble import log_line
 from shared.files.run_file_names import LOGS
 from shared.memory.plan import Plan
 from shared.memory.process_table import Role
@@ -18,10 +19,6 @@ from shared.memory.wait import Doorbell
 from shared.process import mps
 from shared.process.library_env import choose_workspace
 from shared.process.signals import enable_stack_dumps
-
-
-def _note(sentence: str) -> None:
-    print(sentence, file=sys.stderr, flush=True)
 
 
 def main() -> int:
@@ -34,10 +31,10 @@ def main() -> int:
     machine = plan.config.machine
     region = Memory.attach(memory_fd, plan), [Doorbell(fd) for fd in doorbells]
     try:
-        with mps.service(machine.mps, machine.acts_on, _note) as gpu:
-            Supervisor(plan, lambda memory: None, _note, gpu, region=region, roles=(Role.INFERENCE,)).run()
+        with mps.service(machine.mps, machine.acts_on, log_line) as gpu:
+            Supervisor(plan, lambda memory: None, log_line, gpu, region=region, roles=(Role.INFERENCE,)).run()
     except RingsideError as error:
-        _note(" ".join(str(error).split()))
+        log_line(" ".join(str(error).split()))
         return 1
     return 0
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Iterable
+from contextlib import ExitStack
 
 import numpy as np
 
@@ -44,23 +45,23 @@ class Arena:
             advice: half a sentence for the error: what needs less memory.
         """
         fd = os.memfd_create("ringside", os.MFD_CLOEXEC)
-        try:
-            os.ftruncate(fd, layout.size)
-            reserved = 0
-            for offset, length in sorted([*unused, (layout.size, 0)]):
-                if offset > reserved:
-                    os.posix_fallocate(fd, reserved, offset - reserved)
-                reserved = offset + length
-            return cls(fd, layout, fresh=True)
-        except OSError as error:
-            os.close(fd)
-            raise ArenaError(
-                f"Shared memory of {layout.size / 1e9:.2f} GB could not be reserved ({error.strerror})"
-                f"{advice and '; '}{advice}."
-            ) from error
-        except BaseException:  # Ctrl-C, while gigabytes are reserved
-            os.close(fd)
-            raise
+        with ExitStack() as unfinished:
+            unfinished.callback(os.close, fd)  # also after Ctrl-C, while gigabytes are reserved
+            try:
+                os.ftruncate(fd, layout.size)
+                reserved = 0
+                for offset, length in sorted([*unused, (layout.size, 0)]):
+                    if offset > reserved:
+                        os.posix_fallocate(fd, reserved, offset - reserved)
+                    reserved = offset + length
+                arena = cls(fd, layout, fresh=True)
+            except OSError as error:
+                raise ArenaError(
+                    f"Shared memory of {layout.size / 1e9:.2f} GB could not be reserved ({error.strerror})"
+                    f"{advice and '; '}{advice}."
+                ) from error
+            unfinished.pop_all()
+        return arena
 
     @classmethod
     def attach(cls, fd: int, layout: Layout, *, writable: bool = True) -> Arena:

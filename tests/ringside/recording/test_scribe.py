@@ -44,8 +44,8 @@ def late(tmp_path: Path) -> Iterator[Any]:
     made._evaluation_due = lambda: "evaluation" in made.due_now
     made._save_due = lambda: "save" in made.due_now
     made._spans_due = lambda: "span" in made.due_now
-    made._record_evaluation = lambda number: made.done.append("evaluation")
-    made._record_span = lambda first: made.done.append("span")
+    made._record_evaluation = lambda: made.done.append("evaluation") or True
+    made._record_span = lambda: made.done.append("span") or True
     made.save = lambda: made.done.append("save") or 3
     yield made
     memory.arena.close()
@@ -135,7 +135,7 @@ def test_evaluations_of_a_run_stay_until_it_goes_on(late: Any, tmp_path: Path) -
     assert best.exists()
     late._files = None
     with pytest.raises(AttributeError):  # at what comes after it
-        Scribe._record_span(late, 5)
+        Scribe._record_span(late)
     assert not best.exists()
 
 
@@ -342,6 +342,22 @@ def test_a_disk_that_refuses_records_keeps_nobody_waiting(tmp_path: Path, monkey
     disk.scribe.work()
     assert not disk.memory.board.spans_refused[0]
     disk.memory.arena.close()
+
+
+def test_a_segment_that_was_refused_is_written_once_there_is_space(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = FullDisk(tmp_path, monkeypatch, method="dqn")
+    memory, rounds = disk.memory, disk.memory.run_schedule.snapshot_rounds
+    with monkeypatch.context() as patch:
+        patch.setattr(CheckpointWriter, "add_segment", FullDisk._refuse)
+        disk.commit(rounds)
+    assert (memory.board.trouble[0], memory.board.spans_refused[0]) == (errno.ENOSPC, 0)
+    disk.now += 60
+    disk.commit(2 * rounds)
+    assert memory.board.trouble[0] == 0
+    assert memory.board.saved[0] == 2 * rounds
+    memory.arena.close()
 
 
 def test_a_run_whose_directory_was_moved_writes_nothing_into_that_of_another(tmp_path: Path) -> None:

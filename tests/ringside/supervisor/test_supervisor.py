@@ -240,6 +240,9 @@ def test_a_fault_found_during_a_stop_is_reported(stopping: Supervisor, tmp_path:
     failed: Any = SimpleNamespace(exitcode=FATAL)
     stopping._handle_exit(Role.LEARNER, Child(killed))
     assert stopping._failure is None
+    stopping._children[Role.ACTOR] = Child(failed)
+    stopping._handle_exit(Role.ACTOR, stopping._children[Role.ACTOR])
+    assert stopping._failure is None, "Ctrl-C may have reached what its env had started"
     stopping._children[Role.LEARNER] = Child(failed)
     stopping._handle_exit(Role.LEARNER, stopping._children[Role.LEARNER])
     assert stopping._failure == "The loss is NaN."
