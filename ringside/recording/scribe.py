@@ -28,9 +28,10 @@ from ringside.recording.run_files import RunFiles
 from ringside.recording.scores import summarize
 from ringside.recording.span_values import span_values
 from ringside.recording.summary import INEXACT_SINCE, make_summary, run_counters
+from shared.checkpoint.best_weights import best_files
 from shared.checkpoint.finding import find_checkpoint
 from shared.checkpoint.loading import load_boundary, load_segments
-from shared.checkpoint.manifest import BEST_FILE, CHECKPOINTS, FORMER_BEST_FILE, Manifest
+from shared.checkpoint.manifest import Manifest
 from shared.checkpoint.segments import segment_shape, segment_ticks
 from shared.checkpoint.weights_file import load_weights
 from shared.errors import FatalError
@@ -185,10 +186,12 @@ class Scribe:
         if source_dir.resolve() == self._run_dir.resolve():
             self._board.saved[0] = manifest.boundary
         else:
-            for name in (METRICS_FILE, f"{CHECKPOINTS}/{BEST_FILE}", f"{CHECKPOINTS}/{FORMER_BEST_FILE}"):
-                if os.path.lexists(source_dir / name):
-                    with open_to_read(source_dir / name) as file:
-                        write_atomic(self._run_dir / name, partial(shutil.copyfileobj, file))
+            copies = {path: checkpoints.directory / path.name for path in best_files(manifest.directory)}
+            if os.path.lexists(source_dir / METRICS_FILE):
+                copies[source_dir / METRICS_FILE] = self._run_dir / METRICS_FILE
+            for source, target in copies.items():
+                with open_to_read(source) as file:
+                    write_atomic(target, partial(shutil.copyfileobj, file))
         checkpoints.adopt(manifest)
         checkpoints.cut_back(manifest.boundary)
         cut_metrics(self._run_dir / METRICS_FILE, manifest.boundary)

@@ -3,27 +3,38 @@
 from __future__ import annotations
 
 import math
+import re
 import shutil
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from shared.checkpoint.manifest import BEST_FILE, FORMER_BEST_FILE
+from shared.checkpoint.manifest import BEST_FILE
 from shared.checkpoint.weights_file import read_weights_metadata
 from shared.errors import CheckpointError
 from shared.files.atomic import write_atomic
 from shared.files.plain_files import open_to_read
 
+FORMER_BEST = re.compile(r"best-\d{8,}\.safetensors")
+"""Names of the weights, by version, that were the best until better ones came."""
+
+
+def best_files(directory: Path) -> list[Path]:
+    """The best weights in a directory of checkpoints, and the former best; of any kind and content."""
+    return [each for each in directory.iterdir() if each.name == BEST_FILE or FORMER_BEST.fullmatch(each.name)]
+
 
 class BestWeights:
-    """Two files in the directory of the checkpoints.
+    """Files in the directory of the checkpoints.
 
-    A resumed run has not reached the versions after its checkpoint. So when better weights replace the best ones of the
-    newest checkpoint, the replaced file stays as `best-former`.
+    A resumed run has not reached the versions after its checkpoint. So where the best weights at a kept checkpoint are
+    replaced by better ones, they stay as `best-V.safetensors`, V being their version. Versions and mean returns rise
+    together: the best weights at a boundary are the newest of those that existed.
     """
 
     def __init__(self, directory: Path) -> None:
-        self._best, self._former = directory / BEST_FILE, directory / FORMER_BEST_FILE
+        self._directory, self._best = directory, directory / BEST_FILE
 
     @property
     def mean_return(self) -> float | None:
@@ -36,35 +47,55 @@ class BestWeights:
         best = self.mean_return
         return mean_return > (-math.inf if best is None else best)
 
-    def replace(self, data: bytes, newest: int) -> None:
-        """Put better ones in their place.
+    def replace(self, data: bytes, boundaries: Sequence[int]) -> None:
+        """Put better ones in their place, and delete the former best that no kept checkpoint needs.
 
         Args:
             data: a weights file, which tells its `version` and `mean_return`.
-            newest: boundary of the newest checkpoint; 0: there is none.
+            boundaries: those of the kept checkpoints.
 
         Raises:
             OSError: the system refuses; the best are as they were.
         """
-        if _was_there(self._best, newest):
+        versions = self._versions()
+        needed = {_newest(versions, boundary) for boundary in boundaries}
+        if self._best in needed:
             with open_to_read(self._best) as best:
-                write_atomic(self._former, partial(shutil.copyfileobj, best))
+                write_atomic(self._former(versions[self._best]), partial(shutil.copyfileobj, best))
         write_atomic(self._best, data)
+        for path in versions.keys() - needed - {self._best}:
+            path.unlink()
 
     def cut_back(self, boundary: int) -> None:
         """Return to the best weights at a boundary. At 0 a run begins, and the files there are another run's."""
-        if not _was_there(self._best, boundary):  # damaged ones are of no version
-            if _was_there(self._former, boundary):
-                self._former.replace(self._best)
-            else:
-                self._best.unlink(missing_ok=True)
-        self._former.unlink(missing_ok=True)
+        versions = self._versions()
+        found = _newest(versions, boundary)
+        if found is None:
+            self._best.unlink(missing_ok=True)
+        elif found != self._best:
+            found.replace(self._best)
+        for path in best_files(self._directory):
+            if path != self._best and not _existed(versions.get(path), boundary):
+                path.unlink()
+
+    def _former(self, version: int) -> Path:
+        return self._directory / f"best-{version:08d}.safetensors"
+
+    def _versions(self) -> dict[Path, int]:
+        """The versions of the files that can be read."""
+        found = {path: _about(path).get("version") for path in best_files(self._directory)}
+        return {path: version for path, version in found.items() if isinstance(version, int)}
 
 
-def _was_there(path: Path, boundary: int) -> bool:
-    """True if a file of weights is of a version that existed at a boundary of the run."""
-    version = _about(path).get("version")
-    return boundary > 0 and isinstance(version, int) and version <= boundary
+def _newest(versions: dict[Path, int], boundary: int) -> Path | None:
+    """The file of the newest version that existed at a boundary."""
+    existed = [path for path, version in versions.items() if _existed(version, boundary)]
+    return max(existed, key=lambda path: (versions[path], path.name == BEST_FILE), default=None)
+
+
+def _existed(version: int | None, boundary: int) -> bool:
+    """True if a version existed at a boundary of the run; at 0 none did."""
+    return version is not None and boundary > 0 and version <= boundary
 
 
 def _about(path: Path) -> dict[str, Any]:

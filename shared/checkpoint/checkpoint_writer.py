@@ -5,7 +5,7 @@ In `RUN_DIR/checkpoints/`:
     segment-K.ring             slots of a stretch of ticks, of the replay or the last round: segments.py
     boundary-R.safetensors     the state of all roles at the boundary before round R
     weights-R.safetensors      the parameters of version R by name, for anyone
-    best.safetensors           the parameters that did best in evaluation; best-former.safetensors: best_weights.py
+    best.safetensors           the parameters that did best in evaluation; best-V.safetensors: best_weights.py
     checkpoint-R.json          the manifest: names, sizes and SHA-256 of its pieces; written last
 
 A checkpoint exists when its manifest does. A manifest is renamed into place after all its pieces are on the disk, so a
@@ -249,8 +249,8 @@ class CheckpointWriter:
         """
         if not self.best.beaten_by(mean_return):
             return False
-        newest = next((manifest.boundary for manifest in self._readable()), 0)
-        self.best.replace(self._weights_bytes(weights, version, {"mean_return": float(mean_return)}), newest)
+        boundaries = [manifest.boundary for manifest in self._readable()[:KEPT]]
+        self.best.replace(self._weights_bytes(weights, version, {"mean_return": float(mean_return)}), boundaries)
         return True
 
     def adopt(self, manifest: Manifest) -> None:

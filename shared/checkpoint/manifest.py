@@ -32,8 +32,6 @@ CHECKPOINTS = "checkpoints"
 """The directory of checkpoints in a run directory."""
 BEST_FILE = "best.safetensors"
 """In there, the weights of the best evaluation beside training."""
-FORMER_BEST_FILE = "best-former.safetensors"
-"""Weights that were the best at the newest checkpoint, where better ones came after it."""
 
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _PIECE_FIELDS: dict[str, type] = {"name": str, "bytes": int, "sha256": str}

@@ -13,7 +13,7 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
-from shared.checkpoint.manifest import BEST_FILE, CHECKPOINTS, FORMER_BEST_FILE
+from shared.checkpoint.manifest import BEST_FILE, CHECKPOINTS
 from shared.errors import ConfigError
 from shared.files.run_file_names import CONFIG_FILE, EVALUATION_FILES, LOGS, METRICS_FILE, SUMMARY_FILE
 from shared.process.live import LIVE_FILE
@@ -36,11 +36,11 @@ PART = ".part"
 _FILES = (
     *(CONFIG_FILE, METRICS_FILE, SUMMARY_FILE, LIVE_FILE, LOCK_FILE, SUITE_LOCK_FILE, TRACK_FILE, OWN_METRICS_FILE),
     *(name for file in EVALUATION_FILES.values() for name in (file, str(Path(file).with_suffix(PART)))),
-    *(f"{CHECKPOINTS}/{name}" for name in (BEST_FILE, FORMER_BEST_FILE)),
+    f"{CHECKPOINTS}/{BEST_FILE}",
 )
 _FOLDERS = (CHECKPOINTS, LOGS, EVENTS, OWN_EVENTS, REPORT, WANDB, VIDEOS)
 _OWN_NAMES = {
-    CHECKPOINTS: re.compile(r"(checkpoint|segment|boundary|weights)-\d{8,}\.(json|ring|safetensors)"),
+    CHECKPOINTS: re.compile(r"(checkpoint|segment|boundary|weights|best)-\d{8,}\.(json|ring|safetensors)"),
     LOGS: re.compile(r".*\.log"),
     VIDEOS: re.compile(r"evaluation-\d{5,}\.(part|mp4)"),
 }

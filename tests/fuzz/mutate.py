@@ -146,7 +146,7 @@ def _add(case: Case) -> None:
             (checkpoints / f".{name}.tmp").symlink_to(victim)
         case.note(case.run, "temporaries that are links added")
     else:
-        for name in ("checkpoint-00000006.json", "segment-00000005.ring", "best-former.safetensors"):
+        for name in ("checkpoint-00000006.json", "segment-00000005.ring", "best-00000006.safetensors"):
             if not (checkpoints / name).exists():
                 (checkpoints / name).symlink_to(victim)
         case.note(checkpoints, "pieces to come that are links added")

@@ -16,7 +16,7 @@ from shared.checkpoint import checkpoint_writer
 from shared.checkpoint.checkpoint_writer import KEPT, CheckpointWriter
 from shared.checkpoint.finding import find_checkpoint
 from shared.checkpoint.loading import load_boundary, load_segments
-from shared.checkpoint.manifest import BEST_FILE, FORMER_BEST_FILE, read_manifest
+from shared.checkpoint.manifest import BEST_FILE, read_manifest
 from shared.checkpoint.segments import segments_needed
 from shared.checkpoint.weights_file import load_weights
 from shared.config.run_schedule import make_run_schedule
@@ -255,14 +255,42 @@ def test_the_best_of_a_future_that_is_cut_off_goes_with_it(tmp_path: Path, bound
     assert (writer.directory / "best.safetensors").exists() == stays
 
 
-def test_a_better_one_of_a_cut_off_future_gives_way_to_the_former_best(tmp_path: Path) -> None:
-    writer, _ = write_run(tmp_path, 4)
-    for version, score in ((3, 20.0), (5, 21.0), (6, 22.0)):
-        assert writer.save_best(parameters(version), version, score)
-    writer.cut_back(4)
-    assert writer.best.mean_return == 20.0
-    assert load_weights(writer.directory / BEST_FILE).version == 3
-    assert not (writer.directory / FORMER_BEST_FILE).exists()
+@pytest.mark.parametrize(
+    ("boundary", "version", "others"),
+    [(6, 6, [1, 3]), (4, 3, [1]), (3, 3, [1]), (2, 1, []), (0, None, [])],
+)
+def test_a_resume_returns_to_the_best_of_its_own_checkpoint(
+    tmp_path: Path, boundary: int, version: int | None, others: list[int]
+) -> None:
+    """The checkpoints are those of boundaries 2 and 4."""
+    writer, ring = write_run(tmp_path, 2)
+    assert writer.save_best(parameters(1), 1, 19.0)
+    play_round(ring, 2)
+    play_round(ring, 3)
+    for index in (2, 3):
+        writer.add_segment(index, ring)
+    save(writer, 4)
+    for number, score in ((3, 20.0), (5, 21.0), (6, 22.0)):
+        assert writer.save_best(parameters(number), number, score)
+    assert former_best(writer) == [1, 3]
+    writer.cut_back(boundary)
+    assert (writer.directory / BEST_FILE).exists() == (version is not None)
+    if version is not None:
+        assert load_weights(writer.directory / BEST_FILE).version == version
+    assert former_best(writer) == others
+
+
+def test_former_best_weights_go_with_the_checkpoints_that_needed_them(tmp_path: Path) -> None:
+    writer, ring = write_run(tmp_path, 4)
+    for version in range(1, 5):
+        assert writer.save_best(parameters(version), version, float(version))
+    assert former_best(writer) == [3], "of checkpoints 3 and 4; version 4 is the best still"
+    for boundary in (5, 6):
+        play_round(ring, boundary - 1)
+        writer.add_segment(boundary - 1, ring)
+        save(writer, boundary)
+    assert writer.save_best(parameters(7), 7, 7.0)
+    assert former_best(writer) == [4], "of both checkpoints, 5 and 6"
 
 
 def test_a_damaged_best_gives_way_to_the_former(tmp_path: Path) -> None:
@@ -272,7 +300,12 @@ def test_a_damaged_best_gives_way_to_the_former(tmp_path: Path) -> None:
     os.truncate(writer.directory / BEST_FILE, 100)
     writer.cut_back(4)
     assert writer.best.mean_return == 20.0
-    assert not (writer.directory / FORMER_BEST_FILE).exists()
+    assert former_best(writer) == []
+
+
+def former_best(writer: CheckpointWriter) -> list[int]:
+    """Versions of the former best weights, by their names."""
+    return sorted(int(path.stem.removeprefix("best-")) for path in writer.directory.glob("best-*"))
 
 
 def test_pieces_that_somebody_took_away_are_made_again(tmp_path: Path) -> None:

@@ -184,7 +184,7 @@ def test_only_plain_files_count_as_temporaries(tmp_path: Path) -> None:
     [
         *("config.json", "metrics.jsonl", "summary.json", "live.json", "lock", "suite.lock", "track.json"),
         *("evaluation-final.json", "evaluation-best.json", "evaluation-best.part"),
-        *("checkpoints/best.safetensors", "checkpoints/best-former.safetensors"),
+        *("checkpoints/best.safetensors", "checkpoints/best-00000009.safetensors"),
         *("checkpoints/checkpoint-00000009.json", "checkpoints/segment-00000009.ring", "logs/learner.log"),
     ],
 )
@@ -434,7 +434,7 @@ def test_the_pieces_of_another_user_are_copied(tmp_path: Path, monkeypatch: pyte
 
 def test_the_best_weights_may_be_anything(tmp_path: Path) -> None:
     directory(tmp_path / "best.safetensors")
-    pipe(tmp_path / "best-former.safetensors")
+    pipe(tmp_path / "best-00000003.safetensors")
     assert BestWeights(tmp_path).mean_return is None
 
 
