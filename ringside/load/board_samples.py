@@ -15,7 +15,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.load.bottleneck import Bottleneck, NodeStatus, RoleStatus, find_bottleneck
+from ringside.load.bottleneck import Activity, Bottleneck, find_bottleneck
+from ringside.load.role_status import NodeStatus, RoleStatus
 from shared.memory.parts.board import COUNTED_WORDS, GATEWAY_WORDS, MOMENT_WORDS, SAMPLES, Phase
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
@@ -137,19 +138,19 @@ def load_between(memory: Memory, old: Sample, new: Sample, usable_cores: int) ->
         speed = max(0, new.steps - old.steps) / seconds  # a replaying lane counts backwards for a moment
         pace = max(0, new.updates - old.updates) / seconds
     roles = roles_between(memory, old, new)
-    held = max(0, new.evaluation_waited - old.evaluation_waited) / (new.at - old.at) if seconds > 0 else 0.0
+    evaluation_wait = max(0, new.evaluation_waited - old.evaluation_waited) / (new.at - old.at) if seconds > 0 else 0.0
     others = stolen = None
     if 0 < old.contention_at < new.contention_at:
         measured = new.contention_at - old.contention_at
         others, stolen = (max(0, ns) / measured for ns in (new.others - old.others, new.stolen - old.stolen))
-    found = find_bottleneck(
+    activity = Activity(
         roles,
+        usable_cores,
         learning=new.updates > 0,
-        usable_cores=usable_cores,
         alternates=memory.run_schedule.learns_same_round,
         steps_per_second=speed,
-        evaluation_wait=held,
+        evaluation_wait=evaluation_wait,
         others=others,
         stolen=stolen,
     )
-    return Load(seconds, speed, pace, roles, others, stolen, found)
+    return Load(seconds, speed, pace, roles, others, stolen, find_bottleneck(activity))

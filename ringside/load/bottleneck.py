@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
+from ringside.load.role_status import RoleGroup, RoleStatus, groups_of
+from ringside.load.startup import startup_sentence
 from shared.machine.contention import contention_sentences
 from shared.text import readable
 
@@ -33,8 +36,8 @@ CORES_IN_USE = 0.9
 """Share of the usable cores from which they count as all in use."""
 
 
-RUNNING = 0.75
-"""CPU share of a role's busy time below which the sentence mentions it."""
+EVALUATION_WAIT = 0.1
+"""Share of the time spent waiting for a slot in the queue of evaluations, from which evaluation is the bottleneck."""
 
 
 TRANSFERRING = 0.3
@@ -42,52 +45,65 @@ TRANSFERRING = 0.3
 
 
 @dataclass(frozen=True)
-class NodeStatus:
-    """The node that plays the lanes of a gateway."""
+class Activity:
+    """Work of a run's processes over an interval of several rounds."""
 
-    name: str
-    """Empty: it has none at the moment."""
-    lanes: int
-    losses: int
-    """Nodes that the gateway lost."""
-    audits: int
-    """Answers that the head computed again, and agreed with."""
-    transfer: float
-    """Share of the time in which parameters were on their way to it."""
-    sent: float
-    """Bytes of parameters a second to it."""
-    received: float
-    """Bytes of steps a second from it."""
+    roles: Sequence[RoleStatus]
+    usable_cores: int
+    """Cores that the run may use."""
+    learning: bool
+    """True if updates have begun; before, the learner waits by design."""
+    alternates: bool = False
+    """True if playing and learning take turns."""
+    steps_per_second: float | None = None
+    """None: not known."""
+    evaluation_wait: float = 0.0
+    """Share of the time in which the learner waited for a slot in the queue of evaluations."""
+    others: float | None = None
+    """Cores that other programs used; None: not known."""
+    stolen: float | None = None
+    """Cores that the hypervisor took; None: not known."""
 
-
-@dataclass(frozen=True)
-class RoleStatus:
-    """One process."""
-
-    name: str
-    """Name in `ps`: learner, inference, scribe, evaluator, actor 3."""
-    state: str
-    """Phase: starting, working, waiting, replaying, done, ended."""
-    busy: float | None = None
-    """Share of the time in which it waited for no other process of the run, in [0, 1]; None: not known yet."""
-    cores: float | None = None
-    """Cores used: CPU seconds per second; None: not known yet."""
-    restarts: int = 0
-    node: NodeStatus | None = None
-    """None: it is no gateway."""
+    @cached_property
+    def groups(self) -> dict[str, RoleGroup]:
+        """Groups of the processes whose busy share is known, by name."""
+        return groups_of(self.roles)
 
     @property
-    def is_player(self) -> bool:
-        """True if the process plays for training."""
-        return self.group in ("actors", "workers", "nodes")
+    def has_started(self) -> bool:
+        """True if the shares of those that play are known."""
+        return "workers" in self.groups or self.groups.keys() >= {"actors", "inference"}
 
     @property
-    def group(self) -> str:
-        """`actors`, `workers`, `ranks` or `nodes` for all of them, else the name."""
-        if self.node is not None:
-            return "nodes"
-        role, _, number = self.name.partition(" ")
-        return f"{role}s" if number else role
+    def learner_busy(self) -> float:
+        """Busy share of the learner; 0 before it learns."""
+        return self.groups["learner"].busy if self.learning and "learner" in self.groups else 0.0
+
+    @cached_property
+    def slowest(self) -> RoleStatus:
+        """The busiest actor or gateway."""
+        players = [role for name in ("actors", "nodes") if name in self.groups for role in self.groups[name].roles]
+        return max(players, key=lambda role: role.busy or 0.0)
+
+    @property
+    def slowest_busy(self) -> float:
+        """Busy share of `slowest`, which the others wait for at the end of a round."""
+        return self.slowest.busy or 0.0
+
+    @property
+    def players(self) -> RoleGroup:
+        """Group of `slowest`: the actors or the nodes."""
+        return self.groups[self.slowest.group]
+
+    @property
+    def players_wait(self) -> str:
+        """Clause about the players."""
+        return f"the {self.slowest.group} wait {1 - self.players.busy:.0%} of the time"
+
+    @property
+    def learner_waits(self) -> str:
+        """Clause about the learner, with its comma; empty before it learns."""
+        return f", and the learner waits {1 - self.learner_busy:.0%} of its time" if self.learning else ""
 
 
 @dataclass(frozen=True)
@@ -106,42 +122,7 @@ class Bottleneck:
     """The limit: speed if `role` never waited, or if the run used all cores, with everything else equal."""
 
 
-_ALLOWED = {
-    "learner": "the learner would allow",
-    "actors": "the actors would allow",
-    "nodes": "the nodes would allow",
-    "workers": "the workers would allow",
-    "inference": "inference would allow",
-    "scribe": "the scribe would allow",
-    "evaluator": "the evaluator would allow",
-}
-
-
-def busy_by_group(roles: Sequence[RoleStatus]) -> dict[str, float]:
-    """Mean busy share of each group of roles whose share is known."""
-    groups = _groups(roles)
-    return {name: sum(role.busy or 0.0 for role in group) / len(group) for name, group in groups.items()}
-
-
-def _groups(roles: Sequence[RoleStatus]) -> dict[str, list[RoleStatus]]:
-    groups: dict[str, list[RoleStatus]] = {}
-    for role in roles:
-        if role.busy is not None and (role.node is None or role.node.name):
-            groups.setdefault(role.group, []).append(role)
-    return groups
-
-
-def find_bottleneck(
-    roles: Sequence[RoleStatus],
-    *,
-    learning: bool,
-    usable_cores: int,
-    alternates: bool = False,
-    steps_per_second: float | None = None,
-    evaluation_wait: float = 0.0,
-    others: float | None = None,
-    stolen: float | None = None,
-) -> Bottleneck:
+def find_bottleneck(run: Activity) -> Bottleneck:
     """Find the role that limits the run, and the share of its limit that the run reaches.
 
     If all cores are in use, every role seems busy, if only with waiting for a core. Then the cores are the bottleneck,
@@ -161,222 +142,161 @@ def find_bottleneck(
     cores that other programs or a hypervisor take. On a GPU, learner and inference are busy while they wait for it. If
     the limiting role had a core for much less time than it was busy, the sentence says so. A hyper-thread counts as a
     core, and threads that spin count as work.
-
-    Args:
-        roles: busy shares and cores over the same time.
-        learning: True if updates have begun; before, the learner waits by design.
-        usable_cores: how many cores the run may use.
-        alternates: True if playing and learning take turns.
-        steps_per_second: the speed over the same time, where known.
-        evaluation_wait: share of the time in which the learner waited for a slot in the queue of evaluations.
-        others, stolen: cores that other programs and a hypervisor took over the same time, if known.
     """
-    found = _find(
-        roles,
-        learning=learning,
-        usable_cores=usable_cores,
-        alternates=alternates,
-        steps_per_second=steps_per_second,
-        evaluation_wait=evaluation_wait,
-        taken=(others or 0.0) + (stolen or 0.0),
-    )
-    if found.kind == "starting":
-        return found
-    return replace(found, sentence=" ".join([found.sentence, *contention_sentences(others, stolen, usable_cores)]))
+    if not run.has_started:
+        return Bottleneck("starting", startup_sentence(run.roles))
+    rules = _RULES_OF_WORKERS if "workers" in run.groups else _RULES
+    found = _with_distance(next(limit for rule in rules if (limit := rule(run))), run.steps_per_second)
+    contention = contention_sentences(run.others, run.stolen, run.usable_cores)
+    return replace(found, sentence=" ".join([found.sentence, *contention]))
 
 
-_PREPARES = {
-    "scribe": "preparing the memory",
-    "learner": "loading PyTorch and the network",
-    "ranks": "loading PyTorch and the network",
-    "inference": "loading PyTorch and the network",
-    "evaluator": "loading emulators and the game",
-    "actors": "loading emulators and the game",
-    "nodes": "looking for a node",
-    "workers": "loading PyTorch, emulators and the game",
-}
-"""Work of a role before its first step, by group."""
-
-
-def _starting(roles: Sequence[RoleStatus]) -> str:
-    """Sentence about the roles that a run waits for at its start."""
-    awaited: dict[str, list[str]] = {}
-    for role in roles:
-        if role.state == "starting":
-            awaited.setdefault(_PREPARES[role.group], []).append(role.name)
-    if not awaited:
-        return "All processes have started; the first steps are being played."
-    told = [f"{_listed(names)} ({work})" for work, names in awaited.items()]
-    return f"Starting: waits for {_listed(told)}."
-
-
-def _listed(words: Sequence[str]) -> str:
-    """ "a", "a and b", "a, b and c"; of more than four, the first and the number of the others."""
-    if len(words) > _MOST_LISTED:
-        return f"{words[0]} and {len(words) - 1} more"
-    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
-
-
-_MOST_LISTED = 4
-
-
-def _find(
-    roles: Sequence[RoleStatus],
-    *,
-    learning: bool,
-    usable_cores: int,
-    alternates: bool,
-    steps_per_second: float | None,
-    evaluation_wait: float,
-    taken: float,
-) -> Bottleneck:
-    """The bottleneck, without the sentences on other programs. `taken`: their cores."""
-    groups, busy = _groups(roles), busy_by_group(roles)
-    if "workers" not in groups and ("actors" not in groups or "inference" not in groups):
-        return Bottleneck("starting", _starting(roles))
-    used = {name: sum(role.cores or 0.0 for role in group) for name, group in groups.items()}
-    if taken and not any(_starves(group) for name, group in groups.items() if name != "nodes"):
-        taken = 0.0  # no process of the run waits for these cores
-    if sum(used.values()) + taken >= CORES_IN_USE * usable_cores:
-        return _cores_limit(used, taken, usable_cores, steps_per_second)
-    if "workers" in groups:
-        if evaluation_wait >= 1 - SATURATED:
-            return _evaluation_limit("the first process of the workers", evaluation_wait, steps_per_second)
-        return _workers_limit(groups["workers"], busy["workers"], steps_per_second)
-    if not learning:
-        busy["learner"] = 0.0
-    return _role_limit(
-        groups,
-        busy,
-        learning=learning,
-        alternates=alternates,
-        steps_per_second=steps_per_second,
-        evaluation_wait=evaluation_wait,
-    )
-
-
-def _role_limit(
-    groups: Mapping[str, Sequence[RoleStatus]],
-    busy: Mapping[str, float],
-    *,
-    learning: bool,
-    alternates: bool,
-    steps_per_second: float | None,
-    evaluation_wait: float,
-) -> Bottleneck:
-    """The bottleneck of a run with learner and inference that has cores to spare; `busy` by group of roles."""
-    playing = [*groups["actors"], *groups.get("nodes", ())]
-    slowest = max(playing, key=lambda role: role.busy or 0.0)
-    players = slowest.group
-    learner, emulation, inference = busy.get("learner", 0.0), busy[players], busy["inference"]
-    slow = slowest.busy or 0.0
-    actors_wait = f"the {players} wait {1 - emulation:.0%} of the time"
-    kind: BottleneckKind
-    if learner >= SATURATED and learner >= slow:
-        kind, role = "learner", "learner"
-        said = f"The learner limits the run: it is {_busy(groups['learner'])}, and {actors_wait}"
-    elif slow >= SATURATED and players == "nodes":
-        role = "nodes"
-        kind, said = _nodes_limit(groups["nodes"], slowest)
-        said += f", and the learner waits {1 - learner:.0%} of its time" if learning else ""
-    elif slow >= SATURATED:
-        kind, role = "emulation", "actors"
-        said = f"Emulation limits the run: the actors are {_busy(groups['actors'])}"
-        said += f", {slowest.name} {slow:.0%}" if emulation < SATURATED else ""
-        said += f", and the learner waits {1 - learner:.0%} of its time" if learning else ""
-    elif busy.get("scribe", 0.0) >= SATURATED:
-        kind, role = "scribe", "scribe"
-        said = f"Recording limits the run: the scribe is {_busy(groups['scribe'])}, and {actors_wait}"
-    elif evaluation_wait >= 1 - SATURATED and inference < SATURATED:
-        return _evaluation_limit("the learner", evaluation_wait, steps_per_second)
-    elif alternates and learning and "learner" in groups:
-        role = max(("learner", "actors", "inference"), key=lambda name: busy[name])
-        said = f"Playing and learning take turns: the learner is {_busy(groups['learner'])}, the actors "
-        said += f"{_busy(groups['actors'])} and inference {_busy(groups['inference'])}"
-        turns = Bottleneck("turns", said, role, min(1.0, learner + max(slow, inference)))
-        return _with_distance(turns, "turns without a wait would allow", steps_per_second)
-    elif inference >= max(0.5, emulation, learner):
-        kind, role = "inference", "inference"
-        said = f"Inference limits the run: it is {_busy(groups['inference'])}, and {actors_wait}"
-    else:
-        kind, role = "none", max(busy.keys() & {"learner", players, "inference"}, key=lambda name: (busy[name], name))
-        said = f"No role limits the run by itself ({players} busy {emulation:.0%}, inference {inference:.0%}, "
-        said += f"learner {learner:.0%}" if learning else "learning has not begun"
-        said += "): they wait for one another"
-    return _with_distance(Bottleneck(kind, said, role, busy[role]), _ALLOWED[role], steps_per_second)
-
-
-def _evaluation_limit(waiting: str, share: float, steps_per_second: float | None) -> Bottleneck:
-    """The bottleneck of a run that waits for evaluations; the evaluator's waits for inference are part of its work."""
-    said = f"Evaluation limits the run: {waiting} waits {share:.0%} of the time for a free slot in the queue of "
-    found = Bottleneck("evaluation", f"{said}evaluations", "evaluator", share=1.0)
-    return _with_distance(found, _ALLOWED["evaluator"], steps_per_second)
-
-
-def _nodes_limit(group: Sequence[RoleStatus], slowest: RoleStatus) -> tuple[BottleneckKind, str]:
-    """Kind of the limit where the nodes hardly wait, and the first half of its sentence."""
-    found = [(role.node, role.busy or 0.0) for role in group if role.node is not None]
-    transfer = sum(node.transfer for node, _ in found) / len(found)
-    if transfer >= TRANSFERRING:
-        rate = sum(node.sent for node, _ in found) / 1e6
-        waits = f"the nodes wait {transfer:.0%} of the time for parameters ({rate:,.1f} MB/s)"
-        return "network", f"The network limits the run: {waits}"
-    others = [busy for role, (_, busy) in zip(group, found, strict=True) if role is not slowest]
-    assert slowest.node is not None, "it is a node"
-    if others and (mean := sum(others) / len(others)) < SATURATED:
-        shares = f"it is busy {slowest.busy or 0.0:.0%}, the other nodes {mean:.0%}"
-        return "node", f"Node {slowest.node.name} limits the run: {shares}"
-    return "emulation", f"Emulation limits the run: the nodes are {_share_busy(group)}"
-
-
-def _workers_limit(group: Sequence[RoleStatus], busy: float, steps_per_second: float | None) -> Bottleneck:
-    """The bottleneck of a run of workers, which wait for nothing but each other, the scribe and evaluations."""
-    said = f"The workers limit the run: their processes are {_busy(group)}, and wait for each other in the other time"
-    return _with_distance(Bottleneck("workers", said, "workers", busy), _ALLOWED["workers"], steps_per_second)
-
-
-def _shares(group: Sequence[RoleStatus]) -> tuple[float, float]:
-    """Mean busy share of a group's roles, and mean share of the time on a core."""
-    busy = sum(role.busy or 0.0 for role in group) / len(group)
-    ran = sum(role.cores or 0.0 for role in group) / len(group)
-    return busy, ran
-
-
-def _starves(group: Sequence[RoleStatus]) -> bool:
-    """True if a group was busy most of the time but had a core for much less of it."""
-    busy, ran = _shares(group)
-    return busy >= 0.5 and ran < RUNNING * busy
-
-
-def _share_busy(group: Sequence[RoleStatus]) -> str:
-    """Busy share of a group as text."""
-    return f"busy {_shares(group)[0]:.0%}"
-
-
-def _busy(group: Sequence[RoleStatus]) -> str:
-    """Busy share of a group as text, with its share on a core where that is much less."""
-    busy, ran = _shares(group)
-    return _share_busy(group) + (f" (on a core {ran:.0%})" if ran < RUNNING * busy else "")
-
-
-def _cores_limit(
-    used: Mapping[str, float], taken: float, usable_cores: int, steps_per_second: float | None
-) -> Bottleneck:
-    """The bottleneck if all cores are in use; `used` by group of roles, `taken` by other programs."""
+def _cores_limit(run: Activity) -> Bottleneck | None:
+    taken = (run.others or 0.0) + (run.stolen or 0.0)
+    if not any(group.starves for name, group in run.groups.items() if name != "nodes"):
+        taken = 0.0  # no process of the run waits for the cores of other programs
+    used = {name: group.cores for name, group in run.groups.items()}
+    if sum(used.values()) + taken < CORES_IN_USE * run.usable_cores:
+        return None
     most, *others = sorted(used, key=lambda name: -used[name])
     takes = "take" if most in ("actors", "workers", "ranks") else "takes"
-    said = f"All cores are in use ({usable_cores}" + (f", {taken:.1f} by others" if taken >= 0.05 else "")
-    said += f"): {'of this run ' if taken >= 0.05 else ''}{most} {takes} the most, {used[most]:.1f}"
+    sentence = f"All cores are in use ({run.usable_cores}" + (f", {taken:.1f} by others" if taken >= 0.05 else "")
+    sentence += f"): {'of this run ' if taken >= 0.05 else ''}{most} {takes} the most, {used[most]:.1f}"
     rest = ", ".join(f"{name} {used[name]:.1f}" for name in others if used[name] >= 0.05)
-    said += f", then {rest}" if rest else ""
-    share = min(1.0, sum(used.values()) / usable_cores)
-    return _with_distance(Bottleneck("cores", said, most, share), "they allow", steps_per_second)
+    sentence += f", then {rest}" if rest else ""
+    return Bottleneck("cores", sentence, most, min(1.0, sum(used.values()) / run.usable_cores))
 
 
-def _with_distance(found: Bottleneck, subject: str, steps_per_second: float | None) -> Bottleneck:
+def _learner_limit(run: Activity) -> Bottleneck | None:
+    if run.learner_busy < SATURATED or run.learner_busy < run.slowest_busy:
+        return None
+    learner = run.groups["learner"]
+    sentence = f"The learner limits the run: it is {learner.busy_words}, and {run.players_wait}"
+    return Bottleneck("learner", sentence, "learner", learner.busy)
+
+
+def _nodes_limit(run: Activity) -> Bottleneck | None:
+    """The network, one node, or all of them."""
+    node = run.slowest.node
+    if run.slowest_busy < SATURATED or node is None:
+        return None
+    nodes = run.players
+    reports = [role.node for role in nodes.roles if role.node is not None]
+    others = [role.busy or 0.0 for role in nodes.roles if role is not run.slowest]
+    transfer = sum(each.transfer for each in reports) / len(reports)
+    kind: BottleneckKind
+    if transfer >= TRANSFERRING:
+        rate = sum(each.sent for each in reports) / 1e6
+        waits = f"the nodes wait {transfer:.0%} of the time for parameters ({rate:,.1f} MB/s)"
+        kind, sentence = "network", f"The network limits the run: {waits}"
+    elif others and (mean := sum(others) / len(others)) < SATURATED:
+        shares = f"it is busy {run.slowest_busy:.0%}, the other nodes {mean:.0%}"
+        kind, sentence = "node", f"Node {node.name} limits the run: {shares}"
+    else:
+        kind, sentence = "emulation", f"Emulation limits the run: the nodes are busy {nodes.busy:.0%}"
+    return Bottleneck(kind, sentence + run.learner_waits, "nodes", nodes.busy)
+
+
+def _emulation_limit(run: Activity) -> Bottleneck | None:
+    if run.slowest_busy < SATURATED:
+        return None
+    actors, slowest = run.players, run.slowest
+    sentence = f"Emulation limits the run: the actors are {actors.busy_words}"
+    sentence += f", {slowest.name} {run.slowest_busy:.0%}" if actors.busy < SATURATED else ""
+    return Bottleneck("emulation", sentence + run.learner_waits, "actors", actors.busy)
+
+
+def _recording_limit(run: Activity) -> Bottleneck | None:
+    scribe = run.groups.get("scribe")
+    if scribe is None or scribe.busy < SATURATED:
+        return None
+    sentence = f"Recording limits the run: the scribe is {scribe.busy_words}, and {run.players_wait}"
+    return Bottleneck("scribe", sentence, "scribe", scribe.busy)
+
+
+def _evaluation_limit(run: Activity) -> Bottleneck | None:
+    """Evaluations are always pending; the evaluator's waits for inference are part of its work."""
+    has_workers = "workers" in run.groups
+    if run.evaluation_wait < EVALUATION_WAIT or (not has_workers and run.groups["inference"].busy >= SATURATED):
+        return None
+    waiting = "the first process of the workers" if has_workers else "the learner"
+    sentence = f"Evaluation limits the run: {waiting} waits {run.evaluation_wait:.0%} of the time for a free slot in "
+    return Bottleneck("evaluation", f"{sentence}the queue of evaluations", "evaluator", 1.0)
+
+
+def _turns_limit(run: Activity) -> Bottleneck | None:
+    if not (run.alternates and run.learning and "learner" in run.groups):
+        return None
+    learner, actors, inference = (run.groups[name] for name in ("learner", "actors", "inference"))
+    role = max(("learner", "actors", "inference"), key=lambda name: run.groups[name].busy)
+    sentence = f"Playing and learning take turns: the learner is {learner.busy_words}, the actors {actors.busy_words} "
+    sentence += f"and inference {inference.busy_words}"
+    return Bottleneck("turns", sentence, role, min(1.0, learner.busy + max(run.slowest_busy, inference.busy)))
+
+
+def _inference_limit(run: Activity) -> Bottleneck | None:
+    inference = run.groups["inference"]
+    if inference.busy < max(0.5, run.players.busy, run.learner_busy):
+        return None
+    sentence = f"Inference limits the run: it is {inference.busy_words}, and {run.players_wait}"
+    return Bottleneck("inference", sentence, "inference", inference.busy)
+
+
+def _no_single_limit(run: Activity) -> Bottleneck:
+    players, inference = run.slowest.group, run.groups["inference"].busy
+    busy = {"learner": run.learner_busy, players: run.players.busy, "inference": inference}
+    role = max(busy, key=lambda name: (busy[name], name))
+    sentence = f"No role limits the run by itself ({players} busy {busy[players]:.0%}, inference {inference:.0%}, "
+    sentence += f"learner {run.learner_busy:.0%}" if run.learning else "learning has not begun"
+    return Bottleneck("none", f"{sentence}): they wait for one another", role, busy[role])
+
+
+def _workers_limit(run: Activity) -> Bottleneck:
+    """Workers wait for nothing but each other, the scribe and evaluations."""
+    workers = run.groups["workers"]
+    shares = f"their processes are {workers.busy_words}, and wait for each other in the other time"
+    return Bottleneck("workers", f"The workers limit the run: {shares}", "workers", workers.busy)
+
+
+_RULES = (
+    _cores_limit,
+    _learner_limit,
+    _nodes_limit,
+    _emulation_limit,
+    _recording_limit,
+    _evaluation_limit,
+    _turns_limit,
+    _inference_limit,
+    _no_single_limit,
+)
+"""Rules of a run with learner and inference, the first to answer decides. Each returns the bottleneck with a sentence
+without its end, or None."""
+
+_RULES_OF_WORKERS = (_cores_limit, _evaluation_limit, _workers_limit)
+
+
+_ALLOWED = {
+    "learner": "the learner would allow",
+    "actors": "the actors would allow",
+    "nodes": "the nodes would allow",
+    "workers": "the workers would allow",
+    "inference": "inference would allow",
+    "scribe": "the scribe would allow",
+    "evaluator": "the evaluator would allow",
+}
+
+
+def _with_distance(found: Bottleneck, steps_per_second: float | None) -> Bottleneck:
     """Complete a bottleneck with the speed at the limit and the end of the sentence."""
     if not found.share or not steps_per_second:
         return replace(found, sentence=f"{found.sentence}.")
+    if found.kind == "cores":
+        subject = "they allow"
+    elif found.kind == "turns":
+        subject = "turns without a wait would allow"
+    else:
+        assert found.role is not None, "only a run that has not started has none"
+        subject = _ALLOWED[found.role]
     limit = steps_per_second / found.share
-    far = f"{readable(steps_per_second)} of about {readable(limit)} steps/s that {subject} ({found.share:.0%})"
-    return replace(found, sentence=f"{found.sentence}; {far}.", steps_per_second=limit)
+    distance = f"{readable(steps_per_second)} of about {readable(limit)} steps/s that {subject} ({found.share:.0%})"
+    return replace(found, sentence=f"{found.sentence}; {distance}.", steps_per_second=limit)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringside.load.board_samples import NEWEST, Sample, roles_between
-from ringside.load.bottleneck import busy_by_group
+from ringside.load.role_status import groups_of
 from shared.config.method_declaration import C51Settings
 from shared.config.settings import Config
 from shared.memory.parts.board import METRIC_SPANS
@@ -63,10 +63,11 @@ def _busy_shares(memory: Memory, sample: Sample) -> dict[str, float | None]:
 
     Where nodes play, theirs is that of the actors.
     """
-    shares = busy_by_group(roles_between(memory, Sample.kept(memory, NEWEST), sample))
+    groups = groups_of(roles_between(memory, Sample.kept(memory, NEWEST), sample))
+    shares = {name: group.busy for name, group in groups.items()}
     shares |= {"actors": shares["nodes"]} if "nodes" in shares else {}
-    groups = ("workers",) if memory.run_schedule.workers else ("learner", "inference", "actors")
-    return {f"{group}_busy": shares.get(group) for group in groups}
+    names = ("workers",) if memory.run_schedule.workers else ("learner", "inference", "actors")
+    return {f"{name}_busy": shares.get(name) for name in names}
 
 
 def outside_support(ring: Mapping[str, NDArray[np.generic]], first_tick: int, stop_tick: int, config: Config) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ringside.load.bottleneck import RoleStatus
+from ringside.load.role_status import RoleStatus
 from ringside.recording.metric_names import label_of, metric_of
 from ringside.watch.status import CheckpointStatus, Status
 from shared.text import count, readable, short

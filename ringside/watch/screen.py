@@ -14,7 +14,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from ringside.load.bottleneck import RoleStatus
+from ringside.load.role_status import RoleStatus
 from ringside.recording.metric_names import label_of
 from ringside.watch.line import UNKNOWN, clock, cores_taken, left, measured, name_of, number, pace, saved, share
 from ringside.watch.status import Status

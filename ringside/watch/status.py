@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ringside.load.bottleneck import Bottleneck, RoleStatus
+from ringside.load.bottleneck import Bottleneck
+from ringside.load.role_status import RoleStatus
 from ringside.recording.totals import EvaluationStatus
 from shared.config.sections import Schedule
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from ringside.load.bottleneck import Bottleneck, NodeStatus, RoleStatus, busy_by_group, find_bottleneck
+from ringside.load.bottleneck import Activity, Bottleneck, find_bottleneck
+from ringside.load.role_status import NodeStatus, RoleStatus, groups_of
 
 
 def roles(
@@ -36,16 +37,17 @@ def judged(
     others: float | None = None,
     stolen: float | None = None,
 ) -> Bottleneck:
-    return find_bottleneck(
+    activity = Activity(
         who,
+        usable_cores,
         learning=learning,
-        usable_cores=usable_cores,
         steps_per_second=speed,
         evaluation_wait=evaluation_wait,
         alternates=alternates,
         others=others,
         stolen=stolen,
     )
+    return find_bottleneck(activity)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +88,7 @@ def test_the_role_that_limits_and_the_way_to_its_limit(
 ) -> None:
     found = judged(roles(*shares))
     assert (found.kind, found.role, found.sentence) == (limit, role, sentence)
-    assert found.share == busy_by_group(roles(*shares))[role]
+    assert found.share == groups_of(roles(*shares))[role].busy
     assert found.steps_per_second == pytest.approx(450.0 / found.share)
 
 

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from ringside.load.bottleneck import NodeStatus, RoleStatus, find_bottleneck
+from ringside.load.bottleneck import Activity, find_bottleneck
+from ringside.load.role_status import NodeStatus, RoleStatus
 from ringside.recording.totals import EvaluationStatus
 from ringside.watch.display import LiveDisplay, PlainDisplay, open_display
 from ringside.watch.line import clock, figure, line
@@ -67,7 +68,7 @@ def status(actors: int = 12) -> Status:
         evaluation=EvaluationStatus(6_000_000, 30, 901.2, 940.3),
         checkpoint=CheckpointStatus(6_100_000, 812_345_678, 12.34),
         roles=who,
-        bottleneck=find_bottleneck(who, learning=True, usable_cores=64, steps_per_second=1_234.5),
+        bottleneck=find_bottleneck(Activity(who, 64, learning=True, steps_per_second=1_234.5)),
         warnings=("The scribe cannot write.",),
     )
 
@@ -236,7 +237,7 @@ def test_the_plain_display_says_bottleneck_and_warning_once() -> None:
         for _ in range(3):
             display.show(status())
         for speed in (None, 450.0, 450.0):  # a sentence without its figures is none yet
-            found = find_bottleneck(roles(2, learner=0.2), learning=True, usable_cores=64, steps_per_second=speed)
+            found = find_bottleneck(Activity(roles(2, learner=0.2), 64, learning=True, steps_per_second=speed))
             display.show(replace(status(), bottleneck=found))
     assert out.getvalue().count("The learner limits") == 1
     assert [said for said in out.getvalue().splitlines() if said.startswith("Emulation limits")] == [found.sentence]

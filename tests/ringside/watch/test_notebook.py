@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from ringside.load.bottleneck import RoleStatus
+from ringside.load.role_status import RoleStatus
 from ringside.watch import notebook
 from ringside.watch.notebook import NotebookDisplay, in_notebook
 from ringside.watch.status import Status
