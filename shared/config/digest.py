@@ -7,7 +7,18 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from shared.config.sections import OWN_SETTINGS
+from shared.config.checks.field_checks import marks_of
+from shared.config.sections import (
+    OWN_SETTINGS,
+    Algorithm,
+    Effect,
+    Evaluate,
+    Explore,
+    Learn,
+    Machine,
+    Play,
+    Run,
+)
 from shared.errors import ConfigError
 from shared.frame_shape import FRAME_SIDE, STACK
 
@@ -23,48 +34,18 @@ ADDED: Mapping[str, Any] = {
 """Settings that earlier versions did not have, with the value that stands for them. A digest leaves them out where they
 have it, so runs and checkpoints of earlier versions stay what they are."""
 
-MAY_CHANGE_ON_RESUME = frozenset(
-    {
-        "actors",
-        "learner_ranks",
-        "total_steps",
-        "eval_every_steps",
-        "eval_episodes",
-        "eval_video",
-        "pin",
-        "balance",
-        "replay_on",
-        "graph_updates",
-        "mps",
-        "run_dir",
-        "resume",
-        "init_from",
-        "stop_at",
-        "checkpoint_every_minutes",
-        "checkpoint_replay",
-        "plugin",
-        "plain",
-        "track",
-        "wandb_entity",
-        "wandb_group",
-        "wandb_tags",
-    }
-)
+_SECTIONS = (Play, Learn, Algorithm, Explore, Evaluate, Machine, Run)
+
+
+def _settings_with(effect: Effect) -> frozenset[str]:
+    effects = {name: each for section in _SECTIONS for name, each in marks_of(section, Effect).items()}
+    return frozenset(name for name, each in effects.items() if each is effect)
+
+
+MAY_CHANGE_ON_RESUME = _settings_with(Effect.NONE)
 """Settings that do not touch the numbers of the steps already planned. `init_from` acts only at step 0."""
 
-ARITHMETIC = frozenset(
-    {
-        "device",
-        "precision",
-        "acting_device",
-        "acting_precision",
-        "deterministic",
-        "learner_threads",
-        "learner_shards",
-        "inference_threads",
-        "inference_batch",
-    }
-)
+ARITHMETIC = _settings_with(Effect.LAST_BITS)
 """Settings that change only the last bits of numbers. A run that resumes with another value continues, but is no longer
 exact."""
 

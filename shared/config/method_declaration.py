@@ -9,8 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, fields, replace
 from enum import Enum
-from functools import cache
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
@@ -45,7 +44,7 @@ _IMPLEMENTATION = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*")
 class Need(Enum):
     """Need of a setting, without which it has no effect; the value says what a method is like that does not meet it.
 
-    It stands in the type of the setting (shared/config/sections.py).
+    It stands in the type of the setting (shared/config/sections.py); one that every method uses has none.
     """
 
     REPLAY = "learns from the newest round and has no replay buffer"
@@ -53,14 +52,6 @@ class Need(Enum):
     ACTION_VALUES = "learns a policy and no action values"
     EPSILON = "samples its actions from its policy"
     POLICY = "learns no policy from whole rounds"
-
-
-@cache
-def needs_of(section: type) -> dict[str, Need]:
-    """Needs of the fields of a section by name; a field that has an effect with every method is absent."""
-    hints = get_type_hints(section, include_extras=True)
-    metadata = {item.name: getattr(hints[item.name], "__metadata__", ()) for item in fields(section)}
-    return {name: each for name, found in metadata.items() for each in found if isinstance(each, Need)}
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ Flags count *steps*: one agent action, `FRAME_SKIP` emulator frames. The docstri
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum, auto
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -27,6 +28,19 @@ EvalActions = Literal["sample", "greedy"]
 Precision = Literal["auto", "fp32", "tf32", "bf16"]
 Initial = Literal["auto", "torch", "orthogonal"]
 Normalize = Literal["none", "last", "all"]
+
+
+class Effect(Enum):
+    """Effect of a setting on the numbers of the steps already planned, in the type of the setting.
+
+    A setting without one decides what is played or learned.
+    """
+
+    NONE = auto()
+    """A resumed run may have another value."""
+    LAST_BITS = auto()
+    """A run that resumes with another value continues, but is no longer exact."""
+
 
 Count = Annotated[int, Meta(ge=1)]
 Amount = Annotated[int, Meta(ge=0)]
@@ -98,7 +112,7 @@ class Play:
 class Learn:
     """Learning of the network. Defaults: Mnih et al. 2015, Extended Data Table 1."""
 
-    total_steps: Count = 50_000_000
+    total_steps: Annotated[Count, Effect.NONE] = 50_000_000
     """Steps to play, rounded up to whole rounds between snapshots (--snapshot-every-steps)."""
     schedule: Schedule = "concurrent"
     """concurrent: play and learn in parallel, exactly; alternate: in turns, as in 2015; free: without a barrier;
@@ -236,9 +250,9 @@ class Explore:
 class Evaluate:
     """Evaluation beside training."""
 
-    eval_every_steps: Amount = 0
+    eval_every_steps: Annotated[Amount, Effect.NONE] = 0
     """Steps between two evaluations beside training; 0: none."""
-    eval_episodes: Count | None = None
+    eval_episodes: Annotated[Count | None, Effect.NONE] = None
     """Episodes of one evaluation; default: as the protocol says."""
     eval_epsilon: Share | None = None
     """Chance of a random action in evaluation; default: as the preset, or else the protocol, says; 0 with a policy."""
@@ -249,7 +263,7 @@ class Evaluate:
     it plays in training, and greedy with action values."""
     eval_envs: Count = 8
     """Emulators of the evaluation actor."""
-    eval_video: bool = False
+    eval_video: Annotated[bool, Effect.NONE] = False
     """Write a video of the first episode of each evaluation to RUN/videos."""
 
 
@@ -257,43 +271,41 @@ class Evaluate:
 class Machine:
     """Processes, cores and devices."""
 
-    # The weights depend on those of `ARITHMETIC` (shared/config/digest.py).
-
-    actors: Count | None = None
+    actors: Annotated[Count | None, Effect.NONE] = None
     """Actor processes; default: as many as the usable cores allow."""
-    device: str = "auto"
+    device: Annotated[str, Effect.LAST_BITS] = "auto"
     """auto, cpu, cuda or cuda:N."""
-    precision: Precision = "auto"
+    precision: Annotated[Precision, Effect.LAST_BITS] = "auto"
     """Arithmetic of the networks; auto: bf16 on a CPU with amx_bf16 or avx512_bf16, tf32 on CUDA, else fp32."""
-    acting_device: str | None = None
+    acting_device: Annotated[str | None, Effect.LAST_BITS] = None
     """Device of the inference server; default: that of the learner. `cpu` has nodes of a cluster play for a GPU."""
-    acting_precision: Precision | None = None
+    acting_precision: Annotated[Precision | None, Effect.LAST_BITS] = None
     """Arithmetic of the inference server; default: on another device auto, else that of the learner."""
-    learner_threads: Threads | None = None
+    learner_threads: Annotated[Threads | None, Effect.LAST_BITS] = None
     """Threads of each of the three teams of a learner on a CPU: layers, weight gradients, prefetching. Recorded,
     because the number changes the last bits."""
-    learner_shards: Shards | None = None
+    learner_shards: Annotated[Shards | None, Effect.LAST_BITS] = None
     """Parts of a minibatch that threads or ranks compute in parallel; their gradients are added in order. Recorded,
     because the number changes the last bits; default: 1, on a CPU with an on-policy method one for every 64 samples up
     to 4, and with --learner-ranks the first multiple of it from 4 on."""
-    learner_ranks: Annotated[int, Meta(ge=1, le=MOST_SHARDS)] = 1
+    learner_ranks: Annotated[int, Meta(ge=1, le=MOST_SHARDS), Effect.NONE] = 1
     """Processes that share every minibatch of the learner, each with as many of --learner-shards: on GPUs one for each,
     from --device on. The number changes no bit."""
-    inference_threads: Threads | None = None
+    inference_threads: Annotated[Threads | None, Effect.LAST_BITS] = None
     """CPU threads of the inference server; recorded, because the number changes the last bits."""
-    inference_batch: Count | None = None
+    inference_batch: Annotated[Count | None, Effect.LAST_BITS] = None
     """Emulators answered in one forward pass; default: at most 32 and half of --envs on a CPU, all of them on a GPU."""
-    deterministic: Literal["on", "off"] = "on"
+    deterministic: Annotated[Literal["on", "off"], Effect.LAST_BITS] = "on"
     """on: kernels that give the same bits every time; off: the fastest kernels, which gives up exactness."""
-    replay_on: Annotated[Literal["auto", "device", "host"], Need.REPLAY] = "auto"
+    replay_on: Annotated[Literal["auto", "device", "host"], Need.REPLAY, Effect.NONE] = "auto"
     """Memory that frames are sampled from: a copy on the GPU (auto: if it fits into free memory) or shared memory."""
-    graph_updates: Annotated[int, Meta(ge=0, le=MOST_GRAPH_UPDATES)] = MOST_GRAPH_UPDATES
+    graph_updates: Annotated[int, Meta(ge=0, le=MOST_GRAPH_UPDATES), Effect.NONE] = MOST_GRAPH_UPDATES
     """On CUDA: most updates in one launch; with fewer, inference waits less; 0: no graphs."""
-    mps: Literal["auto", "on", "off"] = "auto"
+    mps: Annotated[Literal["auto", "on", "off"], Effect.NONE] = "auto"
     """Run learner and inference concurrently by NVIDIA's Multi-Process Service; auto: where it can be started."""
-    pin: Literal["auto", "off"] = "auto"
+    pin: Annotated[Literal["auto", "off"], Effect.NONE] = "auto"
     """auto: bind each actor to a core if there are enough and no quota; off: leave it to the kernel."""
-    balance: Literal["auto", "off"] = "auto"
+    balance: Annotated[Literal["auto", "off"], Effect.NONE] = "auto"
     """auto: at the end of a round, slow actors give lanes to faster ones; off: lanes stay where they are."""
 
     @property
@@ -318,29 +330,29 @@ class Run:
 
     seed: Amount = 1
     """Seed of everything random."""
-    run_dir: Path | None = None
+    run_dir: Annotated[Path | None, Effect.NONE] = None
     """Directory of the run's files; default: runs/GAME-DATE-TIME."""
-    resume: Path | None = None
+    resume: Annotated[Path | None, Effect.NONE] = None
     """Continue this run directory or checkpoint exactly, with its settings; docs/configuration.md says
     which may change."""
-    init_from: Path | None = None
+    init_from: Annotated[Path | None, Effect.NONE] = None
     """Begin a new run with the weights of this run directory, checkpoint, file of weights or agent of the zoo."""
-    stop_at: float | None = None
+    stop_at: Annotated[float | None, Effect.NONE] = None
     """Stop once the mean return reaches this score: of an evaluation with --eval-every-steps, else of the last 100
     training episodes."""
-    checkpoint_every_minutes: NotNegative = 10.0
+    checkpoint_every_minutes: Annotated[NotNegative, Effect.NONE] = 10.0
     """Minutes between two checkpoints; the end of a run always writes one."""
-    checkpoint_replay: bool = True
+    checkpoint_replay: Annotated[bool, Effect.NONE] = True
     """Keep the replay, or the last round of an on-policy method, in checkpoints, which makes --resume exact."""
-    plugin: str | None = None
+    plugin: Annotated[str | None, Effect.NONE] = None
     """Python module that registers methods, networks or presets (docs/extending.md); pass it also to --resume."""
-    plain: bool = False
+    plain: Annotated[bool, Effect.NONE] = False
     """Print a line every few seconds instead of the live display."""
-    track: Literal["off", "wandb"] = "off"
+    track: Annotated[Literal["off", "wandb"], Effect.NONE] = "off"
     """wandb: send the records also to Weights & Biases (docs/watching.md)."""
-    wandb_entity: str | None = None
+    wandb_entity: Annotated[str | None, Effect.NONE] = None
     """With --track wandb: user or team that the run belongs to; default: that of the login."""
-    wandb_group: str | None = None
+    wandb_group: Annotated[str | None, Effect.NONE] = None
     """With --track wandb: group of runs, such as a suite."""
-    wandb_tags: str | None = None
+    wandb_tags: Annotated[str | None, Effect.NONE] = None
     """With --track wandb: tags, separated by commas."""

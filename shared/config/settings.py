@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from shared.config.checks.field_checks import convert
+from shared.config.checks.field_checks import convert, marks_of
 from shared.config.digest import ADDED, ARITHMETIC, digest_of, flat_of
-from shared.config.method_declaration import MethodDeclaration, Need, method_declaration, methods_with, needs_of
+from shared.config.method_declaration import MethodDeclaration, Need, method_declaration, methods_with
 from shared.config.other_libraries import name_here
 from shared.config.renamed_settings import current_settings
 from shared.config.sections import (
@@ -209,7 +209,7 @@ def _no_setting(name: str, known: Mapping[str, str], method: str) -> str:
 def unused_settings(method: MethodDeclaration) -> dict[str, Need]:
     """Settings that have no effect with a method, and what of it they need, by the flat names of the flags."""
     sections = map(type, vars(Config()).values())
-    needs = {name: need for section in sections for name, need in needs_of(section).items()}
+    needs = {name: need for section in sections for name, need in marks_of(section, Need).items()}
     return {name: need for name, need in needs.items() if not method.provides(need) and name not in method.also_uses}
 
 

@@ -1,19 +1,22 @@
-"""Checks of single settings against the types and ranges that stand at their fields, by msgspec."""
+"""Types, ranges and marks that stand at the fields of settings, and checks of single settings by msgspec."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
+from enum import Enum
 from functools import cache
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 
 from shared.errors import ConfigError
 from shared.text import flag_of, shown
+
+Mark = TypeVar("Mark", bound=Enum)
 
 MOST = 1 << 62
 """Bound of every whole number: what is made of it must fit into 64 bits."""
@@ -27,6 +30,14 @@ def types_of(section: type) -> Mapping[str, Any]:
 def ranges_of(section: type) -> Mapping[str, msgspec.Meta]:
     """Ranges of the fields of a section by name; a field without one is absent."""
     return _types_and_ranges(section)[1]
+
+
+@cache
+def marks_of(section: type, kind: type[Mark]) -> Mapping[str, Mark]:
+    """Members of the enum `kind` in the types of a section's fields, by name; a field without one is absent."""
+    hints = get_type_hints(section, include_extras=True)
+    marks = {item.name: getattr(hints[item.name], "__metadata__", ()) for item in fields(section)}
+    return {name: mark for name, found in marks.items() for mark in found if isinstance(mark, kind)}
 
 
 @cache  # a configuration asks for every setting, and to evaluate annotations takes 0.1 ms
