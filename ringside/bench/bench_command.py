@@ -10,7 +10,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ringside.bench.harness.interleaved import INTERRUPTED
 from ringside.bench.harness.tables import Report
 from ringside.options.option import Positional
 from shared.errors import ConfigError
@@ -113,7 +112,7 @@ def run(benchmark: Benchmark, options: Common, words: Sequence[str]) -> int:
         with report.noting("all"):
             benchmark.measure(options, report)
     except KeyboardInterrupt:
-        report.missing[INTERRUPTED] = "It was interrupted."
+        report.interrupt()
     except ConfigError:
         if report.rows:  # measured before the fault
             _publish(report, options.json)
@@ -128,7 +127,9 @@ def run(benchmark: Benchmark, options: Common, words: Sequence[str]) -> int:
 
 def _publish(report: Report, file: Path | None) -> None:
     try:
-        if file is not None:
+        if file is not None and not report.rows and file.exists():
+            report.note(f"Nothing was measured, so --json {file} stays as it was.")
+        elif file is not None:
             report.write(file)
     except OSError as error:
         raise ConfigError(f"--json {file} cannot be written: {error.strerror}.") from error

@@ -21,7 +21,6 @@ import psutil
 
 from ringside.bench.bench_command import RunOptions
 from ringside.bench.harness.attached import AttachedRun, attached_run, lasting
-from ringside.bench.harness.interleaved import INTERRUPTED
 from ringside.bench.harness.measured_plans import make_plan
 from ringside.bench.harness.tables import CannotRun, Report
 from ringside.watch.attach import attach, read_config
@@ -108,7 +107,7 @@ def _add_memory(
         while len(readings) < options.repeats and _still_running(launcher, options.seconds):
             readings.append(memory.board.private_bytes.copy())
     except KeyboardInterrupt:
-        report.missing[INTERRUPTED] = "It was interrupted."
+        report.interrupt()
     else:
         if len(readings) < options.repeats:
             report.missing["memory"] = f"The run ended after {len(readings)} looks of {options.repeats}."

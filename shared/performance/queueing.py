@@ -7,46 +7,56 @@ batches in between, and the inference server, which answers one batch at a time.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from statistics import NormalDist
 
 ITERATIONS = 100
 """Steps of the fixed point; each reduces its error."""
 
 
-def batches_per_second(
-    batches: int, per_actor: float, playing: float, slowest: float, answering: float, delay: float, spread: float
-) -> float:
-    """Batches answered per second, between the cases without randomness and with exponential times.
+@dataclass(frozen=True)
+class Mailbox:
+    """The closed network. Times are in seconds."""
 
-    Without randomness batches fall into step, and wait only where a station is always busy. The squared coefficient of
-    variation decides the place between the two cases, as in the Pollaczek-Khinchine formula.
+    batches: int
+    """Inference batches of one tick of all lanes."""
+    per_actor: float
+    """Batches that one actor plays; at least 1."""
+    playing: float
+    """An actor plays its part of the tick of a batch."""
+    slowest: float
+    """The same of the slowest of a batch's actors, for which the batch waits."""
+    answering: float
+    """Inference answers a batch."""
+    delay: float
+    """A batch waits for wake-ups, with both stations free for others."""
+    spread: float
+    """Coefficient of variation of `playing`."""
 
-    Args:
-        batches: inference batches of one tick of all lanes.
-        per_actor: batches that one actor plays; at least 1.
-        playing: seconds in which an actor plays its part of the tick of a batch.
-        slowest: the same of the slowest of a batch's actors, for which the batch waits.
-        answering: seconds in which inference answers it.
-        delay: seconds of a batch in wake-ups, with both stations free for others.
-        spread: coefficient of variation of `playing`.
-    """
-    in_step = min(1 / answering, batches / (per_actor * playing), batches / (slowest + answering + delay))
-    random = _exponential(batches, per_actor, slowest, answering, delay)
-    weight = min(1.0, spread**2)
-    return 1 / ((1 - weight) / in_step + weight / random)
+    def batches_per_second(self) -> float:
+        """Batches answered per second, between the cases without randomness and with exponential times.
 
+        The squared coefficient of variation decides the place between the two, as in the Pollaczek-Khinchine formula.
+        """
+        weight = min(1.0, self.spread**2)
+        return 1 / ((1 - weight) / self._in_step() + weight / self._exponential())
 
-def _exponential(batches: int, per_actor: float, playing: float, answering: float, delay: float) -> float:
-    """Throughput with exponential times, by mean value analysis (Bard 1979, Schweitzer 1979).
+    def _in_step(self) -> float:
+        """Without randomness batches fall into step, and wait only where a station is always busy."""
+        alone = self.slowest + self.answering + self.delay
+        return min(1 / self.answering, self.batches / (self.per_actor * self.playing), self.batches / alone)
 
-    A batch that arrives at a station finds there what it would find on average, less its own part.
-    """
-    played, answered = playing, answering
-    for _ in range(ITERATIONS):
-        cycle = played + answered + delay
-        played = playing * (1 + (per_actor - 1) * played / cycle)
-        answered = answering * (1 + (batches - 1) * answered / cycle)
-    return batches / (played + answered + delay)
+    def _exponential(self) -> float:
+        """With exponential times, by mean value analysis (Bard 1979, Schweitzer 1979).
+
+        A batch that arrives at a station finds there what it would find on average, less its own part.
+        """
+        played, answered = self.slowest, self.answering
+        for _ in range(ITERATIONS):
+            cycle = played + answered + self.delay
+            played = self.slowest * (1 + (self.per_actor - 1) * played / cycle)
+            answered = self.answering * (1 + (self.batches - 1) * answered / cycle)
+        return self.batches / (played + answered + self.delay)
 
 
 def greatest_of(number: float, spread: float) -> float:

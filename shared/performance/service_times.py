@@ -52,6 +52,8 @@ class ServiceTimes:
                 raise ValueError(f"{item.name} {value} must be finite and at least 0.")
         if (
             self.step <= 0
+            or self.answer + self.answer_row <= 0
+            or self.processors < 1
             or not self.crowding > 0
             or not self.parallel_share <= 1
             or min(self.update_overhead, self.contention) < 1
@@ -73,16 +75,13 @@ class ServiceTimes:
         return cls(**values)
 
 
-def on_counted_gpu(times: ServiceTimes) -> ServiceTimes:
-    """The same machine with an H200, by the counts and predictions of docs/lab/2026-11-gpu.md: nothing is measured.
+def learning_on_counted_gpu(times: ServiceTimes) -> ServiceTimes:
+    """The same machine with a learner on an H200, by the counts of docs/lab/2026-11-gpu.md: nothing is measured.
 
-    An update takes 184 us, with everything around it 190. An answer starts some 20 kernels and two copies; a row is
-    gathered in 5 us and uploaded in 1.
+    An update takes 184 us, with everything around it 190.
     """
     return replace(
         times,
-        answer=250e-6,
-        answer_row=6e-6,
         update=190e-6,
         update_cores=190e-6,
         update_ahead=0.0,
@@ -90,6 +89,14 @@ def on_counted_gpu(times: ServiceTimes) -> ServiceTimes:
         contention=1.0,
         commit=10e-3,
     )
+
+
+def on_counted_gpu(times: ServiceTimes) -> ServiceTimes:
+    """The same machine with learner and inference on an H200, counted likewise.
+
+    An answer starts some 20 kernels and two copies; a row is gathered in 5 us and uploaded in 1.
+    """
+    return replace(learning_on_counted_gpu(times), answer=250e-6, answer_row=6e-6)
 
 
 @dataclass(frozen=True)

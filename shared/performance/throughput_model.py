@@ -9,14 +9,15 @@ import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from shared.performance.queueing import batches_per_second, greatest_of, speedup
+from shared.performance.queueing import Mailbox, greatest_of, speedup
 from shared.performance.service_times import RunShape, ServiceTimes
 
-Part = Literal["emulation", "inference", "mailbox", "learner", "cores", "network", "turns"]
+Part = Literal["emulation", "inference", "mailbox", "displacement", "learner", "cores", "network", "turns"]
 SENTENCES: dict[Part, str] = {
     "emulation": "emulation limits it",
     "inference": "inference limits it",
     "mailbox": "lanes wait for answers, with too few batches to hide that",
+    "displacement": "an answer takes the core of an actor, which waits for it",
     "learner": "the learner limits it",
     "cores": "all cores are in use",
     "network": "the network limits it",
@@ -136,6 +137,10 @@ def bounds_of_play(times: ServiceTimes, shape: RunShape) -> dict[Part, float]:
     """Steps/s that emulation, inference, the mailbox and the network allow, each by itself.
 
     The actor with most lanes decides for emulation. Nodes add up, and each has an inference server.
+
+    With as many actors as cores an answer takes the core of an actor. That one waits for the answer, or until another
+    core is idle and the kernel moves it there: A / (c - 1). On two cores it waits for all of A, as measured; that it
+    waits for less where there are more cores is an estimate.
     """
     site, sites = shape.site, max(1, shape.nodes)
     lane = site.lane_envs * step_seconds(times, site)
@@ -150,6 +155,9 @@ def bounds_of_play(times: ServiceTimes, shape: RunShape) -> dict[Part, float]:
         cycle = site.together * step_seconds(times, site) + answer + 2 * times.wake
         bounds["inference"] = sites * site.inference_batch / answer
         bounds["mailbox"] = sites * site.envs / cycle
+        if 1 < site.cores == site.actors:
+            emulated = site.inference_batch * step_seconds(times, site) / site.cores
+            bounds["displacement"] = sites * site.inference_batch / (emulated + answer / (site.cores - 1))
     if shape.nodes:
         bounds["network"] = shape.link.bytes_per_second / bytes_back(shape)
     return bounds
@@ -162,28 +170,22 @@ def bytes_back(shape: RunShape) -> float:
 
 def play_rate(times: ServiceTimes, site: RunShape) -> float:
     """Steps/s with which one machine plays, by the queue at its mailbox."""
+    bounds = bounds_of_play(times, site)
     if site.on_gpu:
-        return min(bounds_of_play(times, site).values())
+        return min(bounds.values())
     spread = times.step_spread / site.together**0.5
     actors_of_batch = min(site.actors, site.batch_lanes)
     playing = site.together * step_seconds(times, site)
-    slowest = playing * greatest_of(actors_of_batch, spread)
-    batches_of_actor = max(1.0, site.share * site.lane_envs / site.together)
-    answer = answer_seconds(times, site)
-    per_second = batches_per_second(site.batches, batches_of_actor, playing, slowest, answer, 2 * times.wake, spread)
-    if 1 < site.cores == site.actors:
-        emulated = site.inference_batch * step_seconds(times, site) / site.cores
-        per_second = min(per_second, 1 / (emulated + displacement(answer, site.cores)))
-    return per_second * site.inference_batch
-
-
-def displacement(answer: float, cores: int) -> float:
-    """Delay of a batch where each core has one actor: an answer takes the core of one of them.
-
-    That actor waits for the answer, or until another core is idle and the kernel moves it there: A / (c - 1). On two
-    cores it waits for all of A, as measured; that it waits for less where there are more cores is an estimate.
-    """
-    return answer / (cores - 1)
+    mailbox = Mailbox(
+        batches=site.batches,
+        per_actor=max(1.0, site.share * site.lane_envs / site.together),
+        playing=playing,
+        slowest=playing * greatest_of(actors_of_batch, spread),
+        answering=answer_seconds(times, site),
+        delay=2 * times.wake,
+        spread=spread,
+    )
+    return min(mailbox.batches_per_second() * site.inference_batch, bounds.get("displacement", math.inf))
 
 
 def play_seconds(times: ServiceTimes, shape: RunShape) -> float:

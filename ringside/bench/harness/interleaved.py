@@ -14,8 +14,6 @@ from ringside.bench.harness.tables import Report
 from shared.errors import ConfigError
 from shared.text import nearest
 
-INTERRUPTED = "the rest"
-"""Name under which the report lists what an interrupt left out."""
 SLICE_SECONDS = 0.01
 """Length of a slice, which holds as many calls as fit, at least one."""
 MOST_LISTED = 1_000_000
@@ -43,7 +41,7 @@ def measure_interleaved(report: Report, contenders: Sequence[Contender], repeats
     reached: dict[str, list[Any]] = {contender.name: [] for contender in contenders}
     whole = 0
     try:
-        while whole < repeats and INTERRUPTED not in report.missing:
+        while whole < repeats and not report.interrupted:
             for contender in contenders:
                 values = reached[contender.name]
                 if len(values) == whole:
@@ -51,7 +49,7 @@ def measure_interleaved(report: Report, contenders: Sequence[Contender], repeats
                         values.append(contender.measure())
             whole += 1
     except KeyboardInterrupt:
-        report.missing[INTERRUPTED] = "It was interrupted."
+        report.interrupt()
     count = max(1, whole)
     return {name: values[:count] for name, values in reached.items() if len(values) >= count}
 

@@ -29,6 +29,8 @@ from shared.machine.subprocesses import read_output
 from shared.root import ROOT
 from shared.text import readable
 
+_INTERRUPTED = "the rest"
+"""What an interrupt left unmeasured."""
 FILE_COLUMNS = 140
 """Width of a table printed to a file or a pipe."""
 
@@ -87,6 +89,8 @@ class Report:
     """State of the machine before the first measurement, with its load."""
     commit: str | None = field(default_factory=lambda: commit())
     """Commit of the measured code."""
+    conditions: dict[str, Any] = field(default_factory=dict)
+    """Settings that the figures depend on, if another command reads them."""
     part: str = ""
 
     @contextmanager
@@ -155,10 +159,23 @@ class Report:
         """Add a sentence below the table."""
         self.notes.append(sentence)
 
+    def interrupt(self) -> None:
+        """Note that an interrupt ended the measurements."""
+        self.missing[_INTERRUPTED] = "It was interrupted."
+
+    @property
+    def interrupted(self) -> bool:
+        """True after `interrupt`."""
+        return _INTERRUPTED in self.missing
+
     @property
     def code(self) -> int:
-        """Exit code: 1 if a part computed a wrong result."""
-        return 1 if self.wrong else 0
+        """Exit code: 1 if a part computed a wrong result, 130 after an interrupt, 1 if nothing could be measured."""
+        if self.wrong:
+            return 1
+        if self.interrupted:
+            return 130
+        return 0 if self.rows else 1
 
     def to_json(self) -> dict[str, Any]:
         """The whole report, with the machine and the command."""
@@ -168,6 +185,7 @@ class Report:
             "commit": self.commit,
             "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "machine": self.machine,
+            **({"conditions": self.conditions} if self.conditions else {}),
             "rows": [asdict(row) | {"median": row.median, "ratio": row.ratio} for row in self.rows],
             "missing": self.missing,
             "wrong": self.wrong,

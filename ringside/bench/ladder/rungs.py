@@ -47,7 +47,7 @@ from typing import Any
 
 from actors.envs.atari import game_name
 from ringside.bench.bench_command import Common
-from ringside.bench.harness.interleaved import INTERRUPTED, Contender, measure_interleaved, names_in_list
+from ringside.bench.harness.interleaved import Contender, measure_interleaved, names_in_list
 from ringside.bench.harness.measured_plans import WORKER_PACE, game_unless_env, make_plan, rounds_that_fit
 from ringside.bench.harness.measured_runs import measure_run
 from ringside.bench.harness.programs import json_result
@@ -172,7 +172,7 @@ def measure(options: Options, report: Report) -> None:
                 report.add(name, "steps/s", reached[name], limit=there[0] if name != there[0] else None)
     if any(rung.table == FAST_DQN for rung in wanted):
         report.note(PUBLISHED)
-    if options.solve and INTERRUPTED not in report.missing:
+    if options.solve and not report.interrupted:
         _solve_all(wanted, options, game, report)
 
 

@@ -280,59 +280,67 @@ def _answer(connection: Connection, plan: Plan, seconds: float) -> None:
     import torch
 
     from learner.engine.device import prepare_torch
+    from ringside.bench.harness.interleaved import seconds_per_call
 
     machine, size = plan.config.machine, plan.run_schedule.lane_envs
     device = torch.device(machine.device)
     prepare_torch(device, machine.precision, machine.inference_threads, deterministic=machine.is_deterministic)
     large = machine.inference_batch
     small = largest_batch(large // size, size, max(size, large // SMALLER))
-    times = {batch: _batch_seconds(plan, device, batch, seconds / 2) for batch in {large, small}}
-    row = max(0.0, (times[large] - times[small]) / (large - small)) if large > small else times[large] / large
+    # The fixed part is a small difference of two times, so they are measured in turn.
+    batches = sorted({small, large})
+    servers = [_BusyServer(plan, device, batch) for batch in batches]
+    took = dict(zip(batches, seconds_per_call([each.answer for each in servers], seconds / 2), strict=True))
+    for server in servers:
+        server.close()
+    row = max(0.0, (took[large] - took[small]) / (large - small)) if large > small else took[large] / large
     share = 0.0 if device.type != "cpu" else _parallel_share(plan, device, seconds / 2)
-    connection.send((max(0.0, times[large] - row * large), row, share))
+    connection.send((max(0.0, took[large] - row * large), row, share))
 
 
-def _batch_seconds(plan: Plan, device: torch.device, batch: int, seconds: float) -> float:
-    """Seconds of the server for one batch: look for requests, gather, compute, reply."""
-    from learner.inference import Server
-    from learner.losses.method import make_method
-    from learner.networks.policy import Policy
-    from ringside.bench.system_parts.memory_paths import fill
+class _BusyServer:
+    """An inference server whose next batch has always asked."""
 
-    settings: dict[str, Any] = {"inference_batch": batch, "eval_every_steps": 0}
-    if not plan.method.on_policy:
-        settings |= {"replay_size": max(WINDOW_STEPS, 2 * plan.run_schedule.round_steps)}
-    own = Plan(plan.config.with_settings(**settings), plan.actions)
-    memory = Memory.create(own)
-    fill(memory.ring, own.actions)
-    random = np.random.default_rng(SEED)
-    memory.weights.publish(1, lambda out: out.__setitem__(slice(None), random.normal(0.0, 0.02, out.shape)))
-    memory.board.commits.publish(0)
-    method = make_method(own.network, own.config.algorithm, device, own.method)
-    policy = Policy(own.network, device, own.config.machine.precision, batch, explore_seed=SEED, method=method)
-    policy.rehearse()
-    server = Server(memory, policy)
-    size, lanes = own.run_schedule.lane_envs, batch // own.run_schedule.lane_envs
-    groups = [np.arange(first, first + lanes) for first in range(0, own.run_schedule.lanes, lanes)]
-    ticks = range(FIRST_TICK, max(FIRST_TICK + 1, own.run_schedule.round_ticks))
+    def __init__(self, plan: Plan, device: torch.device, batch: int) -> None:
+        from learner.inference import Server
+        from learner.losses.method import make_method
+        from learner.networks.policy import Policy
+        from ringside.bench.system_parts.memory_paths import fill
 
-    def answer(count: int) -> None:
-        tick = ticks[count // len(groups) % len(ticks)]
-        group = groups[count % len(groups)]
-        memory.mailbox.request.publish(group, np.full(lanes, request_number(count, tick)))
-        for asking, numbers in server.due():
-            server.answer(asking, numbers)
+        settings: dict[str, Any] = {"inference_batch": batch, "eval_every_steps": 0}
+        if not plan.method.on_policy:
+            settings |= {"replay_size": max(WINDOW_STEPS, 2 * plan.run_schedule.round_steps)}
+        own = Plan(plan.config.with_settings(**settings), plan.actions)
+        self._memory, self._run_schedule = Memory.create(own), own.run_schedule
+        fill(self._memory.ring, own.actions)
+        random = np.random.default_rng(SEED)
+        self._memory.weights.publish(1, lambda out: out.__setitem__(slice(None), random.normal(0.0, 0.02, out.shape)))
+        self._memory.board.commits.publish(0)
+        method = make_method(own.network, own.config.algorithm, device, own.method)
+        policy = Policy(own.network, device, own.config.machine.precision, batch, explore_seed=SEED, method=method)
+        policy.rehearse()
+        self._server = Server(self._memory, policy)
+        lanes = batch // own.run_schedule.lane_envs
+        self._groups = [np.arange(first, first + lanes) for first in range(0, own.run_schedule.lanes, lanes)]
+        self._answered = 0
 
-    answer(0)
-    served, count, began = server.served, 0, time.perf_counter()
-    while time.perf_counter() - began < seconds or not count:
-        count += 1
-        answer(count)
-    took = time.perf_counter() - began
-    if server.served - served != count * lanes * size:
-        raise CannotRun(f"The server answered {server.served - served:,} rows instead of {count * lanes * size:,}.")
-    memory.arena.close()
-    return took / count
+    def answer(self) -> None:
+        """One batch: look for requests, gather, compute, reply."""
+        ticks = range(FIRST_TICK, max(FIRST_TICK + 1, self._run_schedule.round_ticks))
+        tick = ticks[self._answered // len(self._groups) % len(ticks)]
+        group = self._groups[self._answered % len(self._groups)]
+        numbers = np.full(len(group), request_number(self._answered, tick))
+        self._memory.mailbox.request.publish(group, numbers)
+        for lanes, asked in self._server.due():
+            self._server.answer(lanes, asked)
+        self._answered += 1
+
+    def close(self) -> None:
+        """Give the memory back. Raises `CannotRun` if rows were not answered."""
+        rows = self._answered * len(self._groups[0]) * self._run_schedule.lane_envs
+        if self._server.served != rows:
+            raise CannotRun(f"The server answered {self._server.served:,} rows instead of {rows:,}.")
+        self._memory.arena.close()
 
 
 def _parallel_share(plan: Plan, device: torch.device, seconds: float) -> float:

@@ -14,6 +14,7 @@ are flags of launch.py:
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -47,7 +48,7 @@ from shared.machine.facts import usable_cores
 from shared.memory.plan import Plan
 from shared.performance import known_times
 from shared.performance.allocation import teams_of
-from shared.performance.service_times import Link, RunShape, ServiceTimes, on_counted_gpu
+from shared.performance.service_times import Link, RunShape, ServiceTimes, learning_on_counted_gpu, on_counted_gpu
 from shared.performance.throughput_model import Prediction, core_seconds, predict
 from shared.text import count
 
@@ -58,6 +59,8 @@ MICRO = 1e6
 """Microseconds of a second."""
 PURE = frozenset({"step_spread", "update_overhead", "contention", "crowding", "parallel_share", "processors"})
 """Service times that are ratios or counts."""
+OF_MACHINE = frozenset({"cpu", "cores", "gpus", "libraries"})
+"""Conditions of service times in which --from may differ from this run."""
 LINKS = {"1 GbE": 117e6, "10 GbE": 1.17e9}
 """Bytes/s of links between a head and its nodes."""
 PICTURES = (".png", ".svg", ".pdf")
@@ -102,7 +105,7 @@ def measure(options: Options, report: Report) -> None:
         require_writable("--picture", options.picture)
         if options.picture.suffix.lower() not in PICTURES:
             raise ConfigError(f"--picture {options.picture}: the suffix says the format; choose {', '.join(PICTURES)}.")
-    read = None if options.from_ is None else times_in(options.from_)
+    stored = None if options.from_ is None else _read_report(options.from_)
     with report.measuring("settings"):
         plan = make_plan(options.game, [*options.words, "--actors", "1"])
         if not holds_for(plan):
@@ -111,8 +114,12 @@ def measure(options: Options, report: Report) -> None:
             )
     if report.missing:
         return
+    report.conditions = conditions(plan)
     measured: dict[int, float] = {}
-    found = [read] if read is not None else _measured(options, plan, report, measured)
+    if stored is None or options.from_ is None:
+        found = _measured(options, plan, report, measured)
+    else:
+        found = [times_in(stored, options.from_, report)]
     if not found:
         return
     lines = _add_cores(options, report, plan, median_times(found), counts)
@@ -137,24 +144,47 @@ def median_times(found: Sequence[ServiceTimes]) -> ServiceTimes:
     )
 
 
-def times_in(path: Path) -> ServiceTimes:
-    """Service times of a file that --json wrote: the medians of its rows. Raises `ConfigError`."""
+def _read_report(path: Path) -> Any:
+    """The content of --from. Raises `ConfigError`."""
     try:
-        rows = {row["name"]: row["median"] for row in read_json(path, follow=True)["rows"]}
-        return ServiceTimes.from_json(
+        return read_json(path, follow=True)
+    except OSError as error:
+        raise ConfigError(f"--from {path} cannot be read: {error.strerror}.") from error
+    except FileError as error:
+        raise ConfigError(f"--from {path} holds no service times: pass a file of `bench model --json`.") from error
+
+
+def times_in(stored: Any, path: Path, report: Report) -> ServiceTimes:
+    """Service times in a report that --json wrote: the medians of its rows. Note if they are of another machine.
+
+    Args:
+        path: of `stored`, for the sentences.
+        report: the new one, with its conditions.
+
+    Raises:
+        ConfigError: there are none, or they were measured with other settings.
+    """
+    try:
+        rows, theirs = {row["name"]: row["median"] for row in stored["rows"]}, stored["conditions"]
+        times = ServiceTimes.from_json(
             {
                 item.name: rows[item.name.replace("_", " ")] / (1 if item.name in PURE else MICRO)
                 for item in fields(ServiceTimes)
             }
         )
-    except OSError as error:
-        raise ConfigError(f"--from {path} cannot be read: {error.strerror}.") from error
-    except (FileError, KeyError, TypeError, ValueError) as error:
+        ours = json.loads(json.dumps(report.conditions, default=str))
+        different = [name for name in ours if theirs[name] != ours[name]]
+    except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"--from {path} holds no service times: pass a file of `bench model --json`.") from error
+    if settings := [name.replace("_", " ") for name in different if name not in OF_MACHINE]:
+        raise ConfigError(f"--from {path} has times of other settings ({', '.join(settings)}): measure these anew.")
+    if different:
+        report.note(f"The service times are those of another machine or other libraries ({', '.join(different)}).")
+    return times
 
 
 def _measured(options: Options, plan: Plan, report: Report, measured: dict[int, float]) -> list[ServiceTimes]:
-    """Service times of each repeat; adds them and the check. Adds the fastest learning run to `measured`."""
+    """Service times of each repeat; adds them and the check. Adds the run with the usual actors to `measured`."""
     found: dict[str, list[Any]] = {}
     with report.noting("parts"), actors(plan, usable_cores()) as pool:
         with report.console.status("a first look at the parts ..."):
@@ -173,10 +203,11 @@ def _measured(options: Options, plan: Plan, report: Report, measured: dict[int, 
         _add_times(report, times)
         _keep(report, plan, median_times(times))
         errors = _add_check(report, times, checked, found)
+        config = configuration([*game_unless_env(options.game, options.words), *options.words])
+        usual = allocate(config, usable_cores(), on_cpu=not on_gpu).actors
         for each in checked:
-            if each.learns and each.name in errors:
-                speed = report.row(each.name).median
-                measured[usable_cores()] = max(speed, measured.get(usable_cores(), 0.0))
+            if each.learns and each.name in errors and each.shape.actors == usual:
+                measured[usable_cores()] = report.row(each.name).median
         return times
     return []
 
@@ -247,7 +278,10 @@ def _add_times(report: Report, times: Sequence[ServiceTimes]) -> None:
 def _add_check(
     report: Report, times: Sequence[ServiceTimes], checked: Sequence[Checked], found: Mapping[str, list[Any]]
 ) -> dict[str, float]:
-    """Add each run, what the model says of it, and the core time of both; return the medians of the relative errors."""
+    """Add each run, what the model says of it, and the core time of both; return the relative errors.
+
+    An error is the worse of two: the median within repeats, and that from median times, which `doctor` has.
+    """
     errors = {}
     for each in checked:
         if each.name not in found:
@@ -256,6 +290,7 @@ def _add_check(
         speeds = [run.steps_per_second for run in runs]
         predictions = [predict(repeat, each.shape) for repeat in times[: len(speeds)]]
         ratios = [one.steps_per_second / speed for one, speed in zip(predictions, speeds, strict=True)]
+        of_medians = predict(median_times(times), each.shape).steps_per_second / statistics.median(speeds)
         report.add(each.name, "steps/s", speeds)
         report.add(
             f"{each.name}, by the model",
@@ -263,13 +298,16 @@ def _add_check(
             [one.steps_per_second for one in predictions],
             limit=each.name,
             ratios=ratios,
-            note=predictions[-1].reason,
+            note=f"{of_medians - 1:+.0%} from median times; {predictions[-1].reason}",
         )
-        errors[each.name] = abs(statistics.median(ratios) - 1)
+        errors[each.name] = max(abs(statistics.median(ratios) - 1), abs(of_medians - 1))
         _add_core_time(report, times, each, runs)
     if errors:
         worst = max(errors, key=lambda name: errors[name])
-        report.note(f"The model is off by {errors[worst]:.1%} at most (median of the repeats; {worst}).")
+        report.note(
+            f"The model is off by {errors[worst]:.1%} at most ({worst}): the worse of the median of the ratios within "
+            "repeats and the ratio of medians."
+        )
     return errors
 
 
@@ -336,8 +374,7 @@ def _add_nodes(options: Options, report: Report, plan: Plan, times: ServiceTimes
     if here.on_gpu or here.alternates:
         return
     config = configuration([*game_unless_env(options.game, options.words), *options.words])
-    gpu = on_counted_gpu(times)
-    used = replace(times, update=gpu.update, update_cores=gpu.update_cores, update_ahead=0.0, commit=gpu.commit)
+    used = learning_on_counted_gpu(times)
     version = ParameterCoding(plan).bytes
     with report.measuring("nodes"):
         for number in nodes:

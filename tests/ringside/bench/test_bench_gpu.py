@@ -55,7 +55,7 @@ def test_answers_are_timed_beside_a_learner(config: Config) -> None:
 def test_without_a_gpu_it_says_so_in_valid_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "gpu.json"
     benchmark = bench_command.find("gpu")
-    assert bench_command.run(benchmark, benchmark.options(json=file), ["--json", str(file)]) == 0
+    assert bench_command.run(benchmark, benchmark.options(json=file), ["--json", str(file)]) == 1
     told = json.loads(file.read_text())
     assert told["missing"].keys() == {"latency", "learner"}
     assert all("There is no device cuda" in reason for reason in told["missing"].values())

@@ -189,16 +189,30 @@ def test_too_little_memory_for_one_part_is_noted_and_the_rest_goes_on(error: Exc
         raise RuntimeError(f"CUDA error: {fault}")
 
 
-@pytest.mark.parametrize(("error", "code"), [(CannotRun("no GPU"), 0), (WrongResult("it is off"), 1)])
-def test_a_benchmark_that_breaks_off_still_reports(tmp_path: Path, error: Exception, code: int) -> None:
+@pytest.mark.parametrize("error", [CannotRun("no GPU"), WrongResult("it is off")])
+def test_a_benchmark_that_breaks_off_still_reports(tmp_path: Path, error: Exception) -> None:
     def measure(options: Options, report: Report) -> None:
         raise error
 
     file = tmp_path / "out.json"
     benchmark = Benchmark("broken", "Breaks off.", Options, measure)
-    assert run(benchmark, Options(json=file), []) == code
+    assert run(benchmark, Options(json=file), []) == 1
     written = json.loads(file.read_text())
     assert {**written["missing"], **written["wrong"]} == {"all": str(error)}
+
+
+@pytest.mark.parametrize(("error", "code"), [(CannotRun("no GPU"), 1), (KeyboardInterrupt(), 130)])
+def test_a_benchmark_without_a_figure_leaves_an_earlier_result(
+    tmp_path: Path, error: BaseException, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def measure(options: Options, report: Report) -> None:
+        raise error
+
+    file = tmp_path / "out.json"
+    file.write_text("figures")
+    assert run(Benchmark("broken", "Breaks off.", Options, measure), Options(json=file), []) == code
+    assert file.read_text() == "figures"
+    assert "Nothing was measured" in capsys.readouterr().out
 
 
 def test_a_benchmark_with_a_mistake_of_its_own_writes_that_down(tmp_path: Path) -> None:

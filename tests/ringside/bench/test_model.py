@@ -17,7 +17,7 @@ from ringside.bench.performance_model.part_times import Acting, Actors, Answerin
 from ringside.bench.performance_model.predicted_runs import LINKS, Checked, Options, median_times, times_in
 from ringside.bench.performance_model.published_scaling import CURVES
 from ringside.doctor import checks
-from ringside.load.expectation import expected
+from ringside.load.expectation import conditions, expected
 from shared.errors import ConfigError
 from shared.performance.throughput_model import core_seconds, predict
 from tests.conftest import Refused
@@ -69,12 +69,29 @@ def test_parts_that_no_machine_has_are_refused() -> None:
         replace(PARTS, playing=PARTS.playing._replace(alone=Acting(0.0, 0.3))).service_times()
 
 
-def test_times_are_read_from_the_file_that_was_written(tmp_path: Path) -> None:
+def test_times_are_read_as_they_were_written(tmp_path: Path) -> None:
     report = Report("model", "a table", ["model"])
     predicted_runs._add_times(report, [TIMES, TIMES])
-    report.write(tmp_path / "model.json")
-    found = times_in(tmp_path / "model.json")
+    report.conditions = {"cpu": "one", "precision": "bf16"}
+    found = times_in(json.loads(json.dumps(report.to_json())), tmp_path, report)
     assert found.to_json() == pytest.approx(TIMES.to_json())
+    assert not report.notes
+    report.conditions = {"cpu": "another", "precision": "bf16"}
+    stored = report.to_json() | {"conditions": {"cpu": "one", "precision": "bf16"}}
+    times_in(stored, tmp_path, report)
+    assert report.notes == ["The service times are those of another machine or other libraries (cpu)."]
+
+
+def test_times_of_other_settings_are_refused(tmp_path: Path) -> None:
+    report = Report("model", "a table", ["model"])
+    predicted_runs._add_times(report, [TIMES])
+    words = ("--device", "cpu", "--precision", "fp32")
+    report.conditions = conditions(make_plan("breakout", list(words)))
+    report.write(tmp_path / "model.json")
+    with pytest.raises(ConfigError, match=r"has times of other settings \(algorithm\): measure these anew"):
+        predicted_runs.measure(
+            Options(from_=tmp_path / "model.json", words=(*words, "--double")), Report("model", "a table", ["model"])
+        )
 
 
 def run_of(speed: float) -> Throughput:
@@ -83,7 +100,7 @@ def run_of(speed: float) -> Throughput:
     return Throughput("", speed, 25.0, 8.0, 1_000, 10.0, 1, 0.0, 1.0, {}, None, {}, cores)
 
 
-def test_the_error_is_that_of_the_repeats(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_is_that_of_the_repeats() -> None:
     report = Report("model", "a table", ["model"])
     speed = predict(TIMES, SHAPE).steps_per_second
     checked = [Checked("1 actor, learning", (), SHAPE, learns=True), Checked("2 actors, learning", (), SHAPE, True)]
@@ -94,12 +111,14 @@ def test_the_error_is_that_of_the_repeats(monkeypatch: pytest.MonkeyPatch) -> No
     assert core_time.median == pytest.approx(1e6 * 1.5 / (speed / 1.1))
     inference, model = 1e6 * 0.3 / (speed / 1.1), 1e6 * core_seconds(TIMES, SHAPE)
     assert core_time.note == f"actor {4 * inference:,.0f}, inference {inference:,.0f}; by the model {model:,.0f}"
-    assert report.notes == ["The model is off by 10.0% at most (median of the repeats; 1 actor, learning)."]
+    assert report.row("1 actor, learning, by the model").note.startswith("+10% from median times; ")
+    assert report.notes[0].startswith("The model is off by 10.0% at most (1 actor, learning): ")
 
 
 def test_a_file_of_times_gives_all_tables_without_a_measurement(tmp_path: Path) -> None:
     report = Report("model", "a table", ["model"])
     predicted_runs._add_times(report, [TIMES])
+    report.conditions = conditions(make_plan("breakout", ["--device", "cpu", "--precision", "fp32"]))
     report.write(tmp_path / "model.json")
     report = Report("model", "a table", ["model"])
     options = Options(
@@ -159,7 +178,7 @@ def test_medians_are_taken_by_service_time() -> None:
 
 
 @pytest.mark.parametrize("curve", CURVES, ids=lambda curve: f"{curve.program}, {curve.machine}")
-def test_published_curves_agree_with_the_model(curve: object) -> None:
+def test_published_curves_pass_through_the_points_that_were_fitted(curve: object) -> None:
     assert curve.predicted(1) == pytest.approx(curve.speeds[1])  # type: ignore[attr-defined]
     assert curve.predicted(curve.cores) == pytest.approx(curve.speeds[curve.cores], rel=1e-5)  # type: ignore[attr-defined]
 
@@ -189,5 +208,6 @@ def test_mistakes_are_one_sentence(refused: Refused, words: tuple[str, ...], say
 def test_other_files_hold_no_times(tmp_path: Path) -> None:
     for content in ("{}", '{"rows": []}', '{"rows": [{"name": "step"}]}', json.dumps({"rows": 3})):
         (tmp_path / "file").write_text(content)
+        report = Report("model", "a table", ["model"])
         with pytest.raises(ConfigError, match="holds no service times"):
-            times_in(tmp_path / "file")
+            predicted_runs.measure(Options(from_=tmp_path / "file", words=("--device", "cpu")), report)

@@ -48,10 +48,10 @@ def test_the_head_plays_its_share_of_the_cells() -> None:
 @pytest.mark.parametrize("on_cpu", [True, False])
 @pytest.mark.parametrize("cores", [1, 2, 4, 8, 16, 32, 64, 128])
 def test_more_or_fewer_actors_would_not_be_faster_by_the_model(cores: int, *, on_cpu: bool) -> None:
-    """The model's best number of actors gains less than a twentieth over the rule's.
+    """The model's best number of actors gains less than 6% over the rule's, for `nature`.
 
-    With a GPU and few cores the model would have an actor more: it sees that the learner hardly uses its core. The rule
-    leaves the learner one, since the model's times of a GPU are not measured.
+    With a GPU and four cores the model would have an actor more: it sees that the learner hardly uses its core. The
+    rule leaves the learner one, since the model's times of a GPU are not measured.
     """
     choice = allocate(Config(), cores, on_cpu=on_cpu)
     shape = replace(
@@ -64,7 +64,7 @@ def test_more_or_fewer_actors_would_not_be_faster_by_the_model(cores: int, *, on
     )
     times = TIMES if on_cpu else on_counted_gpu(TIMES)
     speeds = {actors: predict(times, replace(shape, actors=actors)).steps_per_second for actors in range(1, 49)}
-    least = 0.95 if on_cpu or cores > 8 else 0.7
+    least = 0.7 if cores == 4 and not on_cpu else 0.94
     assert speeds[choice.actors] >= least * max(speeds.values())
 
 

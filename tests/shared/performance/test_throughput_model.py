@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from shared.performance.queueing import batches_per_second, greatest_of, speedup
+from shared.performance.queueing import Mailbox, greatest_of, speedup
 from shared.performance.service_times import Link, RunShape, ServiceTimes, on_counted_gpu
 from shared.performance.throughput_model import crowded, play_rate, predict, update_seconds
 from tests.support.simulated_run import SimulatedRun
@@ -88,7 +88,7 @@ def test_a_commit_is_added_to_a_round_and_without_a_barrier_to_the_learner_alone
     assert predict(slow, free).steps_per_second == predict(TIMES, free).steps_per_second
 
 
-def test_more_of_anything_never_makes_a_run_slower() -> None:
+def test_more_cores_never_make_a_run_slower() -> None:
     for learns in (None, 4.0):
         shapes = [replace(SHAPE, cores=cores, actors=4, steps_per_update=learns) for cores in (1, 2, 3, 4, 8, 16, 128)]
         speeds = [predict(TIMES, shape).steps_per_second for shape in shapes]
@@ -113,10 +113,12 @@ def test_the_slowest_of_one_actor_is_itself() -> None:
 
 
 def test_the_mailbox_without_randomness_is_its_slower_station() -> None:
-    assert batches_per_second(3, 3, 10e-3, 10e-3, 2e-3, 0.0, 0.0) == pytest.approx(100)
-    assert batches_per_second(3, 3, 2e-3, 2e-3, 10e-3, 0.0, 0.0) == pytest.approx(100)
-    assert batches_per_second(1, 1, 2e-3, 2e-3, 10e-3, 1e-3, 0.0) == pytest.approx(1 / 13e-3)
-    assert batches_per_second(1, 1, 2e-3, 4e-3, 10e-3, 1e-3, 0.0) == pytest.approx(1 / 15e-3), "its slowest actor"
+    three = Mailbox(3, 3, playing=10e-3, slowest=10e-3, answering=2e-3, delay=0.0, spread=0.0)
+    assert three.batches_per_second() == pytest.approx(100)
+    assert replace(three, playing=2e-3, slowest=2e-3, answering=10e-3).batches_per_second() == pytest.approx(100)
+    one = Mailbox(1, 1, playing=2e-3, slowest=2e-3, answering=10e-3, delay=1e-3, spread=0.0)
+    assert one.batches_per_second() == pytest.approx(1 / 13e-3)
+    assert replace(one, slowest=4e-3).batches_per_second() == pytest.approx(1 / 15e-3), "its slowest actor"
 
 
 @pytest.mark.parametrize("batches", [1, 2, 3, 8])
@@ -129,9 +131,8 @@ def test_the_mailbox_with_exponential_times_agrees_with_the_exact_recursion(batc
         waits = [service * (1 + queue) for service, queue in zip(services, queues, strict=True)]
         throughput = population / (sum(waits) + delay)
         queues = [throughput * wait for wait in waits]
-    assert batches_per_second(batches, batches, services[0], *services, delay, 1.0) == pytest.approx(
-        throughput, rel=0.06
-    )
+    mailbox = Mailbox(batches, batches, services[0], *services, delay, spread=1.0)
+    assert mailbox.batches_per_second() == pytest.approx(throughput, rel=0.06)
 
 
 def test_crowding_threads_and_waits_count() -> None:
