@@ -62,13 +62,14 @@ def measure(options: Options, report: Report) -> None:
     )
     for name, runs in found.items():
         newest = [each.summary["checkpoint"] for each in runs]
-        report.add(
-            name,
-            "steps/s",
-            [each.steps_per_second for each in runs],
-            limit=WITHOUT if name == WITH and WITHOUT in found else None,
-            note=f"{newest[-1]['bytes'] / 1e6:.0f} MB in {newest[-1]['seconds']:.1f} s" if name == WITH else "",
-        )
+        with report.measuring(name):
+            report.add(
+                name,
+                "steps/s",
+                [each.steps_per_second for each in runs],
+                limit=WITHOUT if name == WITH and WITHOUT in found else None,
+                note=f"{newest[-1]['bytes'] / 1e6:.0f} MB in {newest[-1]['seconds']:.1f} s" if name == WITH else "",
+            )
 
 
 def _never() -> list[str]:

@@ -24,7 +24,7 @@ import psutil
 
 from ringside.bench.bench_command import RunOptions
 from ringside.bench.harness.interleaved import Contender, measure_interleaved
-from ringside.bench.harness.measured_plans import make_plan
+from ringside.bench.harness.measured_plans import make_plan, require_game
 from ringside.bench.harness.measured_runs import Throughput, measure_run
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
 from ringside.bench.system_parts.emulator import bare_speeds
@@ -57,6 +57,7 @@ def measure(options: Options, report: Report) -> None:
     words = [*EMULATION_BOUND, *options.words]
     with report.measuring("settings"):
         plan = make_plan(options.game, words)
+        require_game(plan)
         if plan.actors == 1:
             words += ["--actors", "2"]
             plan = make_plan(options.game, words)

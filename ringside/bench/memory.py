@@ -27,6 +27,7 @@ from ringside.watch.attach import attach, read_config
 from shared.errors import ConfigError
 from shared.memory.process_table import Role, process_name, process_title
 from shared.memory.run_memory import Memory
+from shared.text import count
 
 
 @dataclass(frozen=True)
@@ -110,12 +111,12 @@ def _add_memory(
         report.interrupt()
     else:
         if len(readings) < options.repeats:
-            report.missing["memory"] = f"The run ended after {len(readings)} looks of {options.repeats}."
+            report.missing["memory"] = f"The run ended after {len(readings)} of {count(options.repeats, 'reading')}."
     middle = readings[(len(readings) - 1) // 2]
     for process, added in enumerate(readings[-1] - middle):
         if readings[-1][process]:
             megabytes = [float(reading[process]) / 1e6 for reading in readings]
-            note = f"the second half of the looks added {added / 1e6:.1f} MB"
+            note = f"the second half of the readings added {added / 1e6:.1f} MB"
             report.add(memory.plan.processes.name_of(process), "MB", megabytes, note=note)
 
 

@@ -115,7 +115,7 @@ def _add(report: Report, counts: Iterable[int], found: Mapping[str, list[Any]]) 
     """Add the rows of every number of actors that could be measured."""
     for count in counts:
         bare, alone, whole = (found.get(name(count)) for name in (_bare, _alone, _whole))
-        with report.measuring(f"{count} actors"):
+        with report.measuring(f"actors: {count}"):
             if bare:
                 report.add(_bare(count), "steps/s", bare)
             if alone:

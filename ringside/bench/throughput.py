@@ -47,6 +47,7 @@ from ringside.bench.network_parts.learner_alone import bound_name, learner_alone
 from ringside.bench.system_parts.emulator import bare_speeds
 from shared.machine.facts import usable_cores
 from shared.memory.plan import Plan
+from shared.text import count
 
 PARTS = ("speed", "evaluation", "round")
 EVALUATIONS = 5
@@ -139,14 +140,16 @@ def _fitted(options: Options, parts: Sequence[str], plan: Plan, report: Report) 
     paces: dict[str, float] = {}
     if plan.run_schedule.workers:
         paces[WORKERS] = WORKER_PACE * usable_cores()
-    elif not has_flag(words, "--round-steps"):
+    else:
         with report.measuring(LEARNER):
             paces[LEARNER] = learner_pace(plan, seconds)
         with report.measuring(BARE):
             paces[BARE] = _bare(plan, seconds)
     slower = min(paces.values(), default=0.0)
-    learning = rounds_that_fit(plan, words, options.seconds, slower) if paces else words
-    playing = rounds_that_fit(plan, words, options.seconds, paces[BARE]) if BARE in paces else learning
+    learning = playing = words
+    if paces and not has_flag(words, "--round-steps"):
+        learning = rounds_that_fit(plan, words, options.seconds, slower)
+        playing = rounds_that_fit(plan, words, options.seconds, paces[BARE]) if BARE in paces else learning
     fitted = make_plan(options.game, learning)
     alone = make_plan(options.game, playing) if "speed" in parts else None
     note_rounds(report, plan, fitted, options.seconds, "the actors alone", alone)
@@ -172,7 +175,7 @@ def _add_sides(report: Report, found: Mapping[str, list[Any]], plan: Plan) -> No
             speeds = [each.steps_per_second for each in actors]
             shares = [each.played_per_second / most for each, most in zip(actors, bare, strict=True)] if bare else []
             report.add(
-                ACTORS, "steps/s", speeds, limit=BARE if bare else None, ratios=shares, note=f"{plan.actors} actors"
+                ACTORS, "steps/s", speeds, limit=BARE if bare else None, ratios=shares, note=count(plan.actors, "actor")
             )
         if learner:
             bounds = [each.bound_per_second * every for each in learner if each.bound_per_second is not None]

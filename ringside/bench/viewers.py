@@ -82,7 +82,8 @@ def measure(options: Options, report: Report) -> None:
         found = measure_interleaved(report, contenders, options.repeats)
     for name, seen in found.items():
         limit = ALONE if name != ALONE and ALONE in found else None
-        report.add(name, "steps/s", [each.steps_per_second for each in seen], limit=limit)
+        with report.measuring(name):
+            report.add(name, "steps/s", [each.steps_per_second for each in seen], limit=limit)
     for each in found.get(WATCHED, ()):
         share = each.cores / usable_cores()
         report.note(f"{each.pictures_per_second:.1f} pictures a second; the server used {share:.2%} of all cores.")

@@ -10,6 +10,7 @@ busy time means that something outside the run slows the process.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -75,14 +76,13 @@ class Load:
     """Load over an interval. Speeds and shares are None if the interval is empty."""
 
     seconds: float
-    steps_per_second: float | None
     updates_per_second: float | None
-    roles: tuple[RoleStatus, ...]
-    others: float | None
-    """Cores that other programs used; None: not known."""
-    stolen: float | None
-    """Cores that the hypervisor took; None: not known."""
-    bottleneck: Bottleneck
+    activity: Activity
+
+    @cached_property
+    def bottleneck(self) -> Bottleneck:
+        """The bottleneck of the interval."""
+        return find_bottleneck(self.activity)
 
 
 def roles_between(memory: Memory, old: Sample, new: Sample) -> tuple[RoleStatus, ...]:
@@ -137,14 +137,13 @@ def load_between(memory: Memory, old: Sample, new: Sample, usable_cores: int) ->
     if seconds > 0:
         speed = max(0, new.steps - old.steps) / seconds  # a replaying lane counts backwards for a moment
         pace = max(0, new.updates - old.updates) / seconds
-    roles = roles_between(memory, old, new)
     evaluation_wait = max(0, new.evaluation_waited - old.evaluation_waited) / (new.at - old.at) if seconds > 0 else 0.0
     others = stolen = None
     if 0 < old.contention_at < new.contention_at:
         measured = new.contention_at - old.contention_at
         others, stolen = (max(0, ns) / measured for ns in (new.others - old.others, new.stolen - old.stolen))
     activity = Activity(
-        roles,
+        roles_between(memory, old, new),
         usable_cores,
         learning=new.updates > 0,
         alternates=memory.run_schedule.learns_same_round,
@@ -153,4 +152,4 @@ def load_between(memory: Memory, old: Sample, new: Sample, usable_cores: int) ->
         others=others,
         stolen=stolen,
     )
-    return Load(seconds, speed, pace, roles, others, stolen, find_bottleneck(activity))
+    return Load(seconds, pace, activity)

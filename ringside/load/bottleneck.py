@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -48,7 +47,7 @@ TRANSFERRING = 0.3
 class Activity:
     """Work of a run's processes over an interval of several rounds."""
 
-    roles: Sequence[RoleStatus]
+    roles: tuple[RoleStatus, ...]
     usable_cores: int
     """Cores that the run may use."""
     learning: bool
@@ -200,7 +199,7 @@ def _nodes_limit(run: Activity) -> Bottleneck | None:
 def _emulation_limit(run: Activity) -> Bottleneck | None:
     if run.slowest_busy < SATURATED:
         return None
-    actors, slowest = run.players, run.slowest
+    actors, slowest = run.players, run.slowest  # those of nodes are the rule before
     sentence = f"Emulation limits the run: the actors are {actors.busy_words}"
     sentence += f", {slowest.name} {run.slowest_busy:.0%}" if actors.busy < SATURATED else ""
     return Bottleneck("emulation", sentence + run.learner_waits, "actors", actors.busy)
@@ -244,7 +243,8 @@ def _inference_limit(run: Activity) -> Bottleneck | None:
 
 def _no_single_limit(run: Activity) -> Bottleneck:
     players, inference = run.slowest.group, run.groups["inference"].busy
-    busy = {"learner": run.learner_busy, players: run.players.busy, "inference": inference}
+    busy = {players: run.players.busy, "inference": inference}
+    busy |= {"learner": run.learner_busy} if "learner" in run.groups else {}
     role = max(busy, key=lambda name: (busy[name], name))
     sentence = f"No role limits the run by itself ({players} busy {busy[players]:.0%}, inference {inference:.0%}, "
     sentence += f"learner {run.learner_busy:.0%}" if run.learning else "learning has not begun"

@@ -109,23 +109,24 @@ def _load_fields(memory: Memory) -> dict[str, Any]:
     board = memory.board
     learning, newest = (Sample.kept(memory, row) for row in (LEARNING, NEWEST))
     load = load_between(memory, learning, newest, facts.usable_cores())
+    activity = load.activity
     prediction = expected(memory.plan) if learning.updates or newest.updates else None
     return {
         "limit": {
             "name": load.bottleneck.kind,
             "role": load.bottleneck.role,
-            "sentence": " ".join([load.bottleneck.sentence, *_beside(prediction, load.steps_per_second)]),
-            "steps_per_second": load.steps_per_second,
+            "sentence": " ".join([load.bottleneck.sentence, *_beside(prediction, activity.steps_per_second)]),
+            "steps_per_second": activity.steps_per_second,
             "expected_steps_per_second": None if prediction is None else prediction.steps_per_second,
             "share_of_limit": load.bottleneck.share,
             "limit_steps_per_second": load.bottleneck.steps_per_second,
             "seconds": load.seconds,
             "usable_cores": facts.usable_cores(),
-            "other_programs_cores": load.others,
-            "stolen_cores": load.stolen,
+            "other_programs_cores": activity.others,
+            "stolen_cores": activity.stolen,
         },
         "roles": {
-            role.name: {"busy": role.busy, "cores": role.cores, "restarts": role.restarts} for role in load.roles
+            role.name: {"busy": role.busy, "cores": role.cores, "restarts": role.restarts} for role in activity.roles
         },
         "memory": {
             "shared_bytes": memory.arena.layout.size,

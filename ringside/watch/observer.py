@@ -88,7 +88,7 @@ class Observer:
             self._keep(current, prepared)
         load = load_between(self._memory, self._samples[0], self._samples[-1], self._cores)
         committed, steps, updates, totals = self._progress(current, prepared)
-        speed, total = load.steps_per_second, self._total_steps
+        speed, total = load.activity.steps_per_second, self._total_steps
         learning_steps = steps - run_schedule.steps_without_learning
         learning = updates > 0
         frames = config.play.frames_per_step
@@ -129,10 +129,10 @@ class Observer:
             metrics={name: known[name] for name in displayed(self._memory.plan.method.metrics)},
             evaluation=totals.evaluation,
             checkpoint=self._checkpoint(),
-            roles=load.roles,
+            roles=load.activity.roles,
             usable_cores=self._cores,
-            others=load.others,
-            stolen=load.stolen,
+            others=load.activity.others,
+            stolen=load.activity.stolen,
             bottleneck=load.bottleneck,
             warnings=self._warnings(known, steps, updates),
         )

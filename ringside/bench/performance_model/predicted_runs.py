@@ -389,7 +389,7 @@ def _add_nodes(options: Options, report: Report, plan: Plan, times: ServiceTimes
                     f"{count(number, 'node')} of {count(options.node_cores, 'core')}, {name}",
                     "steps/s",
                     [found.steps_per_second],
-                    note=f"{envs} envs; {found.reason}",
+                    note=f"{envs:,} envs; {found.reason}",
                 )
     report.note(
         f"Nodes play for a head with a GPU; {version / 1e6:.1f} MB of parameters once a round, "

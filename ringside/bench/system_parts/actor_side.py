@@ -191,7 +191,7 @@ def measure(options: Options, report: Report) -> None:
         if len(found) > 1:
             mean, least = geometric_mean(found), min(found)
             report.note(
-                f"{name}: {mean:.3f} of the bare emulator, the mean of {len(found)} games; {least:.3f} at least."
+                f"{name}: {mean:.3f} of the bare emulator (geometric mean of {len(found)} games), {least:.3f} at least."
             )
 
 
