@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ class Callbacks:
     on_episode: Callback | None = None
     on_evaluation: Callback | None = None
 
-    def of(self, kind: str) -> Callback | None:
+    def for_kind(self, kind: str) -> Callback | None:
         """The callback for a kind of record."""
         return {"round": self.on_round, "episode": self.on_episode, "evaluation": self.on_evaluation}[kind]
 
@@ -43,7 +43,7 @@ class Callbacks:
 
 
 @dataclass(frozen=True)
-class Beginning:
+class ResumePoint:
     """Records that existed before a run began or was resumed."""
 
     rounds: int = 0
@@ -54,29 +54,29 @@ class Beginning:
 
 @contextmanager
 def dispatching(
-    callbacks: Callbacks, run_dir: Path, source_dir: Path, beginning: Beginning, note: Callable[[str], None]
+    callbacks: Callbacks, run_dir: Path, source_dir: Path, resume_point: ResumePoint, note: Callable[[str], None]
 ) -> Iterator[Callable[[], None]]:
     """Call the callbacks with all records that a run adds. Yields the function to call several times a second.
 
     Args:
         source_dir: run that is continued; `run_dir` for a new one.
-        beginning: records that exist and are not to be passed on.
+        resume_point: records that exist and are not to be passed on.
         note: called with a sentence when own metrics cannot be written.
 
     Raises:
         ConfigError: own metrics of former steps cannot be cut.
     """
     try:
-        own = OwnMetrics(run_dir, source_dir, beginning.steps, note)
+        own = OwnMetrics(run_dir, source_dir, resume_point.steps, note)
     except OSError as error:
         raise ConfigError(f"{run_dir / OWN_METRICS_FILE} cannot be written: {error.strerror}.") from error
-    state = {"round": beginning.rounds - 1, "evaluation": beginning.evaluations - 1}
+    state = {"round": resume_point.rounds - 1, "evaluation": resume_point.evaluations - 1}
     unsent = Unsent(run_dir / METRICS_FILE, state)
 
     def poll() -> None:
         try:
             for record in unsent.records() if callbacks.any else ():
-                callback = callbacks.of(record["kind"])
+                callback = callbacks.for_kind(record["kind"])
                 values = None if callback is None else callback(dict(record))
                 if values:
                     own.add(record, checked_values(values, f"on_{record['kind']}"))
@@ -85,7 +85,16 @@ def dispatching(
 
     try:
         yield poll
-        with suppress(StopTraining):  # the run is over
-            poll()
+        _deliver_rest(poll)
     finally:
         own.close()
+
+
+def _deliver_rest(poll: Callable[[], None]) -> None:
+    """Pass all records on; the run is over, so a request to stop it ends nothing."""
+    while True:
+        try:
+            poll()
+        except StopTraining:
+            continue  # with the record after that of the request
+        return

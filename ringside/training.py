@@ -6,21 +6,23 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
 from actors.make_env import action_names
 from actors.pixels.compilation import compile_kernels
 from actors.pixels.frames import is_compiled
-from ringside.callbacks import Beginning, Callback, Callbacks, dispatching
+from ringside.callbacks import Callback, Callbacks, ResumePoint, dispatching
 from ringside.doctor import checks
+from ringside.doctor.run_directories import require_run_directory
 from ringside.planning import config_of_call, plan
 from ringside.recording.metrics import evaluations_in, totals_before
 from ringside.recording.totals import MEAN_OVER
 from ringside.recording.wandb_track import tracking
 from ringside.settings.train_settings import TrainSettings
 from ringside.supervisor import supervisor
-from ringside.supervisor.spawning import require_main_guard, require_main_thread
+from ringside.supervisor.spawning import require_main_program
 from ringside.watch.notebook import NotebookDisplay, in_notebook
 from ringside.watch.observer import Observer, Restored
 from ringside.watch.status import Status
@@ -68,8 +70,7 @@ def train(
     Raises:
         ConfigError: the settings cannot work. ArenaError: there is too little memory. RunFailed: a fault ended the run.
     """
-    require_main_guard()
-    require_main_thread()
+    require_main_program()  # before a plug-in is imported
     chosen = config_of_call(preset, config, settings)
     ready = plan(chosen)
     callbacks = Callbacks(on_round, on_episode, on_evaluation)
@@ -95,56 +96,70 @@ def run(
     callbacks: Callbacks = NO_CALLBACKS,
 ) -> dict[str, Any]:
     """Train by a plan in its run directory; `note` receives sentences about events. Otherwise as `train`."""
-    require_main_guard()
-    require_main_thread()
+    require_main_program()
     run_dir = ready.config.run.run_dir
-    observer: Observer | None = None
-    restored: Restored | None = None
-
-    def report_status(memory: Memory) -> None:
-        nonlocal observer
-        if observer is None:
-            observer = Observer(memory, restored)
-            _announce(ready, memory, note)
-        status = observer.observe()
-        on_status(status)
-        if memory.board.prepared[0]:  # a resume has cut the records to its boundary
-            dispatch()
-        _stop_at_score(ready.config, status)
-
     for answer in checks.before_start(ready, continues=True):  # `plan` has raised for red ones
         if answer.color == "yellow":
             note(answer.sentence)
-    source_dir, beginning = run_dir, Beginning()
-    if ready.config.run.resume is not None:
-        checkpoint = find_checkpoint(ready.config.run.resume)
-        for sentence in checkpoint.refused:
-            note(f"{sentence} Continuing from {checkpoint.path.name} instead.")
-        totals = totals_before(checkpoint.directory.parent / METRICS_FILE, checkpoint.boundary)
-        restored = Restored(checkpoint.boundary, totals)
-        source_dir, beginning = checkpoint.run_dir, _beginning(ready, checkpoint)
-    if (first_update := learning_begins_sentence(ready, beginning.rounds)) is not None:
-        note(first_update)
-    with (
-        _owned(run_dir, ready.config),
-        dispatching(callbacks, run_dir, source_dir, beginning, note) as dispatch,
-        tracking(ready.config.run, report_status, note) as on_poll,
-    ):
-        if not is_compiled():
-            note(COMPILING)
-        compile_kernels()  # once, into numba's cache, instead of in every actor at the same time
-        try:
-            supervisor.supervise(ready, on_poll, note)
-        finally:
-            withdraw(run_dir)
+    with _owned(ready) as checkpoint:
+        source_dir, resume_point, restored = run_dir, ResumePoint(), None
+        if checkpoint is not None:
+            for sentence in checkpoint.refused:
+                note(f"{sentence} Continuing from {checkpoint.path.name} instead.")
+            totals = totals_before(checkpoint.run_dir / METRICS_FILE, checkpoint.boundary)
+            restored = Restored(checkpoint.boundary, totals)
+            source_dir, resume_point = checkpoint.run_dir, _resume_point(ready, checkpoint)
+            # The scribe takes the same one.
+            run = replace(ready.config.run, resume=checkpoint.path)
+            ready = replace(ready, config=replace(ready.config, run=run))
+        if (first_update := learning_begins_sentence(ready, resume_point.rounds)) is not None:
+            note(first_update)
+        with (
+            dispatching(callbacks, run_dir, source_dir, resume_point, note) as dispatch,
+            tracking(ready.config.run, _RunObserver(ready, restored, on_status, dispatch, note), note) as on_poll,
+        ):
+            if not is_compiled():
+                note(COMPILING)
+            compile_kernels()  # once, into numba's cache, instead of in every actor at the same time
+            try:
+                supervisor.supervise(ready, on_poll, note)
+            finally:
+                withdraw(run_dir)
     return read_json(run_dir / SUMMARY_FILE)
 
 
-def _beginning(ready: Plan, checkpoint: Manifest) -> Beginning:
+class _RunObserver:
+    """Passes the state and the new records of a run on; what the user's functions raise, it raises."""
+
+    def __init__(
+        self,
+        ready: Plan,
+        restored: Restored | None,
+        on_status: Callable[[Status], None],
+        dispatch: Callable[[], None],
+        note: Callable[[str], None],
+    ) -> None:
+        self._plan, self._restored = ready, restored
+        self._on_status, self._dispatch, self._note = on_status, dispatch, note
+        self._observer: Observer | None = None
+
+    def __call__(self, memory: Memory) -> None:
+        """Look at the run, several times a second. Raises `StopTraining` at the score of --stop-at."""
+        if self._observer is None:
+            self._observer = Observer(memory, self._restored)
+            _announce(self._plan, memory, self._note)
+        status = self._observer.observe()
+        self._on_status(status)
+        if memory.board.prepared[0]:  # a resume has cut the records to its boundary
+            self._dispatch()
+        _stop_at_score(self._plan.config, status)
+
+
+def _resume_point(ready: Plan, checkpoint: Manifest) -> ResumePoint:
     """The records that exist when a run continues from a checkpoint."""
     done = evaluations_in(checkpoint.run_dir / METRICS_FILE, checkpoint.boundary)
     steps = checkpoint.boundary * ready.run_schedule.round_steps
-    return Beginning(checkpoint.boundary, steps, max(done, default=-1) + 1)
+    return ResumePoint(checkpoint.boundary, steps, max(done, default=-1) + 1)
 
 
 def learning_begins_sentence(ready: Plan, boundary: int) -> str | None:
@@ -175,34 +190,45 @@ def _announce(ready: Plan, memory: Memory, note: Callable[[str], None]) -> None:
     """Write the file by which observers attach to the run. A write error does not end the run."""
     try:
         live = Live.for_this_process(memory.arena.fd, action_names(ready.config.play), ready.gateways)
-        with _private():
+        with _private_umask():
             live.write(ready.config.run.run_dir)
     except OSError as error:
         note(f"{LIVE_FILE} cannot be written ({error.strerror}): `launch.py watch` cannot show this run.")
 
 
 @contextmanager
-def _owned(run_dir: Path, config: Config) -> Iterator[None]:
-    """Make a run directory, lock it against other launchers, and write its configuration.
+def _owned(ready: Plan) -> Iterator[Manifest | None]:
+    """Make and lock a run directory, find the checkpoint to resume, if any, and write the configuration.
 
+    Another run may have been here since this one was planned. So the lock comes first, then the look at what is there.
     New files are readable by their owner only; children set this themselves (shared/process/child.py).
+
+    Raises:
+        ConfigError: it is another's, holds a run that this one does not continue, or cannot be written.
+        CheckpointError: there is no whole checkpoint.
     """
+    config, run = ready.config, ready.config.run
+    run_dir, checkpoint = run.run_dir, None
     content = json.dumps(config.to_json(), indent=2).encode() + b"\n"
     with ExitStack() as held:
         try:
-            with _private():
+            with _private_umask():
                 run_dir.mkdir(parents=True, exist_ok=True)
                 require_writable_run(run_dir, "--run-dir")
                 held.enter_context(locked(run_dir / LOCK_FILE, "--run-dir", "a run that is still going on, or saving"))
+                if run.resume is not None:
+                    checkpoint = find_checkpoint(run.resume)
+                is_own = checkpoint is not None and checkpoint.run_dir.samefile(run_dir)
+                require_run_directory(run_dir, continues=is_own, env=config.play.env, plugin=run.plugin)
                 remove_temporaries(run_dir)
                 write_atomic(run_dir / CONFIG_FILE, content)
         except OSError as error:
             raise ConfigError(f"--run-dir {run_dir} cannot be written: {error.strerror}.") from error
-        yield
+        yield checkpoint
 
 
 @contextmanager
-def _private() -> Iterator[None]:
+def _private_umask() -> Iterator[None]:
     """Make new files and directories accessible to their owner only during the block."""
     previous = os.umask(PRIVATE_UMASK)
     try:

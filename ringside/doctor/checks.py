@@ -304,7 +304,7 @@ def mps(*, installed: bool) -> Check:
 def run_directory(path: Path, *, continues: bool, env: str | None = None, plugin: str | None = None) -> Check:
     """Writable run directory without another run."""
     try:
-        run_directories.run_directory(path, continues=continues, env=env, plugin=plugin)
+        run_directories.require_run_directory(path, continues=continues, env=env, plugin=plugin)
     except ConfigError as error:
         return Check("run directory", "red", str(error))
     return Check("run directory", "green", f"{path} can be written.")

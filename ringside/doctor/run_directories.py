@@ -16,7 +16,7 @@ def nearest_directory(path: Path) -> Path:
     return next(above for above in (path.absolute(), *path.absolute().parents) if os.path.exists(above))
 
 
-def run_directory(path: Path, *, continues: bool, env: str | None = None, plugin: str | None = None) -> None:
+def require_run_directory(path: Path, *, continues: bool, env: str | None = None, plugin: str | None = None) -> None:
     """Raise `ConfigError` for a directory that is not writable, or holds another run than the continued one.
 
     `env`, `plugin`: the user's --env and --plugin, which --resume requires again.

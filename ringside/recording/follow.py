@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -65,22 +66,33 @@ class Unsent:
         self._follower = Follower(metrics)
         self._state = state
         self._episodes: list[dict[str, Any]] = []
+        self._queue: deque[dict[str, Any]] = deque()
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """Rounds, each after its episodes, and evaluations."""
+        """Rounds, each after its episodes, and evaluations. What a caller leaves comes with the next call."""
         has_more = True
         while has_more:
-            found, is_new_file, has_more = self._follower.read()
-            if is_new_file:
-                self._episodes.clear()
-            for record in found:
+            has_more = self._read()
+            while self._queue:
+                record = self._queue.popleft()
                 kind = record["kind"]
-                if kind == "episode":
-                    self._episodes.append(record)
-                    continue
-                if record[kind] > self._state.get(kind, -1):
+                if kind != "episode":
                     self._state[kind] = record[kind]
-                    yield from self._episodes if kind == "round" else ()
-                    yield record
-                if kind == "round":
-                    self._episodes.clear()
+                yield record
+
+    def _read(self) -> bool:
+        """Queue what was appended. Return True if there may be more."""
+        found, is_new_file, has_more = self._follower.read()
+        if is_new_file:
+            self._episodes.clear()
+            self._queue.clear()
+        for record in found:
+            kind = record["kind"]
+            if kind == "episode":
+                self._episodes.append(record)
+                continue
+            if record[kind] > self._state.get(kind, -1):
+                self._queue += [*self._episodes, record] if kind == "round" else [record]
+            if kind == "round":
+                self._episodes.clear()
+        return has_more

@@ -27,6 +27,12 @@ from shared.machine.subprocesses import die_with
 from shared.process.signals import stack_dumps_held_back
 
 
+def require_main_program() -> None:
+    """Refuse a call from where no run can be started. Raises `ConfigError`."""
+    require_main_guard()
+    require_main_thread()
+
+
 def require_main_thread() -> None:
     """Refuse a call from another thread: signals reach the main thread, and processes end with the thread that starts
     them.

@@ -16,6 +16,7 @@ from shared.errors import ConfigError
 from shared.memory.plan import Plan
 from tests.conftest import Refused
 from tests.support.checkpoints import rewrite
+from tests.support.configurations import settled
 from tests.support.runs import summary
 
 PROMISED = {"steps", "frames", "updates", "samples_per_step", "rounds", "episodes", "mean_return_100", "seconds"} | {
@@ -90,6 +91,31 @@ def test_a_run_whose_last_evaluation_is_missing_is_resumed(five_rounds: Path, tm
         log.log_evaluation(1, 5, 2_400, {"mean_return": 1.0})
     with pytest.raises(ringside.ConfigError, match="is a finished run"):
         ringside.plan(ringside.starting_point(None, run_dir))
+
+
+def test_a_plan_does_not_run_where_another_run_has_been_since(five_rounds: Path, tmp_path: Path) -> None:
+    """As a plan that is run twice, or a command that is repeated while the first run saves."""
+    ready = Plan(settled(run_dir=tmp_path / "run", network="small", envs=4), 4)
+    shutil.copytree(five_rounds, tmp_path / "run")
+    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    with pytest.raises(ConfigError, match="already holds a run"):
+        training.run(ready, lambda status: None, lambda sentence: None)
+    after = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    del before[tmp_path / "run" / "lock"], after[tmp_path / "run" / "lock"]
+    assert after == before
+
+
+def test_the_checkpoint_of_a_resume_is_found_once_the_directory_is_locked(five_rounds: Path, tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    shutil.copytree(five_rounds, run_dir)
+    newest = run_dir / "checkpoints" / "checkpoint-00000005.json"
+    content = newest.read_bytes()
+    newest.unlink()
+    ready = Plan(settled(run_dir=run_dir, resume=run_dir), 4)
+    newest.write_bytes(content)
+    with training._owned(ready) as checkpoint:
+        assert checkpoint is not None
+        assert checkpoint.path == newest
 
 
 def test_another_run_is_not_overwritten(refused: Refused, five_rounds: Path, tmp_path: Path) -> None:

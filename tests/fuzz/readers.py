@@ -187,7 +187,7 @@ def resume_and_write(workspace: Workspace, whole: str) -> list[str]:
     run_dir = ready.config.run.run_dir
     assert run_dir is not None
     try:
-        with training._owned(run_dir, ready.config):
+        with training._owned(ready):
             Live.for_this_process(memory.arena.fd, ["NOOP"]).write(run_dir)
             scribe = Scribe(memory, run_dir)
             parts = _of_memory(memory, memory.board.committed)

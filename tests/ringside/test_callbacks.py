@@ -11,7 +11,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 import ringside
-from ringside.callbacks import Beginning, Callbacks, dispatching
+from ringside.callbacks import Callbacks, ResumePoint, dispatching
 from ringside.recording.metrics import Episode, MetricsLog
 from ringside.recording.own_metrics import OwnMetrics
 from ringside.recording.wandb_track import UnsentOwn
@@ -49,7 +49,7 @@ def test_each_record_is_passed_on_once_and_in_order(tmp_path: Path) -> None:
         return lambda record: told.append((name, record["steps"]))
 
     callbacks = Callbacks(on_round=tell("round"), on_episode=tell("episode"), on_evaluation=tell("evaluation"))
-    with dispatching(callbacks, tmp_path, tmp_path, Beginning(), fail) as poll:
+    with dispatching(callbacks, tmp_path, tmp_path, ResumePoint(), fail) as poll:
         poll()
         log_rounds(tmp_path, 0, 1)
         poll()
@@ -60,9 +60,29 @@ def test_each_record_is_passed_on_once_and_in_order(tmp_path: Path) -> None:
     assert not (tmp_path / OWN_METRICS_FILE).exists(), "nothing was returned"
 
 
+def test_a_request_to_stop_loses_no_record(tmp_path: Path) -> None:
+    """Several rounds come with one read, and each call asks for a stop."""
+    rounds = []
+
+    def stop(record: dict[str, Any]) -> dict[str, float]:
+        rounds.append(record["round"])
+        if record["round"] in (1, 3):
+            raise StopTraining("enough")
+        return {"mine": 1.0}
+
+    with dispatching(Callbacks(on_round=stop), tmp_path, tmp_path, ResumePoint(), fail) as poll:
+        log_rounds(tmp_path, 0, 4)
+        with pytest.raises(StopTraining):
+            poll()
+        assert rounds == [0, 1]
+        log_rounds(tmp_path, 4, 5)
+    assert rounds == [0, 1, 2, 3, 4]
+    assert [record["round"] for record in own_records(tmp_path)] == [0, 2, 4]
+
+
 def test_metrics_of_callbacks_are_recorded_at_the_steps_of_the_record(tmp_path: Path) -> None:
     callbacks = Callbacks(on_round=rounds_by_two, on_evaluation=lambda record: {"score": record["mean_return"]})
-    with dispatching(callbacks, tmp_path, tmp_path, Beginning(), fail) as poll:
+    with dispatching(callbacks, tmp_path, tmp_path, ResumePoint(), fail) as poll:
         log_rounds(tmp_path, 0, 2, evaluation=0)
         poll()
     assert [(record["steps"], record["values"]) for record in own_records(tmp_path)] == [
@@ -84,11 +104,11 @@ def test_a_resume_goes_on_with_the_metrics_up_to_its_boundary(tmp_path: Path) ->
     callbacks = Callbacks(on_round=rounds_by_two)
     former, state = tmp_path / "former", {"round": 0}
     former.mkdir()
-    with dispatching(callbacks, former, former, Beginning(), fail):
+    with dispatching(callbacks, former, former, ResumePoint(), fail):
         log_rounds(former, 0, 3)
     sent = UnsentOwn(former / OWN_METRICS_FILE, state)
     assert len(list(sent.records())) == 3
-    with dispatching(callbacks, former, former, Beginning(rounds=2, steps=80, evaluations=0), fail) as poll:
+    with dispatching(callbacks, former, former, ResumePoint(rounds=2, steps=80, evaluations=0), fail) as poll:
         poll()
         log_rounds(former, 3, 4)
     assert [record["steps"] for record in own_records(former)] == [40, 80, 120, 160]
@@ -108,7 +128,7 @@ def test_a_value_that_is_no_metric_is_refused(tmp_path: Path, returned: Any, say
     callbacks = Callbacks(on_round=lambda record: returned)
     with (
         pytest.raises(ConfigError, match=says),
-        dispatching(callbacks, tmp_path, tmp_path, Beginning(), fail) as poll,
+        dispatching(callbacks, tmp_path, tmp_path, ResumePoint(), fail) as poll,
     ):
         poll()
 

@@ -47,9 +47,11 @@ from shared.files.lock import locked
 from shared.files.plain_files import open_to_write, read_bytes
 from shared.files.result_files import require_writable
 from shared.files.strict_json import json_object, read_json
+from shared.memory.plan import Plan
 from shared.process.live import Live, LiveError
 from shared.process.ownership import require_writable_run
 from tests.support.checkpoints import ACTIONS, CONFIG, SHAPE, SIZES, random_weights, rewrite, write_run
+from tests.support.configurations import settled
 from tests.support.written_runs import write_run as write_records
 
 OUTSIDE = b"somebody else's"
@@ -229,10 +231,11 @@ def test_a_run_begins_in_no_directory_with_links(name: str, tmp_path: Path) -> N
     run = tmp_path / "run"
     run.mkdir()
     link(run / name)
-    with pytest.raises(ConfigError, match="but a symbolic link"), training._owned(run, CONFIG):
+    ready = Plan(settled(run_dir=run), ACTIONS)
+    with pytest.raises(ConfigError, match="but a symbolic link"), training._owned(ready):
         pass
     with pytest.raises(ConfigError, match="but a symbolic link"):
-        run_directories.run_directory(run, continues=True)
+        run_directories.require_run_directory(run, continues=True)
     assert (run / "outside").read_bytes() == OUTSIDE
     assert {path.name for path in run.iterdir()} == {name, "outside"}
 
