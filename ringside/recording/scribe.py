@@ -102,7 +102,6 @@ class Scribe:
         if not self._board.prepared[0]:
             self._prepare()
         self._reported: set[tuple[object, ...]] = set()
-        self._saved_at = time.monotonic()
         # A refusal of one kind of record delays no other: there may be space for a line, and none for a checkpoint.
         self._spans, self._segments, self._evaluations = Retry(), Retry(), Retry()
         self._checkpoints, self.end = Retry(), Retry()
@@ -126,7 +125,7 @@ class Scribe:
         (self._run_dir / SUMMARY_FILE).unlink(missing_ok=True)  # the run is unfinished
         self._drop_evaluations(of_versions_from=self._board.committed + 1)
         self._board.written[0] = max(0, self._board.committed)
-        self._board.begun_ns[0] = time.monotonic_ns()
+        self._board.begun_ns[0] = self._board.saved_at_ns[0] = time.monotonic_ns()
         self._board.samples[:] = Sample.take(self._memory, int(self._board.begun_ns[0])).words
         self._board.prepared[0] = 1
 
@@ -214,9 +213,11 @@ class Scribe:
         return bool(self._evaluations.may_try and evaluations.logged.read() < evaluations.done.read())
 
     def _save_due(self) -> bool:
-        every = self._config.run.checkpoint_every_minutes * 60.0
+        every = self._config.run.checkpoint_every_minutes * 60e9
         behind = self._board.saved[0] < newest_boundary(self._memory)
-        return bool(behind and self._checkpoints.may_try and time.monotonic() - self._saved_at >= every)
+        # The board keeps the moment: a scribe that dies in every checkpoint tries it first when it starts again, so its
+        # deaths count as in a row.
+        return bool(behind and self._checkpoints.may_try and time.monotonic_ns() - self._board.saved_at_ns[0] >= every)
 
     # --- writing
 
@@ -343,7 +344,7 @@ class Scribe:
         self._board.evaluation[:] = steps, figures.episodes, figures.mean, best  # even if the disk refuses it
         self._files.metrics.log_evaluation(number, boundary, steps, values)
         self._files.events.evaluation(steps, values)
-        self._files.checkpoints.save_best(queue.data[place], boundary, figures.mean)
+        self._files.checkpoints.save_best(queue.data[place], boundary, figures.mean, newest_boundary(self._memory))
         queue.logged.publish(number + 1)
         self._evaluations.succeed()
         return True
@@ -371,9 +372,9 @@ class Scribe:
             self._files.metrics.sync()
             weights = np.asarray(arrays["online"], np.float32)
             size = self._files.checkpoints.save(boundary, arrays, weights, run_counters(self._memory))
-            self._saved_at = time.monotonic()
+            self._board.saved_at_ns[0] = time.monotonic_ns()
             count = np.nan_to_num(self._board.checkpoint[-1]) + 1
-            self._board.checkpoint[:] = size, self._saved_at - begun, boundary * self._run_schedule.round_steps, count
+            self._board.checkpoint[:] = size, time.monotonic() - begun, boundary * self._run_schedule.round_steps, count
             self._board.saved[0] = boundary
             self._checkpoints.succeed()
             return boundary

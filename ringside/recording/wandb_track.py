@@ -33,7 +33,7 @@ from shared.files.strict_json import read_object
 from shared.machine.cores import NICENESS
 from shared.machine.subprocesses import die_with, kill_and_reap
 from shared.process.ownership import OWN_METRICS_FILE, TRACK_FILE, evaluation_video
-from shared.process.signals import enable_stack_dumps, ignore_requests, stack_dumps_held_back
+from shared.process.signals import enable_stack_dumps, handle_stop_signals, ignore_requests, stack_dumps_held_back
 from shared.root import ROOT
 
 POLL_SECONDS = 2.0
@@ -90,22 +90,29 @@ class Tracker:
         return lines[-1] if lines else f"exit code {self._process.returncode}"
 
     def finish(self) -> None:
-        """Let the process send the rest, and wait `FINISH_SECONDS` at most."""
+        """Let the process send the rest, and wait `FINISH_SECONDS` at most; a request to stop ends the wait."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(SILENT_SECONDS)
-            if self._process.poll() is None:
-                self._note(f"Weights & Biases gets the rest: {FINISH_SECONDS:.0f} s at most.")
-            self._process.wait(FINISH_SECONDS)
+            with handle_stop_signals(_interrupt):
+                with suppress(subprocess.TimeoutExpired):
+                    self._process.wait(SILENT_SECONDS)
+                if self._process.poll() is None:
+                    self._note(f"Weights & Biases gets the rest: {FINISH_SECONDS:.0f} s at most. Ctrl-C ends that.")
+                self._process.wait(FINISH_SECONDS)
             self.poll()
+        except KeyboardInterrupt:
+            self._note("Weights & Biases did not take the rest: you have interrupted that.")
         except subprocess.TimeoutExpired:
             self._note(f"Weights & Biases did not take the rest within {FINISH_SECONDS:.0f} s; see {self._log}.")
         finally:
             if self._process.poll() is None:
                 os.killpg(self._process.pid, signal.SIGKILL)
                 kill_and_reap(self._process)
+
+
+def _interrupt(number: int) -> None:
+    raise KeyboardInterrupt
 
 
 @contextmanager
@@ -187,21 +194,27 @@ class UnsentOwn:
     """The user's own metrics that were not sent yet."""
 
     def __init__(self, path: Path, state: dict[str, Any]) -> None:
-        """`state` holds the number of records sent, `own`, and is kept up to date."""
+        """`state` holds the place of the newest record sent of each kind, `own_places`, and is kept up to date."""
         self._follower = Follower(path, parse_own)
-        self._state = state
-        self._read = 0
+        self._sent: dict[str, list[int]] = state.setdefault("own_places", {})
+        self._read: dict[str, list[int]] = {}
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """New records. A resume cuts the file; it plays the same steps again, so only their number counts."""
+        """New records. A resume cuts the file, and its callbacks may return values for other steps than before.
+
+        The place of a record is its steps, and its number among those of its kind with the same steps.
+        """
         has_more = True
         while has_more:
             found, is_new_file, has_more = self._follower.read()
-            self._read = 0 if is_new_file else self._read
+            if is_new_file:
+                self._read.clear()
             for record in found:
-                self._read += 1
-                if self._read > self._state.get("own", 0):
-                    self._state["own"] = self._read
+                kind, steps = str(record.get("kind")), record["steps"]
+                before, number = self._read.get(kind, [steps, 0])
+                self._read[kind] = place = [steps, number + 1 if steps == before else 1]
+                if place > self._sent.get(kind, []):
+                    self._sent[kind] = place
                     yield record
 
 

@@ -6,6 +6,7 @@ death that comes at the same place every time ends the run.
 
 from __future__ import annotations
 
+import os
 import signal
 from collections import Counter
 from enum import Enum
@@ -15,6 +16,9 @@ from shared.errors import FileError
 from shared.files.plain_files import open_to_read
 from shared.machine.control_groups import OomKills
 from shared.process.child import DEVICE_FAULT, FATAL
+
+_END_BYTES = 1 << 16
+"""Most bytes that are read of a log, which may be long."""
 
 
 class Cause(Enum):
@@ -83,7 +87,7 @@ def crash_report(name: str, how: str, count: int, code: int, log: Path, begin: i
         log: log file of the role.
         begin: length of the log when this run began.
     """
-    last = (_behind(log, begin).strip().splitlines() or ["it left no message"])[-1]
+    last = (_end_of(log, begin).strip().splitlines() or ["it left no message"])[-1]
     if code == FATAL:
         return last
     where = (
@@ -100,11 +104,11 @@ def unkillable_message(name: str) -> str:
     )
 
 
-def _behind(log: Path, begin: int) -> str:
-    """Text of a log from byte `begin` on; empty if it cannot be read."""
+def _end_of(log: Path, begin: int) -> str:
+    """Last text of a log, from byte `begin` on; empty if it cannot be read."""
     try:
         with open_to_read(log) as file:
-            file.seek(begin)
-            return file.read().decode(errors="replace")
+            file.seek(max(begin, os.fstat(file.fileno()).st_size - _END_BYTES))
+            return file.read(_END_BYTES).decode(errors="replace")
     except (OSError, FileError):
         return ""

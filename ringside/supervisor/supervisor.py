@@ -73,7 +73,7 @@ class Supervisor:
         self._requests = Requests()
         self._polled_at = time.monotonic()
         self._failure: str | None = None
-        self._refusal: Exception | None = None
+        self._refusal: BaseException | None = None
         """Exception of `on_poll`, which ends the run as a signal does."""
         self._killed_scribe = False
         self._shutdown = ShutdownTimer()
@@ -180,7 +180,7 @@ class Supervisor:
             if self._children and not self._board.stopping:
                 self._note(f"{why or 'A callback stops the run.'} Stopping: {self._to_be_saved}")
                 self._stop()
-        except Exception as error:  # noqa: BLE001  (the caller's function may raise anything; raised again at the end)
+        except BaseException as error:  # noqa: BLE001  (a caller's function raises anything, as does sys.exit())
             self._refusal = error
             if self._children and not self._board.stopping:
                 self._note(f"Stopping: a callback failed; {self._to_be_saved}")

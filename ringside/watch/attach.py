@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import stat
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from shared.config.checks import validate
@@ -41,8 +41,10 @@ def runs_below(runs: Path) -> list[tuple[float, Path]]:
     try:
         for pattern in (f"*/{CONFIG_FILE}", f"*/*/{CONFIG_FILE}"):  # the second pattern: runs of a suite
             for config in runs.glob(pattern):
-                if not config.is_symlink():
-                    found.append((config.lstat().st_mtime, config.parent))
+                with suppress(FileNotFoundError):  # removed since it was listed
+                    status = config.lstat()
+                    if not stat.S_ISLNK(status.st_mode):
+                        found.append((status.st_mtime, config.parent))
     except PermissionError as error:
         raise ConfigError(_not_yours(runs)) from error
     return found

@@ -28,9 +28,9 @@ def best_files(directory: Path) -> list[Path]:
 class BestWeights:
     """Files in the directory of the checkpoints.
 
-    A resumed run has not reached the versions after its checkpoint. So where the best weights at a kept checkpoint are
-    replaced by better ones, they stay as `best-V.safetensors`, V being their version. Versions and mean returns rise
-    together: the best weights at a boundary are the newest of those that existed.
+    A resumed run has not reached the versions after its checkpoint. So where better weights replace the best ones of a
+    kept checkpoint, or of the next one, these stay as `best-V.safetensors`, V being their version. Versions and mean
+    returns rise together: the best weights at a boundary are the newest of those that existed.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -52,7 +52,7 @@ class BestWeights:
 
         Args:
             data: a weights file, which tells its `version` and `mean_return`.
-            boundaries: those of the kept checkpoints.
+            boundaries: those of the kept checkpoints and of the next one.
 
         Raises:
             OSError: the system refuses; the best are as they were.

@@ -236,20 +236,24 @@ class CheckpointWriter:
         }
         return values | {"checksum": manifest_checksum(values)}
 
-    def save_best(self, weights: NDArray[np.float32], version: int, mean_return: float) -> bool:
+    def save_best(
+        self, weights: NDArray[np.float32], version: int, mean_return: float, next_boundary: int = 0
+    ) -> bool:
         """Keep the parameters of an evaluated version if it beat all before it; an equal one does not.
 
         Args:
             weights: float32[P].
             version: the round that was, or would have been, played with them.
             mean_return: of the evaluation.
+            next_boundary: the newest boundary that can be saved. Where it is older than `version`, a resume from it
+                needs the best weights so far.
 
         Returns:
             True if it is the best.
         """
         if not self.best.beaten_by(mean_return):
             return False
-        boundaries = [manifest.boundary for manifest in self._readable()[:KEPT]]
+        boundaries = [next_boundary, *(manifest.boundary for manifest in self._readable()[:KEPT])]
         self.best.replace(self._weights_bytes(weights, version, {"mean_return": float(mean_return)}), boundaries)
         return True
 

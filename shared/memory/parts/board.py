@@ -111,6 +111,7 @@ class Board(SharedFields):
     saved = int64("scribe.saved", ONE, "scribe", "Boundary of the newest checkpoint; -1: none.")
     trouble = int64("scribe.trouble", ONE, "scribe", "errno of a write that is refused; 0: none.")
     spans_refused = int64("scribe.spans_refused", ONE, "scribe", "1: the disk refuses records of spans.")
+    saved_at_ns = int64("scribe.saved_at_ns", ONE, "scribe", "CLOCK_MONOTONIC of the last checkpoint, or of the start.")
     checkpoint = float64("scribe.checkpoint", (len(CHECKPOINT),), "scribe", "As `CHECKPOINT` says.")
     samples = int64("scribe.samples", (SAMPLES, "sample"), "scribe", "Samples of the growing fields.")
 

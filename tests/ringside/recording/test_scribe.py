@@ -59,6 +59,26 @@ def test_spans_that_are_always_due_keep_nothing_else_waiting(late: Any) -> None:
     assert late._board.trouble[0] == 0
 
 
+def test_the_interval_of_checkpoints_goes_on_through_a_death(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a scribe that dies in each checkpoint would be restarted for ever, and its run never saved."""
+    small = {"network": "small", "round_steps": 80, "replay_size": 160, "total_steps": 800}
+    memory = Memory.create(Plan(settled(**small, run_dir=tmp_path, checkpoint_every_minutes=2.0), 4))
+    now = [7_000]
+    clock = SimpleNamespace(monotonic=lambda: float(now[0]), monotonic_ns=lambda: now[0] * 10**9)
+    monkeypatch.setattr(scribe, "time", clock)
+    monkeypatch.setattr(scribe, "newest_boundary", lambda memory: 3)
+    first = Scribe(memory, tmp_path)
+    assert not first._save_due()
+    now[0] += 119
+    assert not first._save_due()
+    now[0] += 1
+    assert first._save_due()
+    assert Scribe(memory, tmp_path)._save_due()
+    memory.board.saved[0] = 3
+    assert not first._save_due(), "there is nothing newer"
+    memory.arena.close()
+
+
 def test_a_checkpoint_that_cannot_be_taken_keeps_no_span_waiting(late: Any) -> None:
     late.due_now.discard("evaluation")
     late.save = lambda: -1
@@ -101,7 +121,7 @@ def test_after_a_stop_a_full_disk_is_tried_once_more(late: Any, full: list[float
     assert len(full) == 2
 
 
-def test_an_idle_scribe_reports_no_disk_error(late: Any) -> None:
+def test_an_idle_scribe_leaves_a_reported_disk_error(late: Any) -> None:
     late.due_now.clear()
     late.work()
     assert late._board.trouble[0] == 5

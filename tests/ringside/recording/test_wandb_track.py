@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import psutil
 import pytest
@@ -14,13 +14,15 @@ import pytest
 from ringside.recording import wandb_track
 from ringside.recording.follow import Unsent
 from ringside.recording.metrics import Episode, MetricsLog, cut_metrics
-from ringside.recording.wandb_track import Tracker, tracking
+from ringside.recording.wandb_track import Tracker, UnsentOwn, tracking
 from shared.config.checks.validate import settings
 from shared.config.sections import Run
 from shared.config.settings import Config
 from shared.config.trust import resume_words
 from shared.errors import ConfigError
+from shared.files.atomic import write_atomic
 from shared.process.ownership import evaluation_video
+from shared.process.signals import handle_stop_signals
 from tests.support.waiting import until
 from tests.support.written_runs import write_run
 
@@ -211,20 +213,46 @@ def test_a_service_that_does_not_answer_is_not_waited_for(
     assert not child.is_running()
 
 
-def test_ctrl_c_while_the_rest_is_sent_leaves_no_process(
-    tmp_path: Path, sent: Callable[[], list[list[Any]]], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_request_to_stop_while_the_rest_is_sent_ends_that(
+    tmp_path: Path, sent: Callable[[], list[list[Any]]], monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
+    """The handler of the command does nothing: the run is over."""
     monkeypatch.setenv("FAKE_SECONDS", "600")
-    tracker = Tracker(write_run(tmp_path / "run"), print)
+    monkeypatch.setattr(wandb_track, "SILENT_SECONDS", 0.0)
+    notes: list[str] = []
+
+    def note(sentence: str) -> None:
+        notes.append(sentence)
+        if "at most" in sentence:
+            signal.raise_signal(number)
+
+    tracker = Tracker(write_run(tmp_path / "run"), note)
     child = psutil.Process(tracker._process.pid)
     until(lambda: of("init", sent()))
-    waiting = Mock(side_effect=KeyboardInterrupt)
-    monkeypatch.setattr(tracker._process, "wait", waiting)
-    monkeypatch.setattr(wandb_track, "kill_and_reap", lambda process: child.wait(20))
-    with pytest.raises(KeyboardInterrupt):
+    with handle_stop_signals(lambda number: None):
         tracker.finish()
-    waiting.assert_called_once()
+    assert notes[-1] == "Weights & Biases did not take the rest: you have interrupted that."
     assert not child.is_running()
+
+
+def test_own_metrics_of_other_steps_than_before_a_resume_are_sent(tmp_path: Path) -> None:
+    """Six rounds were sent. The resumed run begins at boundary 2, and its callback returns values from round 4 on."""
+    path, state = tmp_path / "own-metrics.jsonl", dict[str, Any]()
+
+    def write(*records: tuple[str, int]) -> None:
+        lines = [{"steps": 40 * (number + 1), "kind": kind, "values": {"mine": 1.0}} for kind, number in records]
+        write_atomic(path, "".join(json.dumps(line) + "\n" for line in lines).encode())
+
+    unsent = UnsentOwn(path, state)
+    write(*(("round", number) for number in range(6)), ("evaluation", 3), ("episode", 5), ("episode", 5))
+    assert len(list(unsent.records())) == 9
+    write(*(("round", number) for number in (0, 1, 4, 5, 6, 7)), ("episode", 5), ("evaluation", 3), ("evaluation", 6))
+    found = [(record["kind"], record["steps"]) for record in UnsentOwn(path, json.loads(json.dumps(state))).records()]
+    assert found == [("round", 280), ("round", 320), ("evaluation", 280)]
+    assert [(record["kind"], record["steps"]) for record in unsent.records()] == found
+    write(("episode", 5), ("episode", 5), ("episode", 5))
+    assert len(list(unsent.records())) == 1, "the third of the same steps"
 
 
 def test_without_it_nothing_is_started(tmp_path: Path) -> None:

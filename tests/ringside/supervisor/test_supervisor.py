@@ -107,6 +107,22 @@ def test_a_stop_kills_a_process_that_still_loads_its_libraries(stopping: Supervi
     assert (learner.killed, scribe.killed) == (heartbeat == 7, 0)
 
 
+@pytest.mark.parametrize("error", [ValueError("mine"), SystemExit(3), KeyboardInterrupt()])
+def test_whatever_a_callback_raises_stops_the_run_first(tmp_path: Path, notes: list[str], error: BaseException) -> None:
+    """sys.exit() in a callback, too: the scribe must live to save."""
+    with supervisor_of(tmp_path, notes) as made:
+        made._children = {Role.SCRIBE: Child(Process())}  # type: ignore[arg-type]
+
+        def fail(memory: Any) -> None:
+            raise error
+
+        made._on_poll = fail
+        made._notify()
+        assert made._refusal is error
+        assert made._board.stopping
+        assert notes[0].startswith("Stopping: a callback failed; ")
+
+
 def test_the_scribe_is_abandoned_last(stopping: Supervisor) -> None:
     time_out_the_scribe(stopping)
     stopping._kill_late()

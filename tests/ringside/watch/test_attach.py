@@ -125,6 +125,16 @@ def test_another_users_run_is_refused_with_a_sentence(run: Pretended, tmp_path: 
             attach(run.run_dir, config)
 
 
+def test_a_run_that_is_removed_while_runs_are_listed_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = [tmp_path / name / "config.json" for name in ("gone", "there")]
+    listed[1].parent.mkdir()
+    listed[1].touch()
+    monkeypatch.setattr(Path, "glob", lambda path, pattern: listed if pattern.count("*") == 1 else [])
+    assert [run for _, run in runs_below(tmp_path)] == [tmp_path / "there"]
+
+
 def test_runs_and_those_of_suites_are_found_with_their_moments(tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     assert runs_below(runs) == []

@@ -23,6 +23,7 @@ from shared.config.run_schedule import make_run_schedule
 from shared.config.sections import Learn, Run
 from shared.errors import CheckpointError
 from shared.files import atomic
+from shared.memory.boundary import ArraySpec
 from shared.network_spec import Network, parameters_of
 from tests.support.checkpoints import (
     ACTIONS,
@@ -49,7 +50,7 @@ def test_a_checkpoint_comes_back_as_it_was(tmp_path: Path) -> None:
     assert manifest.counters == {"steps": 240, "loss": 0.5}
     assert (manifest.game, manifest.network) == ("breakout", Network("small", ACTIONS))
 
-    shapes = {name: (array.dtype.str, array.shape) for name, array in boundary_arrays(6).items()}
+    shapes = {name: ArraySpec(array.dtype.str, array.shape) for name, array in boundary_arrays(6).items()}
     loaded = load_boundary(manifest, shapes)
     for name, array in boundary_arrays(6).items():
         np.testing.assert_array_equal(loaded[name], array)
@@ -278,6 +279,15 @@ def test_a_resume_returns_to_the_best_of_its_own_checkpoint(
     if version is not None:
         assert load_weights(writer.directory / BEST_FILE).version == version
     assert former_best(writer) == others
+
+
+def test_the_best_weights_of_the_next_checkpoint_stay(tmp_path: Path) -> None:
+    """Where snapshots are rarer than evaluations, a version can be newer than the boundary that is saved next."""
+    writer = CheckpointWriter(tmp_path, CONFIG, SIZES, ACTIONS)
+    assert writer.save_best(parameters(1), 1, 5.0, next_boundary=0)
+    assert writer.save_best(parameters(3), 3, 8.0, next_boundary=2)
+    writer.cut_back(2)
+    assert (load_weights(writer.directory / BEST_FILE).version, writer.best.mean_return) == (1, 5.0)
 
 
 def test_former_best_weights_go_with_the_checkpoints_that_needed_them(tmp_path: Path) -> None:

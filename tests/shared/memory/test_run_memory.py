@@ -29,16 +29,16 @@ MACHINE = {"actors": 3, "inference_batch": 32, "device": "cpu", "eval_episodes":
 @pytest.mark.parametrize(
     ("preset", "settings", "digest"),
     [
-        ("nature", {}, "160d54e5d9bb90b613c79ef0ccaed46bdbe07ab61b0147a8c1ccb771c8eb5803"),
+        ("nature", {}, "82831eb99184b232901e8c0970b51539c7f777d6de8d02e6585ca5c3973ed172"),
         (
             "nature",
             {"eval_every_steps": 250_000},
-            "06ea7398fa7f994b58e3039e4e8bf635a56b075625ee96836adbe843674618f9",
+            "11e829e7022d4c262ff7e2d927254eff6fd331d89822a8257ee1ee7450930b56",
         ),
-        ("nature", {"schedule": "alternate"}, "8298d314de00d636cd62dd1d1cf8258cb912c2f1806b47eed4f33ad6ad2275ef"),
-        ("nature", {"schedule": "free"}, "545a4e197485a33fe0b8d58ac12f8c87c0acb870a5b17c773ecb7fccf062f3d9"),
-        ("rainbow", {"atoms": 51}, "ecc8cd63f9c18afa6760f7c31532b88f4613b30ccdfd0c5d74f321072d61b92d"),
-        ("btr", {}, "452f98c236e59466964422e05914790c0b1dd6041354f71ebfefd6c0c0a2d5cc"),
+        ("nature", {"schedule": "alternate"}, "953ad35b4db8dd05a9d3112560e5c78dc775aa534f80afc6f3c1028910f41a97"),
+        ("nature", {"schedule": "free"}, "d4d079506d2ff982303487dfe449c7d1cbb25d9a4a7922c9136a0003d861588a"),
+        ("rainbow", {"atoms": 51}, "c95142464d4d7d97491cf12784799a561ffa41854277c2fa6331c75a78689ee4"),
+        ("btr", {}, "88c7ab691377df945e559a4af6149e57647d7fdfd8b12b1e16fc9de1fbf0d7f9"),
     ],
 )
 def test_the_layout_of_methods_with_a_replay_is_pinned(preset: Any, settings: dict[str, Any], digest: str) -> None:
