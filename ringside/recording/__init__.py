@@ -1,5 +1,6 @@
-"""The scribe: the process that writes metrics, TensorBoard files, checkpoints and the summary.
+"""Records of a run: metrics, TensorBoard events, totals and the summary. The process that writes them is
+ringside.scribe.
 
-Read scribe first, then metrics, metric_names, span_values, totals and events; then summary, scores and run_files.
-follow reads the records as they are written; wandb_track is a process that sends them to Weights & Biases.
+Read metrics first, then metric_names, totals and events; then summary and scores. follow reads the records as they are
+written; own_metrics are those of callbacks; wandb_track is a process that sends all of them to Weights & Biases.
 """

@@ -26,7 +26,7 @@ MODULES = {
     Role.INFERENCE: "learner.inference",
     Role.LEARNER: "learner.learner",
     Role.RANK: "learner.ranks.rank",
-    Role.SCRIBE: "ringside.recording.scribe",
+    Role.SCRIBE: "ringside.scribe.scribe",
     Role.EVALUATOR: "actors.evaluator",
     Role.ACTOR: "actors.actor",
     Role.WORKER: "workers.worker",

@@ -11,7 +11,7 @@ from ringside import planning
 from ringside.programs.placing import ClusterOptions, programs_in
 from ringside.report.writing import write_report
 from ringside.settings.train_settings import TrainSettings
-from ringside.tuning.space import Space, check_space, default_space, make_space, read_space
+from ringside.tuning.space import Space, checked_space, default_space, make_space, read_space
 from ringside.tuning.study import BEST_FILE, Task, TrialResult, Tuner, require_optuna
 from shared.config.checks import validate
 from shared.config.settings import Config
@@ -114,8 +114,8 @@ def run_study(
     if not config.evaluate.eval_every_steps:
         config = config.with_settings(eval_every_steps=max(1, config.learn.total_steps // EVALUATIONS))
     ready = planning.check(config)
-    wanted = _space(space, config)
-    check_space(wanted, config, f"--space {space}" if isinstance(space, str | Path) else "The space")
+    source = f"--space {space}" if isinstance(space, str | Path) else "The space"
+    wanted = checked_space(_space(space, config), config, source)
     planning.require_initial_weights(ready)
     out = out or Path("runs") / f"tune-{config.play.played.replace(':', '-').replace('/', '-')}"
     task = Task(config=config, preset=preset, space=wanted, out=out, trials=trials, prune=prune)

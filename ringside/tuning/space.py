@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ringside import planning
 from shared.config.checks.combinations import require_used
-from shared.config.checks.field_checks import MOST
+from shared.config.checks.field_checks import MOST, convert, types_of
 from shared.config.method_declaration import method_declaration
 from shared.config.sections import Evaluate
 from shared.config.settings import Config
@@ -21,11 +21,11 @@ from shared.files.toml_file import read_toml
 if TYPE_CHECKING:
     import optuna
 
-LENGTH = ("total_steps", "eval_every_steps", "eval_episodes", "init_from")
+LENGTH = ("total_steps", "eval_every_steps", "eval_episodes", "init_from", "stop_at")
 """Settings that a resume may change, but that make the evaluations of two trials incomparable."""
 _EXCLUDED = (
     NEVER_FROM_A_FILE
-    | {"env", "plugin", "game", "protocol", "seed", "stop_at", "checkpoint_replay", *LENGTH}
+    | {"env", "plugin", "game", "protocol", "seed", "checkpoint_replay", *LENGTH}
     | {item.name for item in fields(Evaluate)}
 )
 """Settings that are the same in all trials."""
@@ -102,14 +102,24 @@ def make_space(tables: Mapping[str, Any]) -> Space:
     return space
 
 
-def check_space(space: Space, config: Config, source: str = "The space") -> None:
-    """Raise `ConfigError` unless a trial can have the ends of every range, and all choices.
+def checked_space(space: Space, config: Config, source: str = "The space") -> Space:
+    """Return the space, with ranges of whole numbers for exactly the settings that are whole numbers.
 
-    Each is tried with the first values of the other settings. `source`: where the space comes from, for the sentence.
+    The ends of every range, and all choices, are tried with the first values of the other settings.
+
+    Args:
+        source: where the space comes from, for the sentence.
+
+    Raises:
+        ConfigError: a trial cannot have one of them.
     """
     for name in space:
         if name in _EXCLUDED:
             raise ConfigError(f"{source} names {name}, which is the same in all trials: omit it.")
+    try:
+        space = _with_types(space, config)
+    except ConfigError as error:
+        raise ConfigError(f"{source} cannot be used: {error}") from error
     first = {name: dimension.examples[0] for name, dimension in space.items()}
     for name, dimension in space.items():
         for value in dimension.examples:
@@ -119,6 +129,28 @@ def check_space(space: Space, config: Config, source: str = "The space") -> None
                 planning.check(tried)
             except ConfigError as error:
                 raise ConfigError(f"{source} cannot be used: {error}") from error
+    return space
+
+
+def _with_types(space: Space, config: Config) -> Space:
+    """The space with the ends and steps of its ranges as the types of their settings. Raises `ConfigError`."""
+    if "method" in space:  # settings that several methods have are of one type
+        config = config.with_settings(method=space["method"].examples[0])
+    sections = {
+        name: type(section)
+        for section in (*config.sections.values(), config.algorithm.settings)
+        for name in types_of(type(section))
+    }
+
+    def typed(name: str, dimension: Dimension) -> Dimension:
+        # Choices stay as they are written: a trial converts them, and earlier studies stored them so.
+        if dimension.choices or name not in sections:
+            return dimension
+        ends = {each: getattr(dimension, each) for each in ("low", "high", "step")}
+        numbers = {each: convert(sections[name], name, value) for each, value in ends.items() if value is not None}
+        return replace(dimension, **numbers)
+
+    return {name: typed(name, dimension) for name, dimension in space.items()}
 
 
 def space_to_json(space: Space) -> dict[str, dict[str, Any]]:

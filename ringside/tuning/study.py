@@ -154,19 +154,21 @@ class Tuner:
 
     def _require_same(self) -> None:
         config = self._task.config
-        plain = {
+        plain: dict[str, Any] = {
             "settings": config.experiment(),
             "space": space_to_json(self._task.space),
             "length of trials": {name: str(config.to_flat()[name]) for name in LENGTH},
         }
-        found = self._study.user_attrs.get("task")
-        if found is None:
+        if (found := self._study.user_attrs.get("task")) is not None:
+            # A study of an earlier version does not say all of LENGTH.
+            stored = found | {"length of trials": {**plain["length of trials"], **found["length of trials"]}}
+            if differing := [name for name in plain if not _same_json(stored.get(name), plain[name])]:
+                raise ConfigError(
+                    f"{self._task.out} holds a study with another {' and '.join(differing)}: name another --out, or "
+                    "pass the same options."
+                )
+        if found != plain:
             self._study.set_user_attr("task", plain)
-        elif found != plain:
-            differ = " and ".join(name for name in plain if found.get(name) != plain[name])
-            raise ConfigError(
-                f"{self._task.out} holds a study with another {differ}: name another --out, or pass the same options."
-            )
 
     # --- trials
 
@@ -319,15 +321,16 @@ class Tuner:
         """Write the settings of the best trial as a file for --config."""
         best = self.best()
         assert best is not None, "a trial is complete"
-        config = self._task.config
-        chosen = settings_beside_preset(config, self._task.preset)
+        config = self._task.config.with_settings(**best.settings)
+        searched = {name: value for name, value in config.to_flat().items() if name in best.settings}
+        chosen = settings_beside_preset(config, self._task.preset) | searched
         local = NEVER_FROM_A_FILE | {"plugin"}
         lines = [
             f"# Trial {best.number} of a study: mean return {best.value:.2f} in its last evaluation.",
             f"preset = {json.dumps(self._task.preset)}",
             *(
                 f"{name} = {json.dumps(UNSET if value is None else value)}"
-                for name, value in (chosen | best.settings).items()
+                for name, value in chosen.items()
                 if name not in local
             ),
         ]
@@ -353,6 +356,11 @@ def _open_study(path: Path, *, prune: bool) -> optuna.Study:
         # It is no database, a damaged one, or one of another version of Optuna.
         reason = str(error).partition("\n")[0].rstrip(".")
         raise ConfigError(f"{path} cannot be used as a study ({reason:.200}): name another --out.") from error
+
+
+def _same_json(one: Any, other: Any) -> bool:
+    """True if two values are the same JSON; to Python 1 and 1.0 are equal, but a range from 1 draws whole numbers."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def _said(settings: dict[str, Any]) -> str:

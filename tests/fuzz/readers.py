@@ -177,7 +177,7 @@ def _of_memory(memory: Memory, boundary: int) -> list[str]:
 
 def resume_and_write(workspace: Workspace, whole: str) -> list[str]:
     """The launcher's and the scribe's part of a resumed run, which write in its directory."""
-    from ringside.recording.scribe import Scribe
+    from ringside.scribe.scribe import Scribe
     from shared.process.child import log_path
 
     ready = _plan(workspace, whole)

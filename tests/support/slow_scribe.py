@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 import launch
-from ringside.recording import scribe
+from ringside.scribe import scribe
 from ringside.supervisor import children
 from shared.memory.process_table import Role
 from shared.process.child import ChildSpec

@@ -30,7 +30,7 @@ from shared.root import ROOT
 from shared.text import readable
 
 _INTERRUPTED = "the rest"
-"""What an interrupt left unmeasured."""
+"""Name of the parts that an interrupt left out."""
 FILE_COLUMNS = 140
 """Width of a table printed to a file or a pipe."""
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from ringside.load.board_samples import Sample
 from ringside.recording.metric_names import _METRICS, displayed, label_of, metric_of, metrics_of, round_scalars
 from ringside.recording.metrics import MetricsLog, read_metrics
-from ringside.recording.span_values import span_values
+from ringside.scribe.span_values import span_values
 from shared.config import method_declaration as declarations
 from shared.config.method_declaration import A2C, DQN, PPO, RECORD_FIELDS
 from shared.config.settings import Config

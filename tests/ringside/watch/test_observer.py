@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console
 
 from ringside.load.board_samples import NEWEST, Sample
-from ringside.recording.span_values import span_values
 from ringside.recording.totals import EvaluationStatus, Totals
+from ringside.scribe.span_values import span_values
 from ringside.watch import observer
 from ringside.watch.line import line, number
 from ringside.watch.observer import Observer, Restored

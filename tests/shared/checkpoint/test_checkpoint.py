@@ -282,7 +282,7 @@ def test_a_resume_returns_to_the_best_of_its_own_checkpoint(
 
 
 def test_the_best_weights_of_the_next_checkpoint_stay(tmp_path: Path) -> None:
-    """Where snapshots are rarer than evaluations, a version can be newer than the boundary that is saved next."""
+    """A version can be newer than the boundary that is saved next, where snapshots are rarer than evaluations."""
     writer = CheckpointWriter(tmp_path, CONFIG, SIZES, ACTIONS)
     assert writer.save_best(parameters(1), 1, 5.0, next_boundary=0)
     assert writer.save_best(parameters(3), 3, 8.0, next_boundary=2)

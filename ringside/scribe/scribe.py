@@ -9,74 +9,36 @@ from __future__ import annotations
 
 import errno
 import json
-import os
-import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import astuple
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ringside.load.board_samples import LEARNING, NEWEST, Sample
-from ringside.recording.metrics import Episode, MetricsLog, cut_metrics, episodes_in, evaluations_in
-from ringside.recording.run_files import RunFiles
+from ringside.recording.metrics import Episode, episodes_in
 from ringside.recording.scores import summarize
-from ringside.recording.span_values import span_values
-from ringside.recording.summary import INEXACT_SINCE, make_summary, run_counters
-from shared.checkpoint.best_weights import best_files
-from shared.checkpoint.finding import find_checkpoint
-from shared.checkpoint.loading import load_boundary, load_segments
-from shared.checkpoint.manifest import Manifest
+from ringside.recording.summary import make_summary, run_counters
+from ringside.scribe.preparation import Preparation, drop_evaluations, publish_totals
+from ringside.scribe.retry import Retries, Retry
+from ringside.scribe.run_files import RunFiles
+from ringside.scribe.span_values import span_values
 from shared.checkpoint.segments import segment_shape, segment_ticks
-from shared.checkpoint.weights_file import load_weights
 from shared.errors import FatalError
 from shared.files import disk_trouble
 from shared.files.atomic import write_atomic
-from shared.files.plain_files import open_to_read
-from shared.files.run_file_names import EVALUATION_FILES, METRICS_FILE, SUMMARY_FILE
-from shared.files.strict_json import read_object
-from shared.memory.boundary import Moved, capture, expected, newest_boundary, restore
-from shared.memory.parts.board import BEFORE, Phase
-from shared.memory.parts.snapshot import PRIORITIES
+from shared.files.run_file_names import SUMMARY_FILE
+from shared.memory.boundary import Moved, capture, newest_boundary
+from shared.memory.parts.board import Phase
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Stopped, Waiter
 from shared.process.child import ChildSpec, enter
 
-FIRST_RETRY_SECONDS = 1.0
-RETRY_SECONDS = 30.0
-"""Pause between two attempts to write to a refusing disk; it doubles from the first value up to the second."""
 LAST_TRY_SECONDS = 600.0
 """Time limit for retries of the last checkpoint after the last round. A run that is asked to stop retries once."""
-
-
-class Retry:
-    """Time at which something is written again that the disk refused; the pause doubles with each refusal."""
-
-    def __init__(self) -> None:
-        self.at = 0.0
-        self.error = 0
-        """errno of the last refusal; 0: there was none, or it was written since."""
-        self._seconds = FIRST_RETRY_SECONDS
-
-    @property
-    def may_try(self) -> bool:
-        """True once the pause is over."""
-        return time.monotonic() >= self.at
-
-    def postpone(self, error: OSError) -> None:
-        """Count a refusal."""
-        self.at, self.error = time.monotonic() + self._seconds, error.errno or errno.EIO
-        self._seconds = min(2 * self._seconds, RETRY_SECONDS)
-
-    def succeed(self) -> None:
-        """Forget the refusals."""
-        self.at, self.error, self._seconds = 0.0, 0, FIRST_RETRY_SECONDS
 
 
 class _SpanRecord(NamedTuple):
@@ -100,100 +62,10 @@ class Scribe:
         self._run_dir = run_dir
         self._files = RunFiles(memory, run_dir, self._heartbeat, lock)
         if not self._board.prepared[0]:
-            self._prepare()
-        self._reported: set[tuple[object, ...]] = set()
-        # A refusal of one kind of record delays no other: there may be space for a line, and none for a checkpoint.
-        self._spans, self._segments, self._evaluations = Retry(), Retry(), Retry()
-        self._checkpoints, self.end = Retry(), Retry()
-        self._retries = (self.end, self._spans, self._segments, self._checkpoints, self._evaluations)
+            Preparation(memory, self._files, run_dir, self._heartbeat).prepare()
+        self.retries = Retries()
         self._has_recorded = False
         """True once this incarnation has recorded a span."""
-
-    # --- preparation
-
-    def _prepare(self) -> None:
-        """Prepare the memory of a new or a resumed run, before other roles start to work."""
-        run = self._config.run
-        if run.resume is not None:
-            self._restore(run.resume)
-        else:
-            # Remove what a run without a checkpoint left in this directory.
-            self._files.checkpoints.cut_back(0)
-            cut_metrics(self._run_dir / METRICS_FILE, 0)
-            if run.init_from is not None:
-                self._begin_with_weights(run.init_from)
-        (self._run_dir / SUMMARY_FILE).unlink(missing_ok=True)  # the run is unfinished
-        self._drop_evaluations(of_versions_from=self._board.committed + 1)
-        self._board.written[0] = max(0, self._board.committed)
-        self._board.begun_ns[0] = self._board.saved_at_ns[0] = time.monotonic_ns()
-        self._board.samples[:] = Sample.take(self._memory, int(self._board.begun_ns[0])).words
-        self._board.prepared[0] = 1
-
-    def _restore(self, path: Path) -> None:
-        """Restore the run from the newest checkpoint in `path`."""
-        manifest = find_checkpoint(path, self._heartbeat)
-        manifest.require(self._config)
-        past = manifest.evaluations
-        arrays = load_boundary(manifest, expected(self._memory, past))
-        recorded = 0
-        if not self._config.evaluate.eval_every_steps:  # else the queue says it, and the file may be large
-            recorded = max(evaluations_in(manifest.run_dir / METRICS_FILE, manifest.boundary), default=-1) + 1
-        restore(self._memory, manifest.boundary, arrays, past, recorded)
-        load_segments(manifest, self._run_schedule, self._memory.ring.field, self._heartbeat)
-        self._adopt(manifest)
-        self._publish_statistics(self._files.metrics, {})
-        self._board.before[:] = [float(manifest.counters.get(name, 0.0)) for name in BEFORE]
-        self._board.inexact_since[0] = self._inexact_since(manifest)
-
-    def _begin_with_weights(self, path: Path) -> None:
-        """Let the learner begin with the weights of a file; all else of its state is that of a new run."""
-        weights = load_weights(path)
-        weights.require(network=self._memory.plan.network, actions=self._memory.plan.actions)
-
-        def fill(out: dict[str, NDArray[np.float32]]) -> None:
-            for name in out:
-                out[name][:] = weights.flat if name in ("online", "target") else 0.0
-            if PRIORITIES in out:
-                out[PRIORITIES][-1] = 1.0  # maximum priority before the first update
-
-        self._memory.learner_snapshots.write(0, fill)
-
-    def _drop_evaluations(self, of_versions_from: int) -> None:
-        """Remove evaluation files whose version is `of_versions_from` or later, or unknown."""
-        for name in EVALUATION_FILES.values():
-            version = read_object(self._run_dir / name).get("version")
-            if not isinstance(version, int) or not 0 <= version < of_versions_from:
-                (self._run_dir / name).unlink(missing_ok=True)
-
-    def _inexact_since(self, manifest: Manifest) -> int:
-        """Step from which a resumed run differs bitwise from an undisturbed one; -1: it does not."""
-        if INEXACT_SINCE in manifest.counters:
-            return int(manifest.counters[INEXACT_SINCE])
-        changed = manifest.arithmetic_differences(self._config)
-        if changed:
-            disk_trouble.log_line(f"The run continues with different arithmetic: {', '.join(changed)}.")
-        if not manifest.has_replay:
-            disk_trouble.log_line("The run continues without its last round (--no-checkpoint-replay).")
-        if changed or not manifest.has_replay:
-            return manifest.boundary * self._run_schedule.round_steps
-        return -1
-
-    def _adopt(self, manifest: Manifest) -> None:
-        """Restore the run directory to its state at the checkpoint's boundary; the checkpoint may be of another
-        directory."""
-        source_dir, checkpoints = manifest.run_dir, self._files.checkpoints  # creates their directory
-        if source_dir.resolve() == self._run_dir.resolve():
-            self._board.saved[0] = manifest.boundary
-        else:
-            copies = {path: checkpoints.directory / path.name for path in best_files(manifest.directory)}
-            if os.path.lexists(source_dir / METRICS_FILE):
-                copies[source_dir / METRICS_FILE] = self._run_dir / METRICS_FILE
-            for source, target in copies.items():
-                with open_to_read(source) as file:
-                    write_atomic(target, partial(shutil.copyfileobj, file))
-        checkpoints.adopt(manifest)
-        checkpoints.cut_back(manifest.boundary)
-        cut_metrics(self._run_dir / METRICS_FILE, manifest.boundary)
 
     def _heartbeat(self) -> None:
         """Heartbeat during long operations."""
@@ -206,29 +78,30 @@ class Scribe:
         return self._spans_due() or self._evaluation_due() or self._save_due()
 
     def _spans_due(self) -> bool:
-        return bool(self._spans.may_try and self._board.written[0] < newest_boundary(self._memory))
+        return bool(self.retries.spans.may_try and self._board.written[0] < newest_boundary(self._memory))
 
     def _evaluation_due(self) -> bool:
         evaluations = self._memory.evaluations
-        return bool(self._evaluations.may_try and evaluations.logged.read() < evaluations.done.read())
+        return bool(self.retries.evaluations.may_try and evaluations.logged.read() < evaluations.done.read())
 
     def _save_due(self) -> bool:
         every = self._config.run.checkpoint_every_minutes * 60e9
         behind = self._board.saved[0] < newest_boundary(self._memory)
         # The board keeps the moment: a scribe that dies in every checkpoint tries it first when it starts again, so its
         # deaths count as in a row.
-        return bool(behind and self._checkpoints.may_try and time.monotonic_ns() - self._board.saved_at_ns[0] >= every)
+        waited = time.monotonic_ns() - self._board.saved_at_ns[0]
+        return bool(behind and self.retries.checkpoints.may_try and waited >= every)
 
     # --- writing
 
     def work(self) -> None:
         """Record the most urgent thing that is due. What the disk refuses is reported and tried again later."""
-        if self._evaluation_due() and self._record(self._evaluations, self._record_evaluation):
+        if self._evaluation_due() and self._record(self.retries.evaluations, self._record_evaluation):
             return
-        if self._save_due() and self._record(self._checkpoints, lambda: self.save() >= 0):
+        if self._save_due() and self._record(self.retries.checkpoints, lambda: self.save() >= 0):
             return
         if self._spans_due():  # the last, since with short rounds one is always due
-            self._record(self._spans, self._record_span)
+            self._record(self.retries.spans, self._record_span)
 
     def _record(self, retry: Retry, record: Callable[[], bool]) -> bool:
         """Return what `record` does: False if it can record nothing now. Also False if the disk refuses."""
@@ -238,13 +111,8 @@ class Scribe:
         except OSError as error:
             self.report(error, retry)
             return False
-        self._publish_trouble()
+        self.retries.publish(self._board)
         return recorded
-
-    def _publish_trouble(self) -> None:
-        """Publish what the disk refuses now."""
-        self._board.trouble[0] = next((retry.error for retry in self._retries if retry.error), 0)
-        self._board.spans_refused[0] = self._spans.error != 0
 
     def _oldest_readable_tick(self) -> int:
         """Oldest tick that no lane can overwrite now."""
@@ -258,7 +126,7 @@ class Scribe:
         """
         self._heartbeat()  # a checkpoint may record many spans first
         if not self._has_recorded:
-            self._drop_evaluations(of_versions_from=0)  # newer weights will follow
+            drop_evaluations(self._run_dir, of_versions_from=0)  # newer weights will follow
             self._has_recorded = True
         log, events = self._files.metrics, self._files.events
         run_schedule, first = self._run_schedule, int(self._board.written[0])
@@ -270,12 +138,12 @@ class Scribe:
         events.round(steps, values | {"mean_return_100": log.totals.mean_return_100}, episodes, run_schedule.envs)
         if is_held and self._config.run.checkpoint_replay and not run_schedule.method.on_policy:
             self._add_segment_of_span(begin)
-        self._publish_statistics(log, values)
+        publish_totals(self._board, log.totals, values)
         if first < run_schedule.first_learning_round <= stop:
             self._board.samples[LEARNING] = sample.words
         self._board.samples[NEWEST] = sample.words
         self._board.written[0] = stop
-        self._spans.succeed()
+        self.retries.spans.succeed()
         return True
 
     def _read_span(self, begin: int, stop: int, sample: Sample) -> _SpanRecord:
@@ -292,14 +160,14 @@ class Scribe:
 
     def _add_segment_of_span(self, begin: int) -> None:
         """Add the segment of the span from tick `begin` on. Of one that is refused the next checkpoint tries again."""
-        if not self._segments.may_try:
+        if not self.retries.segments.may_try:
             return
         try:
             with suppress(Moved):  # then it has left the replay window, too
                 self._add_segment(begin // segment_ticks(self._run_schedule), needed_from=begin)
-            self._segments.succeed()
+            self.retries.segments.succeed()
         except OSError as error:
-            self.report(error, self._segments)
+            self.report(error, self.retries.segments)
 
     def _add_segment(self, index: int, needed_from: int) -> None:
         """Compress a segment of which the ticks from `needed_from` are needed.
@@ -312,15 +180,6 @@ class Scribe:
         if needed_from < self._oldest_readable_tick():
             self._files.checkpoints.discard_segment(index)
             raise Moved(f"Segment {index} was overwritten during compression.")
-
-    def _publish_statistics(self, log: MetricsLog, values: Mapping[str, float | int | None]) -> None:
-        """Publish totals of all records, and values for the display, on the board."""
-        self._board.outside_support[0] = _or_nan(values.get("outside_support"))
-        self._board.episodes[0] = log.totals.episodes
-        self._board.mean_return_100[0] = _or_nan(log.totals.mean_return_100)
-        self._board.best_return[0] = _or_nan(log.totals.best_return)
-        if log.totals.evaluation is not None:
-            self._board.evaluation[:] = astuple(log.totals.evaluation)
 
     def _record_evaluation(self) -> bool:
         """Record the next evaluation, and save its version if it is the best so far. Return True."""
@@ -346,7 +205,7 @@ class Scribe:
         self._files.events.evaluation(steps, values)
         self._files.checkpoints.save_best(queue.data[place], boundary, figures.mean, newest_boundary(self._memory))
         queue.logged.publish(number + 1)
-        self._evaluations.succeed()
+        self.retries.evaluations.succeed()
         return True
 
     def save(self) -> int:
@@ -376,19 +235,15 @@ class Scribe:
             count = np.nan_to_num(self._board.checkpoint[-1]) + 1
             self._board.checkpoint[:] = size, time.monotonic() - begun, boundary * self._run_schedule.round_steps, count
             self._board.saved[0] = boundary
-            self._checkpoints.succeed()
+            self.retries.checkpoints.succeed()
             return boundary
         return -1
 
     def report(self, error: OSError, retry: Retry) -> None:
         """Report an error of the disk, once for each kind and directory, and plan a retry with reopened files."""
-        retry.postpone(error)
-        self._publish_trouble()
+        self.retries.postpone(retry, error)
+        self.retries.publish(self._board)
         self._files.reopen()
-        kind = (error.errno, error.strerror, os.path.dirname(str(error.filename)))  # a temporary file has a new name
-        if kind not in self._reported:
-            self._reported.add(kind)
-            disk_trouble.log_line(f"Could not write: {error}. The run continues and retries.")
 
     # --- the end
 
@@ -400,18 +255,13 @@ class Scribe:
         """
         self._files.require_own_directory()
         boundary = self.save()
-        self._evaluations.succeed()
+        self.retries.evaluations.succeed()
         while self._evaluation_due():
             self._record_evaluation()
         summary = make_summary(self._memory, self._files.metrics, boundary)
         write_atomic(self._run_dir / SUMMARY_FILE, json.dumps(summary, indent=1).encode())
-        for retry in self._retries:
-            retry.succeed()
-        self._publish_trouble()
-
-
-def _or_nan(value: float | None) -> float:
-    return float("nan") if value is None else value
+        self.retries.succeed()
+        self.retries.publish(self._board)
 
 
 def main(child_spec: ChildSpec) -> None:
@@ -457,10 +307,10 @@ def _close(scribe: Scribe, waiter: Waiter, run_dir: Path) -> None:
             scribe.close()
             return
         except OSError as error:
-            scribe.report(error, scribe.end)
+            scribe.report(error, scribe.retries.end)
             if time.monotonic() >= last_try_at:
                 raise FatalError(disk_trouble.without_checkpoint(error.errno or errno.EIO, run_dir)) from error
         try:
-            waiter.wait(lambda: scribe.end.may_try)
+            waiter.wait(lambda: scribe.retries.end.may_try)
         except Stopped:
             last_try_at = 0.0

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ringside.load.board_samples import NEWEST, Sample
-from ringside.recording.span_values import outside_support, span_values
+from ringside.scribe.span_values import outside_support, span_values
 from shared.config.settings import Config
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory

@@ -13,10 +13,10 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from ringside.recording import scribe
 from ringside.recording.metrics import MetricsLog
-from ringside.recording.scribe import Scribe
 from ringside.recording.summary import make_summary, run_counters
+from ringside.scribe import preparation, retry, scribe
+from ringside.scribe.scribe import Scribe
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
 from shared.checkpoint.weights_file import load_weights
 from shared.errors import FatalError
@@ -66,6 +66,8 @@ def test_the_interval_of_checkpoints_goes_on_through_a_death(tmp_path: Path, mon
     now = [7_000]
     clock = SimpleNamespace(monotonic=lambda: float(now[0]), monotonic_ns=lambda: now[0] * 10**9)
     monkeypatch.setattr(scribe, "time", clock)
+    monkeypatch.setattr(preparation, "time", clock)
+    monkeypatch.setattr(retry, "time", clock)
     monkeypatch.setattr(scribe, "newest_boundary", lambda memory: 3)
     first = Scribe(memory, tmp_path)
     assert not first._save_due()
@@ -91,6 +93,7 @@ def full(late: Any, monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Times, on a clock of its own, at which `late` tries to end on a disk that stays full."""
     now, tries = [0.0], list[float]()
     monkeypatch.setattr(scribe, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(retry, "time", SimpleNamespace(monotonic=lambda: now[0]))
     late._files = SimpleNamespace(reopen=lambda: None)
 
     def close() -> None:
@@ -98,7 +101,7 @@ def full(late: Any, monkeypatch: pytest.MonkeyPatch) -> list[float]:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def sleep(ready: Any) -> None:
-        now[0] = late.end.at
+        now[0] = late.retries.end.at
 
     late.close, late.sleep = close, sleep
     return tries
@@ -147,10 +150,10 @@ def test_evaluations_of_a_run_stay_until_it_goes_on(late: Any, tmp_path: Path) -
     final, best = tmp_path / "evaluation-final.json", tmp_path / "evaluation-best.json"
     final.write_text('{"version": 5}')
     best.write_text('{"version": 3}')
-    late._drop_evaluations(of_versions_from=6)
+    preparation.drop_evaluations(tmp_path, of_versions_from=6)
     assert final.exists()
     assert best.exists()
-    late._drop_evaluations(of_versions_from=5)  # an older checkpoint is resumed, and its future deleted
+    preparation.drop_evaluations(tmp_path, of_versions_from=5)  # an older checkpoint is resumed, and its future deleted
     assert not final.exists()
     assert best.exists()
     late._files = None
@@ -300,6 +303,8 @@ class FullDisk:
         self.now = 1_000.0
         clock = SimpleNamespace(monotonic=lambda: self.now, monotonic_ns=lambda: round(self.now * 1e9))
         monkeypatch.setattr(scribe, "time", clock)
+        monkeypatch.setattr(preparation, "time", clock)
+        monkeypatch.setattr(retry, "time", clock)
         self.scribe = Scribe(self.memory, run_dir)
         for name in refused:
             monkeypatch.setattr(CheckpointWriter, name, self._refuse)
