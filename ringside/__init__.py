@@ -8,8 +8,9 @@
 Settings have the flat names of the flags (`--total-steps` is `total_steps`). A wrong setting raises `ConfigError`
 before anything starts. Names are resolved when they are used: the import itself loads no library.
 
-Read planning, training, supervisor/, load/, recording/, scribe/ and watch/ in this order. Then read agents/, evaluating,
-report/, programs/, suites/, tuning/, doctor/ and bench/. The command is in tasks/; cgroup/ and zoo/ are small.
+Read planning, training, supervisor/, load/, recording/, scribe/ and watch/ in this order. Then read agents/,
+evaluating, report/, programs/, suites/, tuning/, doctor/ and bench/. The command is in tasks/; cgroup/ and zoo/ are
+small.
 """
 
 from __future__ import annotations

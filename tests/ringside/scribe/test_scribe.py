@@ -6,6 +6,8 @@ import errno
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -208,6 +210,31 @@ def test_a_record_wakes_the_process_that_commits(
     run.end()
 
 
+def test_a_disk_that_stays_full_does_not_keep_the_scribe_from_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There the retries of the last checkpoint have a limit; until then something is due for ever."""
+    run = Pretended(tmp_path / "run", method="dqn")
+    memory, ended = run.memory, list[bool]()
+    memory.board.commits.publish(memory.run_schedule.rounds)
+    memory.board.trouble[0] = errno.ENOSPC
+
+    def work() -> None:
+        raise AssertionError("the last round is committed")
+
+    waiter = SimpleNamespace(wait=lambda ready: ready(), note_progress=lambda point: None)
+    doorbells = SimpleNamespace(ring=lambda: None)
+    monkeypatch.setattr(scribe, "enter", lambda child_spec: (memory, waiter))
+    monkeypatch.setattr(scribe, "Scribe", lambda *arguments: SimpleNamespace(due=lambda: True, work=work))
+    monkeypatch.setattr(scribe, "_close", lambda *arguments: ended.append(True))
+    numbers = {number: doorbells for number in range(len(memory.plan.processes))}
+    child_spec: Any = SimpleNamespace(run_dir=tmp_path, process=int(Role.SCRIBE), lock=None)
+    child_spec.doorbells = type("Doorbells", (dict,), {"fds": range(len(numbers))})(numbers)
+    scribe.main(child_spec)
+    assert ended == [True]
+    run.end()
+
+
 SMALL = {"network": "small", "round_steps": 80, "replay_size": 160, "total_steps": 800}
 
 
@@ -272,6 +299,60 @@ def test_a_run_that_begins_keeps_no_record_of_one_without_a_checkpoint(tmp_path:
     memory, scribe = prepared(tmp_path / "run", seed=2)
     assert scribe._files.metrics.last_round == -1
     memory.arena.close()
+
+
+def test_a_run_that_begins_keeps_no_best_weights_of_another(tmp_path: Path) -> None:
+    memory, scribe = prepared(tmp_path / "run")
+    best = random_weights(tmp_path / "other", actions=4)
+    (tmp_path / "run" / "checkpoints" / "best.safetensors").write_bytes(best.read_bytes())
+    memory.arena.close()
+    memory, scribe = prepared(tmp_path / "run", seed=2)
+    assert scribe._files.checkpoints.best.mean_return is None
+    assert not (tmp_path / "run" / "checkpoints" / "best.safetensors").exists()
+    memory.arena.close()
+
+
+def test_a_resume_in_another_directory_takes_records_and_best_weights_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = FullDisk(tmp_path / "run", monkeypatch)
+    plan, boundary = disk.memory.plan, disk.memory.run_schedule.snapshot_rounds
+    disk.scribe._files.checkpoints.save_best(np.zeros(plan.parameters.count, np.float32), 1, 3.5)
+    disk.commit(boundary)
+    disk.memory.arena.close()
+    run = replace(plan.config.run, run_dir=tmp_path / "other", resume=tmp_path / "run")
+    (tmp_path / "other").mkdir()
+    memory = Memory.create(replace(plan, config=replace(plan.config, run=run)))
+    other = Scribe(memory, tmp_path / "other")
+    assert other._files.checkpoints.best.mean_return == 3.5
+    records = [(tmp_path / name / "metrics.jsonl").read_bytes() for name in ("run", "other")]
+    assert b'"kind": "round"' in records[0]
+    assert records[0] == records[1]
+    memory.arena.close()
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_the_records_are_on_the_disk_before_a_checkpoint_that_counts_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, refused: bool
+) -> None:
+    disk, done = FullDisk(tmp_path, monkeypatch), list[str]()
+    save, sync = CheckpointWriter.save, MetricsLog.sync
+
+    def sync_or_refuse(log: MetricsLog) -> None:
+        done.append("sync")
+        if refused:
+            FullDisk._refuse()
+        sync(log)
+
+    def note_save(*arguments: Any) -> int:
+        done.append("save")
+        return save(*arguments)
+
+    monkeypatch.setattr(MetricsLog, "sync", sync_or_refuse)
+    monkeypatch.setattr(CheckpointWriter, "save", note_save)
+    disk.commit(disk.memory.run_schedule.snapshot_rounds)
+    assert done == (["sync"] if refused else ["sync", "save"])
+    disk.memory.arena.close()
 
 
 def test_a_segment_that_was_overwritten_meanwhile_is_deleted(tmp_path: Path) -> None:
@@ -383,6 +464,21 @@ def test_a_segment_that_was_refused_is_written_once_there_is_space(
     assert memory.board.trouble[0] == 0
     assert memory.board.saved[0] == 2 * rounds
     memory.arena.close()
+
+
+def test_segments_are_tried_again_after_pauses_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After 1, 2, 4, ... seconds, while a span is recorded every second."""
+    disk, tries = FullDisk(tmp_path, monkeypatch, "save", method="dqn"), list[float]()
+
+    def refuse(*_: object) -> None:
+        tries.append(disk.now)
+        FullDisk._refuse()
+
+    monkeypatch.setattr(CheckpointWriter, "add_segment", refuse)
+    monkeypatch.setattr(Scribe, "_save_due", lambda scribe: False)
+    disk.played(spans=20)
+    assert [round(later - first) for first, later in pairwise(tries)] == [1, 2, 4, 8]
+    disk.memory.arena.close()
 
 
 def test_a_run_whose_directory_was_moved_writes_nothing_into_that_of_another(tmp_path: Path) -> None:

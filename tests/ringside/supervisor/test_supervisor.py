@@ -123,6 +123,25 @@ def test_whatever_a_callback_raises_stops_the_run_first(tmp_path: Path, notes: l
         assert notes[0].startswith("Stopping: a callback failed; ")
 
 
+@pytest.mark.parametrize(("stops", "code", "restarts"), [(False, 0, 1), (True, 0, 0), (False, 1, 1), (True, 1, 0)])
+def test_a_process_that_ends_in_the_middle_of_a_run_starts_again(
+    tmp_path: Path, notes: list[str], monkeypatch: pytest.MonkeyPatch, *, stops: bool, code: int, restarts: int
+) -> None:
+    """With exit code 0 too: nobody else would do its work."""
+    restarted = list[int]()
+    with supervisor_of(tmp_path, notes) as made:
+        process: Any = SimpleNamespace(exitcode=code, join=lambda seconds: None, sentinel=0)
+        child = Child(process)
+        made._children = {Role.INFERENCE: child}
+        made._restart = lambda index, child: restarted.append(index)  # type: ignore[method-assign]
+        monkeypatch.setattr(supervisor, "wait_for_end", lambda process, seconds: True)
+        if stops:
+            made._board.stop[0] = Stop.ABANDON
+        made._handle_exit(Role.INFERENCE, child)
+        assert len(restarted) == restarts
+        assert (Role.INFERENCE in made._children) == bool(restarts)
+
+
 def test_the_scribe_is_abandoned_last(stopping: Supervisor) -> None:
     time_out_the_scribe(stopping)
     stopping._kill_late()
