@@ -29,15 +29,15 @@ $(STAMP): requirements.lock setup.cfg pyproject.toml
 	$(BIN)/python -m compileall -qq --workers 0 $(VENV)/lib || true
 	@touch $(STAMP)
 
-run: ARGS := $(if $(ARGS),$(ARGS),--actors 12 --game breakout)
-run: install ## train; ARGS="--actors 12 --game breakout" unless given
+run: ARGS := $(if $(ARGS),$(ARGS),--game breakout)
+run: install ## train; ARGS="--game breakout" unless given
 	$(BIN)/python launch.py $(ARGS)
 
-run-cgroup: ARGS := $(if $(ARGS),$(ARGS),--actors 12 --game breakout)
+run-cgroup: ARGS := $(if $(ARGS),$(ARGS),--game breakout)
 run-cgroup: install ## train as one systemd unit; ARGS="--cpus 8 --memory 16G --actors 6"
 	$(BIN)/python launch.py --cgroup $(ARGS)
 
-doctor: install ## examine the machine; ARGS="--actors 12 --game breakout"
+doctor: install ## examine the machine; ARGS="--game breakout" for a run
 	$(BIN)/python launch.py doctor $(ARGS)
 
 eval: install ## evaluate; ARGS="--load RUN_OR_CHECKPOINT --episodes 30"

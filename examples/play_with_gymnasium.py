@@ -27,7 +27,7 @@ def main() -> None:
         observation, reward, terminated, truncated, _ = env.step(agent(observation))
         total, over, steps = total + float(reward), terminated or truncated, steps + 1
     env.close()
-    print(f"{agent.game}: {total:g} after {steps:,} steps; best action now {agent(observation)}")
+    print(f"{agent.game}: {total:g} after {steps:,} steps")
 
 
 if __name__ == "__main__":

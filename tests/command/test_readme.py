@@ -25,7 +25,7 @@ SHORT = f"{TINY} --run-dir {{out}} --plain"
 
 MORE = {
     "make run": SHORT,
-    'make run ARGS="--game pong --preset ppo-quick"': (
+    'make run ARGS="--game pong --preset ppo-quick --stop-at 18"': (
         "--envs 4 --actors 1 --round-steps 160 --batch-size 80 --total-steps 640 --run-dir {out} --plain"
     ),
     "make play": "--video {out}.gif --seconds 1",
@@ -96,9 +96,10 @@ def test_a_command_works(command: str, run: Path, tmp_path: Path) -> None:
     finish(start_words(*words, *more.format(run=run, out=tmp_path / "out").split()), seconds=150.0)
 
 
-def test_make_run_is_the_promised_start() -> None:
-    """`test_promised_start.py` has its settings."""
-    assert _recipe(["make", "run"]) == ["launch.py", "--actors", "12", "--game", "breakout"]
+@pytest.mark.parametrize(("target", "more"), [("run", []), ("run-cgroup", ["--cgroup"])])
+def test_make_trains_breakout_with_the_default_number_of_actors(target: str, more: list[str]) -> None:
+    """Twelve actors, say, would be warned of on two cores."""
+    assert _recipe(["make", target]) == ["launch.py", *more, "--game", "breakout"]
 
 
 def _recipe(words: list[str]) -> list[str]:
