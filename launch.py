@@ -101,7 +101,7 @@ def _task_and_words(arguments: Sequence[str]) -> tuple[str, list[str]]:
     if rest[:1] == ["--version"]:
         task = "version"
     if task == "help":
-        rest = rest[1:] if rest[:1] == ["help"] else rest
+        rest = rest[1:] if rest[:1] in (["help"], ["-h"], ["--help"]) else rest
         task, *more = rest if rest[:1] not in ([], ["all"]) else ["train", *rest]
         rest = ["--help", *more] if more == ["all"] else [*more, "--help"]
     return task, rest

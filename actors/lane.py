@@ -26,6 +26,8 @@ from shared.memory.parts.snapshot import SNAPSHOT_BYTES
 from shared.memory.plan import Plan
 
 _ENV_HEADER = struct.Struct("<qqdq")  # env bytes, 1 if its next tick resets, return and steps of the episode
+_MOST_STEPS = np.iinfo(np.uint16).max
+"""Steps of an episode that the ring has room for."""
 _RESULTS = ("raw_reward", "terminated", "truncated", "life_lost", "episode_return", "episode_steps")
 
 
@@ -104,7 +106,7 @@ class Lane:
     @property
     def other_owner(self) -> int | None:
         """The actor that should own the lane instead, while it stands at its snapshot; None: there is none."""
-        if not self._at_snapshot or self.next_owner is not None:
+        if not self._at_snapshot:
             return None
         wanted = self._memory.wanted_owner
         return None if wanted == self._actor else wanted
@@ -231,13 +233,21 @@ class Lane:
         return b"".join(parts)
 
     def _restore(self, data: bytes, heartbeat: Callable[[], None]) -> None:
+        """Restore the envs. Raises `EnvError` when the snapshot is damaged, as one of a foreign checkpoint may be."""
         offset = 0
         for j, env in enumerate(self.envs):
+            begin = offset + _ENV_HEADER.size
+            if len(data) < begin:
+                raise EnvError(f"The snapshot of lane {self.index} is damaged: it ends too early.")
             length, resets, self._returns[j], self._steps[j] = _ENV_HEADER.unpack_from(data, offset)
             self._resets[j] = bool(resets)
-            offset += _ENV_HEADER.size
-            env.restore(data[offset : offset + length], heartbeat)
-            offset += length
+            offset = begin + length
+            if not begin <= offset <= len(data) or not 0 <= self._steps[j] <= _MOST_STEPS:
+                raise EnvError(f"The snapshot of lane {self.index} is damaged: the header of env {j} is none.")
+            try:
+                env.restore(data[begin:offset], heartbeat)
+            except EnvError as error:
+                raise EnvError(f"Lane {self.index} cannot be restored: {error}") from error
 
 
 def flat(field: NDArray[np.generic]) -> Any:

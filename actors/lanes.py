@@ -136,8 +136,8 @@ class Lanes:
         return self._lanes_where(self._memory.board.lane_wanted)
 
     def _lanes_where(self, actors: np.ndarray) -> list[int]:
-        """Numbers of the region's lanes for which the field of actors names this one."""
-        return (self._memory.first_lane + np.flatnonzero(actors == self._actor)).tolist()
+        """Numbers of the lanes for which the field of actors names this one."""
+        return np.flatnonzero(actors == self._actor).tolist()
 
     def _lane_missing_envs(self) -> int | None:
         """The first lane that is to be this actor's and has not all of its envs."""

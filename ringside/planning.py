@@ -12,7 +12,7 @@ from actors.make_env import action_count, is_registered
 from ringside.doctor import checks
 from ringside.recording.metrics import evaluations_in, require_readable
 from ringside.settings.config_file import read_config
-from ringside.zoo.catalogue import find
+from ringside.zoo.catalogue import find_weights
 from shared.checkpoint.finding import find_checkpoint
 from shared.checkpoint.manifest import CHECKPOINTS, Manifest
 from shared.checkpoint.weights_file import load_weights
@@ -157,7 +157,7 @@ def check(config: Config) -> Plan:
     Raises `ConfigError` if the run cannot work on this machine.
     """
     if config.run.init_from is not None:
-        config = config.with_settings(init_from=find(config.run.init_from, "--init-from"))
+        config = config.with_settings(init_from=find_weights(config.run.init_from, "--init-from"))
     validate.settings(config)
     if config.play.env is None:
         from actors.envs.atari import game_name

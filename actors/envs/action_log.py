@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from actors.env import Env
+from actors.env import Env, EnvError
 
 
 class ActionLog:
@@ -56,7 +56,12 @@ def replay(
         frame_shape: shape of its frames.
         reset_tick, first_tick, actions: as in `ActionLog`.
         heartbeat: called after every step.
+
+    Raises:
+        EnvError: the env has no such action.
     """
+    if (most := max(actions, default=0)) >= env.actions:
+        raise EnvError(f"The episode to play again has the action {most}; there are {env.actions}.")
     frame = np.empty(frame_shape, np.uint8)
     env.reset(reset_tick, frame)
     for tick, action in enumerate(actions, start=first_tick):

@@ -338,7 +338,10 @@ class AtariEnv(Env):
         _, self._repeated, self._lives = _STATE.unpack_from(data)
         state = _STATE.size + pixels
         self._pooled = np.frombuffer(data[_STATE.size : state], np.uint8).reshape(self._third.shape)
-        self._ale.restoreState(ALEState(data[state:]))
+        try:
+            self._ale.restoreState(ALEState(data[state:]))
+        except (SystemError, RuntimeError, ValueError) as error:  # an exception of C++ comes as any of these
+            raise EnvError(f"The bytes to restore hold no state of the emulator of {self.game}.") from error
 
     def _replay(self, data: bytes, heartbeat: Callable[[], None]) -> None:
         if len(data) < _REPLAY.size or data[:4] != _REPLAY_MAGIC:

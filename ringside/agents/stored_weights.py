@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ringside.zoo.catalogue import find
+from ringside.zoo.catalogue import find_weights
 from shared.checkpoint.weights_file import StoredWeights, load_weights
 from shared.config.checks.field_checks import check_ranges
 from shared.config.method_declaration import MethodDeclaration, method_declaration, method_names
@@ -71,7 +71,7 @@ def _agent(load: str | Path, flag: str = "--load") -> str:
 
 def _stored_weights(load: str | Path, plugin: str | None, flag: str = "--load") -> StoredWeights:
     """Weights that `load` names, with their plug-in, without a check of their env."""
-    path = find(load, flag)
+    path = find_weights(load, flag)
     load_plugin(plugin)
     try:
         weights = load_weights(path)

@@ -86,7 +86,7 @@ class Benchmark(NamedTuple):
     measure: Callable[[Any, Report], None]
 
 
-def find(name: str) -> Benchmark:
+def find_benchmark(name: str) -> Benchmark:
     """The benchmark of this name. Raises `ConfigError` if there is none."""
     if name not in BENCHMARKS:
         raise ConfigError(f"There is no benchmark {name!r:.60}{nearest_or_all(name, list(BENCHMARKS))}")

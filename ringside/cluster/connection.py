@@ -129,12 +129,13 @@ def cluster_address(address: str) -> str:
             )
         address = found
     host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+    if not host or not re.fullmatch(r"[0-9]{1,5}", port) or not 0 < int(port) < 1 << 16:
         raise ConfigError(f"--ray {address:.80} is neither auto nor HOST:PORT.")
     try:
         return f"{socket.getaddrinfo(host, None, socket.AF_INET)[0][4][0]}:{port}"
-    except OSError as error:
-        raise ConfigError(f"--ray {address:.80}: the host is not known ({error.strerror}).") from error
+    except (OSError, ValueError) as error:  # ValueError: no host can have such a name
+        reason = error.strerror if isinstance(error, OSError) else "it is no name of a host"
+        raise ConfigError(f"--ray {address:.80}: the host is not known ({reason}).") from error
 
 
 def _require_private(what: str, host: str) -> None:

@@ -22,6 +22,8 @@ SILENT_SECONDS = 30.0
 """Time without an answer after which a node counts as lost."""
 PROGRESS_SECONDS = 60.0
 """Between two lines about one program."""
+MOST_THREADS = 256
+"""Items that are worked on at once; a study may have 100,000, and each that waits for a place takes a thread."""
 _POLL_SECONDS = 1.0
 _Item = TypeVar("_Item")
 
@@ -42,15 +44,16 @@ class ClusterPrograms:
         self._software = fingerprint()
 
     def for_each(self, items: Iterable[_Item], work: Callable[[_Item], None]) -> None:
-        """Call `work` for all items at once; the first error ends all of them and is raised."""
+        """Call `work` for items, `MOST_THREADS` at once; the first error ends all of them and is raised."""
         items = list(items)
-        with ThreadPoolExecutor(max_workers=max(1, len(items))) as threads:
+        with ThreadPoolExecutor(max_workers=min(max(1, len(items)), MOST_THREADS)) as threads:
             running = {threads.submit(work, item) for item in items}
             while running:
                 # In short waits, since Python runs handlers of signals only between them.
                 done, running = wait(running, timeout=_POLL_SECONDS, return_when=FIRST_EXCEPTION)
                 if any(future.exception() for future in done):
                     self.stop()
+                    threads.shutdown(wait=False, cancel_futures=True)
                 for future in done:
                     future.result()
 

@@ -22,7 +22,7 @@ from ringside.cluster.lease import LEASE_SECONDS, Lease
 from shared.errors import ConfigError
 from shared.machine.cores import Claims, has_quota, physical_cores
 from shared.machine.facts import processor
-from shared.machine.subprocesses import die_with, terminate_and_reap
+from shared.machine.subprocesses import die_with, kill_and_reap, terminate_and_reap
 from shared.root import ROOT
 
 SAVE_SECONDS = 120.0
@@ -134,7 +134,7 @@ class ProgramHost:
             text=True,
             errors="replace",
             start_new_session=True,
-            preexec_fn=partial(_begin, os.getpid(), tuple(self._claims.cores)),
+            preexec_fn=partial(_begin, os.getpid(), tuple(self._claims.threads)),
         )
         self._reader = threading.Thread(target=self._read, args=(self._process,), daemon=True)
         self._reader.start()
@@ -161,8 +161,7 @@ class ProgramHost:
         """Kill the program, if it lives; give the cores back."""
         self._lease.give_up()
         if self._process is not None:
-            self._process.kill()
-            self._process.wait()
+            kill_and_reap(self._process)
         self._claims.close()
 
     def _read(self, process: subprocess.Popen[str]) -> None:

@@ -73,7 +73,7 @@ def expected(plan: Plan) -> Prediction | None:
     """Speed while the run learns; None where the parts were not measured, or the model does not hold."""
     if not holds_for(plan) or plan.gateways:
         return None
-    times = known_times.find(known_times.key_of(conditions(plan)))
+    times = known_times.find_times(known_times.key_of(conditions(plan)))
     return None if times is None else predict(times, run_shape(plan))
 
 

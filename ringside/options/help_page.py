@@ -30,12 +30,12 @@ def full_page(program: str, description: str, options: Sequence[Option]) -> str:
 
 
 def short_page(program: str, description: str, options: Sequence[Option], common: Mapping[str, Sequence[str]]) -> str:
-    """Page of the options of the task itself and of those in `common`, by group, with their first sentences."""
+    """Page of the options of the task itself and of those in `common`, by group, with shortened texts."""
     known = {option.name: option for option in options if not option.hidden}
     elsewhere = {name for names in common.values() for name in names}
     groups = {"Options": [name for name in known if not known[name].path and name not in elsewhere], **common}
     texts = {
-        title: [(known[name], _first_clause(known[name].text)) for name in names if name in known]
+        title: [(known[name], _shortened(known[name].text)) for name in names if name in known]
         for title, names in groups.items()
     }
     return _page(program, description, texts, ranges=False)
@@ -45,8 +45,12 @@ def _page(
     program: str, description: str, groups: Mapping[str, Sequence[tuple[Option, str]]], *, ranges: bool = True
 ) -> str:
     width = min(_WIDEST, shutil.get_terminal_size((80, 24)).columns)
-    lines = [f"usage: {program} [options]", "", *_paragraphs(description, width)]
-    for title, group in groups.items():
+    entries = [entry for group in groups.values() for entry in group]
+    arguments = [(option, text) for option, text in entries if option.positional]
+    usage = " ".join([program, "[options]", *(_usage(option) for option, _ in arguments)])
+    lines = [f"usage: {usage}", "", *_paragraphs(description, width)]
+    flags = {title: [each for each in group if not each[0].positional] for title, group in groups.items()}
+    for title, group in {"Arguments": arguments, **flags}.items():
         if not group:
             continue
         lines += ["", _bold(title)]
@@ -63,7 +67,7 @@ def _entry(option: Option, text: str, width: int, *, ranges: bool) -> list[str]:
         if not set(option.choices) <= set(re.findall(r"[\w-]+", text)):
             text = f"{text} One of {', '.join(option.choices)}."
     if option.positional:
-        head = option.name.upper() + (" ..." if option.many else "")
+        head = _argument(option)
     elif option.kind is bool and option.default is True:
         head = f"{option.flag}, {flag_of(f'no_{option.name}')}"
     else:
@@ -71,12 +75,23 @@ def _entry(option: Option, text: str, width: int, *, ranges: bool) -> list[str]:
     if ranges and option.range:
         head += f" {option.range}"
     default = _default(option)
+    if default:
+        text = re.sub(r"; default: [^;.]*(?=[;.])", "", text)
     body = textwrap.wrap(
         f"{text} [{default}]".strip() if default else text, width - _INDENT, break_on_hyphens=False
     ) or [""]
     if len(head) + 4 > _INDENT:
         return [f"  {head}", *(" " * _INDENT + line for line in body)]
     return [f"  {head}".ljust(_INDENT) + body[0], *(" " * _INDENT + line for line in body[1:])]
+
+
+def _argument(option: Option) -> str:
+    return option.name.upper() + (" ..." if option.many else "")
+
+
+def _usage(option: Option) -> str:
+    """An argument in the line of usage, in brackets if it may be missing."""
+    return _argument(option) if option.default is MISSING else f"[{_argument(option)}]"
 
 
 def _default(option: Option) -> str:
@@ -91,9 +106,11 @@ def _default(option: Option) -> str:
     return shown(value)
 
 
-def _first_clause(text: str) -> str:
-    """A text up to the end of its first clause."""
-    return re.split(r"(?<=\w\w)[.;](?: |$)", text, maxsplit=1)[0].rstrip(".") + "."
+def _shortened(text: str) -> str:
+    """A text up to the end of its first clause, with the clauses that say its default and the meaning of 0."""
+    first, *others = re.split(r"(?<=\w\w)[.;](?: |$)", text)
+    kept = [clause for clause in others if clause.startswith(("default: ", "0: "))]
+    return "; ".join([first, *kept]).rstrip(".") + "."
 
 
 def _paragraphs(text: str, width: int) -> list[str]:

@@ -28,7 +28,7 @@ from shared.files.atomic import write_atomic
 from shared.files.plain_files import open_to_read
 from shared.files.run_file_names import EVALUATION_FILES, METRICS_FILE, SUMMARY_FILE
 from shared.files.strict_json import read_object
-from shared.memory.boundary import expected, restore
+from shared.memory.boundary import captured_arrays, restore
 from shared.memory.parts.board import BEFORE, Board
 from shared.memory.parts.snapshot import PRIORITIES
 from shared.memory.run_memory import Memory
@@ -69,7 +69,7 @@ class Preparation:
         manifest = find_checkpoint(path, self._heartbeat)
         manifest.require(self._config)
         past = manifest.evaluations
-        arrays = load_boundary(manifest, expected(self._memory, past))
+        arrays = load_boundary(manifest, captured_arrays(self._memory, past))
         recorded = 0
         if not self._config.evaluate.eval_every_steps:  # else the queue says it, and the file may be large
             recorded = max(evaluations_in(manifest.run_dir / METRICS_FILE, manifest.boundary), default=-1) + 1

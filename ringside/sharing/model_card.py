@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ringside.zoo.catalogue import plain_name
+from ringside.zoo.catalogue import name_of_entry
 
 LIBRARY = "ringside"
 
 
 def pulled_name(repo: str) -> str:
     """Name that an agent USER/NAME has in the zoo once it is pulled, unless another is asked for."""
-    return plain_name(repo.rpartition("/")[2])
+    return name_of_entry(repo.rpartition("/")[2])
 
 
 def model_card(name: str, repo: str, readme: str, evaluation: dict[str, Any], *, atari: bool) -> str:

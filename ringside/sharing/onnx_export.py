@@ -70,7 +70,7 @@ def export_onnx(
     for package in ("onnx", "onnxruntime"):
         if find_spec(package) is None:
             raise missing_package("export", package, "export")
-    validate.amount("--frames", frames, MOST_FRAMES)
+    validate.require_between("--frames", frames, MOST_FRAMES)
     validate.seed_of_play(seed)
     path = Path(onnx)
     require_writable("--onnx", path, replaces=True, beside=Path(load))

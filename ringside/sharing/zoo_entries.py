@@ -92,7 +92,7 @@ def push_to_hub(
         ConfigError: huggingface_hub is not installed, there is no such agent, or the Hub refuses.
     """
     hub.require_hub(repo)
-    found = catalogue.find(load, "--push").parent
+    found = catalogue.find_weights(load, "--push").parent
     with tempfile.TemporaryDirectory() as scratch:
         if found.parent != catalogue.ZOO:
             found = _make_entry(Path(scratch), Path(load), env, plugin, None, device, flag="--push")
@@ -140,7 +140,7 @@ def _make_entry(
         raise ConfigError(
             f"{source} cannot be shared: the weights are of {weights.game}, but their run is of {played!r:.120}."
         )
-    name = name or catalogue.plain_name(weights.game)
+    name = name or catalogue.name_of_entry(weights.game)
     if flag == "--add":
         _require_new(name)
     training = command_of(config, steps_at_version(weights.version, summary))
@@ -228,15 +228,13 @@ def _readme(
         ran += f"; these are its weights\nat step {steps:,}"
     mean, sd, episodes = (evaluation[key] for key in ("mean", "sd", "episodes"))
     acting = acting_in_words(evaluation["eval_actions"], evaluation["eval_epsilon"])
-    trained = (
-        f"trained on {weights.game}\nfor {steps:,} steps"  # an env has neither a protocol nor an emulator's frames
-    )
+    trained = f"{steps:,} steps"  # an env has neither a protocol nor an emulator's frames
     if config.play.env is None:
-        trained = f"trained on {weights.game} under the protocol `{weights.protocol}`\n"
-        trained += f"for {steps:,} steps ({FRAME_SKIP * steps:,} frames)"
+        trained += f" ({FRAME_SKIP * steps:,} frames) by the rules of the protocol `{weights.protocol}`"
     return f"""# {name}
 
-The network `{weights.network.name}`, {trained} with
+An agent of the method `{config.algorithm.method}` with the network `{weights.network.name}`, trained on {weights.game}
+for {trained}:
 
     {command}
 

@@ -15,7 +15,7 @@ from ringside.supervisor.hang_detector import HangDetector
 from ringside.supervisor.spawning import ChildProcess
 from shared.files import disk_trouble
 from shared.files.lock import identity
-from shared.machine.cores import Claims, choose_actor_cores
+from shared.machine.cores import Claims, choose_actor_threads
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Doorbell
@@ -78,10 +78,10 @@ class ChildMaker:
         """Incarnation of the ranks of the learner, and the descriptor of the file in which they find each other."""
         self._lock = identity(run_dir / LOCK_FILE)
         self._claims = Claims()
-        self._cores: Sequence[frozenset[int] | None] = [None] * plan.actors
+        self._threads: Sequence[frozenset[int] | None] = [None] * plan.actors
         if plan.config.machine.pin == "auto":
             actors = plan.config.machine.actors
-            self._cores = [*choose_actor_cores(actors, self._claims), *[None] * plan.gateways]
+            self._threads = [*choose_actor_threads(actors, self._claims), *[None] * plan.gateways]
 
     def make(self, index: int, incarnation: int, environment: Mapping[str, str]) -> ChildProcess:
         """Return the process at a position, not yet started; `environment` is for clients of MPS."""
@@ -97,7 +97,7 @@ class ChildMaker:
             incarnation=incarnation,
             parent=os.getpid(),
             run_dir=self._run_dir,
-            cores=self._cores[number] if role is self._plan.player else None,
+            cores=self._threads[number] if role is self._plan.player else None,
             environment=dict(environment) if role in GPU_ROLES else {},
             lock=self._lock,
             rendezvous=self._rendezvous_of(index, incarnation),

@@ -17,6 +17,6 @@ def main(arguments: Sequence[str]) -> int:
         for each, explanation in bench_command.BENCHMARKS.items():
             print(f"  {each:12}{explanation}")
         return 0
-    benchmark = bench_command.find(name)
+    benchmark = bench_command.find_benchmark(name)
     options = parse(benchmark.options, rest, f"{PROGRAM} bench {name}", benchmark.explanation)
     return bench_command.run(benchmark, options, rest)

@@ -49,7 +49,7 @@ def main(arguments: Sequence[str]) -> int:
 def script(shell: Shell) -> str:
     """Completion script for a shell."""
     tasks = {task: _options(module_of(task).OPTIONS) for task in TASKS if task != "bench"}
-    benchmarks = {name: _options(bench_command.find(name).options) for name in bench_command.BENCHMARKS}
+    benchmarks = {name: _options(bench_command.find_benchmark(name).options) for name in bench_command.BENCHMARKS}
     named = {
         "config": tuned_games(),
         "device": ("auto", "cpu", "cuda"),

@@ -64,9 +64,9 @@ def main(arguments: Sequence[str]) -> int:
 
 def make_suite(options: SuiteOptions) -> Suite:
     """The suite of the options. Raises `ConfigError` if one is wrong, or a directory holds another run."""
-    validate.amount("--seeds", options.seeds, MOST_SEEDS)
+    validate.require_between("--seeds", options.seeds, MOST_SEEDS)
     if options.final_episodes is not None:
-        validate.amount("--final-episodes", options.final_episodes, validate.MOST_EPISODES)
+        validate.require_between("--final-episodes", options.final_episodes, validate.MOST_EPISODES)
     if not options.run.checkpoint_replay:
         raise ConfigError("--no-checkpoint-replay is not for suites: the runs of one that was stopped go on, exactly.")
     if options.run.stop_at is not None:

@@ -202,7 +202,8 @@ def _parse(arguments: Sequence[str]) -> Training:
         Training,
         arguments,
         PROGRAM,
-        "Train an Atari agent. A step is one action of the agent, four emulator frames.\n\n"
+        "Train an Atari agent. A step is one action of the agent, four emulator frames. For a first run: "
+        "--game pong --preset ppo-quick.\n\n"
         f"Other tasks, as the first word: {others}. {PROGRAM} help TASK explains one.",
     )
 

@@ -38,7 +38,7 @@ def main(arguments: Sequence[str]) -> int:
         arguments,
         f"{PROGRAM} tune",
         "Search for settings with Optuna: one training after another, judged and pruned by their evaluations. The same "
-        "command continues where it was stopped.",
+        "command continues where it was stopped. Without --eval-every-steps there are five evaluations in a trial.",
     )
     config = config_of(options)
     result = run_study(

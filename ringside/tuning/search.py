@@ -109,7 +109,7 @@ def run_study(
         launcher: the program that trains, on this machine.
     """
     require_optuna()
-    validate.amount("--trials", trials, MOST_TRIALS)
+    validate.require_between("--trials", trials, MOST_TRIALS)
     cluster.check()
     if not config.evaluate.eval_every_steps:
         config = config.with_settings(eval_every_steps=max(1, config.learn.total_steps // EVALUATIONS))

@@ -30,7 +30,7 @@ MOST_SHOWN_BYTES = 4_000_000
 """Largest file for people."""
 
 
-def plain_name(text: str) -> str:
+def name_of_entry(text: str) -> str:
     """Name of an entry that resembles `text`: of small letters, digits and underscores."""
     return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
 
@@ -40,7 +40,7 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(path.parent.name for path in ZOO.glob(f"*/{WEIGHTS}")))
 
 
-def find(load: str | Path, flag: str = "--load") -> Path:
+def find_weights(load: str | Path, flag: str = "--load") -> Path:
     """Path that a user means by --load, or another flag: an existing path, else a zoo agent `NAME` or `zoo/NAME`.
 
     Raises `ConfigError` if there is neither.

@@ -109,13 +109,13 @@ class CheckpointWriter:
             if kind == "segment":
                 heartbeat()
                 try:
-                    check_segment(path, number, self._shape, self._experiment)
+                    piece = check_segment(path, number, self._shape, self._experiment)
                 except CheckpointError:
                     # Damaged, or left by another run: it is compressed again from the ring when it is needed, and a
                     # manifest that names it already counts as damaged with or without it.
                     path.unlink()
                 else:
-                    self._segments[number] = Piece.describe(path)
+                    self._segments[number] = piece
                     if path.name in self._named:
                         self._forced.add(number)
 
@@ -236,9 +236,7 @@ class CheckpointWriter:
         }
         return values | {"checksum": manifest_checksum(values)}
 
-    def save_best(
-        self, weights: NDArray[np.float32], version: int, mean_return: float, next_boundary: int = 0
-    ) -> bool:
+    def save_best(self, weights: NDArray[np.float32], version: int, mean_return: float, next_boundary: int = 0) -> bool:
         """Keep the parameters of an evaluated version if it beat all before it; an equal one does not.
 
         Args:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
 from shared.checkpoint.manifest import CHECKPOINTS, Manifest, read_manifest
+from shared.checkpoint.pieces import boundary_in_name
 from shared.errors import CheckpointError
 from shared.files.run_file_names import CONFIG_FILE
 
@@ -17,7 +17,6 @@ T = TypeVar("T")
 
 MOST_REFUSALS = 3
 """Manifests whose faults are reported; of the others, the number."""
-_MANIFEST_NAME = re.compile(r"checkpoint-(\d{8,})\.json")
 
 
 def find_checkpoint(path: Path, heartbeat: Callable[[], None] = lambda: None) -> Manifest:
@@ -103,8 +102,8 @@ def _found_in(directory: Path) -> list[tuple[int, Path]]:
 
 def manifests_in(directory: Path) -> list[tuple[int, Path]]:
     """Boundary and path of everything named like a manifest, newest first."""
-    found = [(match, entry) for entry in directory.iterdir() if (match := _MANIFEST_NAME.fullmatch(entry.name))]
-    return sorted(((int(match[1]), entry) for match, entry in found), reverse=True)
+    named = [(boundary_in_name(entry.name), entry) for entry in directory.iterdir()]
+    return sorted(((boundary, entry) for boundary, entry in named if boundary is not None), reverse=True)
 
 
 def _shortened(refused: Sequence[str]) -> tuple[str, ...]:

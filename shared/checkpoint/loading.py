@@ -11,28 +11,37 @@ from shared.checkpoint.pieces import arrays_in, boundary_name, check_piece, read
 from shared.checkpoint.segments import read_segment_into, segment_name, segment_shape, segments_needed
 from shared.config.run_schedule import RunSchedule
 from shared.errors import CheckpointError
+from shared.memory.boundary import ArraySpec
+
+_HEADER_LIMIT = 1 << 20
+"""Bytes that the state of the roles may have beside its arrays."""
 
 
-def load_boundary(
-    manifest: Manifest, expected: Mapping[str, tuple[str, tuple[int, ...]]] | None = None
-) -> dict[str, np.ndarray]:
+def load_boundary(manifest: Manifest, expected: Mapping[str, ArraySpec] | None = None) -> dict[str, np.ndarray]:
     """The arrays that `CheckpointWriter.save` was given.
 
     Args:
-        expected: dtype and shape by name of arrays that must be there, compared.
+        expected: all arrays that must be there, by name; a larger file is not read. None: any, of any size.
 
     Raises:
         CheckpointError: the piece is damaged, of another round or run, or does not have what is expected.
     """
     name = boundary_name(manifest.boundary)
-    arrays = arrays_in(read_piece(manifest.directory, manifest.piece(name)), name)
-    for key, (dtype, shape) in (expected or {}).items():
+    identity = identity_arrays(manifest.boundary, manifest.experiment)
+    piece = manifest.piece(name)
+    if expected is None:
+        data = read_piece(manifest.directory, piece)
+    else:
+        arrays_bytes = sum(spec.nbytes for spec in expected.values()) + sum(own.nbytes for own in identity.values())
+        data = read_piece(manifest.directory, piece, arrays_bytes + _HEADER_LIMIT)
+    arrays = arrays_in(data, name)
+    for key, spec in (expected or {}).items():
         if key not in arrays:
             raise CheckpointError(f"{name} does not hold {key!r}.")
         found = arrays[key]
-        if found.dtype != np.dtype(dtype) or found.shape != tuple(shape):
-            raise CheckpointError(f"{name} has {found.dtype}{found.shape} for {key!r}; this run needs {dtype}{shape}.")
-    for key, own in identity_arrays(manifest.boundary, manifest.experiment).items():
+        if not spec.suits(found):
+            raise CheckpointError(f"{name} has {found.dtype}{found.shape} for {key!r}; this run needs {spec}.")
+    for key, own in identity.items():
         if not np.array_equal(arrays.pop(key, own), own):  # older files have none
             raise CheckpointError(
                 f"{name} is of another run or another round: its {key!r} is not that of its manifest."

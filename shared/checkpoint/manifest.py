@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shared.checkpoint.pieces import Piece, check_piece
+from shared.checkpoint.pieces import Piece, boundary_in_name, check_piece
 from shared.config.digest import ADDED, ARITHMETIC, MAY_CHANGE_ON_RESUME, digest_of, flat_of
 from shared.config.settings import Config
 from shared.errors import CheckpointError, FileError
@@ -180,9 +180,12 @@ def read_manifest(path: Path, *, follow: bool = False) -> Manifest:
             raise CheckpointError(f"{where} names the piece {piece.name!r:.120}, which is not a plain file name.")
         pieces[piece.name] = piece
     first, stop = get("first_segment", int), get("stop_segment", int)
+    boundary = get("boundary", int)
+    if boundary_in_name(where) not in (None, boundary):
+        raise CheckpointError(f"{where} is a renamed copy: it holds the checkpoint of boundary {boundary}.")
     return Manifest(
         path=path,
-        boundary=get("boundary", int),
+        boundary=boundary,
         config=config,
         config_digest=get("config_digest", str),
         counters=counters,

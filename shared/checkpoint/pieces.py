@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -18,6 +19,7 @@ from shared.text import printable
 
 _PIECE_LIMIT = 16 << 30
 """Most bytes of a piece; a sparse file says any size."""
+_MANIFEST_NAME = re.compile(r"checkpoint-(\d{8,})\.json")
 
 
 def boundary_name(boundary: int) -> str:
@@ -33,6 +35,12 @@ def weights_name(boundary: int) -> str:
 def manifest_name(boundary: int) -> str:
     """File name of a boundary's manifest."""
     return f"checkpoint-{boundary:08d}.json"
+
+
+def boundary_in_name(name: str) -> int | None:
+    """The boundary in the file name of a manifest; None: no manifest has such a name."""
+    match = _MANIFEST_NAME.fullmatch(name)
+    return None if match is None else int(match[1])
 
 
 @dataclass(frozen=True)
@@ -63,8 +71,14 @@ def check_piece(directory: Path, piece: Piece, *, content: bool = True) -> Path:
     return directory / piece.name
 
 
-def read_piece(directory: Path, piece: Piece) -> bytes:
-    """The content of a file that agrees with its description. Else as `check_piece`."""
+def read_piece(directory: Path, piece: Piece, most: int = _PIECE_LIMIT) -> bytes:
+    """The content of a file that agrees with its description. Else as `check_piece`.
+
+    Args:
+        most: bytes that it may have; a larger one is refused before anything is read.
+    """
+    if piece.bytes > most:
+        raise CheckpointError(f"{piece.name} has {piece.bytes:,} bytes; in this run it may have at most {most:,}.")
     with _open_piece(directory, piece) as file:
         data = file.read(piece.bytes)
     if hashlib.sha256(data).hexdigest() != piece.sha256:

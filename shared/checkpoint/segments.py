@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 import zstandard
 
+from shared.checkpoint.pieces import Piece
 from shared.config.method_declaration import SlotField
 from shared.config.run_schedule import RunSchedule
 from shared.errors import CheckpointError, FileError
@@ -168,14 +169,18 @@ def write_segment(path: Path, index: int, shape: SegmentShape, ring: Mapping[str
     write_atomic(path, b"".join((prefix, head, payload)), forced=False)
 
 
-def _load_payload(path: Path, index: int, shape: SegmentShape, experiment: str | None) -> memoryview:
-    """The verified compressed content of a segment file."""
-    name = path.name
+def _read_file(path: Path, shape: SegmentShape) -> bytes:
+    """All bytes of a segment file, as yet unverified."""
     largest = _PREFIX.size + _HEADER_LIMIT + shape.raw_bytes + (shape.raw_bytes >> 7) + 4096
     try:
-        data = memoryview(read_bytes(path, largest))
+        return read_bytes(path, largest)
     except FileError as error:
         raise CheckpointError(str(error)) from error
+
+
+def _payload_in(content: bytes, name: str, index: int, shape: SegmentShape, experiment: str | None) -> memoryview:
+    """The verified compressed slots in the bytes of a segment file."""
+    data = memoryview(content)
     if len(data) < _PREFIX.size:
         raise CheckpointError(f"{name} is truncated: it has only {len(data)} bytes.")
     magic, format_, head_bytes, crc = _PREFIX.unpack_from(data)
@@ -208,9 +213,15 @@ def _load_payload(path: Path, index: int, shape: SegmentShape, experiment: str |
     return payload
 
 
-def check_segment(path: Path, index: int, shape: SegmentShape, experiment: str) -> None:
-    """Verify header and checksum of a segment file. Raises `CheckpointError` with a sentence, or `OSError`."""
-    _load_payload(path, index, shape, experiment)
+def check_segment(path: Path, index: int, shape: SegmentShape, experiment: str) -> Piece:
+    """Verify header and checksum of a segment file; return the piece of the bytes that were verified.
+
+    Raises:
+        CheckpointError: a sentence. OSError: the system refuses.
+    """
+    data = _read_file(path, shape)
+    _payload_in(data, path.name, index, shape, experiment)
+    return Piece(path.name, len(data), hashlib.sha256(data).hexdigest())
 
 
 def read_segment_into(
@@ -225,7 +236,7 @@ def read_segment_into(
     Raises:
         CheckpointError: a sentence; the slots' content is undefined then. OSError: the system refuses.
     """
-    payload = _load_payload(path, index, shape, experiment)
+    payload = _payload_in(_read_file(path, shape), path.name, index, shape, experiment)
     reader = zstandard.ZstdDecompressor(max_window_size=_WINDOW_LIMIT).stream_reader(payload)
     try:
         for span in _spans(ring, index, shape):

@@ -29,6 +29,8 @@ WEIGHTS_SHA256 = "weights_sha256"
 """Key of the SHA-256 (hex) of the parameters in the metadata of a weights file; older files do not have it."""
 _HEADER_LIMIT = 1 << 20
 """Bytes that a file may hold beside its parameters."""
+_MOST_PARAMETERS = 1 << 30
+"""Parameters that a file may hold; a sparse file has any size."""
 _FORMER_MAX_FRAMES = 108_000
 """Most frames of an episode of an evaluation, for files that do not name the number."""
 
@@ -178,8 +180,7 @@ def _read_weights(path: Path, piece: Piece | None = None) -> StoredWeights:
             raise CheckpointError(f"{where} is damaged: its eval_actions is {eval_actions!r:.40}.")
         network = plain_network(about.get("network"), where)
         spec = parameters_of(network)
-        if size > 4 * spec.count + _HEADER_LIMIT:
-            raise CheckpointError(f"{where} has {size} bytes, too many for the network {network}.")
+        _require_size(size, spec.count, network, where)
         file.seek(0)
         data = file.read(size)
     if piece is not None and hashlib.sha256(data).hexdigest() != piece.sha256:
@@ -200,6 +201,18 @@ def _read_weights(path: Path, piece: Piece | None = None) -> StoredWeights:
     if not np.isfinite(flat).all():
         raise CheckpointError(f"{where} holds parameters that are not finite.")
     return StoredWeights(network, game, protocol, version, flat, eval_epsilon, eval_max_frames, plugin, eval_actions)
+
+
+def _require_size(size: int, count: int, network: Network, where: str) -> None:
+    """Raise `CheckpointError` unless a file of `size` bytes can hold the `count` parameters of a network."""
+    if count > _MOST_PARAMETERS:
+        raise CheckpointError(
+            f"{where} describes a network of {count:,} parameters; a file may hold at most {_MOST_PARAMETERS:,}."
+        )
+    least = count * np.dtype(np.float32).itemsize
+    if not least <= size <= least + _HEADER_LIMIT:
+        fault = "few" if size < least else "many"
+        raise CheckpointError(f"{where} has {size:,} bytes, too {fault} for the network {network}.")
 
 
 def _optional(about: dict[str, Any], name: str, kind: type, absent: Any, where: str) -> Any:

@@ -111,8 +111,8 @@ def _busy_ranks(ranks: int, threads: int, shards: int | None, *, on_cpu: bool) -
 
 def check_device_name(asked: str, flag: str = "--device") -> None:
     """Raise `ConfigError` for what is no name of a device, here or elsewhere; `flag` was given with it."""
-    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", asked):
-        raise ConfigError(f"{flag} {asked} is not one of auto, cpu, cuda and cuda:N.")
+    if not re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,4})?", asked):
+        raise ConfigError(f"{flag} {asked:.80} is not one of auto, cpu, cuda and cuda:N.")
 
 
 def device_of(asked: str) -> str:

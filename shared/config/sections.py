@@ -251,7 +251,7 @@ class Evaluate:
     """Evaluation beside training."""
 
     eval_every_steps: Annotated[Amount, Effect.NONE] = 0
-    """Steps between two evaluations beside training; 0: none."""
+    """Steps between two evaluations; 0: none."""
     eval_episodes: Annotated[Count | None, Effect.NONE] = None
     """Episodes of one evaluation; default: as the protocol says."""
     eval_epsilon: Share | None = None
@@ -331,12 +331,12 @@ class Run:
     seed: Amount = 1
     """Seed of everything random."""
     run_dir: Annotated[Path | None, Effect.NONE] = None
-    """Directory of the run's files; default: runs/GAME-DATE-TIME."""
+    """Files of the run; default: runs/GAME-DATE-TIME."""
     resume: Annotated[Path | None, Effect.NONE] = None
     """Continue this run directory or checkpoint exactly, with its settings; docs/configuration.md says
     which may change."""
     init_from: Annotated[Path | None, Effect.NONE] = None
-    """Begin a new run with the weights of this run directory, checkpoint, file of weights or agent of the zoo."""
+    """Begin a new run with the weights of this run, checkpoint, file or agent of the zoo."""
     stop_at: Annotated[float | None, Effect.NONE] = None
     """Stop once the mean return reaches this score: of an evaluation with --eval-every-steps, else of the last 100
     training episodes."""

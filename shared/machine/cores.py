@@ -23,7 +23,7 @@ from shared.machine.proc_files import FILESYSTEM, number
 NICENESS = 10
 """Niceness of all processes but learner and inference, for which the others wait."""
 RESERVED = 2
-"""Cores that are left to the other processes; one core of two threads where there are not enough."""
+"""Whole cores that are left to the other processes; one of two threads where there are not enough."""
 
 
 class Claims:
@@ -33,22 +33,22 @@ class Claims:
         """`purpose` names a kind of claims; claims of different kinds do not exclude one another."""
         self._purpose = purpose
         self._sockets: list[socket.socket] = []
-        self.cores: list[int] = []
+        self.threads: list[int] = []
 
     def claim(self, wanted: int, usable: Iterable[int]) -> None:
         """Claim the first `wanted` threads of `usable` that no other run has; all of them or none."""
-        for core in usable:
-            if len(self.cores) == wanted:
+        for thread in usable:
+            if len(self.threads) == wanted:
                 return
             claim = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             try:
-                claim.bind(f"\0ringside-{self._purpose}-{core}")
+                claim.bind(f"\0ringside-{self._purpose}-{thread}")
             except OSError:  # another run has it
                 claim.close()
                 continue
             self._sockets.append(claim)
-            self.cores.append(core)
-        if len(self.cores) < wanted:
+            self.threads.append(thread)
+        if len(self.threads) < wanted:
             self.close()
 
     def close(self) -> None:
@@ -56,10 +56,10 @@ class Claims:
         for claim in self._sockets:
             claim.close()
         self._sockets.clear()
-        self.cores.clear()
+        self.threads.clear()
 
 
-def choose_actor_cores(actors: int, claims: Claims, root: Path = FILESYSTEM) -> list[frozenset[int] | None]:
+def choose_actor_threads(actors: int, claims: Claims, root: Path = FILESYSTEM) -> list[frozenset[int] | None]:
     """A separate thread for each actor, or None for all of them if there are too few threads.
 
     With fewer threads than actors and `RESERVED` more, the kernel's scheduler does better than fixed places: a process
@@ -69,9 +69,9 @@ def choose_actor_cores(actors: int, claims: Claims, root: Path = FILESYSTEM) -> 
     if len(affinity) < actors + RESERVED or has_quota(root):
         return [None] * actors
     claims.claim(actors, threads_for_actors(actors, physical_cores(affinity, root)))
-    if not claims.cores:
+    if not claims.threads:
         return [None] * actors
-    return [frozenset({thread}) for thread in claims.cores]
+    return [frozenset({thread}) for thread in claims.threads]
 
 
 def has_quota(root: Path = FILESYSTEM) -> bool:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +21,31 @@ _OPENING = ("frame", "start", "valid")
 _HISTORY = ("frame", "start")
 """Fields of the ticks before it that its stack reads. Of a replay method they lie in the segments. An LSTM reads its
 state, too."""
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """Dtype and shape that an array of a checkpoint must have."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    variable: bool = False
+    """True if the first length may be smaller."""
+
+    @property
+    def nbytes(self) -> int:
+        """Most bytes of the array."""
+        return prod(self.shape) * np.dtype(self.dtype).itemsize
+
+    def suits(self, array: NDArray[Any]) -> bool:
+        """True if the array is as it must be."""
+        shape = array.shape
+        if self.variable and shape and shape[0] <= self.shape[0]:
+            shape = (self.shape[0], *shape[1:])
+        return array.dtype == np.dtype(self.dtype) and shape == self.shape
+
+    def __str__(self) -> str:
+        return f"{self.dtype}{self.shape}{' or a part of it' if self.variable else ''}"
 
 
 class Moved(RuntimeError):
@@ -72,31 +100,44 @@ def capture(memory: Memory, boundary: int) -> dict[str, NDArray[np.generic]]:
     return arrays
 
 
-def expected(memory: Memory, past: EvaluationHistory) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Dtype and shape of the arrays of `capture`, without the two arrays of variable length.
+def captured_arrays(memory: Memory, past: EvaluationHistory) -> dict[str, ArraySpec]:
+    """Dtype and shape of the arrays of `capture`.
 
     Args:
         past: evaluations of the run that was captured.
     """
     lengths = state_lengths(memory.run_schedule, memory.plan.parameters.count)
-    shapes: dict[str, tuple[str, tuple[int, ...]]] = {name: ("<f4", (length,)) for name, length in lengths.items()}
+    shapes = {name: ArraySpec("<f4", (length,)) for name, length in lengths.items()}
     for key, (name, slots) in _slots_kept(memory.run_schedule, 0).items():
         field = memory.ring.field[name][:, slots]
-        shapes[key] = field.dtype.str, field.shape
-    shapes["lanes.length"] = "<i8", (memory.run_schedule.lanes,)
-    shapes["evaluation.counts"] = "<i8", (2,)
-    shapes["evaluation.step"] = "<i8", (past.places,)
+        shapes[key] = ArraySpec(field.dtype.str, field.shape)
+    lanes = memory.run_schedule.lanes
+    shapes["lanes.length"] = ArraySpec("<i8", (lanes,))
+    shapes["lanes.bytes"] = ArraySpec("|u1", (lanes * _most_lane_bytes(memory),), variable=True)
+    shapes["evaluation.counts"] = ArraySpec("<i8", (2,))
+    shapes["evaluation.step"] = ArraySpec("<i8", (past.places,))
+    shapes["evaluation.data"] = ArraySpec("<f4", (past.places, _evaluated(memory, past)), variable=True)
     return shapes
+
+
+def _most_lane_bytes(memory: Memory) -> int:
+    """Most bytes of a lane's snapshot."""
+    return memory.run_schedule.lane_envs * ENV_BYTES
+
+
+def _evaluated(memory: Memory, past: EvaluationHistory) -> int:
+    """Numbers of a version to evaluate; a run without evaluation has one."""
+    return memory.plan.parameters.count if past.every else 1
 
 
 def _check(memory: Memory, arrays: Mapping[str, NDArray[np.generic]], past: EvaluationHistory) -> None:
     """Raise `CheckpointError` unless the arrays agree with each other, and a run can have written them."""
     lanes, lengths = arrays.get("lanes.bytes"), arrays["lanes.length"].tolist()
-    most = memory.run_schedule.lane_envs * ENV_BYTES
+    most = _most_lane_bytes(memory)
     suitable = lanes is not None and lanes.dtype == np.uint8 and lanes.shape == (sum(lengths),)
     if not suitable or not all(0 <= length <= most for length in lengths):
         raise CheckpointError("The checkpoint is damaged: its lanes have no snapshots of the lengths that it says.")
-    data, length = arrays.get("evaluation.data"), memory.plan.parameters.count if past.every else 1
+    data, length = arrays.get("evaluation.data"), _evaluated(memory, past)
     if data is None or data.dtype != np.float32 or data.shape not in ((past.places, length), (0, length)):
         raise CheckpointError("The checkpoint is damaged: its versions to evaluate are none of this run.")
     queued, logged = arrays["evaluation.counts"].tolist()

@@ -11,9 +11,6 @@ from shared.memory.parts.snapshot import LaneSnapshots
 class LaneMemory:
     """Ring slots, mailbox, counters and snapshots of one lane.
 
-    A region holds the lanes from `first_lane` on, so groups of lanes can lie in different regions. Lanes and envs are
-    numbered over the whole run.
-
     Attributes:
         index: number of the lane.
         slot: the ring's fields of this lane, [capacity, lane_envs, ...], by name.
@@ -33,37 +30,35 @@ class LaneMemory:
         ring: Ring,
         snapshots: LaneSnapshots,
         cell: slice,
-        first_lane: int = 0,
     ) -> None:
-        """`cell` are the lanes of the region that must all have asked before inference answers this one."""
+        """`cell` are the lanes that must all have asked before inference answers this one."""
         self.index = lane
-        place = lane - first_lane
-        self.slot = {name: view[place] for name, view in ring.field.items()}
-        self.actions = mailbox.actions[place]
-        self.declared = {name: view[place] for name, view in mailbox.declared.items()}
-        self.logged = board.lane_logged.at(place)
-        self.done = board.lane_done.at(place)
-        self.finished = board.lane_finished.at(place)
-        self._request = mailbox.request.at(place)
-        self._reply = mailbox.reply.at(place)
-        self._place, self._cell = place, cell
+        self.slot = {name: view[lane] for name, view in ring.field.items()}
+        self.actions = mailbox.actions[lane]
+        self.declared = {name: view[lane] for name, view in mailbox.declared.items()}
+        self.logged = board.lane_logged.at(lane)
+        self.done = board.lane_done.at(lane)
+        self.finished = board.lane_finished.at(lane)
+        self._request = mailbox.request.at(lane)
+        self._reply = mailbox.reply.at(lane)
+        self._cell = cell
         self._board, self._mailbox, self._snapshots = board, mailbox, snapshots
 
     # --- owners
 
     def begin_life(self) -> int:
         """Increment the life of the lane and return it, so that no reply to a former life is taken."""
-        self._board.lane_life[self._place] += 1
-        return int(self._board.lane_life[self._place])
+        self._board.lane_life[self.index] += 1
+        return int(self._board.lane_life[self.index])
 
     @property
     def wanted_owner(self) -> int:
         """The actor that should own the lane."""
-        return int(self._board.lane_wanted[self._place])
+        return int(self._board.lane_wanted[self.index])
 
     def hand_over(self, actor: int) -> None:
         """Make another actor the owner. This is the last write of an owner: from here on the lane is the other's."""
-        self._board.lane_owner[self._place] = actor
+        self._board.lane_owner[self.index] = actor
 
     # --- requests
 
@@ -85,12 +80,12 @@ class LaneMemory:
 
     def newest_snapshot(self) -> int:
         """Boundary of the newest whole snapshot; -1: none."""
-        return self._snapshots.newest(self._place)
+        return self._snapshots.newest(self.index)
 
     def read_snapshot(self, boundary: int) -> bytes | None:
         """The snapshot at `boundary`; None: it does not exist, or no longer."""
-        return self._snapshots.read(self._place, boundary)
+        return self._snapshots.read(self.index, boundary)
 
     def write_snapshot(self, boundary: int, data: bytes) -> None:
         """Keep the snapshot at `boundary`."""
-        self._snapshots.write(self._place, boundary, data)
+        self._snapshots.write(self.index, boundary, data)

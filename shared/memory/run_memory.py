@@ -22,12 +22,9 @@ class Memory:
     """Typed views of every part of the region.
 
     Attributes:
-        first_lane: number of the first lane that the region holds.
         shared_parameters: those of workers; None: a learner learns.
         gateways: their reports; None: the run has none.
     """
-
-    first_lane = 0
 
     def __init__(self, arena: Arena, plan: Plan) -> None:
         """Bind all fields of the region in `arena`."""
@@ -52,8 +49,7 @@ class Memory:
             mailbox=self.mailbox,
             ring=self.ring,
             snapshots=self.lane_snapshots,
-            cell=self.plan.cell_of(lane - self.first_lane),
-            first_lane=self.first_lane,
+            cell=self.plan.cell_of(lane),
         )
 
     @property

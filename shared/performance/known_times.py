@@ -48,7 +48,7 @@ def keep(key: str, times: ServiceTimes, path: Path | None = None) -> None:
         ) from error
 
 
-def find(key: str, path: Path | None = None) -> ServiceTimes | None:
+def find_times(key: str, path: Path | None = None) -> ServiceTimes | None:
     """The entry of this name; None if there is none that can be read."""
     try:
         return ServiceTimes.from_json(read_object(path or times_file())[key])

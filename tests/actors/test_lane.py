@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -209,6 +210,40 @@ def test_all_of_a_reply_is_in_the_slot_when_it_is_logged(monkeypatch: pytest.Mon
     )
     lane.step()
     assert seen == [(1, [2, 3], [-0.5, -1.5])]
+
+
+def _header(length: int, steps: int = 0) -> bytes:
+    return struct.pack("<qqdq", length, 0, 0.0, steps)
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (b"", "damaged: it ends too early"),
+        (_header(8) + bytes(8) + _header(8)[:-1], "damaged: it ends too early"),
+        (_header(9) + bytes(8), "damaged: the header of env 0 is none"),
+        (_header(-1) + bytes(8), "damaged: the header of env 0 is none"),
+        (_header(8, -1) + bytes(8), "damaged: the header of env 0 is none"),
+        (_header(8) + bytes(8) + _header(8, 1 << 16) + bytes(8), "damaged: the header of env 1 is none"),
+    ],
+)
+def test_a_damaged_snapshot_is_a_sentence(data: bytes, says: str) -> None:
+    memory = memory_of_lane()
+    memory.lane_snapshots.write(1, 0, data)
+    lane = Lane(memory.lane(1), memory.plan, [Counting(), Counting()], actor=0)
+    with pytest.raises(EnvError, match=f"^The snapshot of lane 1 is {says}"):
+        lane.start()
+
+
+def test_an_env_that_cannot_be_restored_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise EnvError("These bytes are foreign.")
+
+    memory = memory_of_lane()
+    memory.lane_snapshots.write(1, 0, _header(0) * 2)
+    monkeypatch.setattr(Counting, "restore", refuse)
+    with pytest.raises(EnvError, match=r"^Lane 1 cannot be restored: These bytes are foreign\.$"):
+        Lane(memory.lane(1), memory.plan, [Counting(), Counting()], actor=0).start()
 
 
 def test_a_snapshot_that_has_no_room_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:

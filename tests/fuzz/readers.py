@@ -28,7 +28,7 @@ from shared.checkpoint.weights_file import StoredWeights
 from shared.config.settings import Config
 from shared.errors import CheckpointError, ConfigError, FatalError
 from shared.files.strict_json import json_object
-from shared.memory.boundary import expected, restore
+from shared.memory.boundary import captured_arrays, restore
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
 from shared.process.live import Live, withdraw
@@ -152,7 +152,7 @@ def read_to_resume(workspace: Workspace, whole: str) -> list[str]:
         restore(
             memory,
             manifest.boundary,
-            load_boundary(manifest, expected(memory, manifest.evaluations)),
+            load_boundary(manifest, captured_arrays(memory, manifest.evaluations)),
             manifest.evaluations,
         )
         load_segments(manifest, memory.run_schedule, memory.ring.field)

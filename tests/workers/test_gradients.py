@@ -174,6 +174,17 @@ def test_metrics_are_summed_over_a_span_and_a_repeated_part_counts_once() -> Non
     np.testing.assert_allclose(list(means.values()), np.mean(of_rounds, axis=0))
 
 
+@pytest.mark.parametrize("published", [ROUND + 1, ROUND + 2])
+def test_a_gradient_that_was_published_is_not_computed_again(published: int) -> None:
+    """With async it may have been applied already, and would count twice."""
+    memory, _ = worker_memory(worker_config())
+    gradients, shared, _ = _gradients(memory)
+    shared.computed.publish(WORKER, published)
+    assert not gradients.compute(WORKER, ROUND)
+    assert not shared.gradient.any()
+    assert shared.computed.values[WORKER] == published
+
+
 def test_a_gradient_that_is_not_finite_is_not_published() -> None:
     memory, _ = worker_memory(worker_config())
     gradients, shared, _ = _gradients(memory, scale=1e30)

@@ -103,6 +103,20 @@ def test_a_shard_that_was_interrupted_is_made_again() -> None:
     np.testing.assert_array_equal(shared.params[1], whole)
 
 
+def test_a_shard_that_was_filled_is_not_filled_again() -> None:
+    """A process that comes back must not put the first version in the place of a later one."""
+    memory = _memory()
+    shared, (shard,) = memory.shared_parameters, _shards(memory)
+    assert shared is not None
+    for round_ in range(2):  # version 2 lies in the buffer of version 0
+        shared.gradient[:] = _gradients(memory, round_)
+        shard.apply(round_)
+    whole = shared.params.copy()
+    _shards(memory)
+    np.testing.assert_array_equal(shared.params, whole)
+    assert shared.applied.values.tolist() == [2]
+
+
 def test_the_first_version_comes_from_the_newest_snapshot() -> None:
     memory = _memory(actors=2)
     random = np.random.default_rng(1)

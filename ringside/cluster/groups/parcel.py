@@ -111,14 +111,14 @@ def _unpack(memory: Memory, session: str, sent: Mapping[int, int], parcel: bytes
         if lane in seen or sent.get(lane) != first or not first < last <= _limit(memory, first):
             raise ParcelError(f"A parcel has ticks {first} to {last} of lane {lane}, which were not asked for.")
         seen.add(lane)
-        results, opening = _fields(memory, first, last, next(rest))
+        results, opening = _fields(memory, first, last, _next_frame(rest))
         snapshot = None
         if (_snapshot_boundary(memory, last) is None) != (snapshot_bytes == _NO_SNAPSHOT):
             raise ParcelError(f"A parcel has no snapshot of lane {lane} at tick {last}, or one that is not due.")
         if snapshot_bytes != _NO_SNAPSHOT:
             if not 0 <= snapshot_bytes <= memory.run_schedule.lane_envs * ENV_BYTES:
                 raise ParcelError(f"A parcel has a snapshot of {snapshot_bytes} bytes.")
-            snapshot = _decompress(next(rest), snapshot_bytes)
+            snapshot = _decompress(_next_frame(rest), snapshot_bytes)
         yield LaneTicks(lane, first, last, results, opening, snapshot)
     if next(rest, None) is not None:
         raise ParcelError("A parcel has more frames than lanes.")
@@ -181,6 +181,14 @@ def _cut(data: memoryview, lengths: list[Any]) -> Iterator[memoryview]:
     for length in lengths:
         yield data[:length]
         data = data[length:]
+
+
+def _next_frame(rest: Iterator[memoryview]) -> memoryview:
+    """The next frame. Raises `ParcelError` when none is left."""
+    frame = next(rest, None)
+    if frame is None:
+        raise ParcelError("A parcel has fewer frames than its lanes need.")
+    return frame
 
 
 def _decompress(frame: memoryview, size: int) -> bytes:

@@ -153,7 +153,7 @@ def _check_processes_of_workers(config: ResolvedConfig) -> None:
 def episodes(number: int | None, seed: int) -> None:
     """Refuse episodes that cannot be played: `number` of them, None being as many as the protocol says."""
     if number is not None:
-        amount("--episodes", number, MOST_EPISODES)
+        require_between("--episodes", number, MOST_EPISODES)
     seed_of_play(seed)
 
 
@@ -165,7 +165,7 @@ def seed_of_play(seed: int) -> None:
         raise ConfigError(f"--seed {seed:_} must be below {MOST:_}.")
 
 
-def amount(flag: str, number: int, most: int) -> None:
+def require_between(flag: str, number: int, most: int) -> None:
     """Refuse a number of episodes, runs or frames to work through that is below 1 or above the most."""
     if not 1 <= number <= most:
         raise ConfigError(f"{flag} {shown(number):.80} must lie between 1 and {most:_}.")

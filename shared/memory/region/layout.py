@@ -20,6 +20,7 @@ import hashlib
 import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
@@ -54,7 +55,7 @@ class Field:
     @property
     def nbytes(self) -> int:
         """Bytes of the array."""
-        return int(np.prod(self.shape, dtype=np.int64)) * np.dtype(self.dtype).itemsize
+        return prod(self.shape) * np.dtype(self.dtype).itemsize
 
 
 class Layout:
@@ -92,7 +93,7 @@ class Layout:
     def views(self, buffer: memoryview) -> dict[str, np.ndarray]:
         """Numpy views of every field of a region."""
         return {
-            name: np.frombuffer(buffer, f.dtype, int(np.prod(f.shape, dtype=np.int64)), off).reshape(f.shape)
+            name: np.frombuffer(buffer, f.dtype, prod(f.shape), off).reshape(f.shape)
             for name, (off, f) in self.offsets.items()
         }
 

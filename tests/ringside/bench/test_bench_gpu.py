@@ -54,7 +54,7 @@ def test_answers_are_timed_beside_a_learner(config: Config) -> None:
 @pytest.mark.skipif(cuda_devices() > 0, reason="there is a GPU here, and it would be measured")
 def test_without_a_gpu_it_says_so_in_valid_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "gpu.json"
-    benchmark = bench_command.find("gpu")
+    benchmark = bench_command.find_benchmark("gpu")
     assert bench_command.run(benchmark, benchmark.options(json=file), ["--json", str(file)]) == 1
     told = json.loads(file.read_text())
     assert told["missing"].keys() == {"latency", "learner"}

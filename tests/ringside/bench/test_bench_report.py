@@ -10,7 +10,7 @@ import pytest
 import torch
 from rich.console import Console
 
-from ringside.bench.bench_command import Benchmark, Common, find, run
+from ringside.bench.bench_command import Benchmark, Common, find_benchmark, run
 from ringside.bench.harness.tables import CannotRun, Report, WrongResult
 from ringside.bench.limits import Options
 from ringside.bench.system_parts.emulator import Bare
@@ -174,7 +174,7 @@ def test_operations_are_those_of_the_layers() -> None:
 )
 def test_impossible_options_are_refused_before_anything_runs(options: Options, says: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        run(find("limits"), options, [])
+        run(find_benchmark("limits"), options, [])
     assert says in str(raised.value)
 
 

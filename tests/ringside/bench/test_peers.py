@@ -39,7 +39,10 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_peer_that_cannot_be_installed_is_named_and_the_rest_goes_on(tmp_path: Path) -> None:
     file = tmp_path / "peers.json"
     assert (
-        bench_command.run(bench_command.find("peers"), peer_comparison.Options(json=file), ["--json", str(file)]) == 1
+        bench_command.run(
+            bench_command.find_benchmark("peers"), peer_comparison.Options(json=file), ["--json", str(file)]
+        )
+        == 1
     )
     written = json.loads(file.read_text())
     assert written["rows"] == [], "without a peer there is nothing to compare Ringside with"

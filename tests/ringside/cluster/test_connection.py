@@ -57,10 +57,19 @@ def test_private_ones_are_not(host: str) -> None:
     connection._require_private("The cluster", host)
 
 
-@pytest.mark.parametrize("address", ["head", "head:port", ":6379", "10.0.0.1:0", "10.0.0.1:70000"])
+@pytest.mark.parametrize(
+    "address", ["head", "head:port", ":6379", "10.0.0.1:0", "10.0.0.1:70000", "10.0.0.1:" + "9" * 5_000]
+)
 def test_an_invalid_address_is_refused(address: str) -> None:
     with pytest.raises(ConfigError, match="is neither auto nor HOST:PORT"):
         connection.cluster_address(address)
+
+
+@pytest.mark.parametrize("host", ["a" * 64, "a..b", "a\0b"])
+def test_a_name_that_no_host_can_have_is_refused(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    monkeypatch.setattr(connection, "_require_package", lambda: None)
+    with pytest.raises(ConfigError, match="the host is not known"):
+        connection.cluster_address(f"{host}:6379")
 
 
 def test_a_server_that_does_not_answer_is_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
+import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -18,6 +20,7 @@ from ringside.cluster.hosts import NodeLost
 from ringside.cluster.placed_programs import ClusterPrograms
 from ringside.cluster.program_host import Node, ProgramHost
 from shared.errors import ConfigError, RingsideError
+from shared.machine.subprocesses import REAP_SECONDS
 from tests.support.cluster_of_objects import Fault, ObjectCluster
 from tests.support.waiting import until
 
@@ -183,6 +186,40 @@ def test_an_error_of_one_job_ends_the_others(launcher: Path, tmp_path: Path, mon
     assert file.read_text() == "asked"
 
 
+def test_items_are_worked_on_by_a_bounded_number_of_threads(
+    launcher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(placed_programs, "MOST_THREADS", 3)
+    programs, _ = cluster(launcher, tmp_path)
+    threads, done = set[int](), list[int]()
+
+    def work(number: int) -> None:
+        threads.add(threading.get_ident())
+        done.append(number)
+
+    programs.for_each(range(50), work)
+    assert sorted(done) == list(range(50))
+    assert len(threads) <= 3
+
+
+def test_an_error_begins_no_item_that_waits(launcher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placed_programs, "MOST_THREADS", 2)
+    monkeypatch.setattr(placed_programs, "_POLL_SECONDS", 0.02)
+    programs, _ = cluster(launcher, tmp_path)
+    begun = list[int]()
+
+    def work(number: int) -> None:
+        begun.append(number)
+        if number == 0:
+            raise ConfigError("No.")
+        until(lambda: programs.stops > 0)
+        time.sleep(0.05)  # until the others are cancelled
+
+    with pytest.raises(ConfigError, match=r"No\."):
+        programs.for_each(range(50), work)
+    assert len(begun) <= 4
+
+
 class Clock:
     """Time of a lease, which stands still unless a test moves it."""
 
@@ -217,6 +254,24 @@ def test_a_host_without_calls_stops_its_program_and_ends(launcher: Path, tmp_pat
     assert ended == [1]
     assert file.read_text() == "asked"
     host.close()
+
+
+def test_a_program_that_cannot_be_killed_is_waited_for_with_a_bound(host: ProgramHost) -> None:
+    """As one behind a disk that does not answer."""
+    waits = []
+
+    class Stuck:
+        def kill(self) -> None:
+            pass
+
+        def wait(self, timeout: float | None = None) -> int:
+            waits.append(timeout)
+            raise subprocess.TimeoutExpired("program", timeout or 0.0)
+
+    host._process = Stuck()  # type: ignore[assignment]
+    host.close()
+    assert waits == [REAP_SECONDS]
+    host._process = None
 
 
 def test_calls_renew_the_lease(launcher: Path, tmp_path: Path, clock: Clock) -> None:

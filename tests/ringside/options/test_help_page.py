@@ -59,6 +59,21 @@ def test_a_long_list_of_choices_stands_in_the_text() -> None:
     assert "network-8." in page.replace("\n" + 26 * " ", " ")
 
 
+def test_arguments_stand_in_the_usage_and_apart(launch: Launch) -> None:
+    page = launch("report", "--help").stdout
+    assert page.startswith("usage: launch.py report [options] [RUNS ...]\n")
+    assert "\nArguments\n  RUNS ..." in page
+    assert launch("watch", "--help").stdout.startswith("usage: launch.py watch [options] [RUN]\n")
+
+
+def test_a_default_is_said_once(launch: Launch) -> None:
+    page = launch("--preset", "ppo", "--help", "all").stdout
+    assert "unbounded" not in page
+    assert "[0.5]" in page
+    assert "unbounded" in launch("--help", "all").stdout
+    assert "default: runs/GAME-DATE-TIME" in launch("--help").stdout
+
+
 def test_hidden_options_and_empty_groups_are_left_out() -> None:
     options = options_of(Training(), CHOICES, {"game", "env", "env_kwargs", "envs"})
     page = short_page("launch.py", "A task.", options, COMMON)
@@ -70,5 +85,5 @@ def test_hidden_options_and_empty_groups_are_left_out() -> None:
 def test_every_task_has_a_page(launch: Launch, task: str) -> None:
     done = launch(task, "--help")
     assert done.returncode == 0
-    assert done.stdout.startswith(f"usage: launch.py {task} [options]\n")
+    assert done.stdout.startswith(f"usage: launch.py {task} [options]")
     assert launch("help", task).stdout == done.stdout

@@ -27,7 +27,7 @@ from ringside.programs.places import Programs
 from ringside.programs.placing import ClusterOptions
 from ringside.tasks.train import configuration
 from ringside.tuning.search import StudyResult, run_study
-from ringside.tuning.space import Dimension, check_space, default_space, make_space, read_space
+from ringside.tuning.space import Dimension, checked_space, default_space, make_space, read_space
 from ringside.tuning.study import DATABASE
 from shared.config.presets import PRESETS
 from shared.config.settings import Config
@@ -130,10 +130,44 @@ def test_the_same_call_continues_and_adds_trials(program: Program) -> None:
         program(space={"n_step": {"choices": [1, 3]}})
     with pytest.raises(ConfigError, match=r"holds a study with another settings and length of trials:"):
         program(config=Config().with_settings(game="pong", batch_size=64, eval_every_steps=20_000, device="cpu"))
-    for changed in ({"total_steps": 200_000}, {"eval_every_steps": 10_000}, {"eval_episodes": 5}):
+    for changed in ({"total_steps": 200_000}, {"eval_every_steps": 10_000}, {"eval_episodes": 5}, {"stop_at": 3.0}):
         with pytest.raises(ConfigError, match="holds a study with another length of trials"):
             program(config=CONFIG.with_settings(**changed))
     assert program(trials=3, config=CONFIG.with_settings(actors=2)).trials == later.trials
+
+
+def test_a_study_of_an_earlier_version_continues_and_learns_its_score(program: Program) -> None:
+    import optuna
+
+    program(trials=1)
+    study = optuna.load_study(study_name="ringside", storage=f"sqlite:///{program.out / DATABASE}")
+    task = study.user_attrs["task"]
+    del task["length of trials"]["stop_at"]
+    study.set_user_attr("task", task)
+    program(trials=1, config=CONFIG.with_settings(stop_at=3.0))
+    with pytest.raises(ConfigError, match="holds a study with another length of trials"):
+        program(trials=1)
+
+
+def test_a_study_of_whole_values_of_a_real_setting_is_another(program: Program) -> None:
+    import optuna
+
+    space = {"discount": {"low": 0.0, "high": 1.0}}
+    program(trials=1, space=space)
+    study = optuna.load_study(study_name="ringside", storage=f"sqlite:///{program.out / DATABASE}")
+    task = study.user_attrs["task"]
+    task["space"]["discount"] |= {"low": 0, "high": 1}
+    study.set_user_attr("task", task)
+    with pytest.raises(ConfigError, match="holds a study with another space"):
+        program(trials=2, space=space)
+
+
+def test_the_file_of_the_best_has_settings_of_its_method_alone(program: Program) -> None:
+    config = CONFIG.with_settings(method="c51", atoms=21)
+    best = program(trials=1, config=config, space={"method": {"choices": ["dqn"]}}).best_config
+    assert best is not None
+    assert "atoms" not in best.read_text()
+    assert ringside.starting_point(None, None, config=best).algorithm.method == "dqn"
 
 
 def test_a_trial_that_was_stopped_before_its_end_is_continued(
@@ -168,7 +202,7 @@ def test_settings_that_no_file_may_have_are_not_in_that_of_the_best(
 def test_a_trial_that_was_interrupted_is_resumed(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     import optuna
 
-    program(trials=1)
+    program(trials=1, config=CONFIG.with_settings(stop_at=30.0))
     study = optuna.load_study(study_name="ringside", storage=f"sqlite:///{program.out / 'study.db'}")
     trial = study.ask()
     rate = trial.suggest_float("learning_rate", 1e-4, 1e-3, log=True)
@@ -333,14 +367,39 @@ def test_spaces_are_read_and_checked(tmp_path: Path) -> None:
     file.write_text("[learning-rate]\nlow = 1e-5\nhigh = 1e-3\nlog = true\n[n_step]\nchoices = [1, 3]\n")
     space = read_space(file)
     assert space == {"learning_rate": Dimension(1e-5, 1e-3, log=True), "n_step": Dimension(choices=(1, 3))}
-    check_space(space, Config())
+    checked_space(space, Config())
+
+
+def test_a_setting_and_not_its_ends_decides_whether_a_range_is_whole() -> None:
+    ranges = {
+        "n_step": {"low": 1.0, "high": 5.0, "step": 2.0},
+        "replay_size": {"low": 1e5, "high": 1e6},
+        "discount": {"low": 0, "high": 1},
+        "atoms": {"low": 11.0, "high": 51.0},
+        "v_max": {"low": 1, "high": 10, "step": 1},
+        "learner_threads": {"low": 1.0, "high": 2.0},
+    }
+    space = checked_space(make_space(ranges), Config().with_settings(method="c51"))
+    kinds = {name: {type(each.low), type(each.high)} for name, each in space.items()}
+    whole, real = {int}, {float}
+    assert kinds == {
+        "n_step": whole,
+        "replay_size": whole,
+        "discount": real,
+        "atoms": whole,
+        "v_max": real,
+        "learner_threads": whole,
+    }
+    assert (space["n_step"].step, type(space["v_max"].step)) == (2, float)
+    of_method = {"method": {"choices": ["c51", "qr-dqn"]}, "atoms": {"low": 11.0, "high": 51.0}}
+    assert type(checked_space(make_space(of_method), Config())["atoms"].high) is int
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_trial_of_a_default_space_can_start(preset: Any) -> None:
     config = PRESETS[preset].with_settings(device="cpu")
     space = default_space(config)
-    check_space(space, config)
+    checked_space(space, config)
     for end in (0, -1):
         values = {name: dimension.examples[end] for name, dimension in space.items()}
         given = planning.settings_beside_preset(config.with_settings(**values), preset)
@@ -368,6 +427,9 @@ def test_every_trial_of_a_default_space_can_start(preset: Any) -> None:
             {"epsilon_start": {"choices": [0.05, 1.0]}, "epsilon_end": {"choices": [0.1]}},
             "is more than --epsilon-start",
         ),
+        ({"n_step": {"low": 1.5, "high": 5}}, "cannot be used: n_step 1.5 is not a whole number"),
+        ({"dueling": {"low": 0, "high": 1}}, "cannot be used: dueling 0 is not True or False"),
+        ({"method": {"choices": ["sarsa"]}, "n_step": {"low": 1, "high": 3}}, "cannot be used: .*sarsa"),
         ({"n_step": {"low": 1, "high": 5, "step": 0}}, "the step 0: it must be a whole number above 0"),
         ({"n_step": {"low": 1, "high": 5, "step": -8}}, "the step -8: it must be a whole number above 0"),
         ({"n_step": {"low": 1, "high": 5, "step": 1.5}}, "the step 1.5: it must be a whole number above 0"),
@@ -379,7 +441,7 @@ def test_every_trial_of_a_default_space_can_start(preset: Any) -> None:
 )
 def test_a_wrong_space_is_refused(tables: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        check_space(make_space(tables), Config())
+        checked_space(make_space(tables), Config())
 
 
 def test_a_space_of_a_file_is_refused_with_its_name(refused: Refused, tmp_path: Path) -> None:

@@ -124,11 +124,11 @@ def test_names_are_found_and_files_come_first(empty_zoo: Path) -> None:
     assert catalogue.names() == ("pong",)
     expected = empty_zoo / "pong" / catalogue.WEIGHTS
     for load in ("pong", "zoo/pong", empty_zoo / "pong", expected):
-        assert catalogue.find(load) == expected
+        assert catalogue.find_weights(load) == expected
     Path("pong").mkdir()
-    assert catalogue.find("pong") == Path("pong")
+    assert catalogue.find_weights("pong") == Path("pong")
     with pytest.raises(ConfigError, match=r"--load pang does not exist: .*the agents in the zoo are pong\."):
-        catalogue.find("pang")
+        catalogue.find_weights("pang")
 
 
 def test_an_entry_is_made_of_a_run(empty_zoo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,7 +33,7 @@ from ringside.suites.jobs import Job
 from ringside.tasks import report
 from ringside.watch.attach import read_config, runs_below
 from ringside.watch.page.live_curves import Curves
-from ringside.zoo.catalogue import find
+from ringside.zoo.catalogue import find_weights
 from shared.checkpoint.best_weights import BestWeights
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
 from shared.checkpoint.finding import find_checkpoint
@@ -264,7 +264,7 @@ def test_a_name_that_is_too_long_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"--json .* cannot be written: File name too long\."):
         require_writable("--json", path)
     with pytest.raises(ConfigError, match="does not exist: no such run"):
-        find(path)
+        find_weights(path)
     with pytest.raises(ConfigError, match="File name too long"):
         require_writable_run(path, "--run-dir")
     with pytest.raises(CheckpointError, match="There is no file or directory"):

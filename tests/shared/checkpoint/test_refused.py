@@ -15,12 +15,12 @@ import ringside
 from shared.checkpoint.finding import find_checkpoint
 from shared.checkpoint.loading import load_boundary, load_segments
 from shared.checkpoint.manifest import FORMAT, read_manifest
-from shared.checkpoint.pieces import Piece
+from shared.checkpoint.pieces import _PIECE_LIMIT, Piece, boundary_name, check_piece, manifest_name
 from shared.checkpoint.weights_file import load_weights
 from shared.config.digest import ADDED
 from shared.config.settings import Config
 from shared.errors import CheckpointError, ConfigError
-from shared.memory.boundary import expected, restore
+from shared.memory.boundary import ArraySpec, captured_arrays, restore
 from shared.memory.parts.evaluation_queue import EvaluationHistory
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
@@ -180,15 +180,59 @@ def test_an_absurd_piece_is_refused_before_it_is_read(tmp_path: Path, monkeypatc
         find_checkpoint(path)
 
 
+def test_a_piece_beyond_the_limit_is_refused_whatever_its_manifest_says(tmp_path: Path) -> None:
+    piece = tmp_path / boundary_name(1)
+    with open(piece, "wb") as file:
+        os.truncate(file.fileno(), _PIECE_LIMIT + 1)  # a file of holes
+    with pytest.raises(CheckpointError, match="truncated or foreign"):
+        check_piece(tmp_path, Piece(piece.name, _PIECE_LIMIT + 1, "0" * 64), content=False)
+    os.truncate(piece, _PIECE_LIMIT)
+    check_piece(tmp_path, Piece(piece.name, _PIECE_LIMIT, "0" * 64), content=False)
+
+
+def test_a_state_larger_than_its_arrays_is_refused_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_run(tmp_path, 1)
+    path, piece = manifest_of(tmp_path), tmp_path / "checkpoints" / boundary_name(1)
+    expected_arrays = {name: ArraySpec(a.dtype.str, a.shape) for name, a in boundary_arrays(1).items()}
+    load_boundary(read_manifest(path), expected_arrays)
+    os.truncate(piece, 8 << 30)
+    rewrite(path, pieces=[{"name": piece.name, "bytes": 8 << 30, "sha256": "0" * 64}])
+    monkeypatch.setattr("shared.checkpoint.pieces.open_to_read", lambda *_: pytest.fail("opened"))
+    with pytest.raises(
+        CheckpointError, match=r"has 8,589,934,592 bytes; in this run it may have at most 1,0\d\d,\d\d\d"
+    ):
+        load_boundary(read_manifest(path), expected_arrays)
+
+
+def test_a_renamed_copy_of_a_manifest_does_not_count(tmp_path: Path) -> None:
+    write_run(tmp_path, 4)
+    older = tmp_path / "checkpoints" / manifest_name(3)
+    copy = older.with_name(manifest_name(9))
+    copy.write_bytes(older.read_bytes())
+    found = find_checkpoint(tmp_path)
+    assert found.boundary == 4
+    assert "checkpoint-00000009.json is a renamed copy: it holds the checkpoint of boundary 3." in found.refused[0]
+    with pytest.raises(CheckpointError, match="is a renamed copy"):
+        find_checkpoint(copy)
+    plain = older.with_name("mine.json")  # a name that says no boundary
+    plain.write_bytes(older.read_bytes())
+    assert find_checkpoint(plain).boundary == 3
+
+
 def test_arrays_of_another_shape_or_name_are_refused(tmp_path: Path) -> None:
     write_run(tmp_path, 1)
     manifest = find_checkpoint(tmp_path)
     with pytest.raises(CheckpointError, match=r"float32\(50,\) for 'learner.moment1'; this run needs <f4\(51,\)"):
-        load_boundary(manifest, {"learner.moment1": ("<f4", (51,))})
+        load_boundary(manifest, {"learner.moment1": ArraySpec("<f4", (51,))})
     with pytest.raises(CheckpointError, match="this run needs <f8"):
-        load_boundary(manifest, {"learner.moment1": ("<f8", (50,))})
+        load_boundary(manifest, {"learner.moment1": ArraySpec("<f8", (50,))})
     with pytest.raises(CheckpointError, match=r"does not hold 'learner\.moment2'"):
-        load_boundary(manifest, {"learner.moment2": ("<f4", (50,))})
+        load_boundary(manifest, {"learner.moment2": ArraySpec("<f4", (50,))})
+    with pytest.raises(CheckpointError, match=r"needs <f4\(49,\) or a part of it"):
+        load_boundary(manifest, {"learner.moment1": ArraySpec("<f4", (49,), variable=True)})
+    load_boundary(manifest, {"learner.moment1": ArraySpec("<f4", (51,), variable=True)})
 
 
 def test_a_run_with_other_settings_does_not_continue(tmp_path: Path) -> None:
@@ -263,7 +307,7 @@ def test_weights_that_are_foreign_not_finite_or_mislabelled_are_refused(tmp_path
     refused(spec.split(flat), good | {"network": network | {"actions": -4}}, "actions is -4")
     refused(spec.split(flat), good | {"network": network | {"name": "resnet"}}, "no network 'resnet'")
     refused(spec.split(flat), good | {"network": network | {"width": 10**6}}, "width is 1000000")
-    refused(spec.split(flat), good | {"network": network | {"noisy": 0.5}}, "does not hold the parameters")
+    refused(spec.split(flat), good | {"network": network | {"noisy": 0.5}}, "too few for the network small")
     refused(spec.split(flat), good | {"network": network | {"dueling": 1}}, "dueling is 1")
     refused(spec.split(flat), good | {"network": network | {"conv_norm": 1}}, "conv_norm is 1")
     refused(spec.split(flat), good | {"network": network | {"conv_norm": True}}, "does not hold the parameters")
@@ -332,7 +376,8 @@ def past_of(memory: Memory) -> EvaluationHistory:
 
 def boundary_of(memory: Memory) -> Fields:
     """Contents of a boundary file of a run that has not begun."""
-    arrays = {name: np.zeros(shape, dtype) for name, (dtype, shape) in expected(memory, past_of(memory)).items()}
+    specs = captured_arrays(memory, past_of(memory)).items()
+    arrays = {name: np.zeros(spec.shape, spec.dtype) for name, spec in specs if not spec.variable}
     arrays["lanes.length"][:] = 3
     arrays["lanes.bytes"] = np.zeros(3 * memory.run_schedule.lanes, np.uint8)
     arrays["evaluation.data"] = memory.evaluations.data[:0].copy()
@@ -481,6 +526,26 @@ def test_weights_whose_header_asks_for_absurd_memory_are_refused(tmp_path: Path)
         load_weights(path)
     path.write_bytes((20).to_bytes(8, "little") + b"[" * 20)
     with pytest.raises(CheckpointError, match="is damaged"):
+        load_weights(path)
+
+
+def test_a_small_file_that_describes_a_large_network_is_refused_before_memory_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "weights.safetensors"
+    about = {"format": FORMAT, "game": "pong", "protocol": "nature", "version": 7}
+    monkeypatch.setattr("shared.checkpoint.weights_file.arrays_in", lambda *_: pytest.fail("read"))
+
+    def write(actions: int, atoms: int) -> None:
+        network = Network("nature", actions, method="c51", atoms=atoms, v_min=-1.0, v_max=1.0).to_json()
+        save_file({"a": np.zeros(1, np.float32)}, path, {"ringside": json.dumps(about | {"network": network})})
+
+    write(4096, 4096)
+    os.truncate(path, 40 << 30)  # a file of holes, as large as its parameters would be
+    with pytest.raises(CheckpointError, match=r"network of 8,\d\d\d,\d\d\d,\d\d\d parameters; a file may hold at most"):
+        load_weights(path)
+    write(4096, 51)
+    with pytest.raises(CheckpointError, match=r"has \d{3} bytes, too few for the network nature"):
         load_weights(path)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import zstandard
 
+from shared.checkpoint.pieces import Piece
 from shared.checkpoint.segments import _PREFIX, SegmentShape, check_segment, read_segment_into, write_segment
 from shared.errors import CheckpointError
 from shared.memory.parts.ring import SLOT_FIELDS
@@ -52,6 +53,11 @@ def segment_file(directory: Path) -> Path:
     path = directory / "segment"
     write_segment(path, 3, SHAPE, ring, "digest")
     return path
+
+
+def test_a_checked_segment_is_described_as_it_was_read(tmp_path: Path) -> None:
+    path = segment_file(tmp_path)
+    assert check_segment(path, 3, SHAPE, "digest") == Piece.describe(path)
 
 
 def test_every_flipped_bit_and_every_truncation_of_a_segment_is_refused(tmp_path: Path) -> None:

@@ -98,6 +98,9 @@ def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
         resolve.device_of("cuda:2")
     with pytest.raises(ConfigError, match="--device gpu is not one of auto, cpu, cuda and cuda:N"):
         resolve.device_of("gpu")
+    for name in ("cuda:" + "9" * 5_000, "cuda:\u0663"):
+        with pytest.raises(ConfigError, match="is not one of auto, cpu, cuda and cuda:N"):
+            resolve.device_of(name)
     config = resolve.resolve(Config())
     assert (config.machine.precision, config.machine.inference_batch, config.machine.learner_threads) == ("tf32", 96, 1)
     monkeypatch.setattr(facts, "cuda_devices", lambda: 0)

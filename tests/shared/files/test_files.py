@@ -18,6 +18,7 @@ from shared.files import atomic, lock, plain_files
 from shared.files.atomic import write_atomic
 from shared.files.lock import identity, is_locked, locked
 from shared.files.plain_files import exists
+from shared.files.toml_file import read_toml
 
 
 @pytest.mark.parametrize("layer", ["fsync", "rename", "write"])
@@ -79,6 +80,28 @@ def test_a_path_that_cannot_be_looked_at_is_a_sentence(tmp_path: Path, monkeypat
         exists("mine")
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a = " + "9" * 5_000, "more than 64 bits"),
+        ("a = 0x" + "f" * 5_000, "more than 64 bits"),
+        ("a = [[9223372036854775808]]", "more than 64 bits"),
+        ("a = " + "[" * 5_000 + "]" * 5_000, "inside one another"),
+        ("a = " + "[" * 32 + "]" * 32, "inside one another"),
+        (".".join("a" * 5_000) + " = 1", "inside one another"),
+        ("a = ", "is not TOML: Invalid value"),
+        ("a = '\xff'", "is not TOML"),
+    ],
+)
+def test_a_toml_file_that_holds_no_settings_is_refused_with_a_sentence(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(text, encoding="latin-1")
+    with pytest.raises(ConfigError, match=rf"^--config {path} .*{says}.*\.$"):
+        read_toml("--config", path)
+    path.write_text("a = -9_223_372_036_854_775_808\nb.c = " + "[" * 30 + "]" * 30)
+    assert read_toml("--config", path)["a"] == -(1 << 63)
+
+
 def test_a_lock_is_signed_by_its_holder(tmp_path: Path) -> None:
     """A copy of a directory has the signature of the original; the next holder has another one."""
     path, seen = tmp_path / "lock", set()
@@ -93,9 +116,17 @@ def test_a_lock_is_signed_by_its_holder(tmp_path: Path) -> None:
 
 def test_a_lock_with_another_name_is_not_signed(tmp_path: Path) -> None:
     """It may be a file of the user, which an archive has linked."""
-    for content in (b"", b"x" * 32):
+    for content in (b"", b"x" * 32, b"x" * 5):
         (tmp_path / "mine").write_bytes(content)
         os.link(tmp_path / "mine", tmp_path / "lock")
         with locked(tmp_path / "lock", "--out", "another"):
             assert (tmp_path / "mine").read_bytes() == content
         (tmp_path / "lock").unlink()
+
+
+def test_a_lock_that_holds_something_else_is_not_signed(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    for content in (b"x" * 5, b"x" * 40):
+        path.write_bytes(content)
+        with locked(path, "--out", "another"):
+            assert path.read_bytes() == content

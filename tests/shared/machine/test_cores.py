@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.machine.cores import Claims, choose_actor_cores, physical_cores, threads_for_actors
+from shared.machine.cores import Claims, choose_actor_threads, physical_cores, threads_for_actors
 from tests.support.machines import v2
 
 
@@ -96,14 +96,14 @@ def test_every_actor_gets_a_thread_that_no_other_run_has(
         "shared.machine.cores.physical_cores", lambda threads, root: [[9_000 + c, 9_008 + c] for c in range(8)]
     )
     see(monkeypatch, 16)
-    assert choose_actor_cores(4, claims, tmp_path) == [frozenset({9_000 + core}) for core in range(4)]
+    assert choose_actor_threads(4, claims, tmp_path) == [frozenset({9_000 + core}) for core in range(4)]
     other = Claims()
-    assert choose_actor_cores(7, other, tmp_path) == [frozenset({9_000 + core}) for core in (4, 5, 8, 9, 10, 11, 12)]
+    assert choose_actor_threads(7, other, tmp_path) == [frozenset({9_000 + core}) for core in (4, 5, 8, 9, 10, 11, 12)]
     third = Claims()
-    assert choose_actor_cores(4, third, tmp_path) == [None] * 4
-    assert third.cores == []  # what it could have is not kept from others
+    assert choose_actor_threads(4, third, tmp_path) == [None] * 4
+    assert third.threads == []  # what it could have is not kept from others
     other.close()
-    assert choose_actor_cores(4, third, tmp_path) == [frozenset({9_000 + core}) for core in (4, 5, 8, 9)]
+    assert choose_actor_threads(4, third, tmp_path) == [frozenset({9_000 + core}) for core in (4, 5, 8, 9)]
     third.close()
 
 
@@ -119,5 +119,5 @@ def test_no_fixed_places_under_a_quota(
     )
     see(monkeypatch, 16)
     root = v2(tmp_path, "/box", {"box/cpu.max": quota})
-    assert [cores is not None for cores in choose_actor_cores(2, claims, root)] == [bound] * 2
-    assert len(claims.cores) == (2 if bound else 0)
+    assert [cores is not None for cores in choose_actor_threads(2, claims, root)] == [bound] * 2
+    assert len(claims.threads) == (2 if bound else 0)

@@ -1,4 +1,4 @@
-"""One lane's part of the memory, in a region whose lanes do not begin with the first of the run."""
+"""One lane's part of the memory."""
 
 from __future__ import annotations
 
@@ -12,22 +12,18 @@ from shared.memory.parts.mailbox import Mailbox, request_number
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
 
-FIRST = 10
-
 
 def region() -> Memory:
     """Memory of three lanes of two envs."""
     settings = {"envs": 6, "lane_envs": 2, "round_steps": 60, "replay_size": 60, "total_steps": 600}
     machine = {"actors": 1, "inference_batch": 6, "device": "cpu", "run_dir": Path()}
-    memory = Memory.create(Plan(Config().with_settings(network="small", **settings, **machine), 4))
-    memory.first_lane = FIRST
-    return memory
+    return Memory.create(Plan(Config().with_settings(network="small", **settings, **machine), 4))
 
 
 def test_a_lane_uses_its_place_in_the_region_and_nothing_else() -> None:
     memory = region()
-    lane: LaneMemory = memory.lane(FIRST + 1)
-    assert lane.index == FIRST + 1, "envs and random numbers follow from the number in the run"
+    lane: LaneMemory = memory.lane(1)
+    assert lane.index == 1
     before = {name: view.copy() for name, view in memory.ring.field.items()}
     for name, view in lane.slot.items():
         view[:] = 1
@@ -54,7 +50,7 @@ def test_a_lane_uses_its_place_in_the_region_and_nothing_else() -> None:
 
 def test_a_lane_is_answered_at_its_place() -> None:
     memory = region()
-    lane = memory.lane(FIRST + 2)
+    lane = memory.lane(2)
     lane.ask(life=3, tick=9)
     assert memory.mailbox.request.values.tolist() == [0, 0, request_number(3, 9)]
     assert not lane.answered
@@ -66,7 +62,7 @@ def test_a_lane_is_answered_at_its_place() -> None:
 
 def test_a_reply_is_to_one_request_of_one_life() -> None:
     memory = region()
-    lane, place, actions = memory.lane(FIRST + 1), np.array([1]), np.array([[2, 3]], np.uint8)
+    lane, place, actions = memory.lane(1), np.array([1]), np.array([[2, 3]], np.uint8)
     lane.ask(life=0, tick=7)
     numbers = memory.mailbox.request.values[place].copy()
     assert Mailbox.tick_of(numbers).tolist() == [7]

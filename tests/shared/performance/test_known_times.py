@@ -22,18 +22,18 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_stored_times_are_found_under_their_key_alone() -> None:
     key, other = known_times.key_of({"cores": 2}), known_times.key_of({"cores": 3})
-    assert known_times.find(key) is None
+    assert known_times.find_times(key) is None
     known_times.keep(key, TIMES)
     known_times.keep(other, replace(TIMES, step=1e-3))
-    assert known_times.find(key) == TIMES
-    assert known_times.find(other) == replace(TIMES, step=1e-3)
+    assert known_times.find_times(key) == TIMES
+    assert known_times.find_times(other) == replace(TIMES, step=1e-3)
 
 
 def test_the_oldest_entries_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(known_times, "KEPT", 3)
     for key in ("a", "b", "a", "c", "d"):
         known_times.keep(key, TIMES)
-    assert [known_times.find(key) is not None for key in "abcd"] == [True, False, True, True]
+    assert [known_times.find_times(key) is not None for key in "abcd"] == [True, False, True, True]
 
 
 @pytest.mark.parametrize(
@@ -42,13 +42,13 @@ def test_the_oldest_entries_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_damaged_file_holds_nothing(content: str) -> None:
     known_times.times_file().parent.mkdir()
     known_times.times_file().write_text(content)
-    assert known_times.find("key") is None
+    assert known_times.find_times("key") is None
 
 
 def test_a_user_without_a_home_has_no_times(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)
-    assert known_times.find("key") is None
+    assert known_times.find_times("key") is None
 
 
 def test_times_out_of_range_are_refused() -> None:

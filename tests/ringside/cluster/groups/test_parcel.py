@@ -124,6 +124,17 @@ def test_forged_lanes_are_refused(memory: Memory, lanes: object) -> None:
         unpack(memory, SESSION, SENT, forged(pack(memory, SESSION, SENT), lanes=lanes))
 
 
+@pytest.mark.parametrize("kept", [0, 1, 3])
+def test_a_parcel_with_fewer_frames_than_lanes_is_refused(memory: Memory, kept: int) -> None:
+    parcel = pack(memory, SESSION, SENT)
+    (length,) = struct.unpack_from("<I", parcel)
+    lengths = json.loads(parcel[4 : 4 + length])["frames"][:kept]
+    parcel = parcel[: 4 + length + sum(lengths)]
+    digest = hashlib.sha256(parcel[4 + length :]).hexdigest()
+    with pytest.raises(ParcelError, match="fewer frames than its lanes need"):
+        unpack(memory, SESSION, SENT, forged(parcel, frames=lengths, sha256=digest))
+
+
 def test_a_frame_that_would_be_large_is_refused_before_it_is_made(memory: Memory) -> None:
     bomb = zstandard.ZstdCompressor().compress(bytes(1 << 30))
     header = {

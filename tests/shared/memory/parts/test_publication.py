@@ -78,6 +78,22 @@ def test_a_death_in_the_midst_leaves_the_former_parameters(weights: PublishedWei
     assert read(weights) == (1, [2.0] * PARAMETERS)
 
 
+def test_a_death_before_the_number_is_published_loses_no_parameters(weights: PublishedWeights) -> None:
+    """The next incarnation has the same updates, and must not take them for published."""
+    weights.publish(1, filled(1.0))
+    publications = weights.publications
+
+    def publish(number: int) -> None:
+        raise Killed
+
+    weights.publications = SimpleNamespace(read=publications.read, publish=publish)  # type: ignore[assignment]
+    with pytest.raises(Killed):
+        weights.publish(2, filled(2.0))
+    weights.publications = publications
+    weights.publish(2, filled(2.0))
+    assert read(weights) == (1, [2.0] * PARAMETERS)
+
+
 def test_a_reader_that_is_overtaken_reads_again(weights: PublishedWeights) -> None:
     weights.publish(1, filled(1.0))
     seen = list[float]()
@@ -156,6 +172,7 @@ def test_a_lane_that_is_killed_at_its_snapshot_has_the_one_before(run_schedule: 
         snapshots.write(0, 2, None)  # type: ignore[arg-type]
     assert snapshots.newest(0) == 1
     assert snapshots.read(0, 2) is None
+    assert snapshots.read(0, 0) is None, "its place is half written"
 
 
 def test_free_lanes_keep_a_snapshot_more() -> None:

@@ -37,6 +37,12 @@ def test_fields_are_zeros_of_their_shape_and_share_no_cache_line(arena: Arena) -
     assert all(later // LINE > (end - 1) // LINE for end, later in zip(ends, places[1:], strict=False))
 
 
+def test_the_bytes_of_a_field_do_not_overflow() -> None:
+    absurd = Field("x", "u1", (1 << 40, 1 << 40), "")
+    assert absurd.nbytes == 1 << 80
+    assert Layout([absurd]).size > 1 << 80
+
+
 def test_a_name_stands_once() -> None:
     with pytest.raises(LayoutError, match="'word' stands twice"):
         Layout([*FIELDS, FIELDS[1]])
