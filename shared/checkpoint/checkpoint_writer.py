@@ -258,6 +258,8 @@ class CheckpointWriter:
     def adopt(self, manifest: Manifest) -> None:
         """Take over the segments of a checkpoint in another directory, by hard link where that is possible.
 
+        `cut_back`, which follows, forces their names to the disk.
+
         Raises:
             CheckpointError: a segment is not of this configuration.
         """
@@ -271,7 +273,6 @@ class CheckpointWriter:
             check_segment(source, index, self._shape, self._experiment)
             _link_or_copy(source, target)
             self._segments[index] = Piece.describe(target)
-        sync(self.directory)
 
     def cut_back(self, boundary: int) -> None:
         """Forget everything after `boundary`: for a run that resumes there, before it writes anything.

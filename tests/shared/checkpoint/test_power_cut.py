@@ -116,6 +116,14 @@ def write_next(run: Path, ring: Fields) -> None:
     save(writer, AFTER)
 
 
+def restart_and_write_next(run: Path, ring: Fields) -> None:
+    """The same by a scribe that is started again between the segment and the checkpoint."""
+    writer = CheckpointWriter(run, CONFIG, SIZES, ACTIONS)
+    for index in writer.missing_segments(AFTER):
+        writer.add_segment(index, ring)
+    save(CheckpointWriter(run, CONFIG, SIZES, ACTIONS), AFTER)
+
+
 def copies(start: Path, tmp_path: Path) -> Iterator[tuple[int, Path]]:
     """Endless numbered runs that are like `start`; each is removed when the next is made."""
     for number in range(10_000):
@@ -227,7 +235,10 @@ class Platter:
                 (into / name).write_bytes(b"")
 
 
-def test_power_cut_at_any_call(start: Path, ring: Fields, tmp_path: Path) -> None:
+@pytest.mark.parametrize("write", [write_next, restart_and_write_next])
+def test_power_cut_at_any_call(
+    start: Path, ring: Fields, tmp_path: Path, write: Callable[[Path, Fields], None]
+) -> None:
     """After every call of a save: of all that the disk may hold then, a whole checkpoint is found."""
     run, store, cut = tmp_path / "run", tmp_path / "store", tmp_path / "cut"
     shutil.copytree(start, run)
@@ -247,10 +258,31 @@ def test_power_cut_at_any_call(start: Path, ring: Fields, tmp_path: Path) -> Non
 
     with pytest.MonkeyPatch.context() as patch:
         Disk(lambda n, name: None, look).patched(patch)
-        write_next(run, ring)
+        write(run, ring)
     assert set(found) == {BEFORE, AFTER}
     assert found[-3:] == [AFTER] * 3  # once it has returned, it is there for good
     assert len(found) > 100
+
+
+def test_power_cut_after_a_resume_in_another_directory(start: Path, ring: Fields, tmp_path: Path) -> None:
+    """The segments of the other run have names here, which the disk must hold before a checkpoint counts on them."""
+    run, store, cut = tmp_path / "run", tmp_path / "store", tmp_path / "cut"
+    for directory in (run / "checkpoints", store, cut / "checkpoints"):
+        directory.mkdir(parents=True)
+    platter = Platter(run / "checkpoints", store)
+    with pytest.MonkeyPatch.context() as patch:
+        Disk(lambda n, name: None, lambda name, args: platter.synced(args[0]) if name == "fsync" else None).patched(
+            patch
+        )
+        writer = CheckpointWriter(run, CONFIG, SIZES, ACTIONS)
+        writer.adopt(find_checkpoint(start))
+        writer.cut_back(BEFORE)
+        restart_and_write_next(run, ring)
+    for path in (start / "checkpoints").glob("segment-*"):  # the other run forced what it wrote
+        with open(path, "rb") as file:
+            platter.synced(file.fileno())
+    platter.left(None, cut / "checkpoints")
+    assert find_checkpoint(cut).boundary == AFTER
 
 
 def test_without_forcing_a_power_cut_would_be_noticed(start: Path, ring: Fields, tmp_path: Path) -> None:
