@@ -270,10 +270,13 @@ def test_power_cut_after_a_resume_in_another_directory(start: Path, ring: Fields
     for directory in (run / "checkpoints", store, cut / "checkpoints"):
         directory.mkdir(parents=True)
     platter = Platter(run / "checkpoints", store)
+
+    def look(name: str, arguments: tuple[Any, ...]) -> None:
+        if name == "fsync":
+            platter.synced(arguments[0])
+
     with pytest.MonkeyPatch.context() as patch:
-        Disk(lambda n, name: None, lambda name, args: platter.synced(args[0]) if name == "fsync" else None).patched(
-            patch
-        )
+        Disk(lambda n, name: None, look).patched(patch)
         writer = CheckpointWriter(run, CONFIG, SIZES, ACTIONS)
         writer.adopt(find_checkpoint(start))
         writer.cut_back(BEFORE)
