@@ -39,10 +39,6 @@ KNOWN_HEARTBEATS = 40
 count: a learner that waits while the first rounds are only played may need seconds for an update."""
 LATE_SECONDS = 1.0
 """Most time that a poll counts; a shorter silence is not examined."""
-GRACE_SECONDS = 8.0
-"""Longest time that a process may take to leave when asked."""
-SAVE_SECONDS = 120.0
-"""Longest silence of the scribe while it writes the last checkpoint."""
 
 
 class ProcessState(NamedTuple):
@@ -139,28 +135,3 @@ class HangDetector:
             self._blocked += seconds
         elif seen.state == "S":
             self._silent += seconds
-
-
-class ShutdownTimer:
-    """Time since the supervisor asked all processes to leave, counted poll by poll."""
-
-    def __init__(self) -> None:
-        self._leaving = self._saving = 0.0
-        self._heartbeat = -1
-
-    def count(self, seconds: float, heartbeat: int) -> None:
-        """Count the seconds since the last poll; `heartbeat` is the scribe's newest."""
-        seconds = min(seconds, LATE_SECONDS)
-        self._leaving += seconds
-        self._saving = self._saving + seconds if heartbeat == self._heartbeat else 0.0
-        self._heartbeat = heartbeat
-
-    @property
-    def timed_out(self) -> bool:
-        """True if all processes but the scribe should have left."""
-        return self._leaving > GRACE_SECONDS
-
-    @property
-    def scribe_timed_out(self) -> bool:
-        """True if the scribe has been silent for too long."""
-        return self._saving > SAVE_SECONDS

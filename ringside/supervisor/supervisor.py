@@ -17,8 +17,9 @@ from multiprocess.connection import wait as wait_for
 from ringside.supervisor.children import GPU_ROLES, Child, ChildMaker
 from ringside.supervisor.deaths import Cause, diagnose, unkillable_message
 from ringside.supervisor.gateway_balance import GatewayBalancer
-from ringside.supervisor.hang_detector import ShutdownTimer, process_state
+from ringside.supervisor.hang_detector import process_state
 from ringside.supervisor.lane_balance import Balancer
+from ringside.supervisor.shutdown_timer import ShutdownTimer
 from shared.errors import RunFailed, StopTraining
 from shared.files.run_file_names import LOGS
 from shared.machine.contention import Contention, sum_cpu_time

@@ -19,7 +19,7 @@ import pytest
 from ringside.supervisor import supervisor
 from ringside.supervisor.children import Child
 from ringside.supervisor.deaths import unkillable_message
-from ringside.supervisor.hang_detector import SAVE_SECONDS, ShutdownTimer
+from ringside.supervisor.shutdown_timer import SAVE_SECONDS, ShutdownTimer
 from ringside.supervisor.supervisor import Supervisor
 from shared.machine.subprocesses import REAP_SECONDS, wait_for_end
 from shared.memory.parts.board import Phase, Stop
