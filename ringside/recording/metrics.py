@@ -91,12 +91,40 @@ def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
     Raises:
         MetricsError: a line before the last record is no record. FileError: it is no plain file, or too large.
     """
-    pending: list[dict[str, Any]] = []
-    for _, record in _lines(path):
-        pending.append(record)
-        if record["kind"] != "episode":
-            yield from pending
-            pending = []
+    for group in _groups(path):
+        yield from group.episodes
+        yield group.record
+
+
+class _Group(NamedTuple):
+    """A round with its episodes, or an evaluation."""
+
+    record: dict[str, Any]
+    episodes: list[dict[str, Any]]
+    content: bytes
+    """Its lines."""
+    size: int
+    """Bytes from the end of the group before to its own end."""
+
+
+def _groups(path: Path, *, damaged: bool = False) -> Iterator[_Group]:
+    """Groups of the file, without an unfinished one at its end; `damaged` as for `_lines`.
+
+    Episodes that stand before an evaluation belong to a round that was never finished, so they are in no group.
+    """
+    lines: list[bytes] = []
+    episodes: list[dict[str, Any]] = []
+    for line, record in _lines(path, damaged=damaged):
+        lines.append(line)
+        if record["kind"] == "episode":
+            episodes.append(record)
+            continue
+        size = sum(map(len, lines))
+        if record["kind"] == "round":
+            yield _Group(record, episodes, b"".join(lines), size)
+        else:
+            yield _Group(record, [], line, size)
+        lines, episodes = [], []
 
 
 def _lines(path: Path, *, damaged: bool = False) -> Iterator[tuple[bytes, dict[str, Any]]]:
@@ -163,16 +191,11 @@ def totals_before(path: Path, boundary: int) -> Totals:
         FileError: it is no plain file, or too large. OSError: as the system says it.
     """
     totals = Totals()
-    pending: list[float] = []
-    for _, record in _lines(path, damaged=True) if os.path.lexists(path) else ():
-        if record["kind"] == "episode":
-            pending.append(float(record["return"]))
-            continue
+    for record, episodes, _, _ in _groups(path, damaged=True) if os.path.lexists(path) else ():
         if record["kind"] == "round" and record["round"] < boundary:
-            totals.count(pending)
+            totals.count(float(episode["return"]) for episode in episodes)
         elif record["kind"] == "evaluation" and record["round"] <= boundary:
             totals.add_evaluation(record)
-        pending = []
     return totals
 
 
@@ -187,18 +210,10 @@ def cut_metrics(path: Path, boundary: int) -> None:
     """
     if not os.path.lexists(path):
         return
-    kept: list[bytes] = []
-    pending: list[bytes] = []
-    for line, record in _lines(path, damaged=True):
-        if record["kind"] == "evaluation":
-            # Episodes that stand before an evaluation belong to a round that was never finished.
-            kept += [line] if record["round"] <= boundary else []
-            pending = []
-        else:
-            pending += [line] if record["round"] < boundary else []
-            if record["kind"] == "round":
-                kept += pending
-                pending = []
+    kept = []
+    for record, _, content, _ in _groups(path, damaged=True):
+        if record["round"] < boundary or (record["kind"] == "evaluation" and record["round"] == boundary):
+            kept.append(content)
     write_atomic(path, b"".join(kept))
 
 
@@ -221,36 +236,29 @@ class MetricsLog:
         """
         self._path = path
         self._fd = _open(path)
-        self._doubted = self._torn = False
+        self._sync_failed = self._has_partial_write = False
         try:
-            self._take_up()
+            self._read_existing()
         except MetricsError:
             write_atomic(path, b"".join(line for line, _ in _lines(path, damaged=True)))
             self._reopen()
-            self._take_up()
+            self._read_existing()
         os.ftruncate(self._fd, self._size)
 
-    def _take_up(self) -> None:
+    def _read_existing(self) -> None:
         """Read the statistics of the file, and the size of its complete groups."""
         self.last_round = -1
         self.totals = Totals()
         self.evaluations: set[int] = set()
         self._size = 0
-        position = 0
-        pending: list[float] = []
-        for line, record in _lines(self._path):
-            position += len(line)
-            if record["kind"] == "episode":
-                pending.append(float(record["return"]))
-                continue
+        for record, episodes, _, size in _groups(self._path):
             if record["kind"] == "round":
                 self.last_round = record["round"]
-                self.totals.count(pending)
+                self.totals.count(float(episode["return"]) for episode in episodes)
             else:
                 self.evaluations.add(int(record["evaluation"]))
                 self.totals.add_evaluation(record)
-            pending = []
-            self._size = position
+            self._size += size
 
     def log_round(self, round_: int, steps: int, values: Values, episodes: Iterable[Episode], envs: int) -> bool:
         """Append a committed round and the episodes that ended in it, in one write.
@@ -317,14 +325,14 @@ class MetricsLog:
         Raises:
             OSError: as the system says it.
         """
-        if self._doubted or not self._in_place():
+        if self._sync_failed or not self._in_place():
             with open(os.dup(self._fd), "rb") as former:
                 former.seek(0)
                 write_atomic(self._path, partial(shutil.copyfileobj, former))
             self._reopen()
-        self._doubted = True
+        self._sync_failed = True
         os.fsync(self._fd)
-        self._doubted = False
+        self._sync_failed = False
 
     def _reopen(self) -> None:
         """Open the file that has the name now."""
@@ -353,14 +361,14 @@ class MetricsLog:
     def _append(self, records: Iterable[Mapping[str, Any]]) -> None:
         """Write all lines, or none."""
         data = b"".join(json.dumps(_finite(record)).encode() + b"\n" for record in records)
-        if self._torn:
+        if self._has_partial_write:
             self._cut()
         try:
             written = 0
             while written < len(data):
                 written += os.write(self._fd, data[written:])
         except OSError:
-            self._torn = True
+            self._has_partial_write = True
             self._cut()
             raise
         self._size += len(data)
@@ -368,7 +376,7 @@ class MetricsLog:
     def _cut(self) -> None:
         """Truncate records that were written in part."""
         os.ftruncate(self._fd, self._size)
-        self._torn = False
+        self._has_partial_write = False
 
 
 def _open(path: Path) -> int:
