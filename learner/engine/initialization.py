@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from shared.config.sections import Initial
-from shared.network_spec import Network, parameters_of
+from shared.network_parameters import parameters_of
+from shared.network_spec import Network
 from shared.prng import Stream, bits
 
 HIDDEN_GAIN = math.sqrt(2.0)

@@ -14,7 +14,8 @@ from learner.engine.side_stream import SideStream
 from learner.networks.make_model import make_model
 from learner.networks.model import ExtraInputs, Recurrence
 from shared.errors import ConfigError
-from shared.network_spec import Network, parameters_of
+from shared.network_parameters import parameters_of
+from shared.network_spec import Network
 
 OUTPUTS_OFF = 0.1
 """Relative error of outputs that rounding does not explain: it reaches 0.01, and a wrong kernel 0.2 to 1."""

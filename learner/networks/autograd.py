@@ -1,6 +1,6 @@
 """Networks that PyTorch differentiates: residual, dueling, noisy, implicit, normalized, recurrent.
 
-Parameters stand in the order of `shared.network_spec`. With bfloat16 the last layer of a stream, an LSTM and the
+Parameters stand in the order of `shared.network_parameters`. With bfloat16 the last layer of a stream, an LSTM and the
 normalization of layers are computed in float32, from `params` itself, as in plain networks.
 """
 
@@ -26,7 +26,8 @@ from learner.networks.operations import lstm
 from learner.networks.operations.linear import Affine, linear
 from learner.networks.operations.pooling import max_pool
 from shared.frame_shape import BLOCK, CELL
-from shared.network_spec import COSINES, IMPALA, PLAIN_NETWORKS, RESIDUALS, Network, aligned_places, parameters_of
+from shared.network_parameters import aligned_places, parameters_of
+from shared.network_spec import COSINES, IMPALA, PLAIN_NETWORKS, RESIDUALS, Network
 
 _TINY = 1e-12
 _LSTM = "lstm."

@@ -67,7 +67,7 @@ class Model(Protocol):
     noise: int
 
     def pack(self, canonical: NDArray[np.float32], packed: Tensor) -> None:
-        """Copy parameters float32[P], in the canonical layout of `shared.network_spec`, into a packed vector [Q]."""
+        """Copy parameters float32[P], in the order of `shared.network_parameters`, into a packed vector [Q]."""
 
     def unpack(self, packed: Tensor, canonical: NDArray[np.float32]) -> None:
         """Copy a packed vector [Q] into one in canonical layout."""

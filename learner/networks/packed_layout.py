@@ -1,9 +1,10 @@
 """Layouts of the parameters of a plain network.
 
-Outside the model, parameters are one float32 vector in the *canonical* layout, the order of `shared.network_spec`. That
-is PyTorch's: weights of convolutions [out, in, y, x], features flattened as (channel, y, x). The model keeps them in a
-*packed* layout, so that an update copies nothing to reorder it: weights [out, y, x, in], features flattened as (y, x,
-channel), and the first convolution as one of blocks (learner/networks/frame_blocks.py).
+Outside the model, parameters are one float32 vector in the *canonical* layout, the order of
+`shared.network_parameters`. That is PyTorch's: weights of convolutions [out, in, y, x], features flattened as (channel,
+y, x). The model keeps them in a *packed* layout, so that an update copies nothing to reorder it: weights [out, y, x,
+in], features flattened as (y, x, channel), and the first convolution as one of blocks
+(learner/networks/frame_blocks.py).
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from torch import Tensor
 from learner.engine.host_transfer import HostTransfer
 from learner.networks.operations.linear import Affine
 from shared.frame_shape import BLOCK
-from shared.network_spec import PLAIN_NETWORKS, Network, parameters_of
+from shared.network_parameters import parameters_of
+from shared.network_spec import PLAIN_NETWORKS, Network
 
 
 class LayerViews(NamedTuple):

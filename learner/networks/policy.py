@@ -76,7 +76,7 @@ class Policy:
 
     @torch.inference_mode()
     def load(self, flat: NDArray[np.float32]) -> None:
-        """Take a new version of the parameters, float32[P] in the order of `shared.network_spec`."""
+        """Take a new version of the parameters, float32[P] in the order of `shared.network_parameters`."""
         self._model.pack(flat, self._model.params)
         self._model.sync_copy()
 

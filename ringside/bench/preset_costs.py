@@ -35,7 +35,7 @@ from shared.config.presets import PRESETS
 from shared.errors import ConfigError
 from shared.machine.facts import usable_cores
 from shared.memory.plan import Plan
-from shared.network_spec import parameters_of
+from shared.network_parameters import parameters_of
 
 PLAIN: str = "nature"
 LEAST_UPDATES = 16

@@ -19,7 +19,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from shared.checkpoint.weights_file import StoredWeights
 from shared.errors import ConfigError
-from shared.network_spec import COSINES, IMPALA, PLAIN_NETWORKS, RESCALING, RESIDUALS, parameters_of
+from shared.network_parameters import parameters_of
+from shared.network_spec import COSINES, IMPALA, PLAIN_NETWORKS, RESCALING, RESIDUALS
 
 OPSET = 17
 IR_VERSION = 9

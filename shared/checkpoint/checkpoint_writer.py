@@ -51,7 +51,8 @@ from shared.config.settings import Config
 from shared.errors import CheckpointError
 from shared.files.atomic import make_directory, remove_temporaries, sync, write_atomic
 from shared.files.plain_files import open_to_read
-from shared.network_spec import network_of, parameters_of
+from shared.network_parameters import parameters_of
+from shared.network_spec import network_of
 
 KEPT = 2
 """Checkpoints that stay: the newest, and the one before it should the newest be damaged."""

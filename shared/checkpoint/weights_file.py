@@ -20,7 +20,8 @@ from shared.config.sections import EvalActions
 from shared.errors import CheckpointError, FileError
 from shared.files.plain_files import open_to_read
 from shared.files.strict_json import json_object
-from shared.network_spec import Network, parameters_of
+from shared.network_parameters import parameters_of
+from shared.network_spec import Network
 
 _METADATA = "ringside"
 _HEADER_BYTES = struct.Struct("<Q")

@@ -20,16 +20,8 @@ from shared.memory.parts.shared_parameters import SharedParameters
 from shared.memory.parts.snapshot import LaneSnapshots, LearnerSnapshots, state_fields
 from shared.memory.process_table import ProcessTable, Role
 from shared.memory.region.layout import Layout
-from shared.network_spec import (
-    PLAIN_NETWORKS,
-    Network,
-    ParameterSpec,
-    PlainLayers,
-    network_of,
-    packed_count,
-    parameters_of,
-    register_network,
-)
+from shared.network_parameters import ParameterSpec, packed_count, parameters_of
+from shared.network_spec import PLAIN_NETWORKS, Network, PlainLayers, network_of, register_network
 from shared.performance.allocation import cells_of_head
 
 

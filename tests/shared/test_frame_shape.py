@@ -10,7 +10,8 @@ from shared.config.checks.combinations import check
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.frame_shape import DEFAULT_FRAMES, FrameShape
-from shared.network_spec import PLAIN_NETWORKS, Network, least_frame_size, parameters_of, register_network
+from shared.network_parameters import parameters_of
+from shared.network_spec import PLAIN_NETWORKS, Network, least_frame_size, register_network
 from shared.root import ROOT
 
 

@@ -14,7 +14,8 @@ from shared.config.run_schedule import RunSchedule, make_run_schedule
 from shared.config.sections import Learn, Play
 from shared.config.settings import Config
 from shared.memory.parts.ring import slot_fields
-from shared.network_spec import Network, network_of, parameters_of
+from shared.network_parameters import parameters_of
+from shared.network_spec import Network, network_of
 
 ACTIONS = 4
 CONFIG = Config(

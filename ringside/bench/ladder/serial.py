@@ -54,7 +54,7 @@ class Network(Protocol):
     """Network that answers stacks of frames."""
 
     def load(self, flat: NDArray[np.float32]) -> None:
-        """Load parameters float32[P], in the canonical layout of `shared.network_spec`."""
+        """Load parameters float32[P], in the canonical layout of `shared.network_parameters`."""
 
     def values(self, stacks: NDArray[np.uint8]) -> NDArray[np.float32]:
         """Q(s, .) float32[n, actions] of stacks uint8[n, 4, 84, 84]."""

@@ -29,7 +29,8 @@ from learner.engine.device import prepare_torch
 from learner.networks.policy import Policy
 from ringside.agents.agent import Agent, load_agent
 from ringside.agents.stored_weights import weights_at
-from shared.network_spec import PLAIN_NETWORKS, parameters_of
+from shared.network_parameters import parameters_of
+from shared.network_spec import PLAIN_NETWORKS
 
 GAPS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 EXPLORE = 0.05

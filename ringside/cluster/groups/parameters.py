@@ -1,8 +1,8 @@
 """Parameters on their way to nodes: where acting rounds them to bfloat16 anyway, only the rounded bits travel.
 
 A plain network in bf16 uses float32 only of its first weights, which it divides by 255 before it rounds them, and of
-its last layer. Published parameters have the order of `shared.network_spec` layer by layer, so those in between are one
-part of the vector. All other parameters travel as they are.
+its last layer. Published parameters have the order of `shared.network_parameters` layer by layer, so those in between
+are one part of the vector. All other parameters travel as they are.
 """
 
 from __future__ import annotations

@@ -22,7 +22,8 @@ from learner.replay.sampling import draw_integers
 from shared.config.method_declaration import DQN
 from shared.config.sections import Algorithm
 from shared.frame_shape import STACK
-from shared.network_spec import Network, network_of, parameters_of
+from shared.network_parameters import parameters_of
+from shared.network_spec import Network, network_of
 from tests.learner.losses.test_distributional_loss import _slow_projection
 from tests.learner.losses.test_targets import _softmax
 from tests.learner.methods.test_methods import _quantile_loss

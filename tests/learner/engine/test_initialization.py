@@ -9,7 +9,8 @@ import pytest
 
 from learner.engine.initialization import initial_parameters
 from shared.config.sections import Initial
-from shared.network_spec import Network, parameters_of
+from shared.network_parameters import parameters_of
+from shared.network_spec import Network
 
 A2C = Network("small", 4, "a2c", value_output=True)
 NETWORKS = {

@@ -21,7 +21,8 @@ from learner.networks.make_model import make_model
 from learner.networks.model import ExtraInputs
 from shared.errors import ConfigError
 from shared.frame_shape import CELL, DEFAULT_FRAMES, FrameShape
-from shared.network_spec import COSINES, PLAIN_NETWORKS, Network, packed_count, parameters_of
+from shared.network_parameters import packed_count, parameters_of
+from shared.network_spec import COSINES, PLAIN_NETWORKS, Network
 
 CPU = torch.device("cpu")
 ACTIONS, BATCH = 5, 4
@@ -85,7 +86,7 @@ class Normed(nn.Conv2d):
 
 
 class Reference(nn.Module):
-    """A network as its papers have it; modules are named as `shared.network_spec` names them."""
+    """A network as its papers have it; modules are named as `shared.network_parameters` names them."""
 
     def __init__(self, network: Network) -> None:
         super().__init__()
@@ -239,7 +240,7 @@ def _relative(actual: Tensor, expected: Tensor) -> float:
 
 
 def _outer(model: AutogradModel, packed: Tensor) -> np.ndarray:
-    """A vector in the model's own order, in that of `shared.network_spec`."""
+    """A vector in the model's own order, in that of `shared.network_parameters`."""
     canonical = np.zeros(parameters_of(model.network).count, np.float32)
     model.unpack(packed, canonical)
     return canonical

@@ -20,7 +20,8 @@ from learner.networks.packed_layout import PackedLayout
 from learner.networks.policy import Policy, greedy
 from shared.errors import ConfigError
 from shared.frame_shape import CELL, DEFAULT_FRAMES, STACK, FrameShape
-from shared.network_spec import PLAIN_NETWORKS, Network, parameters_of
+from shared.network_parameters import parameters_of
+from shared.network_spec import PLAIN_NETWORKS, Network
 
 GRID = DEFAULT_FRAMES.grid
 

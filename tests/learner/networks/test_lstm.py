@@ -19,7 +19,8 @@ from learner.networks.model import ExtraInputs, Model, Recurrence
 from learner.networks.operations import lstm
 from learner.networks.policy import Policy
 from learner.networks.sharded import ShardedModel
-from shared.network_spec import Network, parameters_of
+from shared.network_parameters import parameters_of
+from shared.network_spec import Network
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 

@@ -12,7 +12,8 @@ from learner.engine.side_stream import SideStream
 from learner.networks.make_model import make_model
 from learner.networks.model import ExtraInputs, Model
 from learner.networks.sharded import Ranks, ShardedModel
-from shared.network_spec import Network, parameters_of
+from shared.network_parameters import parameters_of
+from shared.network_spec import Network
 from tests.support.thread_ranks import in_ranks
 
 CPU = torch.device("cpu")

@@ -24,7 +24,8 @@ from shared.config.sections import Algorithm
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.frame_shape import STACK
-from shared.network_spec import network_of, parameters_of
+from shared.network_parameters import parameters_of
+from shared.network_spec import network_of
 from tests.support.played_ring import ACTIONS, PlayedRing, small_config
 
 TRACE = 0.9

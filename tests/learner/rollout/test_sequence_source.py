@@ -16,7 +16,8 @@ from learner.networks.policy import Policy
 from learner.rollout.advantages import generalized_advantages
 from learner.rollout.on_policy_method import Rollout
 from shared.config.settings import Config
-from shared.network_spec import network_of, parameters_of
+from shared.network_parameters import parameters_of
+from shared.network_spec import network_of
 from tests.support.played_ring import ACTIONS, PlayedRing, small_config
 
 ENVS, TICKS, BATCH = 4, 6, 12

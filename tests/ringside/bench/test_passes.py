@@ -9,7 +9,7 @@ import torch
 from ringside.bench.network_parts.passes import Passes
 from shared.config.sections import Algorithm
 from shared.memory.plan import Plan
-from shared.network_spec import parameters_of
+from shared.network_parameters import parameters_of
 from tests.support.played_ring import ACTIONS, make_algorithm, small_config
 
 pytestmark = pytest.mark.usefixtures("one_thread")

@@ -24,7 +24,8 @@ from shared.config.sections import Learn, Run
 from shared.errors import CheckpointError
 from shared.files import atomic
 from shared.memory.boundary import ArraySpec
-from shared.network_spec import Network, parameters_of
+from shared.network_parameters import parameters_of
+from shared.network_spec import Network
 from tests.support.checkpoints import (
     ACTIONS,
     CONFIG,

@@ -16,7 +16,8 @@ from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import Config
 from shared.errors import CheckpointError
 from shared.frame_shape import STACK
-from shared.network_spec import network_of, parameters_of
+from shared.network_parameters import parameters_of
+from shared.network_spec import network_of
 from tests.support.checkpoints import ACTIONS, CONFIG, Fields, boundary_arrays, content, empty_ring, play_round
 
 HISTORY = STACK - 1

@@ -24,7 +24,8 @@ from shared.memory.boundary import ArraySpec, captured_arrays, restore
 from shared.memory.parts.evaluation_queue import EvaluationHistory
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
-from shared.network_spec import Network, parameters_of
+from shared.network_parameters import parameters_of
+from shared.network_spec import Network
 from tests.support.checkpoints import (
     ACTIONS,
     CONFIG,
