@@ -7,9 +7,7 @@ the round and always have the same size. The division of a round into calls of `
 The preparation of a chunk does not depend on the updates of the chunk before. So a second thread prepares a chunk while
 the main thread updates with the one before (learner/engine/prefetcher.py). On a CPU a third thread takes a part of
 every update (learner/engine/side_stream.py). On a GPU each thread has a separate stream, and updates are captured into
-graphs. Within a round nothing waits for the GPU, with three exceptions: an on-policy round begins with its outputs on
-the CPU, a source may wait for the errors of an earlier chunk, and the learner limits the updates that are under way
-(learner/learner.py).
+graphs. docs/design.md ("On a GPU") lists where a thread waits for the GPU.
 """
 
 from __future__ import annotations
@@ -30,12 +28,12 @@ from learner.engine.interfaces import M, RoundSource, UpdateRule
 from learner.engine.optimizer import Optimizer
 from learner.engine.prefetcher import Graphs
 from learner.engine.round_means import RoundMeans, RoundMetrics
-from learner.engine.side_stream import SideStream
+from learner.engine.side_stream import make_side_stream
 from learner.networks.model import Model
 from shared.config.run_schedule import RunSchedule
 from shared.config.settings import Config
 from shared.errors import FatalError
-from shared.network_spec import parameters_of
+from shared.network_parameters import parameters_of
 
 GRADIENT_NORM = "gradient_norm"
 """Metric of the engine: norm of the gradient of the minibatch's mean loss, in the first update of each chunk."""
@@ -79,7 +77,7 @@ class Engine(Generic[M]):
         self._means = RoundMeans(metrics, config.learn.batch_size, self._device)
         self._round = self._done = self._planned = 0
         self._slices: deque[Event] = deque()
-        self._side_stream = SideStream(self._device)
+        self._side_stream = make_side_stream(self._device)
         self._graph_updates = min(config.machine.graph_updates, source.chunk_updates)
         self._graphs: Graphs | None = None
         if is_gpu(self._device) and self._graph_updates:
@@ -96,7 +94,7 @@ class Engine(Generic[M]):
         fresh = initial_parameters(self._online.network, config.run.seed, config.learn.initial)
         self._online.pack(fresh, self._online.params)
         self._online.sync_copy()
-        self.update_target()
+        self._rule.update_target()
         self._optimizer.mean.zero_()
         self._optimizer.square.zero_()
         self._means.clear()
@@ -147,9 +145,11 @@ class Engine(Generic[M]):
 
     @torch.inference_mode()
     def update_target(self) -> None:
-        """Make the target network equal to the online one."""
-        if self._done < self._planned:  # else no chunk that needs the old one is in preparation
-            self._source.settle()
+        """Make the target network equal to the online one; between rounds only.
+
+        A chunk in preparation would need the old one.
+        """
+        assert self._done == self._planned, "the target network changes when all updates of a round are done"
         self._rule.update_target()
 
     def _state(self) -> dict[str, Tensor]:
@@ -217,9 +217,11 @@ class Engine(Generic[M]):
         A process that ends with work under way may leave other processes hanging under MPS (NVIDIA's MPS
         documentation, "Client early termination").
         """
-        self._source.settle()
-        if is_gpu(self._device):
-            accelerator_of(self._device).synchronize(self._device)
+        try:
+            self._source.settle()  # raises the error of a prefetch
+        finally:
+            if is_gpu(self._device):
+                accelerator_of(self._device).synchronize(self._device)
 
     # --- faults and reports
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
-from shared.errors import DeviceFault
+from shared.errors import ConfigError, DeviceFault
 
 _LIBRARIES = (
     "CUDA error",
@@ -25,6 +25,11 @@ _LIBRARIES = (
 
 The word CUDA alone is not enough. Errors of a program contain it, too, such as that for a copy to the CPU within a
 capture."""
+_IN_NCCL = ("unhandled cuda error", "Cuda failure")
+"""Texts of NCCL errors whose cause is this process's GPU. A peer that is gone raises an NCCL error, too."""
+_OF_THE_PROGRAM = ("device-side assert", "operation not permitted when stream is capturing")
+"""Texts of CUDA errors whose cause is the program: another start would meet them again."""
+_NO_KERNELS = "no kernel image is available"
 
 
 @contextmanager
@@ -32,17 +37,33 @@ def device_faults_named() -> Iterator[None]:
     """Raise `DeviceFault` instead of PyTorch's errors of a GPU that is out of memory, faulty or lost.
 
     After a CUDA error nothing in the process can use the device any more, so there is nothing to be done in it.
+
+    Raises:
+        DeviceFault: the GPU is at fault. ConfigError: PyTorch was not built for this GPU.
     """
     try:
         yield
-    except RuntimeError as error:
-        known = isinstance(error, (torch.OutOfMemoryError, torch.AcceleratorError))
-        if not known and not any(words in str(error) for words in _LIBRARIES):
+    except (RuntimeError, torch.cuda.DeferredCudaCallError) as error:
+        if _NO_KERNELS in str(error):
+            raise ConfigError(
+                "The installed torch has no kernels for this GPU. Install a build for its architecture, or pass "
+                "--device cpu."
+            ) from error
+        if not _is_device_fault(error):
             raise
         raise DeviceFault(_sentence(error)) from error
 
 
-def _sentence(error: RuntimeError) -> str:
+def _is_device_fault(error: Exception) -> bool:
+    text = str(error)
+    if any(words in text for words in _OF_THE_PROGRAM):
+        return False
+    if isinstance(error, (torch.OutOfMemoryError, torch.AcceleratorError, torch.cuda.DeferredCudaCallError)):
+        return True
+    return any(words in text for words in (*_LIBRARIES, *(_IN_NCCL if "NCCL" in text else ())))
+
+
+def _sentence(error: Exception) -> str:
     said = (str(error).strip().splitlines() or ["no message"])[0]
     if isinstance(error, torch.OutOfMemoryError):
         return (

@@ -29,9 +29,10 @@ class Pinned:
         return len(self._buffer)
 
     def send(self, fill: Callable[[Tensor], None], out: Tensor) -> None:
-        """Have `fill` write the first `len(out)` rows of the buffer and copy them to `out`, in the current stream.
+        """Have `fill` write the first `len(out)` rows of the buffer, and copy them to `out`, uint8[n, *row].
 
-        Waits for the former copy out of the buffer, and for no other.
+        `fill` is called at once, after a wait for the former copy out of the buffer and for nothing else. The copy is
+        in the current stream: `out` is whole for later work of this stream alone, and must live until then.
         """
         host = self._buffer[: len(out)]
         if self._copied is not None:
@@ -43,35 +44,38 @@ class Pinned:
 
 
 class HostTransfer:
-    """Copies of vectors of `count` float32 from numpy to a device and back. On a CPU nothing is copied."""
+    """Copies of vectors of `count` float32 from numpy to a device and back; its buffers are made at first use."""
 
     def __init__(self, count: int, device: torch.device) -> None:
         self._count, self._device = count, device
-        self._outward: Pinned | None = None
-        self._there = self._back = torch.zeros(0)
+        self._upload_buffer: Pinned | None = None
+        self._device_vector = self._download_buffer = torch.zeros(0)
 
     def to_device(self, values: NDArray[np.float32]) -> Tensor:
-        """The values float32[count] on the device; good until the next ones, in the current stream."""
+        """The values float32[count] on the device; good until the next ones, in the current stream.
+
+        On a CPU they are `values` themselves.
+        """
         source = torch.from_numpy(values)
-        if self._device.type == "cpu":
+        if not is_gpu(self._device):
             return source
-        if self._outward is None:
-            self._there = torch.zeros(self._count, device=self._device)
-            self._outward = Pinned([self._there.nbytes], self._device)
+        if self._upload_buffer is None:
+            self._device_vector = torch.zeros(self._count, device=self._device)
+            self._upload_buffer = Pinned([self._device_vector.nbytes], self._device)
 
         def fill(host: Tensor) -> None:
             host.copy_(source.view(torch.uint8))
 
-        self._outward.send(fill, self._there.view(torch.uint8))
-        return self._there
+        self._upload_buffer.send(fill, self._device_vector.view(torch.uint8))
+        return self._device_vector
 
     def to_host(self, vector: Tensor, out: NDArray[np.float32]) -> None:
         """Write a vector of the device into float32[count], when the current stream has come to it."""
-        if self._device.type == "cpu":
+        if not is_gpu(self._device):
             torch.from_numpy(out).copy_(vector)
             return
-        if not len(self._back):
-            self._back = host_zeros((self._count,), torch.float32, self._device)
-        self._back.copy_(vector, non_blocking=True)
+        if not len(self._download_buffer):
+            self._download_buffer = host_zeros((self._count,), torch.float32, self._device)
+        self._download_buffer.copy_(vector, non_blocking=True)
         accelerator_of(self._device).current_stream(self._device).synchronize()
-        out[:] = self._back.numpy()
+        out[:] = self._download_buffer.numpy()

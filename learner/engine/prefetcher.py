@@ -31,6 +31,9 @@ class Prefetcher:
 
         Without `after_main_stream`, only after earlier work of this thread: it must touch nothing that the caller's
         stream uses.
+
+        Raises:
+            BaseException: the former work raised it.
         """
         self.settle()
         before = None
@@ -45,7 +48,11 @@ class Prefetcher:
         return self._next is not None
 
     def settle(self) -> None:
-        """Wait for the work, if there is any. On a GPU only later work of the main stream waits for it."""
+        """Wait for the work, if there is any. On a GPU only later work of the main stream waits for it.
+
+        Raises:
+            BaseException: the work raised it. A second call raises nothing.
+        """
         if self._next is None:
             return
         work, self._next = self._next, None  # its exception is raised once
@@ -98,7 +105,11 @@ class Graphs:
 
     @torch.inference_mode()
     def capture(self, name: Hashable, body: Callable[[], object]) -> None:
-        """Capture `body`. It is done once before: libraries set themselves up in a first pass, which no graph holds."""
+        """Capture `body`. It is done once before: libraries set themselves up in a first pass, which no graph holds.
+
+        Raises:
+            RuntimeError: `body` raised it, or it did something that no graph can hold.
+        """
         self._stream.wait_stream(self._accelerator.current_stream(self._device))
         with self._accelerator.use_stream(self._stream):
             body()
@@ -120,5 +131,9 @@ class Graphs:
         return name in self._graphs
 
     def replay(self, name: Hashable) -> None:
-        """Do what the body of this name does, in the current stream. Under `inference_mode`, as it was captured."""
+        """Do what the body of this name does, in the current stream. Under `inference_mode`, as it was captured.
+
+        Raises:
+            KeyError: no body of this name was captured.
+        """
         self._graphs[name].replay()

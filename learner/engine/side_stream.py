@@ -17,37 +17,58 @@ from learner.engine.accelerator import accelerator_of, is_gpu
 
 
 class SideStream:
-    """Jobs, done in the order in which they are handed out."""
-
-    def __init__(self, device: torch.device | None = None) -> None:
-        """A separate stream of a GPU, or a separate thread for a CPU; without a device every job runs at once."""
-        self._gpu = device if device is not None and is_gpu(device) else None
-        self._stream = None if self._gpu is None else accelerator_of(self._gpu).make_stream(self._gpu)
-        own_thread = device is not None and self._gpu is None
-        threads = torch.get_num_threads()
-        self._thread = ThreadPoolExecutor(1, "side stream", torch.set_num_threads, (threads,)) if own_thread else None
-        self._jobs: list[Future[None]] = []
-        # What a job in another stream reads must not be given back before it is done: its memory would be used again.
-        self._kept: list[Callable[[], None]] = []
+    """Jobs that run at once, where they are submitted; base of the side streams that run them in parallel."""
 
     def submit(self, job: Callable[[], None]) -> None:
         """Run `job` in parallel, or at once. It may only read data that the caller leaves unchanged until `settle`."""
-        if self._thread is not None:
-            self._jobs.append(self._thread.submit(torch.inference_mode()(job)))
-        elif self._gpu is not None and self._stream is not None:
-            accelerator = accelerator_of(self._gpu)
-            self._stream.wait_stream(accelerator.current_stream(self._gpu))
-            with accelerator.use_stream(self._stream):
-                job()
-            self._kept.append(job)
-        else:
-            job()
+        job()
 
     def settle(self) -> None:
-        """Wait for all jobs handed out so far (on a GPU, have its stream wait); raises what one of them raised."""
+        """Wait for all jobs submitted so far (on a GPU, have its stream wait); raises what one of them raised."""
+
+
+class ThreadSideStream(SideStream):
+    """Jobs that run in order in a second thread, for a CPU."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "side stream", torch.set_num_threads, (torch.get_num_threads(),))
+        self._jobs: list[Future[None]] = []
+
+    def submit(self, job: Callable[[], None]) -> None:
+        """See `SideStream`."""
+        self._jobs.append(self._thread.submit(torch.inference_mode()(job)))
+
+    def settle(self) -> None:
+        """See `SideStream`."""
         jobs, self._jobs = self._jobs, []
         for job in jobs:
             job.result()
-        if self._kept and self._gpu is not None:
-            accelerator_of(self._gpu).current_stream(self._gpu).wait_stream(self._stream)
+
+
+class CudaSideStream(SideStream):
+    """Jobs that run in order in a second stream of a GPU."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._stream = accelerator_of(device).make_stream(device)
+        # Memory that a job reads is kept until the job is done. The allocator would give it to the next operation.
+        self._kept: list[Callable[[], None]] = []
+
+    def submit(self, job: Callable[[], None]) -> None:
+        """See `SideStream`."""
+        accelerator = accelerator_of(self._device)
+        self._stream.wait_stream(accelerator.current_stream(self._device))
+        with accelerator.use_stream(self._stream):
+            job()
+        self._kept.append(job)
+
+    def settle(self) -> None:
+        """See `SideStream`."""
+        if self._kept:
+            accelerator_of(self._device).current_stream(self._device).wait_stream(self._stream)
             self._kept.clear()
+
+
+def make_side_stream(device: torch.device) -> SideStream:
+    """A separate stream of a GPU, or a separate thread for a CPU."""
+    return CudaSideStream(device) if is_gpu(device) else ThreadSideStream()

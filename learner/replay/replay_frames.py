@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from learner.engine.accelerator import is_gpu
 from learner.engine.host_transfer import Pinned
 from learner.networks.frame_blocks import blocks
 from learner.replay.gather import gather_planes
@@ -70,7 +71,7 @@ class HostFrames:
 
     def __init__(self, ring: Ring) -> None:
         self.device = torch.device("cpu")
-        self._lines = ring.planes.view(np.uint32)
+        self._planes_as_words = ring.planes.view(np.uint32)
         self._pinned: list[Pinned] = []
         self.rows = ring.rows
 
@@ -79,7 +80,7 @@ class HostFrames:
 
     def select(self, rows: Tensor, frame_mask: Tensor, out: Tensor) -> None:
         """Write planes as blocks; to a GPU through pinned memory, without waiting for the copy."""
-        if out.device.type == "cpu":
+        if not is_gpu(out.device):
             self._gather(rows, frame_mask, out)
             return
         if not self._pinned:  # two: one is filled while the other travels
@@ -89,20 +90,21 @@ class HostFrames:
 
     def _gather(self, rows: Tensor, frame_mask: Tensor, out: Tensor) -> None:
         words = out.numpy().view(np.uint32).reshape(*out.shape[:3], -1, BLOCK)
-        gather_planes(self._lines, rows.numpy(), frame_mask.numpy(), words)
+        gather_planes(self._planes_as_words, rows.numpy(), frame_mask.numpy(), words)
 
 
 class DeviceFrames:
     """A copy of the window on the device, to which each round adds its frames.
 
     It has the layout of the rings, [lanes, ticks, lane_envs, *frame], so the new frames of a lane are one copy. It
-    holds one round more than the window, so the next round's frames can arrive while this round's are sampled.
+    holds one round more than the window, for safety: the next round's frames overwrite nothing that this round samples.
+    One stream copies and gathers, and its order alone would be enough.
     """
 
     def __init__(self, ring: Ring, device: torch.device) -> None:
         run_schedule = ring.run_schedule
         self.device = device
-        self._ring = ring.field["frame"]
+        self._ring_frames = ring.field["frame"]
         self._lane_envs = run_schedule.lane_envs
         self._window = run_schedule.window_ticks
         self._ticks = self._tick_capacity(ring)
@@ -129,13 +131,13 @@ class DeviceFrames:
         oldest = max(0, window_end - self._window)
         # Going back happens when a round is done again; what lies in the overwritten slots is then copied anew.
         begin = oldest if window_end < self._end - 1 else max(oldest, self._end)
-        capacity, most = self._ring.shape[1], len(self._staging[0])
-        for lane in range(len(self._ring)):
+        capacity, most = self._ring_frames.shape[1], len(self._staging[0])
+        for lane in range(len(self._ring_frames)):
             tick = begin
             while tick <= window_end:
                 source, place = tick % capacity, tick % self._ticks
                 count = min(window_end + 1 - tick, most, capacity - source, self._ticks - place)
-                frames = torch.from_numpy(self._ring[lane, source : source + count])
+                frames = torch.from_numpy(self._ring_frames[lane, source : source + count])
                 self._staging.reverse()
                 self._staging[0].send(partial(_fill, frames), self._frames[lane, place : place + count])
                 tick += count

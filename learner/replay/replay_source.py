@@ -114,8 +114,8 @@ class ReplaySource:
         if self._prefetching == (round_, window_end):
             return
         self._prefetching = round_, window_end
-        # It may run beside the updates under way: frames are read by this thread alone, and those of the coming round
-        # have places that the window does not use yet.
+        # It may run beside the updates under way, which read chunks: only this thread's stream reads frames, and it has
+        # the gathers of the present round already.
         self._prefetcher.submit(partial(self._sampler.prefetch, round_, window_end), after_main_stream=False)
 
     def load(self, number: int) -> int:
@@ -190,7 +190,7 @@ def make_frames(ring: Ring, device: torch.device, replay_on: str) -> Frames:
     Raises:
         ConfigError: it does not fit, and was asked for.
     """
-    if replay_on == "host" or (replay_on == "auto" and device.type == "cpu"):
+    if replay_on == "host" or (replay_on == "auto" and not is_gpu(device)):
         return HostFrames(ring)
     if is_gpu(device):
         free = accelerator_of(device).free_bytes(device)

@@ -21,9 +21,12 @@ AFTER = 3
 a call depends on the machine's speed, and more than in the life before would be progress."""
 
 
-def faults() -> dict[str, RuntimeError]:
+def faults() -> dict[str, Exception]:
     """Errors that PyTorch raises, by name."""
     import torch
+    from torch.distributed import DistBackendError
+
+    nccl = "NCCL error in: /pytorch/torch/csrc/distributed/c10d/NCCLUtils.hpp:328, "
 
     return {
         "memory": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.\nGPU 0 has a capacity of"),
@@ -31,6 +34,22 @@ def faults() -> dict[str, RuntimeError]:
         "lost": RuntimeError("No CUDA GPUs are available"),
         "library": RuntimeError("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"),
         "host memory": torch.AcceleratorError("CUDA error: out of memory\nCUDA kernel errors might be"),
+        "lazy call": torch.cuda.DeferredCudaCallError(
+            "CUDA call failed lazily at initialization with error: CUDA error: unknown error\n\nCUDA call was"
+        ),
+        "nccl": DistBackendError(
+            f"{nccl}unhandled cuda error (run with NCCL_DEBUG=INFO for details), NCCL version 2.27.5\n"
+            "ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nCuda failure 2 'out of memory'"
+        ),
+        "peer": DistBackendError(
+            f"{nccl}remote process exited or there was a network error, NCCL version 2.27.5\n"
+            "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely."
+        ),
+        "kernels": torch.AcceleratorError(
+            "CUDA error: no kernel image is available for execution on the device\nSearch for `cudaErrorNoKernelImage"
+        ),
+        "assert": torch.AcceleratorError("CUDA error: device-side assert triggered\nSearch for `cudaErrorAssert' in"),
+        "capturing": torch.AcceleratorError("CUDA error: operation not permitted when stream is capturing\nSearch for"),
         "program": RuntimeError("shape '[4, 4]' is invalid for input of size 3"),
         "capture": RuntimeError("Cannot copy between CPU and CUDA tensors during CUDA graph capture unless"),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from safetensors.numpy import load_file
 from learner.engine.faults import device_faults_named
 from shared.checkpoint.finding import find_checkpoint
 from shared.checkpoint.loading import load_boundary
-from shared.errors import DeviceFault
+from shared.errors import ConfigError, DeviceFault
 from tests.crash.failing_device import faults
 from tests.crash.storm import FLAGS, Undisturbed, result_of
 from tests.support.runs import finish, gone, kill, memory_of, start, summary, wait_until
@@ -22,20 +23,26 @@ from tests.support.runs import finish, gone, kill, memory_of, start, summary, wa
 FAILING = ("-m", "tests.crash.failing_device")
 
 
-@pytest.mark.parametrize("fault", ["memory", "access", "lost", "library", "host memory"])
+@pytest.mark.parametrize("fault", ["memory", "access", "lost", "library", "host memory", "lazy call", "nccl"])
 def test_faults_of_the_gpu_are_told_from_those_of_the_program(fault: str) -> None:
     error = faults()[fault]
-    with pytest.raises(DeviceFault, match=str(error).splitlines()[0]) as caught, device_faults_named():
+    with pytest.raises(DeviceFault, match=re.escape(str(error).splitlines()[0])) as caught, device_faults_named():
         raise error
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("mistake", ["program", "capture"])
+@pytest.mark.parametrize("mistake", ["program", "capture", "peer", "assert", "capturing"])
 def test_mistakes_of_the_program_are_no_faults_of_the_gpu(mistake: str) -> None:
     error = faults()[mistake]
     with pytest.raises(RuntimeError) as caught, device_faults_named():
         raise error
     assert caught.value is error
+
+
+def test_a_torch_without_kernels_for_the_gpu_is_no_fault_of_it() -> None:
+    sentence = r"no kernels for this GPU\. Install .* or pass --device cpu\.$"
+    with pytest.raises(ConfigError, match=sentence), device_faults_named():
+        raise faults()["kernels"]
 
 
 def test_a_fault_of_the_gpu_is_answered_by_one_restart_and_then_by_the_end(

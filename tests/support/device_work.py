@@ -20,11 +20,12 @@ from shared.config.presets import PRESETS
 from shared.config.settings import Config
 from shared.frame_shape import FRAME_SIDE, STACK
 from shared.memory.parts.snapshot import state_lengths
-from shared.network_spec import Network, network_of, parameters_of
+from shared.network_parameters import parameters_of
+from shared.network_spec import Network, network_of
 from tests.support.played_ring import ACTIONS, PlayedRing
 
-ROUNDS = 3
-"""Rounds of learning; all that is in memory twice was used twice then."""
+ROUNDS = 5
+"""Rounds of learning, after which a window of two rounds has wrapped in the ring and on the device."""
 BATCH = 4
 """Stacks that the policy answers."""
 
@@ -59,7 +60,7 @@ class Work(NamedTuple):
             "initial": "torch",
             "snapshot_every_steps": 64,
             "learning_starts": 64,
-            "replay_size": 256,
+            "replay_size": 128,
             "anneal_steps": 4_096,
         }
         if method_declaration(preset.algorithm.method).on_policy:
@@ -72,47 +73,67 @@ class Work(NamedTuple):
         )
 
 
-def played_ring(work: Work) -> PlayedRing:
-    """Random episodes for all rounds; work on them changes nothing there."""
+def played_ring(work: Work, rounds: int = 1) -> PlayedRing:
+    """The first rounds of random episodes."""
     played = PlayedRing(work.config)
-    played.play((ROUNDS + 2) * played.run_schedule.round_ticks)
     if "log_prob" in played.ring.field:  # far from the policy's own, clipping would magnify a rounding
         played.ring.field["log_prob"][:] = -np.log(ACTIONS)
     if "recurrent_state" in played.ring.field:
         state = played.ring.field["recurrent_state"]
         state[:] = np.random.default_rng(1).normal(0, 0.3, state.shape)
+    played.play(rounds * played.run_schedule.round_ticks)
     return played
 
 
-def learn(
-    work: Work, device: torch.device, played: PlayedRing, rounds: int = ROUNDS, ranks: Ranks | None = None
-) -> Numbers:
-    """Learn some rounds as the learner process does; return what it publishes, snapshots and metrics."""
+def learn(work: Work, device: torch.device, rounds: int = ROUNDS, ranks: Ranks | None = None) -> Numbers:
+    """Learn some rounds as the learner process does; return what it publishes, snapshots and metrics.
+
+    The ring is played while the learner works. The last round but one is done twice, as for a report of numbers that
+    are not finite.
+    """
+    played = played_ring(work)
     schedule, network = played.run_schedule, network_of(work.config, ACTIONS)
     engine = make_test_engine(work, device, played, ranks)
     numbers: Numbers = {"first": _published(engine, network)}
     for round_ in range(1, rounds + 1):
+        state = _stored(engine, played, network)
+        numbers |= {f"snapshot before {round_}, {name}": vector for name, vector in state.items()}
+        _play_until(played, schedule.window_end(round_))
         count = engine.begin_round(round_, schedule.window_end(round_))
-        part = min(5, count)  # no whole graph: the rest is launched kernel by kernel
-        engine.run(part)
-        numbers[f"published within {round_}"] = _published(engine, network)  # as with `--schedule free`
-        engine.run(count - part)
+        if plays_meanwhile := work.config.learn.schedule != "alternate":
+            _play_until(played, schedule.window_end(round_ + 1))
+        if round_ == 1:
+            part = min(5, count)  # no whole graph: the rest is launched kernel by kernel
+            engine.run(part)
+            numbers["published within 1"] = _published(engine, network)  # as with `--schedule free`
+            count -= part
+        engine.run(count)  # whole graphs, while the next chunk is prefetched
         while engine.unfinished_slices() > 1:
             pass
-        if work.config.learn.schedule != "alternate" and round_ < rounds:
+        if plays_meanwhile and round_ < rounds:
             engine.prefetch(round_ + 1, schedule.window_end(round_ + 1))
+        if round_ == max(1, rounds - 1):
+            numbers["published before the repetition"] = _published(engine, network)
+            _repeat(engine, state, round_, schedule.window_end(round_))
         means = engine.end_round().means
         engine.update_target()
         numbers[f"published {round_}"] = _published(engine, network)
         numbers[f"metrics {round_}"] = np.array(list(means.values()), np.float32)
-        if round_ == rounds - 1:
-            state = _stored(engine, played, network)
-            numbers |= {f"snapshot, {name}": vector for name, vector in state.items()}
-            engine.settle()
-            engine.load(state)
     engine.settle()
     report = engine.last_update()  # as after a number that is not finite
     return numbers | {f"last, {name}": array.astype(np.float32) for name, array in report.items()}
+
+
+def _play_until(played: PlayedRing, tick: int) -> None:
+    played.play(max(0, tick - played.ticks))
+
+
+def _repeat(engine: Engine[Any], state: Numbers, round_: int, window_end: int) -> None:
+    """Repeat the updates of a round one by one (`learner.engine.nan_report.repeat_updates`)."""
+    engine.load(state)
+    for _ in range(engine.begin_round(round_, window_end)):
+        engine.run(1)
+        engine.check()
 
 
 def make_test_engine(work: Work, device: torch.device, played: PlayedRing, ranks: Ranks | None = None) -> Engine[Any]:

@@ -6,7 +6,7 @@ import torch
 
 from learner.engine.initialization import initial_parameters
 from learner.engine.interfaces import CHUNK_UPDATES
-from learner.engine.side_stream import SideStream
+from learner.engine.side_stream import make_side_stream
 from learner.losses.method import ValueMethod, make_method
 from learner.losses.td_learning import TDLearning
 from learner.networks.make_model import make_model
@@ -43,7 +43,7 @@ class Passes:
         self.chunk.action_one_hot[:, 0] = 1.0
         self.chunk.discount.fill_(plan.config.learn.discount)
         self.chunk.draw_random_inputs(SEED, 0, 0)
-        self._side_stream = SideStream(device)
+        self._side_stream = make_side_stream(device)
         atoms = method.samples or network.atoms
         self._outputs_gradient = torch.randn(self._batch, network.outputs, atoms, device=device)
 

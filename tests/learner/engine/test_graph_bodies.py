@@ -25,7 +25,7 @@ from shared.config.presets import PRESETS
 from shared.config.settings import Config
 from shared.network_spec import Network, network_of
 from tests.support.played_ring import ACTIONS, REPLAY_PRESETS, PlayedRing
-from tests.support.simulated_gpu.refused import UNSURE, WAITING, adds_in_any_order
+from tests.support.simulated_gpu.refused import NONDETERMINISTIC, SYNCHRONIZING, adds_in_any_order
 
 META = torch.device("meta")
 COPIES = {"copy_", "_to_copy", "_foreach_copy_", "lift_fresh"}
@@ -46,7 +46,7 @@ class Watch(TorchDispatchMode):
         if name not in COPIES:
             tensors = [x for x in tensors if x.dim()]
         assert {x.device for x in tensors} <= {META}, f"{name} reads or writes {[x.device for x in tensors]}"
-        assert name not in WAITING | UNSURE, name
+        assert name not in SYNCHRONIZING | NONDETERMINISTIC, name
         assert name != "where" or all(isinstance(x, Tensor) and x.device == META for x in args), "where copies a number"
         assert not adds_in_any_order(name), name
         self.operations += 1
@@ -83,7 +83,7 @@ def _engine(preset: str, precision: str) -> Engine:
 @pytest.mark.parametrize("precision", ["bf16", "fp32"])
 @pytest.mark.parametrize("preset", REPLAY_PRESETS)
 def test_updates_stay_on_the_gpu(monkeypatch: pytest.MonkeyPatch, preset: str, precision: str) -> None:
-    monkeypatch.setattr(engine_module, "SideStream", lambda _: SideStream())
+    monkeypatch.setattr(engine_module, "make_side_stream", lambda _: SideStream())
     engine = _engine(preset, precision)
     source: Any = engine._source
     source.load(0)
@@ -109,7 +109,7 @@ def test_updates_of_an_on_policy_method_stay_on_the_gpu(
     monkeypatch: pytest.MonkeyPatch, method: str, optimizer: str, recurrent: bool, precision: str
 ) -> None:
     """Updates alone, at an annealed rate: outputs at the beginning of a round are read back."""
-    monkeypatch.setattr(engine_module, "SideStream", lambda _: SideStream())
+    monkeypatch.setattr(engine_module, "make_side_stream", lambda _: SideStream())
     settings = {
         "method": method,
         "envs": 4,

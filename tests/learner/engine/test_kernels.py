@@ -67,7 +67,7 @@ def test_a_graph_of_an_update_has_those_kernels_and_no_copy() -> None:
 
 def test_a_round_moves_its_new_frames_and_its_transitions_and_an_answer_its_stacks() -> None:
     work = Work("nature")
-    played = played_ring(work)
+    played = played_ring(work, 2)
     schedule = played.run_schedule
     with simulated_gpu(0) as gpu:
         engine = engine_on(work, DEVICE, played)

@@ -1,4 +1,4 @@
-"""Working ahead of a GPU, with a stand-in that writes down who waits for what; graphs, their warm-up and stream."""
+"""Prefetching on a GPU, with a stand-in that writes down who waits for what; graphs, their warm-up and stream."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import torch
 
 from learner.engine.accelerator import ACCELERATORS
 from learner.engine.prefetcher import Graphs, Prefetcher
-from learner.engine.side_stream import SideStream
+from learner.engine.side_stream import CudaSideStream
 from shared.machine.cores import NICENESS
 
 CUDA = torch.device("cuda:0")
@@ -138,7 +138,7 @@ def test_an_error_of_a_prefetch_is_raised_at_its_use() -> None:
     work.settle()  # the error was raised once, and not again here
 
 
-def test_ahead_of_a_cpu_there_is_a_thread_with_as_many_threads_and_no_gradients() -> None:
+def test_the_prefetch_thread_of_a_cpu_has_as_many_threads_and_no_gradients() -> None:
     seen: list[tuple[bool, bool, int]] = []
     work = Prefetcher(torch.device("cpu"))
 
@@ -152,7 +152,7 @@ def test_ahead_of_a_cpu_there_is_a_thread_with_as_many_threads_and_no_gradients(
 
 
 @pytest.mark.parametrize("device", ["cpu", "cuda:0"])
-def test_on_a_cpu_what_is_done_ahead_gives_way(device: str, cuda: _Cuda) -> None:
+def test_on_a_cpu_the_prefetch_thread_gives_way(device: str, cuda: _Cuda) -> None:
     """Beside a GPU it does not: there it would have to wait for the actors, and the GPU for it."""
     here, there = os.getpriority(os.PRIO_PROCESS, 0), []
     work = Prefetcher(torch.device(device))
@@ -193,17 +193,17 @@ def test_an_error_in_a_capture_is_not_hidden_by_its_end(cuda: _Cuda) -> None:
     assert "a" not in graphs
 
 
-def test_jobs_aside_wait_for_what_they_read_which_is_kept_until_they_are_waited_for(cuda: _Cuda) -> None:
+def test_a_side_stream_waits_for_inputs_and_keeps_them_until_it_is_settled(cuda: _Cuda) -> None:
     class Read:
         """A tensor that a job reads."""
 
-    aside = SideStream(CUDA)
+    side_stream = CudaSideStream(CUDA)
     read = Read()
     kept = weakref.ref(read)
-    aside.submit(partial(lambda read: cuda._note(f"job in {cuda.current_stream(CUDA).name}"), read))
+    side_stream.submit(partial(lambda read: cuda._note(f"job in {cuda.current_stream(CUDA).name}"), read))
     del read
     assert kept() is not None
-    aside.settle()
+    side_stream.settle()
     assert kept() is None
-    aside.settle()
+    side_stream.settle()
     assert cuda.calls == ["side 1 waits for main", "job in side 1", "main waits for side 1"]

@@ -57,6 +57,21 @@ def test_a_copy_writes_pinned_memory_when_it_runs(gpu: SimulatedGpu) -> None:
     assert paged.tolist() == [5.0] * 4
 
 
+def test_a_copy_to_the_host_that_does_not_wait_is_in_pinned_memory(gpu: SimulatedGpu) -> None:
+    copy = _filled(5.0).to("cpu", non_blocking=True)
+    assert copy.tolist() != [5.0] * 4
+    gpu.synchronize(DEVICE)
+    assert copy.tolist() == [5.0] * 4
+
+
+def test_pinned_memory_in_another_layout_is_read_at_the_call(gpu: SimulatedGpu) -> None:
+    """PyTorch brings it into order first, in memory that is not pinned."""
+    pinned, x = gpu.pinned_zeros((8,), torch.float32), _filled(1.0)
+    x.copy_(pinned[::2], non_blocking=True)
+    pinned += 1.0
+    assert x.tolist() == [0.0] * 4
+
+
 def test_freed_memory_goes_to_the_next_allocation_of_its_stream(gpu: SimulatedGpu) -> None:
     x = _filled(1.0)
     address = x.host.data_ptr()  # type: ignore[attr-defined]
@@ -83,6 +98,63 @@ def test_another_stream_reads_what_was_overwritten(gpu: SimulatedGpu) -> None:
     assert y.tolist() == [2.0] * 4
 
 
+def test_an_allocation_of_any_size_overwrites_the_freed_memory_of_its_stream(gpu: SimulatedGpu) -> None:
+    x, stream = _filled(1.0), gpu.make_stream(DEVICE)
+    stream.wait_stream(gpu.current_stream(DEVICE))
+    with gpu.use_stream(stream):
+        y = x + 0.0
+    del x
+    assert _filled(2.0, 1_000).tolist()[0] == 2.0
+    stream.synchronize()
+    assert y.isnan().all()
+
+
+def test_freed_memory_stays_until_its_stream_allocates(gpu: SimulatedGpu) -> None:
+    stream = gpu.make_stream(DEVICE)
+    with gpu.use_stream(stream):
+        x = _filled(1.0)
+    gpu.current_stream(DEVICE).wait_stream(stream)
+    y = x + 0.0
+    del x
+    assert y.tolist() == [1.0] * 4
+
+
+def test_memory_that_is_freed_during_an_allocation_is_not_part_of_it(gpu: SimulatedGpu) -> None:
+    """Python may collect garbage there."""
+    x, garbage, overwrite = _filled(1.0), [_filled(2.0)], gpu.memory.on_reuse
+
+    def collect(pool: int, stream: int, blocks: list[Tensor]) -> None:
+        garbage.clear()
+        overwrite(pool, stream, blocks)
+
+    del x
+    gpu.memory.on_reuse = collect
+    z = _filled(3.0)
+    assert not garbage
+    other = _filled(4.0)
+    assert (z + other).tolist() == [7.0] * 4
+
+
+def test_a_graph_overwrites_the_memory_that_was_freed_in_its_capture(gpu: SimulatedGpu) -> None:
+    x, seen, side = _filled(1.0), torch.zeros(4, device=DEVICE), gpu.make_stream(DEVICE)
+
+    def body() -> None:
+        twice = x * 2.0
+        side.wait_stream(gpu.current_stream(DEVICE))
+        with gpu.use_stream(side):
+            seen.copy_(twice)
+        del twice
+        x.add_(torch.zeros(1_000, device=DEVICE)[0])
+        gpu.current_stream(DEVICE).wait_stream(side)
+
+    graph = _in_graph(gpu, body)
+    found = []
+    for _ in range(20):  # the device chooses which stream goes first
+        graph.replay()
+        found.append(bool(seen.isnan().any()))
+    assert any(found)
+
+
 def _in_graph(gpu: SimulatedGpu, body: Callable[[], object]) -> Any:
     graph = gpu.make_graph()
     with gpu.capture(graph, gpu.make_graph_pool(), gpu.make_stream(DEVICE)):
@@ -92,14 +164,14 @@ def _in_graph(gpu: SimulatedGpu, body: Callable[[], object]) -> Any:
 
 def test_a_graph_repeats_its_operations_on_the_same_memory(gpu: SimulatedGpu) -> None:
     x, total = _filled(1.0), torch.zeros(4, device=DEVICE)
-    aside = gpu.make_stream(DEVICE)
+    side = gpu.make_stream(DEVICE)
 
     def body() -> None:
         twice = x * 2.0
-        aside.wait_stream(gpu.current_stream(DEVICE))
-        with gpu.use_stream(aside):
+        side.wait_stream(gpu.current_stream(DEVICE))
+        with gpu.use_stream(side):
             more = twice + 1.0
-        gpu.current_stream(DEVICE).wait_stream(aside)
+        gpu.current_stream(DEVICE).wait_stream(side)
         total.add_(more)
 
     graph = _in_graph(gpu, body)
@@ -113,32 +185,45 @@ def test_a_graph_repeats_its_operations_on_the_same_memory(gpu: SimulatedGpu) ->
 @pytest.mark.parametrize(
     "body",
     [
-        lambda gpu, x: x.tolist(),
-        lambda gpu, x: x.sum().item(),
-        lambda gpu, x: bool(x.sum()),
-        lambda gpu, x: x.copy_(torch.ones(4), non_blocking=True),
-        lambda gpu, x: x.copy_(gpu.pinned_zeros((4,), torch.float32)),
-        lambda gpu, x: gpu.synchronize(DEVICE),
-        lambda gpu, x: gpu.make_event().query(),
-        lambda gpu, x: torch.where(x > 0.0, x, torch.tensor(1.0)),
+        lambda gpu, x, pinned: x.tolist(),
+        lambda gpu, x, pinned: x.sum().item(),
+        lambda gpu, x, pinned: bool(x.sum()),
+        lambda gpu, x, pinned: x.copy_(torch.ones(4), non_blocking=True),
+        lambda gpu, x, pinned: x.copy_(pinned[:4]),
+        lambda gpu, x, pinned: x.copy_(pinned[::2], non_blocking=True),
+        lambda gpu, x, pinned: gpu.synchronize(DEVICE),
+        lambda gpu, x, pinned: gpu.make_event().query(),
+        lambda gpu, x, pinned: torch.where(x > 0.0, x, torch.tensor(1.0)),
+        lambda gpu, x, pinned: gpu.pin(torch.ones(4)),
     ],
-    ids=["list", "item", "bool", "paged copy", "copy that waits", "synchronize", "query", "number in where"],
+    ids=[
+        "list",
+        "item",
+        "bool",
+        "paged copy",
+        "copy that waits",
+        "copy in parts",
+        "synchronize",
+        "query",
+        "number in where",
+        "pin",
+    ],
 )
-def test_a_capture_refuses(gpu: SimulatedGpu, body: Callable[[SimulatedGpu, Tensor], object]) -> None:
-    x = _filled(1.0)
+def test_a_capture_refuses(gpu: SimulatedGpu, body: Callable[[SimulatedGpu, Tensor, Tensor], object]) -> None:
+    x, pinned = _filled(1.0), gpu.pinned_zeros((8,), torch.float32)
     gpu.synchronize(DEVICE)
     with pytest.raises(torch.AcceleratorError, match="capture"):
-        _in_graph(gpu, lambda: body(gpu, x))
+        _in_graph(gpu, lambda: body(gpu, x, pinned))
     assert _filled(1.0).tolist() == [1.0] * 4, "the device works on"
 
 
 def test_a_capture_refuses_streams_that_have_not_joined_or_come_from_outside(gpu: SimulatedGpu) -> None:
-    x, aside = _filled(1.0), gpu.make_stream(DEVICE)
+    x, side = _filled(1.0), gpu.make_stream(DEVICE)
 
     def unjoined() -> None:
         x.mul_(2.0)
-        aside.wait_stream(gpu.current_stream(DEVICE))
-        with gpu.use_stream(aside):
+        side.wait_stream(gpu.current_stream(DEVICE))
+        with gpu.use_stream(side):
             x.mul_(2.0)
 
     with pytest.raises(torch.AcceleratorError, match="unjoined"):
@@ -202,9 +287,20 @@ def test_a_lost_device_fails_every_call(gpu: SimulatedGpu) -> None:
     gpu.lose_at(2)
     x = _filled(1.0)
     x.add_(1.0)
-    for _ in range(2):
+    calls: list[Callable[[], object]] = [
+        x.tolist,
+        lambda: gpu.make_stream(DEVICE),
+        lambda: gpu.make_event().record(),
+        gpu.make_graph,
+        lambda: gpu.free_bytes(DEVICE),
+        lambda: gpu.pinned_zeros((4,), torch.float32),
+        lambda: gpu.pin(torch.ones(4)),
+        lambda: gpu.set_device(DEVICE),
+        lambda: gpu.synchronize(DEVICE),
+    ]
+    for call in calls:
         with pytest.raises(DeviceFault, match="The GPU failed"), device_faults_named():
-            x.tolist()
+            call()
 
 
 def test_threads_take_turns_by_the_seed() -> None:

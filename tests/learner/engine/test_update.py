@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ import torch.nn.functional as F
 from learner.engine.engine import Engine, NonFiniteError
 from learner.engine.initialization import initial_parameters
 from learner.engine.optimizer import Optimizer
-from learner.engine.side_stream import SideStream
+from learner.engine.side_stream import SideStream, ThreadSideStream
 from learner.networks.fused import FusedModel
 from learner.replay.sampling import draw_integers
 from shared.config.method_declaration import DQN
@@ -20,7 +21,10 @@ from shared.config.presets import PRESETS
 from shared.config.sections import Algorithm, Learn
 from shared.config.settings import Config
 from shared.memory.parts.snapshot import state_lengths
-from shared.network_spec import Network, network_of, parameters_of
+from shared.network_parameters import parameters_of
+from shared.network_spec import Network, network_of
+from tests.support.device_work import Work, played_ring
+from tests.support.device_work import make_test_engine as engine_on
 from tests.support.played_ring import (
     ACTIONS,
     REPLAY_PRESETS,
@@ -29,6 +33,7 @@ from tests.support.played_ring import (
     make_test_engine,
     small_config,
 )
+from tests.support.simulated_gpu import DEVICE, simulated_gpu
 
 CPU = torch.device("cpu")
 State = dict[str, np.ndarray]
@@ -185,7 +190,7 @@ def test_the_side_stream_changes_nothing(optimizer: str, precision: str) -> None
     states = []
     for own_thread in (True, False):
         engine = make_test_engine(played, config, precision)
-        engine._side_stream = SideStream(torch.device("cpu") if own_thread else None)
+        engine._side_stream = ThreadSideStream() if own_thread else SideStream()
         engine.begin_round(3, 3 * played.run_schedule.round_ticks)
         engine.run(12)
         engine.end_round()
@@ -195,12 +200,35 @@ def test_the_side_stream_changes_nothing(optimizer: str, precision: str) -> None
 
 
 def test_an_error_of_the_side_stream_is_raised_at_the_wait() -> None:
-    aside = SideStream(torch.device("cpu"))
-    aside.submit(lambda: None)
-    aside.submit(lambda: print(1 // 0))
+    side_stream = ThreadSideStream()
+    side_stream.submit(lambda: None)
+    side_stream.submit(lambda: print(1 // 0))
     with pytest.raises(ZeroDivisionError):
-        aside.settle()
-    aside.settle()
+        side_stream.settle()
+    side_stream.settle()
+
+
+def test_a_gpu_is_waited_for_though_a_prefetch_has_failed() -> None:
+    work = Work("nature", graph_updates=0)
+    with simulated_gpu(1) as gpu:  # a seed with which the device works only when it is waited for
+        played = played_ring(work)
+        engine: Any = engine_on(work, DEVICE, played)
+        engine.run(engine.begin_round(1, played.run_schedule.window_end(1)))
+        engine._source._prefetcher.submit(lambda: print(1 // 0))
+        with pytest.raises(ZeroDivisionError):
+            engine.settle()
+        assert gpu.idle
+
+
+def test_the_target_network_does_not_change_within_a_round() -> None:
+    config = small_config()
+    played = _played(config)
+    engine = make_test_engine(played, config)
+    engine.begin_round(3, 3 * played.run_schedule.round_ticks)
+    engine.run(1)
+    with pytest.raises(AssertionError, match="all updates of a round"):
+        engine.update_target()
+    engine.initialize()  # as a repetition from the start does
 
 
 def test_a_prefetch_for_another_round_is_not_used() -> None:

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from learner.networks.sharded import Ranks
-from tests.support.device_work import Numbers, Work, learn, played_ring
+from tests.support.device_work import Numbers, Work, learn
 from tests.support.thread_ranks import in_ranks
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -34,10 +34,9 @@ def test_the_number_of_ranks_changes_no_bit(preset: str) -> None:
 def _require_same(preset: str, sizes: tuple[int, ...], rounds: int) -> None:
     """Require the same numbers of every rank, with each of these numbers of ranks."""
     work = Work(preset, shards=SHARDS)
-    played = played_ring(work)
 
     def learn_as(ranks: Ranks | None) -> Numbers:
-        return learn(work, CPU, played, rounds, ranks)
+        return learn(work, CPU, rounds, ranks)
 
     found = [numbers for size in sizes for numbers in in_ranks(size, learn_as)]
     assert len(found) == sum(sizes)
@@ -52,7 +51,6 @@ def _require_same(preset: str, sizes: tuple[int, ...], rounds: int) -> None:
 @pytest.mark.stress
 def test_another_number_of_shards_gives_other_bits() -> None:
     """So the comparison above can fail."""
-    played = played_ring(Work("quick"))
-    one, other = (learn(Work("quick", shards=shards), CPU, played)["published 3"] for shards in (2, 4))
+    one, other = (learn(Work("quick", shards=shards), CPU, 3)["published 3"] for shards in (2, 4))
     assert (one != other).any()
     np.testing.assert_allclose(one, other, atol=1e-3)

@@ -18,7 +18,8 @@ from shared.config.sections import Algorithm
 from shared.config.settings import Config
 from shared.errors import FatalError
 from shared.memory.parts.snapshot import state_lengths
-from shared.network_spec import Network, parameters_of
+from shared.network_parameters import parameters_of
+from shared.network_spec import Network
 from tests.support.played_ring import ACTIONS, PlayedRing, make_test_engine, small_config
 
 UPDATES, BATCH = 4, 8
@@ -294,7 +295,7 @@ def test_an_engine_that_begins_anew_forgets_its_priorities() -> None:
 
 @pytest.mark.parametrize("done", [3, 8, 11, 12])
 def test_only_what_was_learned_is_taught(done: int) -> None:
-    """A round that is left early taught its updates, and nothing of what was drawn ahead."""
+    """A round that is left early taught its updates, and nothing that was prefetched."""
     config = _config()
     played = PlayedRing(config)
     played.play(24)

@@ -1,8 +1,9 @@
 """A simulated GPU with numbers, streams and time.
 
 Operations are queued and run later, in an order that a seeded scheduler chooses among all that streams, events and
-waits allow. A copy that the host does not wait for reads pinned memory when it runs, and freed memory goes to the next
-allocation of its stream at once. So an order that is missing in the program gives wrong numbers for some seed.
+waits allow. A copy that the host does not wait for reads pinned memory when it runs. All freed memory of a stream is
+overwritten before the next allocation of that stream, in its order. So an order that is missing in the program gives
+wrong numbers for some seed.
 
 Read schedule, memory, streams and tensor, then gpu; threads, refused and kernels are short. docs/testing.md says what
 is tested with it.

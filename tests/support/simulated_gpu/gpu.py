@@ -15,7 +15,7 @@ from torch import Tensor
 from learner.engine import prefetcher
 from learner.engine.accelerator import ACCELERATORS
 from tests.support.simulated_gpu import streams
-from tests.support.simulated_gpu.memory import Memory, PinnedMemory
+from tests.support.simulated_gpu.memory import UNWRITTEN, Memory, PinnedMemory
 from tests.support.simulated_gpu.schedule import Operation, Scheduler
 from tests.support.simulated_gpu.streams import Capture, Cost, Event, Graph, Stream
 from tests.support.simulated_gpu.tensor import DEVICE, KIND, SimulatedTensor, active
@@ -40,7 +40,7 @@ class SimulatedGpu:
         self.device = DEVICE
         self.scheduler = Scheduler(seed)
         self.turns = Turns(self.scheduler.random)
-        self.memory, self.pinned = Memory(size), PinnedMemory()
+        self.memory, self.pinned = Memory(size, self._overwrite_freed), PinnedMemory()
         self.cost = Cost()
         self.left_out = set[str]()
         self.waits = set[str]()
@@ -56,6 +56,7 @@ class SimulatedGpu:
     def make_stream(self, device: torch.device) -> Stream:
         """A new stream."""
         self._check(device)
+        self._raise_if_lost()
         self._streams.append(Stream(self, len(self._streams)))
         return self._streams[-1]
 
@@ -66,12 +67,12 @@ class SimulatedGpu:
     def current_stream(self, device: torch.device) -> Stream:
         """The stream into which this thread puts operations."""
         self._check(device)
-        return self.here
+        return self.stream_of_thread
 
     @contextmanager
     def use_stream(self, stream: Stream) -> Iterator[None]:
         """Put this thread's operations into `stream` within the context."""
-        thread, former = self.turns.running, self.here
+        thread, former = self.turns.running, self.stream_of_thread
         self._current[thread] = stream
         try:
             yield
@@ -80,6 +81,7 @@ class SimulatedGpu:
 
     def make_graph(self) -> Graph:
         """An empty graph."""
+        self._raise_if_lost()
         return Graph(self)
 
     def make_graph_pool(self) -> int:
@@ -94,16 +96,18 @@ class SimulatedGpu:
     def set_device(self, device: torch.device) -> None:
         """Do nothing: there is one device."""
         self._check(device)
+        self._raise_if_lost()
 
     def synchronize(self, device: torch.device) -> None:
         """Wait for all operations of all streams."""
         self._check(device)
-        if self.enters("synchronize", sys._getframe(1)):
+        if self.begin_call("synchronize", sys._getframe(1)):
             self.wait_for([each for stream in self._streams for each in stream.tail])
 
     def free_bytes(self, device: torch.device) -> int:
         """Memory that was never taken."""
         self._check(device)
+        self._raise_if_lost()
         return self.memory.size - self.memory.reserved
 
     def reserved_bytes(self, device: torch.device) -> int:
@@ -113,16 +117,18 @@ class SimulatedGpu:
 
     def pinned_zeros(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """Zeros in pinned memory."""
+        self._raise_if_lost()
+        self.refuse_in_capture("pinned memory")
         return self.pinned.zeros(shape, dtype)
 
     def pin(self, tensor: Tensor) -> Tensor:
         """A copy in pinned memory."""
-        return self.pinned.zeros(tuple(tensor.shape), tensor.dtype).copy_(tensor)
+        return self.pinned_zeros(tuple(tensor.shape), tensor.dtype).copy_(tensor)
 
     # --- for operations
 
     @property
-    def here(self) -> Stream:
+    def stream_of_thread(self) -> Stream:
         """The stream of the thread that runs."""
         return self._current.get(self.turns.running, self._streams[0])
 
@@ -131,7 +137,7 @@ class SimulatedGpu:
         """True if nothing is queued."""
         return all(each.done for stream in self._streams for each in stream.tail)
 
-    def enters(self, call: str, caller: FrameType | None) -> bool:
+    def begin_call(self, call: str, caller: FrameType | None) -> bool:
         """Begin a call of the host: other threads and the device may go on before it.
 
         Returns:
@@ -142,8 +148,7 @@ class SimulatedGpu:
         """
         self.turns.switch()
         self.scheduler.on_host_call()
-        if self.lost:
-            raise torch.AcceleratorError("CUDA error: unspecified launch failure")
+        self._raise_if_lost()
         if caller is None:
             return True
         name = f"{caller.f_code.co_qualname}: {call}"
@@ -171,7 +176,7 @@ class SimulatedGpu:
         """A tensor with whatever its memory holds."""
         size, stride = tuple(size), tuple(stride)
         items = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True)) if all(size) else 0
-        stream, capturing = self.here, self.capturing
+        stream, capturing = self.stream_of_thread, self.capturing
         captured = capturing is not None and stream.number in capturing.ends
         pool = capturing.pool if capturing is not None and captured else 0
         nbytes = items * dtype.itemsize
@@ -182,14 +187,12 @@ class SimulatedGpu:
 
     def enqueue(self, name: str, run: Callable[[], None], cost: Cost) -> None:
         """Queue an operation in the current stream, or capture it."""
-        stream, capturing = self.here, self.capturing
+        stream, capturing = self.stream_of_thread, self.capturing
         if capturing is not None and stream.number in capturing.ends:
             capturing.add(stream, name, run, cost)
             return
         self.cost += cost
-        operation = Operation(name, stream.number, run)
-        self.queue(operation, stream.tail)
-        stream.tail = [operation]
+        self._append(stream, Operation(name, stream.number, run))
 
     def queue(self, operation: Operation, before: Iterable[Operation]) -> None:
         """Queue an operation after those `before` it."""
@@ -199,8 +202,26 @@ class SimulatedGpu:
         """Have the host wait."""
         self.refuse_in_capture("to wait for the device")
         self.scheduler.wait_for(operations)
-        if self.lost:
-            raise torch.AcceleratorError("CUDA error: unspecified launch failure")
+        self._raise_if_lost()
+
+    def _append(self, stream: Stream, operation: Operation) -> None:
+        """Queue an operation at the end of a stream."""
+        self.queue(operation, stream.tail)
+        stream.tail = [operation]
+
+    def _overwrite_freed(self, pool: int, stream_number: int, blocks: list[Tensor]) -> None:
+        """Overwrite freed blocks in the order of their stream, so another stream that still reads them finds NaN."""
+        stream = self._streams[stream_number]
+
+        def overwrite() -> None:
+            for raw in blocks:
+                raw.fill_(UNWRITTEN)
+
+        if pool:
+            assert self.capturing is not None, "memory of a pool is allocated in a capture"
+            self.capturing.add(stream, "freed", overwrite, Cost())
+        else:
+            self._append(stream, Operation("freed", stream_number, overwrite))
 
     # --- faults
 
@@ -211,6 +232,10 @@ class SimulatedGpu:
             self.lost = True
 
         self.scheduler.fails_at, self.scheduler.on_failure = operation, fail
+
+    def _raise_if_lost(self) -> None:
+        if self.lost:
+            raise torch.AcceleratorError("CUDA error: unspecified launch failure")
 
     def _check(self, device: torch.device) -> None:
         assert device.type == KIND, f"{device} is no simulated GPU"

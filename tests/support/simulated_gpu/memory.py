@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from torch import Tensor
 GRAIN = 512
 """Bytes of which every block is a multiple."""
 UNWRITTEN = 255
-"""Content of memory that was never used; as float32 it is NaN."""
+"""Content of memory that was never used, or was freed; as float32 it is NaN."""
 
 
 class Key(NamedTuple):
@@ -42,15 +43,17 @@ class Memory:
 
     Attributes:
         size: of the device, in bytes.
+        on_reuse: called with a pool, a stream and the blocks that were freed there, before the next allocation there.
         reserved: bytes that were ever taken from the device; freed blocks stay reserved.
         allocations: number of allocations so far.
         fails_at: the allocation, counted from 1, that fails for lack of memory; 0: none.
     """
 
-    def __init__(self, size: int) -> None:
-        self.size, self.reserved = size, 0
+    def __init__(self, size: int, on_reuse: Callable[[int, int, list[Tensor]], None]) -> None:
+        self.size, self.on_reuse, self.reserved = size, on_reuse, 0
         self.allocations = self.fails_at = 0
         self._free: dict[Key, list[Tensor]] = {}
+        self._freed: dict[tuple[int, int], list[Tensor]] = {}  # since the last allocation, by pool and stream
 
     def allocate(self, pool: int, stream: int, nbytes: int, *, may_grow: bool = True) -> Block:
         """Memory for `nbytes`.
@@ -69,8 +72,12 @@ class Memory:
                 f"CUDA out of memory. Tried to allocate {key.size} bytes. GPU 0 has a total capacity of {self.size} "
                 f"bytes of which {self.size - self.reserved} bytes is free."
             )
-        if free:
-            return Block(self, key, free.pop())
+        raw = free.pop() if free else None  # first: Python may collect garbage, and with it blocks, in any call
+        # PyTorch's allocator divides and joins blocks, so the allocation may have any of the freed memory.
+        if freed := self._freed.pop((pool, stream), None):
+            self.on_reuse(pool, stream, freed)
+        if raw is not None:
+            return Block(self, key, raw)
         if not may_grow:
             raise torch.AcceleratorError("CUDA error: operation not permitted when stream is capturing")
         self.reserved += key.size
@@ -80,6 +87,7 @@ class Memory:
     def give_back(self, key: Key, raw: Tensor) -> None:
         """Take back the memory of a block, although queued operations may still use it."""
         self._free[key].append(raw)
+        self._freed.setdefault((key.pool, key.stream), []).append(raw)
 
 
 class PinnedMemory:

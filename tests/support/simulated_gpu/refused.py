@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-WAITING = {"_local_scalar_dense", "nonzero", "masked_select", "unique", "_pin_memory", "is_nonzero"}
+SYNCHRONIZING = {"_local_scalar_dense", "nonzero", "masked_select", "unique", "_pin_memory", "is_nonzero"}
 """Operations whose result the CPU needs."""
-UNSURE = {
+NONDETERMINISTIC = {
     "index_put",
     "scatter_add",
     "scatter_add_",

@@ -47,17 +47,17 @@ class Stream:
 
     def wait_event(self, event: Event) -> None:
         """See `learner.engine.accelerator.Stream`."""
-        if self.gpu.enters("wait_event", sys._getframe(1)):
+        if self.gpu.begin_call("wait_event", sys._getframe(1)):
             self._wait(event.operations, event.captured)
 
     def wait_stream(self, stream: Stream) -> None:
         """See `learner.engine.accelerator.Stream`."""
-        if self.gpu.enters("wait_stream", sys._getframe(1)):
+        if self.gpu.begin_call("wait_stream", sys._getframe(1)):
             self._wait(stream.tail, self.gpu.captured_end(stream))
 
     def synchronize(self) -> None:
         """See `learner.engine.accelerator.Stream`."""
-        if self.gpu.enters("synchronize", sys._getframe(1)):
+        if self.gpu.begin_call("synchronize", sys._getframe(1)):
             self.gpu.wait_for(self.tail)
 
     def _wait(self, operations: list[Operation], captured: tuple[Capture, list[int]] | None) -> None:
@@ -83,13 +83,13 @@ class Event:
 
     def record(self, stream: Stream | None = None) -> None:
         """See `learner.engine.accelerator.Event`."""
-        self._gpu.enters("record", sys._getframe(1))
-        stream = self._gpu.here if stream is None else stream
+        self._gpu.begin_call("record", sys._getframe(1))
+        stream = self._gpu.stream_of_thread if stream is None else stream
         self.operations, self.captured = list(stream.tail), self._gpu.captured_end(stream)
 
     def query(self) -> bool:
         """See `learner.engine.accelerator.Event`."""
-        self._gpu.enters("query", sys._getframe(1))
+        self._gpu.begin_call("query", sys._getframe(1))
         self._gpu.refuse_in_capture("query of an event")
         if not all(each.done for each in self.operations):
             self._gpu.pass_time()
@@ -97,7 +97,7 @@ class Event:
 
     def synchronize(self) -> None:
         """See `learner.engine.accelerator.Event`."""
-        if self._gpu.enters("synchronize", sys._getframe(1)):
+        if self._gpu.begin_call("synchronize", sys._getframe(1)):
             self._gpu.wait_for(self.operations)
 
 
@@ -143,8 +143,8 @@ class Graph:
 
     def replay(self) -> None:
         """Queue all nodes in the current stream, in the order of the capture; replays follow one another."""
-        self._gpu.enters("replay", sys._getframe(1))
-        stream = self._gpu.here
+        self._gpu.begin_call("replay", sys._getframe(1))
+        stream = self._gpu.stream_of_thread
         self._gpu.refuse_in_capture("replay of a graph")
         queued: list[Operation] = []
         has_follower = set[int]()

@@ -15,7 +15,7 @@ from torch.utils.backend_registration import _setup_privateuseone_for_python_bac
 
 from tests.support.simulated_gpu.kernels import kernels_of
 from tests.support.simulated_gpu.memory import Block
-from tests.support.simulated_gpu.refused import RANDOM, UNSURE, WAITING, adds_in_any_order
+from tests.support.simulated_gpu.refused import NONDETERMINISTIC, RANDOM, SYNCHRONIZING, adds_in_any_order
 from tests.support.simulated_gpu.streams import Cost
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ DEVICE = torch.device(KIND, 0)
 
 VIEWS = {"_unsafe_view", "_reshape_alias", "lift_fresh"}
 """Operations that make a view although their declaration does not say so."""
-SHAPELESS = {"resize_", "set_", "t_", "transpose_", "squeeze_", "unsqueeze_", "as_strided_", "swapaxes_"}
+RESHAPING_IN_PLACE = {"resize_", "set_", "t_", "transpose_", "squeeze_", "unsqueeze_", "as_strided_", "swapaxes_"}
 """Operations that change the shape of a tensor in place."""
 READS_A_NUMBER = {"where"}
 """Operations that copy a number of the host to the device instead of passing it to the kernel."""
@@ -93,7 +93,7 @@ _SHAPES: dict[Any, list[Tensor | None]] = {}
 
 def _make_rule(func: Any) -> Rule:
     name = func.overloadpacket.__name__
-    if name in WAITING or name == "unique_consecutive":
+    if name in SYNCHRONIZING or name == "unique_consecutive":
         return _read_number if name == "_local_scalar_dense" else _decompose_or_refuse
     if name in {"copy_", "_to_copy"}:
         return _copy if name == "copy_" else _to_copy
@@ -102,7 +102,7 @@ def _make_rule(func: Any) -> Rule:
     returns = func._schema.returns
     if name in VIEWS or (returns and all(each.alias_info and not each.alias_info.is_write for each in returns)):
         return _view
-    if name in RANDOM | SHAPELESS:
+    if name in RANDOM | RESHAPING_IN_PLACE:
         return _refuse
     written = [i for i, each in enumerate(func._schema.arguments) if each.alias_info and each.alias_info.is_write]
     return _write if written else _compute
@@ -136,7 +136,7 @@ def _view(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 def _compute(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Queue an operation whose results are new tensors."""
     gpu, _ = _first((args, kwargs))
-    _enter(gpu, func)
+    _begin_call(gpu, func)
     hosts, names = _arguments(gpu, func, args), _arguments(gpu, func, _on_host(kwargs))
     shapes = _shapes(func, hosts, names)
     results = [None if each is None else gpu.empty(each.size(), each.stride(), each.dtype) for each in shapes]
@@ -157,7 +157,7 @@ def _compute(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 def _write(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Queue an operation that writes into its arguments."""
     gpu, _ = _first((args, kwargs))
-    _enter(gpu, func)
+    _begin_call(gpu, func)
     hosts, names = _arguments(gpu, func, args), _arguments(gpu, func, kwargs)
     before = [each.shape for each in _tensors((hosts, names))]
 
@@ -183,7 +183,7 @@ def _copy(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     gpu, _ = _first(args)
     if isinstance(target, SimulatedTensor) and isinstance(source, SimulatedTensor):
         return _write(func, args, kwargs)
-    _enter(gpu, func)
+    _begin_call(gpu, func)
     if isinstance(target, SimulatedTensor):
         _upload(gpu, target, source, waits=waits)
     else:
@@ -198,39 +198,44 @@ def _to_copy(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         return _compute(func, args, {name: value for name, value in kwargs.items() if name != "non_blocking"})
     assert device.type == "cpu", "there is no third device"
     dtype = kwargs.get("dtype") or source.dtype
-    _enter(source.gpu, func)
+    _begin_call(source.gpu, func)
+    if kwargs.get("non_blocking", False):  # PyTorch takes pinned memory then
+        target = source.gpu.pinned_zeros(tuple(source.shape), dtype)
+        _download(source.gpu, target, source, waits=False)
+        return target
     target = torch.empty_like(source.host, dtype=dtype)
-    # Into memory that is not pinned: such a copy is over when it returns.
     _download(source.gpu, target, source, waits=True)
     return target
 
 
 def _upload(gpu: SimulatedGpu, target: SimulatedTensor, source: Tensor, *, waits: bool) -> None:
-    pinned, out = gpu.pinned.holds(source), target.host
+    # PyTorch brings a source of another shape or layout into order first, in memory that is not pinned.
+    pinned = gpu.pinned.holds(source) and source.is_contiguous() and source.shape == target.shape
+    out = target.host
     if not pinned or waits:
         gpu.refuse_in_capture("a copy from memory of the CPU that is not pinned, or that is waited for,")
     read = source if pinned else source.clone()  # the driver stages what is not pinned before it returns
     gpu.enqueue("copy to the device", lambda: _plain_copy(out, read), Cost(uploaded=source.nbytes))
     if waits:
-        gpu.wait_for(gpu.here.tail)
+        gpu.wait_for(gpu.stream_of_thread.tail)
 
 
 def _download(gpu: SimulatedGpu, target: Tensor, source: SimulatedTensor, *, waits: bool) -> None:
     read, cost = source.host, Cost(downloaded=source.nbytes)
-    if gpu.pinned.holds(target) and not waits:
+    if gpu.pinned.holds(target) and target.is_contiguous() and not waits:
         gpu.enqueue("copy to the host", lambda: _plain_copy(target, read), cost)
         return
     gpu.refuse_in_capture("a copy to the CPU that is waited for")
     found: list[Tensor] = []
     gpu.enqueue("copy to the host", lambda: found.append(read.clone()), cost)
-    gpu.wait_for(gpu.here.tail)
+    gpu.wait_for(gpu.stream_of_thread.tail)
     target.copy_(found[0])
 
 
 def _read_number(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Wait for one number."""
     gpu, source = _first(args)
-    _enter(gpu, func)
+    _begin_call(gpu, func)
     found = torch.zeros((), dtype=source.dtype)
     _download(gpu, found, source, waits=True)
     return found.item()
@@ -309,11 +314,11 @@ def _on_host(kwargs: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in kwargs.items() if name != "pin_memory"} | changed
 
 
-def _enter(gpu: SimulatedGpu, func: Any) -> None:
+def _begin_call(gpu: SimulatedGpu, func: Any) -> None:
     """Begin an operation. Raises `RuntimeError` if CUDA refuses it where the same bits are asked for."""
     name = func.overloadpacket.__name__
-    gpu.enters(name, None)
-    if torch.are_deterministic_algorithms_enabled() and (name in UNSURE or adds_in_any_order(name)):
+    gpu.begin_call(name, None)
+    if torch.are_deterministic_algorithms_enabled() and (name in NONDETERMINISTIC or adds_in_any_order(name)):
         raise RuntimeError(
             f"{name} does not have a deterministic implementation, but you set "
             "'torch.use_deterministic_algorithms(True)'."
@@ -361,13 +366,13 @@ def _empty_strided(size: Any, stride: Any, *, dtype: Any = None, **_: Any) -> Te
 
 def _new(like: Tensor) -> Tensor:
     gpu = active[-1]
-    gpu.enters("empty", None)
+    gpu.begin_call("empty", None)
     return gpu.empty(like.size(), like.stride(), like.dtype)
 
 
 def _arange(*bounds: Any, dtype: Any = None, **_: Any) -> Tensor:
     gpu, numbers = active[-1], torch.arange(*bounds, dtype=dtype)
-    gpu.enters("arange", None)
+    gpu.begin_call("arange", None)
     made = gpu.empty(numbers.size(), numbers.stride(), numbers.dtype)
     out = made.host
     gpu.enqueue("arange", lambda: _plain_copy(out, numbers), Cost(kernels=1))

@@ -19,7 +19,7 @@ class Turns:
         self._choices = choices
         self._changed = threading.Condition()
         self._numbers = {threading.get_ident(): 0}
-        self._able = [0]
+        self._runnable = [0]
         self._waits: dict[int, Job] = {}
         self._threads = 1
         self.running = 0
@@ -27,7 +27,7 @@ class Turns:
     def switch(self) -> None:
         """Let a thread go on that is chosen among all that can."""
         number = self._numbers.get(threading.get_ident())
-        if number is None or len(self._able) == 1:
+        if number is None or len(self._runnable) == 1:
             return
         with self._changed:
             self._pass_on(number)
@@ -45,14 +45,14 @@ class Turns:
             finally:
                 with self._changed:
                     del self._numbers[threading.get_ident()]
-                    self._able.remove(number)
-                    self._able += [waiting for waiting, wanted in self._waits.items() if wanted is job]
+                    self._runnable.remove(number)
+                    self._runnable += [waiting for waiting, wanted in self._waits.items() if wanted is job]
                     self._waits = {waiting: wanted for waiting, wanted in self._waits.items() if wanted is not job}
-                    if self._able:
-                        self.running = self._choices.choice(self._able)
+                    if self._runnable:
+                        self.running = self._choices.choice(self._runnable)
                     self._changed.notify_all()
 
-        self._able.append(number)
+        self._runnable.append(number)
         threading.Thread(target=run, name=f"simulated {number}", daemon=True).start()
 
     def wait_for(self, job: Job) -> None:
@@ -60,12 +60,12 @@ class Turns:
         number = self._numbers[threading.get_ident()]
         if not job.done:
             with self._changed:
-                self._able.remove(number)
+                self._runnable.remove(number)
                 self._waits[number] = job
                 self._pass_on(number)
 
     def _pass_on(self, number: int) -> None:
-        self.running = self._choices.choice(self._able)
+        self.running = self._choices.choice(self._runnable)
         self._changed.notify_all()
         self._changed.wait_for(lambda: self.running == number)
 
