@@ -2,8 +2,8 @@
 
 The parts of a run are measured first: an actor alone and one on every core, answers, updates and commits, the wake-up
 of a process. From their times the model of docs/model.md predicts steps/s. The check is part of the command: real runs
-with one actor and with two, with learning and without, interleaved with the parts, since machines drift. The goal is an
-error below a tenth.
+with one actor and with two, with learning and without, and with more actors than cores, interleaved with the parts,
+since machines drift. The goal is an error below a tenth.
 
 --from FILE takes the times of an earlier --json instead, and measures nothing. The times are kept for `doctor`, which
 shows the expected speed before a run, and for runs, which show it beside their own (~/.cache/ringside). Words after --
@@ -234,19 +234,19 @@ def _probe(plan: Plan, pool: Actors, seconds: float) -> ServiceTimes:
 
 
 def _checked(options: Options, plan: Plan, probe: ServiceTimes) -> Iterator[Checked]:
-    """Runs with one actor and with two, without learning and with it."""
-    game = options.game
-    for number in dict.fromkeys((1, min(2, plan.run_schedule.lanes))):
-        for learns in (False, True):
-            words = [*options.words, "--actors", str(number)]
+    """Runs with one actor and with two, without learning and with it; and with more actors than cores."""
+    game, lanes = options.game, plan.run_schedule.lanes
+    cases = [(number, learns) for number in (1, 2) for learns in (False, True)] + [(usable_cores() + 1, False)]
+    for number, learns in dict.fromkeys((min(number, lanes), learns) for number, learns in cases):
+        words = [*options.words, "--actors", str(number)]
+        own = make_plan(game, words)
+        if not learns:
+            words = acting_words(own) if plan.method.on_policy else [*words, *NEVER_LEARNS]
             own = make_plan(game, words)
-            if not learns:
-                words = acting_words(own) if plan.method.on_policy else [*words, *NEVER_LEARNS]
-                own = make_plan(game, words)
-            pace = predict(probe, run_shape(own, learns=learns)).steps_per_second
-            words = rounds_that_fit(own, words, options.seconds, pace)
-            name = f"{count(number, 'actor')}, {'learning' if learns else 'no learning'}"
-            yield Checked(name, words, run_shape(make_plan(game, words), learns=learns), learns)
+        pace = predict(probe, run_shape(own, learns=learns)).steps_per_second
+        words = rounds_that_fit(own, words, options.seconds, pace)
+        name = f"{count(number, 'actor')}, {'learning' if learns else 'no learning'}"
+        yield Checked(name, words, run_shape(make_plan(game, words), learns=learns), learns)
 
 
 def _contenders(options: Options, plan: Plan, pool: Actors, checked: Sequence[Checked]) -> Iterator[Contender]:
