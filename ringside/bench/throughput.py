@@ -140,7 +140,7 @@ def _fitted(options: Options, parts: Sequence[str], plan: Plan, report: Report) 
     paces: dict[str, float] = {}
     if plan.run_schedule.workers:
         paces[WORKERS] = WORKER_PACE * usable_cores()
-    else:
+    elif "evaluation" in parts or not has_flag(words, "--round-steps"):
         with report.measuring(LEARNER):
             paces[LEARNER] = learner_pace(plan, seconds)
         with report.measuring(BARE):
