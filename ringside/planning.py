@@ -174,17 +174,17 @@ def plan(config: Config) -> Plan:
     Nothing is started or written. Raises `ConfigError` if the run cannot work on this machine.
     """
     ready = check(config)
-    checks.refuse(checks.before_start(ready, continues=continues(ready)))
+    checks.refuse(checks.before_start(ready, continues=continues(ready, resumed_checkpoint(ready))))
     return ready
 
 
-def continues(ready: Plan) -> bool:
-    """True if a run is continued in its own run directory.
+def resumed_checkpoint(ready: Plan) -> Manifest | None:
+    """The checkpoint that a plan resumes; None: it begins.
 
     Raises `ConfigError` if the checkpoint or the initial weights do not fit the plan, or the run is finished.
     """
     config, run = ready.config, ready.config.run
-    own = False
+    checkpoint = None
     try:
         if run.resume is not None:
             checkpoint = find_checkpoint(run.resume)
@@ -194,13 +194,18 @@ def continues(ready: Plan) -> bool:
                     f"{checkpoint.path} was made with --no-checkpoint-replay and cannot be resumed exactly; begin a "
                     f"new run from its weights with --init-from {run.resume}."
                 )
-            own = os.path.isdir(run.run_dir) and run.run_dir.samefile(checkpoint.run_dir)
             require_readable(checkpoint.run_dir / METRICS_FILE)
             _require_more_to_do(checkpoint, ready)
     except (CheckpointError, FileError) as error:
         raise ConfigError(f"--resume {run.resume} cannot be continued. {error}") from error
     require_initial_weights(ready)
-    return own
+    return checkpoint
+
+
+def continues(ready: Plan, checkpoint: Manifest | None) -> bool:
+    """True if a plan resumes a checkpoint of its own run directory."""
+    run_dir = ready.config.run.run_dir
+    return checkpoint is not None and os.path.isdir(run_dir) and run_dir.samefile(checkpoint.run_dir)
 
 
 def require_initial_weights(*plans: Plan) -> None:

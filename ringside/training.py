@@ -16,7 +16,7 @@ from actors.pixels.frames import is_compiled
 from ringside.callbacks import Callback, Callbacks, ResumePoint, dispatching
 from ringside.doctor import checks
 from ringside.doctor.run_directories import require_run_directory
-from ringside.planning import config_of_call, plan
+from ringside.planning import config_of_call, continues, plan, resumed_checkpoint
 from ringside.recording.metrics import evaluations_in, totals_before
 from ringside.recording.totals import MEAN_OVER
 from ringside.recording.wandb_track import tracking
@@ -26,7 +26,6 @@ from ringside.supervisor.spawning import require_main_program
 from ringside.watch.notebook import NotebookDisplay, in_notebook
 from ringside.watch.observer import Observer, Restored
 from ringside.watch.status import Status
-from shared.checkpoint.finding import find_checkpoint
 from shared.checkpoint.manifest import Manifest
 from shared.config.settings import Config
 from shared.errors import ConfigError, StopTraining
@@ -204,11 +203,11 @@ def _owned(ready: Plan) -> Iterator[Manifest | None]:
     New files are readable by their owner only; children set this themselves (shared/process/child.py).
 
     Raises:
-        ConfigError: it is another's, holds a run that this one does not continue, or cannot be written.
-        CheckpointError: there is no whole checkpoint.
+        ConfigError: it is another's, holds a run that this one does not continue, or cannot be written; or there is
+            nothing to resume.
     """
     config, run = ready.config, ready.config.run
-    run_dir, checkpoint = run.run_dir, None
+    run_dir = run.run_dir
     content = json.dumps(config.to_json(), indent=2).encode() + b"\n"
     with ExitStack() as held:
         try:
@@ -216,10 +215,9 @@ def _owned(ready: Plan) -> Iterator[Manifest | None]:
                 run_dir.mkdir(parents=True, exist_ok=True)
                 require_writable_run(run_dir, "--run-dir")
                 held.enter_context(locked(run_dir / LOCK_FILE, "--run-dir", "a run that is still going on, or saving"))
-                if run.resume is not None:
-                    checkpoint = find_checkpoint(run.resume)
-                is_own = checkpoint is not None and checkpoint.run_dir.samefile(run_dir)
-                require_run_directory(run_dir, continues=is_own, env=config.play.env, plugin=run.plugin)
+                checkpoint = resumed_checkpoint(ready)
+                own = continues(ready, checkpoint)
+                require_run_directory(run_dir, continues=own, env=config.play.env, plugin=run.plugin)
                 remove_temporaries(run_dir)
                 write_atomic(run_dir / CONFIG_FILE, content)
         except OSError as error:

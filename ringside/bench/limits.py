@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from ringside.bench.bench_command import Common
 from ringside.bench.harness.interleaved import names_in_list, numbers_in_list
-from ringside.bench.harness.tables import Report
+from ringside.bench.harness.tables import CannotRun, Report
 from shared.errors import ConfigError
 
 PARTS = {
@@ -98,8 +98,13 @@ def measure(options: Options, report: Report) -> None:
     from learner.engine.faults import device_faults_named
 
     for name in options.part_names:
-        with report.noting(name), device_faults_named():
-            importlib.import_module(PARTS[name]).measure(options, report)
+        part = importlib.import_module(PARTS[name])
+        with report.noting(name):
+            try:
+                with device_faults_named():
+                    part.measure(options, report)
+            except ConfigError as error:  # the options are checked: it is the installation
+                raise CannotRun(str(error)) from error
 
 
 def _check(options: Options) -> None:

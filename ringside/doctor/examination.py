@@ -98,7 +98,7 @@ def diagnose(
     ]
     if devices:
         answers.append(checks.mps(installed=mps.control() is not None))
-    answers += checks.before_start(plan, continues=planning.continues(plan))
+    answers += checks.before_start(plan, continues=planning.continues(plan, planning.resumed_checkpoint(plan)))
     with _working("other programs"):
         answers.append(_contention())
     with _working("disk"):

@@ -6,6 +6,7 @@ It only reads files, so neither the service nor the network can disturb the run.
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import secrets
@@ -175,7 +176,7 @@ def main(run_dir: Path) -> None:
     over = False
     while not over:
         over = bool(select.select([sys.stdin], [], [], POLL_SECONDS)[0])
-        before = dict(state)
+        before = copy.deepcopy(state)
         for record in unsent.records():
             run.log(_scalars(record) | {"steps": record["steps"]})
             video = evaluation_video(run_dir, record["evaluation"]) if record["kind"] == "evaluation" else None

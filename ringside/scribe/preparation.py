@@ -65,7 +65,7 @@ class Preparation:
         self._board.prepared[0] = 1
 
     def _restore(self, path: Path) -> None:
-        """Restore the run from the newest checkpoint in `path`."""
+        """Restore the run from the checkpoint at `path`."""
         manifest = find_checkpoint(path, self._heartbeat)
         manifest.require(self._config)
         past = manifest.evaluations
@@ -113,6 +113,7 @@ class Preparation:
         if source_dir.resolve() == self._run_dir.resolve():
             self._board.saved[0] = manifest.boundary
         else:
+            checkpoints.cut_back(0)  # what a run without a checkpoint left in this directory
             copies = {path: checkpoints.directory / path.name for path in best_files(manifest.directory)}
             if os.path.lexists(source_dir / METRICS_FILE):
                 copies[source_dir / METRICS_FILE] = self._run_dir / METRICS_FILE

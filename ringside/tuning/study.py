@@ -359,8 +359,19 @@ def _open_study(path: Path, *, prune: bool) -> optuna.Study:
 
 
 def _same_json(one: Any, other: Any) -> bool:
-    """True if two values are the same JSON; to Python 1 and 1.0 are equal, but a range from 1 draws whole numbers."""
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    """True if two values are the same JSON; to Python 1 and 1.0 are equal, but a range from 1 has whole numbers."""
+    return json.dumps(_with_like_ends(one), sort_keys=True) == json.dumps(_with_like_ends(other), sort_keys=True)
+
+
+def _with_like_ends(stored: Any) -> Any:
+    """A value in which a range with one real end has two: earlier revisions stored ends as they were written."""
+    if not isinstance(stored, dict):
+        return stored
+    alike = {name: _with_like_ends(value) for name, value in stored.items()}
+    ends = [alike.get("low"), alike.get("high")]
+    if any(isinstance(end, float) for end in ends):
+        alike |= {name: float(alike[name]) for name in ("low", "high", "step") if isinstance(alike.get(name), int)}
+    return alike
 
 
 def _said(settings: dict[str, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -105,17 +106,20 @@ def test_a_plan_does_not_run_where_another_run_has_been_since(five_rounds: Path,
     assert after == before
 
 
-def test_the_checkpoint_of_a_resume_is_found_once_the_directory_is_locked(five_rounds: Path, tmp_path: Path) -> None:
+def test_a_resume_is_checked_again_once_the_directory_is_locked(five_rounds: Path, tmp_path: Path) -> None:
+    """Meanwhile another run may have ended in it, or have taken the checkpoint away."""
     run_dir = tmp_path / "run"
     shutil.copytree(five_rounds, run_dir)
-    newest = run_dir / "checkpoints" / "checkpoint-00000005.json"
-    content = newest.read_bytes()
-    newest.unlink()
-    ready = Plan(settled(run_dir=run_dir, resume=run_dir), 4)
-    newest.write_bytes(content)
+    ready = ringside.plan(ringside.starting_point(None, run_dir).with_settings(total_steps=2_880))
     with training._owned(ready) as checkpoint:
         assert checkpoint is not None
-        assert checkpoint.path == newest
+        assert checkpoint.path == run_dir / "checkpoints" / "checkpoint-00000005.json"
+    finished = replace(ready, config=replace(ready.config, learn=replace(ready.config.learn, total_steps=2_400)))
+    with pytest.raises(ConfigError, match="is a finished run"), training._owned(finished):
+        pass
+    checkpoint.path.unlink()
+    with pytest.raises(ConfigError, match="cannot be continued"), training._owned(ready):
+        pass
 
 
 def test_another_run_is_not_overwritten(refused: Refused, five_rounds: Path, tmp_path: Path) -> None:

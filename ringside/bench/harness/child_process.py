@@ -14,7 +14,7 @@ from multiprocess.connection import Connection
 
 from ringside.bench.harness.tables import CannotRun, WrongResult
 from ringside.supervisor.spawning import ChildProcess
-from shared.errors import DeviceFault
+from shared.errors import ConfigError, DeviceFault
 from shared.machine.subprocesses import REAP_SECONDS
 from shared.memory.region.arena import ArenaError
 from shared.process.library_env import choose_workspace, pinned_thread_env
@@ -97,7 +97,7 @@ def _child(connection: Connection, work: Callable[..., None], arguments: tuple[A
         connection.send(error)
     except ArenaError as error:
         connection.send(CannotRun(f"There is too little memory: {error}"))
-    except DeviceFault as error:
+    except (DeviceFault, ConfigError) as error:
         connection.send(CannotRun(str(error)))
     except NonFiniteError as error:
         connection.send(WrongResult(str(error)))

@@ -42,7 +42,7 @@ def _blocks(stacks: np.ndarray, shape: FrameShape = DEFAULT_FRAMES) -> Tensor:
 
 
 def _reference(network: Network, flat: Tensor, stacks: np.ndarray) -> Tensor:
-    """Q values float64 by the layers of the paper, parameters in the order of `shared.network_spec`."""
+    """Q values float64 by the layers of the paper, parameters in the order of `shared.network_parameters`."""
     x = torch.from_numpy(stacks).double().view(len(stacks), -1, *stacks.shape[-2:]) / 255.0
     shapes = dict(parameters_of(network).shapes)
     parts = flat.split([int(np.prod(shape)) for shape in shapes.values()])

@@ -236,6 +236,16 @@ def test_a_request_to_stop_while_the_rest_is_sent_ends_that(
     assert not child.is_running()
 
 
+def test_own_metrics_alone_are_noted_as_sent(tmp_path: Path, sent: Callable[[], list[list[Any]]]) -> None:
+    path = write_run(tmp_path / "run", returns=[3.0], evaluations=[])
+    Tracker(path, print).finish()
+    record = {"steps": 1_000, "round": 0, "kind": "round", "values": {"mine": 1.0}}
+    (path / "own-metrics.jsonl").write_text(json.dumps(record) + "\n")
+    for _ in range(2):
+        Tracker(path, print).finish()
+    assert sum("own/mine" in values for values in of("log", sent())) == 1
+
+
 def test_own_metrics_of_other_steps_than_before_a_resume_are_sent(tmp_path: Path) -> None:
     """Six rounds were sent. The resumed run begins at boundary 2, and its callback returns values from round 4 on."""
     path, state = tmp_path / "own-metrics.jsonl", dict[str, Any]()

@@ -321,7 +321,9 @@ def test_a_resume_in_another_directory_takes_records_and_best_weights_along(
     disk.commit(boundary)
     disk.memory.arena.close()
     run = replace(plan.config.run, run_dir=tmp_path / "other", resume=tmp_path / "run")
-    (tmp_path / "other").mkdir()
+    left = CheckpointWriter(tmp_path / "other", plan.config, disk.memory.run_schedule, 4)  # without a checkpoint
+    left.save_best(np.zeros(plan.parameters.count, np.float32), boundary, 9.0)
+    (left.directory / "best.safetensors").rename(left.directory / f"best-{boundary:08d}.safetensors")
     memory = Memory.create(replace(plan, config=replace(plan.config, run=run)))
     other = Scribe(memory, tmp_path / "other")
     assert other._files.checkpoints.best.mean_return == 3.5

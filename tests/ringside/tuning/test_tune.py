@@ -162,6 +162,18 @@ def test_a_study_of_whole_values_of_a_real_setting_is_another(program: Program) 
         program(trials=2, space=space)
 
 
+def test_a_study_with_one_whole_end_of_a_range_continues(program: Program) -> None:
+    import optuna
+
+    space = {"discount": {"low": 0.9, "high": 1.0}}
+    program(trials=1, space=space)
+    study = optuna.load_study(study_name="ringside", storage=f"sqlite:///{program.out / DATABASE}")
+    task = study.user_attrs["task"]
+    task["space"]["discount"]["high"] = 1
+    study.set_user_attr("task", task)
+    assert len(program(trials=2, space=space).trials) == 2
+
+
 def test_the_file_of_the_best_has_settings_of_its_method_alone(program: Program) -> None:
     config = CONFIG.with_settings(method="c51", atoms=21)
     best = program(trials=1, config=config, space={"method": {"choices": ["dqn"]}}).best_config

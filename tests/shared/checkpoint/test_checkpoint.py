@@ -291,6 +291,15 @@ def test_the_best_weights_of_the_next_checkpoint_stay(tmp_path: Path) -> None:
     assert (load_weights(writer.directory / BEST_FILE).version, writer.best.mean_return) == (1, 5.0)
 
 
+def test_the_former_best_of_an_earlier_revision_is_found(tmp_path: Path) -> None:
+    writer, _ = write_run(tmp_path, 4)
+    assert writer.save_best(parameters(3), 3, 20.0)
+    (writer.directory / BEST_FILE).rename(writer.directory / "best-former.safetensors")
+    assert writer.save_best(parameters(5), 5, 21.0)
+    writer.cut_back(4)
+    assert (writer.best.mean_return, [*writer.directory.glob("best-*")]) == (20.0, [])
+
+
 def test_former_best_weights_go_with_the_checkpoints_that_needed_them(tmp_path: Path) -> None:
     writer, ring = write_run(tmp_path, 4)
     for version in range(1, 5):
