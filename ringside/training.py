@@ -17,7 +17,7 @@ from ringside.callbacks import Callback, Callbacks, ResumePoint, dispatching
 from ringside.doctor import checks
 from ringside.doctor.run_directories import require_run_directory
 from ringside.planning import config_of_call, continues, plan, resumed_checkpoint
-from ringside.recording.metrics import evaluations_in, totals_before
+from ringside.recording.metrics import next_evaluation, totals_before
 from ringside.recording.totals import MEAN_OVER
 from ringside.recording.wandb_track import tracking
 from ringside.settings.train_settings import TrainSettings
@@ -156,9 +156,9 @@ class _RunObserver:
 
 def _resume_point(ready: Plan, checkpoint: Manifest) -> ResumePoint:
     """The records that exist when a run continues from a checkpoint."""
-    done = evaluations_in(checkpoint.run_dir / METRICS_FILE, checkpoint.boundary)
     steps = checkpoint.boundary * ready.run_schedule.round_steps
-    return ResumePoint(checkpoint.boundary, steps, max(done, default=-1) + 1)
+    evaluations = next_evaluation(checkpoint.run_dir / METRICS_FILE, checkpoint.boundary)
+    return ResumePoint(checkpoint.boundary, steps, evaluations)
 
 
 def learning_begins_sentence(ready: Plan, boundary: int) -> str | None:

@@ -184,6 +184,11 @@ def evaluations_in(path: Path, boundary: int | None = None) -> set[int]:
     return {record["evaluation"] for record in found if boundary is None or record["round"] <= boundary}
 
 
+def next_evaluation(path: Path, boundary: int) -> int:
+    """Number of the evaluation after those that `cut_metrics` keeps. Raises as `evaluations_in`."""
+    return max(evaluations_in(path, boundary), default=-1) + 1
+
+
 def totals_before(path: Path, boundary: int) -> Totals:
     """Totals of the records that `cut_metrics` would keep; zero if the file is missing.
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringside.load.board_samples import Sample
-from ringside.recording.metrics import cut_metrics, evaluations_in
+from ringside.recording.metrics import cut_metrics, next_evaluation
 from ringside.recording.summary import INEXACT_SINCE
 from ringside.recording.totals import Totals
 from ringside.scribe.run_files import RunFiles
@@ -72,7 +72,7 @@ class Preparation:
         arrays = load_boundary(manifest, captured_arrays(self._memory, past))
         recorded = 0
         if not self._config.evaluate.eval_every_steps:  # else the queue says it, and the file may be large
-            recorded = max(evaluations_in(manifest.run_dir / METRICS_FILE, manifest.boundary), default=-1) + 1
+            recorded = next_evaluation(manifest.run_dir / METRICS_FILE, manifest.boundary)
         restore(self._memory, manifest.boundary, arrays, past, recorded)
         load_segments(manifest, self._run_schedule, self._memory.ring.field, self._heartbeat)
         self._adopt(manifest)

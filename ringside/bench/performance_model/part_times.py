@@ -311,7 +311,7 @@ class _BusyServer:
         if not plan.method.on_policy:
             settings |= {"replay_size": max(WINDOW_STEPS, 2 * plan.run_schedule.round_steps)}
         own = Plan(plan.config.with_settings(**settings), plan.actions)
-        self._memory, self._run_schedule = Memory.create(own), own.run_schedule
+        self._memory = Memory.create(own)
         fill(self._memory.ring, own.actions)
         random = np.random.default_rng(SEED)
         self._memory.weights.publish(1, lambda out: out.__setitem__(slice(None), random.normal(0.0, 0.02, out.shape)))
@@ -320,14 +320,14 @@ class _BusyServer:
         policy = Policy(own.network, device, own.config.machine.precision, batch, explore_seed=SEED, method=method)
         policy.rehearse()
         self._server = Server(self._memory, policy)
-        lanes = batch // own.run_schedule.lane_envs
+        self._batch, lanes = batch, batch // own.run_schedule.lane_envs
         self._groups = [np.arange(first, first + lanes) for first in range(0, own.run_schedule.lanes, lanes)]
+        self._ticks = range(FIRST_TICK, max(FIRST_TICK + 1, own.run_schedule.round_ticks))
         self._answered = 0
 
     def answer(self) -> None:
         """One batch: look for requests, gather, compute, reply."""
-        ticks = range(FIRST_TICK, max(FIRST_TICK + 1, self._run_schedule.round_ticks))
-        tick = ticks[self._answered // len(self._groups) % len(ticks)]
+        tick = self._ticks[self._answered // len(self._groups) % len(self._ticks)]
         group = self._groups[self._answered % len(self._groups)]
         numbers = np.full(len(group), request_number(self._answered, tick))
         self._memory.mailbox.request.publish(group, numbers)
@@ -337,7 +337,7 @@ class _BusyServer:
 
     def close(self) -> None:
         """Give the memory back. Raises `CannotRun` if rows were not answered."""
-        rows = self._answered * len(self._groups[0]) * self._run_schedule.lane_envs
+        rows = self._answered * self._batch
         if self._server.served != rows:
             raise CannotRun(f"The server answered {self._server.served:,} rows instead of {rows:,}.")
         self._memory.arena.close()

@@ -105,7 +105,6 @@ def measure(options: Options, report: Report) -> None:
         require_writable("--picture", options.picture)
         if options.picture.suffix.lower() not in PICTURES:
             raise ConfigError(f"--picture {options.picture}: the suffix says the format; choose {', '.join(PICTURES)}.")
-    stored = None if options.from_ is None else _read_report(options.from_)
     with report.measuring("settings"):
         plan = make_plan(options.game, [*options.words, "--actors", "1"])
         if not holds_for(plan):
@@ -116,10 +115,7 @@ def measure(options: Options, report: Report) -> None:
         return
     report.conditions = conditions(plan)
     measured: dict[int, float] = {}
-    if stored is None or options.from_ is None:
-        found = _measured(options, plan, report, measured)
-    else:
-        found = [times_in(stored, options.from_, report)]
+    found = _measured(options, plan, report, measured) if options.from_ is None else [times_in(options.from_, report)]
     if not found:
         return
     lines = _add_cores(options, report, plan, median_times(found), counts)
@@ -144,27 +140,17 @@ def median_times(found: Sequence[ServiceTimes]) -> ServiceTimes:
     )
 
 
-def _read_report(path: Path) -> Any:
-    """The content of --from. Raises `ConfigError`."""
-    try:
-        return read_json(path, follow=True)
-    except OSError as error:
-        raise ConfigError(f"--from {path} cannot be read: {error.strerror}.") from error
-    except FileError as error:
-        raise ConfigError(f"--from {path} holds no service times: pass a file of `bench model --json`.") from error
-
-
-def times_in(stored: Any, path: Path, report: Report) -> ServiceTimes:
-    """Service times in a report that --json wrote: the medians of its rows. Note if they are of another machine.
+def times_in(path: Path, report: Report) -> ServiceTimes:
+    """Service times of a file that --json wrote: the medians of its rows. Note if they are of another machine.
 
     Args:
-        path: of `stored`, for the sentences.
         report: the new one, with its conditions.
 
     Raises:
         ConfigError: there are none, or they were measured with other settings.
     """
     try:
+        stored = read_json(path, follow=True)
         rows, theirs = {row["name"]: row["median"] for row in stored["rows"]}, stored["conditions"]
         times = ServiceTimes.from_json(
             {
@@ -174,7 +160,9 @@ def times_in(stored: Any, path: Path, report: Report) -> ServiceTimes:
         )
         ours = json.loads(json.dumps(report.conditions, default=str))
         different = [name for name in ours if theirs[name] != ours[name]]
-    except (KeyError, TypeError, ValueError) as error:
+    except OSError as error:
+        raise ConfigError(f"--from {path} cannot be read: {error.strerror}.") from error
+    except (FileError, KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"--from {path} holds no service times: pass a file of `bench model --json`.") from error
     if settings := [name.replace("_", " ") for name in different if name not in OF_MACHINE]:
         raise ConfigError(f"--from {path} has times of other settings ({', '.join(settings)}): measure these anew.")

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from learner.engine.accelerator import Stream
 from learner.engine.faults import device_faults_named
 from shared.errors import DeviceFault
 from tests.support.simulated_gpu import DEVICE, SimulatedGpu, simulated_gpu
@@ -86,12 +87,16 @@ def test_freed_memory_goes_to_the_next_allocation_of_its_stream(gpu: SimulatedGp
     assert _filled(4.0).host.data_ptr() == address  # type: ignore[attr-defined]
 
 
-def test_another_stream_reads_what_was_overwritten(gpu: SimulatedGpu) -> None:
+def _copy_of_freed(gpu: SimulatedGpu) -> tuple[Tensor, Stream]:
+    """A copy, in another stream, of four ones whose memory is given back at once; and that stream."""
     x, stream = _filled(1.0), gpu.make_stream(DEVICE)
     stream.wait_stream(gpu.current_stream(DEVICE))
     with gpu.use_stream(stream):
-        y = x + 0.0
-    del x
+        return x + 0.0, stream
+
+
+def test_another_stream_reads_what_was_overwritten(gpu: SimulatedGpu) -> None:
+    y, stream = _copy_of_freed(gpu)
     z = _filled(2.0)
     assert z.tolist() == [2.0] * 4  # the device runs this first, since nothing makes it wait
     stream.synchronize()
@@ -99,11 +104,7 @@ def test_another_stream_reads_what_was_overwritten(gpu: SimulatedGpu) -> None:
 
 
 def test_an_allocation_of_any_size_overwrites_the_freed_memory_of_its_stream(gpu: SimulatedGpu) -> None:
-    x, stream = _filled(1.0), gpu.make_stream(DEVICE)
-    stream.wait_stream(gpu.current_stream(DEVICE))
-    with gpu.use_stream(stream):
-        y = x + 0.0
-    del x
+    y, stream = _copy_of_freed(gpu)
     assert _filled(2.0, 1_000).tolist()[0] == 2.0
     stream.synchronize()
     assert y.isnan().all()
