@@ -12,6 +12,11 @@ MEAN_OVER = 100
 """Episodes in the rolling mean of returns."""
 
 
+def mean_name(episodes: int) -> str:
+    """Name of the mean return of the newest `MEAN_OVER` episodes when `episodes` have ended."""
+    return f"mean of {MEAN_OVER}" if episodes >= MEAN_OVER else f"mean of the last {episodes}"
+
+
 @dataclass(frozen=True)
 class EvaluationStatus:
     """The newest evaluation."""
