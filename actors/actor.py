@@ -22,7 +22,7 @@ def main(child_spec: ChildSpec) -> None:
         housekeeping.start()
         while not housekeeping.finished:
             lanes.hand_over()
-            worked = housekeeping.adopt_lanes()
+            worked = housekeeping.adopt_lanes() or housekeeping.keep_last_snapshots()
             for lane in lanes.ready():
                 ended_round = lanes.step(lane)
                 housekeeping.after_step(lane, ended_round)
@@ -77,6 +77,13 @@ class Housekeeping:
             self._waiter.heartbeat()
         self._set_phase()
         return adopted
+
+    def keep_last_snapshots(self) -> bool:
+        """Keep the snapshots that lanes lack where the run ends, and wake the learner. Return True if there was one."""
+        kept = self.lanes.keep_last_snapshots()
+        if kept:
+            self._learner.ring()
+        return kept
 
     def after_step(self, lane: Lane, ended_round: bool) -> None:
         """Ring the processes that may wait for the step, count it, and send a heartbeat."""

@@ -4,6 +4,9 @@ The action in the ring is a write-ahead log: reply -> actions into the slot -> `
 A lane that restarts from a snapshot plays the logged actions again and *compares* the results with those in the ring.
 It asks inference only from the first tick without logged actions.
 
+A lane keeps a snapshot at the boundaries that have one, and where the run ends. That boundary may be named while the
+lane stands there already.
+
 A lane belongs to one actor at a time, its owner, which alone writes the lane's memory. At a boundary with a snapshot
 the owner hands the lane over: it writes the number of the next owner, which starts the lane from the snapshot, as after
 a restart. So the result does not depend on the actor that plays a lane, and no death at any moment loses a lane.
@@ -54,8 +57,8 @@ class Lane:
         self.next_owner: int | None = None
         self._actor = actor
         self._life = -1
-        self._at_snapshot = False
-        """True while the lane stands where its newest snapshot was made."""
+        self._kept = -1
+        """Boundary of the newest snapshot; -1: none."""
         self._memory = memory
         self._run_schedule = run_schedule
         self._first_env = memory.index * run_schedule.lane_envs
@@ -81,7 +84,7 @@ class Lane:
         `heartbeat` is called during long work.
         """
         self._life = self._memory.begin_life()
-        boundary = self._memory.newest_snapshot()
+        boundary = self._kept = self._memory.newest_snapshot()
         if boundary < 0:
             for j, env in enumerate(self.envs):
                 env.reset(0, self._frames[0, j])
@@ -97,16 +100,31 @@ class Lane:
 
     def _request_or_hand_over(self) -> None:
         """At a boundary with a snapshot hand the lane over, where another actor is wanted; else ask for actions."""
-        boundary, ticks = divmod(self.tick, self._run_schedule.round_ticks)
-        self._at_snapshot = ticks == 0 and self._run_schedule.is_snapshot(boundary)
         self.hand_over_if_wanted()
         if self.next_owner is None and not self.replaying:
             self._memory.ask(self._life, self.tick)
 
     @property
+    def _boundary(self) -> int | None:
+        """The boundary at which the lane stands; None: it is within a round."""
+        boundary, ticks = divmod(self.tick, self._run_schedule.round_ticks)
+        return None if ticks else boundary
+
+    @property
+    def lacks_last_snapshot(self) -> bool:
+        """True if the lane stands where the run ends, without a snapshot: it came there before that was named."""
+        boundary = self._boundary
+        return boundary is not None and self._kept < boundary and self._memory.is_last(boundary)
+
+    def keep_snapshot(self, boundary: int) -> None:
+        """Keep the snapshot at `boundary`, where the lane stands."""
+        self._memory.write_snapshot(boundary, self._state())
+        self._kept = boundary
+
+    @property
     def other_owner(self) -> int | None:
         """The actor that should own the lane instead, while it stands at its snapshot; None: there is none."""
-        if not self._at_snapshot:
+        if self._kept != self._boundary:
             return None
         wanted = self._memory.wanted_owner
         return None if wanted == self._actor else wanted
@@ -216,8 +234,8 @@ class Lane:
 
     def _finish(self, boundary: int) -> None:
         """Keep a snapshot where one is due, then publish that the ticks before `boundary` are whole."""
-        if self._run_schedule.is_snapshot(boundary) and self._memory.newest_snapshot() < boundary:
-            self._memory.write_snapshot(boundary, self._state())
+        if self._memory.is_snapshot(boundary) and self._kept < boundary:
+            self.keep_snapshot(boundary)
         if self._memory.finished.read() < boundary:
             self._memory.finished.publish(boundary)
 

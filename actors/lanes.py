@@ -54,8 +54,8 @@ class Lanes:
 
     @property
     def due(self) -> bool:
-        """True if there is a tick to play, a lane to start or to hand over, or an env to make."""
-        if any(lane.ready or lane.other_owner is not None for lane in self.played):
+        """True if there is a tick to play, a lane to start, to hand over or to keep, or an env to make."""
+        if any(lane.ready or lane.other_owner is not None for lane in self.played) or self.lack_last_snapshots:
             return True
         return self.has_new_lanes or self._lane_missing_envs() is not None
 
@@ -83,6 +83,18 @@ class Lanes:
         if missing is not None:
             self._make_one(missing)
         return missing is not None
+
+    @property
+    def lack_last_snapshots(self) -> bool:
+        """True if a lane stands where the run ends, without a snapshot."""
+        return any(lane.lacks_last_snapshot for lane in self.played)
+
+    def keep_last_snapshots(self) -> bool:
+        """Keep the snapshots that lanes lack where the run ends. Return True if there was one."""
+        lacking = [lane for lane in self.played if lane.lacks_last_snapshot]
+        for lane in lacking:
+            lane.keep_snapshot(lane.tick // self._memory.run_schedule.round_ticks)
+        return bool(lacking)
 
     def hand_over(self) -> None:
         """Hand over the lanes that wait at a snapshot, and that another actor should own by now.

@@ -1,4 +1,4 @@
-"""The parts of a commit that every schedule has: waits, the span's metrics, the snapshot, evaluations, `committed`."""
+"""The parts of a commit that every schedule has: waits, the last boundary, records, the snapshot, evaluations."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.memory.boundary import newest_boundary
-from shared.memory.parts.board import METRIC_SPANS
+from shared.memory.parts.board import METRIC_RECORDS, Stop
 from shared.memory.parts.evaluation_queue import evaluations_until
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Doorbell, Waiter
@@ -21,11 +20,11 @@ class Commits:
     A process that was killed may call any method again for the same boundary.
     """
 
-    def __init__(self, memory: Memory, waiter: Waiter, followers: Sequence[Doorbell]) -> None:
-        """`followers` are the doorbells of the processes that wait for a commit."""
+    def __init__(self, memory: Memory, waiter: Waiter, followers: Sequence[Doorbell], scribe: Doorbell) -> None:
+        """`followers` are the doorbells of the processes that wait for every commit; `scribe` that of the scribe."""
         self._memory, self._board, self._run_schedule = memory, memory.board, memory.run_schedule
         self._eval_every = memory.plan.config.evaluate.eval_every_steps
-        self._waiter, self._followers = waiter, followers
+        self._waiter, self._followers, self._scribe = waiter, followers, scribe
 
     def wait_for_lanes(self, boundary: int) -> None:
         """Wait until every lane has finished the rounds before `boundary`."""
@@ -41,40 +40,58 @@ class Commits:
 
         def may_go_on() -> bool:
             written = int(board.written[0])
-            if board.spans_refused[0] or written >= newest_boundary(self._memory):
+            if board.records_refused[0] or written >= board.newest_record:
                 return True
-            kept = (boundary - written) // run_schedule.snapshot_rounds < METRIC_SPANS
-            return kept and written * run_schedule.round_ticks >= run_schedule.oldest_readable_tick(boundary)
+            kept = run_schedule.record_number(boundary) - run_schedule.record_number(written) < METRIC_RECORDS
+            needed = run_schedule.segment_begin(written) * run_schedule.round_ticks
+            return kept and needed >= run_schedule.oldest_readable_tick(boundary)
 
         self._waiter.wait(may_go_on)
 
-    def snapshot(
-        self,
-        boundary: int,
-        metrics: Callable[[], tuple[int, Mapping[str, float]]],
-        store: Callable[[dict[str, NDArray[np.float32]]], None],
-    ) -> None:
-        """At the end of a span, keep its metrics for the scribe and a snapshot, unless a former incarnation did.
+    def name_last(self, boundary: int, keep_own: Callable[[], object] = lambda: None) -> None:
+        """After a request to stop, name the last boundary before the commit of `boundary`, and wait for its snapshots.
+
+        It is the first boundary that no lane can have passed. A lane that stands there already keeps its snapshot when
+        it is woken.
 
         Args:
-            metrics: returns the number of the span's updates, and the means over them by name.
-            store: writes the vectors of the snapshot.
+            keep_own: keeps the snapshots of lanes that this process plays.
         """
-        snapshots = self._memory.learner_snapshots
-        if not self._run_schedule.is_snapshot(boundary) or snapshots.newest() >= boundary:
-            return
-        if boundary:
-            self._note(boundary, *metrics())
-        snapshots.write(boundary, store)
+        board, run_schedule = self._board, self._run_schedule
+        if board.stop[0] == Stop.FINISH and board.last.read() == run_schedule.rounds:
+            board.last.publish(min(run_schedule.rounds, boundary - 1 + run_schedule.max_rounds_ahead))
+        if board.is_last(boundary):
+            keep_own()
+            for doorbell in self._followers:
+                doorbell.ring()
+            snapshots = self._memory.lane_snapshots.number.values
+            self._waiter.wait(lambda: bool(snapshots.max(1).min() >= boundary))
 
-    def _note(self, boundary: int, updates: int, means: Mapping[str, float]) -> None:
-        """Write the metrics of the span before `boundary`."""
-        row = self._board.metrics[(boundary // self._run_schedule.snapshot_rounds - 1) % METRIC_SPANS]
-        row[:] = float("nan")
-        row[-2:] = updates, time.monotonic()
+    def record(self, boundary: int, metrics: Callable[[], tuple[int, Mapping[str, float]]]) -> None:
+        """At the end of a record, keep its metrics for the scribe, unless a former incarnation did.
+
+        Args:
+            metrics: returns the number of the record's updates, and the means over them by name.
+        """
+        board = self._board
+        if not boundary or not board.is_record(boundary):
+            return
+        row = board.metrics[self._run_schedule.record_number(boundary) % METRIC_RECORDS]
+        updates, means = metrics()
+        if row[-1] == boundary:
+            return
+        row[:-1] = float("nan")
+        row[-3:-1] = updates, time.monotonic()
         if updates:
             for column, name in enumerate(self._run_schedule.method.metrics):
                 row[column] = means[name]
+        row[-1] = boundary
+
+    def snapshot(self, boundary: int, store: Callable[[dict[str, NDArray[np.float32]]], None]) -> None:
+        """Keep a snapshot where one is due, unless a former incarnation did; `store` writes its vectors."""
+        snapshots = self._memory.learner_snapshots
+        if self._board.is_snapshot(boundary) and snapshots.newest() < boundary:
+            snapshots.write(boundary, store)
 
     def queue_evaluation(self, boundary: int, online_into: Callable[[NDArray[np.float32]], None]) -> None:
         """Queue this version when the round before `boundary` reached a multiple of `eval_every_steps`.
@@ -105,7 +122,9 @@ class Commits:
         queue.queued.publish(queued + 1)
 
     def publish(self, boundary: int) -> None:
-        """Say that the rounds before `boundary` are whole."""
+        """Say that the rounds before `boundary` are whole. The scribe is woken when a record ends."""
         self._board.commits.publish(boundary)
         for doorbell in self._followers:
             doorbell.ring()
+        if self._board.is_record(boundary):
+            self._scribe.ring()

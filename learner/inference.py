@@ -49,7 +49,7 @@ class Server:
         numbers = mailbox.request.values.copy()  # one look, so that what is answered is what was seen
         waiting = numbers != mailbox.reply.values
         rounds = Mailbox.tick_of(numbers) // run_schedule.round_ticks
-        servable = waiting & (rounds < committed + run_schedule.max_rounds_ahead) & (rounds < run_schedule.rounds)
+        servable = waiting & (rounds < committed + run_schedule.max_rounds_ahead) & (rounds < board.last.read())
         due = []
         for lanes in self._batches:
             mine = servable[lanes]

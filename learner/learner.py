@@ -1,6 +1,7 @@
 """The learner process: rounds of updates, and the commit that closes a round.
 
-A commit has this order: every lane's snapshot, the learner's snapshot, the weights, `committed`. A restarted learner
+A commit has this order: every lane's snapshot, the metrics of a record that ends, the learner's snapshot, the weights,
+`committed`. A restarted learner
 loads its newest whole snapshot. It repeats rounds that are already committed and publishes nothing of them again.
 
 With `--learner-ranks` this process is rank 0, and others share its updates (learner/ranks).
@@ -26,8 +27,9 @@ from learner.ranks.rank_group import RankGroup
 from shared.config.settings import ResolvedConfig
 from shared.errors import DeviceFault, FatalError
 from shared.memory.parts.board import Phase
+from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
-from shared.memory.wait import Doorbell, Stopped, Waiter
+from shared.memory.wait import Stopped, Waiter
 from shared.process.child import ChildSpec, enter
 
 SLICE_UPDATES = 16
@@ -55,7 +57,7 @@ class Rounds:
         memory: Memory,
         waiter: Waiter,
         engine: Engine,
-        followers: list[Doorbell],
+        commits: Commits,
         ranks: RankGroup | None = None,
     ) -> None:
         self._memory = memory
@@ -65,9 +67,9 @@ class Rounds:
         self._learn = memory.plan.config.learn
         self._waiter = waiter
         self._engine = engine
-        self._span: list[RoundMetrics] = []
+        self._record: list[RoundMetrics] = []
         self._slice = 1  # how long an update takes is not known yet
-        self._commits = Commits(memory, waiter, followers)
+        self._commits = commits
 
     def restore(self) -> int:
         """Take the newest snapshot, or fresh parameters; return the round to do next."""
@@ -103,13 +105,15 @@ class Rounds:
         if count:
             self._run(round_, count)
             self._wait_for_gpu(round_ + 1)
-            self._span.append(self._engine.end_round())
+            self._record.append(self._engine.end_round())
         if self._run_schedule.target_changes_after(round_):
             self._engine.update_target()
         if self._ranks is not None and count and self._run_schedule.is_snapshot(round_ + 1):
             self._ranks.meet(self._engine.checksum(), f"the parameters after round {round_}")
         if repeated:
             self._board.redone[self._waiter.process] += count
+            if self._run_schedule.is_record(round_ + 1):
+                self._record.clear()
         else:
             self._commit(round_ + 1)
 
@@ -191,7 +195,7 @@ class Rounds:
         """Prefetch a round, if it has updates; all ticks of its window are there."""
         if (
             self._learn.schedule != "alternate"
-            and round_ < self._run_schedule.rounds
+            and round_ < self._board.last.read()
             and self._run_schedule.updates_in(round_)
         ):
             self._engine.prefetch(round_, self._run_schedule.window_end(round_))
@@ -201,19 +205,21 @@ class Rounds:
         self._wait_for_lanes(boundary)
         self._prefetch(boundary)
         self._commits.wait_for_scribe(boundary)
-        self._commits.snapshot(boundary, self._end_span, self._engine.store)
+        self._commits.name_last(boundary)
+        self._commits.record(boundary, self._end_record)
+        self._commits.snapshot(boundary, self._engine.store)
         updates = self._run_schedule.updates_before(boundary)
         self._memory.weights.publish(updates, self._engine.export_into)
         self._commits.queue_evaluation(boundary, self._engine.online_into)
         self._commits.publish(boundary)
         self._waiter.note_progress(progress_at(boundary))
 
-    def _end_span(self) -> tuple[int, dict[str, float]]:
-        """Updates of the span that ends, and means over them; the next span begins."""
-        updates = sum(metrics.updates for metrics in self._span)
+    def _end_record(self) -> tuple[int, dict[str, float]]:
+        """Updates of the record that ends, and means over them; the next record begins."""
+        updates = sum(metrics.updates for metrics in self._record)
         names = self._run_schedule.method.metrics if updates else ()
-        means = {name: sum(each.means[name] * each.updates for each in self._span) / updates for name in names}
-        self._span.clear()
+        means = {name: sum(each.means[name] * each.updates for each in self._record) / updates for name in names}
+        self._record.clear()
         return updates, means
 
 
@@ -260,11 +266,15 @@ def main(child_spec: ChildSpec) -> None:
         ranks = RankGroup.join(child_spec, waiter, device) if config.machine.learner_ranks > 1 else None
         engine = make_engine(config, memory.plan.network, memory.ring, waiter.heartbeat, ranks)
         memory.board.replay_device_bytes[0] = engine.source_device_bytes
-        rounds = Rounds(memory, waiter, engine, child_spec.doorbells.others(child_spec.process), ranks)
+        scribe = child_spec.doorbells[Role.SCRIBE]
+        followers = child_spec.doorbells.without(child_spec.process, Role.SCRIBE)
+        rounds = Rounds(memory, waiter, engine, Commits(memory, waiter, followers, scribe), ranks)
         try:
             with settled(engine, ranks):
-                for round_ in range(rounds.restore(), memory.run_schedule.rounds):
+                round_ = rounds.restore()
+                while round_ < memory.board.last.read():
                     rounds.run_round(round_)
+                    round_ += 1
         except NonFiniteError as error:
             try:
                 sentence = report_nonfinite_update(memory, waiter, engine, child_spec.run_dir, error)

@@ -49,7 +49,6 @@ class Gradients:
         self._shared, self._run_schedule, self._model = memory.shared_parameters, run_schedule, model
         learn = replace(plan.config.learn, batch_size=run_schedule.update_samples)
         self._optimizer = Optimizer(model, learn, plan.config.algorithm.clip_gradient)
-        self._span_gradients = run_schedule.snapshot_rounds * run_schedule.round_gradients
         model.gradient_into(self._optimizer.gradient)
         self._side_stream = SideStream()
         self._source: Source
@@ -79,14 +78,14 @@ class Gradients:
         shared, run_schedule = self._shared, self._run_schedule
         if shared.computed.values[worker] > number:
             return False
-        learns = number >= run_schedule.first_gradient
+        learns = number >= run_schedule.first_learning_round
         if learns:
             metrics = self._gradient(worker, number)
             self._require_finite(worker, number, metrics)
             torch.mul(self._optimizer.gradient, self._optimizer.scale(), out=torch.from_numpy(shared.gradient[worker]))
-            before = shared.sums[number % 2, worker] if number % self._span_gradients else 0.0
+            before = 0.0 if run_schedule.is_record(number) else shared.sums[number % len(shared.sums), worker]
             added = [metrics.get(name, math.nan) for name in run_schedule.method.metrics]
-            shared.sums[(number + 1) % 2, worker] = before + np.array(added)
+            shared.sums[(number + 1) % len(shared.sums), worker] = before + np.array([*added, 1.0])
         shared.computed.publish(worker, number + 1)
         return learns
 
@@ -111,11 +110,7 @@ class Gradients:
         )
 
     def means(self, boundary: int) -> tuple[int, dict[str, float]]:
-        """Updates of the span before `boundary`, and the means of the metrics over them."""
-        run_schedule = self._run_schedule
-        updates = run_schedule.updates_before(boundary) - run_schedule.updates_before(
-            boundary - run_schedule.snapshot_rounds
-        )
-        sums = self._shared.sums[boundary * run_schedule.round_gradients % 2]
-        means = sums.sum(0) / max(1, updates)
-        return updates, dict(zip(run_schedule.method.metrics, means.tolist(), strict=True))
+        """Updates of the record up to `boundary`, and the means of the metrics over them."""
+        *sums, updates = self._shared.sums[boundary % len(self._shared.sums)].sum(0).tolist()
+        means = (total / max(1.0, updates) for total in sums)
+        return int(updates), dict(zip(self._run_schedule.method.metrics, means, strict=True))

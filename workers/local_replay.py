@@ -37,7 +37,7 @@ class LocalReplay:
     def differentiate(self, worker: int, number: int) -> tuple[Any, Tensor, dict[str, Tensor]]:
         """Return a forward pass of the batch of gradient `number`, the gradient by its outputs, and metrics."""
         self._learning.anneal(partial(self._run_schedule.annealed, number))
-        first, end = self._replay.window.samplable((number + 1) * self._run_schedule.gradient_ticks)
+        first, end = self._replay.window.samplable((number + 1) * self._run_schedule.round_ticks)
         envs = self._run_schedule.lane_envs
         starts = np.flatnonzero(self._valid[worker, np.arange(first, end) % self._run_schedule.capacity])
         generator = np.random.Generator(np.random.Philox(key=[bits(self._seed, Stream.REPLAY, worker), number]))

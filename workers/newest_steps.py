@@ -35,7 +35,7 @@ class NewestSteps:
             StepReader(memory.ring, memory.plan.config.learn, method, range(first, first + envs))
             for first in range(0, run_schedule.envs, envs)
         ]
-        rows = (run_schedule.gradient_ticks + 1) * envs
+        rows = (run_schedule.round_ticks + 1) * envs
         self._blocks = torch.zeros(network.frames.blocks(rows), dtype=torch.uint8)
         self._by_outputs = torch.zeros(rows, network.outputs, network.atoms)
 
@@ -43,7 +43,7 @@ class NewestSteps:
         """Return a forward pass of the steps of gradient `number`, the gradient by its outputs, and metrics."""
         reader, method = self._readers[worker], self._method
         method.anneal(partial(self._run_schedule.annealed, number))
-        tick, env = reader.grid((number + 1) * self._run_schedule.gradient_ticks)
+        tick, env = reader.grid((number + 1) * self._run_schedule.round_ticks)
         reader.gather(env, tick, self._blocks)
         blocks, extra_inputs = self._inputs(reader, tick, env)
         saved: Any = self._model.forward(blocks, 0, extra_inputs, learns=True)

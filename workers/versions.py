@@ -165,22 +165,23 @@ class Hogwild(Parameters):
         return int(self._shared.target_changes[0])
 
     @torch.inference_mode()
-    def apply(self, worker: int, round_: int, number: int) -> None:
-        """Apply the newest gradient of a worker, `number`, and change the target network if it is due."""
+    def apply(self, worker: int, round_: int) -> None:
+        """Apply the gradient of a worker of this round, and change the target network if it is due."""
         shared, run_schedule = self._shared, self._run_schedule
-        rate, computed = run_schedule.learning_rate(number, self._learn), shared.computed.values
+        rate, computed = run_schedule.learning_rate(round_, self._learn), shared.computed.values
         done = int(computed.sum())
         # Gradients before learning begins count as computed, too, and take no step; other workers may still be there.
-        steps = int(np.maximum(computed - run_schedule.first_gradient, 0).sum())
+        steps = int(np.maximum(computed - run_schedule.first_learning_round, 0).sum())
         step = make_compiled_step(self._learn, rate, torch.tensor(float(steps)), 1.0)
         vectors = (shared.params[0], _NO_BITS, shared.gradient[worker], _NO_BITS, shared.moment1[0], shared.moment2[0])
         step(vectors)
         if self._target is not None:
-            changes = done * run_schedule.gradient_ticks * run_schedule.lane_envs // run_schedule.target_steps
+            changes = done * run_schedule.round_ticks * run_schedule.lane_envs // run_schedule.target_steps
             if changes > self.target_changes(round_):  # several processes may see that; each copy is a good one
                 shared.target[:] = shared.params[0]
                 shared.target_changes[0] = changes
 
     def finish(self, round_: int) -> None:
-        """Say that this process has applied all of its gradients of a round."""
-        self._applied.publish(round_ + 1)
+        """Say that this process has applied all of its gradients of a round, unless a former incarnation did."""
+        if self._applied.read() <= round_:
+            self._applied.publish(round_ + 1)

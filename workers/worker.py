@@ -1,13 +1,14 @@
 """The process of some workers: it plays their lanes, computes their gradients, and applies them.
 
-With `ordered` a round has two barriers, which are words in memory: `computed` of every worker, then `applied` of every
-process. With `async` it has the second alone, and takes thousands of gradients. Process 0 also commits. A process that
-dies anywhere does its part of the round again (shared/README.md).
+A round is a gradient of each worker. With `ordered` it has two barriers, which are words in memory: `computed` of every
+worker, then `applied` of every process. With `async` a process may be some rounds ahead of the last commit; all wait
+for each other at snapshots, at evaluations and at the end. Process 0 also commits. A process that dies anywhere does
+its part of the round again (shared/README.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -25,6 +26,7 @@ from learner.networks.make_model import make_model
 from learner.networks.policy import Policy
 from shared.errors import FatalError
 from shared.memory.parts.board import Phase
+from shared.memory.parts.evaluation_queue import next_evaluation_boundary
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Stopped, Waiter
@@ -46,8 +48,7 @@ def main(child_spec: ChildSpec) -> None:
     with suppress(Stopped):
         process.start()
         try:
-            while not memory.board.finished:
-                process.run_round(memory.board.committed)
+            process.run()
         except FloatingPointError as error:  # no policy has actions any more
             raise FatalError(f"{error} A smaller --learning-rate may help.") from error
         memory.board.phase[child_spec.process] = Phase.DONE
@@ -68,7 +69,8 @@ class WorkerProcess:
         self._others = [doorbell for other, doorbell in enumerate(doorbells.of_role(Role.WORKER)) if other != number]
         self._commits: Commits | None = None
         if waiter.process == plan.committer:
-            self._commits = Commits(memory, waiter, doorbells.others(waiter.process))
+            followers = doorbells.without(waiter.process, Role.SCRIBE)
+            self._commits = Commits(memory, waiter, followers, doorbells[Role.SCRIBE])
         self._lanes = Lanes(
             memory,
             number,
@@ -102,9 +104,8 @@ class WorkerProcess:
         self._waiter.wait(lambda: bool(self._board.prepared[0]))
         while self._lanes.adopt():
             self._waiter.heartbeat()
-        first = max(0, self._board.committed) * self._run_schedule.round_gradients
         for lane in self._lanes.played:
-            self._gradients.resume(lane.index, first)
+            self._gradients.resume(lane.index, max(0, self._board.committed))
         self._parameters.fill()
         self._ring_others()
         self._waiter.wait(lambda: bool(self._shared.applied.values.min() >= 0))
@@ -113,17 +114,52 @@ class WorkerProcess:
         """Close the envs."""
         self._lanes.close()
 
-    def run_round(self, round_: int) -> None:
-        """Do this process's part of the newest committed round; before the first commit, that commit alone."""
-        if round_ >= 0:
+    def run(self) -> None:
+        """Do this process's part of every round up to the last one."""
+        self._wait(lambda: self._board.committed >= 0)
+        round_ = self._board.committed
+        while self._may_begin(round_):
             if isinstance(self._parameters, Versions):
                 self._run_ordered(round_, self._parameters)
             else:
                 self._run_async(round_, self._parameters)
             self._ring_others()
-        if self._commits is not None:
-            self._commit(self._commits, round_ + 1)
-        self._waiter.wait(lambda: self._board.committed > round_)
+            round_ += 1
+
+    def _may_begin(self, round_: int) -> bool:
+        """Wait until a round may begin. Return False if the run is over."""
+        self._wait(lambda: round_ < self._limit or self._board.finished)
+        return not self._board.finished
+
+    @property
+    def _limit(self) -> int:
+        """The first round that no process may begin yet.
+
+        It is not far ahead of the last commit. All processes stop where parameters are kept: nothing changes them then.
+        """
+        run_schedule, committed = self._run_schedule, self._board.committed
+        kept = committed - committed % run_schedule.snapshot_rounds + run_schedule.snapshot_rounds
+        every = self._memory.plan.config.evaluate.eval_every_steps
+        evaluated = next_evaluation_boundary(committed, run_schedule.round_steps, every) if every else kept
+        return min(committed + run_schedule.max_rounds_ahead, kept, evaluated, self._board.last.read())
+
+    def _wait(self, ready: Callable[[], bool]) -> None:
+        """Wait; meanwhile make the commits that are due, and keep the snapshots of lanes where the run ends."""
+        lanes = self._lanes
+        while True:
+            if lanes.keep_last_snapshots():
+                self._ring_others()
+            if self._commits is not None and self._commit_due:
+                self._commit(self._commits, self._board.committed + 1)
+            elif ready():
+                return
+            self._waiter.wait(lambda: ready() or self._commit_due or lanes.lack_last_snapshots)
+
+    @property
+    def _commit_due(self) -> bool:
+        """True if this process commits, and all have done their part of the next round."""
+        whole = min(self._shared.applied.values.min(), self._board.lane_finished.values.min())
+        return self._commits is not None and bool(whole > self._board.committed)
 
     def _run_ordered(self, round_: int, parameters: Versions) -> None:
         """Compute a gradient of each lane at the version of the round, and make the shard of the next."""
@@ -138,19 +174,17 @@ class WorkerProcess:
 
     def _run_async(self, round_: int, parameters: Hogwild) -> None:
         """For each lane in turn: copy the parameters, play, compute, apply (Mnih et al. 2016, algorithm S3)."""
-        gradients = self._run_schedule.round_gradients
-        for number in range(round_ * gradients, (round_ + 1) * gradients):
-            for lane in self._lanes.played:
-                parameters.load(round_)
-                self._play([lane], number)
-                if self._gradients.compute(lane.index, number):
-                    parameters.apply(lane.index, round_, number)
-                self._waiter.heartbeat()
+        for lane in self._lanes.played:
+            parameters.load(round_)
+            self._play([lane], round_)
+            if self._gradients.compute(lane.index, round_):
+                parameters.apply(lane.index, round_)
+            self._waiter.heartbeat()
         parameters.finish(round_)
 
-    def _play(self, lanes: Sequence[Lane], number: int) -> None:
-        """Play some lanes up to their gradients of that number, tick by tick."""
-        end = (number + 1) * self._run_schedule.gradient_ticks
+    def _play(self, lanes: Sequence[Lane], round_: int) -> None:
+        """Play some lanes to the end of a round, tick by tick."""
+        end = (round_ + 1) * self._run_schedule.round_ticks
         while playing := [lane for lane in lanes if lane.tick < end]:
             self._answer([lane.index for lane in playing if not lane.replaying])
             for lane in playing:
@@ -175,11 +209,10 @@ class WorkerProcess:
 
     def _commit(self, commits: Commits, boundary: int) -> None:
         """Close the rounds before `boundary`, as a learner does; the version that follows needs no publication."""
-        self._waiter.wait(lambda: bool(self._shared.applied.values.min() >= boundary))
-        commits.wait_for_lanes(boundary)
         commits.wait_for_scribe(boundary)
-        metrics, store = partial(self._gradients.means, boundary), partial(self._parameters.store, boundary)
-        commits.snapshot(boundary, metrics, store)
+        commits.name_last(boundary, self._lanes.keep_last_snapshots)
+        commits.record(boundary, partial(self._gradients.means, boundary))
+        commits.snapshot(boundary, partial(self._parameters.store, boundary))
         commits.queue_evaluation(boundary, lambda out: self._parameters.store(boundary, {"online": out}))
         self._board.updates[0] = self._run_schedule.updates_before(boundary)
         commits.publish(boundary)

@@ -10,6 +10,7 @@ from contextlib import suppress
 
 import torch
 
+from learner.commits import Commits
 from learner.engine.device import device_bytes_reader
 from learner.engine.engine import NonFiniteError
 from learner.engine.faults import device_faults_named
@@ -19,6 +20,7 @@ from learner.make_engine import make_engine
 from learner.ranks.rank_group import RankGroup, rank_of
 from shared.config.settings import ResolvedConfig
 from shared.memory.parts.board import Phase
+from shared.memory.process_table import Role
 from shared.memory.wait import Stopped
 from shared.process.child import ChildSpec, enter
 
@@ -34,7 +36,7 @@ class RankRounds(Rounds):
 
     def _commit(self, boundary: int) -> None:
         """Forget the metrics, which the learner records; prefetch the next round if its ticks are there."""
-        self._span.clear()
+        self._record.clear()
         if self._board.lane_finished.values.min() >= boundary:
             self._prefetch(boundary)
         self._waiter.note_progress(progress_at(boundary))
@@ -61,12 +63,17 @@ def main(child_spec: ChildSpec) -> None:
         waiter.wait(lambda: bool(memory.board.prepared[0]))
         ranks = RankGroup.join(child_spec, waiter, device)
         engine = make_engine(config, memory.plan.network, memory.ring, waiter.heartbeat, ranks)
-        rounds = RankRounds(memory, waiter, engine, [], ranks)
+        commits = Commits(memory, waiter, [], child_spec.doorbells[Role.SCRIBE])
+        rounds = RankRounds(memory, waiter, engine, commits, ranks)
         try:
             with settled(engine, ranks):
-                for round_ in range(rounds.restore(), memory.run_schedule.rounds):
-                    rounds.run_round(round_)
-                waiter.wait(lambda: memory.board.finished)
+                round_ = rounds.restore()
+                while not memory.board.finished:
+                    # The last boundary is named before a commit. The learner begins the round no sooner.
+                    waiter.wait(lambda: memory.board.committed >= round_)  # noqa: B023
+                    if round_ < memory.board.last.read():
+                        rounds.run_round(round_)
+                        round_ += 1
         except NonFiniteError as error:
             repeat_updates(memory, waiter, engine, error.round)  # as the learner does for its report
             waiter.wait(lambda: False)

@@ -19,9 +19,9 @@ class StepReader:
     """Reads the steps of some envs: all of a run's, or those of one worker."""
 
     def __init__(self, ring: Ring, learn: Learn, method: OnPolicyMethod, envs: range) -> None:
-        """A rollout has the ticks of a round, or of a worker's gradient."""
+        """A rollout has the ticks of a round."""
         self._ring, self._learn, self._method, self._envs = ring, learn, method, envs
-        self._ticks = ring.run_schedule.gradient_ticks
+        self._ticks = ring.run_schedule.round_ticks
         self._frames = HostFrames(ring)
 
     def grid(self, window_end: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -22,7 +22,7 @@ from shared.errors import ConfigError
 
 WITHOUT, WITH = "without checkpoints", "with checkpoints"
 NEVER_MINUTES = "100_000"
-SEGMENT_SHAPE = SegmentShape(lanes=12, ticks=104, lane_envs=2)
+SEGMENT_SHAPE = SegmentShape(lanes=12, ticks=104, interval=104, lane_envs=2)
 """A quarter of the default envs, with the default round length."""
 PROBE_SHARE = 0.25
 """Share of the measuring time for a first run, whose speed sets the round length."""

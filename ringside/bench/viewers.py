@@ -35,11 +35,11 @@ from ringside.bench.harness.tables import CannotRun, Report, WrongResult
 from ringside.watch.page.live_curves import SERIES
 from shared.machine.facts import usable_cores
 from shared.machine.subprocesses import kill_and_reap
-from shared.memory.parts.board import METRIC_SPANS, SPAN_METRICS
+from shared.memory.parts.board import METRIC_RECORDS, RECORD_METRICS
 from shared.root import ROOT
 
 ALONE, WATCHED = "no viewer", "one viewer"
-COMMITTED_AT = SPAN_METRICS.index("committed_at") - len(SPAN_METRICS)
+COMMITTED_AT = RECORD_METRICS.index("committed_at") - len(RECORD_METRICS)
 END_SECONDS = 10.0
 """Longest time that the server may take to end."""
 ADDRESS_SECONDS = 60.0
@@ -107,13 +107,13 @@ def _speed(run: AttachedRun, seconds: float) -> float:
 
 
 def _next_commit(run: AttachedRun) -> tuple[int, float]:
-    """Wait for the end of a span; return its boundary and time. Raises `CannotRun` if none comes."""
+    """Wait for the end of a record; return its boundary and time. Raises `CannotRun` if none comes."""
     memory = run.memory
-    spans = memory.run_schedule.snapshot_rounds
-    before = memory.board.committed // spans
-    run.until(lambda: memory.board.committed // spans != before)
-    span = memory.board.committed // spans
-    return span * spans, float(memory.board.metrics[(span - 1) % METRIC_SPANS][COMMITTED_AT])
+    before = memory.board.newest_record
+    run.until(lambda: memory.board.newest_record != before)
+    boundary = memory.board.newest_record
+    row = memory.board.metrics[memory.run_schedule.record_number(boundary) % METRIC_RECORDS]
+    return boundary, float(row[COMMITTED_AT])
 
 
 def _watched(run: AttachedRun, seconds: float) -> Seen:

@@ -321,6 +321,12 @@ class MetricsLog:
         self.totals.add_evaluation(record)
         return True
 
+    def cut(self, boundary: int) -> None:
+        """Drop the records after `boundary`, for a run that ends there. Raises as `cut_metrics`."""
+        cut_metrics(self._path, boundary)
+        self._reopen()
+        self._read_existing()
+
     def sync(self) -> None:
         """Force the file to the disk, before a checkpoint, which must not be ahead of it.
 

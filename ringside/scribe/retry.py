@@ -45,9 +45,9 @@ class Retries:
     """
 
     def __init__(self) -> None:
-        self.end, self.spans, self.segments = Retry(), Retry(), Retry()
+        self.end, self.records, self.segments = Retry(), Retry(), Retry()
         self.checkpoints, self.evaluations = Retry(), Retry()
-        self._all = (self.end, self.spans, self.segments, self.checkpoints, self.evaluations)
+        self._all = (self.end, self.records, self.segments, self.checkpoints, self.evaluations)
         self._reported: set[tuple[object, ...]] = set()
 
     def postpone(self, retry: Retry, error: OSError) -> None:
@@ -61,7 +61,7 @@ class Retries:
     def publish(self, board: Board) -> None:
         """Publish what the disk refuses now."""
         board.trouble[0] = next((retry.error for retry in self._all if retry.error), 0)
-        board.spans_refused[0] = self.spans.error != 0
+        board.records_refused[0] = self.records.error != 0
 
     def succeed(self) -> None:
         """Forget all refusals."""

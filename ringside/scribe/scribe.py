@@ -1,8 +1,8 @@
 """The scribe: the process that records a run. Metrics, TensorBoard events, segments, checkpoints, the summary.
 
 It reads committed ticks from the rings, also when it is late or was killed: the learner waits before lanes overwrite
-ticks that are not recorded, unless the disk refuses writes. The scribe works in *spans*, the rounds between two
-snapshots. A record has the number of the span's first round.
+ticks that are not recorded, unless the disk refuses writes. A record covers about 1,000 steps, and has the number of
+its first round. A stop may split one in two.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from ringside.recording.metrics import Episode, episodes_in
 from ringside.recording.scores import summarize
 from ringside.recording.summary import make_summary, run_counters
 from ringside.scribe.preparation import Preparation, drop_evaluations, publish_totals
+from ringside.scribe.record_values import record_values
 from ringside.scribe.retry import Retries, Retry
 from ringside.scribe.run_files import RunFiles
-from ringside.scribe.span_values import span_values
-from shared.checkpoint.segments import segment_shape, segment_ticks
+from shared.checkpoint.segments import segment_shape
 from shared.errors import FatalError
 from shared.files import disk_trouble
 from shared.files.atomic import write_atomic
@@ -41,11 +41,9 @@ LAST_TRY_SECONDS = 600.0
 """Time limit for retries of the last checkpoint after the last round. A run that is asked to stop retries once."""
 
 
-class _SpanRecord(NamedTuple):
-    """Values and episodes of a span."""
+class _Record(NamedTuple):
+    """Values and episodes of some rounds."""
 
-    is_held: bool
-    """True if its slots could be read."""
     values: dict[str, float | int | None]
     episodes: list[Episode]
 
@@ -64,8 +62,9 @@ class Scribe:
         if not self._board.prepared[0]:
             Preparation(memory, self._files, run_dir, self._heartbeat).prepare()
         self.retries = Retries()
+        self._segment_shape = segment_shape(self._run_schedule)
         self._has_recorded = False
-        """True once this incarnation has recorded a span."""
+        """True once this incarnation has recorded a round."""
 
     def _heartbeat(self) -> None:
         """Heartbeat during long operations."""
@@ -75,10 +74,10 @@ class Scribe:
 
     def due(self) -> bool:
         """True if something is due to be recorded."""
-        return self._spans_due() or self._evaluation_due() or self._save_due()
+        return self._record_due() or self._evaluation_due() or self._save_due()
 
-    def _spans_due(self) -> bool:
-        return bool(self.retries.spans.may_try and self._board.written[0] < newest_boundary(self._memory))
+    def _record_due(self) -> bool:
+        return bool(self.retries.records.may_try and self._board.written[0] < self._board.newest_record)
 
     def _evaluation_due(self) -> bool:
         evaluations = self._memory.evaluations
@@ -100,8 +99,8 @@ class Scribe:
             return
         if self._save_due() and self._record(self.retries.checkpoints, lambda: self.save() >= 0):
             return
-        if self._spans_due():  # the last, since with short rounds one is always due
-            self._record(self.retries.spans, self._record_span)
+        if self._record_due():  # the last, since in a fast run one is always due
+            self._record(self.retries.records, self._record_rounds)
 
     def _record(self, retry: Retry, record: Callable[[], bool]) -> bool:
         """Return what `record` does: False if it can record nothing now. Also False if the disk refuses."""
@@ -118,53 +117,55 @@ class Scribe:
         """Oldest tick that no lane can overwrite now."""
         return self._run_schedule.oldest_readable_tick(self._board.committed)
 
-    def _record_span(self) -> bool:
-        """Record the next span: metrics, events and, of a replay, its segment. Return True.
+    def _record_rounds(self) -> bool:
+        """Write the next record: metrics, events and, of a replay, the segments that end with it. Return True.
 
         Raises:
-            OSError: the disk refuses; the whole span is retried.
+            OSError: the disk refuses; the whole record is retried.
         """
-        self._heartbeat()  # a checkpoint may record many spans first
+        self._heartbeat()  # a checkpoint may write many records first
         if not self._has_recorded:
             drop_evaluations(self._run_dir, of_versions_from=0)  # newer weights will follow
             self._has_recorded = True
         log, events = self._files.metrics, self._files.events
         run_schedule, first = self._run_schedule, int(self._board.written[0])
-        stop = first + run_schedule.snapshot_rounds
-        begin, steps = first * run_schedule.round_ticks, stop * run_schedule.round_steps
+        stop = min(first - first % run_schedule.record_rounds + run_schedule.record_rounds, self._board.last.read())
+        steps = stop * run_schedule.round_steps
         sample = Sample.take(self._memory, time.monotonic_ns())
-        is_held, values, episodes = self._read_span(begin, stop, sample)
+        values, episodes = self._read_rounds(first, stop, sample)
         log.log_round(first, steps, values, episodes, run_schedule.envs)
         events.round(steps, values | {"mean_return_100": log.totals.mean_return_100}, episodes, run_schedule.envs)
-        if is_held and self._config.run.checkpoint_replay and not run_schedule.method.on_policy:
-            self._add_segment_of_span(begin)
+        if self._config.run.checkpoint_replay and not run_schedule.method.on_policy:
+            for index in range(first // run_schedule.segment_rounds, stop // run_schedule.segment_rounds):
+                self._add_segment_of_record(index)
         publish_totals(self._board, log.totals, values)
         if first < run_schedule.first_learning_round <= stop:
             self._board.samples[LEARNING] = sample.words
         self._board.samples[NEWEST] = sample.words
         self._board.written[0] = stop
-        self.retries.spans.succeed()
+        self.retries.records.succeed()
         return True
 
-    def _read_span(self, begin: int, stop: int, sample: Sample) -> _SpanRecord:
-        """The record of the span from tick `begin` to boundary `stop`.
+    def _read_rounds(self, first: int, stop: int, sample: Sample) -> _Record:
+        """The record of the rounds [first, stop).
 
         After a long disk error the lanes may have overwritten the slots, or do so during the read.
         """
+        begin, end = first * self._run_schedule.round_ticks, stop * self._run_schedule.round_ticks
         if begin >= self._oldest_readable_tick():
-            episodes = episodes_in(self._memory.ring.field, begin, stop * self._run_schedule.round_ticks)
-            values = span_values(self._memory, stop, sample, held=True)
+            episodes = episodes_in(self._memory.ring.field, begin, end)
+            values = record_values(self._memory, first, stop, sample, held=True)
             if begin >= self._oldest_readable_tick():
-                return _SpanRecord(is_held=True, values=values, episodes=episodes)
-        return _SpanRecord(is_held=False, values=span_values(self._memory, stop, sample, held=False), episodes=[])
+                return _Record(values, episodes)
+        return _Record(record_values(self._memory, first, stop, sample, held=False), [])
 
-    def _add_segment_of_span(self, begin: int) -> None:
-        """Add the segment of the span from tick `begin` on. Of one that is refused the next checkpoint tries again."""
+    def _add_segment_of_record(self, index: int) -> None:
+        """Add a segment that is complete. Of one that is refused the next checkpoint tries again."""
         if not self.retries.segments.may_try:
             return
         try:
             with suppress(Moved):  # then it has left the replay window, too
-                self._add_segment(begin // segment_ticks(self._run_schedule), needed_from=begin)
+                self._add_segment(index, needed_from=self._segment_shape.first_tick(index))
             self.retries.segments.succeed()
         except OSError as error:
             self.report(error, self.retries.segments)
@@ -180,6 +181,14 @@ class Scribe:
         if needed_from < self._oldest_readable_tick():
             self._files.checkpoints.discard_segment(index)
             raise Moved(f"Segment {index} was overwritten during compression.")
+
+    def _add_tail(self, boundary: int, oldest: int) -> None:
+        """Compress the ticks after the newest segment for a checkpoint. Raises `Moved` as `_add_segment`."""
+        self._heartbeat()
+        self._files.checkpoints.add_tail(boundary, self._memory.ring.field)
+        begin = self._run_schedule.segment_begin(boundary) * self._run_schedule.round_ticks
+        if max(oldest, begin) < self._oldest_readable_tick():
+            raise Moved(f"The ticks before boundary {boundary} were overwritten during compression.")
 
     def _record_evaluation(self) -> bool:
         """Record the next evaluation, and save its version if it is the best so far. Return True."""
@@ -222,10 +231,11 @@ class Scribe:
             try:
                 arrays = capture(self._memory, boundary)  # first: snapshots are overwritten two spans later
                 while self._board.written[0] < boundary:
-                    self._record_span()
+                    self._record_rounds()
                 oldest = self._run_schedule.oldest_needed_tick(boundary)
                 for index in self._files.checkpoints.missing_segments(boundary):
-                    self._add_segment(index, max(oldest, segment_shape(self._run_schedule).first_tick(index)))
+                    self._add_segment(index, max(oldest, self._segment_shape.first_tick(index)))
+                self._add_tail(boundary, oldest)
             except Moved:
                 continue
             self._files.metrics.sync()
@@ -258,6 +268,9 @@ class Scribe:
         self.retries.evaluations.succeed()
         while self._evaluation_due():
             self._record_evaluation()
+        if 0 <= boundary < self._board.written[0]:  # the run stopped at its newest snapshot
+            self._files.metrics.cut(boundary)
+            publish_totals(self._board, self._files.metrics.totals, {})
         summary = make_summary(self._memory, self._files.metrics, boundary)
         write_atomic(self._run_dir / SUMMARY_FILE, json.dumps(summary, indent=1).encode())
         self.retries.succeed()

@@ -25,6 +25,7 @@ from shared.files.run_file_names import LOGS
 from shared.machine.contention import Contention, sum_cpu_time
 from shared.machine.control_groups import OomKills
 from shared.machine.subprocesses import REAP_SECONDS, wait_for_end
+from shared.memory.boundary import newest_boundary
 from shared.memory.parts.board import Phase, Stop
 from shared.memory.plan import Plan
 from shared.memory.process_table import Role
@@ -44,6 +45,8 @@ CONTENTION_NS = 1_000_000_000
 RETRY_SECONDS = 10.0
 """Time limit for attempts to restart a process that has died."""
 
+FINISH_SECONDS = 20.0
+"""Time to finish a round after SIGTERM or SIGHUP, whose sender may kill soon after."""
 GIVE_UP_MPS = 2
 """Deaths in a row without progress, those from outside not included, after which `--mps auto` continues without."""
 
@@ -95,7 +98,7 @@ class Supervisor:
     # --- running
 
     def run(self) -> bool:
-        """Run to the end. Return True if the last round was committed, False if a signal stopped the run.
+        """Run to the end. Return True if all rounds were committed, False if the run was stopped before.
 
         Raises:
             RunFailed: a role died too often, or a restart cannot help.
@@ -113,7 +116,7 @@ class Supervisor:
             raise self._refusal
         if self._killed_scribe:
             raise RunFailed("The run ended without a last checkpoint.")
-        return self._board.finished
+        return self._board.complete
 
     def _supervise(self) -> None:
         """Start all processes, and poll until the last has ended."""
@@ -146,9 +149,10 @@ class Supervisor:
                 self._handle_exit(index, child)
             elif not self._board.stopping or index == Role.SCRIBE:  # after a stop the shutdown timer covers the others
                 self._watch(index, child, since)
-        if self._requests.count and not self._board.stopping:
-            self._note(f"Stopping: {self._to_be_saved} Ctrl-C once more ends at once, without saving.")
-            self._stop()
+        if self._requests.count and self._board.stop[0] == Stop.RUN:
+            self._finish("Stopping")
+        if self._board.stop[0] == Stop.FINISH:
+            self._watch_finish()
         if self._board.stopping:
             self._shutdown.count(since, int(self._board.heartbeat[Role.SCRIBE]))
             if self._force_exit or self._shutdown.timed_out:
@@ -171,21 +175,17 @@ class Supervisor:
         self._board.contention[:] = found.at, found.others, found.stolen
 
     def _notify(self) -> None:
-        """Call `on_poll`. An exception from it stops the run, which still saves its last boundary; it is raised again
-        at the end unless it is `StopTraining`."""
+        """Call `on_poll`. An exception from it stops the run as a signal does; it is raised again at the end unless it
+        is `StopTraining`."""
         if self._refusal is not None:
             return
         try:
             self._on_poll(self._memory)
         except StopTraining as why:
-            if self._children and not self._board.stopping:
-                self._note(f"{why or 'A callback stops the run.'} Stopping: {self._to_be_saved}")
-                self._stop()
+            self._finish(f"{why or 'A callback stops the run.'} Stopping")
         except BaseException as error:  # noqa: BLE001  (a caller's function raises anything, as does sys.exit())
             self._refusal = error
-            if self._children and not self._board.stopping:
-                self._note(f"Stopping: a callback failed; {self._to_be_saved}")
-                self._stop()
+            self._finish("A callback failed. Stopping")
 
     def _start(self, index: int, incarnation: int) -> None:
         """Start the process at a position, or end the run if that is impossible."""
@@ -313,17 +313,62 @@ class Supervisor:
 
     # --- shutdown
 
+    def _finish(self, why: str) -> None:
+        """Have the run end at its next boundary; at once where no step would be lost."""
+        if not self._children or self._board.stop[0] != Stop.RUN:
+            return
+        dropped, step = self._unsaved
+        if not dropped:
+            nothing = f"there is nothing {'to save yet' if self._plan.config.run.resume is None else 'new to save'}"
+            self._note(f"{why}: {nothing if self._board.committed < 0 else f'the run is saved at step {step:,}'}.")
+            self._stop()
+            return
+        self._board.stop_asked_ns[0] = time.monotonic_ns()
+        self._board.stop[0] = Stop.FINISH
+        stops_at = self._board.stops_at
+        assert stops_at is not None, "a stop is requested"
+        limit = "" if self._finish_seconds is None else f", or in {FINISH_SECONDS:.0f} s without it"
+        self._note(
+            f"{why}: the run is saved when its round ends, at step {stops_at * self._board.run_schedule.round_steps:,}"
+            f"{limit}. Ctrl-C once more stops at step {step:,}, and drops the {dropped:,} steps after it."
+        )
+        self._ring_all()
+
     @property
-    def _to_be_saved(self) -> str:
-        """Effect of a stop on the run, as half a sentence."""
-        if self._board.committed >= 0:
-            return "the run is saved at its newest snapshot."
-        return f"there is nothing {'to save yet' if self._plan.config.run.resume is None else 'new to save'}."
+    def _finish_seconds(self) -> float | None:
+        """Time that the run has to finish its round; None: it has all the time that it takes."""
+        return FINISH_SECONDS if self._requests.hurries else None
+
+    def _watch_finish(self) -> None:
+        """End the run once its last boundary is committed, or where it may not take longer."""
+        if self._board.complete:
+            return  # evaluations that wait are played
+        if self._board.finished:
+            self._stop()
+            return
+        waited = (time.monotonic_ns() - int(self._board.stop_asked_ns[0])) / 1e9
+        late = self._finish_seconds is not None and waited > self._finish_seconds
+        if late or self._requests.count > 1:
+            dropped, step = self._unsaved
+            why = f"The round was not over within {FINISH_SECONDS:.0f} s" if late else "Stopping at once"
+            self._note(
+                f"{why}: the run is saved at step {step:,}, and {dropped:,} steps after it are dropped. Ctrl-C once "
+                "more ends without saving."
+            )
+            self._stop()
+
+    @property
+    def _unsaved(self) -> tuple[int, int]:
+        """Steps played after the newest snapshot, and the step of that snapshot."""
+        run_schedule = self._board.run_schedule
+        played = int(self._board.lane_done.values.sum()) * run_schedule.lane_envs
+        step = max(0, newest_boundary(self._memory)) * run_schedule.round_steps
+        return max(0, played - step), step
 
     @property
     def _force_exit(self) -> bool:
-        """True if even the scribe may not continue: the user asked twice, or it no longer saves."""
-        return self._requests.count > 1 or self._shutdown.scribe_timed_out
+        """True if even the scribe may not continue: the user asked three times, or it no longer saves."""
+        return self._requests.count > 2 or self._shutdown.scribe_timed_out
 
     def _fail(self, sentence: str) -> None:
         self._failure = self._failure or sentence
@@ -337,14 +382,17 @@ class Supervisor:
         begun nothing. So it is killed.
         """
         self._board.stop[0] = Stop.ABANDON
-        for doorbell in self._doorbells:
-            doorbell.ring()
+        self._ring_all()
         for index, child in self._children.items():
             if index != Role.SCRIBE and self._board.heartbeat[index] == child.first_heartbeat:
                 child.process.kill()
 
+    def _ring_all(self) -> None:
+        for doorbell in self._doorbells:
+            doorbell.ring()
+
     def _kill_late(self) -> None:
-        """Kill the processes that have not left; the scribe has longer, unless the user asked twice."""
+        """Kill the processes that have not left; the scribe has longer, unless the user asked three times."""
         for index, child in list(self._children.items()):
             if index == Role.SCRIBE and not self._force_exit:
                 continue

@@ -72,6 +72,13 @@ def name_of(role: RoleStatus) -> str:
     return f"{role.name} on {role.node.name}" if role.node.name else f"{role.name} without a node"
 
 
+def stopping_words(status: Status) -> str | None:
+    """The step at which a requested stop ends the run, and for how long it waits; None: none is requested."""
+    if status.stops_at is None or status.stopping_for is None:
+        return None
+    return f"stopping at step {number(status.stops_at, 0)}, {clock(status.stopping_for)} since the request"
+
+
 def line(status: Status) -> str:
     """The status in one line; the fields of one run have the same order every time."""
     limit = status.bottleneck
@@ -104,7 +111,7 @@ def line(status: Status) -> str:
     restarts = sum(role.restarts for role in status.roles)
     if restarts:
         parts.append(f"restarts {restarts}")
-    parts.append(f"left {left(status)}")
+    parts.append(stopping_words(status) or f"left {left(status)}")
     return "  ".join(parts)
 
 

@@ -22,7 +22,7 @@ from shared.config.method_declaration import C51Settings
 from shared.config.presets import preset_in_words
 from shared.files import disk_trouble
 from shared.machine.facts import usable_cores
-from shared.memory.parts.board import METRIC_SPANS
+from shared.memory.parts.board import METRIC_RECORDS
 from shared.memory.run_memory import Memory
 
 WINDOW_SECONDS = 60.0
@@ -92,7 +92,7 @@ class Observer:
         learning_steps = steps - run_schedule.steps_without_learning
         learning = updates > 0
         frames = config.play.frames_per_step
-        known = self._figures(committed)
+        known, stops_at = self._figures(), board.stops_at
         return Status(
             game=config.play.played,
             preset=self._preset,
@@ -107,6 +107,8 @@ class Observer:
             frames=None if frames is None else steps * frames,
             committed=committed,
             elapsed=now - self._begun,
+            stops_at=None if stops_at is None else stops_at * run_schedule.round_steps,
+            stopping_for=None if stops_at is None else now - float(board.stop_asked_ns[0]) / 1e9,
             time_left=(total - steps) / speed if speed else None,
             time_left_at_least=self._pace_may_fall(committed),
             steps_per_second=speed,
@@ -165,11 +167,10 @@ class Observer:
         ):
             self._samples.popleft()
 
-    def _figures(self, committed: int) -> dict[str, float | None]:
-        """The learner's metrics of the newest span."""
-        span = committed // self._memory.run_schedule.snapshot_rounds - 1
-        board = self._memory.board
-        row = board.metrics[span % METRIC_SPANS]
+    def _figures(self) -> dict[str, float | None]:
+        """The learner's metrics of the newest record."""
+        board, run_schedule = self._memory.board, self._memory.run_schedule
+        row = board.metrics[run_schedule.record_number(board.newest_record) % METRIC_RECORDS]
         return {name: _known(value) for name, value in zip(board.metric_names, row, strict=True)}
 
     def _pace_may_fall(self, committed: int) -> bool:

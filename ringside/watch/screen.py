@@ -16,7 +16,19 @@ from rich.text import Text
 
 from ringside.load.role_status import RoleStatus
 from ringside.recording.metric_names import label_of
-from ringside.watch.line import UNKNOWN, clock, cores_taken, left, measured, name_of, number, pace, saved, share
+from ringside.watch.line import (
+    UNKNOWN,
+    clock,
+    cores_taken,
+    left,
+    measured,
+    name_of,
+    number,
+    pace,
+    saved,
+    share,
+    stopping_words,
+)
 from ringside.watch.status import Status
 from shared.text import count, short
 
@@ -62,9 +74,15 @@ def render(status: Status, width: int, height: int = 100) -> RenderableType:
         picture.add_row(Text(f"Warning: {warning}", style="bold yellow"))
     picture.add_row(Text(f"{status.run_dir}", style="dim", overflow="fold"))
     if not status.roles or any(role.state != "done" for role in status.roles):
-        ends = "Ctrl-C saves and stops" if status.can_be_saved else "Ctrl-C stops; nothing is saved yet"
-        picture.add_row(Text(ends, style="dim"))
+        picture.add_row(Text(_ends(status), style="dim"))
     return picture
+
+
+def _ends(status: Status) -> str:
+    """Effect of Ctrl-C; after a request to stop, the step that the run waits for."""
+    if (stopping := stopping_words(status)) is not None:
+        return f"{stopping}. Ctrl-C once more stops at the newest snapshot."
+    return "Ctrl-C finishes the round, saves and ends" if status.can_be_saved else "Ctrl-C ends; nothing is saved yet"
 
 
 def _progress(status: Status) -> Text:

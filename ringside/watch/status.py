@@ -48,6 +48,10 @@ class Status:
     """Rounds committed."""
     elapsed: float = 0.0
     """Seconds since the command started."""
+    stops_at: int | None = None
+    """Step at which a requested stop ends the run; None: none is requested."""
+    stopping_for: float | None = None
+    """Seconds since that request."""
     time_left: float | None = None
     """Seconds to the end at the current speed."""
     time_left_at_least: bool = False

@@ -3,6 +3,7 @@
 In `RUN_DIR/checkpoints/`:
 
     segment-K.ring             slots of a stretch of ticks, of the replay or the last round: segments.py
+    tail-R.ring                those from the newest segment to the boundary before round R, where it ends none
     boundary-R.safetensors     the state of all roles at the boundary before round R
     weights-R.safetensors      the parameters of version R by name, for anyone
     best.safetensors           the parameters that did best in evaluation; best-V.safetensors: best_weights.py
@@ -39,13 +40,16 @@ from shared.checkpoint.manifest import CHECKPOINTS, FORMAT, KIND, Manifest, mani
 from shared.checkpoint.pieces import Piece, boundary_name, manifest_name, weights_name
 from shared.checkpoint.segments import (
     check_segment,
+    needs_replay,
     segment_name,
     segment_shape,
     segment_ticks,
     segments_needed,
+    tail_name,
+    tail_shape,
     write_segment,
 )
-from shared.checkpoint.weights_file import WEIGHTS_SHA256, weights_metadata
+from shared.checkpoint.weights_file import WEIGHTS_FORMAT, WEIGHTS_SHA256, weights_metadata
 from shared.config.run_schedule import RunSchedule
 from shared.config.settings import Config
 from shared.errors import CheckpointError
@@ -57,7 +61,7 @@ from shared.network_spec import network_of
 KEPT = 2
 """Checkpoints that stay: the newest, and the one before it should the newest be damaged."""
 
-_PIECE_NAME = re.compile(r"(segment|boundary|weights)-(\d{8,})\.(?:ring|safetensors)")
+_PIECE_NAME = re.compile(r"(segment|tail|boundary|weights)-(\d{8,})\.(?:ring|safetensors)")
 
 
 class CheckpointWriter:
@@ -94,6 +98,8 @@ class CheckpointWriter:
         self._network = network_of(config, actions)
         self._spec = parameters_of(self._network)
         self._segments: dict[int, Piece] = {}
+        self._tails: dict[int, Piece] = {}
+        """Tails that this writer has written, by boundary."""
         self._forced: set[int] = set()
         """Segments that a loss of power leaves whole."""
         self._named: set[str] = set()
@@ -165,6 +171,15 @@ class CheckpointWriter:
             if segment_name(old) not in self._named:
                 self.discard_segment(old)
 
+    def add_tail(self, boundary: int, ring: Mapping[str, np.ndarray]) -> None:
+        """Compress the tail of a checkpoint from the ring, if it has one. Arguments and errors as for `add_segment`."""
+        shape = tail_shape(self._run_schedule, boundary)
+        if shape is None or not self._config.run.checkpoint_replay:
+            return
+        path = self.directory / tail_name(boundary)
+        write_segment(path, boundary // self._run_schedule.segment_rounds, shape, ring, self._experiment, forced=True)
+        self._tails = {boundary: Piece.describe(path)}
+
     def save(
         self,
         boundary: int,
@@ -175,7 +190,7 @@ class CheckpointWriter:
         """Write the checkpoint of a boundary, then delete the files that it replaces. To repeat it changes nothing.
 
         Args:
-            boundary: the round that is played next; a boundary at which snapshots are taken.
+            boundary: the round that is played next.
             arrays: the state of the roles, by name.
             weights: float32[P], the parameters of version `boundary`.
             counters: counters that a resumed run continues.
@@ -184,13 +199,9 @@ class CheckpointWriter:
             The bytes of all its pieces.
 
         Raises:
-            ValueError: a segment of the window was not added, or the boundary has no snapshot.
+            ValueError: a segment of the window was not added.
             OSError: the system refuses; the older checkpoints are untouched.
         """
-        if not self._run_schedule.is_snapshot(boundary):
-            raise ValueError(
-                f"Boundary {boundary} has no snapshot; they are {self._run_schedule.snapshot_rounds} rounds apart."
-            )
         if missing := self.missing_segments(boundary):
             raise ValueError(f"The segments {missing} of boundary {boundary} were not added.")
         named = self._segments_named(boundary)
@@ -200,6 +211,7 @@ class CheckpointWriter:
             weights_name(boundary): self._weights_bytes(weights, boundary, {}),
         }
         pieces = [self._segments[index] for index in named]
+        pieces += [piece for number, piece in self._tails.items() if number == boundary]
         pieces += [Piece(name, len(data), hashlib.sha256(data).hexdigest()) for name, data in contents.items()]
         path = self.directory / manifest_name(boundary)
         for index in sorted(set(named) - self._forced):
@@ -230,7 +242,7 @@ class CheckpointWriter:
             "config_digest": self._config.digest(),
             "config": self._config.to_json(),
             "counters": dict(counters),
-            "has_replay": segments == segments_needed(self._run_schedule, boundary),
+            "has_replay": self._config.run.checkpoint_replay or not needs_replay(self._run_schedule, boundary),
             "first_segment": segments.start,
             "stop_segment": segments.stop,
             "pieces": [asdict(piece) for piece in pieces],
@@ -346,7 +358,7 @@ class CheckpointWriter:
             raise ValueError(f"The weights are {weights.dtype}{weights.shape}, not float32({self._spec.count},).")
         play = self._config.play
         about: dict[str, Any] = {
-            "format": FORMAT,
+            "format": WEIGHTS_FORMAT,
             "network": self._network.to_json(),
             "game": play.played,
             "protocol": play.protocol,

@@ -8,7 +8,14 @@ import numpy as np
 
 from shared.checkpoint.manifest import Manifest
 from shared.checkpoint.pieces import arrays_in, boundary_name, check_piece, read_piece
-from shared.checkpoint.segments import read_segment_into, segment_name, segment_shape, segments_needed
+from shared.checkpoint.segments import (
+    read_segment_into,
+    segment_name,
+    segment_shape,
+    segments_needed,
+    tail_name,
+    tail_shape,
+)
 from shared.config.run_schedule import RunSchedule
 from shared.errors import CheckpointError
 from shared.memory.boundary import ArraySpec
@@ -85,8 +92,12 @@ def load_segments(
         raise CheckpointError(
             f"{manifest.path} was made without the replay (--checkpoint-replay), which is needed here."
         )
-    for index in segments_needed(run_schedule, manifest.boundary):
+    whole, boundary = segment_shape(run_schedule), manifest.boundary
+    parts = [(segment_name(index), index, whole) for index in segments_needed(run_schedule, boundary)]
+    if (tail := tail_shape(run_schedule, boundary)) is not None:
+        parts.append((tail_name(boundary), boundary // run_schedule.segment_rounds, tail))
+    for name, index, shape in parts:
         heartbeat()
         # The segment's own checksum covers its content.
-        path = check_piece(manifest.directory, manifest.piece(segment_name(index)), content=False)
-        read_segment_into(path, index, segment_shape(run_schedule), ring, manifest.experiment)
+        path = check_piece(manifest.directory, manifest.piece(name), content=False)
+        read_segment_into(path, index, shape, ring, manifest.experiment)

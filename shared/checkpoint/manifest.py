@@ -27,7 +27,7 @@ from shared.text import PLAIN_NAME, flag_of
 EVALUATIONS = ("evaluations_before", "evaluations_since_boundary")
 """Counters of a run that was resumed with another --eval-every-steps (`Board.evaluation_history`)."""
 KIND = "ringside-checkpoint"
-FORMAT = 2
+FORMAT = 3
 CHECKPOINTS = "checkpoints"
 """The directory of checkpoints in a run directory."""
 BEST_FILE = "best.safetensors"

@@ -1,9 +1,9 @@
 """Segments: files that hold the slots of consecutive ticks of all lanes, compressed once and never changed.
 
-Segment `k` of a replay buffer holds the ticks `[k * T, (k + 1) * T)`, where `T` (`segment_ticks`) is the distance
-between two boundaries at which snapshots are taken. An on-policy method has no replay buffer. With `concurrent` its
-resume needs one round: segment `k` is round `k`, with the ticks before it that the stacks of its first ticks need. It
-is written with a checkpoint alone. With `alternate` a resume needs no segment.
+Segment `k` of a replay buffer holds the ticks `[k * T, (k + 1) * T)`, where `T` is `segment_ticks`. A checkpoint
+between two ends of segments has a *tail*: the ticks from the last end to its boundary. An on-policy method has no
+replay buffer. With `concurrent` its resume needs one round: segment `k` is round `k`, with the ticks before it that the
+stacks of its first ticks need. It is written with a checkpoint alone. With `alternate` a resume needs no segment.
 
     8 bytes   magic RINGSEGM
     u32       format number
@@ -25,7 +25,7 @@ import json
 import struct
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,7 @@ from shared.files.strict_json import json_object
 from shared.memory.parts.ring import SLOT_FIELDS, slot_fields
 
 MAGIC = b"RINGSEGM"
-FORMAT = 2
+FORMAT = 3
 _PREFIX = struct.Struct("<8sIII")
 _HEADER_LIMIT = 1 << 16
 _LEVEL = 3
@@ -58,6 +58,8 @@ class SegmentShape:
     lanes: int
     ticks: int
     """Ticks of each lane, `history` included."""
+    interval: int
+    """Ticks from the beginning of a segment to that of the next, without `history`."""
     lane_envs: int
     slots: tuple[SlotField, ...] = SLOT_FIELDS
     history: int = 0
@@ -65,7 +67,7 @@ class SegmentShape:
 
     def first_tick(self, index: int) -> int:
         """The first tick of a segment; below 0 where its history is before the run and of no use."""
-        return index * (self.ticks - self.history) - self.history
+        return index * self.interval - self.history
 
     @property
     def raw_bytes(self) -> int:
@@ -92,8 +94,7 @@ class SegmentShape:
 
 def segment_ticks(run_schedule: RunSchedule) -> int:
     """Ticks from the end of one segment to that of the next."""
-    rounds = 1 if run_schedule.method.on_policy else run_schedule.snapshot_rounds
-    return rounds * run_schedule.round_ticks
+    return run_schedule.segment_rounds * run_schedule.round_ticks
 
 
 def segment_shape(run_schedule: RunSchedule) -> SegmentShape:
@@ -101,6 +102,7 @@ def segment_shape(run_schedule: RunSchedule) -> SegmentShape:
     return SegmentShape(
         lanes=run_schedule.lanes,
         ticks=run_schedule.history_ticks + segment_ticks(run_schedule),
+        interval=segment_ticks(run_schedule),
         lane_envs=run_schedule.lane_envs,
         slots=slot_fields(run_schedule),
         history=run_schedule.history_ticks,
@@ -114,9 +116,25 @@ def segments_needed(run_schedule: RunSchedule, boundary: int) -> range:
     return range(run_schedule.window_begin(boundary) // ticks, end // ticks)
 
 
+def tail_shape(run_schedule: RunSchedule, boundary: int) -> SegmentShape | None:
+    """The shape of the tail of a checkpoint of `boundary`; None: it has none, since a segment ends there."""
+    ticks = boundary % run_schedule.segment_rounds * run_schedule.round_ticks
+    return replace(segment_shape(run_schedule), ticks=ticks) if ticks else None
+
+
+def needs_replay(run_schedule: RunSchedule, boundary: int) -> bool:
+    """True if a run that continues from `boundary` reads segments or a tail."""
+    return bool(segments_needed(run_schedule, boundary)) or tail_shape(run_schedule, boundary) is not None
+
+
 def segment_name(index: int) -> str:
     """File name of a segment."""
     return f"segment-{index:08d}.ring"
+
+
+def tail_name(boundary: int) -> str:
+    """File name of the tail of a checkpoint."""
+    return f"tail-{boundary:08d}.ring"
 
 
 def _spans(ring: Mapping[str, np.ndarray], index: int, shape: SegmentShape) -> Iterator[np.ndarray]:
@@ -144,12 +162,21 @@ def _bytes_of(array: np.ndarray) -> memoryview:
     return memoryview(array).cast("B")  # type: ignore[arg-type]
 
 
-def write_segment(path: Path, index: int, shape: SegmentShape, ring: Mapping[str, np.ndarray], experiment: str) -> None:
-    """Compress a segment's slots from the ring into a file, atomically, but not yet forced to the disk.
+def write_segment(
+    path: Path,
+    index: int,
+    shape: SegmentShape,
+    ring: Mapping[str, np.ndarray],
+    experiment: str,
+    *,
+    forced: bool = False,
+) -> None:
+    """Compress a segment's slots from the ring into a file, atomically.
 
     Args:
         ring: the ring's fields, [lanes, capacity, lane_envs, ...]; the segment's ticks must be committed and stay.
         experiment: the configuration's `experiment`, which tells another run's file apart.
+        forced: force it to the disk.
 
     Raises:
         OSError: the system refuses.
@@ -166,7 +193,7 @@ def write_segment(path: Path, index: int, shape: SegmentShape, ring: Mapping[str
     }
     head = json.dumps(header).encode()
     prefix = _PREFIX.pack(MAGIC, FORMAT, len(head), zlib.crc32(head))
-    write_atomic(path, b"".join((prefix, head, payload)), forced=False)
+    write_atomic(path, b"".join((prefix, head, payload)), forced=forced)
 
 
 def _read_file(path: Path, shape: SegmentShape) -> bytes:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.checkpoint.finding import newest_usable
-from shared.checkpoint.manifest import FORMAT, Manifest, plain_field, plain_name, plain_network
+from shared.checkpoint.manifest import Manifest, plain_field, plain_name, plain_network
 from shared.checkpoint.pieces import Piece, arrays_in, check_piece, weights_name
 from shared.config.sections import EvalActions
 from shared.errors import CheckpointError, FileError
@@ -24,6 +24,7 @@ from shared.network_parameters import parameters_of
 from shared.network_spec import Network
 
 _METADATA = "ringside"
+WEIGHTS_FORMAT = 2
 _HEADER_BYTES = struct.Struct("<Q")
 """Beginning of a safetensors file: the length of its header."""
 WEIGHTS_SHA256 = "weights_sha256"
@@ -154,8 +155,8 @@ def _metadata_in(file: BinaryIO, name: str) -> dict[str, Any]:
     metadata = header.get("__metadata__")
     written = metadata.get(_METADATA) if isinstance(metadata, dict) else None
     about = json_object(written.encode()) if isinstance(written, str) else None
-    if about is None or about.get("format") != FORMAT:
-        raise CheckpointError(f"{name} holds no weights that Ringside wrote in format {FORMAT}.")
+    if about is None or about.get("format") != WEIGHTS_FORMAT:
+        raise CheckpointError(f"{name} holds no weights that Ringside wrote in format {WEIGHTS_FORMAT}.")
     return about
 
 

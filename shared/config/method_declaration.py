@@ -31,7 +31,7 @@ RECORD_FIELDS = frozenset(
     | {"learning_rate"}
     | {"steps_per_second", "frames_per_second", "updates_per_second", "outside_support"}
     | {"learner_busy", "inference_busy", "actors_busy", "workers_busy", "episodes", "mean_return_100", "best_return"}
-    | {"committed_at"}
+    | {"boundary", "committed_at"}
 )
 """Fields of a round's record, and of the learner's row on the board, that every run has: no names for metrics."""
 

@@ -1,12 +1,12 @@
 """The clock and the sizes of a run: rounds, ticks, windows and capacities, derived from a `Config`.
 
 A round is a whole number of ticks of every lane (docs/design.md). A round is rounded to the nearest tick, the
-window down to whole rounds. Learning-starts and the total are rounded up, the total to whole rounds between snapshots.
+window down to whole rounds. Learning-starts and the total are rounded up to whole rounds.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shared.config.method_declaration import MethodDeclaration, OnPolicySettings, SlotField, method_declaration
 from shared.config.sections import Explore, Learn, Play
@@ -22,6 +22,8 @@ ALTERNATE_SNAPSHOT_STEPS = 10_000
 """Default steps between two snapshots of a replay method with `alternate`, whose rounds are a few steps long."""
 ON_POLICY_SNAPSHOT_STEPS = 20_000
 """The same of an on-policy method: 1,000 to 2,000 steps a round are too few for a snapshot of everything each."""
+RECORD_STEPS = 1_000
+"""Steps of a record (ringside/scribe): whole rounds within them, at least one."""
 
 RECURRENT_STATE = "recurrent_state"
 """Field of a slot with the output and the cell of an LSTM after the tick."""
@@ -51,13 +53,16 @@ class RunSchedule:
     """Steps between two changes of the target network."""
     train_every: int
     """Steps for each update, where `updates_per_round` is 0."""
-    first_gradient: int
-    """Number of the first round with updates; with workers that of their first gradient, and those before it are only
-    counted."""
+    first_learning_round: int
+    """Number of the first round with updates."""
     rounds: int
-    """Rounds of the run: whole spans."""
+    """Rounds of the run."""
     snapshot_rounds: int
-    """Rounds of a span, from one boundary with snapshots to the next."""
+    """Rounds of a span, from one boundary with snapshots to the next: whole records."""
+    record_rounds: int
+    """Rounds of a record of the run."""
+    segment_rounds: int
+    """Rounds of a file with a part of the replay; independent of `snapshot_rounds`, which a resume may change."""
     max_rounds_ahead: int
     """Rounds that a lane may have finished or be playing beyond the last commit."""
     learns_same_round: bool
@@ -80,8 +85,6 @@ class RunSchedule:
     `train_every`."""
     workers: int = 0
     """Workers, each of which has a lane and computes gradients from it; 0: a learner does the updates."""
-    round_gradients: int = 1
-    """Gradients of a worker in a round."""
     anneal_steps: int = 0
     """Steps after which annealed settings are at their end, independent of the total; 0: none is annealed."""
     frames: FrameShape = DEFAULT_FRAMES
@@ -101,21 +104,6 @@ class RunSchedule:
         return self.priority_ticks * self.envs
 
     @property
-    def gradient_ticks(self) -> int:
-        """Ticks that a worker plays for each gradient; without workers those of a round."""
-        return self.round_ticks // self.round_gradients
-
-    @property
-    def gradient_steps(self) -> int:
-        """Steps of all envs for each gradient of every worker; without workers those of a round."""
-        return self.gradient_ticks * self.envs
-
-    @property
-    def first_learning_round(self) -> int:
-        """The first round with updates."""
-        return self.first_gradient // self.round_gradients
-
-    @property
     def lanes(self) -> int:
         """Number of lanes."""
         return self.envs // self.lane_envs
@@ -132,26 +120,21 @@ class RunSchedule:
 
     @property
     def learning_begins(self) -> int:
-        """Steps played when the first update begins.
-
-        They are whole rounds, the first that learns with `alternate` included; of workers whole gradients, the first
-        one included.
-        """
-        return (self.first_gradient + self.learns_same_round) * self.gradient_steps
+        """Steps played when the first update begins, those of the round included where its updates follow it."""
+        return (self.first_learning_round + self.learns_same_round) * self.round_steps
 
     @property
     def steps_without_learning(self) -> int:
-        """Steps whose rounds, or gradients of workers, come before learning begins."""
-        return self.first_gradient * self.gradient_steps
+        """Steps of the rounds before learning begins."""
+        return self.first_learning_round * self.round_steps
 
     def updates_before(self, round_: int) -> int:
         """Updates done when `round_` begins: floor(r S / k), less those of rounds that only play.
 
-        With an on-policy method the same number for every round that learns; of workers their gradients.
+        With an on-policy method or workers the same number for every round that learns.
         """
         if self.updates_per_round:
-            learned = max(0, round_ * self.round_gradients - self.first_gradient)
-            return learned * self.updates_per_round // self.round_gradients
+            return max(0, round_ - self.first_learning_round) * self.updates_per_round
         skipped = self.steps_without_learning // self.train_every
         return max(round_ * self.round_steps, self.steps_without_learning) // self.train_every - skipped
 
@@ -204,29 +187,45 @@ class RunSchedule:
         share = min(1.0, max(0.0, steps / max(1, explore.epsilon_steps)))
         return explore.epsilon_start + share * (explore.epsilon_end - explore.epsilon_start)
 
-    def annealed(self, number: int, start: float, end: float | None) -> float:
-        """The value of an annealed setting, linear in the steps played before a round or a worker's gradient.
+    def annealed(self, round_: int, start: float, end: float | None) -> float:
+        """The value of an annealed setting in a round, linear in the steps played before it.
 
         Args:
-            number: of the round; with workers that of the gradient.
             start: value at the beginning of the run.
             end: value after `anneal_steps`; None: the setting is constant.
         """
         if end is None:
             return start
-        return start + min(1.0, number * self.gradient_steps / max(1, self.anneal_steps)) * (end - start)
+        return start + min(1.0, round_ * self.round_steps / max(1, self.anneal_steps)) * (end - start)
 
-    def learning_rate(self, number: int, learn: Learn) -> float:
-        """The learning rate, annealed or constant; `number` as for `annealed`."""
-        return self.annealed(number, learn.learning_rate, learn.learning_rate_end)
+    def learning_rate(self, round_: int, learn: Learn) -> float:
+        """The learning rate of a round, annealed or constant."""
+        return self.annealed(round_, learn.learning_rate, learn.learning_rate_end)
 
     def ladder(self, env: int, explore: Explore) -> float:
         """The power of epsilon with which an env plays (Horgan et al. 2018, section 4.1)."""
         return 1.0 + explore.epsilon_ladder * env / max(1, self.envs - 1)
 
     def is_snapshot(self, boundary: int) -> bool:
-        """True if every role keeps a snapshot at `boundary` (before round `boundary`)."""
+        """True if every role keeps a snapshot at `boundary` (before round `boundary`), wherever the run ends."""
         return boundary % self.snapshot_rounds == 0
+
+    def record_number(self, boundary: int) -> int:
+        """Number of the record that holds the round before `boundary`."""
+        return (boundary - 1) // self.record_rounds
+
+    def is_record(self, boundary: int) -> bool:
+        """True if a record ends at `boundary`, wherever the run ends."""
+        return boundary % self.record_rounds == 0
+
+    def segment_begin(self, boundary: int) -> int:
+        """The boundary at which the file begins that holds the round of `boundary`."""
+        return boundary - boundary % self.segment_rounds
+
+    @property
+    def lane_buffers(self) -> int:
+        """Snapshots that a lane keeps: with `free` one more, since it may be two rounds ahead of the last commit."""
+        return 2 if self.workers else self.max_rounds_ahead + 1
 
 
 def make_run_schedule(config: Config, method: MethodDeclaration | None = None) -> RunSchedule:
@@ -243,9 +242,28 @@ def make_run_schedule(config: Config, method: MethodDeclaration | None = None) -
     return _on_policy_schedule(config, method, settings.epochs if isinstance(settings, OnPolicySettings) else 1)
 
 
-def _whole_spans(total_steps: int, round_steps: int, snapshot_rounds: int) -> int:
-    """Rounds of a run: whole spans, with `total_steps` or more."""
-    return -(-total_steps // (round_steps * snapshot_rounds)) * snapshot_rounds
+@dataclass(frozen=True)
+class _Intervals:
+    """The total of a run and its intervals, in rounds; fields of `RunSchedule`."""
+
+    rounds: int
+    snapshot_rounds: int
+    record_rounds: int
+    segment_rounds: int
+
+    @classmethod
+    def of(cls, learn: Learn, round_steps: int, default_steps: int) -> _Intervals:
+        """Intervals for rounds of `round_steps`, with a snapshot every `default_steps` unless `learn` sets it."""
+        records = max(1, RECORD_STEPS // round_steps)
+        wanted = max(1, (learn.snapshot_every_steps or default_steps) // round_steps)
+        default = max(1, default_steps // round_steps)
+        within = min(records, wanted)
+        return cls(
+            rounds=-(-learn.total_steps // round_steps),
+            snapshot_rounds=wanted - wanted % within,
+            record_rounds=within,
+            segment_rounds=default - default % min(records, default),
+        )
 
 
 def _opening_slots(play: Play, units: int) -> int:
@@ -269,12 +287,12 @@ def _replay_schedule(config: Config, method: MethodDeclaration) -> RunSchedule:
         round_ticks = max(1, round(learn.round_steps / play.emulators))
         target_steps = default_steps = round_ticks * play.emulators
     round_steps = round_ticks * play.emulators
-    snapshot_rounds = max(1, (learn.snapshot_every_steps or default_steps) // round_steps)
-    rounds = _whole_spans(learn.total_steps, round_steps, snapshot_rounds)
+    intervals = _Intervals.of(learn, round_steps, default_steps)
     window_rounds = learn.replay_size // round_steps
-    window_ticks = min(window_rounds, rounds) * round_ticks
+    window_ticks = min(window_rounds, intervals.rounds) * round_ticks
     max_rounds_ahead = 2 if learn.schedule == "free" else 1
-    in_flight = snapshot_rounds + (1 if learn.schedule == "alternate" else max_rounds_ahead - 1)
+    in_flight = max(intervals.snapshot_rounds, intervals.segment_rounds)
+    in_flight += 1 if learn.schedule == "alternate" else max_rounds_ahead - 1
     return RunSchedule(
         envs=play.emulators,
         lane_envs=play.lane_envs,
@@ -282,9 +300,8 @@ def _replay_schedule(config: Config, method: MethodDeclaration) -> RunSchedule:
         window_ticks=window_ticks,
         target_steps=target_steps,
         train_every=learn.train_every,
-        first_gradient=-(-learn.learning_starts // round_steps),
-        rounds=rounds,
-        snapshot_rounds=snapshot_rounds,
+        first_learning_round=-(-learn.learning_starts // round_steps),
+        **vars(intervals),
         max_rounds_ahead=max_rounds_ahead,
         learns_same_round=learn.schedule == "alternate",
         has_own_target=learn.schedule == "alternate" and method.has_target_network,
@@ -310,9 +327,9 @@ def _on_policy_schedule(config: Config, method: MethodDeclaration, epochs: int) 
     play, learn = config.play, config.learn
     round_ticks = max(1, round(learn.round_steps / play.emulators))
     round_steps = round_ticks * play.emulators
-    snapshot_rounds = max(1, (learn.snapshot_every_steps or ON_POLICY_SNAPSHOT_STEPS) // round_steps)
+    intervals = _Intervals.of(learn, round_steps, ON_POLICY_SNAPSHOT_STEPS)
     learns_same_round = learn.schedule == "alternate"
-    in_flight = 2 * snapshot_rounds + 1
+    in_flight = 2 * intervals.snapshot_rounds + 1
     units = network_of(config, actions=1).recurrent
     return RunSchedule(
         envs=play.emulators,
@@ -321,9 +338,8 @@ def _on_policy_schedule(config: Config, method: MethodDeclaration, epochs: int) 
         window_ticks=round_ticks,
         target_steps=round_steps,
         train_every=learn.train_every,
-        first_gradient=0 if learns_same_round else 1,
-        rounds=_whole_spans(learn.total_steps, round_steps, snapshot_rounds),
-        snapshot_rounds=snapshot_rounds,
+        first_learning_round=0 if learns_same_round else 1,
+        **vars(replace(intervals, segment_rounds=1)),
         max_rounds_ahead=1,
         learns_same_round=learns_same_round,
         has_own_target=False,
@@ -341,39 +357,39 @@ def _on_policy_schedule(config: Config, method: MethodDeclaration, epochs: int) 
 def _worker_schedule(config: Config, method: MethodDeclaration) -> RunSchedule:
     """Derive the sizes of a run of workers.
 
-    A worker computes a gradient from every `t_max` ticks that it plays, or from its local replay. With `ordered` these
-    ticks are a round, since each gradient waits for those of all workers. With `async` a round is a span. The ring is
-    that of an on-policy method, with the local replay as its window.
+    A worker computes a gradient from every `t_max` ticks that it plays, or from its local replay. These ticks are a
+    round. With `ordered` each gradient waits for those of all workers; with `async` a worker may be a record ahead. The
+    ring is that of an on-policy method, with the local replay as its window.
     """
     play, learn = config.play, config.learn
-    gradient_steps = learn.t_max * play.emulators
-    gradients = max(1, (learn.snapshot_every_steps or ON_POLICY_SNAPSHOT_STEPS) // gradient_steps)
-    round_gradients, snapshot_rounds = (1, gradients) if learn.schedule == "ordered" else (gradients, 1)
-    round_steps = round_gradients * gradient_steps
+    round_steps = learn.t_max * play.emulators
+    intervals = _Intervals.of(learn, round_steps, ON_POLICY_SNAPSHOT_STEPS)
+    if method.on_policy:
+        intervals = replace(intervals, segment_rounds=1)
+    max_rounds_ahead = 1 if learn.schedule == "ordered" else intervals.record_rounds
+    in_flight = intervals.snapshot_rounds + max(intervals.snapshot_rounds, intervals.segment_rounds) + max_rounds_ahead
     window_ticks = max(1, learn.local_replay // (learn.t_max * play.lane_envs)) * learn.t_max
     units = network_of(config, actions=1).recurrent
     return RunSchedule(
         envs=play.emulators,
         lane_envs=play.lane_envs,
-        round_ticks=round_gradients * learn.t_max,
+        round_ticks=learn.t_max,
         window_ticks=window_ticks,
         target_steps=learn.round_steps,
         train_every=learn.t_max,
-        first_gradient=-(-learn.learning_starts // gradient_steps) if learn.local_replay else 0,
-        rounds=_whole_spans(learn.total_steps, round_steps, snapshot_rounds),
-        snapshot_rounds=snapshot_rounds,
-        max_rounds_ahead=1,
+        first_learning_round=-(-learn.learning_starts // round_steps) if learn.local_replay else 0,
+        **vars(intervals),
+        max_rounds_ahead=max_rounds_ahead,
         learns_same_round=True,
         has_own_target=method.has_target_network,
-        capacity=window_ticks + (2 * gradients + 1) * learn.t_max + _opening_slots(play, units),
+        capacity=window_ticks + in_flight * learn.t_max + _opening_slots(play, units),
         learning_starts_ticks=-(-learn.learning_starts // play.emulators) if learn.local_replay else 0,
         method=method,
         n_step=config.algorithm.n_step,
         update_samples=learn.batch_size if learn.local_replay else learn.t_max * play.lane_envs,
-        updates_per_round=round_gradients * play.workers,
+        updates_per_round=play.workers,
         anneal_steps=learn.anneal_steps,
         frames=play.frames,
         workers=play.workers,
-        round_gradients=round_gradients,
         recurrent_units=units,
     )

@@ -156,7 +156,7 @@ class Learn:
     methods with a policy, else torch."""
     publish_every_updates: Annotated[Count, Need.REPLAY] = 250
     """With --schedule free: updates between two publications of the weights."""
-    snapshot_every_steps: Count | None = None
+    snapshot_every_steps: Annotated[Count | None, Effect.NONE] = None
     """Steps between two snapshots, rounded down to whole rounds; a restart repeats at most so many. Default: one round;
     10_000 with --schedule alternate; 20_000 with an on-policy method or --workers."""
 

@@ -53,9 +53,14 @@ class Moved(RuntimeError):
 
 
 def newest_boundary(memory: Memory) -> int:
-    """The newest boundary whose snapshots are all there; -1: none. Commits may be more frequent than snapshots."""
+    """The newest committed boundary whose snapshots are all there; -1: none.
+
+    A snapshot of the learner comes after those of all lanes. A reader that meets two writes at once finds none; the
+    next look finds one.
+    """
+    numbers = memory.learner_snapshots.number.values.tolist()  # first: there is always one up to a later commit
     committed = memory.board.committed
-    return committed if committed < 0 else committed - committed % memory.run_schedule.snapshot_rounds
+    return max((number for number in numbers if number <= committed), default=-1)
 
 
 def _slots_kept(run_schedule: RunSchedule, boundary: int) -> dict[str, tuple[str, int | NDArray[np.int64]]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -35,6 +35,8 @@ class Plan:
     """Actors whose lanes are played on other nodes (ringside/cluster/groups); they follow those of this machine."""
     head_share: float = 0.0
     """Speed of this machine's actors, where that of a gateway's node is 1; 0: they play only while no node does."""
+    keeps_every_boundary: bool = False
+    """True in a group on another node: its lanes keep a snapshot at every boundary, since the run may end there."""
     method: MethodDeclaration = field(init=False)
     """The declaration of the configured method."""
     layers: PlainLayers | None = field(init=False)
@@ -55,7 +57,8 @@ class Plan:
     @property
     def run_schedule(self) -> RunSchedule:
         """Derived sizes."""
-        return make_run_schedule(self.config, self.method)
+        run_schedule = make_run_schedule(self.config, self.method)
+        return replace(run_schedule, snapshot_rounds=1) if self.keeps_every_boundary else run_schedule
 
     @property
     def network(self) -> Network:

@@ -35,7 +35,7 @@ class Memory:
         self.mailbox = Mailbox(arena, self.run_schedule)
         self.weights = PublishedWeights(arena)
         self.evaluations = Evaluations(arena)
-        self.lane_snapshots = LaneSnapshots(arena, self.run_schedule)
+        self.lane_snapshots = LaneSnapshots(arena)
         self.learner_snapshots = LearnerSnapshots(arena, self.run_schedule)
         self.ring = Ring(arena, self.run_schedule)
         self.shared_parameters = SharedParameters(arena) if self.run_schedule.workers else None

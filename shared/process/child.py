@@ -54,9 +54,9 @@ class Doorbells:
         """The doorbells of all processes of a role."""
         return [Doorbell(fd) for fd in self.fds[self.processes.slice_of(role)]]
 
-    def others(self, process: int) -> list[Doorbell]:
-        """The doorbells of all processes but one."""
-        return [Doorbell(fd) for position, fd in enumerate(self.fds) if position != process]
+    def without(self, *processes: int) -> list[Doorbell]:
+        """The doorbells of all processes but these."""
+        return [Doorbell(fd) for position, fd in enumerate(self.fds) if position not in processes]
 
 
 @dataclass(frozen=True)

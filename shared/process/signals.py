@@ -64,10 +64,13 @@ class Requests:
         self._clock = clock
         self._counted_at = 0.0
         self.count = 0
+        self.hurries = False
+        """True if the first request was no Ctrl-C: its sender may kill the run soon."""
 
     def count_signal(self, number: int) -> None:
         """Count a signal. A closed terminal counts only if it is the first."""
         now = self._clock()
+        self.hurries = self.hurries or (not self.count and number != signal.SIGINT)
         if not self.count or (number != signal.SIGHUP and now - self._counted_at > SECOND_AFTER_SECONDS):
             self.count += 1
             self._counted_at = now

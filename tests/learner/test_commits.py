@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,8 +14,10 @@ from numpy.typing import NDArray
 
 from learner.commits import Commits
 from shared.config.settings import Config
+from shared.memory.parts.board import Stop
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
+from shared.memory.wait import Doorbell
 
 ROUND_STEPS = 40
 
@@ -37,7 +40,7 @@ def commits_of(memory: Memory) -> tuple[Commits, list[bool]]:
         return 0
 
     waiter: Any = SimpleNamespace(process=memory.plan.committer, wait=wait)
-    return Commits(memory, waiter, []), answers
+    return Commits(memory, waiter, [], Doorbell.create()), answers
 
 
 def test_a_commit_waits_for_the_last_lane(memory: Memory) -> None:
@@ -77,19 +80,62 @@ def test_a_resume_with_another_interval_queues_no_evaluation_of_its_first_bounda
 
 def test_a_commit_is_noted_with_its_moment_and_wakes_those_who_wait(memory: Memory) -> None:
     rung = list[int]()
-    bells: Any = [SimpleNamespace(ring=lambda number=number: rung.append(number)) for number in range(3)]
-    commits = Commits(memory, SimpleNamespace(process=memory.plan.committer), bells)  # type: ignore[arg-type]
+    bells: Any = [SimpleNamespace(ring=lambda number=number: rung.append(number)) for number in range(4)]
+    waiter: Any = SimpleNamespace(process=memory.plan.committer)
+    commits = Commits(memory, waiter, bells[:3], bells[3])
     names, before = memory.run_schedule.method.metrics, time.monotonic()
-    commits.snapshot(1, lambda: (7, dict.fromkeys(names, 2.0)), lambda out: None)
-    *means, updates, at = memory.board.metrics[0].tolist()
-    assert (means, updates) == ([2.0] * len(names), 7.0)
+    commits.record(1, lambda: (7, dict.fromkeys(names, 2.0)))
+    *means, updates, at, boundary = memory.board.metrics[0].tolist()
+    assert (means, updates, boundary) == ([2.0] * len(names), 7.0, 1.0)
     assert before <= at <= time.monotonic()
     commits.publish(1)
-    assert (rung, memory.board.committed) == ([0, 1, 2], 1)
+    assert (rung, memory.board.committed) == ([0, 1, 2, 3], 1)
+
+
+def test_a_record_is_noted_once_however_often_its_commit_is_begun(memory: Memory) -> None:
+    """A learner that was killed before the commit has the same means, and must not move the moment."""
+    commits, _ = commits_of(memory)
+    names, taken = memory.run_schedule.method.metrics, list[int]()
+    for value in (2.0, 3.0):
+        commits.record(1, lambda value=value: (taken.append(1) or 7, dict.fromkeys(names, value)))  # type: ignore[misc]
+    assert memory.board.metrics[0, : len(names)].tolist() == [2.0] * len(names)
+    assert len(taken) == 2, "the next record begins with no round of this one"
+
+
+def test_the_scribe_is_woken_where_a_record_ends(memory: Memory) -> None:
+    rung = list[int]()
+    bell: Any = SimpleNamespace(ring=lambda: rung.append(memory.board.committed))
+    memory.board.run_schedule = replace(memory.run_schedule, record_rounds=3)
+    memory.board.last.publish(8)
+    commits = Commits(memory, SimpleNamespace(process=memory.plan.committer), [], bell)  # type: ignore[arg-type]
+    for boundary in range(1, 9):
+        commits.publish(boundary)
+    assert rung == [3, 6, 8]
+
+
+@pytest.mark.parametrize(("schedule", "last"), [("concurrent", 4), ("alternate", 4), ("free", 5)])
+def test_the_last_boundary_is_the_first_that_no_lane_can_have_passed(memory: Memory, schedule: str, last: int) -> None:
+    config = memory.plan.config.with_settings(schedule=schedule, run_dir=Path())
+    memory = Memory.create(Plan(config, 4))
+    commits, answers = commits_of(memory)
+    memory.board.commits.publish(3)
+    commits.name_last(4)
+    assert memory.board.last.read() == memory.run_schedule.rounds, "nobody has asked for a stop"
+    memory.board.stop[0] = Stop.FINISH
+    for boundary in range(4, last + 1):
+        commits.name_last(boundary)
+        assert memory.board.last.read() == last, "it is named once"
+    assert answers == [False], "the snapshots of the lanes are missing there"
+    for lane in range(memory.run_schedule.lanes):
+        memory.lane_snapshots.write(lane, last, b"state")
+    commits.name_last(last)
+    assert answers == [False, True]
+    commits.publish(last)
+    assert (memory.board.finished, memory.board.complete) == (True, False)
 
 
 def test_a_version_is_there_before_it_is_queued(memory: Memory) -> None:
-    commits: Any = Commits(memory, SimpleNamespace(process=memory.plan.committer, wait=lambda until: until()), [])  # type: ignore[arg-type]
+    commits: Any = commits_of(memory)[0]
     queue, seen = memory.evaluations, list[Any]()
     queue.queued = SimpleNamespace(
         read=queue.queued.read,

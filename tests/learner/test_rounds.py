@@ -17,11 +17,11 @@ from learner.engine.round_means import RoundMetrics
 from learner.learner import SLICE_SECONDS, SLICE_UPDATES, SLICES_AHEAD, SLICES_LEFT, STUCK_SECONDS, Rounds
 from shared.config.settings import Config
 from shared.errors import DeviceFault, FatalError
-from shared.memory.parts.board import METRIC_SPANS
+from shared.memory.parts.board import METRIC_RECORDS
 from shared.memory.plan import Plan
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
-from shared.memory.wait import Waiter
+from shared.memory.wait import Doorbell, Waiter
 from tests.support.configurations import settled
 
 
@@ -71,7 +71,8 @@ def make_rounds() -> Iterator[MakeRounds]:
                 doorbell=engine,
             )
             memory.board.commits.publish(0)
-            return Rounds(memory, cast(Waiter, waiter), engine, []), heartbeats
+            commits = Commits(memory, cast(Waiter, waiter), [], cast(Doorbell, engine))
+            return Rounds(memory, cast(Waiter, waiter), engine, commits), heartbeats
 
         yield make
 
@@ -222,15 +223,20 @@ def test_the_next_round_is_drawn_while_the_gpu_has_work_for_some_looks(
 def may_commit(boundary: int, *, written: int, oldest_readable_tick: int, refused: int = 0) -> bool:
     """True if the learner commits without a wait, in rounds of five ticks."""
     memory = SimpleNamespace(
-        board=SimpleNamespace(written=np.array([written]), spans_refused=np.array([refused]), committed=boundary - 1),
+        board=SimpleNamespace(
+            written=np.array([written]), records_refused=np.array([refused]), newest_record=boundary - 1
+        ),
         run_schedule=SimpleNamespace(
-            snapshot_rounds=1, round_ticks=5, oldest_readable_tick={boundary: oldest_readable_tick}.__getitem__
+            record_number=lambda boundary: boundary - 1,
+            segment_begin=lambda boundary: boundary,
+            round_ticks=5,
+            oldest_readable_tick={boundary: oldest_readable_tick}.__getitem__,
         ),
         plan=SimpleNamespace(config=Config()),
     )
     asked = list[bool]()
     waiter = SimpleNamespace(wait=lambda until: asked.append(until()))
-    Commits(cast(Memory, memory), cast(Waiter, waiter), []).wait_for_scribe(boundary)
+    Commits(cast(Memory, memory), cast(Waiter, waiter), [], Doorbell.create()).wait_for_scribe(boundary)
     (answer,) = asked
     return answer
 
@@ -245,17 +251,17 @@ def test_a_commit_lets_no_lane_overwrite_an_unrecorded_round(written: int, refus
     assert may_commit(10, written=written, oldest_readable_tick=8 * 5, refused=refused) == (not waits)
 
 
-def test_a_commit_overwrites_no_metrics_of_an_unrecorded_span() -> None:
-    assert may_commit(99 + METRIC_SPANS, written=100, oldest_readable_tick=0)
-    assert not may_commit(100 + METRIC_SPANS, written=100, oldest_readable_tick=0)
+def test_a_commit_overwrites_no_metrics_of_an_unwritten_record() -> None:
+    assert may_commit(99 + METRIC_RECORDS, written=100, oldest_readable_tick=0)
+    assert not may_commit(100 + METRIC_RECORDS, written=100, oldest_readable_tick=0)
 
 
-def test_a_span_has_the_means_over_its_updates(clock: list[float], make_rounds: MakeRounds) -> None:
+def test_a_record_has_the_means_over_its_updates(clock: list[float], make_rounds: MakeRounds) -> None:
     rounds, _ = make_rounds(Engine(lambda count: None))
     names = rounds._run_schedule.method.metrics
-    rounds._span += [RoundMetrics(1, dict.fromkeys(names, 1.0)), RoundMetrics(3, dict.fromkeys(names, 5.0))]
-    assert rounds._end_span() == (4, dict.fromkeys(names, 4.0))
-    assert rounds._end_span() == (0, {}), "the next one begins"
+    rounds._record += [RoundMetrics(1, dict.fromkeys(names, 1.0)), RoundMetrics(3, dict.fromkeys(names, 5.0))]
+    assert rounds._end_record() == (4, dict.fromkeys(names, 4.0))
+    assert rounds._end_record() == (0, {}), "the next one begins"
 
 
 def test_a_learner_that_died_between_its_snapshot_and_its_commit_commits_first(
@@ -279,11 +285,12 @@ def test_a_commit_keeps_its_order(clock: list[float], make_rounds: MakeRounds, m
     """A learner that is killed in between repeats what is missing; nothing is seen that could be lost."""
     rounds, _ = make_rounds(Engine(lambda count: None))
     done = list[str]()
-    for name in ("wait_for_lanes", "wait_for_scribe", "snapshot", "queue_evaluation", "publish"):
+    for name in ("wait_for_lanes", "wait_for_scribe", "name_last", "record", "snapshot", "queue_evaluation", "publish"):
         monkeypatch.setattr(rounds._commits, name, lambda *arguments, name=name: done.append(name))
     monkeypatch.setattr(rounds._memory.weights, "publish", lambda *arguments: done.append("weights"))
     monkeypatch.setattr(rounds._engine, "store", None, raising=False)
     monkeypatch.setattr(rounds._engine, "online_into", None, raising=False)
     monkeypatch.setattr(rounds, "_prefetch", lambda round_: None)
     rounds._commit(1)
-    assert done == ["wait_for_lanes", "wait_for_scribe", "snapshot", "weights", "queue_evaluation", "publish"]
+    before = ["wait_for_lanes", "wait_for_scribe", "name_last", "record", "snapshot"]
+    assert done == [*before, "weights", "queue_evaluation", "publish"]

@@ -46,7 +46,7 @@ def test_a_run_that_reached_its_score_goes_on_with_other_evaluations(tmp_path: P
     (tmp_path / "mine.toml").write_text("eval_every_steps = 960\neval_episodes = 3\neval_envs = 2\nstop_at = -1000\n")
     game = {"env": "tests.support.pixel_game:factory"}
     output = finish(start(run_dir, "--config", str(tmp_path / "mine.toml"), **game, total_steps="9_600"))
-    assert "has reached --stop-at -1000. Stopping: the run is saved at its newest snapshot." in output
+    assert "has reached --stop-at -1000. Stopping: the run is saved " in output
     stopped = summary(run_dir)
     assert not stopped["finished"]
     before = records(run_dir, "evaluation")

@@ -24,7 +24,7 @@ CONFIG = Config(
     learn=Learn(total_steps=800, round_steps=40, replay_size=100, learning_starts=40, network="small"),
 )
 SIZES = make_run_schedule(CONFIG)
-SHAPE = SegmentShape(lanes=2, ticks=10, lane_envs=2)
+SHAPE = SegmentShape(lanes=2, ticks=10, interval=10, lane_envs=2)
 Fields = dict[str, np.ndarray]
 
 

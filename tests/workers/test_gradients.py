@@ -124,7 +124,7 @@ def test_a_clipped_gradient_has_the_bound_as_its_norm() -> None:
 
 @pytest.mark.parametrize("schedule", ["ordered", "async"])
 def test_an_annealed_setting_has_its_value_of_the_gradient(schedule: str) -> None:
-    """The gradients of all workers take 36 steps, so gradient 2 begins half way to the end, in whichever round."""
+    """The gradients of all workers take 36 steps, so gradient 2 begins half way to the end."""
     found = []
     for settings in (
         {"entropy_weight": 0.5, "entropy_weight_end": 0.0, "anneal_steps": 144},
@@ -132,8 +132,7 @@ def test_an_annealed_setting_has_its_value_of_the_gradient(schedule: str) -> Non
         {"entropy_weight": 0.5},
     ):
         memory, _ = worker_memory(worker_config(**settings, schedule=schedule, snapshot_every_steps=108))
-        assert memory.run_schedule.gradient_steps == 36
-        assert memory.run_schedule.round_gradients == (3 if schedule == "async" else 1)
+        assert memory.run_schedule.round_steps == 36
         gradients, shared, _ = _gradients(memory)
         gradients.compute(WORKER, 2)
         found.append(shared.gradient[WORKER].copy())
@@ -155,7 +154,7 @@ def test_a_method_that_gives_a_mean_alone_has_the_gradient_of_the_sum(monkeypatc
     np.testing.assert_array_equal(found[2], found[0])  # one that always gives the sum
 
 
-def test_metrics_are_summed_over_a_span_and_a_repeated_part_counts_once() -> None:
+def test_metrics_are_summed_over_a_record_and_a_repeated_part_counts_once() -> None:
     memory, _ = worker_memory(worker_config())
     gradients, shared, _ = _gradients(memory)
     of_rounds = []
@@ -171,7 +170,25 @@ def test_metrics_are_summed_over_a_span_and_a_repeated_part_counts_once() -> Non
     updates, means = gradients.means(2)
     assert updates == 2 * WORKERS
     assert list(means) == list(memory.run_schedule.method.metrics)
-    np.testing.assert_allclose(list(means.values()), np.mean(of_rounds, axis=0))
+    *of_metrics, counts = np.mean(of_rounds, axis=0)
+    np.testing.assert_allclose(list(means.values()), of_metrics)
+    assert counts == 1.0
+
+
+def test_sums_of_a_record_stay_while_its_worker_is_ahead() -> None:
+    """With async a worker computes up to a record's rounds before the commit of the first of them."""
+    memory, _ = worker_memory(worker_config(schedule="async"))
+    assert (memory.run_schedule.record_rounds, memory.run_schedule.max_rounds_ahead) == (2, 2)
+    gradients, _, _ = _gradients(memory)
+    found = []
+    for round_ in range(4):
+        for worker in range(WORKERS):
+            gradients.compute(worker, round_)
+        if round_ in (1, 2):  # 2 is the newest that may be computed while boundary 2 is not committed
+            found.append(gradients.means(2))
+    assert found[0] == found[1]
+    assert found[0][0] == 2 * WORKERS
+    assert gradients.means(4)[0] == 2 * WORKERS
 
 
 @pytest.mark.parametrize("published", [ROUND + 1, ROUND + 2])

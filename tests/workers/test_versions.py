@@ -171,7 +171,7 @@ def test_an_annealed_rate_moves_gradients_without_order() -> None:
     memory = _memory(schedule="async", **settings)
     plan, shared, run_schedule = memory.plan, memory.shared_parameters, memory.run_schedule
     assert shared is not None
-    assert run_schedule.round_steps == 72
+    assert run_schedule.round_steps == 36
     engine = make_model(plan.network, CPU, "fp32")
     hogwild = Hogwild(memory, make_model(plan.network, CPU, "fp32"), None, 0)
     hogwild.fill()
@@ -180,7 +180,7 @@ def test_an_annealed_rate_moves_gradients_without_order() -> None:
     for number in range(6):
         shared.gradient[0] = _gradients(memory, number)[0]
         shared.computed.publish(0, number + 1)
-        hogwild.apply(0, number // run_schedule.round_gradients, number)
+        hogwild.apply(0, number)
         optimizer.set_rate(1e-2 - (1e-2 - 1e-4) * number * 36 / 360)
         optimizer.gradient.copy_(torch.from_numpy(shared.gradient[0]))
         optimizer.step(SideStream())
@@ -221,7 +221,7 @@ def test_gradients_without_order_are_steps_in_place_and_the_target_follows_all_s
         shared.gradient[number] = gradient
         shared.computed.publish(number, 1)
         before = shared.target.copy()
-        hogwild.apply(number, 0, 0)
+        hogwild.apply(number, 0)
         optimizer.gradient.copy_(torch.from_numpy(gradient))
         optimizer.step(SideStream())
         np.testing.assert_array_equal(shared.params[0], engine.params.numpy())
@@ -235,7 +235,7 @@ def test_gradients_without_order_are_steps_in_place_and_the_target_follows_all_s
 def test_gradients_before_learning_are_no_steps_of_adam_without_order(behind: int) -> None:
     """The first step corrects its moments as step 1, whatever was played before `learning_starts`.
 
-    Nothing keeps workers together within a round: others may be some gradients behind.
+    Nothing keeps workers together: others may be some gradients behind.
     """
     settings = {"method": "dqn", "local_replay": 1_000, "batch_size": 4, "learning_starts": 100, "optimizer": "adam"}
     memory = _memory(schedule="async", round_steps=4 * T_MAX * LANE_ENVS, **settings)
@@ -244,15 +244,14 @@ def test_gradients_before_learning_are_no_steps_of_adam_without_order(behind: in
     models = [make_model(plan.network, CPU, "fp32") for _ in range(2)]
     hogwild = Hogwild(memory, *models, 0)
     hogwild.fill()
-    first = run_schedule.first_gradient
-    assert first % run_schedule.round_gradients == 1, "it lies within a round"
+    first = run_schedule.first_learning_round
     shared.computed.publish_all(first - behind)  # of every worker, without a step
     optimizer = Optimizer(models[0], plan.config.learn, mean_gradient=True)
     models[0].pack(initial_parameters(plan.network, 1), models[0].params)
     for number, gradient in enumerate(_gradients(memory, 0)):
         shared.gradient[number] = gradient
         shared.computed.publish(number, first + 1)
-        hogwild.apply(number, run_schedule.first_learning_round, first)
+        hogwild.apply(number, first)
         optimizer.gradient.copy_(torch.from_numpy(gradient))
         optimizer.step(SideStream())
         np.testing.assert_array_equal(shared.params[0], models[0].params.numpy())
@@ -275,5 +274,5 @@ def test_a_target_network_is_written_before_its_number(monkeypatch: pytest.Monke
     monkeypatch.setattr(shared, "target", Target())
     shared.gradient[0] = _gradients(memory, 0)[0]
     shared.computed.publish(0, 1)
-    hogwild.apply(0, 0, 0)
+    hogwild.apply(0, 0)
     assert (numbers, int(shared.target_changes[0])) == ([0], 1)

@@ -57,8 +57,7 @@ def _live(memory: Memory, spec: ChildSpec, lives: Iterator[int]) -> int:
             with suppress(Killed):
                 process = WorkerProcess(memory, MortalWaiter(heartbeats, memory, spec), spec)
                 process.start()
-                while not memory.board.finished:
-                    process.run_round(memory.board.committed)
+                process.run()
                 break
             deaths += 1
     except Stopped:  # the other process has failed
@@ -80,7 +79,7 @@ def _run(actors: int, kills: bool = False, **settings: Any) -> tuple[dict[str, n
     game: dict[str, Any] = {"env": "tests.support.pixel_game:factory", "total_steps": STEPS, "optimizer_epsilon": 1e-3}
     plan = Plan(worker_config(actors=actors, **game | settings), ACTIONS)
     memory = Memory.create(plan)
-    memory.board.prepared[0] = memory.board.spans_refused[0] = 1  # nothing waits for a scribe
+    memory.board.prepared[0] = memory.board.records_refused[0] = 1  # nothing waits for a scribe
     bells = Doorbells(tuple(Doorbell.create().fd for _ in range(len(plan.processes))), plan.processes)
     kept: dict[str, Any] = {"plan": plan, "doorbells": bells, "memory_fd": memory.arena.fd, "role": Role.WORKER}
     kept |= {"incarnation": 0, "parent": 0, "run_dir": Path(), "cores": None, "environment": {}}
@@ -100,8 +99,8 @@ def _run(actors: int, kills: bool = False, **settings: Any) -> tuple[dict[str, n
     schedule = memory.run_schedule
     state = memory.learner_snapshots.read(schedule.rounds)
     assert state is not None
-    spans = memory.board.metrics[: schedule.rounds // schedule.snapshot_rounds, : len(schedule.method.metrics)]
-    return {"metrics": spans, **state, **memory.ring.field}, deaths
+    rows = memory.board.metrics[: schedule.record_number(schedule.rounds) + 1, : len(schedule.method.metrics)]
+    return {"metrics": rows, **state, **memory.ring.field}, deaths
 
 
 @pytest.mark.parametrize("recurrent", [True, pytest.param(False, marks=pytest.mark.stress)])

@@ -76,7 +76,7 @@ def rounds_that_fit(plan: Plan, words: Sequence[str], seconds: float, pace: floa
         span = int(pace * seconds / ROUNDS)
         given = has_flag(words, "--snapshot-every-steps")
         shorter = not given and span < run_schedule.snapshot_rounds * run_schedule.round_steps
-        least = run_schedule.gradient_ticks * run_schedule.envs
+        least = run_schedule.round_steps
         return [*words, "--snapshot-every-steps", str(max(span, least))] if shorter else list(words)
     fixed = has_flag(words, "--round-steps") or plan.config.learn.schedule == "alternate"
     if fixed or pace * seconds / ROUNDS >= run_schedule.round_steps:

@@ -129,9 +129,9 @@ def check_records(
         measured: records of the measured rounds, consecutive.
         summary: summary that the run wrote.
     """
-    step = run_schedule.snapshot_rounds
+    step = run_schedule.record_rounds
     for previous, record in zip([before, *measured], measured, strict=False):
-        stop = record["round"] + step
+        stop = min(record["round"] + step, run_schedule.rounds)
         if record["round"] != previous["round"] + step or record["steps"] != stop * run_schedule.round_steps:
             raise WrongResult(
                 f"Round {record['round']} after round {previous['round']} ended with {record['steps']:,} steps; rounds "
@@ -217,7 +217,7 @@ def _counting(rounds: Sequence[dict[str, Any]], *, learning: bool) -> list[dict[
 
 def _updates(record: dict[str, Any], run_schedule: RunSchedule) -> int:
     """Number of updates in the rounds of a record, from the speeds that the learner recorded."""
-    steps = run_schedule.snapshot_rounds * run_schedule.round_steps
+    steps = record["steps"] - record["round"] * run_schedule.round_steps
     return round(steps * record["updates_per_second"] / record["steps_per_second"])
 
 

@@ -88,6 +88,7 @@ class Solo:
 
     def __init__(self, plan: Plan) -> None:
         """Build everything in this process, which must not have used torch before; run one round as warm-up."""
+        from learner.commits import Commits
         from learner.learner import Rounds, prepare
         from learner.make_engine import make_engine
         from ringside.bench.system_parts.memory_paths import fill
@@ -102,7 +103,8 @@ class Solo:
         self._board.written[:] = np.iinfo(np.int64).max
         self._board.lane_finished.publish_all(np.iinfo(np.int64).max)
         self.engine = make_engine(memory.plan.config, memory.plan.network, memory.ring)
-        self._rounds = Rounds(memory, Waiter(self._board, Role.LEARNER, Doorbell.create()), self.engine, [])
+        waiter = Waiter(self._board, Role.LEARNER, Doorbell.create())
+        self._rounds = Rounds(memory, waiter, self.engine, Commits(memory, waiter, [], Doorbell.create()))
         self._rounds.restore()
         self._commit_seconds = 0.0
         self._time_commits(self._rounds)

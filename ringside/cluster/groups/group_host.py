@@ -283,4 +283,4 @@ def group_plan(plan: Plan, cores: int, directory: Path) -> Plan:
     }
     if not plan.method.on_policy:
         changes["replay_size"] = plan.run_schedule.round_steps
-    return Plan(config.with_settings(**changes), plan.actions)
+    return Plan(config.with_settings(**changes), plan.actions, keeps_every_boundary=True)

@@ -47,7 +47,7 @@ class LaneTicks(NamedTuple):
     opening: Mapping[str, NDArray[np.generic]]
     """Fields of ticks (first, last]."""
     snapshot: bytes | None
-    """State at `last`, where that is a boundary with snapshots."""
+    """State at `last`, where that is a boundary and the group still has it."""
 
 
 def pack(memory: Memory, session: str, sent: Mapping[int, int]) -> bytes:
@@ -64,10 +64,9 @@ def pack(memory: Memory, session: str, sent: Mapping[int, int]) -> bytes:
             continue
         views = [*_spans(memory, lane, first, last)]
         frames.append(compressor.compress(b"".join(view.tobytes() for view in views)))
-        length = _NO_SNAPSHOT
-        if (boundary := _snapshot_boundary(memory, last)) is not None:
-            data = memory.lane_snapshots.read(lane, boundary)
-            assert data is not None, "a group keeps the newest snapshots"
+        length, boundary = _NO_SNAPSHOT, _boundary(memory, last)
+        data = None if boundary is None else memory.lane_snapshots.read(lane, boundary)
+        if data is not None:
             length = len(data)
             frames.append(compressor.compress(data))
         entries.append([lane, first, last, length])
@@ -113,7 +112,8 @@ def _unpack(memory: Memory, session: str, sent: Mapping[int, int], parcel: bytes
         seen.add(lane)
         results, opening = _fields(memory, first, last, _next_frame(rest))
         snapshot = None
-        if (_snapshot_boundary(memory, last) is None) != (snapshot_bytes == _NO_SNAPSHOT):
+        boundary, lacks = _boundary(memory, last), snapshot_bytes == _NO_SNAPSHOT
+        if (lacks and boundary is not None and memory.board.is_snapshot(boundary)) or (not lacks and boundary is None):
             raise ParcelError(f"A parcel has no snapshot of lane {lane} at tick {last}, or one that is not due.")
         if snapshot_bytes != _NO_SNAPSHOT:
             if not 0 <= snapshot_bytes <= memory.run_schedule.lane_envs * ENV_BYTES:
@@ -143,10 +143,10 @@ def _limit(memory: Memory, first: int) -> int:
     return (first // ticks + 1) * ticks if first >= 0 else 0
 
 
-def _snapshot_boundary(memory: Memory, tick: int) -> int | None:
-    """The boundary at a tick, if it has snapshots."""
+def _boundary(memory: Memory, tick: int) -> int | None:
+    """The boundary at a tick; None: it is within a round."""
     boundary, rest = divmod(tick, memory.run_schedule.round_ticks)
-    return boundary if rest == 0 and memory.run_schedule.is_snapshot(boundary) else None
+    return None if rest else boundary
 
 
 def _spans(memory: Memory, lane: int, first: int, last: int) -> Iterator[NDArray[np.generic]]:

@@ -89,6 +89,8 @@ class RemoteLanes:
         """By lane the first tick that the group has not sent."""
         self._content: int | None = None
         """Updates of the parameters that the group has."""
+        self._states: dict[int, tuple[int, bytes]] = {}
+        """By lane the newest boundary of which the group has sent the state, and that state."""
         self._losses = 0
         self._slowest = 0.0
         """Longest time of an answer."""
@@ -172,7 +174,7 @@ class RemoteLanes:
         self._forget_group()
 
     def _forget_group(self) -> None:
-        self._begun, self._sent, self._content = [], {}, None
+        self._begun, self._sent, self._content, self._states = [], {}, None, {}
         self._audit, self._agreed_step = None, -1
 
     # --- lanes
@@ -242,7 +244,10 @@ class RemoteLanes:
         finished = self._board.lane_finished
         round_ = int(finished.values[lanes].min())
         if round_ >= 0:
-            self._wait_awake(host, lambda: self._board.committed >= round_ or self._changed(lanes))
+            self._wait_awake(
+                host, lambda: self._board.committed >= round_ or self._changed(lanes) or self._lacks(lanes)
+            )
+            self._finish_boundaries(lanes)  # the run may end where the lanes stand
             if self._changed(lanes) or self._board.committed < round_ or self._board.finished:
                 return
             self._send(host, round_)
@@ -302,6 +307,11 @@ class RemoteLanes:
             return True
         return any(self._board.lane_wanted[lane] != self._actor and self._at_boundary(lane) for lane in lanes)
 
+    def _lacks(self, lanes: list[int]) -> bool:
+        """True if a lane stands where the run ends, without a snapshot that the group has sent."""
+        last, kept = self._board.last.read(), self._memory.lane_snapshots.newest
+        return any(self._states.get(lane, (-1,))[0] == last and kept(lane) < last for lane in lanes)
+
     def _coded_weights(self) -> NDArray[np.uint16]:
         """The newest parameters as they travel. No commit replaces them before these lanes have played."""
         coded: list[NDArray[np.uint16]] = []
@@ -325,8 +335,8 @@ class RemoteLanes:
             logged.publish(ticks.last)
             done.publish(ticks.last)
         boundary = ticks.last // self._run_schedule.round_ticks
-        if ticks.snapshot is not None and self._memory.lane_snapshots.newest(lane) < boundary:
-            self._memory.lane_snapshots.write(lane, boundary, ticks.snapshot)
+        if ticks.snapshot is not None:
+            self._states[lane] = boundary, ticks.snapshot
         self._sent[lane] = ticks.last
         self._redone += again
         board.redone[self._process] = self._redone
@@ -338,10 +348,15 @@ class RemoteLanes:
 
     def _finish_boundaries(self, lanes: list[int]) -> None:
         """Publish the rounds of these lanes that are whole, with their snapshots."""
-        done, finished = self._board.lane_done.values, self._board.lane_finished
+        done, finished, snapshots = self._board.lane_done.values, self._board.lane_finished, self._memory.lane_snapshots
         for lane in lanes:
             boundary = int(done[lane]) // self._run_schedule.round_ticks
-            lacks = self._run_schedule.is_snapshot(boundary) and self._memory.lane_snapshots.newest(lane) < boundary
+            kept, state = self._states.get(lane, (-1, b""))
+            lacks = self._board.is_snapshot(boundary) and snapshots.newest(lane) < boundary
+            if lacks and kept == boundary:
+                snapshots.write(lane, boundary, state)
+                self._learner.ring()
+                lacks = False
             if finished.values[lane] < boundary and not lacks:
                 finished.publish(lane, boundary)
                 self._learner.ring()

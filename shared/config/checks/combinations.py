@@ -281,7 +281,7 @@ def _check_local_replay(config: Config) -> None:
             f"--total-steps {learn.total_steps:_}."
         )
     run_schedule = make_run_schedule(config)
-    played_ticks = (run_schedule.first_gradient + 1) * run_schedule.gradient_ticks
+    played_ticks = (run_schedule.first_learning_round + 1) * run_schedule.round_ticks
     if algorithm.n_step > played_ticks:
         enough = (algorithm.n_step - 1) * play.emulators
         raise ConfigError(

@@ -37,10 +37,9 @@ def config_warnings(config: Config) -> list[str]:
             "fewer --learning-starts or --round-steps, would change that."
         )
     elif (whole := run_schedule.rounds * run_schedule.round_steps) > 1.5 * config.learn.total_steps:
-        span = run_schedule.snapshot_rounds * run_schedule.round_steps
         found.append(
-            f"The run will play {whole:_} steps, not --total-steps {config.learn.total_steps:_}: it ends where a state "
-            f"is kept, every {span:_} steps."
+            f"The run will play {whole:_} steps, not --total-steps {config.learn.total_steps:_}: it ends with a round, "
+            f"and rounds have {run_schedule.round_steps:_} steps."
         )
     moves = algorithm.prioritized and algorithm.importance_start != algorithm.importance_end
     if moves and algorithm.importance_steps > config.learn.total_steps:

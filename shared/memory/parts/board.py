@@ -15,11 +15,11 @@ from enum import IntEnum
 from shared.config.run_schedule import RunSchedule
 from shared.memory.region.layout import ONE, SharedFields, Views, float64, int64, sequence, sequence_array
 
-METRIC_SPANS = 256
-"""Spans (rounds between two snapshots) of learner metrics that the board keeps for a late scribe."""
-SPAN_METRICS = ("updates", "committed_at")
-"""Columns of the learner's metrics behind those that the method declares: the number of the span's updates, and the
-moment of its commit in seconds of CLOCK_MONOTONIC."""
+METRIC_RECORDS = 256
+"""Records whose metrics the board keeps for a late scribe."""
+RECORD_METRICS = ("updates", "committed_at", "boundary")
+"""Columns of the learner's metrics behind those that the method declares: the number of the record's updates, the
+moment of its last commit in seconds of CLOCK_MONOTONIC, and the boundary of that commit."""
 BEFORE = ("seconds", "restarts", "redone_ticks", "redone_updates")
 """Sums over former sessions of a resumed run, for its summary."""
 CHECKPOINT = ("bytes", "seconds", "at_steps", "count")
@@ -54,7 +54,10 @@ class Stop(IntEnum):
     """Values of the stop word."""
 
     RUN = 0
-    ABANDON = 1
+    FINISH = 1
+    """Play up to the last boundary, `Board.last`, which the writer of `committed` names."""
+    ABANDON = 2
+    """Leave at once; what comes after the newest snapshot is dropped."""
 
 
 _PROCESSES = ("processes",)
@@ -67,6 +70,7 @@ class Board(SharedFields):
     """Views of the board's fields, and the few sums that several roles need."""
 
     stop = int64("board.stop", ONE, "supervisor", "A value of `Stop`.")
+    stop_asked_ns = int64("board.stop_asked_ns", ONE, "supervisor", "CLOCK_MONOTONIC of the request to stop; 0: none.")
     restarts = int64("board.restarts", _PROCESSES, "supervisor", "Restarts of each process.")
     moves = int64("board.moves", ONE, "supervisor", "Lanes that went to another actor.")
     contention = int64("board.contention", (len(CONTENTION),), "supervisor", "As `CONTENTION` says.")
@@ -81,6 +85,7 @@ class Board(SharedFields):
     )
     inexact_since = int64("board.inexact_since", ONE, "scribe", "Step from which the run is inexact; -1: it is exact.")
     commits = sequence("board.committed", "learner", "Newest boundary whose rounds are whole; -1: none.")
+    last = sequence("board.last", "learner", "Boundary at which the run ends: after its rounds, or where it stops.")
     phase = int64("process.phase", _PROCESSES, _ITSELF, "A value of `Phase`.")
     heartbeat = int64("process.heartbeat", _PROCESSES, _ITSELF, "Newest heartbeat, in ns of CLOCK_MONOTONIC.")
     busy_ns = int64("process.busy_ns", _PROCESSES, _ITSELF, "Time at work.")
@@ -101,7 +106,7 @@ class Board(SharedFields):
     barrier_ns = int64("learner.barrier_ns", ONE, "learner", "Time in waits for lanes.")
     evaluation_wait_ns = int64("learner.evaluation_wait_ns", ONE, "learner", "Time in waits for a full queue.")
     replay_device_bytes = int64("learner.replay_device_bytes", ONE, "learner", "Memory of a GPU for the replay.")
-    metrics = float64("learner.metrics", (METRIC_SPANS, "metrics"), "learner", "Rows of spans; `metric_names`.")
+    metrics = float64("learner.metrics", (METRIC_RECORDS, "metrics"), "learner", "Rows of records; `metric_names`.")
     written = int64("scribe.written", ONE, "scribe", "Rounds written down.")
     episodes = int64("scribe.episodes", ONE, "scribe", "Episodes of the run.")
     mean_return_100 = float64("scribe.mean_return_100", ONE, "scribe", "Mean return of the last 100 episodes.")
@@ -110,7 +115,7 @@ class Board(SharedFields):
     evaluation = float64("scribe.evaluation", (len(EVALUATION),), "scribe", "As `EVALUATION` says.")
     saved = int64("scribe.saved", ONE, "scribe", "Boundary of the newest checkpoint; -1: none.")
     trouble = int64("scribe.trouble", ONE, "scribe", "errno of a write that is refused; 0: none.")
-    spans_refused = int64("scribe.spans_refused", ONE, "scribe", "1: the disk refuses records of spans.")
+    records_refused = int64("scribe.records_refused", ONE, "scribe", "1: the disk refuses records.")
     saved_at_ns = int64("scribe.saved_at_ns", ONE, "scribe", "CLOCK_MONOTONIC of the last checkpoint, or of the start.")
     checkpoint = float64("scribe.checkpoint", (len(CHECKPOINT),), "scribe", "As `CHECKPOINT` says.")
     samples = int64("scribe.samples", (SAMPLES, "sample"), "scribe", "Samples of the growing fields.")
@@ -119,7 +124,7 @@ class Board(SharedFields):
         """Bind the fields."""
         super().__init__(views)
         self.run_schedule = run_schedule
-        self.metric_names = (*run_schedule.method.metrics, *SPAN_METRICS)
+        self.metric_names = (*run_schedule.method.metrics, *RECORD_METRICS)
 
     @staticmethod
     def sizes(run_schedule: RunSchedule, processes: int, gateways: int = 0) -> dict[str, int]:
@@ -127,7 +132,7 @@ class Board(SharedFields):
         return {
             "processes": processes,
             "lanes": run_schedule.lanes,
-            "metrics": len(run_schedule.method.metrics) + len(SPAN_METRICS),
+            "metrics": len(run_schedule.method.metrics) + len(RECORD_METRICS),
             "sample": MOMENT_WORDS + COUNTED_WORDS * processes + GATEWAY_WORDS * gateways,
         }
 
@@ -135,6 +140,7 @@ class Board(SharedFields):
         """Before any process starts: nothing is committed, nothing is finished, lanes are with their first `actors`."""
         self.lane_owner[:] = self.lane_wanted[:] = actors
         self.commits.publish(-1)
+        self.last.publish(self.run_schedule.rounds)
         self.lane_finished.publish_all(-1)
         self.written[0] = -1
         self.saved[0] = -1
@@ -146,7 +152,14 @@ class Board(SharedFields):
     @property
     def stopping(self) -> bool:
         """True if the supervisor asked all processes to leave. By `item`: numpy takes 7 us to compare with an enum."""
-        return bool(self.stop.item(0) != Stop.RUN)
+        return bool(self.stop.item(0) == Stop.ABANDON)
+
+    @property
+    def stops_at(self) -> int | None:
+        """The boundary at which a requested stop will end the run, named or expected; None: none is requested."""
+        if self.stop.item(0) == Stop.RUN:
+            return None
+        return min(self.last.read(), self.committed + self.run_schedule.max_rounds_ahead)
 
     @property
     def committed(self) -> int:
@@ -155,8 +168,31 @@ class Board(SharedFields):
 
     @property
     def finished(self) -> bool:
-        """True if the last round is committed."""
+        """True if the last round is committed: of the run, or before a stop."""
+        return self.committed >= self.last.read()
+
+    @property
+    def complete(self) -> bool:
+        """True if all rounds of the run are committed."""
         return self.committed >= self.run_schedule.rounds
+
+    def is_last(self, boundary: int) -> bool:
+        """True if the run ends at `boundary`."""
+        return boundary == self.last.read()
+
+    def is_snapshot(self, boundary: int) -> bool:
+        """True if every role keeps a snapshot at `boundary`: a regular one, or the last."""
+        return self.run_schedule.is_snapshot(boundary) or self.is_last(boundary)
+
+    def is_record(self, boundary: int) -> bool:
+        """True if a record ends at `boundary`: a whole one, or the last."""
+        return self.run_schedule.is_record(boundary) or self.is_last(boundary)
+
+    @property
+    def newest_record(self) -> int:
+        """The newest boundary at which a record ends."""
+        committed = self.committed
+        return committed if self.is_last(committed) else committed - committed % self.run_schedule.record_rounds
 
     def record_heartbeat(self, process: int) -> None:
         """Record a heartbeat. CLOCK_MONOTONIC is one clock for all processes and stands still in suspend."""

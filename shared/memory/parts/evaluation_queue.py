@@ -23,6 +23,12 @@ def evaluations_until(boundary: int, round_steps: int, every: int) -> int:
     return min(boundary, boundary * round_steps // every) if every else 0
 
 
+def next_evaluation_boundary(boundary: int, round_steps: int, every: int) -> int:
+    """The first boundary after `boundary` at which a version is queued."""
+    number = evaluations_until(boundary, round_steps, every) + 1
+    return max(boundary + 1, -(-number * every // round_steps))
+
+
 class EvaluationHistory(NamedTuple):
     """Evaluations of a run whose --eval-every-steps may have changed at a resume."""
 

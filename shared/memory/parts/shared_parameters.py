@@ -8,7 +8,8 @@ it.
 
 With `async` there is one buffer. Every worker applies its gradients to it without a lock, as Hogwild does (Recht et al.
 2011), so these fields have several writers (shared/README.md). `applied` says of each process which rounds it has
-played and applied to the end.
+played and applied to the end. A worker may be some rounds ahead of the last commit, so as many sums of metrics are
+kept.
 
 Vectors are in the packed layout of the model that workers share (`Model.params`).
 """
@@ -31,7 +32,9 @@ class SharedParameters(SharedFields):
     moment2 = float32("shared.moment2", _VERSIONS, _OWNER, "Means of squared gradients.")
     target = float32("shared.target", ("targets",), _OWNER, "Target network; empty without one.")
     gradient = float32("shared.gradient", ("workers", "packed"), _WORKER, "The newest gradient of each worker.")
-    sums = float64("shared.sums", (2, "workers", "worker_metrics"), _WORKER, "Metrics, summed over a span of rounds.")
+    sums = float64(
+        "shared.sums", ("sums", "workers", "worker_metrics"), _WORKER, "Sums of a record's metrics and updates."
+    )
     target_changes = int64("shared.target_changes", ONE, _OWNER, "With async: changes of the target network.")
     computed = sequence_array("shared.computed", ("workers",), _WORKER, "Gradients of each worker.")
     applied = sequence_array("shared.applied", ("shards",), "the process", "Rounds applied; -1: nothing is there.")
@@ -42,9 +45,10 @@ class SharedParameters(SharedFields):
         return {
             "packed": packed,
             "workers": run_schedule.workers,
+            "sums": run_schedule.max_rounds_ahead + 1,
             "shards": processes,
             "targets": packed * run_schedule.has_own_target,
-            "worker_metrics": len(run_schedule.method.metrics),
+            "worker_metrics": len(run_schedule.method.metrics) + 1,
         }
 
     def clear(self) -> None:

@@ -1,9 +1,8 @@
 """Snapshots, from which lanes and learner repeat the current round after a restart.
 
-Snapshot `b` (before round `b`) lies in buffer `(b / snapshot_rounds) % buffers`. A writer clears its number first and
-sets it last, so a writer killed midway leaves no snapshot that looks whole. There are two buffers. With the schedule
-`free` a lane has three: it may be two rounds ahead of the last commit, and the snapshot of that commit must still
-exist.
+A snapshot replaces the oldest. Its writer clears the number of the buffer first and sets it last, so a writer killed
+midway leaves no snapshot that looks whole. There are two buffers. With the schedule `free` a lane has three: it may be
+two rounds ahead of the last commit, and the snapshot of that commit must still exist.
 """
 
 from __future__ import annotations
@@ -45,6 +44,12 @@ def state_fields(run_schedule: RunSchedule, parameters: int) -> dict[str, Field]
     }
 
 
+def _buffer_of(numbers: NDArray[np.int64], boundary: int) -> int | None:
+    """The buffer that holds the snapshot at `boundary`; None: there is none."""
+    found = np.flatnonzero(numbers == boundary)
+    return int(found[0]) if len(found) else None
+
+
 LANE_DATA = "lane_snapshot.data"
 """Name of the field that is large."""
 
@@ -56,17 +61,12 @@ class LaneSnapshots(SharedFields):
     length = int64("lane_snapshot.length", _LANE_BUFFERS, "the lane's owner", "Bytes of it.")
     number = sequence_array("lane_snapshot.number", _LANE_BUFFERS, "the lane's owner", "Boundary of it; -1: none.")
 
-    def __init__(self, views: Views, run_schedule: RunSchedule) -> None:
-        """Bind the fields."""
-        super().__init__(views)
-        self._every = run_schedule.snapshot_rounds
-
     @staticmethod
     def sizes(run_schedule: RunSchedule) -> dict[str, int]:
         """Sizes of the fields."""
         return {
             "lanes": run_schedule.lanes,
-            "lane_buffers": run_schedule.max_rounds_ahead + 1,
+            "lane_buffers": run_schedule.lane_buffers,
             "lane_bytes": run_schedule.lane_envs * ENV_BYTES,
         }
 
@@ -76,7 +76,7 @@ class LaneSnapshots(SharedFields):
 
     def write(self, lane: int, boundary: int, data: bytes) -> None:
         """Keep the snapshot of `lane` at `boundary`."""
-        buffer = boundary // self._every % self.data.shape[1]
+        buffer = int(self.number.values[lane].argmin())
         number = self.number.at(lane, buffer)
         number.publish(-1)
         self.data[lane, buffer, : len(data)] = np.frombuffer(data, np.uint8)
@@ -89,12 +89,11 @@ class LaneSnapshots(SharedFields):
 
     def read(self, lane: int, boundary: int) -> bytes | None:
         """The snapshot at `boundary`, or None when it is not (or no longer) there."""
-        buffer = boundary // self._every % self.data.shape[1]
-        number = self.number.at(lane, buffer)
-        if number.read() != boundary:
+        buffer = _buffer_of(self.number.values[lane], boundary)
+        if buffer is None:
             return None
         data = self.data[lane, buffer, : self.length[lane, buffer]].tobytes()
-        return data if number.read() == boundary else None
+        return data if self.number.at(lane, buffer).read() == boundary else None
 
 
 class LearnerSnapshots(SharedFields):
@@ -106,7 +105,6 @@ class LearnerSnapshots(SharedFields):
         """Bind the fields."""
         super().__init__(views)
         self._data = {name: views[item.name] for name, item in state_fields(run_schedule, 0).items()}
-        self._every = run_schedule.snapshot_rounds
 
     def clear(self) -> None:
         """Before any process starts: there are none."""
@@ -118,7 +116,7 @@ class LearnerSnapshots(SharedFields):
 
     def write(self, boundary: int, store: Callable[[dict[str, NDArray[np.float32]]], None]) -> None:
         """Keep the learner's state at `boundary`; `store` fills the named vectors float32."""
-        buffer = boundary // self._every % LEARNER_BUFFERS
+        buffer = int(self.number.values.argmin())
         number = self.number.at(buffer)
         number.publish(-1)
         store({name: data[buffer] for name, data in self._data.items()})
@@ -126,7 +124,5 @@ class LearnerSnapshots(SharedFields):
 
     def read(self, boundary: int) -> Mapping[str, NDArray[np.float32]] | None:
         """Views of the state at `boundary`, or None when it is not (or no longer) there."""
-        buffer = boundary // self._every % LEARNER_BUFFERS
-        if self.number.at(buffer).read() != boundary:
-            return None
-        return {name: data[buffer] for name, data in self._data.items()}
+        buffer = _buffer_of(self.number.values, boundary)
+        return None if buffer is None else {name: data[buffer] for name, data in self._data.items()}

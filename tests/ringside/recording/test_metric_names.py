@@ -7,11 +7,11 @@ from pathlib import Path
 from ringside.load.board_samples import Sample
 from ringside.recording.metric_names import _METRICS, displayed, label_of, metric_of, metrics_of, round_scalars
 from ringside.recording.metrics import MetricsLog, read_metrics
-from ringside.scribe.span_values import span_values
+from ringside.scribe.record_values import record_values
 from shared.config import method_declaration as declarations
 from shared.config.method_declaration import A2C, DQN, PPO, RECORD_FIELDS
 from shared.config.settings import Config
-from shared.memory.parts.board import SPAN_METRICS
+from shared.memory.parts.board import RECORD_METRICS
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
 
@@ -30,12 +30,13 @@ def test_no_metric_may_have_the_name_of_a_field_of_a_record(tmp_path: Path) -> N
     memory = Memory.create(Plan(config, actions=6))
     memory.board.commits.publish(1)
     memory.board.metrics[0] = 0.5
-    values = span_values(memory, 1, Sample.take(memory, 1), held=True)
+    memory.board.metrics[0, -1] = 1
+    values = record_values(memory, 0, 1, Sample.take(memory, 1), held=True)
     with MetricsLog(tmp_path / "metrics.jsonl") as log:
         log.log_round(0, 40, values, [], envs=4)
     memory.arena.close()
     (record,) = read_metrics(tmp_path / "metrics.jsonl")
-    assert record.keys() - set(DQN.metrics) | {*SPAN_METRICS, "workers_busy"} == RECORD_FIELDS
+    assert record.keys() - set(DQN.metrics) | {*RECORD_METRICS, "workers_busy"} == RECORD_FIELDS
 
 
 def test_metrics_of_built_in_methods_are_explained() -> None:

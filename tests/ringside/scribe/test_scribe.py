@@ -41,23 +41,23 @@ def late(tmp_path: Path) -> Iterator[Any]:
     memory = Memory.create(Plan(settled(**small, run_dir=tmp_path), 4))
     made: Any = Scribe(memory, tmp_path)
     made.done = []
-    made.due_now = {"evaluation", "save", "span"}
+    made.due_now = {"evaluation", "save", "record"}
     made._board.written[0], made._board.trouble[0] = 3, 5
     made._evaluation_due = lambda: "evaluation" in made.due_now
     made._save_due = lambda: "save" in made.due_now
-    made._spans_due = lambda: "span" in made.due_now
+    made._record_due = lambda: "record" in made.due_now
     made._record_evaluation = lambda: made.done.append("evaluation") or True
-    made._record_span = lambda: made.done.append("span") or True
+    made._record_rounds = lambda: made.done.append("record") or True
     made.save = lambda: made.done.append("save") or 3
     yield made
     memory.arena.close()
 
 
-def test_spans_that_are_always_due_keep_nothing_else_waiting(late: Any) -> None:
-    for due in ("evaluation", "save", "span"):
+def test_records_that_are_always_due_keep_nothing_else_waiting(late: Any) -> None:
+    for due in ("evaluation", "save", "record"):
         late.work()
         late.due_now.discard(due)
-    assert late.done == ["evaluation", "save", "span"]
+    assert late.done == ["evaluation", "save", "record"]
     assert late._board.trouble[0] == 0
 
 
@@ -83,11 +83,11 @@ def test_the_interval_of_checkpoints_goes_on_through_a_death(tmp_path: Path, mon
     memory.arena.close()
 
 
-def test_a_checkpoint_that_cannot_be_taken_keeps_no_span_waiting(late: Any) -> None:
+def test_a_checkpoint_that_cannot_be_taken_keeps_no_record_waiting(late: Any) -> None:
     late.due_now.discard("evaluation")
     late.save = lambda: -1
     late.work()
-    assert late.done == ["span"]
+    assert late.done == ["record"]
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ def test_evaluations_of_a_run_stay_until_it_goes_on(late: Any, tmp_path: Path) -
     assert best.exists()
     late._files = None
     with pytest.raises(AttributeError):  # at what comes after it
-        Scribe._record_span(late)
+        Scribe._record_rounds(late)
     assert not best.exists()
 
 
@@ -169,16 +169,16 @@ def test_evaluations_of_a_run_stay_until_it_goes_on(late: Any, tmp_path: Path) -
     [([35, 35], True), ([36], False), ([35, 36], False)],
     ids=["held", "written over", "written over while it was read"],
 )
-def test_overwritten_slots_are_not_part_of_a_span(
+def test_overwritten_slots_are_not_part_of_a_record(
     late: Any, monkeypatch: pytest.MonkeyPatch, oldest_readable_tick: list[int], held: bool
 ) -> None:
-    """A span of ticks 35 to 39, of which only what is known without its slots is told where these are gone."""
+    """A record of ticks 35 to 39; where its slots are gone, only what is known without them is told."""
     late._memory.ring = SimpleNamespace(field={})
     late._run_schedule = SimpleNamespace(round_ticks=5)
     late._oldest_readable_tick = iter(oldest_readable_tick).__next__
     monkeypatch.setattr(scribe, "episodes_in", lambda ring, begin, end: [(begin, end)])
-    monkeypatch.setattr(scribe, "span_values", lambda memory, stop, sample, held: {"stop": stop, "held": held})
-    assert late._read_span(35, 8, None) == (held, {"stop": 8, "held": held}, [(35, 40)] if held else [])
+    monkeypatch.setattr(scribe, "record_values", lambda memory, first, stop, sample, held: {"stop": stop, "held": held})
+    assert late._read_rounds(7, 8, None) == ({"stop": 8, "held": held}, [(35, 40)] if held else [])
 
 
 @pytest.mark.parametrize(("method", "workers", "role"), [("dqn", 0, Role.LEARNER), ("a2c", 3, Role.WORKER)])
@@ -435,7 +435,7 @@ def test_a_disk_without_space_for_weights_or_segments_records_all_episodes(
     assert sum(record["kind"] == "round" for record in records) == 40
     assert sum(record["kind"] == "episode" for record in records) == 40 * 40
     assert memory.board.trouble[0] == errno.ENOSPC
-    assert not memory.board.spans_refused[0], "the learner waits for the scribe as ever"
+    assert not memory.board.records_refused[0], "the learner waits for the scribe as ever"
     assert (memory.board.saved[0] > 0) == ("save_best" in refused)
     memory.arena.close()
 
@@ -445,10 +445,10 @@ def test_a_disk_that_refuses_records_keeps_nobody_waiting(tmp_path: Path, monkey
     with monkeypatch.context() as patch:
         patch.setattr(MetricsLog, "log_round", FullDisk._refuse)
         disk.commit(disk.memory.run_schedule.snapshot_rounds)
-    assert disk.memory.board.spans_refused[0]
+    assert disk.memory.board.records_refused[0]
     disk.now += 60
     disk.scribe.work()
-    assert not disk.memory.board.spans_refused[0]
+    assert not disk.memory.board.records_refused[0]
     disk.memory.arena.close()
 
 
@@ -460,7 +460,7 @@ def test_a_segment_that_was_refused_is_written_once_there_is_space(
     with monkeypatch.context() as patch:
         patch.setattr(CheckpointWriter, "add_segment", FullDisk._refuse)
         disk.commit(rounds)
-    assert (memory.board.trouble[0], memory.board.spans_refused[0]) == (errno.ENOSPC, 0)
+    assert (memory.board.trouble[0], memory.board.records_refused[0]) == (errno.ENOSPC, 0)
     disk.now += 60
     disk.commit(2 * rounds)
     assert memory.board.trouble[0] == 0

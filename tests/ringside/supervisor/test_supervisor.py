@@ -20,7 +20,7 @@ from ringside.supervisor import supervisor
 from ringside.supervisor.children import Child
 from ringside.supervisor.deaths import unkillable_message
 from ringside.supervisor.shutdown_timer import SAVE_SECONDS, ShutdownTimer
-from ringside.supervisor.supervisor import Supervisor
+from ringside.supervisor.supervisor import FINISH_SECONDS, Supervisor
 from shared.machine.subprocesses import REAP_SECONDS, wait_for_end
 from shared.memory.parts.board import Phase, Stop
 from shared.memory.plan import Plan
@@ -120,7 +120,7 @@ def test_whatever_a_callback_raises_stops_the_run_first(tmp_path: Path, notes: l
         made._notify()
         assert made._refusal is error
         assert made._board.stopping
-        assert notes[0].startswith("Stopping: a callback failed; ")
+        assert notes[0].startswith("A callback failed. Stopping: ")
 
 
 @pytest.mark.parametrize(("stops", "code", "restarts"), [(False, 0, 1), (True, 0, 0), (False, 1, 1), (True, 1, 0)])
@@ -164,10 +164,10 @@ def test_after_the_last_commit_no_rank_of_the_learner_is_started_again(tmp_path:
         assert all(made._did_all(index) == done for index in made._processes.learners)
 
 
-def test_a_second_request_does_not_wait_for_the_scribe(stopping: Supervisor) -> None:
-    stopping._requests.count = 1
-    assert not stopping._force_exit
+def test_a_third_request_does_not_wait_for_the_scribe(stopping: Supervisor) -> None:
     stopping._requests.count = 2
+    assert not stopping._force_exit
+    stopping._requests.count = 3
     assert stopping._force_exit
     stopping._kill_late()
     assert [child.process.killed for child in stopping._children.values()] == [1, 1]
@@ -369,10 +369,78 @@ def test_a_process_that_hangs_prints_its_stacks_before_it_is_killed(
     [
         (-1, False, "there is nothing to save yet."),
         (-1, True, "there is nothing new to save."),
-        (0, False, "the run is saved at its newest snapshot."),
+        (0, False, "the run is saved at step 0."),
     ],
 )
-def test_the_sentence_of_a_stop_says_what_is_saved(tmp_path: Path, committed: int, resumes: bool, words: str) -> None:
-    with supervisor_of(tmp_path, [], resume=tmp_path if resumes else None) as made:
+def test_a_stop_before_the_first_step_is_one_at_once(
+    tmp_path: Path, notes: list[str], committed: int, resumes: bool, words: str
+) -> None:
+    with supervisor_of(tmp_path, notes, resume=tmp_path if resumes else None) as made:
+        made._children = {Role.SCRIBE: Child(Process())}  # type: ignore[arg-type]
         made._board.commits.publish(committed)
-        assert made._to_be_saved == words
+        made._finish("Stopping")
+        assert notes == [f"Stopping: {words}"]
+        assert made._board.stopping
+
+
+@pytest.fixture
+def played(tmp_path: Path, notes: list[str]) -> Iterator[Supervisor]:
+    """A run whose lanes are two ticks into round 3; the newest snapshot is that of boundary 2."""
+    with supervisor_of(tmp_path, notes) as made:
+        made._children = {Role.SCRIBE: Child(Process())}  # type: ignore[arg-type]
+        made._memory.learner_snapshots.write(2, lambda out: None)
+        made._board.commits.publish(3)
+        made._board.lane_done.publish_all(3 * made._board.run_schedule.round_ticks + 2)
+        yield made
+
+
+def steps_of(made: Supervisor, rounds: int) -> int:
+    return rounds * made._board.run_schedule.round_steps
+
+
+def test_the_first_request_finishes_the_round(played: Supervisor, notes: list[str]) -> None:
+    board, dropped = played._board, steps_of(played, 1) + 2 * played._board.run_schedule.envs
+    played._finish("Stopping")
+    assert board.stop[0] == Stop.FINISH
+    assert board.stops_at == 4, "the first boundary that no lane has passed"
+    assert notes == [
+        f"Stopping: the run is saved when its round ends, at step {steps_of(played, 4):,}. Ctrl-C once more stops at "
+        f"step {steps_of(played, 2):,}, and drops the {dropped:,} steps after it."
+    ]
+    played._watch_finish()
+    assert not board.stopping
+    board.last.publish(4)
+    board.commits.publish(4)
+    played._watch_finish()
+    assert board.stopping
+    assert len(notes) == 1, "nothing is dropped"
+
+
+@pytest.mark.parametrize(
+    ("requests", "hurries", "seconds", "stops"),
+    [
+        (1, False, 1_000, False),
+        (1, True, FINISH_SECONDS - 1, False),
+        (1, True, FINISH_SECONDS + 1, True),
+        (2, False, 0, True),
+    ],
+)
+def test_a_second_request_or_twenty_seconds_of_sigterm_drop_the_round(
+    played: Supervisor, notes: list[str], requests: int, hurries: bool, seconds: float, stops: bool
+) -> None:
+    played._requests.count, played._requests.hurries = requests, hurries
+    played._finish("Stopping")
+    played._board.stop_asked_ns[0] = time.monotonic_ns() - round(seconds * 1e9)
+    played._watch_finish()
+    assert played._board.stopping == stops
+    if stops:
+        dropped = steps_of(played, 1) + 2 * played._board.run_schedule.envs
+        assert f"saved at step {steps_of(played, 2):,}, and {dropped:,} steps after it are dropped" in notes[1]
+
+
+def test_a_stop_in_the_last_round_lets_evaluations_end(played: Supervisor) -> None:
+    board = played._board
+    played._finish("Stopping")
+    board.commits.publish(board.run_schedule.rounds)
+    played._watch_finish()
+    assert not board.stopping

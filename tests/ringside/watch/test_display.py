@@ -143,8 +143,11 @@ def test_no_frames_are_told_of_an_environment_that_is_no_game() -> None:
 
 
 def test_the_display_says_what_a_stop_saves() -> None:
-    assert "Ctrl-C saves and stops" in picture(replace(status(), can_be_saved=True), 80)
-    assert "Ctrl-C stops; nothing is saved yet" in picture(NEW, 80)
+    assert "Ctrl-C finishes the round, saves and ends" in picture(replace(status(), can_be_saved=True), 80)
+    assert "Ctrl-C ends; nothing is saved yet" in picture(NEW, 80)
+    stopping = replace(status(), stops_at=19_456, stopping_for=12.0)
+    assert "stopping at step 19,456, 0:00:12 since the request" in picture(stopping, 80)
+    assert line(stopping).endswith("stopping at step 19,456, 0:00:12 since the request")
 
 
 def test_workers_are_counted_and_their_processes_have_lines() -> None:

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from ringside.load.board_samples import NEWEST, Sample
 from ringside.recording.totals import EvaluationStatus, Totals
-from ringside.scribe.span_values import span_values
+from ringside.scribe.record_values import record_values
 from ringside.watch import observer
 from ringside.watch.line import line, number
 from ringside.watch.observer import Observer, Restored
@@ -23,7 +23,7 @@ from shared.config.presets import PRESETS, preset_in_words
 from shared.config.run_schedule import make_run_schedule
 from shared.config.sections import Evaluate, Learn, Machine, Play, Run
 from shared.config.settings import Config
-from shared.memory.parts.board import METRIC_SPANS, SPAN_METRICS, Phase
+from shared.memory.parts.board import METRIC_RECORDS, RECORD_METRICS, Phase
 from shared.memory.plan import Plan
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
@@ -127,7 +127,7 @@ def test_speeds_shares_and_figures(clock: Clock) -> None:
     board.lane_done.publish_all([35, 25])
     board.commits.publish(3)
     board.updates[0] = 10
-    board.metrics[2] = 0.25, 1.5, 3.0, 0.5, 10.0, 1.0
+    board.metrics[2] = 0.25, 1.5, 3.0, 0.5, 10.0, 1.0, 3.0
     board.busy_ns[Role.LEARNER], board.waited_ns[Role.LEARNER] = 500_000_000, 1_500_000_000
     board.cpu_ns[Role.LEARNER] = 2_000_000_000
     board.heartbeat[Role.LEARNER] = 1_007_000_000_000
@@ -165,7 +165,7 @@ def test_a_network_that_gives_all_screens_the_same_values_is_warned_of(clock: Cl
     memory = Memory.create(Plan(CONFIG, actions=6))
     memory.board.commits.publish(3)
     memory.board.updates[0] = 20_000
-    memory.board.metrics[2] = 0.03, -2.42, 0.1, 0.0002, 10.0, 1.0
+    memory.board.metrics[2] = 0.03, -2.42, 0.1, 0.0002, 10.0, 1.0, 3.0
     (warning,) = Observer(memory).observe().warnings
     assert "Q is still the same number for all screens" in warning
     memory.arena.close()
@@ -175,8 +175,8 @@ def test_a_policy_is_judged_by_its_entropy_and_never_by_the_spread_of_values(clo
     spread = replace(A2C, name="spread", metrics=(*A2C.metrics, "mean_q", "q_spread"))
     memory = Memory.create(Plan(CONFIG.with_settings(method="a2c", batch_size=20, total_steps=4_000), actions=6))
     object.__setattr__(memory.plan, "method", spread)
-    memory.board.metric_names = (*spread.metrics, *SPAN_METRICS)
-    memory.board.metrics = np.full((METRIC_SPANS, len(memory.board.metric_names)), np.nan)
+    memory.board.metric_names = (*spread.metrics, *RECORD_METRICS)
+    memory.board.metrics = np.full((METRIC_RECORDS, len(memory.board.metric_names)), np.nan)
     memory.board.commits.publish(1)
     memory.board.lane_done.publish_all(10)
     memory.board.updates[0] = 20_000
@@ -308,7 +308,7 @@ def test_a_method_that_samples_its_actions_has_no_epsilon_on_any_display(clock: 
         assert (found.epsilon is not None) == shown
         assert ("epsilon" in line(found)) == shown
         assert ("epsilon" in console.file.getvalue()) == shown  # type: ignore[attr-defined]
-        values = span_values(memory, 1, Sample.take(memory, 1), held=False)
+        values = record_values(memory, 0, 1, Sample.take(memory, 1), held=False)
         assert (values["epsilon"] is not None) == shown
         memory.arena.close()
 

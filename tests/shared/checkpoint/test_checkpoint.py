@@ -17,7 +17,7 @@ from shared.checkpoint.checkpoint_writer import KEPT, CheckpointWriter
 from shared.checkpoint.finding import find_checkpoint
 from shared.checkpoint.loading import load_boundary, load_segments
 from shared.checkpoint.manifest import BEST_FILE, read_manifest
-from shared.checkpoint.segments import segments_needed
+from shared.checkpoint.segments import segments_needed, tail_name
 from shared.checkpoint.weights_file import load_weights
 from shared.config.run_schedule import make_run_schedule
 from shared.config.sections import Learn, Run
@@ -100,29 +100,31 @@ def test_segments_do_not_pile_up_between_rare_checkpoints(tmp_path: Path) -> Non
     assert writer.missing_segments(30) == []
 
 
-def test_with_alternate_a_segment_covers_the_rounds_between_two_snapshots(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("boundary", "segments"), [(30, range(1, 3)), (27, range(2)), (4, range(0))])
+def test_a_checkpoint_between_two_ends_of_segments_has_a_tail(tmp_path: Path, boundary: int, segments: range) -> None:
     learn = Learn(
         schedule="alternate", total_steps=400, train_every=4, round_steps=40, snapshot_every_steps=40, replay_size=80
     )
     config = replace(CONFIG, learn=replace(learn, network="small"))
-    run_schedule = make_run_schedule(config)
-    assert (run_schedule.round_ticks, run_schedule.snapshot_rounds, run_schedule.window_ticks) == (1, 10, 20)
+    run_schedule = replace(make_run_schedule(config), segment_rounds=10)
+    assert (run_schedule.round_ticks, run_schedule.window_ticks) == (1, 20)
     writer, ring = CheckpointWriter(tmp_path, config, run_schedule, ACTIONS), empty_ring(run_schedule)
-    for round_ in range(30):
+    for round_ in range(boundary):
         play_round(ring, round_, run_schedule)
-        if run_schedule.is_snapshot(round_ + 1):
+        if (round_ + 1) % 10 == 0:
             writer.add_segment(round_ // 10, ring)
-    with pytest.raises(ValueError, match="no snapshot"):
-        save(writer, 29)
-    save(writer, 30)
+    writer.add_tail(boundary, ring)
+    save(writer, boundary)
     manifest = find_checkpoint(tmp_path)
-    assert manifest.segments == range(1, 3)
+    assert (manifest.segments, manifest.has_replay) == (segments, True)
+    assert (tail_name(boundary) in manifest.pieces) == (boundary % 10 != 0)
     back = empty_ring(run_schedule)
     load_segments(manifest, run_schedule, back)
     for name, view in ring.items():
-        np.testing.assert_array_equal(
-            back[name][:, window_slots(30, run_schedule)], view[:, window_slots(30, run_schedule)], err_msg=name
-        )
+        slots = window_slots(boundary, run_schedule)
+        np.testing.assert_array_equal(back[name][:, slots], view[:, slots], err_msg=name)
+    writer.cut_back(0)
+    assert not list(writer.directory.glob("*.ring")), "another run may begin here"
 
 
 def test_without_the_replay_nothing_but_the_rings_is_lost(tmp_path: Path) -> None:

@@ -14,9 +14,9 @@ from safetensors.numpy import save_file
 import ringside
 from shared.checkpoint.finding import find_checkpoint
 from shared.checkpoint.loading import load_boundary, load_segments
-from shared.checkpoint.manifest import FORMAT, read_manifest
+from shared.checkpoint.manifest import read_manifest
 from shared.checkpoint.pieces import _PIECE_LIMIT, Piece, boundary_name, check_piece, manifest_name
-from shared.checkpoint.weights_file import load_weights
+from shared.checkpoint.weights_file import WEIGHTS_FORMAT, load_weights
 from shared.config.digest import ADDED
 from shared.config.settings import Config
 from shared.errors import CheckpointError, ConfigError
@@ -117,7 +117,7 @@ def test_foreign_files_are_refused_with_a_sentence(tmp_path: Path) -> None:
         ('{"kind": NaN}', "no JSON object"),
         ('{"kind": -Infinity}', "no JSON object"),
         ("\x80\x04", "no JSON object"),
-        ('{"kind": "ringside-checkpoint", "format": 99}', "format 99; this program knows format 2"),
+        ('{"kind": "ringside-checkpoint", "format": 99}', "format 99; this program knows format 3"),
     ):
         path.write_text(text, encoding="latin-1")
         with pytest.raises(CheckpointError, match=message):
@@ -286,7 +286,7 @@ def test_weights_are_read_even_when_the_replay_is_damaged(tmp_path: Path) -> Non
 def test_weights_that_are_foreign_not_finite_or_mislabelled_are_refused(tmp_path: Path) -> None:
     spec, flat = parameters_of(Network("small", ACTIONS)), parameters(1)
     network = Network("small", ACTIONS).to_json()
-    good = {"format": FORMAT, "network": network, "game": "pong", "protocol": "nature", "version": 7}
+    good = {"format": WEIGHTS_FORMAT, "network": network, "game": "pong", "protocol": "nature", "version": 7}
     path = tmp_path / "weights.safetensors"
 
     def refused(arrays: Fields, about: dict[str, object], message: str) -> None:
@@ -299,7 +299,7 @@ def test_weights_that_are_foreign_not_finite_or_mislabelled_are_refused(tmp_path
     assert (former.version, former.eval_epsilon, former.eval_max_frames) == (7, None, 108_000)
     assert former.eval_actions == "auto"
     refused(spec.split(flat), {}, "no weights that Ringside wrote")
-    refused(spec.split(flat), good | {"format": FORMAT - 1}, "no weights that Ringside wrote")
+    refused(spec.split(flat), good | {"format": WEIGHTS_FORMAT - 1}, "no weights that Ringside wrote")
     refused(spec.split(flat), good | {"eval_epsilon": "all"}, "eval_epsilon is 'all'")
     refused(spec.split(flat), good | {"eval_max_frames": -1}, "eval_max_frames is -1")
     refused(spec.split(flat), good | {"eval_actions": "guess"}, "eval_actions is 'guess'")
@@ -534,7 +534,7 @@ def test_a_small_file_that_describes_a_large_network_is_refused_before_memory_is
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "weights.safetensors"
-    about = {"format": FORMAT, "game": "pong", "protocol": "nature", "version": 7}
+    about = {"format": WEIGHTS_FORMAT, "game": "pong", "protocol": "nature", "version": 7}
     monkeypatch.setattr("shared.checkpoint.weights_file.arrays_in", lambda *_: pytest.fail("read"))
 
     def write(actions: int, atoms: int) -> None:

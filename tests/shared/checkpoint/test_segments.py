@@ -88,7 +88,7 @@ def test_a_segment_of_other_sizes_is_refused_before_memory_is_asked_for(
         raise AssertionError("allocated")
 
     monkeypatch.setattr("shared.checkpoint.segments.zstandard.ZstdDecompressor", no_memory)
-    for other in (SegmentShape(2, 11, 2), SegmentShape(3, 10, 2), SegmentShape(2, 10, 1)):
+    for other in (SegmentShape(2, 11, 11, 2), SegmentShape(3, 10, 10, 2), SegmentShape(2, 10, 10, 1)):
         with pytest.raises(CheckpointError, match=r"of another run|at most"):
             read_segment(path, 3, other)
     with pytest.raises(CheckpointError, match="segment is 3, not 4"):
@@ -102,9 +102,9 @@ def test_a_segment_of_other_sizes_is_refused_before_memory_is_asked_for(
 
 def test_a_segment_whose_content_is_shorter_or_longer_than_its_header_says_is_refused(tmp_path: Path) -> None:
     ring = empty_ring()
-    for real, message in ((SegmentShape(2, 9, 2), "too early"), (SegmentShape(2, 11, 2), "longer")):
+    for real, message in ((SegmentShape(2, 9, 9, 2), "too early"), (SegmentShape(2, 11, 11, 2), "longer")):
         path = tmp_path / "segment"
-        lying = LyingShape(real.lanes, real.ticks, real.lane_envs)
+        lying = LyingShape(real.lanes, real.ticks, real.interval, real.lane_envs)
         write_segment(path, 0, lying, ring, "digest")
         with pytest.raises(CheckpointError, match=message):
             read_segment(path, 0, SHAPE)

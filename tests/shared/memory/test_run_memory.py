@@ -29,16 +29,16 @@ MACHINE = {"actors": 3, "inference_batch": 32, "device": "cpu", "eval_episodes":
 @pytest.mark.parametrize(
     ("preset", "settings", "digest"),
     [
-        ("nature", {}, "82831eb99184b232901e8c0970b51539c7f777d6de8d02e6585ca5c3973ed172"),
+        ("nature", {}, "643defe674b932a79d6b5da07524c67ae01c16e78acc569f54de7ad317ee1a3f"),
         (
             "nature",
             {"eval_every_steps": 250_000},
-            "11e829e7022d4c262ff7e2d927254eff6fd331d89822a8257ee1ee7450930b56",
+            "51bc7438e85ed49f0a68bf33e56dd16d146bcf66ce3c36ffca90722dc61c2758",
         ),
-        ("nature", {"schedule": "alternate"}, "953ad35b4db8dd05a9d3112560e5c78dc775aa534f80afc6f3c1028910f41a97"),
-        ("nature", {"schedule": "free"}, "d4d079506d2ff982303487dfe449c7d1cbb25d9a4a7922c9136a0003d861588a"),
-        ("rainbow", {"atoms": 51}, "c95142464d4d7d97491cf12784799a561ffa41854277c2fa6331c75a78689ee4"),
-        ("btr", {}, "88c7ab691377df945e559a4af6149e57647d7fdfd8b12b1e16fc9de1fbf0d7f9"),
+        ("nature", {"schedule": "alternate"}, "f720c0dcfd0ae47c36406535bf717db6b57bb94bc0c3f04093634bb36995a09c"),
+        ("nature", {"schedule": "free"}, "6ad6888e68f60a6823260e63f23b4dc47e318e87163bbedcc27879609b8a14d8"),
+        ("rainbow", {"atoms": 51}, "2ebc31bd0cc773e1e33fdfd1d901be5b293d5a037b6ec5cb073b139457a97a06"),
+        ("btr", {}, "446cfb04495ce74dc141960f990000c2b62d30a1fb3342008b0826fc19db4897"),
     ],
 )
 def test_the_layout_of_methods_with_a_replay_is_pinned(preset: Any, settings: dict[str, Any], digest: str) -> None:
@@ -76,7 +76,8 @@ def test_the_memory_holds_what_the_method_declares(monkeypatch: pytest.MonkeyPat
     assert shapes_in(layout, "ring.")["log_prob"] == (schedule.lanes, schedule.capacity, schedule.lane_envs)
     assert shapes_in(layout, "mail.")["log_prob"] == (schedule.lanes, schedule.lane_envs)
     assert [*shapes_in(layout, "learner_snapshot.")] == ["online", "moment1", "moment2", "number"]
-    assert shapes_in(layout, "learner.")["metrics"][1] == len(("loss", "entropy", "updates", "committed_at"))
+    columns = ("loss", "entropy", "updates", "committed_at", "boundary")
+    assert shapes_in(layout, "learner.")["metrics"][1] == len(columns)
     assert "mail.log_prob" not in dqn.layout().offsets
     assert dqn.layout().digest() != layout.digest()
     assert segment_shape(schedule).slots == slot_fields(schedule)

@@ -31,9 +31,9 @@ def test_no_preset_is_doubted(preset: Any) -> None:
             "--total-steps, or fewer --learning-starts or --round-steps, would change that.",
         ),
         (
-            {"schedule": "alternate", "snapshot_every_steps": 5_000_000, "total_steps": 1_000_000},
-            "The run will play 4_999_968 steps, not --total-steps 1_000_000: it ends where a state is kept, every "
-            "4_999_968 steps.",
+            {"total_steps": 10_500, "learning_starts": 1_000, "epsilon_steps": 9_000},
+            "The run will play 19_968 steps, not --total-steps 10_500: it ends with a round, and rounds have 9_984 "
+            "steps.",
         ),
         ({"priority_exponent": 0.7}, "--priority-exponent 0.7 has no effect without --prioritized."),
         ({"importance_start": 0.5}, "--importance-start 0.5 has no effect without --prioritized."),

@@ -139,7 +139,7 @@ def test_all_of_some_lanes_ask_when_each_does(run_schedule: RunSchedule) -> None
 
 
 def lane_snapshots_of(run_schedule: RunSchedule) -> LaneSnapshots:
-    return LaneSnapshots(Arena.create(Layout(LaneSnapshots.fields(LaneSnapshots.sizes(run_schedule)))), run_schedule)
+    return LaneSnapshots(Arena.create(Layout(LaneSnapshots.fields(LaneSnapshots.sizes(run_schedule)))))
 
 
 def learner_snapshots_of(run_schedule: RunSchedule) -> LearnerSnapshots:
@@ -161,6 +161,21 @@ def test_a_lane_goes_on_from_its_newest_whole_snapshot(run_schedule: RunSchedule
     assert snapshots.read(0, 0) is None, "its place was taken by that of boundary 2"
     snapshots.write(0, 3, b"s")
     assert snapshots.read(0, 3) == b"s", "a shorter one is not longer than it is"
+
+
+def test_a_snapshot_replaces_the_oldest_wherever_it_is(run_schedule: RunSchedule) -> None:
+    """A run that resumes where it was stopped has its first regular snapshot nearer than the others."""
+    snapshots, learner = lane_snapshots_of(run_schedule), learner_snapshots_of(run_schedule)
+    snapshots.clear()
+    learner.clear()
+    for boundary in (7, 10, 20, 23):
+        snapshots.write(0, boundary, b"%d" % boundary)
+        learner.write(boundary, lambda out, value=boundary: [vector.fill(value) for vector in out.values()])
+        former = {7: 7, 10: 7, 20: 10, 23: 20}[boundary]
+        assert (snapshots.read(0, boundary), snapshots.read(0, former)) == (b"%d" % boundary, b"%d" % former)
+        state = learner.read(former)
+        assert state is not None
+        assert all((vector == former).all() for vector in state.values())
 
 
 def test_a_lane_that_is_killed_at_its_snapshot_has_the_one_before(run_schedule: RunSchedule) -> None:

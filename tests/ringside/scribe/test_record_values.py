@@ -1,4 +1,4 @@
-"""Values of a span: the learning rate, and the share of returns that the support of c51 does not hold."""
+"""Values of a record: the learning rate, and the share of returns that the support of c51 does not hold."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ringside.load.board_samples import NEWEST, Sample
-from ringside.scribe.span_values import outside_support, span_values
+from ringside.scribe.record_values import outside_support, record_values
 from shared.config.settings import Config
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
@@ -60,13 +60,13 @@ def test_ticks_between_episodes_are_no_states() -> None:
     assert outside_support(ring, 0, 4, config()) == 0
 
 
-def test_a_span_may_go_around_the_ring() -> None:
+def test_a_record_may_go_around_the_ring() -> None:
     ring = ring_of([0.0] * 17 + [12.0])
     assert outside_support(ring, 14, 18, config()) == 2 / 4
     assert outside_support(ring, 14, 17, config()) == 0
 
 
-def test_a_span_without_a_state_has_none_outside() -> None:
+def test_a_record_without_a_state_has_none_outside() -> None:
     assert outside_support(ring_of([]), 0, 4, config()) == 0
 
 
@@ -76,11 +76,11 @@ def test_the_learning_rate_is_that_of_the_last_round() -> None:
     machine = {"actors": 1, "inference_batch": 4, "device": "cpu", "run_dir": Path()}
     memory = Memory.create(Plan(Config().with_settings(network="small", **sizes, **rate, **machine), 4))
     sample = Sample.kept(memory, NEWEST)
-    rates = [span_values(memory, stop, sample, held=False)["learning_rate"] for stop in (1, 2, 3, 4)]
+    rates = [record_values(memory, stop - 1, stop, sample, held=False)["learning_rate"] for stop in (1, 2, 3, 4)]
     assert rates == [0.5, 0.25, 0.0, 0.0]
 
 
-def test_the_figures_of_a_span_follow_from_its_ticks_and_commits() -> None:
+def test_the_figures_of_a_record_follow_from_its_ticks_and_commits() -> None:
     """Rounds of 40 steps; the session began at 10 s, after 100 s of former ones, and committed at 12 and 16 s."""
     sizes = {
         "envs": 4,
@@ -99,9 +99,10 @@ def test_the_figures_of_a_span_follow_from_its_ticks_and_commits() -> None:
     for span, (updates, at) in enumerate(((0, 12.0), (10, 16.0))):
         board.metrics[span, names.index("updates")] = updates
         board.metrics[span, names.index("committed_at")] = at
+        board.metrics[span, names.index("boundary")] = span + 1
     memory.ring.field["valid"][:, :20] = 1
     memory.ring.field["valid"][0, 3:6, 0] = 0
-    first, second = (span_values(memory, stop, Sample.kept(memory, NEWEST), held=True) for stop in (1, 2))
+    first, second = (record_values(memory, stop - 1, stop, Sample.kept(memory, NEWEST), held=True) for stop in (1, 2))
     wanted = (
         "frames",
         "updates",
@@ -115,8 +116,8 @@ def test_the_figures_of_a_span_follow_from_its_ticks_and_commits() -> None:
     assert [first[name] for name in wanted] == [160, 0, 0.0, 37, 102.0, 20.0, 80.0, 0.0]
     assert [second[name] for name in wanted] == [320, 10, 8.0, 40, 106.0, 10.0, 40.0, 2.5]
     assert [first["epsilon"], second["epsilon"]] == pytest.approx([1.0, 0.6])
-    unread = span_values(memory, 1, Sample.kept(memory, NEWEST), held=False)
+    unread = record_values(memory, 0, 1, Sample.kept(memory, NEWEST), held=False)
     assert unread["valid_steps"] is None
-    board.commits.publish(2 + 256)
-    assert "seconds" not in span_values(memory, 2, Sample.kept(memory, NEWEST), held=True), "the row is reused"
+    board.metrics[1, names.index("boundary")] = 2 + 256
+    assert "seconds" not in record_values(memory, 1, 2, Sample.kept(memory, NEWEST), held=True), "the row is reused"
     memory.arena.close()

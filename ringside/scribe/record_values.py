@@ -1,4 +1,4 @@
-"""Values of the record of a span of rounds."""
+"""Values of the record of some rounds."""
 
 from __future__ import annotations
 
@@ -11,26 +11,28 @@ from ringside.load.board_samples import NEWEST, Sample, roles_between
 from ringside.load.role_status import groups_of
 from shared.config.method_declaration import C51Settings
 from shared.config.settings import Config
-from shared.memory.parts.board import METRIC_SPANS
+from shared.memory.parts.board import METRIC_RECORDS
 from shared.memory.run_memory import Memory
 
 
-def span_values(memory: Memory, stop: int, sample: Sample, *, held: bool) -> dict[str, float | int | None]:
-    """Values of the span before boundary `stop`, without its episodes.
+def record_values(
+    memory: Memory, first: int, stop: int, sample: Sample, *, held: bool
+) -> dict[str, float | int | None]:
+    """Values of the record of the rounds [first, stop), without its episodes.
 
     Args:
-        sample: of the board, taken when the span is recorded.
-        held: True if the rings still hold its slots.
+        sample: of the board, taken when they are recorded.
+        held: True if the rings still hold their slots.
     """
     run_schedule, board, config = memory.run_schedule, memory.board, memory.plan.config
-    steps, frames = run_schedule.snapshot_rounds * run_schedule.round_steps, config.play.frames_per_step
-    updates = run_schedule.updates_before(stop) - run_schedule.updates_before(stop - run_schedule.snapshot_rounds)
-    ticks = (stop - run_schedule.snapshot_rounds) * run_schedule.round_ticks, stop * run_schedule.round_ticks
+    steps, frames = (stop - first) * run_schedule.round_steps, config.play.frames_per_step
+    updates = run_schedule.updates_before(stop) - run_schedule.updates_before(first)
+    ticks = first * run_schedule.round_ticks, stop * run_schedule.round_ticks
     values: dict[str, float | int | None] = {
         "frames": None if frames is None else stop * run_schedule.round_steps * frames,
         "updates": run_schedule.updates_before(stop),
         "epsilon": run_schedule.epsilon(ticks[1], config.explore) if run_schedule.method.has_epsilon else None,
-        "learning_rate": run_schedule.learning_rate(stop * run_schedule.round_gradients - 1, config.learn),
+        "learning_rate": run_schedule.learning_rate(stop - 1, config.learn),
         "samples_per_step": updates * run_schedule.update_samples / steps,
         "valid_steps": None,
     }
@@ -39,14 +41,13 @@ def span_values(memory: Memory, stop: int, sample: Sample, *, held: bool) -> dic
         values["valid_steps"] = int(ring["valid"][:, np.arange(*ticks) % run_schedule.capacity].sum())
         if config.algorithm.method == "c51":
             values["outside_support"] = outside_support(ring, *ticks, config)
-    span = stop // run_schedule.snapshot_rounds - 1
-    behind = board.committed // run_schedule.snapshot_rounds - span
-    if behind < METRIC_SPANS:  # else the learner has reused the row
-        row = dict(zip(board.metric_names, board.metrics[span % METRIC_SPANS].tolist(), strict=True))
-        previous_commit = float(board.metrics[(span - 1) % METRIC_SPANS][board.metric_names.index("committed_at")])
+    number = run_schedule.record_number(stop)
+    row = dict(zip(board.metric_names, board.metrics[number % METRIC_RECORDS].tolist(), strict=True))
+    if row["boundary"] == stop:  # else the learner has reused the row
+        previous_commit = float(board.metrics[(number - 1) % METRIC_RECORDS][board.metric_names.index("committed_at")])
         begun = float(board.begun_ns[0]) / 1e9
         at = row["committed_at"]
-        # The first span after a start is measured from the start.
+        # The first record after a start is measured from the start.
         seconds = at - (previous_commit if begun < previous_commit < at else begun)
         values |= {name: row[name] for name in memory.plan.method.metrics}
         values |= {
@@ -71,14 +72,14 @@ def _busy_shares(memory: Memory, sample: Sample) -> dict[str, float | None]:
 
 
 def outside_support(ring: Mapping[str, NDArray[np.generic]], first_tick: int, stop_tick: int, config: Config) -> float:
-    """Share of the states of a span whose discounted return lies outside --v-min to --v-max, in [0, 1].
+    """Share of the states of a record whose discounted return lies outside --v-min to --v-max, in [0, 1].
 
     The projection of Bellemare et al. 2017, Algorithm 1, moves such a return to the nearer end of the support. A return
-    counts up to the end of its episode or of the span.
+    counts up to the end of its episode or of the record.
 
     Args:
         ring: the ring's fields, [lanes, capacity, lane_envs, ...]; the ticks are committed.
-        first_tick, stop_tick: the span, [first_tick, stop_tick).
+        first_tick, stop_tick: ticks of the record, [first_tick, stop_tick).
         config: its discount, clipping and support.
     """
     support = config.algorithm.settings

@@ -1,0 +1,74 @@
+"""Where a run was stopped and resumed changes nothing after that: weights, replay, episodes, evaluations.
+
+Each run is stopped three times at boundaries that have no regular snapshot, and continued with another number of actors
+and another distance of snapshots. In every stop a process is killed between the request and the checkpoint.
+"""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.support.runs import finish, kill, memory_of, records, same_summary, start, summary, wait_until
+
+STEPS = {"total_steps": "4_800", "snapshot_every_steps": "2_000"}
+SHORT = STEPS | {"round_steps": "40"}
+ON_POLICY = SHORT | {"batch_size": "20", "optimizer": "rms", "optimizer_decay": "0.99", "optimizer_epsilon": "1e-5"}
+ALTERNATE = SHORT | {"schedule": "alternate", "train_every": "40"}
+EVALUATED = {"eval_every_steps": "960", "eval_episodes": "2", "eval_envs": "2", "eval_max_frames": "400"}
+WORKERS = STEPS | {"schedule": "ordered", "workers": "4", "t_max": "5", "optimizer": "rms"}
+
+CASES: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
+    "ppo": ((), ON_POLICY | EVALUATED | {"method": "ppo", "schedule": "alternate"}),
+    "vtrace": ((), ON_POLICY | {"method": "vtrace", "schedule": "concurrent"}),
+    "lstm": (("--recurrent",), ON_POLICY | {"method": "a2c", "schedule": "alternate", "total_steps": "3_200"}),
+    "concurrent": ((), STEPS | EVALUATED | {"snapshot_every_steps": "1_440"}),
+    "alternate": ((), ALTERNATE | EVALUATED),
+    "prioritized": (("--prioritized",), ALTERNATE),
+    "prioritized-concurrent": (("--prioritized",), STEPS | {"snapshot_every_steps": "1_440"}),
+    "ordered": ((), WORKERS | EVALUATED | {"method": "a2c"}),
+    "ordered-replay": ((), WORKERS | {"method": "dqn", "local_replay": "400", "batch_size": "8"}),
+}
+USUAL = ("ppo", "alternate")
+KILLED = ("learner", "actor 0", "scribe")
+KILLED_WORKERS = ("worker 1", "worker 0", "scribe")
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=() if case in USUAL else pytest.mark.stress) for case in CASES]
+)
+def test_stops_at_any_boundary_change_nothing(case: str, tmp_path: Path) -> None:
+    words, flags = CASES[case]
+    undisturbed, run_dir = tmp_path / "undisturbed", tmp_path / "run"
+    finish(start(undisturbed, *words, **flags))
+    rounds = summary(undisturbed)["rounds"]
+    changes = [{}, {"snapshot_every_steps": "1_000"}, {"snapshot_every_steps": "4_000"}]
+    ends = []
+    for share, role, change in zip(
+        (0.23, 0.51, 0.78), KILLED_WORKERS if "workers" in flags else KILLED, changes, strict=True
+    ):
+        resumed = ("--resume", str(run_dir)) if ends else words
+        process = start(run_dir, *resumed, **(change if ends else flags))
+        memory = memory_of(process, run_dir)
+        wait_until(process, lambda at=share * rounds, board=memory.board: board.committed >= at)
+        process.send_signal(signal.SIGINT)
+        kill(process, role)
+        output = finish(process)
+        assert "Stopping: the run is saved" in output
+        assert not summary(run_dir)["finished"]
+        ends.append(summary(run_dir)["rounds"])
+    finish(start(run_dir, "--resume", str(run_dir)))
+    same_summary(run_dir, undisturbed)
+    assert _without_round(run_dir, "episode") == _without_round(undisturbed, "episode")
+    assert _without_round(run_dir, "evaluation") == _without_round(undisturbed, "evaluation")
+    split = {record["round"] for record in records(run_dir, "round")}
+    assert split == {record["round"] for record in records(undisturbed, "round")} | set(ends)
+
+
+def _without_round(run_dir: Path, kind: str) -> list[dict[str, object]]:
+    """Records without the first round of the record that they are in, which a stop may split."""
+    found = [{name: value for name, value in each.items() if name != "round"} for each in records(run_dir, kind)]
+    return sorted(found, key=lambda each: (each["steps"], str(each.get("env"))))
