@@ -170,7 +170,7 @@ def _learner_limit(run: Activity) -> Bottleneck | None:
     if run.learner_busy < SATURATED or run.learner_busy < run.slowest_busy:
         return None
     learner = run.groups["learner"]
-    sentence = f"The learner limits the run: it is {learner.busy_words}, and {run.players_wait}"
+    sentence = f"The learner limits the run: it {learner.works}, and {run.players_wait}"
     return Bottleneck("learner", sentence, "learner", learner.busy)
 
 
@@ -189,10 +189,10 @@ def _nodes_limit(run: Activity) -> Bottleneck | None:
         waits = f"the nodes wait {transfer:.0%} of the time for parameters ({rate:,.1f} MB/s)"
         kind, sentence = "network", f"The network limits the run: {waits}"
     elif others and (mean := sum(others) / len(others)) < SATURATED:
-        shares = f"it is busy {run.slowest_busy:.0%}, the other nodes {mean:.0%}"
+        shares = f"it works {run.slowest_busy:.0%} of the time, the other nodes {mean:.0%}"
         kind, sentence = "node", f"Node {node.name} limits the run: {shares}"
     else:
-        kind, sentence = "emulation", f"Emulation limits the run: the nodes are busy {nodes.busy:.0%}"
+        kind, sentence = "emulation", f"Emulation limits the run: the nodes work {nodes.busy:.0%} of the time"
     return Bottleneck(kind, sentence + run.learner_waits, "nodes", nodes.busy)
 
 
@@ -200,7 +200,7 @@ def _emulation_limit(run: Activity) -> Bottleneck | None:
     if run.slowest_busy < SATURATED:
         return None
     actors, slowest = run.players, run.slowest  # those of nodes are the rule before
-    sentence = f"Emulation limits the run: the actors are {actors.busy_words}"
+    sentence = f"Emulation limits the run: the actors {actors.works}"
     sentence += f", {slowest.name} {run.slowest_busy:.0%}" if actors.busy < SATURATED else ""
     return Bottleneck("emulation", sentence + run.learner_waits, "actors", actors.busy)
 
@@ -209,7 +209,7 @@ def _recording_limit(run: Activity) -> Bottleneck | None:
     scribe = run.groups.get("scribe")
     if scribe is None or scribe.busy < SATURATED:
         return None
-    sentence = f"Recording limits the run: the scribe is {scribe.busy_words}, and {run.players_wait}"
+    sentence = f"Recording limits the run: the scribe {scribe.works}, and {run.players_wait}"
     return Bottleneck("scribe", sentence, "scribe", scribe.busy)
 
 
@@ -228,8 +228,8 @@ def _turns_limit(run: Activity) -> Bottleneck | None:
         return None
     learner, actors, inference = (run.groups[name] for name in ("learner", "actors", "inference"))
     role = max(("learner", "actors", "inference"), key=lambda name: run.groups[name].busy)
-    sentence = f"Playing and learning take turns: the learner is {learner.busy_words}, the actors {actors.busy_words} "
-    sentence += f"and inference {inference.busy_words}"
+    sentence = f"Playing and learning take turns: the learner {learner.works}, the actors {actors.works}, and "
+    sentence += f"inference {inference.works}"
     return Bottleneck("turns", sentence, role, min(1.0, learner.busy + max(run.slowest_busy, inference.busy)))
 
 
@@ -237,7 +237,7 @@ def _inference_limit(run: Activity) -> Bottleneck | None:
     inference = run.groups["inference"]
     if inference.busy < max(0.5, run.players.busy, run.learner_busy):
         return None
-    sentence = f"Inference limits the run: it is {inference.busy_words}, and {run.players_wait}"
+    sentence = f"Inference limits the run: it {inference.works}, and {run.players_wait}"
     return Bottleneck("inference", sentence, "inference", inference.busy)
 
 
@@ -254,7 +254,7 @@ def _no_single_limit(run: Activity) -> Bottleneck:
 def _workers_limit(run: Activity) -> Bottleneck:
     """Workers wait for nothing but each other, the scribe and evaluations."""
     workers = run.groups["workers"]
-    shares = f"their processes are {workers.busy_words}, and wait for each other in the other time"
+    shares = f"their processes {workers.works}, and wait for each other in the rest"
     return Bottleneck("workers", f"The workers limit the run: {shares}", "workers", workers.busy)
 
 
@@ -290,13 +290,12 @@ def _with_distance(found: Bottleneck, steps_per_second: float | None) -> Bottlen
     """Complete a bottleneck with the speed at the limit and the end of the sentence."""
     if not found.share or not steps_per_second:
         return replace(found, sentence=f"{found.sentence}.")
-    if found.kind == "cores":
-        subject = "they allow"
-    elif found.kind == "turns":
-        subject = "turns without a wait would allow"
+    limit = steps_per_second / found.share
+    speed, possible = readable(steps_per_second), readable(limit)
+    if found.kind == "turns":
+        distance = f". {speed} steps/s; without waiting about {possible} would be possible"
     else:
         assert found.role is not None, "only a run that has not started has none"
-        subject = _ALLOWED[found.role]
-    limit = steps_per_second / found.share
-    distance = f"{readable(steps_per_second)} of about {readable(limit)} steps/s that {subject} ({found.share:.0%})"
-    return replace(found, sentence=f"{found.sentence}; {distance}.", steps_per_second=limit)
+        subject = "they allow" if found.kind == "cores" else _ALLOWED[found.role]
+        distance = f"; {speed} of about {possible} steps/s that {subject}"
+    return replace(found, sentence=f"{found.sentence}{distance} ({found.share:.0%}).", steps_per_second=limit)

@@ -86,10 +86,14 @@ class RoleGroup:
         return self.busy >= 0.5 and self.lacks_cores
 
     @property
-    def busy_words(self) -> str:
-        """Busy share as text, with the share of the time on a core where that is much less."""
-        on_a_core = f" (on a core {self.cores / len(self.roles):.0%})" if self.lacks_cores else ""
-        return f"busy {self.busy:.0%}{on_a_core}"
+    def works(self) -> str:
+        """Clause with the busy share, and the share of that with a core where it is much less."""
+        plural = self.roles[0].group.endswith("s")
+        share = f"{'work' if plural else 'works'} {self.busy:.0%} of the time"
+        if not self.lacks_cores:
+            return share
+        part = self.cores / len(self.roles) / self.busy
+        return f"{share} and {'have' if plural else 'has'} a core for {part:.0%} of that"
 
 
 def groups_of(roles: Sequence[RoleStatus]) -> dict[str, RoleGroup]:

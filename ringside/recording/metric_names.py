@@ -36,7 +36,7 @@ _METRICS = {
     ),
     "kl": Metric(
         "KL",
-        "Divergence of the policy from the one that played; large: an update goes too far.",
+        "KL between the new policy and the one that played. If it is large, updates are too big.",
         "nats",
         "losses/approx_kl",
     ),

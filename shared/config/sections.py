@@ -113,7 +113,7 @@ class Learn:
     """Learning of the network. Defaults: Mnih et al. 2015, Extended Data Table 1."""
 
     total_steps: Annotated[Count, Effect.NONE] = 50_000_000
-    """Steps to play, rounded up to whole rounds between snapshots (--snapshot-every-steps)."""
+    """Steps to play, rounded up to whole rounds."""
     schedule: Schedule = "concurrent"
     """concurrent: play and learn in parallel, exactly; alternate: in turns, as in 2015; free: without a barrier;
     ordered: rounds of gradients by --workers, exactly; async: gradients without a lock, as in A3C."""

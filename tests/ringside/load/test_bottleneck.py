@@ -57,21 +57,21 @@ def judged(
             (0.9, 0.4, 0.5, 0.7),
             "learner",
             "learner",
-            "The learner limits the run: it is busy 90%, and the actors wait 40% of the time; "
+            "The learner limits the run: it works 90% of the time, and the actors wait 40% of the time; "
             "450 of about 500 steps/s that the learner would allow (90%).",
         ),
         (
             (0.5, 0.4, 0.9, 0.9),
             "emulation",
             "actors",
-            "Emulation limits the run: the actors are busy 90%, and the learner waits 50% of its time; "
+            "Emulation limits the run: the actors work 90% of the time, and the learner waits 50% of its time; "
             "450 of about 500 steps/s that the actors would allow (90%).",
         ),
         (
             (0.3, 0.9, 0.4, 0.4),
             "inference",
             "inference",
-            "Inference limits the run: it is busy 90%, and the actors wait 60% of the time; "
+            "Inference limits the run: it works 90% of the time, and the actors wait 60% of the time; "
             "450 of about 500 steps/s that inference would allow (90%).",
         ),
         (
@@ -97,8 +97,8 @@ def test_playing_and_learning_in_turns_are_judged_together() -> None:
     found = judged(roles(0.5, 0.1, 0.3, 0.4), alternates=True)
     assert (found.kind, found.role) == ("turns", "learner")
     assert found.sentence == (
-        "Playing and learning take turns: the learner is busy 50%, the actors busy 35% and inference busy 10%; "
-        "450 of about 500 steps/s that turns without a wait would allow (90%)."
+        "Playing and learning take turns: the learner works 50% of the time, the actors work 35% of the time, and "
+        "inference works 10% of the time. 450 steps/s; without waiting about 500 would be possible (90%)."
     )
     assert judged(roles(0.5, 0.45, 0.2), alternates=True).share == 0.95
     assert judged(roles(0.9, 0.1, 0.1), alternates=True).kind == "learner"
@@ -109,13 +109,13 @@ def test_playing_and_learning_in_turns_are_judged_together() -> None:
 def test_one_slow_actor_for_which_all_others_wait_is_named() -> None:
     found = judged(roles(0.6, 0.3, 0.5, 1.0))
     assert (found.kind, found.role, found.share) == ("emulation", "actors", 0.75)
-    assert "the actors are busy 75%, actor 1 100%, and the learner waits 40% of its time" in found.sentence
+    assert "the actors work 75% of the time, actor 1 100%, and the learner waits 40% of its time" in found.sentence
 
 
 def test_a_scribe_for_which_the_run_waits_is_named() -> None:
     found = judged(roles(0.6, 0.3, 0.5, scribe=0.96))
     assert (found.kind, found.role, found.share) == ("scribe", "scribe", 0.96)
-    assert found.sentence.startswith("Recording limits the run: the scribe is busy 96%")
+    assert found.sentence.startswith("Recording limits the run: the scribe works 96% of the time")
     assert judged(roles(0.95, 0.3, 0.5, scribe=0.96)).kind == "learner"
 
 
@@ -132,9 +132,15 @@ def test_evaluations_for_which_the_learner_waits_are_named_unless_these_wait_for
 
 
 def test_a_busy_role_without_a_core_is_named() -> None:
-    assert "busy 95% (on a core 40%), and" in judged(roles(0.95, 0.3, 0.5, learner_cores=0.4)).sentence
-    assert "busy 96% (on a core 50%), and" in judged(roles(0.5, 0.3, 0.96, 0.96, actor_cores=0.5)).sentence
-    assert "on a core" not in judged(roles(0.95, 0.3, 0.5, learner_cores=1.9)).sentence
+    assert (
+        "works 95% of the time and has a core for 42% of that, and"
+        in judged(roles(0.95, 0.3, 0.5, learner_cores=0.4)).sentence
+    )
+    assert (
+        "work 96% of the time and have a core for 52% of that, and"
+        in judged(roles(0.5, 0.3, 0.96, 0.96, actor_cores=0.5)).sentence
+    )
+    assert "has a core" not in judged(roles(0.95, 0.3, 0.5, learner_cores=1.9)).sentence
 
 
 def test_before_learning_the_learner_cannot_limit() -> None:
@@ -157,8 +163,8 @@ def test_workers_limit_a_run_that_has_neither_learner_nor_inference() -> None:
     found = judged(who)
     assert (found.kind, found.role, found.share) == ("workers", "workers", pytest.approx(0.9))
     assert found.sentence == (
-        "The workers limit the run: their processes are busy 90%, and wait for each other in the other time; 450 of "
-        "about 500 steps/s that the workers would allow (90%)."
+        "The workers limit the run: their processes work 90% of the time, and wait for each other in the rest; 450 "
+        "of about 500 steps/s that the workers would allow (90%)."
     )
     assert [role.is_player for role in who] == [False, True, True]
     evaluated = judged((RoleStatus("inference", "working", 0.95), *who), evaluation_wait=0.3)
@@ -258,13 +264,13 @@ def on_nodes(*nodes: tuple[str, float, float], learner: float = 0.4) -> tuple[Ro
         (
             (("n1", 0.98, 0.1), ("n2", 0.6, 0.1), ("n3", 0.5, 0.1)),
             "node",
-            "Node n1 limits the run: it is busy 98%, the other nodes 55%, and the learner waits 60% of its time; "
-            "450 of about 649 steps/s that the nodes would allow (69%).",
+            "Node n1 limits the run: it works 98% of the time, the other nodes 55%, and the learner waits 60% of its "
+            "time; 450 of about 649 steps/s that the nodes would allow (69%).",
         ),
         (
             (("n1", 0.96, 0.1), ("n2", 0.94, 0.1)),
             "emulation",
-            "Emulation limits the run: the nodes are busy 95%, and the learner waits 60% of its time; "
+            "Emulation limits the run: the nodes work 95% of the time, and the learner waits 60% of its time; "
             "450 of about 474 steps/s that the nodes would allow (95%).",
         ),
         (
