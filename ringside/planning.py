@@ -32,7 +32,7 @@ from shared.errors import CheckpointError, ConfigError, FileError
 from shared.files.run_file_names import METRICS_FILE, SUMMARY_FILE
 from shared.files.strict_json import read_object
 from shared.memory.plan import Plan
-from shared.text import UNSET, require_name, words_of
+from shared.text import flags_of, require_name, words_of
 
 DEFAULT_PRESET = "nature"
 
@@ -107,11 +107,6 @@ def settings_beside_preset(config: Config, preset: str) -> dict[str, Any]:
     # Another method resets what has no effect on it, and refuses it as a flag.
     defaults = start.with_settings(method=given["method"]).to_flat() | {"method": start.algorithm.method}
     return {name: value for name, value in given.items() if value != defaults.get(name)}
-
-
-def flags_of(settings: Mapping[str, Any]) -> list[str]:
-    """Settings as options of the command, None too."""
-    return words_of(**{name: UNSET if value is None else value for name, value in settings.items()})
 
 
 def training_words(config: Config, without: frozenset[str] = frozenset()) -> list[str]:

@@ -6,7 +6,7 @@ import difflib
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +78,11 @@ def words_of(**settings: Any) -> list[str]:
         elif value is not None:
             words += [flag_of(name), shown(value)]
     return words
+
+
+def flags_of(settings: Mapping[str, Any]) -> list[str]:
+    """As `words_of`, None too."""
+    return words_of(**{name: UNSET if value is None else value for name, value in settings.items()})
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:

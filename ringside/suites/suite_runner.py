@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ringside.cluster.hosts import NodeLost
-from ringside.planning import flags_of, settings_beside_preset
+from ringside.planning import settings_beside_preset
 from ringside.programs.former_runs import wait_for_former
 from ringside.programs.lost_nodes import given_up, run_despite_losses
 from ringside.programs.places import Place, Programs
@@ -17,11 +18,12 @@ from ringside.report.writing import write_report
 from ringside.suites.jobs import Job, weights_of
 from shared.config.protocols import PROTOCOLS
 from shared.config.settings import Config
+from shared.files.atomic import write_atomic
 from shared.files.run_file_names import EVALUATION_FILES
 from shared.files.strict_json import read_object
-from shared.process.ownership import PART, REPORT
+from shared.process.ownership import PART, REPORT, SUITE_FILE
 from shared.process.signals import handle_stop_signals
-from shared.text import PROGRAM, command, count, words_of
+from shared.text import PROGRAM, command, count, flags_of, words_of
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class SuiteRunner:
 
     def run(self) -> int:
         """Run all jobs, and write the report. Return the exit code."""
+        runs = {"runs": [job.directory.name for job in self._suite.jobs]}
+        write_atomic(self._suite.out / SUITE_FILE, json.dumps(runs).encode())
         with handle_stop_signals(self._forward_stop):
             self._programs.for_each(enumerate(self._suite.jobs, start=1), self._run_numbered)
         if self._stopped:

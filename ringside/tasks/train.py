@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from ringside import planning, training
 from ringside.cgroup import scope
 from ringside.load.expectation import comparison
-from ringside.recording.totals import EvaluationStatus
+from ringside.recording.totals import EvaluationStatus, mean_name
 from ringside.tasks import TASKS
 from ringside.tasks.arguments import Choices, config_of, parse_choices
 from ringside.watch.display import open_display
@@ -115,7 +115,7 @@ def _train(plan: Plan, keep_place: Callable[[], str]) -> int:
     print(
         f"{'Finished' if summary['finished'] else 'Stopped'} after {summary['steps']:,} steps and "
         f"{summary['updates']:,} updates in {summary['seconds']:,.0f} s"
-        + (f", mean return of the last episodes {mean:.2f}" if mean is not None else "")
+        + (f", mean return {mean:.2f} ({mean_name(summary['episodes'])})" if mean is not None else "")
         + printable(f". Everything is in {plan.config.run.run_dir}.")
     )
     if (predicted := summary["limit"]["expected_steps_per_second"]) is not None:

@@ -17,7 +17,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from ringside.cluster.hosts import NodeLost
-from ringside.planning import flags_of, settings_beside_preset
+from ringside.planning import settings_beside_preset
 from ringside.programs.former_runs import wait_for_former
 from ringside.programs.lost_nodes import given_up, newest_checkpoint, run_despite_losses
 from ringside.programs.places import Place, Programs
@@ -31,7 +31,7 @@ from shared.files.atomic import write_atomic
 from shared.files.run_file_names import LOGS, METRICS_FILE, SUMMARY_FILE
 from shared.files.strict_json import read_object
 from shared.process.signals import handle_stop_signals
-from shared.text import UNSET
+from shared.text import UNSET, flags_of
 
 if TYPE_CHECKING:
     import optuna

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ringside.load.role_status import RoleStatus
 from ringside.recording.metric_names import label_of, metric_of
+from ringside.recording.totals import mean_name
 from ringside.watch.status import CheckpointStatus, Status
 from shared.text import count, readable, short
 
@@ -49,11 +50,16 @@ def pace(status: Status, steps: str, frames: str) -> str:
 
 
 def left(status: Status) -> str:
-    """Time left, with "at least" while only a lower bound is known, or what is waited for after the last round."""
+    """Time left and the bound that it is, or what is waited for after the last round."""
     if status.only_evaluates:
         return "the last evaluation"
-    at_least = "at least " if status.time_left_at_least and status.time_left is not None else ""
-    return f"{at_least}{clock(status.time_left)}"
+    if status.time_left is None:
+        return UNKNOWN
+    if status.stop_at is None:
+        bound = "at least " if status.time_left_at_least else ""
+    else:  # the run may end before, and it may become slower
+        bound = "about " if status.time_left_at_least else "at the latest "
+    return f"{bound}{clock(status.time_left)}"
 
 
 def cores_taken(status: Status) -> str:
@@ -83,7 +89,7 @@ def line(status: Status) -> str:
     """The status in one line; the fields of one run have the same order every time."""
     limit = status.bottleneck
     if limit is not None and limit.kind == "starting" and any(role.state == "starting" for role in status.roles):
-        return f"{clock(status.elapsed)}  {limit.sentence}"
+        return limit.sentence
     parts = [
         clock(status.elapsed),
         f"{share(status):.1%}",
@@ -94,8 +100,8 @@ def line(status: Status) -> str:
         *([] if status.epsilon is None else [f"epsilon {number(status.epsilon, 3)}"]),
         f"return {number(status.running_return)} so far, no episode has ended"
         if status.running_return is not None
-        else f"return {number(status.mean_return_100)} (best {number(status.best_return, 0)}, "
-        f"{count(status.episodes, 'episode')})",
+        else f"return {number(status.mean_return_100)} ({mean_name(status.episodes)}, "
+        f"best {number(status.best_return, 0)}, {count(status.episodes, 'episode')})",
         *(f"{label_of(name).removeprefix('mean ')} {measured(name, value)}" for name, value in status.metrics.items()),
     ]
     if status.evaluation:
@@ -112,6 +118,8 @@ def line(status: Status) -> str:
     if restarts:
         parts.append(f"restarts {restarts}")
     parts.append(stopping_words(status) or f"left {left(status)}")
+    if status.stop_at is not None:
+        parts.append(f"--stop-at {status.stop_at:g}")
     return "  ".join(parts)
 
 

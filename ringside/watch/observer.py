@@ -15,11 +15,12 @@ import numpy as np
 
 from ringside.load.board_samples import NEWEST, Sample, load_between
 from ringside.recording.metric_names import displayed
+from ringside.recording.summary import run_counters
 from ringside.recording.totals import EvaluationStatus, Totals
 from ringside.watch.health import policy_collapsed, returns_outside, screens_alike
-from ringside.watch.status import CheckpointStatus, Status
+from ringside.watch.status import CheckpointStatus, Status, suite_place
 from shared.config.method_declaration import C51Settings
-from shared.config.presets import preset_in_words
+from shared.config.presets import nearest_preset
 from shared.files import disk_trouble
 from shared.machine.facts import usable_cores
 from shared.memory.parts.board import METRIC_RECORDS
@@ -67,8 +68,8 @@ class Observer:
         self._memory = memory
         self._config = memory.plan.config
         self._cores = usable_cores()
-        self._preset = preset_in_words(self._config)
-        self._begun = time.monotonic()
+        self._preset, self._changes = nearest_preset(self._config)
+        self._suite_place = suite_place(self._config.run.run_dir)
         self._samples: deque[Sample] = deque()
         self._first_steps = 0
         self._prepared = False
@@ -96,6 +97,9 @@ class Observer:
         return Status(
             game=config.play.played,
             preset=self._preset,
+            changes=tuple(self._changes),
+            suite_place=self._suite_place,
+            stop_at=config.run.stop_at,
             protocol=config.play.protocol,
             schedule=config.learn.schedule,
             workers=run_schedule.workers,
@@ -106,7 +110,7 @@ class Observer:
             steps=steps,
             frames=None if frames is None else steps * frames,
             committed=committed,
-            elapsed=now - self._begun,
+            elapsed=run_counters(self._memory)["seconds"] if board.begun_ns[0] else None,
             stops_at=None if stops_at is None else stops_at * run_schedule.round_steps,
             stopping_for=None if stops_at is None else now - float(board.stop_asked_ns[0]) / 1e9,
             time_left=(total - steps) / speed if speed else None,

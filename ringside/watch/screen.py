@@ -16,6 +16,7 @@ from rich.text import Text
 
 from ringside.load.role_status import RoleStatus
 from ringside.recording.metric_names import label_of
+from ringside.recording.totals import mean_name
 from ringside.watch.line import (
     UNKNOWN,
     clock,
@@ -34,6 +35,8 @@ from shared.text import count, short
 
 FEW_ACTORS = 4
 """Most actors with a line each."""
+MOST_CHANGES = 6
+"""Most changed settings that are named."""
 _WIDEST = 100
 _TWO_COLUMNS = 80
 _LOW = 26
@@ -43,16 +46,15 @@ _LOW = 26
 def render(status: Status, width: int, height: int = 100) -> RenderableType:
     """Layout of a status, at most `width` columns wide; one line for all actors if `height` is small."""
     width = min(width, _WIDEST)
-    title = Text.assemble(("Ringside  ", "bold"), (status.game, "bold blue"))
-    if status.preset:
-        title.append(f"  {status.preset}", style="blue")
-    title.append(f"  {status.protocol}, {status.schedule}")
-    if status.workers:
-        title.append(f", {count(status.workers, 'worker')}")
+    title = Text.assemble(("Ringside  ", "bold"), (status.game, "bold blue"), f"  {_kind(status)}")
     fold = sum(role.is_player for role in status.roles) > FEW_ACTORS or height < _LOW
     picture = Table.grid(padding=(0, 1), pad_edge=True)
     picture.add_column(width=width - 2)
     picture.add_row(Rule(title, align="left", style="blue", characters="─"))
+    if status.changes:
+        more = status.changes[MOST_CHANGES:]
+        changes = ", ".join([*status.changes[:MOST_CHANGES], *([f"{len(more)} more"] if more else [])])
+        picture.add_row(Text(f"Changed: {changes}", style="dim"))
     picture.add_row(
         ProgressBar(
             total=max(1, status.total_steps),
@@ -85,6 +87,14 @@ def _ends(status: Status) -> str:
     return "Ctrl-C finishes the round, saves and ends" if status.can_be_saved else "Ctrl-C ends; nothing is saved yet"
 
 
+def _kind(status: Status) -> str:
+    """Preset, protocol, schedule and place of a run: ppo-quick, protocol nature, turns, run 2 of 4."""
+    schedule = "turns" if status.schedule == "alternate" else status.schedule
+    workers = count(status.workers, "worker") if status.workers else ""
+    words = (status.preset, f"protocol {status.protocol}", schedule, workers, status.suite_place)
+    return ", ".join(filter(None, words))
+
+
 def _progress(status: Status) -> Text:
     """Share, steps, rounds, elapsed time and time left."""
     known = status.time_left is not None or status.only_evaluates
@@ -95,6 +105,7 @@ def _progress(status: Status) -> Text:
         f"  round {number(status.committed, 0)} of {number(status.rounds, 0)}",
         f"  {clock(status.elapsed)} gone, ",
         (time_left, "bold"),
+        "" if status.stop_at is None else f"  --stop-at {status.stop_at:g}",
     )
 
 
@@ -122,7 +133,7 @@ def _figures(status: Status, width: int) -> Table:
     table = Table.grid(padding=(0, 1))
     for _ in range(pairs):
         table.add_column(style="dim", no_wrap=True, min_width=9)
-        table.add_column(no_wrap=True, min_width=31 if pairs == 2 else 0)
+        table.add_column(min_width=26 if pairs == 2 else 0)
     for start in range(0, len(cells), pairs):
         table.add_row(*(word for cell in cells[start : start + pairs] for word in cell))
     return table
@@ -142,7 +153,7 @@ def _returned(status: Status) -> str:
     """Mean return, or the mean of the returns so far before the first episode has ended."""
     if status.running_return is not None:
         return f"{number(status.running_return)} so far, no end yet"
-    return f"{number(status.mean_return_100)} (mean of 100)"
+    return f"{number(status.mean_return_100)} ({mean_name(status.episodes)})"
 
 
 def _learning(status: Status) -> str:

@@ -10,6 +10,16 @@ from ringside.load.bottleneck import Bottleneck
 from ringside.load.role_status import RoleStatus
 from ringside.recording.totals import EvaluationStatus
 from shared.config.sections import Schedule
+from shared.files.strict_json import read_object
+from shared.process.ownership import SUITE_FILE
+
+
+def suite_place(run_dir: Path) -> str:
+    """Place of a run in its suite: "run 2 of 4"; empty: it is in none."""
+    runs = read_object(run_dir.absolute().parent / SUITE_FILE).get("runs")
+    if not isinstance(runs, list) or run_dir.name not in runs:
+        return ""
+    return f"run {runs.index(run_dir.name) + 1} of {len(runs)}"
 
 
 @dataclass(frozen=True)
@@ -39,15 +49,21 @@ class Status:
     workers: int = 0
     """0: a learner learns."""
     preset: str = ""
-    """Nearest preset, and how many settings of learning differ from it."""
+    """Nearest preset."""
+    changes: tuple[str, ...] = ()
+    """Options of learning that differ from it."""
+    suite_place: str = ""
+    """As `suite_place`."""
+    stop_at: float | None = None
+    """As --stop-at."""
     steps: int = 0
     """Ticks x envs of all ticks played, including the current round."""
     frames: int | None = 0
     """Emulator frames; None: not known, for an environment that is no game."""
     committed: int = 0
     """Rounds committed."""
-    elapsed: float = 0.0
-    """Seconds since the command started."""
+    elapsed: float | None = None
+    """Seconds of the run, as its records count them; None: it has not begun."""
     stops_at: int | None = None
     """Step at which a requested stop ends the run; None: none is requested."""
     stopping_for: float | None = None

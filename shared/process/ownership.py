@@ -20,6 +20,8 @@ from shared.process.live import LIVE_FILE
 
 LOCK_FILE = "lock"
 SUITE_LOCK_FILE = "suite.lock"
+SUITE_FILE = "suite.json"
+"""Names of the run directories of a suite, in its order."""
 EVENTS = "tensorboard"
 REPORT = "report"
 OWN_EVENTS = f"{EVENTS}/own"
@@ -34,7 +36,8 @@ PART = ".part"
 """Suffix of an evaluation that is being written."""
 
 _FILES = (
-    *(CONFIG_FILE, METRICS_FILE, SUMMARY_FILE, LIVE_FILE, LOCK_FILE, SUITE_LOCK_FILE, TRACK_FILE, OWN_METRICS_FILE),
+    *(CONFIG_FILE, METRICS_FILE, SUMMARY_FILE, LIVE_FILE, LOCK_FILE, SUITE_LOCK_FILE, SUITE_FILE, TRACK_FILE),
+    OWN_METRICS_FILE,
     *(name for file in EVALUATION_FILES.values() for name in (file, str(Path(file).with_suffix(PART)))),
     f"{CHECKPOINTS}/{BEST_FILE}",
 )

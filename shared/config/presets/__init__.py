@@ -18,7 +18,7 @@ from shared.config.presets import on_policy_presets as on_policy
 from shared.config.presets import replay_presets as replay
 from shared.config.settings import Config
 from shared.errors import ConfigError
-from shared.text import count
+from shared.text import flags_of
 
 PRESETS: dict[str, Config] = {
     "nature": replay.NATURE,
@@ -61,15 +61,19 @@ _OF_LEARNING = ("learn", "algorithm", "explore")
 """Sections in which presets differ."""
 
 
-def preset_in_words(config: Config) -> str:
-    """Nearest preset of a configuration, by the settings of learning: "rainbow", "quick with 2 changes"."""
+def nearest_preset(config: Config) -> tuple[str, list[str]]:
+    """Nearest preset of a configuration, by the settings of learning, and the options that differ from it.
+
+    As in ("quick", ["--n-step 3", "--double"]).
+    """
     wanted = _settings_of_learning(config)
-    found = {
-        name: sum(value != known.get(setting) for setting, value in wanted.items())
-        for name, known in ((name, _settings_of_learning(preset)) for name, preset in PRESETS.items())
-    }
-    name = min(found, key=lambda each: found[each])
-    return f"{name} with {count(found[name], 'change')}" if found[name] else name
+    found = {}
+    for name, preset in PRESETS.items():
+        known = _settings_of_learning(preset)
+        changed = {setting: value for setting, value in wanted.items() if value != known.get(setting)}
+        found[name] = [" ".join(flags_of({setting: value})) for setting, value in changed.items()]
+    name = min(found, key=lambda each: len(found[each]))
+    return name, found[name]
 
 
 def _settings_of_learning(config: Config) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from shared.errors import ConfigError
 from shared.files.lock import locked
 from shared.process.ownership import LOCK_FILE
 from shared.root import ROOT
+from shared.text import flags_of
 from tests.conftest import Refused
 from tests.support.cluster_of_objects import Fault, ObjectCluster
 from tests.support.written_runs import write_run
@@ -415,7 +416,7 @@ def test_every_trial_of_a_default_space_can_start(preset: Any) -> None:
     for end in (0, -1):
         values = {name: dimension.examples[end] for name, dimension in space.items()}
         given = planning.settings_beside_preset(config.with_settings(**values), preset)
-        assert values.items() <= configuration(["--preset", preset, *planning.flags_of(given)]).to_flat().items()
+        assert values.items() <= configuration(["--preset", preset, *flags_of(given)]).to_flat().items()
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,7 @@ def status(actors: int = 12) -> Status:
     who = roles(actors)
     return Status(
         game="space_invaders",
+        preset="nature",
         protocol="nature",
         schedule="concurrent",
         run_dir=Path("runs/space_invaders-20260101-120000"),
@@ -100,7 +101,7 @@ def test_no_line_is_wider_than_the_terminal(what: Status, width: int) -> None:
 def test_everything_stands_in_eighty_columns() -> None:
     text = picture(status(), 80)
     for words in (
-        "space_invaders  nature, concurrent",
+        "space_invaders  nature, protocol nature, concurrent",
         "12.3%  6.15M of 50M steps  round 615 of 5,000  1:23:45 gone, 9:41:40 left",
         "1,234 steps/s, 4,938 frames/s",
         "309 updates/s",
@@ -137,6 +138,30 @@ def test_a_time_left_that_is_the_least_is_said_so() -> None:
     assert "at least" not in picture(replace(early, time_left=None), 80)
 
 
+def test_a_run_that_may_stop_at_a_score_ends_at_the_latest_then() -> None:
+    stops = replace(status(), stop_at=18.0)
+    assert "1:23:45 gone, at the latest 9:41:40 left --stop-at 18" in " ".join(picture(stops, 80).split())
+    assert line(stops).endswith("left at the latest 9:41:40  --stop-at 18")
+    assert line(replace(stops, time_left_at_least=True)).endswith("left about 9:41:40  --stop-at 18")
+    assert line(replace(stops, time_left=None)).endswith("left –  --stop-at 18")
+
+
+def test_a_mean_of_few_episodes_is_not_called_one_of_a_hundred() -> None:
+    few = replace(status(), episodes=32)
+    assert "812.3 (mean of the last 32)" in picture(few, 80)
+    assert "return 812.3 (mean of the last 32, best 2,140, 32 episodes)" in line(few)
+
+
+def test_the_title_names_the_settings_that_were_changed_and_the_place_in_a_suite() -> None:
+    turns = replace(status(), preset="ppo-quick", schedule="alternate", suite_place="run 2 of 4")
+    assert "ppo-quick, protocol nature, turns, run 2 of 4" in picture(turns, 80)
+    assert "Changed" not in picture(turns, 80)
+    few = replace(turns, changes=("--n-step 3", "--double"))
+    assert "Changed: --n-step 3, --double\n" in re.sub(" +\n", "\n", picture(few, 80))
+    many = replace(turns, changes=tuple(f"--x-{i} 1" for i in range(9)))
+    assert "--x-5 1, 3 more" in picture(many, 80)
+
+
 def test_no_frames_are_told_of_an_environment_that_is_no_game() -> None:
     own = replace(status(), frames=None, frames_per_second=None)
     assert "frames" not in picture(own, 80) + line(own)
@@ -154,7 +179,7 @@ def test_workers_are_counted_and_their_processes_have_lines() -> None:
     who = (RoleStatus("scribe", "waiting", 0.1), *(RoleStatus(f"worker {i}", "working", 0.8) for i in range(2)))
     shown = replace(status(), workers=16, schedule="ordered", roles=who, bottleneck=None)
     text = picture(shown, 80)
-    assert "nature, ordered, 16 workers" in text
+    assert "nature, protocol nature, ordered, 16 workers" in text
     assert re.search(r"worker 1 +working .* 80% +0", text)
     assert "actor" not in text
     assert "workers 2" in picture(shown, 80, height=24)
@@ -191,8 +216,8 @@ def test_unknown_figures_are_shown_as_unknown() -> None:
 def test_the_plain_line() -> None:
     assert line(status()) == (
         "1:23:45  12.3%  6,150,000 steps  1,234 steps/s (4,938 frames/s)  309 updates/s  samples/step 8.00 of 8.00  "
-        "epsilon 0.100  return 812.3 (best 2,140, 31,234 episodes)  loss 0.0123  Q 3.46  evaluation 901.2 at 6M  "
-        "checkpoint at 6.1M (812.3 MB in 12.3 s)  limit learner (97%)  restarts 3  left 9:41:40"
+        "epsilon 0.100  return 812.3 (mean of 100, best 2,140, 31,234 episodes)  loss 0.0123  Q 3.46  "
+        "evaluation 901.2 at 6M  checkpoint at 6.1M (812.3 MB in 12.3 s)  limit learner (97%)  restarts 3  left 9:41:40"
     )
 
 

@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from ringside.load.board_samples import NEWEST, Sample
+from ringside.recording import summary
 from ringside.recording.totals import EvaluationStatus, Totals
 from ringside.scribe.record_values import record_values
 from ringside.watch import observer
@@ -19,7 +20,7 @@ from ringside.watch.observer import Observer, Restored
 from ringside.watch.screen import render
 from ringside.watch.status import Status
 from shared.config.method_declaration import A2C
-from shared.config.presets import PRESETS, preset_in_words
+from shared.config.presets import PRESETS, nearest_preset
 from shared.config.run_schedule import make_run_schedule
 from shared.config.sections import Evaluate, Learn, Machine, Play, Run
 from shared.config.settings import Config
@@ -81,17 +82,43 @@ def test_before_an_episode_ends_the_returns_so_far_are_shown(clock: Clock) -> No
     board.episodes[0], board.mean_return_100[0] = 1, 2.0
     found = watcher.observe()
     assert found.running_return is None
-    assert "return 2.0 (best –, 1 episode)" in line(found)
+    assert "return 2.0 (mean of the last 1, best –, 1 episode)" in line(found)
     memory.arena.close()
 
 
 def test_the_title_names_the_nearest_preset(clock: Clock) -> None:
-    for start, words in ((PRESETS["rainbow"], "rainbow"), (CONFIG, "nature with 4 changes")):
+    changes = ["--round-steps 40", "--replay-size 100", "--learning-starts 80", "--network small"]
+    for start, found in ((PRESETS["rainbow"], ("rainbow", [])), (CONFIG, ("nature", changes))):
         config = start.with_settings(game="pong", envs=4, lane_envs=2, actors=2, run_dir="runs/pong", total_steps=400)
-        config = config.with_settings(replay_size=100) if start is CONFIG else config
-        assert preset_in_words(config) == words
+        assert nearest_preset(config) == found
     memory = Memory.create(Plan(CONFIG, actions=6))
-    assert "pong  nature with 4 changes  nature, concurrent" in rendered(Observer(memory).observe())
+    shown = rendered(Observer(memory).observe())
+    assert "pong  nature, protocol nature, concurrent ─" in shown
+    assert f"Changed: {', '.join(changes)}" in shown
+    memory.arena.close()
+
+
+def test_the_title_names_the_place_in_a_suite(clock: Clock, tmp_path: Path) -> None:
+    run = replace(CONFIG.run, run_dir=tmp_path / "pong-2", stop_at=18.0)
+    memory = Memory.create(Plan(replace(CONFIG, run=run), actions=6))
+    found = Observer(memory).observe()
+    assert (found.suite_place, found.stop_at) == ("", 18.0)
+    for content, place in (('{"runs": 3}', ""), ('{"runs": ["pong-1", "pong-2", "pong-3"]}', "run 2 of 3")):
+        (tmp_path / "suite.json").write_text(content)
+        assert Observer(memory).observe().suite_place == place
+    memory.arena.close()
+
+
+def test_the_time_is_that_of_the_records(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Display, page and the line at the end count it from the beginning of the run, and over its starts."""
+    memory = Memory.create(Plan(CONFIG, actions=6))
+    watcher = Observer(memory)
+    clock.now += 30
+    assert watcher.observe().elapsed is None
+    monkeypatch.setattr(summary.time, "monotonic_ns", lambda: int(clock.now * 1e9))
+    memory.board.begun_ns[0], memory.board.before[0] = int(clock.now * 1e9), 600
+    clock.now += 7
+    assert watcher.observe().elapsed == 607
     memory.arena.close()
 
 
