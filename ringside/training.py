@@ -23,6 +23,8 @@ from ringside.recording.wandb_track import tracking
 from ringside.settings.train_settings import TrainSettings
 from ringside.supervisor import supervisor
 from ringside.supervisor.spawning import require_main_program
+from ringside.watch.display import Display, open_display
+from ringside.watch.line import ending
 from ringside.watch.notebook import NotebookDisplay, in_notebook
 from ringside.watch.observer import Observer, Restored
 from ringside.watch.status import Status
@@ -37,6 +39,7 @@ from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
 from shared.process.live import LIVE_FILE, Live, withdraw
 from shared.process.ownership import LOCK_FILE, require_writable_run
+from shared.text import printable
 
 COMPILING = "Compiling the code that shrinks frames, once for this installation: about half a minute."
 NO_CALLBACKS = Callbacks()
@@ -46,6 +49,7 @@ def train(
     *,
     preset: str | None = None,
     config: str | Path | None = None,
+    progress: bool = True,
     on_status: Callable[[Status], None] | None = None,
     on_round: Callback | None = None,
     on_episode: Callback | None = None,
@@ -54,12 +58,12 @@ def train(
 ) -> dict[str, Any]:
     """Train, and return what `summary.json` holds. A run that Ctrl-C has stopped says `"finished": False` there.
 
-    In a notebook the cell shows the live display, unless `plain` is set.
-
     Args:
         preset: what the settings that are not given default to, "nature" unless given; not together with `resume`.
         config: settings from a file, under those that are given: TOML, a run (its config.json), or a game with tuned
             settings.
+        progress: print the lines and notes of the command with --plain, or show the live display in a notebook unless
+            `plain` is set. False: print nothing.
         on_status: called several times a second with the state of the run. What it raises stops the run, which saves
             its last boundary and can be resumed; then it is raised here.
         on_round, on_episode, on_evaluation: called with each new record, a line of metrics.jsonl. The numbers that they
@@ -73,19 +77,32 @@ def train(
     chosen = config_of_call(preset, config, settings)
     ready = plan(chosen)
     callbacks = Callbacks(on_round, on_episode, on_evaluation)
-    if chosen.run.plain or not in_notebook():
-        return run(ready, on_status or (lambda status: None), lambda sentence: None, callbacks)
-    display = NotebookDisplay()
+    look = on_status or (lambda status: None)
+    if not progress:
+        return run(ready, look, lambda sentence: None, callbacks)
+    in_cell = in_notebook() and not chosen.run.plain
+    return run_shown(ready, NotebookDisplay() if in_cell else open_display(plain=True), look, callbacks)
+
+
+def run_shown(
+    ready: Plan,
+    display: Display | NotebookDisplay,
+    on_status: Callable[[Status], None],
+    callbacks: Callbacks = NO_CALLBACKS,
+) -> dict[str, Any]:
+    """As `run`, with a display that the call opens and closes; print how the run ended."""
+    newest: list[Status] = []
 
     def show(status: Status) -> None:
+        newest[:] = [status]
         display.show(status)
-        if on_status is not None:
-            on_status(status)
+        on_status(status)
 
-    try:
-        return run(ready, show, display.note, callbacks)
-    finally:
-        display.redraw()
+    with display:
+        summary = run(ready, show, display.note, callbacks)
+    for sentence in ending(summary, ready.config.run.run_dir, newest[0].evaluation if newest else None):
+        print(printable(sentence), flush=True)
+    return summary
 
 
 def run(

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 
 from ringside import planning, training
 from ringside.cgroup import scope
-from ringside.load.expectation import comparison
-from ringside.recording.totals import EvaluationStatus, mean_name
 from ringside.tasks import TASKS
 from ringside.tasks.arguments import Choices, config_of, parse_choices
 from ringside.watch.display import open_display
@@ -27,7 +25,7 @@ from shared.machine.control_groups import in_force
 from shared.memory.plan import Plan
 from shared.process.ownership import SUITE_LOCK_FILE
 from shared.process.signals import handle_stop_signals, ignore_requests
-from shared.text import PROGRAM, command, count, printable, words_of
+from shared.text import PROGRAM, command, printable, words_of
 
 
 @dataclass(frozen=True)
@@ -89,50 +87,32 @@ def _train(plan: Plan, keep_place: Callable[[], str]) -> int:
 
     `keep_place` is called several times a second, and returns a sentence for the user, or nothing.
     """
-    newest: list[Status] = []
+    begun = False  # from then on the run handles signals; those after its end are ignored
+    display = open_display(plain=plan.config.run.plain)
 
-    def show(status: Status) -> None:
-        newest[:] = [status]  # from here on the run handles signals; those after its end are ignored
-        display.show(status)
+    def look(status: Status) -> None:
+        nonlocal begun
+        begun = True
         if sentence := keep_place():
             display.note(sentence)
 
     def interrupt_start(number: int) -> None:
-        if not newest:
+        if not begun:
             raise KeyboardInterrupt
 
     try:
-        with handle_stop_signals(interrupt_start), open_display(plain=plan.config.run.plain) as display:
-            summary = training.run(plan, show, display.note)
+        with handle_stop_signals(interrupt_start):
+            summary = training.run_shown(plan, display, look)
     except RunFailed as error:
         print(printable(f"{PROGRAM}: {error}"), file=sys.stderr)
         print(printable(how_to_continue(plan.config)), file=sys.stderr)
         return 1
     finally:
-        if newest:
+        if begun:
             ignore_requests()
-    mean = summary["mean_return_100"]
-    print(
-        f"{'Finished' if summary['finished'] else 'Stopped'} after {summary['steps']:,} steps and "
-        f"{summary['updates']:,} updates in {summary['seconds']:,.0f} s"
-        + (f", mean return {mean:.2f} ({mean_name(summary['episodes'])})" if mean is not None else "")
-        + printable(f". Everything is in {plan.config.run.run_dir}.")
-    )
-    if (predicted := summary["limit"]["expected_steps_per_second"]) is not None:
-        print(comparison(predicted, summary["limit"]["steps_per_second"]))
-    for evaluation in (status.evaluation for status in newest if status.evaluation is not None):
-        print(_evaluated(evaluation))
     for line in next_steps(plan.config, finished=summary["finished"]):
         print(printable(line))
     return 0
-
-
-def _evaluated(newest: EvaluationStatus) -> str:
-    """Sentence about the newest evaluation beside training, and the best."""
-    return (
-        f"The evaluation at step {newest.steps:,} returned {newest.mean_return:,.2f} in the mean of "
-        f"{count(newest.episodes, 'episode')}; the best one of the run {newest.best_mean:,.2f}."
-    )
 
 
 def next_steps(config: ResolvedConfig, *, finished: bool) -> list[str]:

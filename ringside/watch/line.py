@@ -1,10 +1,15 @@
-"""A status as text: formatted numbers, and the line of the plain display."""
+"""A status as text: formatted numbers, the line of the plain display, and the sentences at the end."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ringside.load.expectation import comparison
 from ringside.load.role_status import RoleStatus
 from ringside.recording.metric_names import label_of, metric_of
-from ringside.recording.totals import mean_name
+from ringside.recording.totals import EvaluationStatus, mean_name
 from ringside.watch.status import CheckpointStatus, Status
 from shared.text import count, readable, short
 
@@ -62,6 +67,15 @@ def left(status: Status) -> str:
     return f"{bound}{clock(status.time_left)}"
 
 
+def returned(status: Status) -> str:
+    """Mean return and its name, or the mean of the returns so far before the first episode has ended."""
+    if status.running_return is not None:
+        return f"{number(status.running_return)} so far, no end yet"
+    if status.mean_return_100 is None:
+        return UNKNOWN
+    return f"{number(status.mean_return_100)} ({mean_name(status.episodes)})"
+
+
 def cores_taken(status: Status) -> str:
     """Cores that other programs and a hypervisor take: 0.9 of 2 cores; 0.9, 0.2 stolen, of 2."""
     if status.others is None:
@@ -98,10 +112,8 @@ def line(status: Status) -> str:
         f"{number(status.updates_per_second, 0)} updates/s",
         f"samples/step {number(status.samples_per_step, 2)} of {number(status.samples_asked, 2)}",
         *([] if status.epsilon is None else [f"epsilon {number(status.epsilon, 3)}"]),
-        f"return {number(status.running_return)} so far, no episode has ended"
-        if status.running_return is not None
-        else f"return {number(status.mean_return_100)} ({mean_name(status.episodes)}, "
-        f"best {number(status.best_return, 0)}, {count(status.episodes, 'episode')})",
+        f"return {returned(status)}",
+        f"best {number(status.best_return, 0)} of {count(status.episodes, 'episode')}",
         *(f"{label_of(name).removeprefix('mean ')} {measured(name, value)}" for name, value in status.metrics.items()),
     ]
     if status.evaluation:
@@ -121,6 +133,29 @@ def line(status: Status) -> str:
     if status.stop_at is not None:
         parts.append(f"--stop-at {status.stop_at:g}")
     return "  ".join(parts)
+
+
+def ending(summary: Mapping[str, Any], run_dir: Path, evaluation: EvaluationStatus | None) -> list[str]:
+    """Sentences about a run that has ended, from its `summary.json`.
+
+    Args:
+        evaluation: the newest one beside training; None: there is none.
+    """
+    mean, predicted = summary["mean_return_100"], summary["limit"]["expected_steps_per_second"]
+    said = [
+        f"{'Finished' if summary['finished'] else 'Stopped'} after {summary['steps']:,} steps and "
+        f"{summary['updates']:,} updates in {summary['seconds']:,.0f} s"
+        + (f", mean return {mean:.2f} ({mean_name(summary['episodes'])})" if mean is not None else "")
+        + f". Everything is in {run_dir}."
+    ]
+    if predicted is not None:
+        said.append(comparison(predicted, summary["limit"]["steps_per_second"]))
+    if evaluation is not None:
+        said.append(
+            f"The evaluation at step {evaluation.steps:,} returned {evaluation.mean_return:,.2f} in the mean of "
+            f"{count(evaluation.episodes, 'episode')}; the best one of the run {evaluation.best_mean:,.2f}."
+        )
+    return said
 
 
 def share(status: Status) -> float:

@@ -8,7 +8,7 @@ import sys
 import time
 from collections import deque
 from importlib import import_module
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
@@ -51,6 +51,12 @@ class NotebookDisplay:
         self._drawn_at = -float("inf")
         self._handle = self._display.display(self._page(), display_id=True)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.redraw()
+
     def show(self, status: Status) -> None:
         """Show the current status. Call it at any rate; it is redrawn once in `REDRAW_SECONDS`."""
         self._status = status
@@ -63,7 +69,7 @@ class NotebookDisplay:
         self.redraw()
 
     def redraw(self) -> None:
-        """Show the newest status; call it at the end, too."""
+        """Show the newest status."""
         self._drawn_at = time.monotonic()
         self._handle.update(self._page())
 

@@ -12,7 +12,7 @@ from typing import TextIO
 class Outlet(io.TextIOBase):
     """Accepts text at once; a thread writes it to the stream's descriptor.
 
-    Write to the stream through the outlet only. A stream without a descriptor is written to directly.
+    Write to the stream through the outlet only. A stream that is no file is written to directly.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -21,6 +21,8 @@ class Outlet(io.TextIOBase):
         self._changed = threading.Condition()
         self._gone = self._closed = False
         self._thread: threading.Thread | None = None
+        if not isinstance(stream, io.TextIOWrapper):
+            return  # the descriptor of a notebook's stream leads past the cell
         try:
             self._fd = stream.fileno()
         except OSError:

@@ -16,7 +16,6 @@ from rich.text import Text
 
 from ringside.load.role_status import RoleStatus
 from ringside.recording.metric_names import label_of
-from ringside.recording.totals import mean_name
 from ringside.watch.line import (
     UNKNOWN,
     clock,
@@ -26,6 +25,7 @@ from ringside.watch.line import (
     name_of,
     number,
     pace,
+    returned,
     saved,
     share,
     stopping_words,
@@ -119,7 +119,7 @@ def _figures(status: Status, width: int) -> Table:
         )
     cells = [
         ("playing", pace(status, "{} steps/s", ", {} frames/s")),
-        ("return", _returned(status)),
+        ("return", returned(status)),
         ("learning", _learning(status)),
         ("episodes", f"{number(status.episodes, 0)} (best {number(status.best_return, 0)})"),
         ("samples", f"{number(status.samples_per_step, 2)} a step of {number(status.samples_asked, 2)} asked"),
@@ -147,13 +147,6 @@ def _metrics(metrics: Mapping[str, float | None]) -> list[tuple[str, str]]:
         more = "".join(f", {label_of(each[0])} {measured(*each)}" for each in second if each is not None)
         cells.append((label_of(first[0]), f"{measured(*first)}{more}"))
     return cells
-
-
-def _returned(status: Status) -> str:
-    """Mean return, or the mean of the returns so far before the first episode has ended."""
-    if status.running_return is not None:
-        return f"{number(status.running_return)} so far, no end yet"
-    return f"{number(status.mean_return_100)} ({mean_name(status.episodes)})"
 
 
 def _learning(status: Status) -> str:

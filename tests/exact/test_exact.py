@@ -119,6 +119,8 @@ def test_a_callback_that_fails_loses_nothing(undisturbed: Path, tmp_path: Path) 
     )
     assert failed.returncode == 1
     assert "LookupError: what is plotted here?" in failed.stderr
+    assert "Learning begins at step" in failed.stdout
+    assert "updates/s" in failed.stdout, "a script speaks as the command does"
     assert 0 < summary(tmp_path / "run")["rounds"] < 10
     finish(start(tmp_path / "run", "--resume", str(tmp_path / "run")))
     assert summary(tmp_path / "run")["weights_sha256"] == summary(undisturbed)["weights_sha256"]

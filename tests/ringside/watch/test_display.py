@@ -149,7 +149,7 @@ def test_a_run_that_may_stop_at_a_score_ends_at_the_latest_then() -> None:
 def test_a_mean_of_few_episodes_is_not_called_one_of_a_hundred() -> None:
     few = replace(status(), episodes=32)
     assert "812.3 (mean of the last 32)" in picture(few, 80)
-    assert "return 812.3 (mean of the last 32, best 2,140, 32 episodes)" in line(few)
+    assert "return 812.3 (mean of the last 32)  best 2,140 of 32 episodes" in line(few)
 
 
 def test_the_title_names_the_settings_that_were_changed_and_the_place_in_a_suite() -> None:
@@ -216,7 +216,7 @@ def test_unknown_figures_are_shown_as_unknown() -> None:
 def test_the_plain_line() -> None:
     assert line(status()) == (
         "1:23:45  12.3%  6,150,000 steps  1,234 steps/s (4,938 frames/s)  309 updates/s  samples/step 8.00 of 8.00  "
-        "epsilon 0.100  return 812.3 (mean of 100, best 2,140, 31,234 episodes)  loss 0.0123  Q 3.46  "
+        "epsilon 0.100  return 812.3 (mean of 100)  best 2,140 of 31,234 episodes  loss 0.0123  Q 3.46  "
         "evaluation 901.2 at 6M  checkpoint at 6.1M (812.3 MB in 12.3 s)  limit learner (97%)  restarts 3  left 9:41:40"
     )
 
@@ -294,6 +294,19 @@ def test_output_without_a_terminal_is_plain(monkeypatch: pytest.MonkeyPatch) -> 
     assert isinstance(open_display(plain=False, stream=Terminal()), LiveDisplay)
     monkeypatch.setenv("TERM", "dumb")
     assert isinstance(open_display(plain=False, stream=Terminal()), PlainDisplay)
+
+
+def test_a_stream_that_is_no_file_is_written_to_itself() -> None:
+    """As that of a notebook, whose descriptor is that of its server."""
+
+    class Cell(io.StringIO):
+        def fileno(self) -> int:
+            return 1
+
+    cell = Cell()
+    with PlainDisplay(Outlet(cell)) as display:
+        display.note("in the cell")
+    assert cell.getvalue() == "in the cell\n"
 
 
 def test_a_reader_that_goes_away_does_not_end_the_run() -> None:

@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from ringside import training
 from ringside.load.role_status import RoleStatus
 from ringside.watch import notebook
+from ringside.watch.line import line
 from ringside.watch.notebook import NotebookDisplay, in_notebook
 from ringside.watch.status import Status
 
@@ -63,6 +65,23 @@ def test_a_cell_shows_notes_above_the_newest_status(cell: Handle, monkeypatch: p
     assert len(cell.shown) == drawn + 2
 
 
+ENDED = "Stopped after 40 steps and 3 updates in 2 s, mean return 1.50 (mean of the last 2). Everything is in runs/1.\n"
+SPOKEN = f"Learning begins\n{line(STATUS)}\n{ENDED}"
+
+
+def simulate_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `train` begin no run: it gets one note and one status."""
+
+    def run(ready: object, on_status: Any, note: Any, *more: object) -> dict[str, Any]:
+        note("Learning begins")
+        on_status(STATUS)
+        figures = {"steps": 40, "updates": 3, "seconds": 2.1, "episodes": 2, "mean_return_100": 1.5}
+        return figures | {"finished": False, "limit": {"expected_steps_per_second": None}}
+
+    monkeypatch.setattr(training, "run", run)
+    monkeypatch.setattr(training, "plan", lambda config: SimpleNamespace(config=config.with_settings(run_dir="runs/1")))
+
+
 def contrast(color: str, page: str) -> float:
     """Contrast of two colors #rrggbb, as WCAG 2 defines it."""
 
@@ -93,22 +112,30 @@ def test_only_a_kernel_is_a_notebook(cell: Handle, monkeypatch: pytest.MonkeyPat
     assert not in_notebook()
 
 
-def test_training_in_a_cell_shows_the_run(cell: Handle, monkeypatch: pytest.MonkeyPatch) -> None:
-    from ringside import training
-
+def test_training_in_a_cell_shows_the_run(
+    cell: Handle, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    simulate_run(monkeypatch)
     seen: list[Status] = []
-
-    def run(ready: object, on_status: Any, note: Any, *more: object) -> dict[str, Any]:
-        note("Learning begins")
-        on_status(STATUS)
-        return {}
-
-    monkeypatch.setattr(training, "run", run)
-    monkeypatch.setattr(training, "plan", lambda config: config)
     training.train(game="pong", on_status=seen.append)
     assert seen == [STATUS]
     assert "Learning begins" in cell.shown[-1]
     assert "40 of 400 steps" in cell.shown[-1]
+    assert capsys.readouterr().out == ENDED
     shown = len(cell.shown)
     training.train(game="pong", plain=True)
     assert len(cell.shown) == shown
+    assert capsys.readouterr().out == SPOKEN
+    training.train(game="pong", progress=False)
+    assert (len(cell.shown), capsys.readouterr().out) == (shown, "")
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_training_in_a_script_prints_the_lines_and_notes_of_the_command(
+    plain: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    simulate_run(monkeypatch)
+    training.train(game="pong", plain=plain)
+    assert capsys.readouterr().out == SPOKEN
+    training.train(game="pong", plain=plain, progress=False)
+    assert capsys.readouterr().out == ""
