@@ -29,9 +29,11 @@ from shared.config.settings import Config
 from shared.config.trust import NEVER_FROM_A_FILE, load_plugin, require_env, require_plugin
 from shared.env_name import env_named
 from shared.errors import CheckpointError, ConfigError, FileError
-from shared.files.run_file_names import METRICS_FILE, SUMMARY_FILE
+from shared.files.lock import is_locked
+from shared.files.run_file_names import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE
 from shared.files.strict_json import read_object
 from shared.memory.plan import Plan
+from shared.process.ownership import LIVING, LOCK_FILE
 from shared.text import flags_of, require_name, words_of
 
 DEFAULT_PRESET = "nature"
@@ -67,19 +69,33 @@ def starting_point(
     try:
         checkpoint = find_checkpoint(Path(resume))
     except CheckpointError as error:
+        if is_locked(Path(resume) / LOCK_FILE):
+            raise ConfigError(f"--resume {resume} belongs to {LIVING}.") from error
         raise ConfigError(f"--resume {resume} cannot be resumed. {error}") from error
     require_plugin(checkpoint.config.get("run", {}).get("plugin"), plugin, what="This run")
+    in_run = checkpoint.directory.absolute().name == CHECKPOINTS
     try:
         saved = Config.from_json(checkpoint.config)
         validate.recorded(saved)
+        if in_run:
+            saved = _newest_start(checkpoint) or saved
     except ConfigError as error:
         raise ConfigError(f"--resume {resume} cannot be resumed. {error}") from error
     require_env(saved.play, env, what="This run", is_registered=is_registered)
-    in_run = checkpoint.directory.absolute().name == CHECKPOINTS
     run_dir = checkpoint.run_dir if in_run else None  # nothing is written next to a checkpoint outside a run
-    dropped = {name: getattr(Run(), name) for name in NEVER_FROM_A_FILE} | {"stop_at": None}
-    run = replace(saved.run, **dropped | {"run_dir": run_dir, "resume": Path(resume)})
+    dropped = {name: getattr(Run(), name) for name in NEVER_FROM_A_FILE}
+    run = replace(saved.run, **dropped | {"run_dir": run_dir, "resume": Path(resume), "plugin": plugin})
     return replace(saved, run=run)
+
+
+def _newest_start(checkpoint: Manifest) -> Config | None:
+    """Configuration of the newest start of a checkpoint's run, which may have made no checkpoint; None: not known."""
+    try:
+        newest = Config.from_json(read_object(checkpoint.run_dir / CONFIG_FILE))
+        validate.recorded(newest)
+    except ConfigError:
+        return None
+    return newest if newest.experiment() == checkpoint.experiment else None
 
 
 def config_of_call(preset: str | None, config: str | Path | None, settings: Mapping[str, Any]) -> Config:

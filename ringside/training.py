@@ -29,6 +29,7 @@ from ringside.watch.notebook import NotebookDisplay, in_notebook
 from ringside.watch.observer import Observer, Restored
 from ringside.watch.status import Status
 from shared.checkpoint.manifest import Manifest
+from shared.config.digest import flat_of
 from shared.config.settings import Config
 from shared.errors import ConfigError, StopTraining
 from shared.files.atomic import PRIVATE_UMASK, remove_temporaries, write_atomic
@@ -38,7 +39,7 @@ from shared.files.strict_json import read_json
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
 from shared.process.live import LIVE_FILE, Live, withdraw
-from shared.process.ownership import LOCK_FILE, require_writable_run
+from shared.process.ownership import LIVING, LOCK_FILE, require_writable_run
 from shared.text import printable
 
 COMPILING = "Compiling the code that shrinks frames, once for this installation: about half a minute."
@@ -122,6 +123,8 @@ def run(
         if checkpoint is not None:
             for sentence in checkpoint.refused:
                 note(f"{sentence} Continuing from {checkpoint.path.name} instead.")
+            if flat_of(checkpoint.config).get("track") == "wandb" and ready.config.run.track == "off":
+                note("This run was sent to Weights & Biases before; pass --track wandb to send the rest, too.")
             totals = totals_before(checkpoint.run_dir / METRICS_FILE, checkpoint.boundary)
             restored = Restored(checkpoint.boundary, totals)
             source_dir, resume_point = checkpoint.run_dir, _resume_point(ready, checkpoint)
@@ -168,7 +171,8 @@ class _RunObserver:
         self._on_status(status)
         if memory.board.prepared[0]:  # a resume has cut the records to its boundary
             self._dispatch()
-        _stop_at_score(self._plan.config, status)
+        if (sentence := score_reached(self._plan.config, status)) is not None:
+            raise StopTraining(sentence)
 
 
 def _resume_point(ready: Plan, checkpoint: Manifest) -> ResumePoint:
@@ -190,16 +194,17 @@ def learning_begins_sentence(ready: Plan, boundary: int) -> str | None:
     return f"Learning begins at step {begins:,}{after}."
 
 
-def _stop_at_score(config: Config, status: Status) -> None:
-    """Raise `StopTraining` once the mean return has reached --stop-at."""
+def score_reached(config: Config, status: Status) -> str | None:
+    """Sentence that the mean return has reached --stop-at; None: it has not."""
     if config.run.stop_at is None:
-        return
+        return None
     if config.evaluate.eval_every_steps:
         mean, name = None if status.evaluation is None else status.evaluation.mean_return, "an evaluation"
     else:
         mean, name = status.mean_return_100 if status.episodes >= MEAN_OVER else None, f"{MEAN_OVER} episodes"
-    if mean is not None and mean >= config.run.stop_at:
-        raise StopTraining(f"The mean return of {name}, {mean:.2f}, has reached --stop-at {config.run.stop_at:g}.")
+    if mean is None or mean < config.run.stop_at:
+        return None
+    return f"The mean return of {name}, {mean:.2f}, has reached --stop-at {config.run.stop_at:g}."
 
 
 def _announce(ready: Plan, memory: Memory, note: Callable[[str], None]) -> None:
@@ -231,7 +236,7 @@ def _owned(ready: Plan) -> Iterator[Manifest | None]:
             with _private_umask():
                 run_dir.mkdir(parents=True, exist_ok=True)
                 require_writable_run(run_dir, "--run-dir")
-                held.enter_context(locked(run_dir / LOCK_FILE, "--run-dir", "a run that is still going on, or saving"))
+                held.enter_context(locked(run_dir / LOCK_FILE, "--run-dir", LIVING))
                 checkpoint = resumed_checkpoint(ready)
                 own = continues(ready, checkpoint)
                 require_run_directory(run_dir, continues=own, env=config.play.env, plugin=run.plugin)

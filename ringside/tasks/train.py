@@ -25,7 +25,7 @@ from shared.machine.control_groups import in_force
 from shared.memory.plan import Plan
 from shared.process.ownership import SUITE_LOCK_FILE
 from shared.process.signals import handle_stop_signals, ignore_requests
-from shared.text import PROGRAM, command, printable, words_of
+from shared.text import PROGRAM, UNSET, command, printable, words_of
 
 
 @dataclass(frozen=True)
@@ -87,17 +87,16 @@ def _train(plan: Plan, keep_place: Callable[[], str]) -> int:
 
     `keep_place` is called several times a second, and returns a sentence for the user, or nothing.
     """
-    begun = False  # from then on the run handles signals; those after its end are ignored
+    newest: list[Status] = []
     display = open_display(plain=plan.config.run.plain)
 
     def look(status: Status) -> None:
-        nonlocal begun
-        begun = True
+        newest[:] = [status]  # from here on the run handles signals; those after its end are ignored
         if sentence := keep_place():
             display.note(sentence)
 
     def interrupt_start(number: int) -> None:
-        if not begun:
+        if not newest:
             raise KeyboardInterrupt
 
     try:
@@ -108,19 +107,26 @@ def _train(plan: Plan, keep_place: Callable[[], str]) -> int:
         print(printable(how_to_continue(plan.config)), file=sys.stderr)
         return 1
     finally:
-        if begun:
+        if newest:
             ignore_requests()
-    for line in next_steps(plan.config, finished=summary["finished"]):
+    at_score = any(training.score_reached(plan.config, status) for status in newest)
+    for line in next_steps(plan.config, finished=summary["finished"], at_score=at_score):
         print(printable(line))
     return 0
 
 
-def next_steps(config: ResolvedConfig, *, finished: bool) -> list[str]:
-    """Lines with the commands that come after a run, finished or stopped; none within a suite that is going on."""
+def next_steps(config: ResolvedConfig, *, finished: bool, at_score: bool = False) -> list[str]:
+    """Lines with the commands that come after a run; none within a suite that is going on.
+
+    Args:
+        finished: False: it was stopped.
+        at_score: True if the score of --stop-at is reached, which would end a resumed run at once.
+    """
     if is_locked(config.run.run_dir.parent / SUITE_LOCK_FILE):
         return []
     run_dir = str(config.run.run_dir)
     checkpoints = config.run.run_dir / CHECKPOINTS
+    onward = words_of(stop_at=UNSET) if at_score else []
     if not finished and (not checkpoints.is_dir() or not manifests_in(checkpoints)):
         return [how_to_continue(config)]
     named = words_of(env=config.play.env, plugin=config.run.plugin)
@@ -131,9 +137,9 @@ def next_steps(config: ResolvedConfig, *, finished: bool) -> list[str]:
         ("See its curves", ["report", run_dir]),
     ]
     if finished and config.run.checkpoint_replay:
-        commands.append(("Train on", [*resume_words(config), "--total-steps", f"{more:_}"]))
+        commands.append(("Train on", [*resume_words(config), "--total-steps", f"{more:_}", *onward]))
     lines = [f"  {what + ':':15} {command(*words)}" for what, words in commands]
-    return lines if finished else [*lines, how_to_continue(config)]
+    return lines if finished else [*lines, how_to_continue(config, onward)]
 
 
 @contextmanager
@@ -160,8 +166,11 @@ def _placed(plan: Plan, cluster: Nodes) -> Iterator[tuple[Plan, Callable[[], str
         yield placed
 
 
-def how_to_continue(config: ResolvedConfig) -> str:
-    """Sentence with the command that continues an unfinished run, by the contents of its directory."""
+def how_to_continue(config: ResolvedConfig, onward: Sequence[str] = ()) -> str:
+    """Sentence with the command that continues an unfinished run, by the contents of its directory.
+
+    `onward`: further words of it.
+    """
     run_dir = config.run.run_dir
     checkpoints = run_dir / CHECKPOINTS
     if not checkpoints.is_dir() or not manifests_in(checkpoints):
@@ -171,7 +180,7 @@ def how_to_continue(config: ResolvedConfig) -> str:
     except CheckpointError as error:
         return f"It cannot be resumed: {error}"
     if checkpoint.has_replay or method_declaration(config.algorithm.method).on_policy:
-        return f"Continue it with: {command(*resume_words(config))}"
+        return f"Continue it with: {command(*resume_words(config), *onward)}"
     begin = command("--init-from", str(run_dir), *planning.training_words(config, without=ARITHMETIC))
     return f"It was saved without its replay and cannot be resumed. Start a new run from its weights with: {begin}"
 

@@ -19,6 +19,8 @@ from shared.files.run_file_names import CONFIG_FILE, EVALUATION_FILES, LOGS, MET
 from shared.process.live import LIVE_FILE
 
 LOCK_FILE = "lock"
+LIVING = "a run that is still going on, or saving"
+"""Holder of the lock of a run directory, for sentences."""
 SUITE_LOCK_FILE = "suite.lock"
 SUITE_FILE = "suite.json"
 """Names of the run directories of a suite, in its order."""

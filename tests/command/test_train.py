@@ -122,6 +122,25 @@ def test_a_resume_is_checked_again_once_the_directory_is_locked(five_rounds: Pat
         pass
 
 
+@pytest.mark.parametrize("tracked", [True, False])
+def test_a_resume_without_the_tracking_of_before_says_so(
+    five_rounds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tracked: bool
+) -> None:
+    run_dir = tmp_path / "run"
+    shutil.copytree(five_rounds, run_dir)
+    (manifest,) = run_dir.glob("checkpoints/checkpoint-00000005.json")
+    config = json.loads(manifest.read_text())["config"]
+    config["run"]["track"] = "wandb" if tracked else "off"
+    rewrite(manifest, config=config)
+    monkeypatch.setattr(training.supervisor, "supervise", lambda *of_run: None)
+    notes: list[str] = []
+    ready = ringside.plan(ringside.starting_point(None, run_dir).with_settings(total_steps=2_880))
+    training.run(ready, lambda status: None, notes.append)
+    said = [note for note in notes if "Weights & Biases" in note]
+    sentence = "This run was sent to Weights & Biases before; pass --track wandb to send the rest, too."
+    assert said == ([sentence] if tracked else [])
+
+
 def test_another_run_is_not_overwritten(refused: Refused, five_rounds: Path, tmp_path: Path) -> None:
     (tmp_path / "mine" / "checkpoints").mkdir(parents=True)
     (tmp_path / "mine" / "checkpoints" / "checkpoint-00000000.json").write_text("mine")

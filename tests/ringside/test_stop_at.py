@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from ringside.recording.totals import EvaluationStatus
-from ringside.training import _stop_at_score
+from ringside.training import score_reached
 from ringside.watch.status import Status
 from shared.config.settings import Config
-from shared.errors import StopTraining
 from tests.support.runs import finish, records, start, summary
 
 STATUS = Status("pong", "nature", "concurrent", Path(), total_steps=1, rounds=1, samples_asked=8.0)
@@ -32,12 +31,9 @@ EVALUATED = EvaluationStatus(100, 30, mean_return=18.0, best_mean=20.0)
 )
 def test_a_run_stops_at_the_mean_that_counts(every: int, status: Status, stops: bool) -> None:
     config = Config().with_settings(stop_at=18.0, eval_every_steps=every)
-    if stops:
-        with pytest.raises(StopTraining, match=r"18\.00, has reached --stop-at 18"):
-            _stop_at_score(config, status)
-    else:
-        _stop_at_score(config, status)
-    _stop_at_score(Config(), status)
+    sentence = score_reached(config, status)
+    assert sentence is None if not stops else sentence is not None and "18.00, has reached --stop-at 18" in sentence
+    assert score_reached(Config(), status) is None
 
 
 @pytest.mark.stress
@@ -52,7 +48,9 @@ def test_a_run_that_reached_its_score_goes_on_with_other_evaluations(tmp_path: P
     before = records(run_dir, "evaluation")
     assert before[0]["episodes"] == 3
     end = (stopped["steps"] // 960 + 2) * 960
-    words = ("--eval-every-steps", "480", "--eval-episodes", "2")
+    assert "--resume" in output
+    assert "--stop-at unset" in output, "the same score would end the run at once"
+    words = ("--eval-every-steps", "480", "--eval-episodes", "2", "--stop-at", "unset")
     finish(start(run_dir, "--resume", str(run_dir), *words, **game, total_steps=str(end)))
     after = records(run_dir, "evaluation")
     assert [record["evaluation"] for record in after] == list(range(len(after)))
