@@ -232,8 +232,8 @@ class Engine(Generic[M]):
             sums = dict(zip((*self._means.names, "parameters"), values, strict=True))
             raise NonFiniteError(
                 f"In round {self._round}, within its first {self._done} updates, the learner's numbers ceased to be "
-                f"finite (sums: {', '.join(f'{name} {value}' for name, value in sums.items())}); a smaller "
-                "--learning-rate may help.",
+                f"finite (sums: {', '.join(f'{name} {value}' for name, value in sums.items())}); a new "
+                "run with a smaller --learning-rate may help.",
                 self._round,
                 sums,
             )

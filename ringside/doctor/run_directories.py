@@ -7,6 +7,8 @@ import shlex
 from pathlib import Path
 
 from shared.errors import ConfigError
+from shared.files.run_file_names import SUMMARY_FILE
+from shared.files.strict_json import read_object
 from shared.process import ownership
 from shared.text import words_of
 
@@ -25,9 +27,10 @@ def require_run_directory(path: Path, *, continues: bool, env: str | None = None
         raise ConfigError(f"--run-dir {path} is a file, not a directory.")
     ownership.require_writable_run(path, "--run-dir")
     if any(path.glob("checkpoints/checkpoint-*.json")) and not continues:
+        more = "N" if read_object(path / SUMMARY_FILE).get("finished") is True else None
+        words = ["--resume", str(path), *words_of(env=env, plugin=plugin, total_steps=more)]
         raise ConfigError(
-            f"--run-dir {path} already holds a run; name another, or continue that one with "
-            f"{shlex.join(['--resume', str(path), *words_of(env=env, plugin=plugin)])}."
+            f"--run-dir {path} already holds a run; name another, or continue that one with {shlex.join(words)}."
         )
     above = nearest_directory(path)
     if not os.path.isdir(above) or not os.access(above, os.W_OK | os.X_OK):

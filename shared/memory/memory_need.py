@@ -64,7 +64,7 @@ def require_memory(plan: Plan, usable: int) -> None:
         return
     fits = replay_that_fits(plan, usable)
     advice = "no replay would fit." if fits is None else f"--replay-size {fits:_} would fit."
-    if plan.method.on_policy or plan.run_schedule.workers:
+    if plan.method.on_policy or plan.run_schedule.workers or plan.config.run.resume is not None:
         advice = f"{plan.less_memory}."
     raise ConfigError(
         f"This run needs {region / 1e9:.1f} GB of shared memory and about {own / 1e9:.1f} GB for its processes, but "

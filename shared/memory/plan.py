@@ -102,6 +102,8 @@ class Plan:
     @property
     def less_memory(self) -> str:
         """The advice with which a run needs less memory, as half a sentence."""
+        if self.config.run.resume is not None:  # which refuses the others
+            return "fewer --actors need less"
         if self.run_schedule.workers:
             smaller = self.config.learn.local_replay > 0
             return "a smaller --local-replay needs less" if smaller else "fewer --workers need less"

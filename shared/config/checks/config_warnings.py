@@ -28,39 +28,33 @@ def config_warnings(config: Config) -> list[str]:
     for part, names in _PARTS.items():
         if not getattr(algorithm, part):
             said = [_said(algorithm, name) for name in _changed(algorithm, names)]
-            found += [f"{words} has no effect without --{part}." for words in said]
+            found += [f"{words} has no effect: --{part} is off." for words in said]
     run_schedule = make_run_schedule(config)
+    resumes = config.run.resume is not None  # then no note advises what a resume refuses
     if not run_schedule.updates_before(run_schedule.rounds):
+        others = "" if resumes else ", or fewer --learning-starts or --round-steps,"
         found.append(
             f"Nothing will be learned: rounds have {run_schedule.round_steps:_} steps, updates begin with round "
-            f"{run_schedule.first_learning_round + 1}, and there are {run_schedule.rounds}. More --total-steps, or "
-            "fewer --learning-starts or --round-steps, would change that."
+            f"{run_schedule.first_learning_round + 1}, and there are {run_schedule.rounds}. More --total-steps{others} "
+            "would change that."
         )
     elif (whole := run_schedule.rounds * run_schedule.round_steps) > 1.5 * config.learn.total_steps:
         found.append(
             f"The run will play {whole:_} steps, not --total-steps {config.learn.total_steps:_}: it ends with a round, "
             f"and rounds have {run_schedule.round_steps:_} steps."
         )
-    moves = algorithm.prioritized and algorithm.importance_start != algorithm.importance_end
-    if moves and algorithm.importance_steps > config.learn.total_steps:
-        end = algorithm.importance_at(config.learn.total_steps)
-        found.append(
-            f"The exponent of importance weights will only come from {algorithm.importance_start:g} to {end:.2g} in "
-            f"{config.learn.total_steps:_} steps; --importance-steps {config.learn.total_steps:_} would bring it to "
-            f"{algorithm.importance_end:g}."
-        )
-    found += _learning_rate_off_its_line(config.learn)
+    found += _learning_rate_at_its_end(config.learn)
+    if not resumes and run_schedule.updates_before(run_schedule.rounds):
+        found += _lines_cut_short(config)
     found += _numbers_of_another_optimizer(config.learn)
-    if run_schedule.method.has_epsilon and run_schedule.updates_before(run_schedule.rounds):
-        found += _short_exploration(config)
-    if config.play.env is not None and config.play.env.startswith(_ATARI):
+    if not resumes and config.play.env is not None and config.play.env.startswith(_ATARI):
         found.append(
             f"{config.play.env} plays by the rules of Gymnasium, which papers' scores do not follow; --game NAME plays "
             "faster, and by --protocol."
         )
     published = config.learn.publish_every_updates
     if config.learn.schedule != "free" and published != Learn().publish_every_updates:
-        found.append(f"--publish-every-updates {published:_} has no effect without --schedule free.")
+        found.append(f"--publish-every-updates {published:_} has no effect: --schedule is not free.")
     if config.explore.epsilon_ladder and config.play.emulators == 1:
         found.append(f"--epsilon-ladder {config.explore.epsilon_ladder:g} has no effect with one emulator.")
     if isinstance(algorithm.settings, C51Settings):
@@ -95,33 +89,43 @@ def _narrow_support(config: Config, support: C51Settings) -> list[str]:
     return found
 
 
-def _learning_rate_off_its_line(learn: Learn) -> list[str]:
-    """A run that ends before an annealed learning rate does, or continues when it is 0."""
-    if learn.learning_rate_end is None or learn.anneal_steps == learn.total_steps:
+def _learning_rate_at_its_end(learn: Learn) -> list[str]:
+    """A run that continues when its learning rate is 0."""
+    left = learn.total_steps - learn.anneal_steps
+    if learn.learning_rate_end != 0 or left <= 0:
         return []
-    if learn.anneal_steps < learn.total_steps:
-        left = learn.total_steps - learn.anneal_steps
-        after = f"The learning rate is 0 after --anneal-steps {learn.anneal_steps:_}"
-        return [f"{after}: the last {left:_} steps learn nothing."] if learn.learning_rate_end == 0 else []
-    done = learn.total_steps / learn.anneal_steps
-    end = learn.learning_rate + done * (learn.learning_rate_end - learn.learning_rate)
     return [
-        f"The learning rate will only come from {learn.learning_rate:g} to {end:.2g} in {learn.total_steps:_} steps; "
-        f"--anneal-steps {learn.total_steps:_} would bring it to {learn.learning_rate_end:g}."
+        f"The learning rate is 0 after --anneal-steps {learn.anneal_steps:_}: the last {left:_} steps learn nothing."
     ]
 
 
-def _short_exploration(config: Config) -> list[str]:
-    """A run that ends in the first half of the way from the first epsilon to the last."""
-    explore, learn = config.explore, config.learn
-    waits = not method_declaration(config.algorithm.method).on_policy
-    left = learn.total_steps - waits * learn.learning_starts
-    if explore.epsilon_start == explore.epsilon_end or not 0 < left < explore.epsilon_steps / 2:
+def _lines_cut_short(config: Config) -> list[str]:
+    """Values that move in a straight line, whose end the run does not reach."""
+    learn, algorithm, explore = config.learn, config.algorithm, config.explore
+    method, total = method_declaration(algorithm.method), learn.total_steps
+    found = []
+    if algorithm.prioritized:
+        ends = (algorithm.importance_start, algorithm.importance_end)
+        share = total / algorithm.importance_steps
+        found += _cut_short("exponent of importance weights", *ends, share, total, f"--importance-steps {total:_}")
+    if learn.learning_rate_end is not None:
+        ends = (learn.learning_rate, learn.learning_rate_end)
+        found += _cut_short("learning rate", *ends, total / learn.anneal_steps, total, f"--anneal-steps {total:_}")
+    left = total - (0 if method.on_policy else learn.learning_starts)
+    if method.has_epsilon and 0 < left < explore.epsilon_steps / 2:  # to explore for half of a run is common
+        ends = (explore.epsilon_start, explore.epsilon_end)
+        share = left / explore.epsilon_steps
+        found += _cut_short("chance of a random action", *ends, share, total, f"--epsilon-steps {left:_}")
+    return found
+
+
+def _cut_short(what: str, start: float, end: float, share: float, total: int, advice: str) -> list[str]:
+    """Sentence that a run of `total` steps has a share of the way from `start` to `end`; none for all or none of it."""
+    reached = f"{start + share * (end - start):.2g}"
+    if share >= 1 or float(reached) == start:
         return []
-    end = explore.epsilon_start + left / explore.epsilon_steps * (explore.epsilon_end - explore.epsilon_start)
     return [
-        f"The chance of a random action will only come from {explore.epsilon_start:g} to {end:.2g} in "
-        f"{learn.total_steps:_} steps; --epsilon-steps {left:_} would bring it to {explore.epsilon_end:g}."
+        f"The {what} will only come from {start:g} to {reached} in {total:_} steps; {advice} would bring it to {end:g}."
     ]
 
 

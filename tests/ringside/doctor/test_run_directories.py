@@ -27,4 +27,7 @@ def test_run_directories(tmp_path: Path) -> None:
         run_directories.require_run_directory(tmp_path, continues=False)
     with pytest.raises(ConfigError, match=r"--resume .* --env m:E-v0 --plugin mine\."):
         run_directories.require_run_directory(tmp_path, continues=False, env="m:E-v0", plugin="mine")
+    (tmp_path / "summary.json").write_text('{"finished": true}')
+    with pytest.raises(ConfigError, match=r"--resume .* --total-steps N\."):  # else it would be refused
+        run_directories.require_run_directory(tmp_path, continues=False)
     run_directories.require_run_directory(tmp_path, continues=True)

@@ -39,6 +39,12 @@ def test_memory_that_does_not_suffice_says_what_would_fit() -> None:
         memory_need.require_memory(plan, 1_000_000_000)
 
 
+def test_a_resume_is_not_told_of_a_replay_that_it_refuses() -> None:
+    plan = Plan(settled(envs=96, inference_batch=32, resume="runs/pong"), 4)
+    with pytest.raises(ConfigError, match=r"only 4\.0 GB are free; fewer --actors need less\."):
+        memory_need.require_memory(plan, 4_000_000_000)
+
+
 def test_an_on_policy_run_holds_a_round_beside_the_rings_and_is_told_of_its_steps() -> None:
     own = {steps: memory_need.own_bytes(Plan(settled(method="a2c", round_steps=steps), 4)) for steps in (320, 320_000)}
     assert own[320_000] - own[320] == (320_000 - 320) * 4 * 84 * 84

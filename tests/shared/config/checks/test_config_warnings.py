@@ -35,8 +35,8 @@ def test_no_preset_is_doubted(preset: Any) -> None:
             "The run will play 19_968 steps, not --total-steps 10_500: it ends with a round, and rounds have 9_984 "
             "steps.",
         ),
-        ({"priority_exponent": 0.7}, "--priority-exponent 0.7 has no effect without --prioritized."),
-        ({"importance_start": 0.5}, "--importance-start 0.5 has no effect without --prioritized."),
+        ({"priority_exponent": 0.7}, "--priority-exponent 0.7 has no effect: --prioritized is off."),
+        ({"importance_start": 0.5}, "--importance-start 0.5 has no effect: --prioritized is off."),
         (
             {"prioritized": True, "importance_steps": 50_000_000, "total_steps": 1_000_000},
             "The exponent of importance weights will only come from 0.4 to 0.41 in 1_000_000 steps; --importance-steps "
@@ -66,9 +66,9 @@ def test_no_preset_is_doubted(preset: Any) -> None:
             "--optimizer adam keeps RMSProp's --optimizer-decay 0.95 and --optimizer-epsilon 0.01; usual are 0.999 and "
             "1e-8 to 1.5e-4.",
         ),
-        ({"noisy_std": 0.1}, "--noisy-std 0.1 has no effect without --noisy."),
-        ({"publish_every_updates": 10}, "--publish-every-updates 10 has no effect without --schedule free."),
-        ({"munchausen_alpha": 0.5}, "--munchausen-alpha 0.5 has no effect without --munchausen."),
+        ({"noisy_std": 0.1}, "--noisy-std 0.1 has no effect: --noisy is off."),
+        ({"publish_every_updates": 10}, "--publish-every-updates 10 has no effect: --schedule is not free."),
+        ({"munchausen_alpha": 0.5}, "--munchausen-alpha 0.5 has no effect: --munchausen is off."),
         ({"epsilon_ladder": 7.0, "envs": 1, "lane_envs": 1}, "--epsilon-ladder 7 has no effect with one emulator."),
         (
             {"method": "c51", "v_min": -0.5, "v_max": 0.5},
@@ -93,6 +93,42 @@ def test_no_preset_is_doubted(preset: Any) -> None:
 )
 def test_a_likely_mistake_gets_a_warning(settings: dict[str, Any], says: str) -> None:
     assert config_warnings(Config().with_settings(**settings)) == [says]
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"env": "ALE/Pong-v5"}, []),
+        ({"prioritized": True, "total_steps": 1_000_000, "importance_steps": 50_000_000}, []),
+        ({"learning_rate_end": 0.0, "anneal_steps": 100_000_000}, []),
+        ({"total_steps": 500_000}, []),
+        (
+            {"total_steps": 5_000, "learning_starts": 1_000},
+            [
+                "Nothing will be learned: rounds have 9_984 steps, updates begin with round 2, and there are 1. More "
+                "--total-steps would change that."
+            ],
+        ),
+        (
+            {"learning_rate_end": 0.0, "anneal_steps": 40_000_000},
+            ["The learning rate is 0 after --anneal-steps 40_000_000: the last 10_000_000 steps learn nothing."],
+        ),
+    ],
+)
+def test_a_resume_is_advised_nothing_that_it_refuses(settings: dict[str, Any], says: list[str]) -> None:
+    assert config_warnings(Config().with_settings(resume="runs/pong", **settings)) == says
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"learning_rate": 1e-3, "learning_rate_end": 0.0, "anneal_steps": 1_000_000_000, "total_steps": 1_000_000},
+        {"prioritized": True, "total_steps": 100_000, "epsilon_steps": 50_000},
+    ],
+)
+def test_a_note_that_would_say_nothing_is_not_made(settings: dict[str, Any]) -> None:
+    """As "from 0.001 to 0.001"."""
+    assert config_warnings(Config().with_settings(**settings)) == []
 
 
 def test_a_policy_that_is_sampled_has_no_epsilon_to_doubt() -> None:
