@@ -38,6 +38,7 @@ def main(arguments: Sequence[str]) -> int:
     """
     from ringside.tasks import FIRST_LINES, TASKS, module_of
     from shared.errors import RingsideError
+    from shared.root import INSTALL
     from shared.text import PROGRAM, printable
 
     task, rest = _task_and_words(arguments)
@@ -72,11 +73,7 @@ def main(arguments: Sequence[str]) -> int:
         package = (error.name or "").partition(".")[0]
         if not package or (ROOT / package).exists() or (ROOT / f"{package}.py").exists():
             raise
-        print(
-            f"{PROGRAM}: {package} is not installed for {sys.executable}. Run `make install`, which puts all that is "
-            f"needed into .venv, and then .venv/bin/python {PROGRAM}.",
-            file=sys.stderr,
-        )
+        print(f"{PROGRAM}: {package} is not installed for {sys.executable}. Run {INSTALL}.", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"{PROGRAM}: Stopped.", file=sys.stderr)

@@ -18,6 +18,7 @@ from actors.h264 import ENCODER, H264File
 from ringside.agents.picture import Painter, comfortable_scale
 from ringside.agents.scene import Canvas, Scene
 from shared.errors import ConfigError
+from shared.root import INSTALL
 
 VIDEO_RATE = 60.0
 """Pictures a second in a video: every frame of the emulator."""
@@ -120,12 +121,10 @@ class Mp4(MovingPicture):
             import av
         except ImportError as error:
             raise ConfigError(
-                f"{path} needs the package av, which contains the video encoder: run make install, or choose .gif."
+                f"{path} needs the package av, which contains the video encoder: run {INSTALL}, or choose .gif."
             ) from error
         if ENCODER not in av.codecs_available:
-            raise ConfigError(
-                f"{path} needs an encoder that the installed package av lacks: run make install, or choose .gif."
-            )
+            raise ConfigError(f"{path} needs an encoder that the installed package av lacks: choose .gif.")
         super().__init__(path, source_rate)
         self._file = H264File(self._out, round(self.rate), QUALITY)
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ringside.agents.picture import Painter, comfortable_scale
 from ringside.agents.scene import Canvas, Pace, Scene
 from shared.errors import ConfigError
+from shared.root import INSTALL
 
 DRAWN_PER_SECOND = 60.0
 _SHARE = 0.8
@@ -130,6 +131,6 @@ def _pygame() -> ModuleType:
         import pygame
     except ImportError as error:
         raise ConfigError(
-            "A window needs the package pygame-ce: make install, or play in the terminal with --screen terminal."
+            f"A window needs the package pygame-ce: run {INSTALL}, or play in the terminal with --screen terminal."
         ) from error
     return pygame

@@ -25,6 +25,7 @@ from shared.memory import memory_need
 from shared.memory.plan import Plan
 from shared.performance.allocation import learner_threads_of, shards_of_rank, teams_of
 from shared.performance.throughput_model import Prediction
+from shared.root import INSTALL
 from shared.text import count, readable
 
 Color = Literal["green", "yellow", "red"]
@@ -137,7 +138,7 @@ def packages(ranges: Mapping[str, str], installed: Mapping[str, str | None]) -> 
     old = [f"{name} {version}" for name, version in installed.items() if version and not within(version, ranges[name])]
     if missing or old:
         found = f"Not installed: {', '.join(missing)}." if missing else f"Of another version: {', '.join(old)}."
-        return Check("packages", "red", found, "Install what requirements.lock names: make install")
+        return Check("packages", "red", found, f"Run {INSTALL}.")
     return Check("packages", "green", f"All {len(ranges)} that are required, in versions that suit.")
 
 
@@ -348,5 +349,5 @@ def disk_speed(bytes_per_second: float) -> Check:
 def games(count: int, chosen: str) -> Check:
     """Games in ale-py."""
     if not count:
-        return Check("games", "red", "ale-py has no games.", "Install it anew: make install")
+        return Check("games", "red", "ale-py has no games.", "Install it anew.")
     return Check("games", "green", f"{count} games of ale-py; {chosen} is to be played.")

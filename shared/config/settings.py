@@ -68,6 +68,8 @@ class Config:
         if not isinstance(sections.get("algorithm", {}), dict):
             raise ConfigError(f"The configuration is damaged: algorithm is {sections['algorithm']!r:.80}.")
         method = sections.get("algorithm", {}).get("method")
+        if not sections.keys() & {item.name for item in dataclasses.fields(Config)}:
+            raise ConfigError("It has none of the sections of a configuration.")
         if method is None:
             raise ConfigError(_OTHER_VERSION)
         if not isinstance(method, str):

@@ -22,7 +22,7 @@ _TOO_DEEP = f"it has more than {_MOST_DEPTH} tables and lists inside one another
 def read_toml(flag: str, path: Path) -> dict[str, Any]:
     """Tables of a file that the option `flag` names. Raises `ConfigError`, which names both."""
     try:
-        tables = tomllib.loads(read_bytes(path, MOST_BYTES, follow=True).decode())
+        tables = tomllib.loads(read_bytes(path, MOST_BYTES, follow=True).decode("utf-8-sig"))
         fault = _fault_in(tables)
     except OSError as error:
         raise ConfigError(f"{flag} {path} cannot be read: {error.strerror}.") from error

@@ -188,7 +188,7 @@ def test_a_python_without_the_packages_is_one_sentence(words: tuple[str, ...]) -
     command = [sys.executable, "-S", str(ROOT / "launch.py"), *words]  # -S: without site-packages
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
-    assert f"is not installed for {sys.executable}. Run `make install`" in done.stderr
+    assert f"is not installed for {sys.executable}. Run make install, which fills .venv." in done.stderr
     assert "Traceback" not in done.stderr
 
 

@@ -54,4 +54,9 @@ def test_it_works_beside_files_of_a_user_with_names_like_ours(wheel: Path, tmp_p
     where = "import ringside, ringside.planning; print(ringside.__file__); print(ringside.train.__name__)"
     assert python("-c", where).split() == [str(tmp_path / "site/ringside/__init__.py"), "train"]
     assert "--total-steps" in python("-c", "import launch; launch.cli()", "--help")
+    # -S: without the packages that the wheel requires
+    words = [sys.executable, "-S", "-c", "import launch; launch.cli()", "--help"]
+    bare = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    assert bare.returncode == 2
+    assert bare.stderr.endswith(f"is not installed for {sys.executable}. Run pip check, and install what it names.\n")
     assert "--parts" in python("-c", "import launch; launch.cli()", "bench", "limits", "--help")

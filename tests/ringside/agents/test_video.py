@@ -120,5 +120,5 @@ def test_nothing_shown_is_no_fault(tmp_path: Path) -> None:
 
 def test_without_its_package_a_video_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "av", None)
-    with pytest.raises(ConfigError, match=r"package av.*make install, or choose \.gif"):
+    with pytest.raises(ConfigError, match=r"package av.*run make install, which fills \.venv, or choose \.gif"):
         open_moving_picture(tmp_path / "a.mp4", 60)

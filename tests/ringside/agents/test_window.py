@@ -99,7 +99,7 @@ def test_a_display_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_without_pygame_a_window_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pygame", None)
-    with pytest.raises(ConfigError, match="pygame-ce: make install, or play in the terminal"):
+    with pytest.raises(ConfigError, match=r"pygame-ce: run make install, which fills \.venv, or play in the terminal"):
         Window("pong", 60.0, scale=1)
 
 

@@ -6,11 +6,13 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
 import pytest
 
+from actors.pixels.frames import is_compiled
 from ringside.doctor.checks import within
 from shared.root import ROOT
 
@@ -57,6 +59,15 @@ def test_it_installs_what_is_locked_as_the_makefile_does() -> None:
     makefile = (ROOT / "Makefile").read_text()
     assert re.search(r"^install: ", makefile, re.MULTILINE)
     assert "-r requirements.lock" in makefile
+
+
+def test_the_code_that_shrinks_frames_is_compiled_in_the_image() -> None:
+    """By a line of Python that this checkout has, after the installation."""
+    _, python = named("RUN")[-1].split("make install", 1)
+    code = re.search(r'\.venv/bin/python -c "(.*)"', python)
+    assert code is not None
+    subprocess.run([sys.executable, "-c", code[1]], cwd=ROOT, timeout=100, check=True)
+    assert is_compiled()
 
 
 def test_it_runs_as_an_ordinary_user_who_owns_its_files() -> None:

@@ -40,6 +40,17 @@ def test_flags_come_on_top_of_the_file_and_the_file_on_top_of_its_preset(tmp_pat
     assert ringside.starting_point(None, None, config=file).learn.total_steps == 5_000_000
 
 
+def test_a_file_with_a_byte_order_mark_is_read(tmp_path: Path) -> None:
+    """As editors of Windows write it."""
+    assert configuration(["--config", toml(tmp_path, "\ufeffseed = 5\n")]).run.seed == 5
+
+
+def test_a_file_that_ringside_never_wrote_is_not_of_another_version(refused: Refused, tmp_path: Path) -> None:
+    (tmp_path / "package.json").write_text('{"name": "mine", "version": "1.0"}')
+    said = refused("--config", str(tmp_path / "package.json"))
+    assert said.endswith("is not the configuration of a run: It has none of the sections of a configuration.\n")
+
+
 def test_a_file_may_choose_the_method_and_its_settings(tmp_path: Path) -> None:
     file = toml(tmp_path, '[algorithm]\nmethod = "c51"\n[algorithm.settings]\nv_max = 25.0\n')
     assert getattr(configuration(["--config", file]).algorithm.settings, "v_max") == 25.0  # noqa: B009  (of c51 alone)
