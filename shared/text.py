@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 import shlex
 import sys
@@ -111,7 +112,24 @@ def command(*words: str) -> str:
     """A command line of this program for a person to type: Python and program as they were typed for this one."""
     typed, program = sys.orig_argv, sys.argv[0]
     own = typed[: typed.index(program) + 1] if program in typed else ["python", "launch.py"]
-    return shlex.join([*own, *words])
+    return shell_line([*own, *words])
+
+
+def shell_line(words: Sequence[str]) -> str:
+    """A line of words to paste into a shell, also where standard output cannot say them."""
+    return " ".join(map(_quoted, words))
+
+
+def _quoted(word: str) -> str:
+    """A word for a shell, by its bytes where it has characters that are invisible or that the locale lacks."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"  # in a script it may be any object that writes
+    shown = word.encode(encoding, "replace").decode(encoding)
+    if word.isprintable() and shown == word:
+        return shlex.quote(word)
+    marks = (
+        chr(byte) if 32 <= byte < 127 and chr(byte) not in "'\\" else f"\\x{byte:02x}" for byte in os.fsencode(word)
+    )
+    return f"$'{''.join(marks)}'"
 
 
 _SAYS_NOTHING = frozenset({"factory", "make", "make_env", "env"})

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import shlex
 from pathlib import Path
 
 from shared.errors import ConfigError
 from shared.files.run_file_names import SUMMARY_FILE
 from shared.files.strict_json import read_object
 from shared.process import ownership
-from shared.text import words_of
+from shared.text import shell_line, words_of
 
 
 def nearest_directory(path: Path) -> Path:
@@ -30,7 +29,7 @@ def require_run_directory(path: Path, *, continues: bool, env: str | None = None
         more = "N" if read_object(path / SUMMARY_FILE).get("finished") is True else None
         words = ["--resume", str(path), *words_of(env=env, plugin=plugin, total_steps=more)]
         raise ConfigError(
-            f"--run-dir {path} already holds a run; name another, or continue that one with {shlex.join(words)}."
+            f"--run-dir {path} already holds a run; name another, or continue that one with {shell_line(words)}."
         )
     above = nearest_directory(path)
     if not os.path.isdir(above) or not os.access(above, os.W_OK | os.X_OK):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import os
+import subprocess
+
 import pytest
 
-from shared.text import command
+from shared.text import command, printable, shell_line
 
 
 @pytest.mark.parametrize(
@@ -22,3 +26,14 @@ def test_the_command_is_told_as_it_was_typed(
     monkeypatch.setattr("sys.orig_argv", typed)
     monkeypatch.setattr("sys.argv", [program])
     assert command("--resume", "runs/a b") == f"{own} --resume 'runs/a b'"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+@pytest.mark.parametrize("name", ["runs/läufe 'x'", "runs/\udcff\\ 3", "runs/a\nb\x1b"])
+def test_a_command_can_be_pasted_whatever_the_terminal_can_show(
+    name: str, encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding))
+    typed = printable(shell_line(["printf", "%s", name])).encode(encoding)
+    assert subprocess.run(["bash", "-c", typed], capture_output=True, check=True).stdout == os.fsencode(name)
+    assert shell_line(["a b", "ü"]) == ("'a b' 'ü'" if encoding == "utf-8" else r"'a b' $'\xc3\xbc'")
