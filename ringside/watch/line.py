@@ -113,7 +113,7 @@ def line(status: Status) -> str:
         f"samples/step {number(status.samples_per_step, 2)} of {number(status.samples_asked, 2)}",
         *([] if status.epsilon is None else [f"epsilon {number(status.epsilon, 3)}"]),
         f"return {returned(status)}",
-        f"best {number(status.best_return, 0)} of {count(status.episodes, 'episode')}",
+        *([f"best {number(status.best_return, 0)} of {count(status.episodes, 'episode')}"] if status.episodes else []),
         *(f"{label_of(name).removeprefix('mean ')} {measured(name, value)}" for name, value in status.metrics.items()),
     ]
     if status.evaluation:
@@ -144,7 +144,7 @@ def ending(summary: Mapping[str, Any], run_dir: Path, evaluation: EvaluationStat
     mean, predicted = summary["mean_return_100"], summary["limit"]["expected_steps_per_second"]
     said = [
         f"{'Finished' if summary['finished'] else 'Stopped'} after {summary['steps']:,} steps and "
-        f"{summary['updates']:,} updates in {summary['seconds']:,.0f} s"
+        f"{summary['updates']:,} updates in {clock(summary['seconds'])}"
         + (f", mean return {mean:.2f} ({mean_name(summary['episodes'])})" if mean is not None else "")
         + f". Everything is in {run_dir}."
     ]

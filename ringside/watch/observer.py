@@ -23,7 +23,8 @@ from shared.config.method_declaration import C51Settings
 from shared.config.presets import nearest_preset
 from shared.files import disk_trouble
 from shared.machine.facts import usable_cores
-from shared.memory.parts.board import METRIC_RECORDS
+from shared.memory.parts.board import METRIC_RECORDS, Phase
+from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 
 WINDOW_SECONDS = 60.0
@@ -73,6 +74,7 @@ class Observer:
         self._samples: deque[Sample] = deque()
         self._first_steps = 0
         self._prepared = False
+        self._elapsed: float | None = None
         self._collapsed = False
         newest = Sample.kept(memory, NEWEST)
         if newest.at:  # the run is under way: its newest record gives a speed at once
@@ -110,7 +112,7 @@ class Observer:
             steps=steps,
             frames=None if frames is None else steps * frames,
             committed=committed,
-            elapsed=run_counters(self._memory)["seconds"] if board.begun_ns[0] else None,
+            elapsed=self._seconds(),
             stops_at=None if stops_at is None else stops_at * run_schedule.round_steps,
             stopping_for=None if stops_at is None else now - float(board.stop_asked_ns[0]) / 1e9,
             time_left=(total - steps) / speed if speed else None,
@@ -201,6 +203,12 @@ class Observer:
         newest = done.values - 1
         lanes = np.flatnonzero(newest >= 0)
         return float(returns[lanes, newest[lanes] % returns.shape[1]].mean()) if len(lanes) else None
+
+    def _seconds(self) -> float | None:
+        """Seconds of the run; None: it has not begun. They end with the summary, which the scribe writes last."""
+        if self._memory.board.begun_ns[0] and self._memory.board.phase[Role.SCRIBE] != Phase.DONE:
+            self._elapsed = run_counters(self._memory)["seconds"]
+        return self._elapsed
 
     def _checkpoint(self) -> CheckpointStatus | None:
         """Newest checkpoint since the last start."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.rule import Rule
 from rich.table import Table
@@ -75,9 +75,11 @@ def render(status: Status, width: int, height: int = 100) -> RenderableType:
     for warning in status.warnings:
         picture.add_row(Text(f"Warning: {warning}", style="bold yellow"))
     picture.add_row(Text(f"{status.run_dir}", style="dim", overflow="fold"))
-    if not status.roles or any(role.state != "done" for role in status.roles):
-        picture.add_row(Text(_ends(status), style="dim"))
-    return picture
+    if status.roles and all(role.state == "done" for role in status.roles):
+        return picture
+    # Not in the table, which fills lines: a terminal would show ^C on a line of its own, and the next picture a line
+    # too low.
+    return Group(picture, Text(f" {_ends(status)}", style="dim"))
 
 
 def _ends(status: Status) -> str:
@@ -131,9 +133,9 @@ def _figures(status: Status, width: int) -> Table:
     ]
     pairs = 2 if width >= _TWO_COLUMNS else 1
     table = Table.grid(padding=(0, 1))
-    for _ in range(pairs):
+    for least in (29, 26)[:pairs]:
         table.add_column(style="dim", no_wrap=True, min_width=9)
-        table.add_column(min_width=26 if pairs == 2 else 0)
+        table.add_column(min_width=least if pairs == 2 else 0)
     for start in range(0, len(cells), pairs):
         table.add_row(*(word for cell in cells[start : start + pairs] for word in cell))
     return table

@@ -149,6 +149,7 @@ def test_a_run_that_may_stop_at_a_score_ends_at_the_latest_then() -> None:
 def test_a_mean_of_few_episodes_is_not_called_one_of_a_hundred() -> None:
     few = replace(status(), episodes=32)
     assert "812.3 (mean of the last 32)" in picture(few, 80)
+    assert re.search(r"10,812\.3 \(mean of the last *\n +32\)", picture(replace(few, mean_return_100=10_812.3), 80))
     assert "return 812.3 (mean of the last 32)  best 2,140 of 32 episodes" in line(few)
 
 
@@ -173,6 +174,11 @@ def test_the_display_says_what_a_stop_saves() -> None:
     stopping = replace(status(), stops_at=19_456, stopping_for=12.0)
     assert "stopping at step 19,456, 0:00:12 since the request" in picture(stopping, 80)
     assert line(stopping).endswith("stopping at step 19,456, 0:00:12 since the request")
+
+
+def test_the_line_that_offers_the_end_leaves_room_for_what_a_terminal_echoes() -> None:
+    """^C behind a full line would begin another one, and the next picture would stand a line too low."""
+    assert picture(status(), 80).splitlines()[-1] == " Ctrl-C stops; nothing is saved yet"
 
 
 def test_workers_are_counted_and_their_processes_have_lines() -> None:

@@ -65,7 +65,9 @@ def test_a_cell_shows_notes_above_the_newest_status(cell: Handle, monkeypatch: p
     assert len(cell.shown) == drawn + 2
 
 
-ENDED = "Stopped after 40 steps and 3 updates in 2 s, mean return 1.50 (mean of the last 2). Everything is in runs/1.\n"
+ENDED = (
+    "Stopped after 40 steps and 3 updates in 0:00:02, mean return 1.50 (mean of the last 2). Everything is in runs/1.\n"
+)
 SPOKEN = f"Learning begins\n{line(STATUS)}\n{ENDED}"
 
 

@@ -77,7 +77,7 @@ def test_before_an_episode_ends_the_returns_so_far_are_shown(clock: Clock) -> No
     board.lane_done.publish_all([5, 0])  # the other lane has played nothing
     found = watcher.observe()
     assert found.running_return == 4.0
-    assert "return 4.0 so far, no end yet" in line(found)
+    assert "return 4.0 so far, no end yet  loss" in line(found)
     assert "4.0 so far" in rendered(found)
     board.episodes[0], board.mean_return_100[0] = 1, 2.0
     found = watcher.observe()
@@ -118,6 +118,9 @@ def test_the_time_is_that_of_the_records(clock: Clock, monkeypatch: pytest.Monke
     monkeypatch.setattr(summary.time, "monotonic_ns", lambda: int(clock.now * 1e9))
     memory.board.begun_ns[0], memory.board.before[0] = int(clock.now * 1e9), 600
     clock.now += 7
+    assert watcher.observe().elapsed == 607
+    memory.board.phase[Role.SCRIBE] = Phase.DONE  # the summary is written
+    clock.now += 3
     assert watcher.observe().elapsed == 607
     memory.arena.close()
 
