@@ -136,7 +136,8 @@ def next_steps(config: ResolvedConfig, *, finished: bool, at_score: bool = False
         ("Watch it play", ["play", "--load", run_dir, *named]),
         ("See its curves", ["report", run_dir]),
     ]
-    if finished and config.run.checkpoint_replay:
+    learns_on = config.learn.learning_rate_end != 0 or config.learn.anneal_steps > config.learn.total_steps
+    if finished and config.run.checkpoint_replay and learns_on:
         commands.append(("Train on", [*resume_words(config), "--total-steps", f"{more:_}", *onward]))
     lines = [f"  {what + ':':15} {command(*words)}" for what, words in commands]
     return lines if finished else [*lines, how_to_continue(config, onward)]

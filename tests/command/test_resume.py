@@ -52,6 +52,8 @@ def test_the_commands_that_come_next_are_those_that_work(tmp_path: Path) -> None
     ]
     assert finished[0].endswith(f" eval --load {tmp_path}")
     assert finished[-1].endswith(f" --resume {tmp_path} --total-steps {2 * config.learn.total_steps:_}")
+    over = replace(config, learn=replace(config.learn, learning_rate_end=0.0, anneal_steps=config.learn.total_steps))
+    assert next_steps(over, finished=True) == finished[:-1], "more steps would learn nothing"
     mine = replace(config, play=replace(config.play, env="mine:factory"))
     assert all("--env mine:factory" in line or "report" in line for line in next_steps(mine, finished=True))
 
