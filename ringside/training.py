@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -79,7 +80,7 @@ def train(
     ready = plan(chosen)
     callbacks = Callbacks(on_round, on_episode, on_evaluation)
     look = on_status or (lambda status: None)
-    if not progress:
+    if not progress or sys.stdout is None:  # a program without a terminal may have closed it
         return run(ready, look, lambda sentence: None, callbacks)
     in_cell = in_notebook() and not chosen.run.plain
     return run_shown(ready, NotebookDisplay() if in_cell else open_display(plain=True), look, callbacks)

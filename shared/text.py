@@ -56,8 +56,14 @@ def whole_number(word: str) -> int | None:
 
 
 def printable(text: str) -> str:
-    """A text for a terminal, with escapes of Python in place of invisible characters other than new lines."""
-    return "".join(each if each.isprintable() or each == "\n" else ascii(each)[1:-1] for each in text)
+    """A text for a terminal, with escapes of Python for what it cannot show, new lines aside."""
+    return "".join(each if each == "\n" or _is_shown(each) else ascii(each)[1:-1] for each in text)
+
+
+def _is_shown(text: str) -> bool:
+    """True if every character is visible, and one that standard output can encode."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"  # in a script it may be any object that writes
+    return text.isprintable() and text.encode(encoding, "replace").decode(encoding) == text
 
 
 def count(number: int, noun: str) -> str:
@@ -122,9 +128,7 @@ def shell_line(words: Sequence[str]) -> str:
 
 def _quoted(word: str) -> str:
     """A word for a shell, by its bytes where it has characters that are invisible or that the locale lacks."""
-    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"  # in a script it may be any object that writes
-    shown = word.encode(encoding, "replace").decode(encoding)
-    if word.isprintable() and shown == word:
+    if _is_shown(word):
         return shlex.quote(word)
     marks = (
         chr(byte) if 32 <= byte < 127 and chr(byte) not in "'\\" else f"\\x{byte:02x}" for byte in os.fsencode(word)

@@ -66,7 +66,7 @@ def test_a_cell_shows_notes_above_the_newest_status(cell: Handle, monkeypatch: p
 
 
 ENDED = (
-    "Stopped after 40 steps and 3 updates in 0:00:02, mean return 1.50 (mean of the last 2). Everything is in runs/1.\n"
+    "Stopped after 40 steps and 3 updates in 0:00:02, mean return 1.50 (mean of the last 2). Everything is in runs/é.\n"
 )
 SPOKEN = f"Learning begins\n{line(STATUS)}\n{ENDED}"
 
@@ -81,7 +81,7 @@ def simulate_run(monkeypatch: pytest.MonkeyPatch) -> None:
         return figures | {"finished": False, "limit": {"expected_steps_per_second": None}}
 
     monkeypatch.setattr(training, "run", run)
-    monkeypatch.setattr(training, "plan", lambda config: SimpleNamespace(config=config.with_settings(run_dir="runs/1")))
+    monkeypatch.setattr(training, "plan", lambda config: SimpleNamespace(config=config.with_settings(run_dir="runs/é")))
 
 
 def contrast(color: str, page: str) -> float:
@@ -134,10 +134,15 @@ def test_training_in_a_cell_shows_the_run(
 
 @pytest.mark.parametrize("plain", [True, False])
 def test_training_in_a_script_prints_the_lines_and_notes_of_the_command(
-    plain: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    plain: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     simulate_run(monkeypatch)
     training.train(game="pong", plain=plain)
     assert capsys.readouterr().out == SPOKEN
     training.train(game="pong", plain=plain, progress=False)
     assert capsys.readouterr().out == ""
+    with open(tmp_path / "out", "w", encoding="ascii") as stream:
+        for out in (None, stream):
+            monkeypatch.setattr(sys, "stdout", out)
+            training.train(game="pong", plain=plain)
+    assert "Everything is in runs/\\xe9." in (tmp_path / "out").read_text()
