@@ -38,9 +38,11 @@ class PPO(A2C):
         plain = super().value_loss(now, minibatch)
         if not self.settings_as(PPOSettings).clip_value:
             return plain
-        clipped_value = old + (now.value - old).clamp(-clip, clip)
-        clipped = (clipped_value - minibatch.returns).square() / 2
-        return LossPart(torch.maximum(plain.loss, clipped), plain.gradient * (plain.loss >= clipped))
+        change = now.value - old
+        clipped = (old + change.clamp(-clip, clip) - minibatch.returns).square() / 2
+        # Inside, `old + change` may be rounded away from V; so the difference decides, not the losses.
+        counts = (change.abs() <= clip) | (plain.loss >= clipped)
+        return LossPart(torch.maximum(plain.loss, clipped), plain.gradient * counts)
 
     def _normalized(self, minibatch: StepBatch) -> Tensor:
         """Advantages less their mean, by their standard deviation, both over the steps with an action."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from learner.losses.method import make_method
 from learner.methods.vtrace import importance_ratio
-from learner.rollout.actor_critic import ActorCritic, explained_variance
+from learner.rollout.actor_critic import ActorCritic, EvaluatedSteps, explained_variance
 from learner.rollout.advantages import generalized_advantages, v_trace
 from learner.rollout.on_policy_method import StepBatch
 from shared.config.sections import Algorithm
@@ -109,6 +109,23 @@ def test_clipping_acts_on_some_steps_and_not_on_others() -> None:
     still = (clipped.gradient[:, :-1, 0].abs().sum(1) < 1e-3).sum()
     assert 5 < still < N - 5
     assert 0.1 < clipped.metrics["clip_fraction"].mean() < 0.9
+
+
+def test_values_within_the_clip_have_the_gradient_of_autograd() -> None:
+    """By CleanRL's formula in float32: the clipped value may be rounded, which must not cost the gradient."""
+    n = 20_000
+    old, value, returns = 0.1 * torch.randn(3, n, generator=torch.Generator().manual_seed(3))
+    clip = 0.1
+    value.requires_grad_()
+    clipped = old + torch.clamp(value - old, -clip, clip)
+    loss = 0.5 * torch.max((value - returns) ** 2, (clipped - returns) ** 2)
+    (expected,) = torch.autograd.grad(loss.sum(), value)
+    zeros = torch.zeros(n)
+    batch = _minibatch()._replace(old_value=old, returns=returns)
+    now = EvaluatedSteps(log_prob=zeros, log_ratio=zeros, ratio=zeros, value=value.detach())
+    found = _method(method="ppo", clip_ratio=clip).value_loss(now, batch)
+    torch.testing.assert_close(found.loss, loss.detach())
+    torch.testing.assert_close(found.gradient, expected)
 
 
 def test_annealed_settings_have_the_values_of_the_round() -> None:
