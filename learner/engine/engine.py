@@ -164,6 +164,8 @@ class Engine(Generic[M]):
     def begin_round(self, round_: int, window_end: int) -> int:
         """Begin round `round_`, whose data are ticks before `window_end`; return its number of updates."""
         self._planned = self._run_schedule.updates_in(round_)
+        if self._planned:
+            self._rule.anneal(partial(self._run_schedule.annealed, round_))  # the targets may read what it sets
         self._source.begin_round(round_, window_end, self._planned)
         self._round, self._done = round_, 0
         self._means.clear()
@@ -171,7 +173,6 @@ class Engine(Generic[M]):
         if self._planned:
             self._optimizer.set_steps(self._run_schedule.updates_before(round_))
             self._optimizer.set_rate(self._run_schedule.learning_rate(round_, self._config.learn))
-            self._rule.anneal(partial(self._run_schedule.annealed, round_))
         return self._planned
 
     def prefetch(self, round_: int, window_end: int) -> None:
