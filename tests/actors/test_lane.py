@@ -54,6 +54,11 @@ def play(memory: Memory, lane: Lane, ticks: int) -> None:
         lane.step()
 
 
+def envs() -> list[Counting]:
+    """The second one ends an episode with the last tick before boundary 2."""
+    return [Counting(), Counting(length=20)]
+
+
 def fields_of(memory: Memory) -> dict[str, np.ndarray]:
     return {name: view[0, : TICKS + 1].copy() for name, view in memory.ring.field.items()}
 
@@ -61,7 +66,7 @@ def fields_of(memory: Memory) -> dict[str, np.ndarray]:
 @pytest.fixture
 def played() -> tuple[Memory, dict[str, np.ndarray]]:
     memory = memory_of_lane()
-    lane = Lane(memory.lane(0), memory.plan, [Counting(), Counting()], actor=0)
+    lane = Lane(memory.lane(0), memory.plan, envs(), actor=0)
     lane.start()
     play(memory, lane, TICKS)
     return memory, fields_of(memory)
@@ -106,7 +111,7 @@ def test_a_lane_that_comes_back_repeats_itself(
         number = memory.lane_snapshots.number.at(0, buffer)
         if number.read() > boundary:
             number.publish(-1)
-    lane = Lane(memory.lane(0), memory.plan, [Counting(), Counting()], actor=0)
+    lane = Lane(memory.lane(0), memory.plan, envs(), actor=0)
     lane.start()
     assert lane.tick == boundary * 10
     play(memory, lane, TICKS - lane.tick)
@@ -122,7 +127,7 @@ def test_an_emulator_that_does_not_repeat_itself_is_reported(played: tuple[Memor
     memory.lane_snapshots.clear()
     memory.board.lane_logged.publish(0, TICKS)
     memory.board.lane_done.publish(0, TICKS)
-    other = Lane(memory.lane(0), memory.plan, [Counting(), Counting()], actor=0)
+    other = Lane(memory.lane(0), memory.plan, envs(), actor=0)
     other.start()  # from the first tick: without a snapshot the episodes are opened again
     memory.ring.field["frame"][0, 6, 1, 40, 40] ^= 1
     with pytest.raises(ReplayMismatchError, match="Env 1 played tick 5 again"):
@@ -132,7 +137,7 @@ def test_an_emulator_that_does_not_repeat_itself_is_reported(played: tuple[Memor
 def test_a_second_life_is_not_answered_by_an_old_reply(played: tuple[Memory, dict[str, np.ndarray]]) -> None:
     memory, _ = played
     memory.mailbox.reply.publish(0, memory.mailbox.request.values[0])
-    lane = Lane(memory.lane(0), memory.plan, [Counting(), Counting()], actor=0)
+    lane = Lane(memory.lane(0), memory.plan, envs(), actor=0)
     memory.board.lane_logged.publish(0, 30)
     memory.board.lane_done.publish(0, 30)
     lane.start()
@@ -185,7 +190,7 @@ def test_a_result_that_is_not_repeated_is_reported(played: tuple[Memory, dict[st
     memory.board.lane_logged.publish(0, TICKS)
     memory.board.lane_done.publish(0, TICKS)
     memory.ring.field[name][0, 5 + (name not in RESULTS), 1] += 1  # of the next tick it opens the slot
-    other = Lane(memory.lane(0), memory.plan, [Counting(), Counting()], actor=0)
+    other = Lane(memory.lane(0), memory.plan, envs(), actor=0)
     other.start()
     with pytest.raises(ReplayMismatchError, match="Env 1 played tick 5 again"):
         play(memory, other, TICKS)

@@ -11,15 +11,15 @@ from actors.envs.film import Shot
 
 
 class Counting(Env):
-    """Ends every fifth step, truncates every third episode; a frame's pixels are the steps so far, and `more`."""
+    """Ends after `length` steps, truncates every third episode; a frame's pixels are the steps so far, and `more`."""
 
     actions = 4
     action_names = ("A", "B", "C", "D")
     screens_per_second = 1.0
 
-    def __init__(self, more: int = 0) -> None:
+    def __init__(self, more: int = 0, length: int = 5) -> None:
         self.count = 0
-        self.more = more
+        self.more, self.length = more, length
 
     def _draw(self, frame: Any) -> None:
         frame[:] = (self.count + self.more) % 251
@@ -31,7 +31,7 @@ class Counting(Env):
     def step(self, tick: int, action: int, frame: Any) -> Outcome:
         self.count += 1
         self._draw(frame)
-        over = self.count % 100 == 5
+        over = self.count % 100 == self.length
         truncated = over and self.count // 100 % 3 == 0
         return Outcome(float(action), over and not truncated, truncated, self.count % 100 == 2)
 

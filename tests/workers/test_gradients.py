@@ -10,10 +10,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from learner.engine.engine import GRADIENT_NORM
 from learner.engine.initialization import initial_parameters
 from learner.networks.make_model import make_model
 from learner.rollout.actor_critic import ActorCritic
 from learner.rollout.advantages import generalized_advantages
+from learner.rollout.on_policy_method import Rollout
 from learner.rollout.step_reader import StepReader
 from ringside.bench.network_parts.plain_update import plain_values
 from shared.errors import FatalError
@@ -120,6 +122,33 @@ def test_a_clipped_gradient_has_the_bound_as_its_norm() -> None:
     gradients, shared, _ = _gradients(memory)
     gradients.compute(WORKER, ROUND)
     assert np.linalg.norm(shared.gradient[WORKER]) == pytest.approx(1e-3 * T_MAX * LANE_ENVS, rel=1e-2)
+
+
+def test_the_norm_of_a_gradient_is_recorded_as_that_of_the_mean_over_the_steps() -> None:
+    memory, _ = worker_memory(worker_config())
+    gradients, shared, _ = _gradients(memory)
+    gradients.compute(WORKER, ROUND)
+    recorded = dict(zip(memory.run_schedule.method.metrics, shared.sums[(ROUND + 1) % 2, WORKER], strict=True))
+    norm = np.linalg.norm(shared.gradient[WORKER]) / (T_MAX * LANE_ENVS)
+    assert recorded[GRADIENT_NORM] == pytest.approx(norm, rel=1e-3)
+
+
+def test_sarsa_ends_with_the_action_that_its_policy_takes_at_the_tick_that_opens_the_next_round() -> None:
+    memory, _ = worker_memory(worker_config(method="sarsa", round_steps=72))
+    model = make_model(memory.plan.network, CPU, "fp32")
+    model.pack(initial_parameters(memory.plan.network, 1), model.params)
+    asked, rollouts, method = [], list[Rollout](), make_worker_method(memory.plan, CPU)
+    targets = method.targets
+
+    def choose(worker: int, tick: int, best: np.ndarray) -> list[int]:
+        asked.append((worker, tick, best.tolist()))
+        return [2, 3]
+
+    method.targets = lambda rollout: (rollouts.append(rollout), targets(rollout))[1]
+    Gradients(memory, model, model, method, choose).compute(WORKER, ROUND)
+    (rollout,) = rollouts
+    assert asked == [(WORKER, (ROUND + 1) * T_MAX, rollout.outputs[-1].argmax(1).tolist())]
+    assert rollout.next_action.tolist() == [2, 3]
 
 
 @pytest.mark.parametrize("schedule", ["ordered", "async"])

@@ -12,7 +12,7 @@ import pytest
 from ale_py import ALEInterface, LoggerMode, roms
 
 from actors.env import EnvError, Outcome
-from actors.envs.atari import REPLAYED, RESET_ANEW, AtariEnv, action_set, game_name, games
+from actors.envs.atari import NOOP, REPLAYED, RESET_ANEW, AtariEnv, action_set, game_name, games
 from actors.make_env import action_count, action_names, make_env
 from actors.pixels.palette import gray_table
 from shared.config.protocols import PROTOCOLS
@@ -103,13 +103,15 @@ def test_another_index_gives_other_no_ops_and_other_sticky_actions() -> None:
     assert not np.array_equal(*sticky)
 
 
-def test_an_episode_does_not_depend_on_the_one_before() -> None:
-    """Assault's second real reset differs from its first; ours may not."""
-    used, new = fresh("assault"), fresh("assault")
+@pytest.mark.parametrize(("game", "protocol"), [("assault", "nature"), ("breakout", "machado")])
+def test_an_episode_does_not_depend_on_the_one_before(game: str, protocol: str) -> None:
+    """Assault's second real reset differs from its first, ours may not; nor is an action of before repeated."""
+    used, new = fresh(game, protocol), fresh(game, protocol)
     play(used, range(1, 400), seed=1)
     frames = []
     for env in (used, new):
         env.reset(1_000, np.zeros((84, 84), np.uint8))
+        assert env._repeated == NOOP
         frames.append(play(env, range(1_001, 1_200))[1])
     assert np.array_equal(*frames)
 

@@ -48,7 +48,7 @@ def test_advantages_are_mixtures_of_returns_less_the_value(trace: float) -> None
     np.testing.assert_allclose(generalized_advantages(rollout, values, trace), expected, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize(("trace", "rho_max", "c_max"), [(1.0, 1.0, 1.0), (0.9, 1.5, 0.8), (0.0, 0.5, 2.0)])
+@pytest.mark.parametrize(("trace", "rho_max", "c_max"), [(1.0, 1.0, 1.0), (0.9, 1.5, 0.8), (0.8, 0.5, 2.0)])
 def test_v_trace_targets_are_the_sums_of_the_paper(trace: float, rho_max: float, c_max: float) -> None:
     random = np.random.default_rng(1)
     rollout = random_rollout(random)

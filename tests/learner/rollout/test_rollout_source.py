@@ -90,7 +90,7 @@ def test_a_round_that_is_lost_moves_no_parameter_by_its_gradient(method: str) ->
 def _steps(engine: Engine[Any], round_: int) -> dict[str, np.ndarray]:
     """All steps of a round, in the order in which updates take them."""
     source: Any = engine._source
-    updates = ENVS * TICKS // BATCH
+    updates = engine._run_schedule.updates_per_round
     source.begin_round(round_, (round_ + 1) * TICKS, updates)
     parts = []
     for number in range(updates):
@@ -99,9 +99,10 @@ def _steps(engine: Engine[Any], round_: int) -> dict[str, np.ndarray]:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-@pytest.mark.parametrize("round_", [0, 2])
-def test_every_step_comes_once_with_its_targets(round_: int) -> None:
-    config = _config()
+@pytest.mark.parametrize(("round_", "batch"), [(0, BATCH), (2, BATCH), (2, 2)])
+def test_every_step_comes_once_with_its_targets(round_: int, batch: int) -> None:
+    """The updates of a round are one chunk, or a whole one and a part of another."""
+    config = _config(batch_size=batch)
     played = _played(config)
     engine = _engine(played, config)
     with torch.inference_mode():
