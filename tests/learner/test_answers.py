@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ import torch
 
 from learner.answers import Answers
 from learner.engine.initialization import initial_parameters
+from learner.networks.categorical import probabilities, sample
 from learner.networks.policy import Policy
 from shared.config.resolve import resolve
 from shared.config.settings import Config
@@ -17,51 +19,55 @@ from shared.memory.parts.mailbox import request_number
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
 
-LANES, LANE_ENVS, TICK = 4, 2, 7
+LANES, LANE_ENVS, BATCH, ACTIONS = 4, 3, 6, 4
+SHAPE: dict[str, Any] = {"envs": LANES * LANE_ENVS, "lane_envs": LANE_ENVS, "inference_batch": BATCH, "actors": 1}
+SHAPE |= {"network": "small", "round_steps": 120, "snapshot_every_steps": 120, "total_steps": 1_200, "device": "cpu"}
+A2C = {"method": "a2c", "batch_size": 120}
+DQN = {"replay_size": 600}
+CASES: dict[str, dict[str, Any]] = {
+    "greedy": DQN,
+    "noisy": DQN | {"noisy": True},
+    "sampled": A2C,
+    "recurrent": A2C | {"recurrent": True},
+}
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def _answered(lanes: list[int], settings: dict[str, object]) -> dict[str, np.ndarray]:
-    """The mailboxes after an answer to `lanes` at tick 7, which share batches of two lanes; others are at 9."""
-    shape: dict[str, object] = {
-        "envs": LANES * LANE_ENVS,
-        "lane_envs": LANE_ENVS,
-        "network": "small",
-        "inference_batch": 4,
-        "actors": 1,
-    }
-    shape |= {"round_steps": 80, "snapshot_every_steps": 80, "total_steps": 800}
-    config = Config().with_settings(**shape, device="cpu", precision="fp32", run_dir=Path("x"), **settings)
-    memory = Memory.create(Plan(resolve(config), actions=4))
-    random = np.random.default_rng(1)
-    for name in ("frame", "recurrent_state", "start"):
-        if (field := memory.ring.field.get(name)) is not None:
-            some = {"frame": random.integers(0, 256, field.shape), "start": random.random(field.shape) < 0.2}
-            field[:] = some.get(name, random.normal(size=field.shape))
-    policy = Policy(memory.plan.network, torch.device("cpu"), "fp32", batch=4)
-    policy.load(initial_parameters(memory.plan.network, 1))
-    mailbox = memory.mailbox
-    for field in (mailbox.actions, mailbox.values, *mailbox.declared.values()):
-        field[:] = 9
-    numbers = np.array([request_number(0, TICK) for _ in lanes])
-    assert Answers(memory, policy).answer(np.array(lanes), numbers) == len(lanes) * LANE_ENVS
+@pytest.mark.parametrize("settings", CASES.values(), ids=CASES)
+@pytest.mark.parametrize("asking", [[2, 3], [2], [3]])
+def test_a_part_of_a_batch_is_answered_as_the_whole(asking: list[int], settings: dict[str, Any]) -> None:
+    """Lanes of a batch may be at different ticks. The state of an LSTM comes from the slot before."""
+    memory = Memory.create(Plan(resolve(Config().with_settings(**SHAPE, **settings, run_dir=Path("x"))), ACTIONS))
+    plan, mailbox, field, random = memory.plan, memory.mailbox, memory.ring.field, np.random.default_rng(1)
+    field["frame"][:] = random.integers(0, 256, field["frame"].shape)
+    field["start"][:] = random.random(field["start"].shape) < 0.2
+    if "recurrent" in settings:
+        field["recurrent_state"][:] = random.normal(size=field["recurrent_state"].shape)
+    for view in (mailbox.actions, mailbox.values, *mailbox.declared.values()):
+        view[:] = 9
+    policy = Policy(plan.network, torch.device("cpu"), "fp32", BATCH, explore_seed=5)
+    policy.load(3 * initial_parameters(plan.network, 1))
+
+    envs, ticks = np.arange(BATCH, 2 * BATCH), np.repeat([7, 12], LANE_ENVS)
+    rows, mask = memory.ring.stack_rows(envs, ticks)
+    state = memory.ring.recurrent_state(envs, ticks) if "recurrent" in settings else None
+    values = policy.values_from_rows(memory.ring.planes, rows, mask, envs % BATCH, (envs, ticks), state)
+    expected: dict[str, np.ndarray] = {"actions": values.argmax(1), "values": values}
+    if "method" in settings:
+        actions, log_prob = sample(values, plan.config.run.seed, envs, ticks)
+        expected = {"actions": actions, "values": probabilities(values), "log_prob": log_prob}
+    if "recurrent" in settings:
+        expected["recurrent_state"] = policy.next_state
+    assert len(set(expected["actions"].tolist())) > 1
+    inputs = policy._host.numpy().copy()
+
+    lanes, asked = np.array(asking), np.isin(envs // LANE_ENVS, asking)
+    numbers = np.array([request_number(0, tick) for tick in ticks[asked][::LANE_ENVS].tolist()])
+    assert Answers(memory, policy).answer(lanes, numbers) == asked.sum()
     found = {"actions": mailbox.actions, "values": mailbox.values, **mailbox.declared}
-    kept = {name: field.copy() for name, field in found.items()}
+    for name, each in expected.items():
+        np.testing.assert_array_equal(found[name][lanes].reshape(-1, *each.shape[1:]), each[asked], name)
+        assert (np.delete(found[name], lanes, 0) == 9).all(), "other lanes hear nothing"
+    np.testing.assert_array_equal(policy._host.numpy(), inputs, "every env has its row, whichever lanes ask")
     memory.arena.close()
-    return kept
-
-
-RECURRENT = {"method": "a2c", "batch_size": 80, "recurrent": True}
-
-
-@pytest.mark.parametrize("settings", [{"replay_size": 400}, RECURRENT])
-def test_a_part_of_a_batch_is_answered_as_the_whole(settings: dict[str, object]) -> None:
-    whole = _answered([2, 3], settings)
-    assert ("recurrent_state" in whole) == ("recurrent" in settings)
-    for lane in (2, 3):
-        part = _answered([lane], settings)
-        for name, values in whole.items():
-            np.testing.assert_array_equal(part[name][lane], values[lane], name)
-            assert (np.delete(part[name], lane, 0) == 9).all(), "other lanes hear nothing"
-            assert not np.array_equal(values[2], values[3]) or name == "actions"

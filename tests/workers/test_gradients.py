@@ -80,7 +80,8 @@ def _expected(memory: Memory, flat: np.ndarray) -> np.ndarray:
     settings: Any = config.algorithm.settings
     method: Any = make_worker_method(memory.plan, CPU)
     reader = StepReader(memory.ring, config.learn, method, range(WORKER * LANE_ENVS, (WORKER + 1) * LANE_ENVS))
-    tick, env = reader.grid((ROUND + 1) * T_MAX)
+    ticks = np.arange(ROUND * T_MAX, (ROUND + 1) * T_MAX + 1)
+    tick, env = np.repeat(ticks, LANE_ENVS), np.tile(WORKER * LANE_ENVS + np.arange(LANE_ENVS), len(ticks))
     leaves = _named(memory, flat)
     outputs = _outputs(memory, leaves, tick, env)
     rollout = reader.rollout(tick, env, outputs.detach().numpy())

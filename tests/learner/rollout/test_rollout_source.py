@@ -220,3 +220,4 @@ def test_every_pass_over_a_round_has_an_order_of_its_own() -> None:
     assert sorted(first) == sorted(second) == list(range(24))
     assert first.tolist() != second.tolist()
     assert RolloutSource._shuffle(source, 0, 24, 30).tolist() == [*first, *second[:6]]
+    assert len({tuple(RolloutSource._shuffle(source, round_, 24, 24)) for round_ in range(9)}) == 9
