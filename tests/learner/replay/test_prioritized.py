@@ -238,17 +238,20 @@ def _do(engine: Engine, round_: int) -> None:
 
 
 def _watched(engine: Engine) -> list[str]:
-    """Draws and updates from here on, in order."""
+    """Draws and updates from here on, in order; chunks are taught in the order in which they were drawn."""
     source: Any = engine._source
-    sampler, events = source._sampler, list[str]()
+    sampler, events, drawn = source._sampler, list[str](), list[torch.Tensor]()
     draw, update = sampler.draw, sampler.update_priorities
 
     def watched_draw(number: int, chunk: Chunk) -> Batch:
         events.append(f"draw {number}")
-        return draw(number, chunk)
+        batch: Batch = draw(number, chunk)
+        drawn.append(chunk.tree_index.clone())
+        return batch
 
     def watched_update(tree_index: torch.Tensor, td_error: torch.Tensor) -> None:
         events.append(f"learn {len(tree_index)}")
+        assert torch.equal(tree_index, drawn.pop(0)[: len(tree_index)])
         update(tree_index, td_error)
 
     sampler.draw, sampler.update_priorities = watched_draw, watched_update
