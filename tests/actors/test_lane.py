@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 from actors.env import EnvError
 from actors.lane import Lane, ReplayMismatchError
 from shared.config.settings import Config
+from shared.exploration import Exploration
 from shared.memory.parts.snapshot import SNAPSHOT_BYTES
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
@@ -120,6 +122,38 @@ def test_a_lane_that_comes_back_repeats_itself(
     for name in field:
         last = TICKS + 1 if name in ("frame", "start", "valid") else TICKS
         assert np.array_equal(again[name][:last], field[name][:last]), name
+
+
+def test_envs_hear_the_tick_of_every_step_and_reset(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their random numbers are functions of it."""
+    heard: list[tuple[str, int]] = []
+    for name in ("reset", "step"):
+        method: Any = getattr(Counting, name)
+
+        def hear(self: Counting, tick: int, *rest: Any, name: str = name, method: Any = method) -> Any:
+            heard.append((name, tick))
+            return method(self, tick, *rest)
+
+        monkeypatch.setattr(Counting, name, hear)
+    memory = memory_of_lane()
+    lane = Lane(memory.lane(0), memory.plan, [Counting(), Counting()], actor=0)
+    lane.start()
+    play(memory, lane, 12)
+    kinds = ["reset" if tick in (5, 11) else "step" for tick in range(12)]
+    expected = [("reset", 0), *((kind, tick) for tick, kind in enumerate(kinds))]
+    assert heard == [each for each in expected for _ in range(2)]
+
+
+def test_a_lane_explores_by_its_own_envs() -> None:
+    memory = memory_of_lane()
+    lane, best = Lane(memory.lane(1), memory.plan, [Counting(), Counting()], actor=0), np.array([0, 0])
+    config = memory.plan.config
+    other, own = (Exploration(each, memory.run_schedule, config.explore, config.run.seed) for each in (0, 1))
+    chosen, expected, not_expected = (
+        [each(tick, best) for tick in range(40)]
+        for each in (lane.choose, *(partial(one.choose, actions=[4, 4]) for one in (own, other)))
+    )
+    assert chosen == expected != not_expected
 
 
 def test_an_emulator_that_does_not_repeat_itself_is_reported(played: tuple[Memory, dict[str, np.ndarray]]) -> None:
@@ -253,6 +287,7 @@ def test_an_env_that_cannot_be_restored_is_named(monkeypatch: pytest.MonkeyPatch
 
 def test_a_snapshot_that_has_no_room_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Counting, "snapshot", lambda self: bytes(SNAPSHOT_BYTES + 1))
-    lane = Lane(memory_of_lane().lane(0), memory_of_lane().plan, [Counting(), Counting()], actor=0)
-    with pytest.raises(EnvError, match=r"Env 0 needs 57345 bytes to be kept, more than 57344\."):
+    memory = memory_of_lane()
+    lane = Lane(memory.lane(1), memory.plan, [Counting(), Counting()], actor=0)
+    with pytest.raises(EnvError, match=r"Env 2 needs 57345 bytes to be kept, more than 57344\."):
         lane.start()

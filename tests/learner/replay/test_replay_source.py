@@ -14,7 +14,7 @@ from learner.replay.replay_frames import DeviceFrames
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import Config
 from shared.errors import ConfigError
-from tests.support.played_ring import PlayedRing, small_config
+from tests.support.played_ring import PlayedRing, make_algorithm, make_test_engine, small_config
 
 NEEDED = 1_000_000
 
@@ -68,3 +68,20 @@ def test_a_window_that_was_asked_for_there_and_does_not_fit_is_refused(
 def test_a_million_steps_take_at_most_7_2_gb_of_a_gpu() -> None:
     ring: Any = SimpleNamespace(run_schedule=make_run_schedule(Config()))
     assert 7.0e9 < DeviceFrames.nbytes(ring) <= 7.2e9
+
+
+@pytest.mark.usefixtures("one_thread")
+def test_every_chunk_has_the_random_inputs_of_its_round_and_number() -> None:
+    config = small_config(make_algorithm(method="iqn", iqn_samples=8), round_steps=40)  # 20 updates
+    played = PlayedRing(config)
+    played.play(40)
+    engine = make_test_engine(played, config)
+    source: Any = engine._source
+    for round_ in (3, 4):
+        assert engine.begin_round(round_, round_ * 10) == 20
+        for number in range(3):
+            buffer = source.load(number)
+            found = source.chunks[buffer].fractions.clone()
+            source.chunks[buffer].draw_random_inputs(3, round_, number)
+            assert torch.equal(found, source.chunks[buffer].fractions)
+        engine.settle()
