@@ -21,7 +21,7 @@ from shared.memory.run_memory import Memory
 from tests.support import sampled_method
 from tests.support.counting_env import Counting
 
-TICKS = 30
+TICKS = 35
 
 
 def memory_of_lane(**settings: Any) -> Memory:
