@@ -138,6 +138,7 @@ def test_sarsa_ends_with_the_action_that_its_policy_takes_at_the_tick_that_opens
     memory, _ = worker_memory(worker_config(method="sarsa", round_steps=72))
     model = make_model(memory.plan.network, CPU, "fp32")
     model.pack(initial_parameters(memory.plan.network, 1), model.params)
+    model.sync_copy()
     asked, rollouts, method = [], list[Rollout](), make_worker_method(memory.plan, CPU)
     targets = method.targets
 

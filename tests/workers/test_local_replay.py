@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from learner.engine.initialization import initial_parameters
+from learner.losses.td_learning import TDLearning
 from learner.networks.frame_blocks import planes_in
 from learner.networks.make_model import make_model
+from ringside.bench.network_parts.plain_update import plain_values
 from shared.memory.run_memory import Memory
 from tests.support.played_ring import PlayedRing
 from tests.support.worker_memory import LANE_ENVS, T_MAX, worker_config, worker_memory
@@ -19,16 +22,23 @@ CPU = torch.device("cpu")
 WORKER, BATCH, WINDOW = 1, 64, 3
 
 
-def _memory() -> tuple[Memory, PlayedRing]:
+def _memory(**settings: object) -> tuple[Memory, PlayedRing]:
     """Windows of three gradients."""
-    settings = {"method": "dqn", "local_replay": WINDOW * T_MAX * LANE_ENVS, "learning_starts": 1, "batch_size": BATCH}
-    return worker_memory(worker_config(**settings, round_steps=36))
+    usual = {"method": "dqn", "local_replay": WINDOW * T_MAX * LANE_ENVS, "learning_starts": 1, "batch_size": BATCH}
+    return worker_memory(worker_config(**usual | {"round_steps": 36} | settings))
+
+
+def _gradients(memory: Memory) -> Gradients:
+    """By other parameters of the target network than of the one that learns."""
+    models = [make_model(memory.plan.network, CPU, "fp32") for _ in range(2)]
+    for seed, model in enumerate(models):
+        model.pack(initial_parameters(memory.plan.network, seed), model.params)
+        model.sync_copy()
+    return Gradients(memory, *models, make_worker_method(memory.plan, CPU), lambda *of_tick: [])
 
 
 def _drawn(memory: Memory, worker: int, number: int) -> LocalReplay:
-    models = [make_model(memory.plan.network, CPU, "fp32") for _ in range(2)]
-    gradients = Gradients(memory, *models, make_worker_method(memory.plan, CPU), lambda *of_tick: [])
-    source = gradients._source
+    source = _gradients(memory)._source
     assert isinstance(source, LocalReplay)
     with torch.inference_mode():
         source.differentiate(worker, number)
@@ -52,6 +62,9 @@ def test_transitions_are_those_of_the_worker_and_of_its_newest_steps() -> None:
         assert chunk.action_one_hot[i].argmax() == found.action
         assert chunk.reward[i] == found.reward
         assert (chunk.discount[i] == 0.0) == found.ends
+        target = torch.from_numpy(initial_parameters(memory.plan.network, 1))
+        best = plain_values("small", target, torch.from_numpy(found.next_state)[None]).max()
+        assert chunk.target[i].item() == pytest.approx(found.reward + chunk.discount[i].item() * best.item(), abs=1e-4)
     assert len(seen) > len(own) // 2
 
 
@@ -61,3 +74,29 @@ def test_draws_are_a_function_of_worker_and_gradient() -> None:
     assert torch.equal(blocks[1, 3], _drawn(memory, 1, 3)._chunk.blocks)
     assert not torch.equal(blocks[1, 3], blocks[1, 2])
     assert not torch.equal(blocks[1, 3], blocks[2, 3])
+
+
+def test_random_inputs_are_a_function_of_worker_and_gradient() -> None:
+    memory, _ = _memory(method="iqn", iqn_samples=8)
+    chunk = _drawn(memory, 1, 3)._chunk
+    found = chunk.fractions.clone()
+    chunk.draw_random_inputs(memory.plan.config.run.seed, 3, 1)
+    assert torch.equal(found, chunk.fractions)
+
+
+def test_settings_are_annealed_by_the_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a plug-in, since no built-in method with a replay buffer has such a setting."""
+    values = list[float]()
+    monkeypatch.setattr(TDLearning, "anneal", lambda self, value_between: values.append(value_between(1.0, 0.0)))
+    memory, _ = _memory(learning_rate_end=0.0, anneal_steps=144)
+    assert memory.run_schedule.gradient_steps == 36
+    _drawn(memory, WORKER, 3)
+    assert values == [0.25]
+
+
+def test_learning_begins_with_the_first_whole_gradient_after_the_steps_before_it() -> None:
+    memory, _ = _memory(learning_starts=72)
+    first = memory.run_schedule.first_gradient
+    assert first == 2
+    gradients = _gradients(memory)
+    assert [gradients.compute(WORKER, number) for number in range(4)] == [False, False, True, True]
