@@ -10,6 +10,8 @@ from learner.engine.initialization import initial_parameters
 from learner.losses.td_learning import TDLearning
 from learner.networks.frame_blocks import planes_in
 from learner.networks.make_model import make_model
+from learner.replay.replay_frames import Batch
+from learner.replay.sampling import Replay
 from ringside.bench.network_parts.plain_update import plain_values
 from shared.memory.run_memory import Memory
 from tests.support.played_ring import PlayedRing
@@ -100,3 +102,20 @@ def test_learning_begins_with_the_first_whole_gradient_after_the_steps_before_it
     assert first == 2
     gradients = _gradients(memory)
     assert [gradients.compute(WORKER, number) for number in range(4)] == [False, False, True, True]
+
+
+def test_every_gradient_draws_other_places_of_its_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory, _ = _memory()
+    memory.ring.field["valid"][:] = 1
+    places, transitions = list[list[int]](), Replay.transitions
+
+    def watch(self: Replay, tick: np.ndarray, env: np.ndarray) -> Batch:
+        places.append((tick - len(places) * T_MAX).tolist())
+        return transitions(self, tick, env)
+
+    monkeypatch.setattr(Replay, "transitions", watch)
+    for number in (3, 4):
+        _drawn(memory, WORKER, number)
+    assert places[0] != places[1]
+    window = range((4 - WINDOW) * T_MAX + 3, 4 * T_MAX)
+    assert set(places[0]) | set(places[1]) <= set(window), "of windows of the same size"
