@@ -91,14 +91,14 @@ def test_settings_are_annealed_by_the_gradient(monkeypatch: pytest.MonkeyPatch) 
     values = list[float]()
     monkeypatch.setattr(TDLearning, "anneal", lambda self, value_between: values.append(value_between(1.0, 0.0)))
     memory, _ = _memory(learning_rate_end=0.0, anneal_steps=144)
-    assert memory.run_schedule.gradient_steps == 36
+    assert memory.run_schedule.round_steps == 36
     _drawn(memory, WORKER, 3)
     assert values == [0.25]
 
 
 def test_learning_begins_with_the_first_whole_gradient_after_the_steps_before_it() -> None:
     memory, _ = _memory(learning_starts=72)
-    first = memory.run_schedule.first_gradient
+    first = memory.run_schedule.first_learning_round
     assert first == 2
     gradients = _gradients(memory)
     assert [gradients.compute(WORKER, number) for number in range(4)] == [False, False, True, True]

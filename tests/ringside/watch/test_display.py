@@ -178,7 +178,7 @@ def test_the_display_says_what_a_stop_saves() -> None:
 
 def test_the_line_that_offers_the_end_leaves_room_for_what_a_terminal_echoes() -> None:
     """^C behind a full line would begin another one, and the next picture would stand a line too low."""
-    assert picture(status(), 80).splitlines()[-1] == " Ctrl-C stops; nothing is saved yet"
+    assert picture(status(), 80).splitlines()[-1] == " Ctrl-C ends; nothing is saved yet"
 
 
 def test_workers_are_counted_and_their_processes_have_lines() -> None:
