@@ -21,6 +21,7 @@ from shared.errors import FatalError
 from shared.memory.parts.board import Stop
 from tests.support.cluster_of_objects import Fault, ObjectCluster, ObjectHost
 from tests.support.remote_world import NUMERICS, ROUND_TICKS, ROUNDS, PlayedGroup, RemoteWorld
+from tests.support.waiting import until
 
 
 @functools.cache
@@ -65,6 +66,27 @@ def test_lanes_on_other_nodes_play_the_same(gateways: int) -> None:
     assert len(hosts.hosts) == gateways
     assert all(host.released for host in hosts.hosts)
     assert world.memory.board.redone.sum() == 0
+
+
+@pytest.mark.parametrize("fault", [None, ("collect", 12), ("play", 3)])
+def test_lanes_on_nodes_keep_a_snapshot_where_the_run_ends(fault: tuple[str, int] | None) -> None:
+    """Boundary 3 has no regular snapshot, and is named while all lanes stand there."""
+    expected = RemoteWorld(0, rounds=3).run().memory.lane_snapshots
+    world = RemoteWorld(2, ObjectCluster(PlayedGroup, *([fails(*fault)] if fault else [])), span=5)
+    memory = world.memory
+
+    def stop(version: int) -> None:
+        if version == 3:
+            assert memory.lane_snapshots.number.values.max() == 0
+            memory.board.last.publish(3)
+            for doorbell in world.doorbells:
+                doorbell.ring()
+            until(lambda: bool(memory.lane_snapshots.number.values.max(1).min() == 3), 30)
+
+    world.run(stop)
+    assert memory.board.committed == 3
+    lanes = range(memory.run_schedule.lanes)
+    assert [memory.lane_snapshots.read(lane, 3) for lane in lanes] == [expected.read(lane, 3) for lane in lanes]
 
 
 def test_the_head_plays_its_share_beside_a_node_that_is_lost() -> None:
