@@ -103,6 +103,22 @@ def test_another_index_gives_other_no_ops_and_other_sticky_actions() -> None:
     assert not np.array_equal(*sticky)
 
 
+@pytest.mark.parametrize("game", ["breakout", "qbert"])
+def test_a_reset_after_an_end_leaves_nothing_of_the_episode(game: str) -> None:
+    """Neither screens, of which the next frame and a snapshot are made, nor lives, nor a sticky action."""
+    protocol = replace(PROTOCOLS["machado"], longest_episode_frames=400)
+    used, new = (AtariEnv(game, protocol, 5, 0, training=True) for _ in range(2))
+    used.reset(0, np.zeros((84, 84), np.uint8))
+    outcomes, _ = play(used, range(1, 101))
+    assert any(outcome.terminated or outcome.truncated for outcome in outcomes[-9:])
+    frames = np.zeros((2, 84, 84), np.uint8)
+    for env, frame in zip((used, new), frames, strict=True):
+        env.reset(1_000, frame)
+    assert np.array_equal(*frames)
+    assert used.lives == new.lives > 0
+    assert used.snapshot() == new.snapshot() or game in REPLAYED, "of an episode played again it has the actions"
+
+
 @pytest.mark.parametrize(("game", "protocol"), [("assault", "nature"), ("breakout", "machado")])
 def test_an_episode_does_not_depend_on_the_one_before(game: str, protocol: str) -> None:
     """Assault's second real reset differs from its first, ours may not; nor is an action of before repeated."""
