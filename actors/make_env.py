@@ -9,6 +9,7 @@ from dataclasses import replace
 from actors.env import Env, EnvError
 from shared.config.protocols import PROTOCOLS
 from shared.config.sections import Play
+from shared.env_name import parse_env_name
 
 _BARE_ID = re.compile(r"([A-Za-z0-9_-]+/)?[A-Za-z0-9_.-]+")
 """Ids of Gymnasium that name no module: a colon would have Gymnasium import what stands before it."""
@@ -22,6 +23,35 @@ def is_registered(env: str) -> bool:
 
     register_games()
     return _BARE_ID.fullmatch(env) is not None and env in gymnasium.registry
+
+
+def require_no_game(env: str) -> None:
+    """Refuse ids of games that scripts of the field wrap: "Breakout", "PongNoFrameskip-v4", "Pong-v4".
+
+    `ALE/Pong-v5` and wrapped envs have rules of their own.
+
+    Raises:
+        EnvError: the env is such an id.
+    """
+    import gymnasium
+
+    from actors.envs.atari import game_name
+    from actors.envs.gymnasium_env import register_games
+
+    parsed = parse_env_name(env)
+    if parsed.wrappers or not _BARE_ID.fullmatch(parsed.base) or parsed.base.startswith("ALE/"):
+        return
+    register_games()
+    spec = gymnasium.registry.get(parsed.base)
+    try:
+        game = game_name(parsed.base)
+    except EnvError:
+        return
+    if spec is None or str(spec.entry_point).startswith("ale_py"):
+        raise EnvError(
+            f"--env {env} is a game by other rules than those of published agents, such as four frames a step: pass "
+            f"--game {game}."
+        )
 
 
 def make_env(play: Play, seed: int, index: int, *, training: bool) -> Env:

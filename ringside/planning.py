@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from actors.make_env import action_count, is_registered
+from actors.make_env import is_registered, require_no_game
 from ringside.doctor import checks
+from ringside.env_look import action_names_of, require_env_fits
 from ringside.recording.metrics import evaluations_in, require_readable
 from ringside.settings.config_file import read_config
 from ringside.zoo.catalogue import find_weights
@@ -165,7 +166,7 @@ def training_words(config: Config, without: frozenset[str] = frozenset()) -> lis
 def check(config: Config) -> Plan:
     """Check the settings of a configuration and resolve the open ones, without a check of memory and files.
 
-    Raises `ConfigError` if the run cannot work on this machine.
+    An env of the user is looked at. Raises `ConfigError` if the run cannot work on this machine.
     """
     if config.run.init_from is not None:
         config = config.with_settings(init_from=find_weights(config.run.init_from, "--init-from"))
@@ -174,9 +175,12 @@ def check(config: Config) -> Plan:
         from actors.envs.atari import game_name
 
         config = config.with_settings(game=game_name(config.play.game))
+    else:
+        require_no_game(config.play.env)
     config = resolve(config)
     validate.resolved(config)
-    return Plan(config, action_count(config.play))
+    require_env_fits(config)
+    return Plan(config, len(action_names_of(config.play)))
 
 
 def plan(config: Config) -> Plan:

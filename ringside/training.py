@@ -11,12 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
-from actors.make_env import action_names
 from actors.pixels.compilation import compile_kernels
 from actors.pixels.frames import is_compiled
 from ringside.callbacks import Callback, Callbacks, ResumePoint, dispatching
 from ringside.doctor import checks
 from ringside.doctor.run_directories import require_run_directory
+from ringside.env_look import action_names_of
 from ringside.planning import config_of_call, continues, plan, resumed_checkpoint
 from ringside.recording.metrics import next_evaluation, totals_before
 from ringside.recording.totals import MEAN_OVER
@@ -211,7 +211,7 @@ def score_reached(config: Config, status: Status) -> str | None:
 def _announce(ready: Plan, memory: Memory, note: Callable[[str], None]) -> None:
     """Write the file by which observers attach to the run. A write error does not end the run."""
     try:
-        live = Live.for_this_process(memory.arena.fd, action_names(ready.config.play), ready.gateways)
+        live = Live.for_this_process(memory.arena.fd, action_names_of(ready.config.play), ready.gateways)
         with _private_umask():
             live.write(ready.config.run.run_dir)
     except OSError as error:

@@ -1,7 +1,7 @@
 """One family of errors. Each message is a sentence for the user, and each kind has the exit code of a command.
 
-`FatalError` and its kinds end a run, because a restarted process would meet them again. `DeviceFault` and others do
-not end it: the supervisor starts the process again.
+`FatalError` and its kinds end a run, because a restarted process would meet them again. `EnvFault`, `DeviceFault` and
+others do not end it: the supervisor starts the process again.
 """
 
 from __future__ import annotations
@@ -41,6 +41,10 @@ class RunFailed(RingsideError, RuntimeError):
 
 class StopTraining(Exception):
     """Raised by a callback to stop the run. The run saves its last boundary, as after Ctrl-C, and can be resumed."""
+
+
+class EnvFault(RingsideError):
+    """The code of a user's environment failed. A restarted process that meets the same one again ends the run."""
 
 
 class DeviceFault(RingsideError):

@@ -7,13 +7,17 @@ ends and truncation; 27,000 steps truncate an episode.
 
 The environment must be deterministic after the `reset(seed=...)` that begins each episode. So a snapshot holds the tick
 of the seed and the actions since.
+
+Its code is the user's: each result is checked, and each error becomes a sentence.
 """
 
 from __future__ import annotations
 
 import importlib
 import math
+import os
 import struct
+import traceback
 import zlib
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -31,6 +35,7 @@ from actors.envs.film import Shot, in_color
 from actors.pixels.frames import shrink_area
 from shared.config.protocols import LONGEST_EPISODE_STEPS
 from shared.env_name import parse_env_name
+from shared.errors import EnvFault
 from shared.files.disk_trouble import log_line
 from shared.frame_shape import DEFAULT_FRAMES, FrameShape
 from shared.prng import Stream, bits
@@ -40,6 +45,12 @@ MOST_ACTIONS = 256
 SCREENS_PER_SECOND = 15.0
 """Shown where the environment does not say; as many as a game of Atari has steps."""
 
+FLOAT32_MAX = float(np.finfo(np.float32).max)
+"""Most that the ring can hold of a reward or a return."""
+_API = (
+    " Gymnasium's API: reset(seed=...) returns an observation and a dict; step(action) returns observation, reward, "
+    "terminated, truncated and a dict."
+)
 _HEAD = struct.Struct("<4sqqI")
 _MAGIC = b"RSG1"
 
@@ -134,8 +145,9 @@ def _imported(module_name: str, name: str) -> ModuleType:
 
 
 def _in_words(error: BaseException) -> str:
-    """An error of the environment's code, with its type: the text alone may say little."""
-    return str(error) if isinstance(error, gymnasium.error.Error) else f"{type(error).__name__}: {error}"
+    """An error of the environment's code in one line, with its type: the text alone may say little."""
+    text = " ".join(str(error).split())
+    return text if isinstance(error, gymnasium.error.Error) else f"{type(error).__name__}: {text}"
 
 
 def _checked_spaces(name: str, env: gymnasium.Env[Any, Any], frames: FrameShape) -> tuple[Box, Discrete]:
@@ -143,7 +155,13 @@ def _checked_spaces(name: str, env: gymnasium.Env[Any, Any], frames: FrameShape)
 
     Frames in color need observations in color.
     """
-    observations, actions = env.observation_space, env.action_space
+    try:
+        observations, actions = env.observation_space, env.action_space
+    except FOREIGN as error:
+        raise EnvError(
+            f"{name} does not tell its observation_space and action_space: {_in_words(error)}. It needs a Box of uint8 "
+            "images and a Discrete."
+        ) from error
     if not isinstance(observations, Box) or observations.dtype != np.uint8 or not _is_image(observations.shape):
         raise EnvError(
             f"The observations of {name} are {observations}; "
@@ -161,18 +179,51 @@ def _checked_spaces(name: str, env: gymnasium.Env[Any, Any], frames: FrameShape)
 
 def _names(env: gymnasium.Env[Any, Any], first: int, actions: int) -> tuple[str, ...]:
     """The environment's own names of its actions, where it has any; else their numbers, from `first` on."""
-    numbers = tuple(str(first + action) for action in range(actions))
-    meanings = getattr(env.unwrapped, "get_action_meanings", None)
-    names = tuple(str(name) for name in meanings()) if callable(meanings) else numbers
-    return names if len(names) == actions else numbers
+    try:
+        names = tuple(str(name) for name in env.unwrapped.get_action_meanings())  # type: ignore[attr-defined]
+    except FOREIGN:
+        names = ()
+    return names if len(names) == actions else tuple(str(first + action) for action in range(actions))
+
+
+def _screens_per_second(env: gymnasium.Env[Any, Any]) -> float:
+    """The environment's own pace, where it has one; else the usual one."""
+    try:
+        pace = float(env.metadata["render_fps"])
+    except FOREIGN:
+        pace = 0.0
+    return pace if 0 < pace < math.inf else SCREENS_PER_SECOND
+
+
+def _number(value: Any) -> float:
+    """A number of the environment; NaN for what is no number."""
+    try:
+        return math.nan if isinstance(value, str | bytes) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def _is_truth(value: Any) -> bool:
+    """True if a value of the environment is a truth value: a bool of any library, 0 or 1."""
+    try:
+        return value in (False, True)
+    except ValueError:  # an array of several
+        return False
 
 
 def _is_image(shape: tuple[int, ...]) -> bool:
-    return len(shape) == 2 or (len(shape) == 3 and shape[2] in (1, 3))
+    return (len(shape) == 2 or (len(shape) == 3 and shape[2] in (1, 3))) and min(shape) > 0
 
 
 class GymnasiumEnv(Env):
-    """One Gymnasium environment with its preprocessing."""
+    """One Gymnasium environment with its preprocessing.
+
+    Attributes:
+        screen: height and width of its observations.
+    """
+
+    _alive = 0
+    """Instances in this process that are not closed."""
 
     def __init__(self, name: str, seed: int, index: int, frames: FrameShape = DEFAULT_FRAMES) -> None:
         """Make the environment; raises `EnvError` when that fails or its spaces do not fit.
@@ -184,45 +235,90 @@ class GymnasiumEnv(Env):
             frames: shape of its frames.
         """
         self._name = name
-        self._env = _make(name)
+        try:
+            self._env = _make(name)
+        except EnvError as error:
+            if not GymnasiumEnv._alive:
+                raise
+            raise EnvError(
+                f"{error} It is not the first one in its process; if that is the reason, pass --lane-envs 1, as many "
+                "--actors as --envs, and --eval-envs 1."
+            ) from error
         try:
             observations, actions = _checked_spaces(name, self._env, frames)
         except EnvError:
             _close(self._env)
             raise
+        GymnasiumEnv._alive += 1
         self._shape = observations.shape
+        self.screen = observations.shape[:2]
         self._frames = frames
         self._first_action = int(actions.start)
         self.actions = int(actions.n)
         self.action_names = _names(self._env, self._first_action, self.actions)
-        self.screens_per_second = float(self._env.metadata.get("render_fps") or SCREENS_PER_SECOND)
+        self.screens_per_second = _screens_per_second(self._env)
         self._seed = seed
         self._index = index
         self._log = ActionLog()
         self._check = 0
+        self._return = 0.0
         self._shots: list[Shot] | None = None
 
     def reset(self, tick: int, frame: Frame) -> None:
         """Begin an episode with the seed of (seed, index, tick)."""
         episode_seed = bits(self._seed, Stream.ENV_SEED, self._index, tick) & 0x7FFF_FFFF
-        observation, _ = self._env.reset(seed=episode_seed)
+        try:
+            observation, _ = self._env.reset(seed=episode_seed)
+        except FOREIGN as error:
+            raise self._fault("reset", tick, error) from error
         self._log.begin(tick)
+        self._return = 0.0
         self._write(observation, frame)
 
     def step(self, tick: int, action: int, frame: Frame) -> Outcome:
         """One step of the environment; truncates after `LONGEST_EPISODE_STEPS`."""
         self._log.append(tick, action)
-        observation, reward, terminated, truncated, _ = self._env.step(action + self._first_action)
-        if not math.isfinite(reward):
-            raise EnvError(f"{self._name} gave the reward {reward}; rewards must be finite numbers.")
+        try:
+            observation, given, terminated, truncated, _ = self._env.step(action + self._first_action)
+        except FOREIGN as error:
+            raise self._fault("step", tick, error) from error
+        reward = self._checked_reward(given)
+        if not (_is_truth(terminated) and _is_truth(truncated)):
+            raise EnvError(
+                f"{self._name} gave {terminated!r:.40} and {truncated!r:.40} as ends of an episode; terminated and "
+                "truncated must be True or False."
+            )
         self._write(observation, frame)
         if self._shots is not None:
-            self._shots.append(Shot(in_color(np.array(observation)), float(reward)))
+            self._shots.append(Shot(in_color(np.array(observation)), reward))
         too_long = len(self._log) >= LONGEST_EPISODE_STEPS
-        return Outcome(float(reward), bool(terminated), bool(truncated) or too_long, False)
+        return Outcome(reward, bool(terminated), bool(truncated) or too_long, False)
+
+    def _checked_reward(self, given: Any) -> float:
+        """The reward as a number. Raises `EnvError` if it is none, or it or the return does not fit into float32."""
+        reward = _number(given)
+        if not abs(reward) <= FLOAT32_MAX:
+            raise EnvError(
+                f"{self._name} gave the reward {given!r:.80}; rewards must be finite numbers, and within float32."
+            )
+        self._return += reward
+        if not abs(self._return) <= FLOAT32_MAX:
+            raise EnvError(
+                f"{self._name} gave the reward {reward:g}, with which the return of the episode exceeds float32: give "
+                "smaller rewards."
+            )
+        return reward
+
+    def _fault(self, call: str, tick: int, error: BaseException) -> EnvFault:
+        """The error of the environment's code, which the same seed and actions may repeat."""
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        said = f"{_in_words(error)} ({os.path.basename(place.filename)}, line {place.lineno})."
+        api = _API if "unpack" in str(error) or "'seed'" in str(error) else ""
+        return EnvFault(f"{self._name} failed in {call}() of env {self._index} at tick {tick}: {said}{api}")
 
     def close(self) -> None:
         """Close the environment."""
+        GymnasiumEnv._alive -= 1
         _close(self._env)
 
     def film(self) -> list[Shot]:
@@ -232,7 +328,10 @@ class GymnasiumEnv(Env):
 
     def _write(self, observation: Any, frame: Frame) -> None:
         """Gray, unless frames are in color, and shrink an observation into `frame`."""
-        image: NDArray[np.uint8] = np.asarray(observation)
+        try:
+            image: NDArray[np.uint8] = np.asarray(observation)
+        except FOREIGN as error:
+            raise EnvError(f"{self._name} gave an observation that is no array: {_in_words(error)}") from error
         if image.dtype != np.uint8 or image.shape != self._shape:
             raise EnvError(
                 f"{self._name} gave an observation of {image.dtype}{list(image.shape)}; "

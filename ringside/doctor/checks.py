@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Literal
 
 from ringside.doctor import run_directories
+from ringside.env_look import look_at
 from shared.config.checks.config_warnings import config_warnings
 from shared.config.resolve import learner_cores
+from shared.config.sections import Play
 from shared.errors import ConfigError
 from shared.machine import facts
 from shared.machine.contention import contention_sentences
@@ -74,6 +76,7 @@ def before_start(plan: Plan, *, continues: bool) -> list[Check]:
     directory = run_directory(run_dir, continues=continues, **named)
     answers = [
         *settings(config_warnings(plan.config)),
+        *environment(plan.config.play),
         processor(platform.machine()),
         cores(plan.actors, facts.usable_cores(), os.cpu_count() or 1, workers=plan.run_schedule.workers),
         *threads(plan, facts.usable_cores()),
@@ -99,6 +102,16 @@ def settings(doubted: Sequence[str]) -> list[Check]:
     return [Check("settings", "yellow", sentence) for sentence in doubted] or [
         Check("settings", "green", "No setting looks like a mistake.")
     ]
+
+
+def environment(play: Play) -> list[Check]:
+    """An env of the user's, by the look at it."""
+    if play.env is None:
+        return []
+    if look_at(play.env, play.frames).repeats:
+        return [Check("env", "green", f"Two processes played {play.env} alike.")]
+    found = f"{play.env} does not repeat itself after reset(seed=...): two processes with equal actions differ."
+    return [Check("env", "yellow", found)]
 
 
 # Python

@@ -60,7 +60,7 @@ MAY_IMPORT = {
     | {"actors", "learner.networks"}
     | {"ringside.agents", "ringside.doctor", "ringside.settings", "ringside.sharing", "ringside.tuning"}
     | {"ringside.zoo"},
-    "ringside.doctor": _ALL_SHARED | {"actors", "ringside.planning"},
+    "ringside.doctor": _ALL_SHARED | {"actors", "ringside.planning", "ringside.env_look"},
     "ringside.bench": {"shared", "actors", "learner", "ringside"},
     "ringside.programs": _ALL_SHARED | {"ringside.cluster"},
     "ringside.suites": _ALL_SHARED | {"actors", "ringside"},

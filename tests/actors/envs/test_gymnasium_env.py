@@ -264,6 +264,21 @@ def test_a_reward_that_is_no_number_is_refused(painted: ModuleType) -> None:
         env.step(1, 0, frame)
 
 
+@pytest.mark.parametrize("reward", [2e38, -2e38, np.float32(2e38)])
+def test_a_return_beyond_float32_is_refused(
+    painted: ModuleType, monkeypatch: pytest.MonkeyPatch, reward: float
+) -> None:
+    monkeypatch.setattr(Painted, "step", lambda self, action: (self._image(), reward, False, False, {}))
+    env, frame = make(painted), np.zeros((84, 84), np.uint8)
+    for tick in (0, 2):
+        env.reset(tick, frame)  # where the return begins anew
+        env.step(tick + 1, 0, frame)
+    with pytest.raises(
+        EnvError, match=r"painted:factory gave the reward -?2e\+38, with which the return of the episode"
+    ):
+        env.step(4, 0, frame)
+
+
 def test_a_snapshot_replays_the_episode() -> None:
     env, other = (make_env(Play(env=CATCH), 1, 4, training=True) for _ in range(2))
     frames = np.zeros((2, 84, 84), np.uint8)

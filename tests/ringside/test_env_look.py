@@ -1,0 +1,128 @@
+"""The look at a user's env before a run: sentences for faults, and nothing left behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+import pytest
+
+from actors.env import EnvError
+from actors.make_env import require_no_game
+from ringside import env_look, planning
+from ringside.doctor import checks
+from ringside.env_look import EnvLook, look_at
+from shared.errors import ConfigError
+from shared.frame_shape import DEFAULT_FRAMES
+from tests.support.configurations import settled
+
+ODD = "tests.support.odd_envs:factory"
+NAMES = ("left", "stay", "right")
+NUMBERS = ("0", "1", "2")
+
+
+def look(wrong: str) -> EnvLook:
+    """Look at the odd env with a fault. No process is left, however that ends."""
+    before = set(psutil.Process().children(recursive=True))
+    try:
+        return look_at(f"{ODD}@wrong={wrong}", DEFAULT_FRAMES)
+    finally:
+        left = set(psutil.Process().children(recursive=True)) - before
+        assert not [process for process in left if "resource_tracker" not in " ".join(process.cmdline())]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ("no_spaces", "does not tell its observation_space and action_space: AttributeError"),
+        ("bad_space", "The actions of .* are None; a Discrete of 2 to 256 actions is needed"),
+        ("old_reset", r"failed in reset\(\) of env 0 at tick 0: ValueError: too many values .* Gymnasium's API: reset"),
+        ("old_step", r"failed in step\(\) of env 0 at tick 1: ValueError: not enough values .* Gymnasium's API: reset"),
+        ("ragged", "gave an observation that is no array: ValueError"),
+        ("reward_none", "gave the reward None; rewards must be finite numbers"),
+        ("reward_text", "gave the reward '1'; rewards must be finite numbers"),
+        ("reward_nan", "gave the reward nan; rewards must be finite numbers"),
+        ("reward_big", r"gave the reward 1e\+39; rewards must be finite numbers, and within float32"),
+        ("reward_int", "gave the reward 10000.*; rewards must be finite numbers"),
+        ("end_none", "gave None and False as ends of an episode; terminated and truncated must be True or False"),
+        ("end_text", "gave 'no' and False as ends"),
+        ("end_array", "as ends of an episode"),
+        ("raises", r"at tick 17: KeyError: 'no\\nsuch key' \(odd_envs.py, line \d+\)"),
+        ("exits", r"at tick 17: SystemExit: 7 \(odd_envs.py, line \d+\)"),
+        ("ends", r"ended with code 7 in step\(\): its code must not end the program"),
+        ("crashes", r"was killed by SIGSEGV in step\(\)"),
+    ],
+)
+def test_a_fault_of_an_env_is_a_sentence(wrong: str, sentence: str) -> None:
+    with pytest.raises(EnvError, match=sentence) as error:
+        look(wrong)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "names", "repeats"),
+    [
+        ("nothing", NAMES, True),
+        ("names", NUMBERS, True),
+        ("metadata", NAMES, True),
+        ("pace", NAMES, True),
+        ("seed", NAMES, False),
+    ],
+)
+def test_findings_of_a_look(wrong: str, names: tuple[str, ...], repeats: bool) -> None:
+    assert look(wrong) == EnvLook(names, repeats, None)
+
+
+@pytest.mark.parametrize("wrong", ["threads", "close"])
+def test_neither_threads_nor_close_keep_a_look(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(env_look, "CLOSE_SECONDS", 0.1)
+    assert look(wrong).repeats
+
+
+def test_an_env_that_hangs_is_told_and_then_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(env_look, "NOTE_SECONDS", 0.1)
+    monkeypatch.setattr(env_look, "LIMIT_SECONDS", 0.5)
+    with pytest.raises(EnvError, match="did not return from its import, or its factory within 0 s"):
+        look("hangs")
+    assert capsys.readouterr().err.count("before the start") == 1
+
+
+def test_an_env_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = look("nothing")
+    monkeypatch.setattr(env_look, "_Trial", None)
+    assert look("nothing") is found
+
+
+def test_one_instance_a_process_needs_as_many_actors_as_envs() -> None:
+    """Several envs of a process are refused with a hint."""
+    env = f"{ODD}@wrong=second"
+    shared = settled(env=env, envs=4, lane_envs=2, actors=2, inference_batch=4)
+    with pytest.raises(ConfigError, match=r"RuntimeError: The device is taken.* pass --lane-envs 1, as many --actors"):
+        planning.check(shared)
+    alone = shared.with_settings(lane_envs=1, actors=4)
+    assert planning.check(alone).actions == 3
+
+
+@pytest.mark.parametrize("name", ["PongNoFrameskip-v4", "Breakout", "Pong-v4", "BreakoutDeterministic-v4"])
+def test_ids_of_games_are_refused(name: str) -> None:
+    game = "pong" if name.startswith("Pong") else "breakout"
+    with pytest.raises(ConfigError, match=f"--env {name} is a game by other rules .*: pass --game {game}"):
+        planning.check(settled(env=name))
+
+
+@pytest.mark.parametrize("name", ["ALE/Pong-v5", "Pong-v4@frameskip=4+mine:Wrapper", "CartPole-v1", "mine:Pong-v4"])
+def test_other_ids_are_no_games(name: str) -> None:
+    require_no_game(name)
+
+
+def test_the_start_says_that_an_env_does_not_repeat_itself(tmp_path: Path) -> None:
+    def doubts(env: str) -> list[str]:
+        plan = planning.check(settled(env=env, run_dir=tmp_path / "run"))
+        answers = checks.before_start(plan, continues=False)
+        return [answer.sentence for answer in answers if answer.name == "env" and answer.color == "yellow"]
+
+    (sentence,) = doubts(f"{ODD}@wrong=seed")
+    assert sentence.startswith(f"{ODD}@wrong=seed does not repeat itself after reset(seed=...)")
+    assert not doubts(f"{ODD}@wrong=nothing")
