@@ -10,7 +10,7 @@ from pathlib import Path
 import multiprocess
 from multiprocess import reduction
 
-from ringside.supervisor.deaths import Deaths, crash_report
+from ringside.supervisor.deaths import Deaths, crash_report, last_line
 from ringside.supervisor.hang_detector import HangDetector
 from ringside.supervisor.spawning import ChildProcess
 from shared.files import disk_trouble
@@ -19,7 +19,7 @@ from shared.machine.cores import Claims, choose_actor_threads
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Doorbell
-from shared.process.child import FATAL, ChildSpec, Doorbells, log_path, run_role
+from shared.process.child import ENV_FAULT, FATAL, ChildSpec, Doorbells, log_path, run_role
 from shared.process.ownership import LOCK_FILE
 
 MODULES = {
@@ -74,6 +74,8 @@ class ChildMaker:
         self._processes = plan.processes
         self._log_starts: dict[int, int] = {}
         """Lengths of the logs when this run began."""
+        self._env_faults: dict[int, str] = {}
+        """The newest error of a user's env in each process."""
         self._rendezvous: tuple[int, int] | None = None
         """Incarnation of the ranks of the learner, and the descriptor of the file in which they find each other."""
         self._lock = identity(run_dir / LOCK_FILE)
@@ -124,6 +126,14 @@ class ChildMaker:
         if self._rendezvous is not None:
             os.close(self._rendezvous[1])
             self._rendezvous = None
+
+    def repeats_env_fault(self, index: int, code: int) -> bool:
+        """True if a process ended by the error of a user's env that ended its former incarnation, too."""
+        if code != ENV_FAULT:
+            return False
+        error = last_line(log_path(self._run_dir, self._processes.name_of(index)), self._log_starts[index])
+        former, self._env_faults[index] = self._env_faults.get(index), error
+        return error == former
 
     def crash_report(self, index: int, how: str, count: int, code: int) -> str:
         """The sentence that ends the run when the process at a position may not restart."""

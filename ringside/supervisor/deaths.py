@@ -15,7 +15,7 @@ from pathlib import Path
 from shared.errors import FileError
 from shared.files.plain_files import open_to_read
 from shared.machine.control_groups import OomKills
-from shared.process.child import DEVICE_FAULT, FATAL
+from shared.process.child import DEVICE_FAULT, ENV_FAULT, FATAL
 
 _END_BYTES = 1 << 16
 """Most bytes that are read of a log, which may be long."""
@@ -65,6 +65,8 @@ def diagnose(code: int, *, hung: bool, oom_kills: OomKills) -> tuple[str, Cause]
         return "hung", Cause.OWN
     if code == DEVICE_FAULT:
         return "met a fault of the GPU", Cause.DEVICE
+    if code == ENV_FAULT:
+        return "met an error of its env", Cause.OWN
     if code == -signal.SIGKILL and (starved := oom_kills.explain()):
         return starved, Cause.OWN
     how = f"was killed by {signal_name(-code)}" if code < 0 else f"ended with code {code}"
@@ -87,13 +89,23 @@ def crash_report(name: str, how: str, count: int, code: int, log: Path, begin: i
         log: log file of the role.
         begin: length of the log when this run began.
     """
-    last = (_end_of(log, begin).strip().splitlines() or ["it left no message"])[-1]
-    if code == FATAL:
+    last = last_line(log, begin)
+    if code == FATAL and last:
         return last
-    where = (
-        f"The last line of its log: {last} (traceback in {log})" if code >= 0 else f"Its stacks, if any, are in {log}"
-    )
+    if code == ENV_FAULT:
+        return f"{last} A restart of {name} met it again; the traceback is in {log}."
+    if code < 0:
+        where = f"Its stacks, if any, are in {log}"
+    elif last:
+        where = f"The last line of its log: {last} (all of it is in {log})"
+    else:
+        where = f"It wrote nothing into {log}: code that it ran, such as an env's, ended the process."
     return f"{name} {how}, {count} times in a row without progress. {where}"
+
+
+def last_line(log: Path, begin: int) -> str:
+    """Last line of a log, from byte `begin` on; empty if there is none."""
+    return (_end_of(log, begin).strip().splitlines() or [""])[-1]
 
 
 def unkillable_message(name: str) -> str:

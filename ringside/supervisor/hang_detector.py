@@ -115,6 +115,8 @@ class HangDetector:
 
     def bound(self, phase: Phase) -> float:
         """Seconds of silence after which a process hangs that is neither stopped nor blocked."""
+        if phase == Phase.DONE:  # it only leaves, unless an env does not close
+            return FLOOR_SECONDS
         if phase in (Phase.STARTING, Phase.REPLAYING) or self._heartbeats < KNOWN_HEARTBEATS:
             return CEILING_SECONDS
         return min(max(MULTIPLE * self._longest, FLOOR_SECONDS), CEILING_SECONDS)

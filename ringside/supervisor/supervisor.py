@@ -247,7 +247,8 @@ class Supervisor:
             return
         how, cause = diagnose(code, hung=child.killed_at is not None, oom_kills=self._oom_kills)
         count = child.deaths.add(cause, int(self._board.furthest[index]))
-        if code == FATAL or (count >= cause.value and not (cause is Cause.DEVICE and self._may_give_up_mps(index))):
+        ends = code == FATAL or self._maker.repeats_env_fault(index, code)
+        if ends or (count >= cause.value and not (cause is Cause.DEVICE and self._may_give_up_mps(index))):
             del self._children[index]
             self._fail(self._maker.crash_report(index, how, count, code))
             return

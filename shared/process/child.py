@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import os
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from setproctitle import setproctitle
 
-from shared.errors import DeviceFault, FatalError
+from shared.errors import DeviceFault, EnvFault, FatalError
 from shared.files.atomic import PRIVATE_UMASK
 from shared.files.disk_trouble import log_line
 from shared.files.plain_files import open_to_write
@@ -32,6 +33,8 @@ FATAL = 3
 """Exit code of a child that a restart cannot help; the last line of its log is the sentence for the user."""
 DEVICE_FAULT = 4
 """Exit code of a child after a fault of the GPU; the last line of its log is the sentence for the user."""
+ENV_FAULT = 5
+"""Exit code of a child after an error of a user's env; the last line of its log is the sentence for the user."""
 
 
 @dataclass(frozen=True)
@@ -117,16 +120,31 @@ def run_role(module: str, child_spec: ChildSpec) -> None:
     if child_spec.cores:
         with suppress(OSError):  # the group lost them meanwhile; the process runs without
             os.sched_setaffinity(0, child_spec.cores)
+    code = 0
     try:
         role = importlib.import_module(module)
         gc.freeze()  # what was loaded stays: with PyTorch, collections at the end would search it for half a second
         role.main(child_spec)
     except FatalError as error:
         log_line(str(error))
-        sys.exit(FATAL)
+        code = FATAL
+    except EnvFault as error:
+        log_line(traceback.format_exc() + str(error))
+        code = ENV_FAULT
     except DeviceFault as error:
         log_line(traceback.format_exc() + str(error))
         os._exit(DEVICE_FAULT)  # freeing memory of a faulty device would fail and change the code
+    if child_spec.role in (Role.ACTOR, Role.EVALUATOR, Role.WORKER):
+        _leave_threads(code)
+    sys.exit(code)
+
+
+def _leave_threads(code: int) -> None:
+    """End this process. Python would wait for the threads of a user's env, which may never end."""
+    atexit._run_exitfuncs()
+    with suppress(OSError):  # of a full disk
+        sys.stdout.flush()
+    os._exit(code)
 
 
 def _stop_inheritance() -> None:

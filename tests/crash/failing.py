@@ -16,23 +16,33 @@ MEAL = 4 << 30
 """Bytes."""
 
 
-class Failing(Catch):
-    """Works for fifty steps, then raises."""
+def in_a_run() -> bool:
+    """True in a process that plays for a run; False where an env is looked at before the start."""
+    return multiprocess.current_process().name.startswith(("actor", "worker"))
 
-    def __init__(self) -> None:
+
+class Failing(Catch):
+    """Works for fifty steps of a run, then raises."""
+
+    def __init__(self, said: str) -> None:
         super().__init__()
-        self._steps = 0
+        self._said, self._steps = said, 0
 
     def step(self, action: np.int64) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        self._steps += 1
+        self._steps += in_a_run()
         if self._steps == 50:
-            raise RuntimeError("the cartridge fell out")
+            raise RuntimeError(self._said)
         return super().step(action)
 
 
 def raises() -> Failing:
     """`--env tests.crash.failing:raises`."""
-    return Failing()
+    return Failing(f"the cartridge fell out of {os.getpid()}")
+
+
+def repeats() -> Failing:
+    """`--env tests.crash.failing:repeats`: the same error in every process."""
+    return Failing("the cartridge fell out")
 
 
 class Hungry(Catch):
@@ -44,7 +54,7 @@ class Hungry(Catch):
         self._steps = 0
 
     def step(self, action: np.int64) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        self._steps += 1
+        self._steps += in_a_run()
         if self._steps == 50 and not self._mark.exists():
             self._mark.touch()
             np.ones(MEAL, np.uint8)
@@ -61,7 +71,7 @@ def haunted() -> Catch:
 
     The environment variable GHOSTS names a file in which the processes stand.
     """
-    if multiprocess.parent_process() is not None:  # the launcher asks for the actions, too
+    if in_a_run():
         if not (ghost := os.fork()):
             signal.pause()
         with open(os.environ["GHOSTS"], "a") as file:

@@ -38,11 +38,22 @@ def _require_light(process: subprocess.Popen[str]) -> None:
 def test_a_role_that_cannot_live_ends_the_run(tmp_path: Path) -> None:
     process = start(tmp_path / "run", env="tests.crash.failing:raises", actors="1")
     output = finish(process, code=1)
-    assert "5 times in a row without progress" in output
+    assert output.count("it starts again") == 4
     assert "the cartridge fell out" in output
     assert "Traceback" not in output
     assert "Traceback" in (tmp_path / "run" / "logs" / "actor-0.log").read_text()
     assert list((tmp_path / "run" / "checkpoints").glob("checkpoint-*.json"))
+    assert gone(process)
+
+
+def test_an_error_that_seed_and_actions_repeat_is_told_once(tmp_path: Path) -> None:
+    process = start(tmp_path / "run", env="tests.crash.failing:repeats", actors="1")
+    output = finish(process, code=1)
+    assert output.count("actor 0 met an error of its env; it starts again") == 1
+    assert "RuntimeError: the cartridge fell out (failing.py, line " in output
+    assert "A restart of actor 0 met it again; the traceback is in " in output
+    assert "Traceback" not in output
+    assert "Traceback" in (tmp_path / "run" / "logs" / "actor-0.log").read_text()
     assert gone(process)
 
 

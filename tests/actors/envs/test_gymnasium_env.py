@@ -273,9 +273,7 @@ def test_a_return_beyond_float32_is_refused(
     for tick in (0, 2):
         env.reset(tick, frame)  # where the return begins anew
         env.step(tick + 1, 0, frame)
-    with pytest.raises(
-        EnvError, match=r"painted:factory gave the reward -?2e\+38, with which the return of the episode"
-    ):
+    with pytest.raises(EnvError, match=r"gave the reward -?2e\+38, with which the return of the episode"):
         env.step(4, 0, frame)
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from ringside.supervisor.deaths import Cause, Deaths, crash_report, diagnose, signal_name
-from shared.process.child import DEVICE_FAULT
+from shared.process.child import DEVICE_FAULT, ENV_FAULT, FATAL
 from shared.root import ROOT
 
 
@@ -51,7 +51,24 @@ def test_the_last_line_of_a_long_log_is_read_from_its_end(tmp_path: Path) -> Non
         file.write(b"\nValueError: no such level\n")
     said = crash_report("actor 0", "ended with code 1", 5, 1, log, begin=7)
     assert "The last line of its log: ValueError: no such level (" in said
-    assert "it left no message" in crash_report("actor 0", "ended", 5, 1, log, begin=log.stat().st_size)
+
+
+@pytest.mark.parametrize("code", [0, 1, FATAL])
+def test_an_empty_log_is_said_to_be_empty(tmp_path: Path, code: int) -> None:
+    """An env that ends its process leaves no traceback, and may choose any code."""
+    log = tmp_path / "actor-0.log"
+    log.write_text("of an earlier run\n")
+    said = crash_report("actor 0", f"ended with code {code}", 5, code, log, begin=log.stat().st_size)
+    assert said.startswith(f"actor 0 ended with code {code}, 5 times in a row without progress. It wrote nothing into ")
+    assert "traceback" not in said
+
+
+def test_an_error_of_an_env_is_told_with_the_place_of_its_traceback(tmp_path: Path) -> None:
+    log = tmp_path / "actor-0.log"
+    log.write_text("Traceback\nmine:factory failed in step() of env 3 at tick 17: KeyError: 'x' (mine.py, line 4).\n")
+    said = crash_report("actor 0", "met an error of its env", 1, ENV_FAULT, log, begin=0)
+    assert said.startswith("mine:factory failed in step() of env 3 at tick 17: KeyError: 'x' (mine.py, line 4). A ")
+    assert f"A restart of actor 0 met it again; the traceback is in {log}." in said
 
 
 @pytest.mark.parametrize(("number", "name"), [(9, "SIGKILL"), (signal.SIGRTMIN + 1, f"signal {signal.SIGRTMIN + 1}")])
@@ -74,6 +91,7 @@ class Kills:
     [
         (1, False, None, ("ended with code 1", Cause.OWN)),
         (-signal.SIGSEGV, False, None, ("was killed by SIGSEGV", Cause.OWN)),
+        (ENV_FAULT, False, None, ("met an error of its env", Cause.OWN)),
         (DEVICE_FAULT, False, None, ("met a fault of the GPU", Cause.DEVICE)),
         (-signal.SIGKILL, False, None, ("was killed by SIGKILL", Cause.OUTSIDE)),
         (-signal.SIGKILL, False, "was killed for lack of memory", ("was killed for lack of memory", Cause.OWN)),

@@ -217,3 +217,10 @@ def test_a_sleeper_sleeps_and_a_name_may_hold_anything() -> None:
     finally:
         sleeper.kill()
         sleeper.wait()
+
+
+def test_a_process_that_has_done_its_work_leaves_soon() -> None:
+    """An env whose `close` hangs must not keep the run."""
+    done = _Process()
+    assert done.silent(60.0, phase=Phase.DONE)
+    assert done.seconds <= hang_detector.FLOOR_SECONDS + 1.0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.process.child import DEVICE_FAULT, FATAL
+from shared.process.child import DEVICE_FAULT, ENV_FAULT, FATAL
 from shared.root import ROOT
 
 PROGRAM = """
@@ -19,12 +19,15 @@ from shared.memory.process_table import Role
 from shared.process.child import run_role
 directory = Path(sys.argv[1])
 sys.path.append(str(directory))
-words = dict(name="learner", role=Role.LEARNER, cores=None, environment={})
+role = Role[sys.argv[2]] if sys.argv[2:] else Role.LEARNER
+words = dict(name="learner", role=role, cores=None, environment={})
 run_role("failing_role", SimpleNamespace(parent=os.getppid(), run_dir=directory, **words))
 """
 
 
-@pytest.mark.parametrize(("error", "code"), [("FatalError", FATAL), ("DeviceFault", DEVICE_FAULT)])
+@pytest.mark.parametrize(
+    ("error", "code"), [("FatalError", FATAL), ("DeviceFault", DEVICE_FAULT), ("EnvFault", ENV_FAULT)]
+)
 @pytest.mark.parametrize("full", [False, True])
 def test_a_log_whose_disk_is_full_hides_no_exit_code(tmp_path: Path, error: str, code: int, full: bool) -> None:
     (tmp_path / "failing_role.py").write_text(
@@ -48,3 +51,15 @@ def test_objects_of_a_role_are_left_out_of_garbage_collection(tmp_path: Path) ->
     (tmp_path / "logs").mkdir()
     done = subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path)], cwd=ROOT, timeout=60, check=False)
     assert done.returncode == 5
+
+
+@pytest.mark.parametrize("role", ["ACTOR", "EVALUATOR", "WORKER"])
+@pytest.mark.parametrize(("end", "code"), [("return", 0), ("raise FatalError('It broke.')", FATAL)])
+def test_threads_of_an_env_keep_no_process_alive(tmp_path: Path, role: str, end: str, code: int) -> None:
+    head = "import atexit, threading\nfrom shared.errors import FatalError\natexit.register(print, 'left')\n"
+    main = f"def main(child_spec):\n    threading.Thread(target=threading.Event().wait).start()\n    {end}\n"
+    (tmp_path / "failing_role.py").write_text(head + main)
+    (tmp_path / "logs").mkdir()
+    words = [sys.executable, "-c", PROGRAM, str(tmp_path), role]
+    assert subprocess.run(words, cwd=ROOT, timeout=60, check=False).returncode == code
+    assert (tmp_path / "logs" / "learner.log").read_text().endswith("left\n")
