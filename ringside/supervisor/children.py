@@ -74,8 +74,8 @@ class ChildMaker:
         self._processes = plan.processes
         self._log_starts: dict[int, int] = {}
         """Lengths of the logs when this run began."""
-        self._env_faults: dict[int, str] = {}
-        """The newest error of a user's env in each process."""
+        self._env_faults: set[tuple[int, str]] = set()
+        """Errors of a user's env that have ended a process, with its position."""
         self._rendezvous: tuple[int, int] | None = None
         """Incarnation of the ranks of the learner, and the descriptor of the file in which they find each other."""
         self._lock = identity(run_dir / LOCK_FILE)
@@ -128,12 +128,14 @@ class ChildMaker:
             self._rendezvous = None
 
     def repeats_env_fault(self, index: int, code: int) -> bool:
-        """True if a process ended by the error of a user's env that ended its former incarnation, too."""
+        """True if a process ended by an error of a user's env that has ended it before."""
         if code != ENV_FAULT:
             return False
-        error = last_line(log_path(self._run_dir, self._processes.name_of(index)), self._log_starts[index])
-        former, self._env_faults[index] = self._env_faults.get(index), error
-        return error == former
+        log = log_path(self._run_dir, self._processes.name_of(index))
+        fault = index, last_line(log, self._log_starts[index])
+        repeats = fault in self._env_faults
+        self._env_faults.add(fault)
+        return repeats
 
     def crash_report(self, index: int, how: str, count: int, code: int) -> str:
         """The sentence that ends the run when the process at a position may not restart."""

