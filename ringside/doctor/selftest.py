@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
+import json
 import os
 import re
 import signal
@@ -14,15 +14,18 @@ import time
 from collections.abc import Collection, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import psutil
 
+from ringside import planning
 from ringside.doctor.checks import Check
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
 from shared.checkpoint.manifest import BEST_FILE, CHECKPOINTS
-from shared.config.settings import unused_settings
+from shared.config.sections import Evaluate, Machine, Run
+from shared.config.settings import Config, unused_settings
+from shared.files.atomic import write_atomic
 from shared.files.run_file_names import LOGS, SUMMARY_FILE
 from shared.files.strict_json import read_json
 from shared.machine import facts
@@ -92,10 +95,14 @@ def _run(plan: Plan, kernels: set[Kernel]) -> Check:
     begun, before = time.monotonic(), _shared_memory()
     with tempfile.TemporaryDirectory(prefix="ringside-doctor-") as scratch:
         run_dir = Path(scratch) / "run"
-        first, digest = _first_weights(Path(scratch), plan)
+        small = small_plan(plan)
+        first, digest = _first_weights(Path(scratch), small)
+        write_atomic(config := Path(scratch) / "config.json", json.dumps(small.config.to_json()).encode())
+        named: dict[str, Any] = {"env": plan.config.play.env, "plugin": plan.config.run.plugin}  # which no file decides
+        named |= {"config": config, "run_dir": run_dir, "init_from": first}
         with stack_dumps_held_back():
             process = subprocess.Popen(
-                [sys.executable, str(LAUNCHER), *_words(plan), f"--run-dir={run_dir}", f"--init-from={first}"],
+                [sys.executable, str(LAUNCHER), "train", "--plain", *words_of(**named)],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
@@ -115,8 +122,9 @@ def _run(plan: Plan, kernels: set[Kernel]) -> Check:
         summary = read_json(run_dir / SUMMARY_FILE)
         for log in (run_dir / LOGS).glob("*.log"):
             kernels.update(kernels_in(log.read_text(errors="replace")))
-    if summary["rounds"] != ROUNDS or not summary["updates"]:
-        return _failed(f"A small run committed {summary['rounds']} of {ROUNDS} rounds, {summary['updates']} updates.")
+    rounds = small.run_schedule.rounds
+    if summary["rounds"] != rounds or not summary["updates"]:
+        return _failed(f"A small run committed {summary['rounds']} of {rounds} rounds, {summary['updates']} updates.")
     if summary["weights_sha256"] == digest:
         return _failed("A small run did not change the weights.")
     left = [*_processes_of(process.pid), *sorted(_shared_memory() - before)]
@@ -125,7 +133,7 @@ def _run(plan: Plan, kernels: set[Kernel]) -> Check:
     return Check(
         "self-test",
         "green",
-        f"A small run on {summary['device']} in {summary['precision']}: {ROUNDS} rounds committed, weights moved, "
+        f"A small run on {summary['device']} in {summary['precision']}: {rounds} rounds committed, weights moved, "
         f"nothing left behind, {time.monotonic() - begun:.1f} s in all.",
     )
 
@@ -153,43 +161,32 @@ def _first_weights(scratch: Path, plan: Plan) -> tuple[Path, str]:
     return scratch / "first" / CHECKPOINTS / BEST_FILE, hashlib.sha256(flat.tobytes()).hexdigest()
 
 
-def _words(plan: Plan) -> list[str]:
-    """Command-line options of the run."""
-    play, machine = plan.config.play, plan.config.machine
-    steps = ROUND_STEPS * -(-ENVS * plan.config.algorithm.n_step // ROUND_STEPS)
-    settings = {
-        "game": play.game if play.env is None else None,
-        "env": play.env,
-        "protocol": play.protocol,
-        "envs": ENVS,
+def small_plan(plan: Plan) -> Plan:
+    """The same run with few steps and processes, on the machine's defaults but for device and precision."""
+    config, machine = plan.config, plan.config.machine
+    steps = ROUND_STEPS * -(-ENVS * config.algorithm.n_step // ROUND_STEPS)
+    sizes: dict[str, Any] = {
         "lane_envs": 2,
         "actors": 2,
-        "inference_batch": 4,
-        "round_steps": steps,
         "learning_starts": steps,
         "total_steps": ROUNDS * steps,
         "snapshot_every_steps": steps,
-        "replay_size": ROUNDS * steps,
-        "train_every": 16,
-        "network": plan.config.learn.network,
         "device": machine.device,
         "precision": machine.precision,
         "deterministic": machine.deterministic,
         "mps": machine.mps,
         "pin": "off",
-        "plain": True,
+        "plugin": config.run.plugin,
     }
-    if play.workers:
-        settings |= {"schedule": plan.config.learn.schedule, "workers": ENVS // 2, "t_max": steps // ENVS}
-        settings |= {"local_replay": 0 if plan.method.on_policy else steps, "batch_size": None}
-        settings |= dict.fromkeys(("envs", "inference_batch", "round_steps", "replay_size", "train_every"))
-    if plan.config.algorithm.recurrent and not play.workers:
-        settings["batch_size"] = steps  # whole rounds of envs
-    algorithm = dataclasses.asdict(plan.config.algorithm)
-    own = algorithm.pop("settings")
-    unused = unused_settings(plan.method)  # which the command refuses
-    used = {name: value for name, value in (settings | algorithm | own).items() if name not in unused}
-    return ["train", *words_of(plugin=plan.config.run.plugin, **used)]
+    if config.play.workers:
+        sizes |= {"workers": ENVS // 2, "t_max": steps // ENVS, "local_replay": steps}
+    else:
+        sizes |= {"envs": ENVS, "inference_batch": 4, "round_steps": steps, "replay_size": ROUNDS * steps}
+        sizes |= {"train_every": 16, "batch_size": steps if config.algorithm.recurrent else 32}
+    unused = unused_settings(plan.method)
+    open_again = {"evaluate": Evaluate(), "machine": Machine(), "run": Run()}
+    small = Config(**config.sections | open_again)
+    return planning.check(small.with_settings(**{name: sizes[name] for name in sizes if name not in unused}))
 
 
 def _shared_memory() -> set[str]:

@@ -51,22 +51,50 @@ def test_the_small_run_has_the_network_of_the_plan(preset: str) -> None:
     if not (config.play.workers or method_declaration(config.algorithm.method).on_policy):
         config = config.with_settings(replay_size=100_000, learning_starts=10_000, value_rescaling=preset == "nature")
     plan = ringside.plan(config)
-    small = ringside.plan(configuration(selftest._words(plan)[1:]))
+    small = selftest.small_plan(plan)
     assert small.network == plan.network
     assert small.config.algorithm == plan.config.algorithm
 
 
 def test_recurrent_workers_have_their_self_test() -> None:
     plan = ringside.plan(configuration(["--preset", "a3c-async", "--recurrent", "--game", "pong"]))
-    small = ringside.plan(configuration(selftest._words(plan)[1:]))
+    small = selftest.small_plan(plan)
     assert small.network == plan.network
     assert small.run_schedule.recurrent_units == 256
+
+
+CATCH = "tests.support.pixel_game:factory"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--env", CATCH, "--preset", "quick"],
+        ["--env", CATCH, "--preset", "ppo-quick", "--frame-size", "64"],
+        ["--env", CATCH, "--preset", "a3c"],
+        ["--game", "pong", "--preset", "quick", "--frame-size", "64", "--frame-stack", "2"],
+        ["--game", "pong", "--preset", "quick", "--schedule", "free", "--eval-every-steps", "100_000"],
+    ],
+)
+def test_the_small_run_plays_and_learns_as_the_plan(words: list[str]) -> None:
+    plan = ringside.plan(configuration([*words, "--device", "cpu"]))
+    small = selftest.small_plan(plan)
+    assert small.network == plan.network
+    assert (small.config.play.played, small.config.play.frames) == (plan.config.play.played, plan.config.play.frames)
+    assert small.config.learn.schedule == plan.config.learn.schedule
+
+
+@pytest.mark.timeout(420)
+def test_an_env_has_its_self_test() -> None:
+    words = ["--env", CATCH, "--preset", "quick", "--network", "small", "--frame-size", "64", "--device", "cpu"]
+    checks = selftest.check(ringside.plan(configuration(words)))
+    assert checks[0].color == "green", checks[0].found
 
 
 def test_an_on_policy_method_has_its_self_test_and_suggestion(monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["--preset", "quick", "--method", "a2c", "--envs", "16", "--round-steps", "160", "--batch-size", "160"]
     plan = ringside.plan(configuration([*words, "--device", "cpu", "--game", "pong", "--schedule", "alternate"]))
-    small = ringside.plan(configuration(selftest._words(plan)[1:]))
+    small = selftest.small_plan(plan)
     assert small.config.algorithm == plan.config.algorithm
     assert small.run_schedule.rounds == selftest.ROUNDS
     monkeypatch.setattr(facts, "usable_cores", lambda: 4)
