@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from setproctitle import setproctitle
 
 from actors.env import EnvError
 from shared.errors import EnvFault
@@ -42,6 +43,7 @@ def main(connection: Any, env: str, frames: FrameShape) -> None:
     """
     ignore_requests()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
+    setproctitle("ringside look at the env")
     silent = os.open(os.devnull, os.O_RDWR)
     for descriptor in range(3):
         os.dup2(silent, descriptor)
@@ -58,11 +60,12 @@ def main(connection: Any, env: str, frames: FrameShape) -> None:
             made.append(GymnasiumEnv(env, seed=1, index=1, frames=frames))
         except EnvError as error:
             result = result._replace(only_one=str(error))
+        connection.send("close()")
+        for each in made:
+            each.close()
     except (EnvError, EnvFault) as error:
         result = error
     connection.send(result)
-    for each in made:
-        each.close()
     os._exit(0)
 
 

@@ -31,8 +31,6 @@ from shared.text import printable
 LIMIT_SECONDS = 60.0
 NOTE_SECONDS = 5.0
 """Time after which the user is told what the command waits for."""
-CLOSE_SECONDS = 3.0
-"""Time that an env has for its `close`."""
 _POLL_SECONDS = 0.2
 
 
@@ -75,8 +73,6 @@ def look_at(env: str, frames: FrameShape) -> EnvLook:
         for _ in range(2):
             trials.append(_Trial(env, frames))
         first, second = (trial.result(begun) for trial in trials)
-        for trial in trials:
-            wait_for_end(trial.process, CLOSE_SECONDS)
     finally:
         for trial in trials:
             trial.end()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import psutil
@@ -14,7 +15,9 @@ from ringside.doctor import checks
 from ringside.env_look import EnvLook, look_at
 from shared.errors import ConfigError
 from shared.frame_shape import DEFAULT_FRAMES
+from tests.conftest import Refused
 from tests.support.configurations import settled
+from tests.support.runs import child, finish, gone, start, wait_until
 
 ODD = "tests.support.odd_envs:factory"
 NAMES = ("left", "stay", "right")
@@ -73,10 +76,14 @@ def test_findings_of_a_look(wrong: str, names: tuple[str, ...], repeats: bool) -
     assert look(wrong) == EnvLook(names, repeats, None)
 
 
-@pytest.mark.parametrize("wrong", ["threads", "close"])
-def test_neither_threads_nor_close_keep_a_look(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(env_look, "CLOSE_SECONDS", 0.1)
-    assert look(wrong).repeats
+def test_threads_of_an_env_keep_no_look() -> None:
+    assert look("threads").repeats
+
+
+def test_an_env_that_does_not_close_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(env_look, "LIMIT_SECONDS", 10.0)
+    with pytest.raises(EnvError, match=r"--env .*@wrong=close did not return from close\(\) within 10 s\."):
+        look("close")
 
 
 def test_an_env_that_hangs_is_told_and_then_refused(
@@ -87,6 +94,23 @@ def test_an_env_that_hangs_is_told_and_then_refused(
     with pytest.raises(EnvError, match="did not return from its import, or its factory within 0 s"):
         look("hangs")
     assert capsys.readouterr().err.count("before the start") == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_look_ends_with_the_command(tmp_path: Path, number: signal.Signals) -> None:
+    process = start(tmp_path / "run", env=f"{ODD}@wrong=hangs")
+    wait_until(process, lambda: child(process, "look at the env") is not None, every=0.05)
+    process.send_signal(number)
+    output = finish(process, code=130 if number == signal.SIGINT else -number)
+    assert "Traceback" not in output
+    assert gone(process)
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_env_that_fails_is_refused_before_anything_is_begun(refused: Refused, tmp_path: Path) -> None:
+    said = refused("--env", f"{ODD}@wrong=raises", "--preset", "quick", "--run-dir", str(tmp_path / "run"))
+    assert "failed in step() of env 0 at tick 17: KeyError" in said
+    assert not (tmp_path / "run").exists()
 
 
 def test_an_env_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
