@@ -1,7 +1,7 @@
 """Actor processes: play the games, and write frames and results into shared memory. They never load torch.
 
-Read actor first, then lane, lanes, env and make_env; then evaluator, evaluation, filming and h264; then envs/ and
-pixels/.
+Read actor first, then lane, lanes, env, make_env and env_trial; then evaluator, evaluation, filming and h264; then
+envs/ and pixels/.
 """
 
 from pathlib import Path

@@ -19,7 +19,7 @@ from actors.env import EnvError
 from actors.env_trial import EnvSample
 from actors.make_env import action_names
 from ringside.supervisor.deaths import signal_name
-from ringside.supervisor.spawning import ChildProcess
+from ringside.supervisor.spawning import ChildProcess, require_main_guard
 from shared.config.sections import Play
 from shared.config.settings import ResolvedConfig
 from shared.errors import ConfigError
@@ -67,6 +67,7 @@ def look_at(env: str, frames: FrameShape) -> EnvLook:
     Raises:
         EnvError: the env cannot be used.
     """
+    require_main_guard()
     begun = time.monotonic()
     trials: list[_Trial] = []
     try:
