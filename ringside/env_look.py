@@ -25,6 +25,7 @@ from shared.config.settings import ResolvedConfig
 from shared.errors import ConfigError
 from shared.frame_shape import FrameShape
 from shared.machine.subprocesses import REAP_SECONDS, wait_for_end
+from shared.process.library_env import pinned_thread_env
 from shared.process.signals import STOP_SIGNALS
 from shared.text import printable
 
@@ -68,69 +69,80 @@ def look_at(env: str, frames: FrameShape) -> EnvLook:
         EnvError: the env cannot be used.
     """
     require_main_guard()
-    begun = time.monotonic()
+    begun, noted = time.monotonic(), False
     trials: list[_Trial] = []
+    samples: list[EnvSample] = []
     try:
         for _ in range(2):
             trials.append(_Trial(env, frames))
-        first, second = (trial.result(begun) for trial in trials)
+        while len(samples) < len(trials):
+            waits_for = trials[len(samples)]
+            samples += waits_for.poll()
+            elapsed = time.monotonic() - begun
+            if elapsed > LIMIT_SECONDS:
+                raise EnvError(f"--env {env} did not return from {waits_for.call} within {LIMIT_SECONDS:.0f} s.")
+            if elapsed > NOTE_SECONDS and not noted:
+                noted = True
+                text = f"Playing --env {env} before the start, for {LIMIT_SECONDS:.0f} s at most ..."
+                print(printable(text), file=sys.stderr)
     finally:
         for trial in trials:
             trial.end()
+    first, second = samples
     common = min(len(first.ticks), len(second.ticks))
     same = first.ticks[:common] == second.ticks[:common] and first.action_names == second.action_names
     return EnvLook(first.action_names, same, first.only_one)
 
 
 class _Trial:
-    """A process that plays an env for some time."""
+    """A process that plays an env for some time.
+
+    Attributes:
+        call: the call of the env's code that it has not returned from.
+    """
 
     def __init__(self, env: str, frames: FrameShape) -> None:
         """Start it."""
-        self._env, self._call = env, "its import, or its factory"
+        self.call = "its import, or its factory"
+        self._env = env
         self._connection, theirs = multiprocess.Pipe(duplex=False)
-        self.process = ChildProcess(target=env_trial.main, args=(theirs, env, frames), daemon=True)
+        self._process = ChildProcess(target=env_trial.main, args=(theirs, env, frames), daemon=True)
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # until it ignores them
         try:
-            self.process.start()
+            with pinned_thread_env():
+                self._process.start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             theirs.close()
 
-    def result(self, begun: float) -> EnvSample:
-        """Wait for the result. Raises `EnvError`."""
-        noted = False
-        while True:
-            while self._connection.poll(_POLL_SECONDS):
-                try:
-                    message = self._connection.recv()
-                except EOFError:
-                    raise self._lost() from None
-                if isinstance(message, EnvSample):
-                    return message
-                if not isinstance(message, str):
-                    raise EnvError(str(message)) from message
-                self._call = message
-            elapsed = time.monotonic() - begun
-            if elapsed > LIMIT_SECONDS:
-                raise EnvError(f"--env {self._env} did not return from {self._call} within {LIMIT_SECONDS:.0f} s.")
-            if elapsed > NOTE_SECONDS and not noted:
-                noted = True
-                print(
-                    printable(f"Playing --env {self._env} before the start, for {LIMIT_SECONDS:.0f} s at most ..."),
-                    file=sys.stderr,
-                )
+    def poll(self) -> list[EnvSample]:
+        """Wait a moment; return the result, if it is there. Raises `EnvError`."""
+        ended = self._process.exitcode is not None  # processes that it has started may hold its pipe
+        if not self._connection.poll(_POLL_SECONDS):
+            if ended:
+                raise self._lost()
+            return []
+        try:
+            message = self._connection.recv()
+        except EOFError:
+            raise self._lost() from None
+        if isinstance(message, EnvSample):
+            return [message]
+        if not isinstance(message, str):
+            raise EnvError(str(message)) from message
+        self.call = message
+        return []
 
     def _lost(self) -> EnvError:
         """The error of a process that ended without a result."""
-        wait_for_end(self.process, REAP_SECONDS)
-        code = self.process.exitcode or 0
+        wait_for_end(self._process, REAP_SECONDS)
+        code = self._process.exitcode or 0
         how = f"was killed by {signal_name(-code)}" if code < 0 else f"ended with code {code}"
-        return EnvError(f"The process of --env {self._env} {how} in {self._call}: its code must not end the program.")
+        return EnvError(f"The process of --env {self._env} {how} in {self.call}: its code must not end the program.")
 
     def end(self) -> None:
         """Leave nothing of it behind."""
-        self.process.kill()
-        if wait_for_end(self.process, REAP_SECONDS):
-            self.process.join()
+        self._process.kill()
+        if wait_for_end(self._process, REAP_SECONDS):
+            self._process.join()
         self._connection.close()
