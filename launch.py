@@ -128,10 +128,11 @@ def cli() -> NoReturn:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     _have_streams()
     import ringside.tasks  # noqa: F401  # which ends with a sentence where a module of the user hides ours
+    from shared.machine.subprocesses import leave_threads
     from shared.process.signals import enable_stack_dumps
 
     enable_stack_dumps()
-    sys.exit(main(sys.argv[1:]))
+    leave_threads(main(sys.argv[1:]))
 
 
 if __name__ == "__main__":

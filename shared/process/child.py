@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import gc
 import importlib
 import os
@@ -21,7 +20,7 @@ from shared.files.disk_trouble import log_line
 from shared.files.plain_files import open_to_write
 from shared.files.run_file_names import LOGS
 from shared.machine.cores import NICENESS
-from shared.machine.subprocesses import die_with
+from shared.machine.subprocesses import die_with, leave_threads
 from shared.memory.parts.board import Phase
 from shared.memory.plan import Plan
 from shared.memory.process_table import ProcessTable, Role, process_name, process_title
@@ -135,16 +134,8 @@ def run_role(module: str, child_spec: ChildSpec) -> None:
         log_line(traceback.format_exc() + str(error))
         os._exit(DEVICE_FAULT)  # freeing memory of a faulty device would fail and change the code
     if child_spec.role in (Role.ACTOR, Role.EVALUATOR, Role.WORKER):
-        _leave_threads(code)
+        leave_threads(code)
     sys.exit(code)
-
-
-def _leave_threads(code: int) -> None:
-    """End this process. Python would wait for the threads of a user's env, which may never end."""
-    atexit._run_exitfuncs()
-    with suppress(OSError):  # of a full disk
-        sys.stdout.flush()
-    os._exit(code)
 
 
 def _stop_inheritance() -> None:

@@ -242,3 +242,16 @@ def test_options_that_record_refuses(
     Path("file").touch()
     assert main(["record", "--load", str(catch), "--env", CATCH, *arguments]) == 2
     assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("wrong", "code"), [("threads", 0), ("old_step", 1)])
+def test_a_command_that_plays_ends_whatever_its_env_leaves(
+    launched: Launch, tmp_path: Path, wrong: str, code: int
+) -> None:
+    env = f"tests.support.odd_envs:factory@wrong={wrong}"
+    weights = random_weights(tmp_path / "run", env, actions=3)
+    words = ["--load", str(weights), "--env", env, "--episodes", "2", "--device", "cpu"]
+    done = launched("eval", *words)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    assert ("failed in step() of env 0" in done.stderr) == bool(code)
