@@ -147,14 +147,14 @@ def headline(game: str) -> str:
     return module.rpartition(".")[2] if made in _SAYS_NOTHING else made
 
 
-def readable(value: float) -> str:
+def readable(value: float, digits: int = 3) -> str:
     """A number with three significant digits, or all digits before the point, grouped: 0.0123, 12.3, 1,234."""
-    return f"{value:,.0f}" if value == 0 or abs(value) >= 100 else f"{value:.3g}"
+    return f"{value:,.0f}" if value == 0 or abs(value) >= 10 ** (digits - 1) else f"{value:.{digits}g}"
 
 
-def short(value: float) -> str:
+def short(value: float, digits: int = 3) -> str:
     """A large number in few characters: 950, 9.98k, 6.15M."""
     for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= limit:
-            return readable(value / limit) + unit
-    return readable(value)
+            return readable(value / limit, digits) + unit
+    return readable(value, digits)

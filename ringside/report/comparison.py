@@ -22,6 +22,7 @@ from ringside.report.figures import setting
 from ringside.report.records import Records, RecordsError, newest
 from ringside.report.rules import EvaluationRules, rules_of_final_evaluation, rules_of_last_evaluation
 from shared.config.digest import ARITHMETIC, MAY_CHANGE_ON_RESUME
+from shared.config.presets import PRESETS
 from shared.config.sections import INEXACT_SCHEDULES, Evaluate
 
 IGNORED_SETTINGS = (
@@ -32,7 +33,7 @@ IGNORED_SETTINGS = (
 )
 """Settings in which the runs of one arm may differ."""
 NAMED_DIFFERENCES = 4
-"""Most differences that an arm's description names."""
+"""Most settings that an arm's label names."""
 
 
 @dataclass(frozen=True)
@@ -76,9 +77,10 @@ class Arm:
     """One configuration, with runs of one or more games and seeds."""
 
     label: str
-    """A letter, or `Ringside` for a single arm."""
-    meaning: str
-    """Differences from the other arms, those of the algorithm first; at most `NAMED_DIFFERENCES`."""
+    """The preset, and what of it was changed in this arm and not in all: at most `NAMED_DIFFERENCES`, those of the
+    algorithm first."""
+    changes: str
+    """The other settings of learning that differ from the preset."""
     runs: tuple[Records, ...]
 
     def of(self, game: str) -> list[Records]:
@@ -205,23 +207,25 @@ def _identity(run: Records) -> str:
 
 
 def _names(firsts: Sequence[Records]) -> list[tuple[str, str]]:
-    """A label and a meaning for each arm."""
-    if len(firsts) == 1:
-        return [("Ringside", "")]
-    rows = differences(firsts, IGNORED_SETTINGS)
-    telling = sorted(rows, key=lambda name: name not in firsts[0].config.get("algorithm", {}))[:NAMED_DIFFERENCES]
-    more = f" and {len(rows) - NAMED_DIFFERENCES} more" if len(rows) > NAMED_DIFFERENCES else ""
-    return [
-        (_letter(i), ", ".join(f"{name} {_brief(rows[name][i])}" for name in telling) + more)
-        for i in range(len(firsts))
-    ]
+    """Label and other changes of each arm; its first run stands for it."""
+    rows = differences(firsts, IGNORED_SETTINGS) if len(firsts) > 1 else {}
+    labels: list[str] = []
+    changed = []
+    for run in firsts:
+        preset, changes = run.preset
+        usual = PRESETS[preset].to_flat() if preset in PRESETS else {}
+        apart = [name for name in rows if name in run.settings and run.settings[name] != usual.get(name)]
+        apart.sort(key=lambda name: name not in run.config.get("algorithm", {}))
+        told, more = apart[:NAMED_DIFFERENCES], len(apart) - NAMED_DIFFERENCES
+        label = ", ".join([preset, *(f"{name} {_brief(run.settings[name])}" for name in told)])
+        label += f" and {more} more" if more > 0 else ""
+        labels.append(label)
+        changed.append(", ".join(f"{name} {_brief(value)}" for name, value in changes.items() if name not in told))
+    twins = [labels[:i].count(label) for i, label in enumerate(labels)]
+    labels = [f"{label} ({n + 1})" if n else label for label, n in zip(labels, twins, strict=True)]
+    return list(zip(labels, changed, strict=True))
 
 
 def _brief(value: object) -> str:
     """A setting with few digits: a search for settings tries numbers with many."""
     return f"{value:.4g}" if isinstance(value, float) else setting(value)
-
-
-def _letter(i: int) -> str:
-    """A to Z, then A1 to Z1, ..."""
-    return chr(ord("A") + i % 26) + (str(i // 26) if i >= 26 else "")

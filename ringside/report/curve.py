@@ -22,8 +22,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from ringside.recording.totals import MEAN_OVER
-from ringside.report.plots import MARKERS, color_of, style
+from ringside.recording.totals import MEAN_OVER, mean_name
+from ringside.report.plots import MARKERS, color_of, draw_line, style
 from ringside.report.published import PublishedCurve, published_curves_of_game
 from ringside.report.records import Records, load
 
@@ -63,10 +63,10 @@ def draw(axis: Axes, curve: Curve, color: str, which: int, *, alone: bool) -> No
     rounds, episodes, evaluations = curve.run.rounds, curve.run.episodes, curve.run.evaluations
     if alone:
         axis.plot(curve.at(episodes["steps"], which), episodes["return"], ".", color="#9ab", ms=3, label="episode")
-    label = f"mean of {MEAN_OVER}" if alone else curve.name
-    axis.plot(curve.at(rounds["steps"], which), rounds["mean_return_100"], color=color, lw=2, label=label)
+    label = mean_name(len(episodes["steps"])) if alone else curve.name
+    draw_line(axis, curve.at(rounds["steps"], which), rounds["mean_return_100"], color=color, lw=2, label=label)
     if not alone:
-        x = curve.at(evaluations["steps"], which)
+        x = evaluations["seconds"] / 60 if which == MINUTES else curve.at(evaluations["steps"], which)
         axis.plot(x, evaluations["mean_return"], "o", color=color, mfc="white", ms=6)
 
 
@@ -122,7 +122,9 @@ def picture(
             axis.set_xlabel(LABELS[which])
         for each in published:
             draw_published(axes[0], each, max(curve.run.steps for curve in curves))
-        axes[0].set_ylabel("raw return of training episodes" if alone else f"mean of {MEAN_OVER}; circles: evaluations")
+        axes[0].set_ylabel(
+            "raw return of training episodes" if alone else f"mean of up to {MEAN_OVER}; circles: evaluations"
+        )
         if published:  # as many names as would hide the curves
             figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower left", ncols=2 * len(over))
         else:

@@ -48,7 +48,8 @@ def _ends(runs: Sequence[Records]) -> Iterator[str]:
     if open_ends := [run for run in runs if run.state == "no end"]:
         yield f"Still running, or crashed, and reported up to their last round: {_named(open_ends)}."
     if stopped := [run for run in runs if run.state == "stopped"]:
-        yield f"Stopped before their last round, and reported up to there: {_named(stopped)}."
+        were = "was" if len(stopped) == 1 else "were"
+        yield f"{_named(stopped)} {were} stopped early; the figures are those up to that point."
 
 
 def _lengths(runs: Sequence[Records], published_frames: int | None) -> Iterator[str]:

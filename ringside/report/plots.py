@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import io
 import re
+import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import Formatter, FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 from ringside.recording.metric_names import displayed, metric_of, metrics_of
@@ -29,14 +30,14 @@ from ringside.report.comparison import Arm, Comparison
 from ringside.report.published import comparable_agents
 from ringside.report.records import Records
 from shared.files.atomic import write_atomic
-from shared.text import short
+from shared.text import readable, short
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1)))
 """Line styles, for more arms than colors."""
 MARKERS = {"DQN": "s", "Rainbow": "D", "IQN": "^"}
-METRIC_COLUMNS, MOST_METRIC_ROWS = 3, 3
-"""Charts of metrics in a row, and most rows; a damaged file may name any number."""
+MOST_METRICS = 9
+"""Most charts of metrics; a damaged file may name any number."""
 POINTS = 200
 """Most points of a line: about one for every two or three pixels of width."""
 
@@ -114,6 +115,37 @@ def _dash(i: int) -> Any:
     return DASHES[i // len(COLORS) % len(DASHES)]
 
 
+def _wrapped(label: str) -> str:
+    """The label of an arm in lines that fit a legend."""
+    return textwrap.fill(label, 34)
+
+
+class Numbers(Formatter):
+    """Labels of ticks with as many digits as tell all of them apart."""
+
+    def __call__(self, value: float, pos: int | None = None) -> str:
+        """Label of one tick."""
+        return short(value)
+
+    def format_ticks(self, values: Sequence[float]) -> list[str]:
+        """Labels of all ticks of an axis."""
+        for digits in range(3, 16):
+            labels = [short(value, digits) for value in values]
+            if len(set(labels)) == len(labels):
+                break
+        return labels
+
+
+def draw_line(axes: Axes, x: NDArray[np.float64], y: NDArray[np.float64], **line_style: Any) -> None:
+    """Draw the points that are known as a line; one alone as a point with its value."""
+    known = np.isfinite(x) & np.isfinite(y)
+    x, y = x[known], y[known]
+    if len(x) == 1:
+        line_style["marker"] = "o"
+        axes.annotate(readable(y[0]), (x[0], y[0]), xytext=(5, 3), textcoords="offset points", fontsize=8)
+    axes.plot(x, y, **line_style)
+
+
 # --- learning curves
 
 Axis = Literal["steps", "hours"]
@@ -165,11 +197,10 @@ def learning_curve(comparison: Comparison, game: str, axis: Axis) -> Figure:
     axes.set_ylabel("return of an episode")
     axes.xaxis.set_major_locator(MaxNLocator(6))
     for each in (axes.xaxis, axes.yaxis):
-        each.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+        each.set_major_formatter(Numbers())
     axes.set_xlim(left=0)
     _references(axes, comparison.protocol, game)
-    if axes.get_legend_handles_labels()[0]:
-        figure.legend(loc="outside lower left", handlelength=1.6, ncols=2, columnspacing=1.2)
+    figure.legend(loc="outside lower left", handlelength=1.6, ncols=2, columnspacing=1.2)
     return figure
 
 
@@ -178,78 +209,52 @@ def metric_names(comparison: Comparison, game: str) -> list[str]:
     runs = [run for run in comparison.runs if run.game == game]
     drawn = [(run, name) for run in runs for name in displayed(metrics_of(run.rounds))]
     names = [name for run, name in drawn if len(learning_points(run, "steps", name)[0])]
-    return list(dict.fromkeys(names))[: METRIC_COLUMNS * MOST_METRIC_ROWS]
+    return list(dict.fromkeys(names))[:MOST_METRICS]
 
 
-def metric_charts(comparison: Comparison, game: str) -> Figure:
-    """A small chart of each metric of a game over steps, with the mean over the seeds of each arm."""
-    names = metric_names(comparison, game)
-    rows = -(-len(names) // METRIC_COLUMNS)
-    figure = Figure(figsize=(3.1 * METRIC_COLUMNS, 1.9 * rows), layout="constrained")
-    for place, name in enumerate(names):
-        axes = figure.add_subplot(rows, METRIC_COLUMNS, place + 1)
-        metric = metric_of(name)
-        axes.set_title(f"{metric.label}, {metric.unit}" if metric.unit else metric.label, fontsize=9)
-        for i, arm in enumerate(comparison.arms):
-            curves = [learning_points(run, "steps", name) for run in arm.of(game)]
-            curves = [(x, y) for x, y in curves if len(x)]
-            band = seed_band(curves)
-            drawn = [band[:2]] if band is not None else curves
-            for x, y in drawn:
-                axes.plot(x, y, marker=_marker(x), color=color_of(i), linestyle=_dash(i), linewidth=1.3)
-        axes.xaxis.set_major_locator(MaxNLocator(4))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
-        axes.set_xlim(left=0)
+def metric_chart(comparison: Comparison, game: str, name: str) -> Figure:
+    """A small chart of a metric of a game over steps, with the mean over the seeds of each arm."""
+    figure, axes = _figure(3.4, 2.1)
+    for i, arm in enumerate(comparison.arms):
+        curves = [learning_points(run, "steps", name) for run in arm.of(game)]
+        curves = [(x, y) for x, y in curves if len(x)]
+        band = seed_band(curves)
+        for x, y in [band[:2]] if band is not None else curves:
+            draw_line(axes, x, y, color=color_of(i), linestyle=_dash(i), linewidth=1.3)
+    metric = metric_of(name)
+    axes.set_title(f"{metric.label}, {metric.unit}" if metric.unit else metric.label, fontsize=9)
+    axes.xaxis.set_major_locator(MaxNLocator(4))
+    for each in (axes.xaxis, axes.yaxis):
+        each.set_major_formatter(Numbers())
+    axes.set_xlim(left=0)
     return figure
 
 
 def _draw_arm(axes: Axes, arm: Arm, game: str, axis: Axis, scale: float, line_style: dict[str, Any]) -> None:
-    """Draw the curves of one arm; `scale` multiplies x."""
+    """Draw the curves of one arm, of which the first has its label; `scale` multiplies x."""
     runs = arm.of(game)
     curves = [(scale * x, y) for x, y in (learning_points(run, axis) for run in runs)]
     band = seed_band(curves) if len(runs) > 1 else None
-    thin, label = {"color": line_style["color"], "linewidth": 0.6, "alpha": 0.5}, f"{arm.label}: training"
+    label = _wrapped(arm.label if len(runs) == 1 else f"{arm.label}: {len(runs)} seeds")
+    thin = {"linewidth": 1.6, **line_style}
     if band is not None:
         grid, mean, least, most = band
         axes.fill_between(grid, least, most, color=line_style["color"], alpha=0.18, linewidth=0)
-        axes.plot(grid, mean, linewidth=1.8, label=f"{label}, {len(runs)} seeds", **line_style)
-    else:
-        thin = {"linewidth": 1.6, **line_style}
-    for i, (x, y) in enumerate(curves):
-        axes.plot(*_thin(x, y), marker=_marker(x), label=label if band is None and i == 0 else "_", **thin)
-    circles = {
-        "linestyle": "none",
-        "marker": "o",
-        "markersize": 4,
-        "markerfacecolor": "white",
-        "color": line_style["color"],
-    }
-    label = f"{arm.label}: evaluations"
+        axes.plot(grid, mean, linewidth=1.8, label=label, **line_style)
+        thin, label = {"color": line_style["color"], "linewidth": 0.6, "alpha": 0.5}, "_"
+    circles = {"linestyle": "none", "marker": "o", "markersize": 4, "markerfacecolor": "white"}
+    for x, y in curves:
+        draw_line(axes, *_thin(x, y), label=label, **thin)
+        label = "_"
     for run in runs:
-        x, y = run.evaluations["steps"], run.evaluations["mean_return"]
-        if len(x):
-            axes.plot(x if axis == "steps" else scale * _hours_at(run, x), y, label=label, **circles)
-            label = "_"
-
-
-def _marker(x: NDArray[np.float64]) -> str:
-    """Marker of a line, which one point alone needs to be seen."""
-    return "." if len(x) == 1 else "None"
+        x = run.evaluations["steps"] if axis == "steps" else scale * run.evaluations["seconds"] / 3600
+        draw_line(axes, x, run.evaluations["mean_return"], color=line_style["color"], **circles)
 
 
 def _last_hour(run: Records) -> float:
     """Duration of a run in hours, as far as it is known."""
     seconds = run.rounds["seconds"]
     return float(np.nanmax(seconds)) / 3600 if np.isfinite(seconds).any() else 0.0
-
-
-def _hours_at(run: Records, steps: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Hours after which a run had played `steps`; NaN if unknown."""
-    x, y = run.rounds["steps"], run.rounds["seconds"] / 3600
-    known = np.isfinite(x) & np.isfinite(y)
-    if not known.any():
-        return np.full(len(steps), np.nan)
-    return np.interp(steps, x[known], y[known])
 
 
 def _thin(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -300,7 +305,7 @@ def score_chart(comparison: Comparison) -> Figure:
     spread = 0.7 / len(arms)
     dots: dict[str, Any] = {"markersize": 4, "alpha": 0.55}
     for i, arm in enumerate(arms):
-        label = arm.label
+        label = _wrapped(arm.label)
         for game in (game for game in arm.games if game in rows):
             scores = comparison.normalized(arm, game)
             if len(scores):
@@ -360,6 +365,6 @@ def aggregate_chart(comparison: Comparison) -> Figure:
         axes.xaxis.set_major_locator(MaxNLocator(2))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.grid(axis="y", visible=False)
-    panels[0].set_yticks(range(len(arms)), [arm.label for arm in reversed(arms)])
+    panels[0].set_yticks(range(len(arms)), [_wrapped(arm.label) for arm in reversed(arms)])
     figure.supxlabel("human-normalized score", fontsize=9, color="#333333")
     return figure

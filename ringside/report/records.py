@@ -11,6 +11,7 @@ import os
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -19,6 +20,9 @@ from numpy.typing import NDArray
 
 from ringside.recording.metrics import MetricsError, read_metrics
 from shared.config.digest import ADDED, flat_of
+from shared.config.method_declaration import method_declaration, method_names
+from shared.config.presets import nearest_preset
+from shared.config.settings import Config, unused_settings
 from shared.errors import ConfigError, FileError
 from shared.files.plain_files import exists
 from shared.files.run_file_names import CONFIG_FILE, EVALUATION_FILES, METRICS_FILE, SUMMARY_FILE
@@ -26,6 +30,7 @@ from shared.files.strict_json import read_json
 from shared.text import PLAIN_NAME
 
 _JSON_LIMIT = 8 << 20
+UNRECORDED = "not recorded"
 
 Column = NDArray[np.float64]
 Columns = Mapping[str, Column]
@@ -54,10 +59,12 @@ class Records:
     episodes: Columns
     """Columns `steps`, `return`, `length` with one value per training episode, in order of their ends."""
     evaluations: Columns
-    """Columns `steps`, `mean_return`, `episodes`, ... with one value per evaluation beside training, in order of
-    steps."""
+    """Columns `steps`, `seconds`, `mean_return`, `episodes`, ... with one value per evaluation beside training, in
+    order of steps."""
     summary: dict[str, Any] | None
     """`summary.json`; None: the run is running, or crashed."""
+    newest_at: float
+    """Moment of the newest record, in seconds since 1970."""
     by_protocol: dict[str, dict[str, Any]]
     """Evaluations by the protocol, with the keys of `EVALUATION_FILES`; `mean`, `sd`, `median`, `best` and `episodes`
     are numbers."""
@@ -72,10 +79,21 @@ class Records:
         """Name of the environment if it is no game; else None."""
         return self.game if self.config["play"].get("env") else None
 
-    @property
+    @cached_property
     def settings(self) -> dict[str, Any]:
-        """All settings by their flat names, also those that the version of the run did not have."""
-        return {**ADDED, **flat_of(self.config)}
+        """Settings that have an effect with the method, by flat names; also those that the run's version lacked."""
+        flat = {**ADDED, **flat_of(self.config)}
+        method = flat.get("method")
+        unused = unused_settings(method_declaration(method)) if method in method_names() else {}
+        return {name: value for name, value in flat.items() if name not in unused}
+
+    @cached_property
+    def preset(self) -> tuple[str, dict[str, Any]]:
+        """Nearest preset and the settings of learning that differ from it; of an unknown configuration the method."""
+        try:
+            return nearest_preset(Config.from_json(self.config))
+        except ConfigError:
+            return str(self.settings.get("method", UNRECORDED)), {}
 
     @property
     def state(self) -> str:
@@ -115,6 +133,7 @@ def load(run_dir: Path) -> Records:
         episodes=episodes,
         evaluations=evaluations,
         summary=_object(run_dir / SUMMARY_FILE) if os.path.lexists(run_dir / SUMMARY_FILE) else None,
+        newest_at=os.path.getmtime(run_dir / METRICS_FILE),
         by_protocol={
             kind: _evaluation_in(run_dir / name)
             for kind, name in EVALUATION_FILES.items()
@@ -173,7 +192,7 @@ def _metrics(run_dir: Path) -> tuple[Columns, Columns, Columns]:
     return (
         _columns(kinds["round"], "steps", "seconds", "mean_return_100"),
         _columns(kinds["episode"], "steps", "return", "length"),
-        _columns(evaluations, "steps", "mean_return", "episodes"),
+        _columns(evaluations, "steps", "seconds", "mean_return", "episodes"),
     )
 
 

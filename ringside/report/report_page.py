@@ -11,14 +11,15 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jinja2
 import numpy as np
 
 from ringside.recording.metric_names import metric_of
 from ringside.recording.scores import REFERENCE, SOURCE, human_normalized
-from ringside.report.aggregate import CONFIDENCE, REPLICATES
+from ringside.recording.totals import mean_name
+from ringside.report.aggregate import CONFIDENCE, REPLICATES, Estimate
 from ringside.report.comparison import IGNORED_SETTINGS, Arm, Comparison, differences
 from ringside.report.figures import amount, duration, file_name, score, setting
 from ringside.report.films import films
@@ -30,7 +31,7 @@ from ringside.report.plots import (
     color_of,
     has_curve,
     learning_curve,
-    metric_charts,
+    metric_chart,
     metric_names,
     save,
     score_chart,
@@ -39,6 +40,7 @@ from ringside.report.plots import (
 from ringside.report.published import FRAMES, Published, comparable_agents, published
 from ringside.report.records import Records, newest, number
 from ringside.report.rules import training_rules
+from shared.config.digest import flat_of
 from shared.config.sections import FRAME_SKIP
 from shared.files.atomic import write_atomic
 from shared.text import count, headline
@@ -48,6 +50,17 @@ FIGURES = "report.json"
 
 _RUN_ONLY = frozenset({"run_dir", "resume", "init_from", "plain", "seed", "game", "env"})
 """Settings that are shown for each run, or carry no information."""
+
+
+class Cell(NamedTuple):
+    """A value of a table below the name of its column."""
+
+    column: str
+    value: str
+    small: str = ""
+    """A remark below the value."""
+    look: str = ""
+    """Classes of the stylesheet."""
 
 
 def write(comparison: Comparison, directory: Path, title: str, study: Sequence[Picture] = ()) -> Path:
@@ -64,20 +77,20 @@ def write(comparison: Comparison, directory: Path, title: str, study: Sequence[P
     with style():
         overview, curves = _pictures(comparison, directory)
         metrics = _metric_pictures(comparison, directory)
-    agents = _agents(comparison)
+    agents, arms = _agents(comparison), comparison.arms
     page = (
         _environment()
         .get_template(PAGE)
         .render(
             title=title,
+            recorded=_dates(comparison.runs),
             made=time.strftime("%Y-%m-%d %H:%M"),
             comparison=comparison,
             rules=training_rules(comparison.runs),
             notes=notes(comparison, FRAMES if agents else None),
             tiles=_tiles(comparison),
-            arms=[(arm, color_of(i)) for i, arm in enumerate(comparison.arms)],
-            aggregates=[(arm.label, comparison.aggregates(arm)) for arm in comparison.arms],
-            aggregated_games=comparison.aggregated_games,
+            arms=[(arm, color_of(i)) for i, arm in enumerate(arms)],
+            aggregates=[_aggregate_row(comparison, arm) for arm in arms if comparison.aggregated_games],
             study=study,
             overview=overview,
             curves=curves,
@@ -85,19 +98,13 @@ def write(comparison: Comparison, directory: Path, title: str, study: Sequence[P
             metrics=metrics,
             metric_meanings=_metric_meanings(comparison),
             agents=agents,
-            score_rows=[
-                _score_row(comparison, game, arm)
-                for game in comparison.games
-                for arm in comparison.arms
-                if arm.of(game)
-            ],
-            run_rows=[
-                _run_row(arm, run, parent) for arm in comparison.arms for game in arm.games for run in arm.of(game)
-            ],
+            references=any(game in REFERENCE for game in comparison.games),
+            score_rows=[_score_row(comparison, game, arm) for game in comparison.games for arm in arms if arm.of(game)],
+            run_rows=[_run_row(comparison, arm, run, parent) for arm, run in _ordered(comparison)],
+            speed_rows=[_speed_row(run, parent) for _, run in _ordered(comparison)],
+            limits=[(_path(run, parent), _limit(run).get("sentence")) for _, run in _ordered(comparison)],
             parent=parent,
-            between=differences([arm.runs[0] for arm in comparison.arms], IGNORED_SETTINGS)
-            if len(comparison.arms) > 1
-            else {},
+            between=_between(arms),
             within=_within(comparison),
             settings=_common_settings(comparison.runs),
             machines=_machines(comparison.runs),
@@ -139,30 +146,24 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(
-        {
-            "score": score,
-            "amount": amount,
-            "duration": duration,
-            "setting": setting,
-            "count": count,
-            "headline": headline,
-        }
-    )
+    environment.filters.update({"setting": setting, "headline": headline})
     return environment
 
 
-def _metric_pictures(comparison: Comparison, directory: Path) -> dict[str, Picture]:
+def _metric_pictures(comparison: Comparison, directory: Path) -> dict[str, list[Picture]]:
     """Charts of the metrics of learning, by game; a game whose runs have none is absent."""
     return {
-        game: save(
-            metric_charts(comparison, game),
-            directory,
-            f"metrics-{file_name(game)}",
-            f"{headline(game)}: metrics over steps",
-        )
+        game: [
+            save(
+                metric_chart(comparison, game, name),
+                directory,
+                f"metric-{file_name(game)}-{file_name(name)}",
+                f"{headline(game)}: {metric_of(name).label} over steps",
+            )
+            for name in names
+        ]
         for game in comparison.games
-        if metric_names(comparison, game)
+        if (names := metric_names(comparison, game))
     }
 
 
@@ -174,15 +175,18 @@ def _metric_meanings(comparison: Comparison) -> dict[str, str]:
 
 
 def _pictures(comparison: Comparison, directory: Path) -> tuple[list[Picture], dict[str, list[Picture]]]:
-    """Figures of all games together, and learning curves of each game."""
+    """Figures of all games together if there are several, and learning curves of each game."""
     overview = []
-    if len(comparison.runs) > 1 and comparison.aggregated_games:
+    several = len(comparison.games) > 1
+    if several and comparison.aggregated_games:
         caption = (
             f"Aggregates of human-normalized scores over {count(len(comparison.aggregated_games), 'game')}: the line "
             f"is the figure, the bar its {round(100 * CONFIDENCE)}% interval."
         )
         overview.append(save(aggregate_chart(comparison), directory, "aggregates", caption))
-    if any(len(comparison.scores(arm, game)) for arm in comparison.arms for game in arm.games if game in REFERENCE):
+    if several and any(
+        len(comparison.scores(arm, game)) for arm in comparison.arms for game in arm.games if game in REFERENCE
+    ):
         caption = f"Human-normalized scores by game ({comparison.measure.name}): dots are seeds, bars their means."
         overview.append(save(score_chart(comparison), directory, "scores", caption))
     captions: dict[Axis, str] = {
@@ -217,10 +221,7 @@ def _tiles(comparison: Comparison) -> list[tuple[str, str, str]]:
         found = comparison.aggregates(arm).get("IQM")
         if found is not None and len(comparison.runs) > 1:
             name = "IQM, human-normalized" + (f" · {arm.label}" if len(comparison.arms) > 1 else "")
-            interval = (
-                "one seed: no interval" if found.low is None else f"{score(found.low, 3)} to {score(found.high, 3)}"
-            )
-            tiles.append((name, score(found.value, 3), interval))
+            tiles.append((name, score(found.value, 3), _interval(found)))
     runs = comparison.runs
     steps = max(run.steps for run in runs)
     speeds = [speed for run in runs if math.isfinite(speed := _speed(run))]
@@ -235,27 +236,61 @@ def _tiles(comparison: Comparison) -> list[tuple[str, str, str]]:
     return tiles
 
 
-def _score_row(comparison: Comparison, game: str, arm: Arm) -> dict[str, Any]:
-    """Row of the table of scores."""
-    scores = comparison.scores(arm, game)
-    best = [_best_evaluation(run) for run in arm.of(game)]
-    known = [value for value in best if math.isfinite(value)]
+def _dates(runs: Sequence[Records]) -> str:
+    """The first and the last day of the newest records of runs."""
+    days = [time.strftime("%Y-%m-%d", time.localtime(run.newest_at)) for run in runs]
+    return " to ".join(dict.fromkeys((min(days), max(days))))
+
+
+def _ordered(comparison: Comparison) -> list[tuple[Arm, Records]]:
+    """All runs with their arms, by game and seed."""
+    return [(arm, run) for arm in comparison.arms for game in arm.games for run in arm.of(game)]
+
+
+def _of_arm(comparison: Comparison, arm: Arm) -> list[Cell]:
+    """The cell that names the arm, if there are several."""
+    return [Cell("configuration", arm.label, look="left list")] if len(comparison.arms) > 1 else []
+
+
+def _aggregate_row(comparison: Comparison, arm: Arm) -> list[Cell]:
+    """Row of the table of aggregates."""
+    return [
+        Cell("configuration", arm.label),
+        *(Cell(name, score(each.value, 3), _interval(each)) for name, each in comparison.aggregates(arm).items()),
+    ]
+
+
+def _interval(found: Estimate) -> str:
+    return "one seed: no interval" if found.low is None else f"{score(found.low, 3)} to {score(found.high, 3)}"
+
+
+def _score_row(comparison: Comparison, game: str, arm: Arm) -> list[Cell]:
+    """Row of the table of scores; references are shown if some game has them."""
+    scores, runs = comparison.scores(arm, game), arm.of(game)
+    best = [value for value in map(_best_evaluation, runs) if math.isfinite(value)]
     mean = float(scores.mean()) if len(scores) else None
-    return {
-        "game": game,
-        "arm": arm.label,
-        "seeds": [run.seed for run in arm.of(game)],
-        "scores": scores.tolist(),
-        "mean": mean,
-        "sd": float(scores.std(ddof=1)) if len(scores) > 1 else None,
-        "normalized": human_normalized(game, mean) if mean is not None else None,
-        "best": float(np.mean(known)) if known else None,
-        "reference": REFERENCE.get(game),
-        "published": [
-            (agent.scores[game], human_normalized(game, agent.scores[game])) if game in agent.scores else None
-            for agent in _agents(comparison)
-        ],
-    }
+    cells = [
+        Cell("game", game),
+        *_of_arm(comparison, arm),
+        Cell("seeds", str(len(runs))),
+        Cell("mean", score(mean), _normalized(game, mean), look="ours"),
+        Cell("sd", score(scores.std(ddof=1) if len(scores) > 1 else None)),
+        Cell("each seed", ", ".join(map(score, scores)), look="list"),
+        Cell("best evaluation", score(np.mean(best) if best else None)),
+    ]
+    if any(each in REFERENCE for each in comparison.games):
+        reference = REFERENCE.get(game, (None, None))
+        names = ("random", "human")
+        cells += [Cell(name, score(value), look="group") for name, value in zip(names, reference, strict=True)]
+    for agent in _agents(comparison):
+        value = agent.scores.get(game)
+        cells.append(Cell(agent.name, score(value), _normalized(game, value), look="group"))
+    return cells
+
+
+def _normalized(game: str, value: float | None) -> str:
+    """A score, human-normalized; empty if it is unknown, or the game has no reference scores."""
+    return score(human_normalized(game, value), 3) if value is not None and game in REFERENCE else ""
 
 
 def _best_evaluation(run: Records) -> float:
@@ -266,34 +301,60 @@ def _best_evaluation(run: Records) -> float:
     return float(np.nanmax(values)) if np.isfinite(values).any() else math.nan
 
 
-def _run_row(arm: Arm, run: Records, parent: Path) -> dict[str, Any]:
-    """Row of the tables of runs and of throughput; texts come from the run and are untrusted."""
-    summary = run.summary or {}
-    limit = _part(summary, "limit")
-    evaluations = run.evaluations["mean_return"]
-    return {
-        "arm": arm.label,
-        "path": str(run.path.absolute().relative_to(parent)),
-        "game": run.game,
-        "seed": run.seed,
-        "state": run.state,
-        "steps": run.steps,
-        "seconds": newest(run.rounds["seconds"]),
-        "episodes": len(run.episodes["steps"]),
-        "training": newest(run.rounds["mean_return_100"]),
-        "evaluation": newest(evaluations),
-        "judged": run.by_protocol,
-        "speed": _speed(run),
-        "frames_per_second": _speed(run) * FRAME_SKIP if run.env is None else None,
-        "updates_per_second": newest(run.rounds.get("updates_per_second", np.zeros(0))),
-        "samples_per_step": number(summary.get("samples_per_step")),
-        "limit": limit.get("name"),
-        "limit_share": number(limit.get("share_of_limit")),
-        "limit_sentence": limit.get("sentence"),
-        "restarts": summary.get("restarts"),
-        "exact": summary.get("exact"),
-        "weights": str(summary.get("weights_sha256") or "")[:12],
-    }
+def _path(run: Records, parent: Path) -> str:
+    return str(run.path.absolute().relative_to(parent))
+
+
+def _run_row(comparison: Comparison, arm: Arm, run: Records, parent: Path) -> list[Cell]:
+    """Row of the table of runs; texts come from the run and are untrusted."""
+    summary, episodes = run.summary or {}, len(run.episodes["steps"])
+    exact = summary.get("exact")
+    training = score(newest(run.rounds["mean_return_100"]))
+    return [
+        Cell("run", _path(run, parent)),
+        *_of_arm(comparison, arm),
+        Cell("game", run.game, look="left"),
+        Cell("seed", str(run.seed)),
+        Cell("state", run.state, look="left"),
+        Cell("steps", amount(run.steps)),
+        Cell("episodes", amount(episodes)),
+        Cell("training", training, mean_name(episodes) if episodes else ""),
+        Cell("last evaluation", score(newest(run.evaluations["mean_return"]))),
+        *(_judged(run, kind, name) for kind, name in (("final", "final evaluation"), ("best", "best weights"))),
+        Cell("exact", "–" if exact is None else "yes" if exact else "no"),
+        Cell("weights", str(summary.get("weights_sha256") or "–")[:12], look="code"),
+    ]
+
+
+def _judged(run: Records, kind: str, name: str) -> Cell:
+    """Cell of an evaluation by the protocol."""
+    if kind not in run.by_protocol:
+        return Cell(name, "–")
+    found = run.by_protocol[kind]
+    return Cell(name, f"{score(found['mean'])} ± {score(found['sd'])}", count(int(found["episodes"]), "episode"))
+
+
+def _speed_row(run: Records, parent: Path) -> list[Cell]:
+    """Row of the table of throughput; texts come from the run and are untrusted."""
+    summary, speed = run.summary or {}, _speed(run)
+    reached, restarts = number(_limit(run).get("share_of_limit")), summary.get("restarts")
+    return [
+        Cell("run", _path(run, parent)),
+        Cell("steps/s", score(speed, 0), look="ours"),
+        Cell("frames/s", score(None if run.env else speed * FRAME_SKIP, 0)),
+        Cell("updates/s", score(newest(run.rounds.get("updates_per_second", np.zeros(0))))),
+        Cell("samples a step", score(summary.get("samples_per_step"))),
+        Cell("time", duration(newest(run.rounds["seconds"]))),
+        Cell("limit", str(_limit(run).get("name") or "–"), look="left"),
+        Cell("reached of it", f"{score(100 * reached, 0)}%" if math.isfinite(reached) else "–"),
+        Cell("restarts", "–" if restarts is None else str(restarts)),
+    ]
+
+
+def _limit(run: Records) -> dict[str, Any]:
+    """The limit of a run; empty if it is not known, as of a session without a record."""
+    limit = _part(run.summary or {}, "limit")
+    return {} if limit.get("name") == "starting" else limit
 
 
 def _speed(run: Records) -> float:
@@ -310,26 +371,40 @@ def _speed(run: Records) -> float:
     return float((steps[known][-1] - steps[known][0]) / passed) if passed > 0 else math.nan
 
 
-def _within(comparison: Comparison) -> dict[str, dict[str, list[Any]]]:
-    """Settings by arm that differ among its runs without making another configuration."""
-    found = {arm.label: differences(arm.runs, _RUN_ONLY) for arm in comparison.arms}
-    return {
-        label: {name: list(dict.fromkeys(map(str, values))) for name, values in rows.items()}
-        for label, rows in found.items()
-        if rows
-    }
+def _between(arms: Sequence[Arm]) -> list[list[Cell]]:
+    """Table of the settings in which arms differ."""
+    rows = differences([arm.runs[0] for arm in arms], IGNORED_SETTINGS)
+    return [
+        [
+            Cell("setting", name, look="code"),
+            *(Cell(arm.label, setting(value)) for arm, value in zip(arms, values, strict=True)),
+        ]
+        for name, values in rows.items()
+    ]
+
+
+def _within(comparison: Comparison) -> list[list[Cell]]:
+    """Table of the settings that differ among the runs of an arm without making another configuration."""
+    return [
+        [
+            Cell("setting", name, look="code"),
+            *_of_arm(comparison, arm),
+            Cell("values", ", ".join(dict.fromkeys(map(setting, values))), look="left list"),
+        ]
+        for arm in comparison.arms
+        for name, values in differences(arm.runs, _RUN_ONLY).items()
+    ]
 
 
 def _common_settings(runs: Sequence[Records]) -> dict[str, dict[str, Any]]:
-    """Settings by section that all runs share."""
-    differing = set(differences(runs)) | _RUN_ONLY
-    found = {}
-    for section, values in runs[0].config.items():
-        own = values.get("settings")  # of the method
-        flat = {**values, **own} if isinstance(own, dict) else values
-        if kept := {name: flat[name] for name in flat if name not in differing | {"settings"}}:
-            found[section] = kept
-    return found
+    """Settings by section that all runs share, and that have an effect with their method."""
+    shared = runs[0].settings.keys() - differences(runs).keys() - _RUN_ONLY
+    found = {section: flat_of({section: values}) for section, values in runs[0].config.items()}
+    return {
+        section: kept
+        for section, flat in found.items()
+        if (kept := {name: value for name, value in flat.items() if name in shared})
+    }
 
 
 def _machines(runs: Sequence[Records]) -> list[str]:

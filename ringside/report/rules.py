@@ -6,13 +6,11 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ringside.report.records import Records, newest, number
+from ringside.report.records import UNRECORDED, Records, newest, number
 from shared.config.protocols import LONGEST_EPISODE_STEPS, PROTOCOLS, acting_in_words
 from shared.config.sections import FRAME_SKIP
 from shared.frame_shape import DEFAULT_FRAMES, FrameShape
 from shared.text import count
-
-UNRECORDED = "not recorded"
 
 
 @dataclass(frozen=True)

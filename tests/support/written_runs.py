@@ -49,7 +49,7 @@ def write_run(
     with MetricsLog(path / "metrics.jsonl") as log:
         _log_rounds(log, returns, seconds, episodes=episodes)
         of_each = settings.get("eval_episodes", usual.eval_episodes)
-        _log_evaluations(log, evaluations, of_each, last_step=ROUND * len(returns))
+        _log_evaluations(log, evaluations, of_each, seconds, last_step=ROUND * len(returns))
     if ended is not None:
         (path / "summary.json").write_text(json.dumps(_summary(len(returns), finished=ended)))
     for kind, mean in (("final", final), ("best", best)):
@@ -68,11 +68,12 @@ def _log_rounds(log: MetricsLog, returns: Sequence[float], seconds: float, *, ep
         log.log_round(i, ROUND * (i + 1), values, ended_here, envs=10)
 
 
-def _log_evaluations(log: MetricsLog, means: Sequence[float], episodes: int, last_step: int) -> None:
-    """Log evaluations with these mean returns, spread evenly up to the last step."""
+def _log_evaluations(log: MetricsLog, means: Sequence[float], episodes: int, seconds: float, last_step: int) -> None:
+    """Log evaluations with these mean returns, spread evenly up to the last step; each takes 3 s."""
     for i, mean in enumerate(means):
         steps = last_step * (i + 1) // len(means)
-        log.log_evaluation(i, steps // ROUND, steps, {"mean_return": mean, "episodes": episodes})
+        values = {"seconds": seconds * steps / ROUND + 3.0, "mean_return": mean, "episodes": episodes}
+        log.log_evaluation(i, steps // ROUND, steps, values)
 
 
 def _summary(rounds: int, *, finished: bool) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from ringside.recording.scores import human_normalized
 from ringside.report.comparison import Comparison, compare, differences
 from ringside.report.notes import notes
 from ringside.report.records import RecordsError, load
+from shared.config.presets import PRESETS
 from shared.config.sections import INEXACT_SCHEDULES
 from tests.support.written_runs import write_run
 
@@ -28,7 +30,7 @@ def test_seeds_games_and_what_cannot_matter_make_no_other_configuration(tmp_path
         {"seed": 1, "game": "breakout"},
     )
     (arm,) = found.arms
-    assert (arm.label, arm.meaning, arm.games) == ("Ringside", "", ["breakout", "pong"])
+    assert (arm.label, arm.changes, arm.games) == ("nature", "", ["breakout", "pong"])
     assert [run.seed for run in arm.of("pong")] == [1, 2]
 
 
@@ -38,9 +40,9 @@ def test_seeds_games_and_what_cannot_matter_make_no_other_configuration(tmp_path
 )
 def test_everything_else_does(tmp_path: Path, change: dict[str, Any]) -> None:
     found = compared(tmp_path, {}, change)
-    assert [arm.label for arm in found.arms] == ["A", "B"]
     name = "total_steps" if "returns" in change else next(iter(change))
-    assert found.arms[0].meaning.startswith(name)
+    assert len(found.arms) == 2
+    assert found.arms[1].label.startswith(f"nature, {name} ")
 
 
 def test_configurations_stand_in_the_order_in_which_they_were_named(tmp_path: Path) -> None:
@@ -48,14 +50,15 @@ def test_configurations_stand_in_the_order_in_which_they_were_named(tmp_path: Pa
         tmp_path, {"batch_size": 64}, {"batch_size": 16, "returns": [1.0] * 9}, {"batch_size": 64, "seed": 2}
     )
     assert [arm.runs[0].settings["batch_size"] for arm in found.arms] == [64, 16]
-    assert found.arms[0].meaning == "total_steps 4_000, batch_size 64"
+    assert found.arms[0].label == "nature, total_steps 4_000, batch_size 64"
 
 
-def test_many_differences_are_named_by_those_of_the_algorithm(tmp_path: Path) -> None:
+def test_a_configuration_is_named_by_its_preset_and_what_differs_from_it(tmp_path: Path) -> None:
     settings = {"batch_size": 64, "learning_rate": 0.1, "discount": 0.9, "network": "small", "double": True}
-    first, second = compared(tmp_path, {}, settings).arms
-    assert first.meaning == "double off, batch_size 32, discount 0.99, learning_rate 0.00025 and 1 more"
-    assert second.meaning == "double on, batch_size 64, discount 0.9, learning_rate 0.1 and 1 more"
+    first, second = compared(tmp_path, {"n_step": 3}, settings | {"n_step": 3}).arms
+    assert (first.label, first.changes) == ("nature", "n_step 3")
+    assert second.label == "nature, double on, batch_size 64, discount 0.9, learning_rate 0.1 and 1 more"
+    assert second.changes == "network small, n_step 3"
     assert differences([first.runs[0], second.runs[0]]) == {
         "batch_size": [32, 64],
         "discount": [0.99, 0.9],
@@ -65,9 +68,27 @@ def test_many_differences_are_named_by_those_of_the_algorithm(tmp_path: Path) ->
     }
 
 
-def test_a_description_has_few_digits(tmp_path: Path) -> None:
-    found = compared(tmp_path, {"learning_rate": 6.82407842709883e-05}, {"learning_rate": 7.44714490408307e-05})
-    assert [arm.meaning for arm in found.arms] == ["learning_rate 6.824e-05", "learning_rate 7.447e-05"]
+def test_configurations_of_two_presets_are_named_by_them(tmp_path: Path) -> None:
+    rainbow = PRESETS["rainbow"].to_flat() | {"total_steps": 4_000, "run_dir": None}
+    kept = {name: value for name, value in rainbow.items() if value is not None and name not in ("game", "seed")}
+    assert [arm.label for arm in compared(tmp_path, {}, kept).arms] == ["nature", "rainbow"]
+
+
+def test_a_label_has_few_digits_and_is_one_of_its_kind(tmp_path: Path) -> None:
+    rates = (6.82407842709883e-05, 6.82407842709884e-05, 7.44714490408307e-05)
+    assert [arm.label for arm in compared(tmp_path, *({"learning_rate": rate} for rate in rates)).arms] == [
+        "nature, learning_rate 6.824e-05",
+        "nature, learning_rate 6.824e-05 (2)",
+        "nature, learning_rate 7.447e-05",
+    ]
+
+
+def test_a_method_that_is_not_registered_has_its_name(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    config = json.loads((run / "config.json").read_text())
+    config["algorithm"]["method"] = "mine"
+    (run / "config.json").write_text(json.dumps(config))
+    assert compare([load(run)]).arms[0].label == "mine"
 
 
 def test_the_same_experiment_counts_once_and_the_one_with_an_end_stays(tmp_path: Path) -> None:

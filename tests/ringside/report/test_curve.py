@@ -23,15 +23,16 @@ def test_several_runs_have_their_means_and_evaluations(tmp_path: Path) -> None:
     assert means.get_label() == "ours"
     assert list(means.get_xdata()) == [0.5, 1.0, 1.5, 2.0], "minutes"
     assert means.get_ydata()[-1] == pytest.approx((-21 - 20 - 10 + 3) / 4)
-    assert list(zip(*evaluations.get_data(), strict=True)) == [(1.0, -20.0), (2.0, 5.0)]
+    assert list(zip(*evaluations.get_data(), strict=True)) == [(1.05, -20.0), (2.05, 5.0)], "when they were made"
 
 
 def test_a_run_alone_has_its_episodes(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", returns=(-21.0, -20.0))
     axis = Figure().subplots()
     draw(axis, curve_in(str(run)), "red", 0, alone=True)
-    episodes, _ = axis.lines
+    episodes, mean = axis.lines
     assert list(zip(*episodes.get_data(), strict=True)) == [(1.0, -21.0), (2.0, -20.0)], "thousands of steps"
+    assert mean.get_label() == "mean of the last 2"
 
 
 def test_the_command_writes_a_picture(tmp_path: Path) -> None:

@@ -36,7 +36,12 @@ def test_usual_settings_give_no_note(tmp_path: Path) -> None:
 def test_ends_lengths_and_published_agents(tmp_path: Path) -> None:
     found = compared(tmp_path, {"ended": None}, {"seed": 2, "ended": False}, {"seed": 3, "returns": [1.0]})
     told = notes(found, FRAMES)
-    for part in ("Still running, or crashed", "Stopped before", "unequal lengths, 1,000 to 4,000", "16,000 frames"):
+    for part in (
+        "Still running, or crashed",
+        "was stopped early; the figures",
+        "unequal lengths, 1,000 to 4,000",
+        "16,000 frames",
+    ):
         assert any(part in note for note in told), part
     assert not any("published agents" in note for note in notes(found, None))
 
@@ -146,7 +151,7 @@ def test_arithmetic_and_bits(tmp_path: Path) -> None:
     (runs[0].path / "summary.json").write_text(json.dumps(summary | {"exact": False}))
     assert notes(compare([load(run.path) for run in runs]), None) == [
         f"A repetition would not give the same bits: {tmp_path / '0'}.",
-        "Runs of Ringside were computed differently: --device cpu and cuda:0.",
+        "Runs of nature were computed differently: --device cpu and cuda:0.",
     ]
 
 
@@ -170,4 +175,4 @@ def test_cores_that_others_used(tmp_path: Path) -> None:
 
 def test_many_runs_are_not_all_named(tmp_path: Path) -> None:
     told = said(tmp_path, *({"seed": seed, "final": 1.0, "ended": False} for seed in range(1, 8)))
-    assert told[0].endswith(f"{tmp_path / '3'} and 3 more.")
+    assert f"{tmp_path / '3'} and 3 more were stopped early; the figures" in told[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -14,7 +15,16 @@ import pytest
 
 from ringside.report.comparison import compare
 from ringside.report.figures import amount, duration, score, setting
-from ringside.report.plots import COLORS, learning_curve, learning_points, metric_charts, metric_names, seed_band, style
+from ringside.report.plots import (
+    COLORS,
+    Numbers,
+    learning_curve,
+    learning_points,
+    metric_chart,
+    metric_names,
+    seed_band,
+    style,
+)
 from ringside.report.records import load
 from ringside.tasks import report as task
 from shared.errors import ConfigError
@@ -101,13 +111,65 @@ def test_it_shows_the_videos_of_the_best_and_the_newest_evaluation(
     assert "<video" not in page_of([run], tmp_path / "out")
 
 
-def test_a_single_point_is_drawn(tmp_path: Path) -> None:
-    comparison = compare([load(write_run(tmp_path / "run", returns=(3.0,), evaluations=()))], [])
+def test_a_single_point_is_drawn_with_its_value(tmp_path: Path) -> None:
+    comparison = compare([load(write_run(tmp_path / "run", returns=(3.25,), evaluations=()))], [])
     with style():
-        for figure in (learning_curve(comparison, "pong", "steps"), metric_charts(comparison, "pong")):
-            lines = [line for axes in figure.axes for line in axes.lines if len(line.get_xdata()) == 1]
-            assert lines
-            assert {line.get_marker() for line in lines} == {"."}
+        curve, chart = learning_curve(comparison, "pong", "steps"), metric_chart(comparison, "pong", "loss")
+    for figure, value in ((curve, "3.25"), (chart, "0.5")):
+        (axes,) = figure.axes
+        assert {line.get_marker() for line in axes.lines if len(line.get_xdata()) == 1} == {"o"}
+        assert value in [text.get_text() for text in axes.texts]
+
+
+def test_an_evaluation_stands_where_it_was_made(tmp_path: Path) -> None:
+    comparison = compare([load(write_run(tmp_path / "run", returns=(3.0, 4.0), evaluations=(2.0,), seconds=60.0))], [])
+    with style():
+        (axes,) = learning_curve(comparison, "pong", "hours").axes
+    assert [line.get_xdata().tolist() for line in axes.lines if line.get_markerfacecolor() == "white"] == [[123 / 60]]
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        ([0.0, 0.5, 1.0], ["0", "0.5", "1"]),
+        ([20_000.0, 20_002.0, 20_004.0], ["20k", "20.002k", "20.004k"]),
+        ([-20.99, -20.98, -20.97], ["-20.99", "-20.98", "-20.97"]),
+    ],
+)
+def test_ticks_that_differ_have_different_labels(values: list[float], labels: list[str]) -> None:
+    assert Numbers().format_ticks(values) == labels
+
+
+def test_a_single_game_has_no_picture_of_all_games(tmp_path: Path) -> None:
+    page = page_of([write_run(tmp_path / f"run-{seed}", seed=seed) for seed in (1, 2)], tmp_path / "out")
+    assert "All games together" not in page
+    assert "IQM" in page
+    assert not {path.name for path in (tmp_path / "out").iterdir()} & {"aggregates.png", "scores.png"}
+
+
+def test_the_head_says_preset_changes_and_date(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", learning_rate=0.5)
+    os.utime(run / "metrics.jsonl", (0, 86_400 * 365.5))
+    head = page_of([run], tmp_path / "out").split("</header>")[0]
+    assert "<b>nature</b>, changed: learning_rate 0.5</li>" in head
+    assert "Recorded until 1971-01-01." in head
+
+
+def test_settings_without_effect_are_left_out(tmp_path: Path) -> None:
+    page = page_of([write_run(tmp_path / "run", method="ppo")], tmp_path / "out")
+    assert "<span>clip_ratio</span>" in page
+    for name in ("replay_size", "munchausen", "epsilon_steps"):
+        assert f"<span>{name}</span>" not in page
+
+
+def test_a_session_without_a_record_has_no_limit(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    summary = json.loads((run / "summary.json").read_text())
+    summary["limit"] = {"name": "starting", "sentence": "All processes have started.", "share_of_limit": None}
+    (run / "summary.json").write_text(json.dumps(summary))
+    page = page_of([run], tmp_path / "out")
+    assert "starting" not in page
+    assert "All processes" not in page
 
 
 @pytest.mark.parametrize(
@@ -127,7 +189,7 @@ def test_an_env_has_a_readable_name(game: str, words: str) -> None:
 def test_pictures_and_figures_lie_beside_it(out: Path) -> None:
     names = {path.name for path in out.iterdir()}
     curves = {f"curve-{game}-{axis}.png" for game in ("pong", "breakout") for axis in ("steps", "hours")}
-    metrics = {f"metrics-{game}.png" for game in ("pong", "breakout")}
+    metrics = {f"metric-{game}-loss.png" for game in ("pong", "breakout")}
     assert names == {"report.html", "report.json", "aggregates.png", "scores.png"} | curves | metrics
     assert all((out / name).read_bytes().startswith(b"\x89PNG") for name in names if name.endswith("png"))
     figures = json.loads((out / "report.json").read_text())
@@ -192,8 +254,8 @@ def test_a_run_that_died_young_can_be_reported(tmp_path: Path) -> None:
 def test_two_configurations_have_a_key_and_their_differences(tmp_path: Path) -> None:
     paths = [write_run(tmp_path / str(size), batch_size=size) for size in (32, 64)]
     text = text_of(page_of(paths, tmp_path / "out"))
-    assert "A batch_size 32" in text
-    assert "In what the configurations differ setting A B batch_size 32 64" in text
+    assert "nature · pong nature, batch_size 64 · pong" in text
+    assert "In what the configurations differ setting nature nature, batch_size 64 batch_size 32 64" in text
 
 
 def test_the_same_run_gives_the_same_page(tmp_path: Path) -> None:
@@ -286,7 +348,7 @@ def test_metrics_are_those_of_the_records_and_none_that_a_damaged_file_invents(t
     assert names[:3] == ["entropy", "kl", "m0"]
     assert len(names) == 9
     with style():
-        axes = metric_charts(found, "pong").axes
-    assert [each.get_title() for each in axes[:2]] == ["entropy, nats", "KL, nats"]
+        axes = [metric_chart(found, "pong", name).axes[0] for name in names[:2]]
+    assert [each.get_title() for each in axes] == ["entropy, nats", "KL, nats"]
     assert axes[0].lines[0].get_ydata()[-1] == 1.2
     assert metric_names(found, "breakout") == []
