@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -43,8 +44,11 @@ def run_counters(memory: Memory) -> dict[str, float]:
     return counters
 
 
-def make_summary(memory: Memory, log: MetricsLog, boundary: int) -> dict[str, Any]:
-    """Summary at a boundary whose snapshots are in memory; below 0: the run did not begin."""
+def make_summary(memory: Memory, log: MetricsLog, boundary: int, former: Mapping[str, Any] = {}) -> dict[str, Any]:
+    """Summary at a boundary whose snapshots are in memory; below 0: the run did not begin.
+
+    A start that has recorded nothing keeps the bottleneck and the busy shares of the `former` summary.
+    """
     run_schedule, board, config = memory.run_schedule, memory.board, memory.plan.config
     state = memory.learner_snapshots.read(boundary) if boundary >= 0 else None
     boundary = max(0, boundary)
@@ -52,6 +56,9 @@ def make_summary(memory: Memory, log: MetricsLog, boundary: int) -> dict[str, An
     learning = steps - run_schedule.steps_without_learning
     counters = run_counters(memory)
     inexact_since = counters.get(INEXACT_SINCE)
+    load = _load_fields(memory)
+    if not load["limit"]["seconds"]:
+        load |= {name: former[name] for name in ("limit", "roles") if name in former}
     return {
         "game": config.play.played,
         "steps": steps,
@@ -85,7 +92,7 @@ def make_summary(memory: Memory, log: MetricsLog, boundary: int) -> dict[str, An
         "redone_ticks": int(counters["redone_ticks"]),
         "redone_updates": int(counters["redone_updates"]),
         "lane_moves": int(board.moves[0]),
-        **_load_fields(memory),
+        **load,
         "checkpoint": _checkpoint_fields(board),
         "learner_barrier_seconds": float(board.barrier_ns[0]) / 1e9,
         "machine": facts.describe(),

@@ -124,6 +124,17 @@ def test_a_process_taken_for_working_that_was_dead_gives_no_negative_share(memor
     assert (actor.name, actor.busy) == ("actor 0", 0.0)
 
 
+def test_a_start_that_has_recorded_nothing_keeps_the_limit_of_the_run(memory: Memory, tmp_path: Path) -> None:
+    former = {"limit": {"name": "learner"}, "roles": {"learner": {"busy": 1.0}}, "steps": 9}
+    with MetricsLog(tmp_path / "metrics.jsonl") as log:
+        memory.board.samples[[LEARNING, NEWEST]] = Sample.take(memory, 10 * SECOND).words
+        found = make_summary(memory, log, -1, former)
+        memory.board.samples[NEWEST] = after_four_seconds(memory).words
+        later = make_summary(memory, log, -1, former)
+    assert (found["limit"], found["roles"], found["steps"]) == (former["limit"], former["roles"], 0)
+    assert later["limit"]["seconds"] == 4.0
+
+
 def test_the_summary_says_what_limited_the_run_since_the_beginning_of_learning(memory: Memory, tmp_path: Path) -> None:
     board = memory.board
     board.samples[LEARNING] = Sample.take(memory, 10 * SECOND).words
