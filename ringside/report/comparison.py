@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from ringside.recording.scores import REFERENCE, human_normalized
 from ringside.recording.totals import MEAN_OVER
 from ringside.report.aggregate import STATISTICS, Estimate, estimate
-from ringside.report.figures import setting
 from ringside.report.records import Records, RecordsError, newest
 from ringside.report.rules import EvaluationRules, rules_of_final_evaluation, rules_of_last_evaluation
 from shared.config.digest import ARITHMETIC, MAY_CHANGE_ON_RESUME
 from shared.config.presets import PRESETS
 from shared.config.sections import INEXACT_SCHEDULES, Evaluate
+from shared.text import flags_of
 
 IGNORED_SETTINGS = (
     (MAY_CHANGE_ON_RESUME - {"total_steps"})
@@ -80,7 +80,7 @@ class Arm:
     """The preset, and what of it was changed in this arm and not in all: at most `NAMED_DIFFERENCES`, those of the
     algorithm first."""
     changes: str
-    """The other settings of learning that differ from the preset."""
+    """The other options of learning that differ from the preset."""
     runs: tuple[Records, ...]
 
     def of(self, game: str) -> list[Records]:
@@ -214,18 +214,22 @@ def _names(firsts: Sequence[Records]) -> list[tuple[str, str]]:
     for run in firsts:
         preset, changes = run.preset
         usual = PRESETS[preset].to_flat() if preset in PRESETS else {}
-        apart = [name for name in rows if name in run.settings and run.settings[name] != usual.get(name)]
-        apart.sort(key=lambda name: name not in run.config.get("algorithm", {}))
-        told, more = apart[:NAMED_DIFFERENCES], len(apart) - NAMED_DIFFERENCES
-        label = ", ".join([preset, *(f"{name} {_brief(run.settings[name])}" for name in told)])
-        label += f" and {more} more" if more > 0 else ""
-        labels.append(label)
-        changed.append(", ".join(f"{name} {_brief(value)}" for name, value in changes.items() if name not in told))
+        apart = {name: value for name, value in run.settings.items() if name in rows and value != usual.get(name)}
+        told = sorted(apart, key=lambda name: name not in run.config.get("algorithm", {}))[:NAMED_DIFFERENCES]
+        more = f" and {len(apart) - len(told)} more" if len(apart) > len(told) else ""
+        labels.append(" ".join([preset, *(_option(name, _brief(apart[name])) for name in told)]) + more)
+        in_label = {_option(name, apart[name]) for name in told}
+        changed.append(" ".join(option for option in changes if option not in in_label))
     twins = [labels[:i].count(label) for i, label in enumerate(labels)]
     labels = [f"{label} ({n + 1})" if n else label for label, n in zip(labels, twins, strict=True)]
     return list(zip(labels, changed, strict=True))
 
 
-def _brief(value: object) -> str:
+def _option(name: str, value: object) -> str:
+    """A setting as typed on the command line."""
+    return " ".join(flags_of({name: value}))
+
+
+def _brief(value: object) -> object:
     """A setting with few digits: a search for settings tries numbers with many."""
-    return f"{value:.4g}" if isinstance(value, float) else setting(value)
+    return float(f"{value:.4g}") if isinstance(value, float) else value

@@ -88,12 +88,12 @@ class Records:
         return {name: value for name, value in flat.items() if name not in unused}
 
     @cached_property
-    def preset(self) -> tuple[str, dict[str, Any]]:
-        """Nearest preset and the settings of learning that differ from it; of an unknown configuration the method."""
+    def preset(self) -> tuple[str, list[str]]:
+        """Nearest preset and the options that differ from it; of an unknown configuration the method alone."""
         try:
             return nearest_preset(Config.from_json(self.config))
         except ConfigError:
-            return str(self.settings.get("method", UNRECORDED)), {}
+            return str(self.settings.get("method", UNRECORDED)), []
 
     @property
     def state(self) -> str:

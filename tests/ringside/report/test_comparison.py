@@ -15,6 +15,7 @@ from ringside.report.notes import notes
 from ringside.report.records import RecordsError, load
 from shared.config.presets import PRESETS
 from shared.config.sections import INEXACT_SCHEDULES
+from shared.text import flag_of
 from tests.support.written_runs import write_run
 
 
@@ -42,7 +43,7 @@ def test_everything_else_does(tmp_path: Path, change: dict[str, Any]) -> None:
     found = compared(tmp_path, {}, change)
     name = "total_steps" if "returns" in change else next(iter(change))
     assert len(found.arms) == 2
-    assert found.arms[1].label.startswith(f"nature, {name} ")
+    assert found.arms[1].label.startswith(f"nature {flag_of(name)} ")
 
 
 def test_configurations_stand_in_the_order_in_which_they_were_named(tmp_path: Path) -> None:
@@ -50,15 +51,15 @@ def test_configurations_stand_in_the_order_in_which_they_were_named(tmp_path: Pa
         tmp_path, {"batch_size": 64}, {"batch_size": 16, "returns": [1.0] * 9}, {"batch_size": 64, "seed": 2}
     )
     assert [arm.runs[0].settings["batch_size"] for arm in found.arms] == [64, 16]
-    assert found.arms[0].label == "nature, total_steps 4_000, batch_size 64"
+    assert found.arms[0].label == "nature --total-steps 4_000 --batch-size 64"
 
 
 def test_a_configuration_is_named_by_its_preset_and_what_differs_from_it(tmp_path: Path) -> None:
     settings = {"batch_size": 64, "learning_rate": 0.1, "discount": 0.9, "network": "small", "double": True}
     first, second = compared(tmp_path, {"n_step": 3}, settings | {"n_step": 3}).arms
-    assert (first.label, first.changes) == ("nature", "n_step 3")
-    assert second.label == "nature, double on, batch_size 64, discount 0.9, learning_rate 0.1 and 1 more"
-    assert second.changes == "network small, n_step 3"
+    assert (first.label, first.changes) == ("nature", "--n-step 3")
+    assert second.label == "nature --double --batch-size 64 --discount 0.9 --learning-rate 0.1 and 1 more"
+    assert second.changes == "--network small --n-step 3"
     assert differences([first.runs[0], second.runs[0]]) == {
         "batch_size": [32, 64],
         "discount": [0.99, 0.9],
@@ -68,18 +69,19 @@ def test_a_configuration_is_named_by_its_preset_and_what_differs_from_it(tmp_pat
     }
 
 
-def test_configurations_of_two_presets_are_named_by_them(tmp_path: Path) -> None:
-    rainbow = PRESETS["rainbow"].to_flat() | {"total_steps": 4_000, "run_dir": None}
-    kept = {name: value for name, value in rainbow.items() if value is not None and name not in ("game", "seed")}
-    assert [arm.label for arm in compared(tmp_path, {}, kept).arms] == ["nature", "rainbow"]
+@pytest.mark.parametrize("preset", ["rainbow", "ppo"])
+def test_configurations_of_two_presets_are_named_by_them(tmp_path: Path, preset: str) -> None:
+    other = {name: value for name, value in PRESETS[preset].to_flat().items() if value is not None}
+    kept = {name: value for name, value in other.items() if name not in ("game", "seed", "total_steps")}
+    assert [arm.label for arm in compared(tmp_path, {}, kept).arms] == ["nature", preset]
 
 
 def test_a_label_has_few_digits_and_is_one_of_its_kind(tmp_path: Path) -> None:
     rates = (6.82407842709883e-05, 6.82407842709884e-05, 7.44714490408307e-05)
     assert [arm.label for arm in compared(tmp_path, *({"learning_rate": rate} for rate in rates)).arms] == [
-        "nature, learning_rate 6.824e-05",
-        "nature, learning_rate 6.824e-05 (2)",
-        "nature, learning_rate 7.447e-05",
+        "nature --learning-rate 6.824e-05",
+        "nature --learning-rate 6.824e-05 (2)",
+        "nature --learning-rate 7.447e-05",
     ]
 
 

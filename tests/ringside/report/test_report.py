@@ -151,7 +151,7 @@ def test_the_head_says_preset_changes_and_date(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", learning_rate=0.5)
     os.utime(run / "metrics.jsonl", (0, 86_400 * 365.5))
     head = page_of([run], tmp_path / "out").split("</header>")[0]
-    assert "<b>nature</b>, changed: learning_rate 0.5</li>" in head
+    assert "<b>nature</b>, changed: --learning-rate 0.5</li>" in head
     assert "Recorded until 1971-01-01." in head
 
 
@@ -254,8 +254,8 @@ def test_a_run_that_died_young_can_be_reported(tmp_path: Path) -> None:
 def test_two_configurations_have_a_key_and_their_differences(tmp_path: Path) -> None:
     paths = [write_run(tmp_path / str(size), batch_size=size) for size in (32, 64)]
     text = text_of(page_of(paths, tmp_path / "out"))
-    assert "nature · pong nature, batch_size 64 · pong" in text
-    assert "In what the configurations differ setting nature nature, batch_size 64 batch_size 32 64" in text
+    assert "nature · pong nature --batch-size 64 · pong" in text
+    assert "In what the configurations differ setting nature nature --batch-size 64 batch_size 32 64" in text
 
 
 def test_the_same_run_gives_the_same_page(tmp_path: Path) -> None:
