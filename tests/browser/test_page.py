@@ -21,7 +21,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
 from actors.h264 import H264File
-from ringside.recording.metrics import MetricsLog
+from ringside.recording.metrics import Episode, MetricsLog
 from ringside.tasks.report import write_report
 from shared.config.method_declaration import method_declaration
 from shared.process.ownership import evaluation_video
@@ -253,6 +253,40 @@ def test_a_policy_has_probabilities_and_charts_of_its_metrics_and_no_epsilon(bro
     run.end()
 
 
+def test_on_a_phone_curves_follow_one_row_of_pictures_and_axes_have_both_ends(browser: Chrome, tmp_path: Path) -> None:
+    run = Pretended(tmp_path / "run", envs=12, stop_at=18.0)
+    run.play(30)
+    with MetricsLog(run.run_dir / "metrics.jsonl") as log:
+        for i, speed in enumerate((120.0, 150.0, 180.0)):
+            values = {"steps_per_second": speed, "learner_busy": 0.5, "loss": 20_000.0 + i, "epsilon": 0.5}
+            log.log_round(i, 120 * (i + 1), values, [Episode(0, 10 * i + 9, 3.0, 10)], envs=12)
+    page, address = watch(run.run_dir)
+    view = PageView(browser, address)
+    view.resize(NARROW)
+    view.until(lambda: view.count("#mosaic canvas") == 12, "there is no mosaic")
+    view.until(lambda: view.script(POINTS, "Loss"), "there is no curve")
+    tops = "return [...document.querySelectorAll(arguments[0])].map(each => each.getBoundingClientRect().top)"
+    (row,) = set(view.script(tops, "#mosaic canvas"))  # type: ignore[call-overload]
+    (curve, *_), (env,) = view.script(tops, ".chart"), view.script(tops, "#one")  # type: ignore[misc]
+    assert row < curve < env
+    assert view.fits()
+    axes = (
+        "return [...[...document.querySelectorAll('.chart')].find(each => each.querySelector('h3').textContent === "
+        "arguments[0]).querySelectorAll('text')].map(each => each.textContent)"
+    )
+    assert view.script(axes, "Loss") == ["20k", "20.001k", "20.002k", "0", "100", "200", "300", "360"]
+    assert view.script(axes, "Epsilon") == ["0", "0.5", "1", "0", "100", "200", "300", "360"]
+    assert view.script(axes, "Steps a second") == ["100", "200", "500", "0", "100", "200", "300", "360"]
+    assert "logarithmic axis" in view.text(".chart:nth-child(3) .legend")
+    assert " · --stop-at 18 · " in view.text("#progress")
+    assert view.text("#run") == "run, nature, protocol nature, concurrent, 12 envs"
+    assert view.text("#changes").startswith("Changed: --round-steps 120, --replay-size 360")
+    assert view.complaints() == []
+    page.send_signal(signal.SIGINT)
+    finish(page)
+    run.end()
+
+
 @pytest.mark.stress
 def test_workers_have_their_names_and_one_curve_of_their_speed(browser: Chrome, tmp_path: Path) -> None:
     run = Pretended(tmp_path / "run", method="a2c", workers=3)
@@ -265,7 +299,7 @@ def test_workers_have_their_names_and_one_curve_of_their_speed(browser: Chrome, 
     view = PageView(browser, address)
     view.resize(WIDE)
     view.until(lambda: view.script(POINTS, "Steps a second"), "there is no curve of the speed")
-    assert "ordered · 3 workers · 6 envs" in view.text("#run")
+    assert "protocol nature, ordered, 3 workers, 6 envs" in view.text("#run")
     legend = "return [...document.querySelectorAll('.chart:nth-child(3) .legend span')].map(each => each.textContent)"
     assert view.script(legend) == ["workers alone", "the run"]
     lines = "return document.querySelectorAll('.chart:nth-child(3) .series path').length"
@@ -408,10 +442,15 @@ def test_no_column_of_a_report_is_cut_off(browser: Chrome, tmp_path: Path) -> No
         )
         for seed in (1, 2, 3)
     ]
+    runs.append(write_run(tmp_path / "runs" / "other", "breakout", 1, final=2.0, batch_size=64, learning_rate=0.001))
     report, _ = write_report(runs, tmp_path / "out")
     page = PageView(browser, report.as_uri())
-    page.resize((1200, 900))
-    assert page.fits()
-    assert page.count(".wide table") >= 3
     cut = "return [...document.querySelectorAll('.wide')].filter(box => box.scrollWidth > box.clientWidth).length"
-    assert page.script(cut) == 0
+    for size in ((1200, 900), NARROW):
+        page.resize(size)
+        assert page.fits()
+        assert page.count(".wide table") >= 3
+        assert page.script(cut) == 0
+    dark = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", dark)
+    assert "invert" in str(page.script("return getComputedStyle(document.querySelector('figure img')).filter"))

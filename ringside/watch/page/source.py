@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.recording.summary import run_counters
+from ringside.recording.totals import MEAN_OVER, mean_name
 from ringside.watch.attach import attach, read_config
 from ringside.watch.observer import Observer
 from ringside.watch.page.live_curves import SERIES, Curves, finite, metric_rows
 from ringside.watch.page.pictures import mosaic, selected_env
+from ringside.watch.status import suite_place
 from shared.config.method_declaration import method_declaration
+from shared.config.presets import nearest_preset
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import Config
 from shared.errors import ConfigError, FileError
@@ -125,6 +127,9 @@ class Source:
 
     def _state(self) -> dict[str, Any]:
         config, live = self._config, self._live
+        told = self._now() if self.lives else self._past()
+        episodes = told["status"]["episodes"]
+        told["status"]["mean_name"] = f"mean of up to {MEAN_OVER}" if episodes is None else mean_name(int(episodes))
         return {
             "living": self.lives,
             "name": self.run_dir.resolve().name,
@@ -137,7 +142,7 @@ class Source:
             "evaluates": bool(config.evaluate.eval_every_steps),
             "has_epsilon": self._has_epsilon,
             "videos": self._videos(),
-            **(self._now() if self.lives else self._past()),
+            **told,
         }
 
     def _videos(self) -> list[list[float]]:
@@ -161,7 +166,6 @@ class Source:
         status = asdict(self._observer.observe())
         del status["run_dir"], status["checkpoint"]
         status["metrics"] = metric_rows(status["metrics"])
-        status["elapsed"] = run_counters(self._memory)["seconds"] if board.begun_ns[0] else None
         return {"status": status, "finished": bool(board.finished), "prepared": bool(board.prepared[0])}
 
     def _past(self) -> dict[str, Any]:
@@ -171,6 +175,7 @@ class Source:
         last = dict(zip(("steps", *SERIES["round"], *metrics), newest, strict=True)) if newest else {}
         status = _ended_status(self._config, summary, last, metrics if newest else ())
         status["warnings"] = [self._refused] if self._refused else []
+        status["suite_place"] = suite_place(self.run_dir)
         return {"status": status, "finished": bool(summary.get("finished")), "prepared": bool(summary)}
 
     def curves(self, edition: int, known: list[int]) -> dict[str, Any]:
@@ -213,8 +218,12 @@ def _ended_status(
         metrics: names of the method's metrics in that record.
     """
     run_schedule = make_run_schedule(config)
+    preset, changes = nearest_preset(config)
     limit, roles = summary.get("limit"), summary.get("roles")
     return {name: finite(summary.get(name, last.get(name))) for name in _PLAIN} | {
+        "preset": preset,
+        "changes": changes,
+        "stop_at": config.run.stop_at,
         "total_steps": run_schedule.rounds * run_schedule.round_steps,
         "elapsed": finite(summary.get("seconds")),
         "time_left": None,

@@ -110,6 +110,23 @@ def test_pages_have_one_frame(run: Pretended) -> None:
         assert "$" not in page
 
 
+def test_the_titles_of_a_run_and_the_number_of_episodes_in_its_mean(tmp_path: Path) -> None:
+    run = Pretended(tmp_path / "run", stop_at=18.0)
+    (tmp_path / "suite.json").write_text('{"runs": ["first", "run"]}')
+    run.memory.board.episodes[0] = 32
+    viewer = Viewer(run.run_dir)
+    lives = viewer.state()["status"]
+    (run.run_dir / "live.json").unlink()
+    (run.run_dir / "summary.json").write_text(json.dumps({"episodes": 100}))
+    ended = viewer.state()["status"]
+    for told, name in ((lives, "mean of the last 32"), (ended, "mean of 100")):
+        assert (told["preset"], told["suite_place"], told["stop_at"]) == ("nature", "run 2 of 2", 18.0)  # type: ignore[index]
+        assert "--network small" in told["changes"]  # type: ignore[operator, index]
+        assert told["mean_name"] == name  # type: ignore[index]
+    (run.run_dir / "summary.json").unlink()
+    assert viewer.state()["status"]["mean_name"] == "mean of up to 100"  # type: ignore[index]
+
+
 def test_the_state_of_a_living_run(run: Pretended) -> None:
     run.play(4)
     told = Viewer(run.run_dir).state()

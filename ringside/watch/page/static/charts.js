@@ -1,6 +1,6 @@
 // Small line charts in SVG: x is steps, lines may be dashed, points may be dots, y may be logarithmic.
 
-import { element, figure, say, short } from "./words.js";
+import { element, figure, figures, say, short } from "./words.js";
 
 const NS = "http://www.w3.org/2000/svg";
 const EDGE = { left: 46, right: 10, top: 10, bottom: 22 };
@@ -13,40 +13,43 @@ function shape(tag, attributes) {
   return made;
 }
 
-// Round numbers that divide a range into a few parts.
+// Round numbers from below a range to above it, a few steps apart.
 function ticks(low, high, wanted) {
   const raw = (high - low) / wanted;
   const power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((each) => each >= raw);
-  const found = [];
-  for (let at = Math.ceil(low / step - 1e-9) * step; at <= high + step * 1e-9; at += step) found.push(+at.toPrecision(12));
-  return found;
+  const [first, last] = [Math.floor(low / step + 1e-9), Math.ceil(high / step - 1e-9)];
+  return Array.from({ length: last - first + 1 }, (_, i) => +((first + i) * step).toPrecision(12));
 }
 
+// The same on a logarithmic axis: 1, 2 and 5 times powers of ten, with both ends.
 function decades(low, high) {
-  const found = [];
+  const all = [];
   for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++) {
-    for (const factor of [1, 2, 5]) {
-      const at = factor * 10 ** power;
-      if (at >= low * 0.999 && at <= high * 1.001) found.push(at);
-    }
+    all.push(...[1, 2, 5].map((factor) => +(factor * 10 ** power).toPrecision(12)));
   }
-  const every = Math.ceil(found.length / 4);
-  return found.filter((_, i) => i % every === 0);
+  const found = all.filter((at, i) => (all[i + 1] ?? Infinity) > low && (all[i - 1] ?? 0) <= high);
+  const [every, last] = [Math.ceil(found.length / 5), found.length - 1];
+  return found.filter((_, i) => i === last || (i % every === 0 && i <= last - every));
+}
+
+// Steps from 0 to the last, without round numbers that stand too close to the last.
+function stepsTo(last, wanted) {
+  return [...ticks(0, last, wanted).filter((at) => at <= last * (1 - 0.4 / wanted)), last];
 }
 
 export class Chart {
-  // series: {name, look: c1 ... c4, dash, dots}; data come with `show`.
-  constructor(box, title, series, { log = false, nothing = "nothing yet", floor = null, meaning = "" } = {}) {
+  // series: {name, look: c1 ... c4, dash, dots}; data come with `show`; tells: the newest value stands above.
+  constructor(box, title, series, { log = false, nothing = "nothing yet", floor = null, meaning = "", tells = true } = {}) {
     this.series = series;
     this.log = log;
     this.floor = floor;
-    this.nothing = nothing;
+    this.tells = tells;
     this.svg = shape("svg", { role: "img", "aria-label": title });
     this.empty = element("p", { class: "empty quiet" }, nothing);
     this.newest = element("span", { class: "newest" });
     this.reading = element("div", { class: "reading", hidden: "" });
-    const legend = element("div", { class: "legend quiet" }, meaning);
+    const legend = element("div", { class: "legend quiet" }, log ? "logarithmic axis" : meaning);
     if (series.length > 1) {
       for (const each of series) {
         const key = shape("svg", { width: 22, height: 8, class: `series ${each.look}` });
@@ -76,18 +79,18 @@ export class Chart {
     this.draw();
   }
 
-  bounds() {
-    let [low, high] = [Infinity, -Infinity];
+  // Ticks of the y axis, from its lower to its upper end.
+  levels() {
+    let [low, high] = [this.floor ?? Infinity, -Infinity];
     for (const points of this.data) {
       for (const [, y] of points) {
         if (y < low) low = y;
         if (y > high) high = y;
       }
     }
-    if (this.floor !== null) low = Math.min(low, this.floor);
-    if (this.log) return high > low * 1.2 ? [low / 1.15, high * 1.15] : [low / 1.5, high * 1.5];
-    const room = high > low ? (high - low) * 0.06 : Math.abs(high) * 0.1 || 1;
-    return [low === this.floor ? low : low - room, high + room];
+    if (this.log) return decades(low, high);
+    const room = high > low ? 0 : Math.abs(high) * 0.1 || 1;
+    return ticks(low === this.floor ? low : low - room, high + room, 3);
   }
 
   draw() {
@@ -95,25 +98,27 @@ export class Chart {
     const there = this.data.some((points) => points.length) && this.last > 0;
     this.card.classList.toggle("nothing", !there);
     if (!there || !width) return;
-    const [low, high] = this.bounds();
+    const levels = this.levels();
+    const [low, high] = [levels[0], levels.at(-1)];
     const scale = this.log ? Math.log : (value) => value;
     const inner = { width: width - EDGE.left - EDGE.right, height: HEIGHT - EDGE.top - EDGE.bottom };
     this.x = (value) => EDGE.left + (inner.width * value) / this.last;
     this.y = (value) => EDGE.top + inner.height * (1 - (scale(value) - scale(low)) / (scale(high) - scale(low)));
     const parts = [];
-    for (const value of this.log ? decades(low, high) : ticks(low, high, 3)) {
-      const y = this.y(value);
+    figures(levels).forEach((text, i) => {
+      const y = this.y(levels[i]);
       parts.push(shape("line", { class: "grid", x1: EDGE.left, x2: width - EDGE.right, y1: y, y2: y }));
-      parts.push(this.label(figure(value), EDGE.left - 6, y + 3.5, "end"));
-    }
-    for (const value of ticks(0, this.last, width > 300 ? 4 : 3)) {
-      if (value === 0) continue;
-      parts.push(this.label(short(value), Math.min(this.x(value), width - 16), HEIGHT - 5, "middle"));
-    }
+      parts.push(this.label(text, EDGE.left - 6, y + 3.5, "end"));
+    });
+    const steps = stepsTo(this.last, width > 300 ? 4 : 3);
+    figures(steps).forEach((text, i) => {
+      const end = i === steps.length - 1;
+      parts.push(this.label(text, end ? width - 2 : this.x(steps[i]), HEIGHT - 5, end ? "end" : "middle"));
+    });
     this.data.forEach((points, i) => parts.push(this.drawn(points, this.series[i])));
     this.svg.replaceChildren(...parts);
     const main = this.data[this.data.length - 1];
-    say(this.newest, main.length ? figure(main[main.length - 1][1]) : "");
+    say(this.newest, this.tells && main.length ? figure(main[main.length - 1][1]) : "");
   }
 
   label(text, x, y, anchor) {

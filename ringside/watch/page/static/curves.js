@@ -16,9 +16,9 @@ const LOOKS = ["c2", "c4", "c3", "c1"];
 export class Curves {
   constructor(box) {
     this.returns = new Chart(box, "Return", [
-      { name: "an episode", look: "c5", dots: true }, { name: "mean of 100", look: "c1", main: true }]);
+      { name: "an episode", look: "c5", dots: true }, { name: "mean of up to 100", look: "c1", main: true }], { tells: false });
     this.evaluation = new Chart(box, "Evaluation", [{ name: "mean return", look: "c3", main: true }],
-      { nothing: "no evaluation yet" });
+      { nothing: "no evaluation yet", tells: false });
     this.box = box;
     this.steps = null;
     this.metrics = [];
@@ -31,7 +31,7 @@ export class Curves {
     if (!this.steps) {
       this.roles = hasWorkers ? OF_WORKERS : OF_ACTORS;
       this.steps = new Chart(this.box, "Steps a second", [...this.roles, { name: "the run", look: "c1", main: true }],
-        { log: true });
+        { log: true, tells: false });
     }
     if (hasEpsilon && !this.epsilon) {
       this.epsilon = new Chart(this.box, "Epsilon", [{ name: "epsilon", look: "c1", main: true }], { floor: 0 });

@@ -224,7 +224,7 @@ function compare() {
     box.dataset.runs = wanted;
     box.replaceChildren();
     const look = (i) => ({ look: LOOKS[i % LOOKS.length], dash: DASHES[Math.floor(i / LOOKS.length)] });
-    chart = new Chart(box, "Mean return of 100 episodes", chosen.map((run, i) => ({ name: label(run), ...look(i) })));
+    chart = new Chart(box, "Mean return of 100 episodes", chosen.map((run, i) => ({ name: label(run), ...look(i) })), { tells: false });
   }
   if (chosen.length) {
     const last = Math.max(...chosen.flatMap((run) => run.curve.map(([x]) => x)), 0);

@@ -4,7 +4,7 @@ import { Curves } from "./curves.js";
 import { Films } from "./films.js";
 import { frameBytes, Mosaic, One } from "./frames.js";
 import { prepareTheme, repaint } from "./theme.js";
-import { count, duration, element, figure, percent, say, score, title } from "./words.js";
+import { count, duration, element, percent, say, score, title } from "./words.js";
 
 const PER_PAGE = 96;
 const HIDDEN_SECONDS = 5;
@@ -79,20 +79,34 @@ function mode() {
   return state.finished ? ["finished", "ended"] : state.prepared ? ["stopped", "ended"] : ["not running", "ended"];
 }
 
-function showState() {
-  const status = state.status;
-  say(find("game"), title(state.game));
-  say(find("run"), `${state.name}${status.preset ? ` · ${status.preset}` : ""} · protocol ${state.protocol} · ${state.schedule}${state.workers ? ` · ${state.workers} workers` : ""} · ${state.envs} envs`);
+function showMode() {
   const [word, look] = mode();
   say(find("mode"), word);
   find("mode").className = `pill ${look}`;
-  const name = `${title(state.game)} · ${word} · Ringside`;
+  const name = `${state ? `${title(state.game)} · ` : ""}${word} · Ringside`;
   if (document.title !== name) document.title = name;
+}
+
+// The time left and the bound that it is: a run with --stop-at may end before, and one that has not learned may slow down.
+function timeLeft(status) {
+  const [early, late] = status.stop_at === null ? ["at least ", ""] : ["about ", "at the latest "];
+  return `${status.time_left_at_least ? early : late}${duration(status.time_left)} left`;
+}
+
+function showState() {
+  const status = state.status;
+  say(find("game"), title(state.game));
+  const schedule = state.schedule === "alternate" ? "turns" : state.schedule;
+  const workers = state.workers ? `${state.workers} workers` : "";
+  say(find("run"), [state.name, status.suite_place, status.preset, `protocol ${state.protocol}`, schedule, workers,
+    `${state.envs} envs`].filter(Boolean).join(", "));
+  say(find("changes"), status.changes.length ? `Changed: ${status.changes.join(", ")}` : "");
   const share = status.total_steps ? Math.min(1, (status.steps ?? 0) / status.total_steps) : 0;
   find("done").style.width = `${100 * share}%`;
   say(find("progress"), `${count(status.steps)} of ${count(status.total_steps)} steps (${(100 * share).toFixed(1)} %)`
     + (status.elapsed === null ? "" : ` · ${duration(status.elapsed)} so far`)
-    + (!status.time_left ? "" : ` · ${status.time_left_at_least ? "at least " : ""}${duration(status.time_left)} left`)
+    + (status.time_left ? ` · ${timeLeft(status)}` : "")
+    + (status.stop_at === null ? "" : ` · --stop-at ${status.stop_at}`)
     + (status.learning === false && status.learning_begins ? ` · learning from step ${count(status.learning_begins)} on` : ""));
   showFigures(status);
   showRoles(status);
@@ -115,13 +129,11 @@ function showState() {
 function showFigures(status) {
   const evaluation = status.evaluation?.mean_return ?? rows.evaluation.at(-1)?.[1];
   const said = [
-    typeof status.running_return === "number" ? ["return so far", score(status.running_return)] : ["mean of 100", score(status.mean_return_100)],
+    typeof status.running_return === "number" ? ["return so far", score(status.running_return)] : [status.mean_name, score(status.mean_return_100)],
     ["best return", score(status.best_return)],
     ["episodes", count(status.episodes)],
     ["steps/s", count(status.steps_per_second)],
     ["updates", count(status.updates)],
-    ...(status.epsilon === null ? [] : [["epsilon", figure(status.epsilon)]]),
-    ...status.metrics.map(({ label, unit, value }) => [unit ? `${label}, ${unit}` : label, figure(value)]),
   ];
   if (evaluation !== undefined) said.splice(2, 0, ["evaluation", score(evaluation)]);
   const box = find("figures");
@@ -160,22 +172,13 @@ function showRoles(status) {
     const events = [[role.restarts, "restart", "restarts"], [node?.losses, "loss", "losses"]];
     say(again, events.filter(([n]) => n).map(([n, one, more]) => `${n} ${n === 1 ? one : more}`).join(", "));
   });
-  const restarts = status.roles.reduce((sum, role) => sum + (role.restarts ?? 0), 0);
-  say(find("restarts"), restarts === 1 ? "1 restart" : `${restarts || "no"} restarts`);
   say(find("limit"), status.bottleneck?.sentence ?? "");
-  const stolen = status.stolen >= 0.05 ? `, a hypervisor takes ${status.stolen.toFixed(1)}` : "";
-  say(find("others"), typeof status.others === "number"
-    ? `Other programs use ${status.others.toFixed(1)} of ${status.usable_cores} cores${stolen}.` : "");
 }
 
 function alerts() {
   const said = state ? [...state.status.warnings] : [];
   if (failures > 1) said.push("The page's server does not answer. The run continues; start the server again with: python launch.py watch");
-  if (state) {
-    const [word, look] = mode();
-    say(find("mode"), word);
-    find("mode").className = `pill ${look}`;
-  }
+  showMode();
   const box = find("alerts");
   if (box.dataset.said === said.join("\n")) return;
   box.dataset.said = said.join("\n");

@@ -8,21 +8,27 @@ export function count(value) {
 }
 
 // A large number in few characters: 950, 9.98k, 6.15M.
-export function short(value) {
+export function short(value, digits = 3) {
   if (!known(value)) return UNKNOWN;
   for (const [limit, unit] of [[1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
-    if (Math.abs(value) >= limit) return `${+(value / limit).toPrecision(3)}${unit}`;
+    if (Math.abs(value) >= limit) return `${+(value / limit).toPrecision(digits)}${unit}`;
   }
-  return `${+value.toPrecision(3)}`;
+  return `${+value.toPrecision(digits)}`;
 }
 
 // A number of unknown size with three significant digits.
-export function figure(value) {
+export function figure(value, digits = 3) {
   if (!known(value)) return UNKNOWN;
   const size = Math.abs(value);
-  if (size >= 1000) return short(value);
-  const text = size !== 0 && size < 0.001 ? value.toExponential(1) : String(+value.toPrecision(3));
+  if (size >= 1000) return short(value, digits);
+  const text = size !== 0 && size < 0.001 ? value.toExponential(digits - 2) : String(+value.toPrecision(digits));
   return text.replace("-", "−");
+}
+
+// The same of several numbers, with as many digits as tell all of them apart.
+export function figures(values, digits = 3) {
+  const found = values.map((value) => figure(value, digits));
+  return new Set(found).size === new Set(values).size || digits > 14 ? found : figures(values, digits + 1);
 }
 
 // A number in a column: four digits or three decimals.
