@@ -6,6 +6,7 @@ are skipped. Nothing is asked of any network.
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import signal
@@ -330,6 +331,8 @@ def test_all_runs_with_pictures_curves_suites_and_a_comparison(browser: Chrome, 
         for seed in (1, 2):
             member = runs / "atari" / f"{game}-{seed}"
             write_run(member, game, seed, [0.0, final], [], final=final + seed, learning_starts=1_000)
+    planned = [f"{game}-{seed}" for game in ("pong", "breakout") for seed in (1, 2, 3)]
+    (runs / "atari" / "suite.json").write_text(json.dumps({"runs": planned}))
     for number, mean in enumerate((7.0, 9.0)):
         write_run(runs / "tune-pong" / f"trial-000{number}", "pong", evaluations=[mean], learning_starts=1_000)
     live = Pretended(runs / "pong-live")
@@ -338,7 +341,7 @@ def test_all_runs_with_pictures_curves_suites_and_a_comparison(browser: Chrome, 
     view = PageView(browser, address)
     card = "return [...document.querySelectorAll('.card')].find(each => each.querySelector('a[title=\"NAME\"]'))"
     titles = "return [...document.querySelectorAll('#groups h2')].map(each => each.textContent)"
-    groups = ["Live 1", "Study tune-pong 2 trials", "Suite atari 2 games, 4 runs", "Ended 2"]
+    groups = ["Live 1", "Study tune-pong 2 trials", "Suite atari 2 games, 6 runs", "Ended 2"]
     for size in (WIDE, NARROW):
         view.resize(size)
         # The server reads for a limited time per answer, so groups may come one after the other.
@@ -361,6 +364,7 @@ def test_all_runs_with_pictures_curves_suites_and_a_comparison(browser: Chrome, 
         "return [...document.querySelectorAll('#groups section:nth-child(3) .newest')].map(each => each.textContent)"
     )
     assert view.script(scores) == ["41.5", "13.5"], "the mean of the seeds of each game"
+    assert "2 of 3 finished" in view.text("#groups section:nth-child(3) .card p")
     trials = "return [...document.querySelectorAll('#groups section:nth-child(2) h3 a')].map(each => each.textContent)"
     assert view.script(trials) == ["trial-0001", "trial-0000"], "the best first"
 

@@ -20,6 +20,7 @@ from shared.errors import ConfigError
 from shared.files.run_file_names import EVALUATION_FILES, METRICS_FILE, SUMMARY_FILE
 from shared.files.strict_json import read_object
 from shared.process.live import LIVE_FILE
+from shared.process.ownership import SUITE_FILE
 
 MOST_RUNS = 200
 """Runs that the overview shows, the newest ones."""
@@ -126,7 +127,7 @@ class AllRuns:
         """Bring one entry up to date."""
         seen = tuple(
             _signature(entry.path / name)
-            for name in (LIVE_FILE, SUMMARY_FILE, METRICS_FILE, *EVALUATION_FILES.values())
+            for name in (LIVE_FILE, SUMMARY_FILE, METRICS_FILE, *EVALUATION_FILES.values(), f"../{SUITE_FILE}")
         )
         if seen == entry.seen and not entry.shown.get("living") and not entry.has_more:
             return
@@ -141,7 +142,9 @@ class AllRuns:
         except ConfigError as error:
             entry.has_more = False
             shown = {"name": entry.path.name, "began": entry.began, "refused": str(error)}
-        shown |= {"id": entry.id, "suite": entry.suite}
+        runs = read_object(entry.path.parent / SUITE_FILE).get("runs") if entry.suite is not None else None
+        planned = list(map(str, runs)) if isinstance(runs, list) else []
+        shown |= {"id": entry.id, "suite": entry.suite, "planned": planned}
         if shown != entry.shown:
             self._version += 1
             entry.shown, entry.version = shown, self._version

@@ -93,9 +93,13 @@ function arrange() {
 
 function number(members, isSuite, name) {
   if (name.startsWith("Study ")) return `${members.length} ${members.length === 1 ? "trial" : "trials"}`;
-  const games = new Set(members.map((run) => run.game)).size;
-  return isSuite ? `${games} ${games === 1 ? "game" : "games"}, ${members.length} runs` : `${members.length}`;
+  if (!isSuite) return `${members.length}`;
+  const games = new Set(planned(members).map((run) => run.replace(/-\d+$/, ""))).size;
+  return `${games} ${games === 1 ? "game" : "games"}, ${planned(members).length} runs`;
 }
+
+// Names of the runs of a suite, GAME-SEED, also of those that have not begun.
+const planned = (members) => [...new Set([...members[0].planned, ...members.map((run) => run.name)])];
 
 // A tile of a suite: one game, the curves of all seeds, the mean of their scores.
 function tiles(members) {
@@ -114,7 +118,7 @@ function tiles(members) {
     const links = seeds.map((run) => element("a", { href: `run/${run.id}/`, class: run.living ? "live" : "" }, `${run.seed ?? run.name}`));
     return element("article", { class: "panel card" },
       element("div", { class: "head" }, element("label", { class: "choose" }, box), element("h3", {}, title(game)), element("span", { class: "newest" }, score(mean))),
-      spark, element("p", { class: "quiet" }, `${done} of ${seeds.length} finished · seeds `, ...links.flatMap((link) => [link, " "])));
+      spark, element("p", { class: "quiet" }, `${done} of ${planned(seeds).filter((run) => run.startsWith(`${game}-`)).length} finished · seeds `, ...links.flatMap((link) => [link, " "])));
   });
 }
 
