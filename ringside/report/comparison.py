@@ -80,7 +80,7 @@ class Arm:
     """The preset, and what of it was changed in this arm and not in all: at most `NAMED_DIFFERENCES`, those of the
     algorithm first."""
     changes: str
-    """The other options of learning that differ from the preset."""
+    """The other options that differ from the preset, in learning or from another arm."""
     runs: tuple[Records, ...]
 
     def of(self, game: str) -> list[Records]:
@@ -219,7 +219,8 @@ def _names(firsts: Sequence[Records]) -> list[tuple[str, str]]:
         more = f" and {len(apart) - len(told)} more" if len(apart) > len(told) else ""
         labels.append(" ".join([preset, *(_option(name, _brief(apart[name])) for name in told)]) + more)
         in_label = {_option(name, apart[name]) for name in told}
-        changed.append(" ".join(option for option in changes if option not in in_label))
+        options = dict.fromkeys([*(_option(name, value) for name, value in apart.items()), *changes])
+        changed.append(" ".join(option for option in options if option not in in_label))
     twins = [labels[:i].count(label) for i, label in enumerate(labels)]
     labels = [f"{label} ({n + 1})" if n else label for label, n in zip(labels, twins, strict=True)]
     return list(zip(labels, changed, strict=True))

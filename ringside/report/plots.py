@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 
 from ringside.recording.metric_names import displayed, metric_of, metrics_of
 from ringside.recording.scores import REFERENCE, human_normalized
-from ringside.report.aggregate import STATISTICS
 from ringside.report.comparison import Arm, Comparison
 from ringside.report.published import comparable_agents
 from ringside.report.records import Records
@@ -337,34 +336,4 @@ def score_chart(comparison: Comparison) -> Figure:
     axes.set_ylim(-0.6, len(games) - 0.4)
     axes.set_xlabel("human-normalized score (linear up to 1, logarithmic beyond)")
     figure.legend(loc="outside lower left", ncols=4, columnspacing=1.2, handletextpad=0.3)
-    return figure
-
-
-LEAST_SPAN = 0.05
-"""Least range of a panel of aggregates, in human-normalized scores; else noise would look like a difference."""
-
-
-def aggregate_chart(comparison: Comparison) -> Figure:
-    """Aggregates of all arms with their intervals, a panel for each statistic."""
-    arms = comparison.arms
-    figure = Figure(figsize=(5.2, 1.0 + 0.3 * len(arms)), layout="constrained")
-    panels = figure.subplots(1, len(STATISTICS), sharey=True)
-    found = [comparison.aggregates(arm) for arm in arms]
-    for axes, name in zip(panels, STATISTICS, strict=True):
-        for i, estimates in enumerate(found):
-            each, y = estimates[name], len(arms) - 1 - i
-            if each.low is not None and each.high is not None:
-                bar: dict[str, Any] = {"linewidth": 9, "alpha": 0.35, "solid_capstyle": "butt"}
-                axes.plot([each.low, each.high], [y, y], color=color_of(i), **bar)
-            axes.plot([each.value] * 2, [y - 0.3, y + 0.3], color=color_of(i), linewidth=2)
-        low, high = axes.get_xlim()
-        missing = max(0.0, LEAST_SPAN - (high - low)) / 2
-        axes.set_xlim(low - missing, high + missing)
-        axes.set_title(name, fontsize=9)
-        axes.set_ylim(-0.7, len(arms) - 0.3)
-        axes.xaxis.set_major_locator(MaxNLocator(2))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axes.grid(axis="y", visible=False)
-    panels[0].set_yticks(range(len(arms)), [_wrapped(arm.label) for arm in reversed(arms)])
-    figure.supxlabel("human-normalized score", fontsize=9, color="#333333")
     return figure

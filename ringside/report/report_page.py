@@ -20,14 +20,13 @@ from ringside.recording.metric_names import metric_of
 from ringside.recording.scores import REFERENCE, SOURCE, human_normalized
 from ringside.recording.totals import mean_name
 from ringside.report.aggregate import CONFIDENCE, REPLICATES, Estimate
-from ringside.report.comparison import IGNORED_SETTINGS, Arm, Comparison, differences
+from ringside.report.comparison import Arm, Comparison, differences
 from ringside.report.figures import amount, duration, file_name, score, setting
 from ringside.report.films import films
 from ringside.report.notes import notes
 from ringside.report.plots import (
     Axis,
     Picture,
-    aggregate_chart,
     color_of,
     has_curve,
     learning_curve,
@@ -75,7 +74,7 @@ def write(comparison: Comparison, directory: Path, title: str, study: Sequence[P
     """
     parent = Path(os.path.commonpath([run.path.absolute().parent for run in comparison.runs]))
     with style():
-        overview, curves = _pictures(comparison, directory)
+        overview, curves = _overview(comparison, directory), _curves(comparison, directory)
         metrics = _metric_pictures(comparison, directory)
     agents, arms = _agents(comparison), comparison.arms
     page = (
@@ -104,7 +103,6 @@ def write(comparison: Comparison, directory: Path, title: str, study: Sequence[P
             speed_rows=[_speed_row(run, parent) for _, run in _ordered(comparison)],
             limits=[(_path(run, parent), _limit(run).get("sentence")) for _, run in _ordered(comparison)],
             parent=parent,
-            between=_between(arms),
             within=_within(comparison),
             settings=_common_settings(comparison.runs),
             machines=_machines(comparison.runs),
@@ -174,26 +172,22 @@ def _metric_meanings(comparison: Comparison) -> dict[str, str]:
     return {metric.label: metric.meaning for metric in metrics if metric.meaning}
 
 
-def _pictures(comparison: Comparison, directory: Path) -> tuple[list[Picture], dict[str, list[Picture]]]:
-    """Figures of all games together if there are several, and learning curves of each game."""
-    overview = []
-    several = len(comparison.games) > 1
-    if several and comparison.aggregated_games:
-        caption = (
-            f"Aggregates of human-normalized scores over {count(len(comparison.aggregated_games), 'game')}: the line "
-            f"is the figure, the bar its {round(100 * CONFIDENCE)}% interval."
-        )
-        overview.append(save(aggregate_chart(comparison), directory, "aggregates", caption))
-    if several and any(
-        len(comparison.scores(arm, game)) for arm in comparison.arms for game in arm.games if game in REFERENCE
-    ):
-        caption = f"Human-normalized scores by game ({comparison.measure.name}): dots are seeds, bars their means."
-        overview.append(save(score_chart(comparison), directory, "scores", caption))
+def _overview(comparison: Comparison, directory: Path) -> Picture | None:
+    """Scores of all games together; None with one game, or without reference scores."""
+    known = [game for arm in comparison.arms for game in arm.games if len(comparison.scores(arm, game))]
+    if len(comparison.games) == 1 or REFERENCE.keys().isdisjoint(known):
+        return None
+    caption = f"Human-normalized scores by game ({comparison.measure.name}): dots are seeds, bars their means."
+    return save(score_chart(comparison), directory, "scores", caption)
+
+
+def _curves(comparison: Comparison, directory: Path) -> dict[str, list[Picture]]:
+    """Learning curves of each game."""
     captions: dict[Axis, str] = {
         "steps": "over steps: training episodes (mean of up to the last 100) and evaluations (circles)",
         "hours": "over wall-clock time",
     }
-    curves = {
+    return {
         game: [
             save(
                 learning_curve(comparison, game, axis),
@@ -206,7 +200,6 @@ def _pictures(comparison: Comparison, directory: Path) -> tuple[list[Picture], d
         ]
         for game in comparison.games
     }
-    return overview, curves
 
 
 def _agents(comparison: Comparison) -> tuple[Published, ...]:
@@ -369,18 +362,6 @@ def _speed(run: Records) -> float:
         return math.nan
     passed = seconds[known][-1] - seconds[known][0]
     return float((steps[known][-1] - steps[known][0]) / passed) if passed > 0 else math.nan
-
-
-def _between(arms: Sequence[Arm]) -> list[list[Cell]]:
-    """Table of the settings in which arms differ."""
-    rows = differences([arm.runs[0] for arm in arms], IGNORED_SETTINGS)
-    return [
-        [
-            Cell("setting", name, look="code"),
-            *(Cell(arm.label, setting(value)) for arm, value in zip(arms, values, strict=True)),
-        ]
-        for name, values in rows.items()
-    ]
 
 
 def _within(comparison: Comparison) -> list[list[Cell]]:

@@ -55,12 +55,13 @@ def test_configurations_stand_in_the_order_in_which_they_were_named(tmp_path: Pa
 
 
 def test_a_configuration_is_named_by_its_preset_and_what_differs_from_it(tmp_path: Path) -> None:
-    settings = {"batch_size": 64, "learning_rate": 0.1, "discount": 0.9, "network": "small", "double": True}
+    settings = {"batch_size": 64, "learning_rate": 0.1, "discount": 0.9, "network": "small", "double": True, "envs": 8}
     first, second = compared(tmp_path, {"n_step": 3}, settings | {"n_step": 3}).arms
     assert (first.label, first.changes) == ("nature", "--n-step 3")
-    assert second.label == "nature --double --batch-size 64 --discount 0.9 --learning-rate 0.1 and 1 more"
-    assert second.changes == "--network small --n-step 3"
+    assert second.label == "nature --double --envs 8 --batch-size 64 --discount 0.9 and 2 more"
+    assert second.changes == "--learning-rate 0.1 --network small --n-step 3"
     assert differences([first.runs[0], second.runs[0]]) == {
+        "envs": [96, 8],
         "batch_size": [32, 64],
         "discount": [0.99, 0.9],
         "learning_rate": [2.5e-4, 0.1],
