@@ -299,7 +299,7 @@ def score_chart(comparison: Comparison) -> Figure:
     agents."""
     games = [game for game in comparison.games if game in REFERENCE]
     arms = comparison.arms
-    figure, axes = _figure(5.2, 1.3 + len(games) * max(0.24, 0.14 * len(arms)))
+    figure, axes = _figure(5.2, 1.3 + 0.2 * len(arms) + len(games) * max(0.24, 0.14 * len(arms)))
     rows = {game: len(games) - 1 - i for i, game in enumerate(games)}
     spread = 0.7 / len(arms)
     dots: dict[str, Any] = {"markersize": 4, "alpha": 0.55}
@@ -335,5 +335,5 @@ def score_chart(comparison: Comparison) -> Figure:
     axes.set_yticks(list(rows.values()), list(rows))
     axes.set_ylim(-0.6, len(games) - 0.4)
     axes.set_xlabel("human-normalized score (linear up to 1, logarithmic beyond)")
-    figure.legend(loc="outside lower left", ncols=4, columnspacing=1.2, handletextpad=0.3)
+    figure.legend(loc="outside lower left", ncols=2, columnspacing=1.2, handletextpad=0.3)
     return figure

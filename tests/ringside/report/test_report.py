@@ -22,6 +22,7 @@ from ringside.report.plots import (
     learning_points,
     metric_chart,
     metric_names,
+    score_chart,
     seed_band,
     style,
 )
@@ -138,6 +139,22 @@ def test_an_evaluation_stands_where_it_was_made(tmp_path: Path) -> None:
 )
 def test_ticks_that_differ_have_different_labels(values: list[float], labels: list[str]) -> None:
     assert Numbers().format_ticks(values) == labels
+
+
+def test_the_names_of_configurations_fit_the_pictures(tmp_path: Path) -> None:
+    changes = ({}, {"double": True, "batch_size": 64, "learning_rate": 0.00123, "replay_size": 123_456})
+    runs = [
+        load(write_run(tmp_path / f"{game}-{i}", game, **change))
+        for i, change in enumerate(changes)
+        for game in ("pong", "breakout")
+    ]
+    comparison = compare(runs)
+    with style():
+        for figure in (score_chart(comparison), learning_curve(comparison, "pong", "steps")):
+            figure.draw_without_rendering()
+            (legend,) = figure.legends
+            shown = legend.get_window_extent()
+            assert figure.bbox.x0 <= shown.x0 < shown.x1 <= figure.bbox.x1
 
 
 def test_a_single_game_has_no_picture_of_all_games(tmp_path: Path) -> None:
