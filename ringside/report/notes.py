@@ -67,7 +67,8 @@ def _seeds(comparison: Comparison) -> Iterator[str]:
         yield "Some game has one seed only, which has no interval."
     elif fewest == 2:
         yield "Some game has two seeds only: intervals from fewer than three are too narrow to be reliable."
-    if missing := sorted({run.game for run in comparison.runs} - set(comparison.aggregated_games)):
+    missing = [game for game in comparison.games if game not in comparison.aggregated_games]
+    if missing and len(comparison.games) > 1:
         yield (
             "Not in the aggregates, because a reference score or a configuration's score is missing: "
             f"{', '.join(missing)}."

@@ -33,6 +33,10 @@ def test_usual_settings_give_no_note(tmp_path: Path) -> None:
     assert notes(compared(tmp_path / "long", *SEEDS), published_frames=16_000) == []
 
 
+def test_a_single_game_is_not_missed_in_aggregates(tmp_path: Path) -> None:
+    assert said(tmp_path, *(run | {"game": "adventure"} for run in SEEDS)) == []
+
+
 def test_ends_lengths_and_published_agents(tmp_path: Path) -> None:
     found = compared(tmp_path, {"ended": None}, {"seed": 2, "ended": False}, {"seed": 3, "returns": [1.0]})
     told = notes(found, FRAMES)
