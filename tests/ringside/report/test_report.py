@@ -271,7 +271,7 @@ def test_a_run_that_died_young_can_be_reported(tmp_path: Path) -> None:
 def test_two_configurations_have_a_key_with_their_differences(tmp_path: Path) -> None:
     paths = [write_run(tmp_path / str(size), batch_size=size) for size in (32, 64)]
     text = text_of(page_of(paths, tmp_path / "out"))
-    assert "nature · pong nature --batch-size 64 · pong" in text
+    assert "nature nature --batch-size 64 Protocol nature" in text
 
 
 def test_the_same_run_gives_the_same_page(tmp_path: Path) -> None:
