@@ -105,19 +105,15 @@ def _against_protocol(protocol: str, rules: Sequence[tuple[Records, EvaluationRu
     if episodes := [played for played in episodes if played < usual.eval_episodes]:
         noun = "episode" if max(episodes) == 1 else "episodes"
         yield f"Scores are means of {_range(episodes)} {noun} only, where the protocol has {wanted}."
-    by_values = [found for _, found in rules if found.actions != "sample"]
-    other = [found.epsilon for found in by_values if not math.isnan(found.epsilon - usual.eval_epsilon)]
-    if other := [epsilon for epsilon in other if epsilon != usual.eval_epsilon]:
+    other = [found.epsilon for _, found in rules if found.actions != "sample" and found.epsilon != usual.eval_epsilon]
+    if other:
         yield f"Evaluated with epsilon {_range(other)}; the protocol has {usual.eval_epsilon:g}."
-    cut = [found.max_frames for run, found in rules if run.env is None and not math.isnan(found.max_frames)]
-    if cut := [frames for frames in cut if frames != usual.eval_max_frames]:
+    longest = [found.max_frames for run, found in rules if run.env is None]
+    if cut := [frames for frames in longest if frames != usual.eval_max_frames]:
         yield (
             f"Episodes were evaluated up to {_range(cut)} frames; the protocol ends them after "
             f"{usual.eval_max_frames:,}."
         )
-    silent = [run for run, found in rules if math.isnan(found.epsilon + found.max_frames + found.episodes)]
-    if silent:
-        yield f"Not all rules of the evaluation are recorded in {_named(silent)}."
 
 
 def _final_evaluations(runs: Sequence[Records]) -> Iterator[str]:

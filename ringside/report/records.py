@@ -30,7 +30,6 @@ from shared.files.strict_json import read_json
 from shared.text import PLAIN_NAME
 
 _JSON_LIMIT = 8 << 20
-UNRECORDED = "not recorded"
 
 Column = NDArray[np.float64]
 Columns = Mapping[str, Column]
@@ -66,8 +65,8 @@ class Records:
     newest_at: float
     """Moment of the newest record, in seconds since 1970."""
     by_protocol: dict[str, dict[str, Any]]
-    """Evaluations by the protocol, with the keys of `EVALUATION_FILES`; `mean`, `sd`, `median`, `best` and `episodes`
-    are numbers."""
+    """Evaluations by the protocol, with the keys of `EVALUATION_FILES`; `mean`, `sd`, `median`, `best`, `episodes`,
+    `eval_epsilon` and `eval_max_frames` are numbers."""
 
     @property
     def steps(self) -> int:
@@ -93,7 +92,7 @@ class Records:
         try:
             return nearest_preset(Config.from_json(self.config))
         except ConfigError:
-            return str(self.settings.get("method", UNRECORDED)), []
+            return str(self.settings.get("method")), []
 
     @property
     def state(self) -> str:
@@ -211,7 +210,7 @@ def _columns(records: list[dict[str, Any]], *always: str) -> Columns:
 def _evaluation_in(path: Path) -> dict[str, Any]:
     """Result of `launch.py eval --json`."""
     found = _object(path)
-    for name in ("mean", "sd", "median", "best", "episodes"):
+    for name in ("mean", "sd", "median", "best", "episodes", "eval_epsilon", "eval_max_frames"):
         if not math.isfinite(number(found.get(name))):
             raise RecordsError(f"{path} is damaged: {name} is {found.get(name)!r:.40}. Remove it and evaluate again.")
     return found

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ringside.report.records import UNRECORDED, Records, newest, number
+from ringside.report.records import Records, newest, number
 from shared.config.protocols import LONGEST_EPISODE_STEPS, PROTOCOLS, acting_in_words
 from shared.config.sections import FRAME_SKIP
 from shared.frame_shape import DEFAULT_FRAMES, FrameShape
@@ -15,39 +15,35 @@ from shared.text import count
 
 @dataclass(frozen=True)
 class EvaluationRules:
-    """Rules of the episodes behind a score. NaN: not recorded."""
+    """Rules of the episodes behind a score."""
 
     episodes: float
     epsilon: float
     max_frames: float
     """Emulator frames after which an episode ended; for an environment that is no game, four per step."""
+    actions: str
+    """sample or greedy."""
     steps: float = math.nan
     """Steps that the episodes had to fill; NaN: their number was given."""
-    actions: str = "greedy"
-    """sample or greedy; records that do not say it are of greedy actions."""
 
     def in_words(self, run: Records) -> str:
         """ "30 episodes of at most 18,000 frames with greedy actions and epsilon 0.05"."""
         episodes = "episodes" if math.isnan(self.episodes) else count(int(self.episodes), "episode")
         if not math.isnan(self.steps):
             episodes += f", as many as fill {self.steps:,.0f} steps,"
-        longest = f"length {UNRECORDED}"
-        if not math.isnan(self.max_frames):
-            cut = f"{self.max_frames:,.0f} frames" if run.env is None else f"{self.max_frames / FRAME_SKIP:,.0f} steps"
-            longest = f"at most {cut}"
-        return f"{episodes} of {longest} with {acting_in_words(self.actions, self.epsilon)}"
+        most = f"{self.max_frames:,.0f} frames" if run.env is None else f"{self.max_frames / FRAME_SKIP:,.0f} steps"
+        return f"{episodes} of at most {most} with {acting_in_words(self.actions, self.epsilon)}"
 
 
 def rules_of_final_evaluation(run: Records) -> EvaluationRules:
     """Rules of `evaluation-final.json`, from the file itself."""
     found = run.by_protocol["final"]
-    epsilon = found.get("eval_epsilon", found.get("epsilon"))  # older files have the shorter key
     return EvaluationRules(
-        number(found["episodes"]),
-        number(epsilon),
-        number(found.get("eval_max_frames")),
-        number(found.get("eval_steps")),
+        found["episodes"],
+        found["eval_epsilon"],
+        found["eval_max_frames"],
         str(found.get("eval_actions")),
+        number(found.get("eval_steps")),
     )
 
 
@@ -58,7 +54,7 @@ def rules_of_last_evaluation(run: Records) -> EvaluationRules:
         newest(run.evaluations["episodes"]),
         number(settings.get("eval_epsilon")),
         number(settings.get("eval_max_frames")),
-        actions=str(settings.get("eval_actions")),
+        str(settings.get("eval_actions")),
     )
 
 

@@ -6,7 +6,6 @@ different rules cannot be compared.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -171,8 +170,8 @@ def eval_rules(play: Play, evaluate: Evaluate, method: MethodDeclaration) -> Eva
 
 
 def acting_in_words(actions: str, epsilon: float) -> str:
-    """Choice of actions in an evaluation: "greedy actions and epsilon 0.05", "sampled actions". NaN: not recorded."""
+    """Choice of actions in an evaluation: "greedy actions and epsilon 0.05", "sampled actions"."""
     kind = "sampled actions" if actions == "sample" else "greedy actions"
     if actions == "sample" and epsilon == 0:
         return kind
-    return f"{kind} and epsilon {'not recorded' if math.isnan(epsilon) else f'{epsilon:g}'}"
+    return f"{kind} and epsilon {epsilon:g}"

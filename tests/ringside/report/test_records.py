@@ -52,6 +52,9 @@ def test_another_environment_is_named_as_it_is(tmp_path: Path) -> None:
     assert load(write_run(tmp_path / "run", env="module:make")).game == "module:make"
 
 
+WITHOUT_RULES = b'{"mean": 1, "sd": 1, "median": 1, "best": 1, "episodes": 30}'
+
+
 def damage(path: Path, name: str, content: bytes) -> Path:
     """A run of which one file holds something else."""
     write_run(path, final=1.0)
@@ -73,6 +76,7 @@ def damage(path: Path, name: str, content: bytes) -> Path:
         ("metrics.jsonl", b"", "has no complete round yet"),
         ("metrics.jsonl", b'nothing\n{"kind": "round", "round": 0, "steps": 1}\n', "line 1 is not a record"),
         ("evaluation-final.json", b"{}", "mean is None. Remove it"),
+        ("evaluation-final.json", WITHOUT_RULES, "eval_epsilon is None. Remove it"),
     ],
 )
 def test_damage_is_a_sentence(tmp_path: Path, name: str, content: bytes, says: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import get_args
 
 import pytest
@@ -69,7 +68,6 @@ def test_a_policy_is_sampled_without_epsilon_unless_the_user_says_otherwise() ->
         ("greedy", 0.0, "greedy actions and epsilon 0"),
         ("sample", 0.0, "sampled actions"),
         ("sample", 0.01, "sampled actions and epsilon 0.01"),
-        ("greedy", math.nan, "greedy actions and epsilon not recorded"),
     ],
 )
 def test_words_for_the_choice_of_actions(actions: str, epsilon: float, words: str) -> None:
