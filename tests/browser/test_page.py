@@ -259,7 +259,7 @@ def test_on_a_phone_curves_follow_one_row_of_pictures_and_axes_have_both_ends(br
     run.play(30)
     with MetricsLog(run.run_dir / "metrics.jsonl") as log:
         for i, speed in enumerate((120.0, 150.0, 180.0)):
-            values = {"steps_per_second": speed, "learner_busy": 0.5, "loss": 20_000.0 + i, "epsilon": 0.5}
+            values = {"steps_per_second": speed, "learner_busy": 0.5, "loss": 20_000.0 + 2 * i, "epsilon": 0.5}
             log.log_round(i, 120 * (i + 1), values, [Episode(0, 10 * i + 9, 3.0, 10)], envs=12)
     page, address = watch(run.run_dir)
     view = PageView(browser, address)
@@ -275,7 +275,18 @@ def test_on_a_phone_curves_follow_one_row_of_pictures_and_axes_have_both_ends(br
         "return [...[...document.querySelectorAll('.chart')].find(each => each.querySelector('h3').textContent === "
         "arguments[0]).querySelectorAll('text')].map(each => each.textContent)"
     )
-    assert view.script(axes, "Loss") == ["20k", "20.001k", "20.002k", "0", "100", "200", "300", "360"]
+    assert view.script(axes, "Loss") == [
+        "20k",
+        "20.001k",
+        "20.002k",
+        "20.003k",
+        "20.004k",
+        "0",
+        "100",
+        "200",
+        "300",
+        "360",
+    ]
     assert view.script(axes, "Epsilon") == ["0", "0.5", "1", "0", "100", "200", "300", "360"]
     assert view.script(axes, "Steps a second") == ["100", "200", "500", "0", "100", "200", "300", "360"]
     assert "logarithmic axis" in view.text(".chart:nth-child(3) .legend")

@@ -90,7 +90,7 @@ export class Chart {
     }
     if (this.log) return decades(low, high);
     const room = high > low ? 0 : Math.abs(high) * 0.1 || 1;
-    return ticks(low === this.floor ? low : low - room, high + room, 3);
+    return ticks(low === this.floor ? low : low - room, high + room, 4);
   }
 
   draw() {
