@@ -107,8 +107,8 @@ def episode_scalars(total: float, length: int) -> Scalars:
 
 
 def evaluation_scalars(values: Mapping[str, object]) -> Scalars:
-    """Everything in an evaluation that is a number."""
-    return _numbers({f"eval/{name}": value for name, value in values.items()})
+    """Everything in an evaluation that is a number, but for its time."""
+    return _numbers({f"eval/{name}": value for name, value in values.items() if name != "seconds"})
 
 
 def _numbers(values: Mapping[str, object]) -> Scalars:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from shared.errors import FatalError
 from shared.files import disk_trouble
 from shared.files.atomic import write_atomic
 from shared.files.run_file_names import SUMMARY_FILE
+from shared.files.strict_json import read_object
 from shared.memory.boundary import Moved, capture, newest_boundary
 from shared.memory.parts.board import Phase
 from shared.memory.process_table import Role
@@ -59,7 +60,10 @@ class Scribe:
         self._config = memory.plan.config
         self._run_dir = run_dir
         self._files = RunFiles(memory, run_dir, self._heartbeat, lock)
+        self._former: dict[str, Any] = {}
+        """The summary of the start before this one."""
         if not self._board.prepared[0]:
+            self._former = read_object(run_dir / SUMMARY_FILE)
             Preparation(memory, self._files, run_dir, self._heartbeat).prepare()
         self.retries = Retries()
         self._segment_shape = segment_shape(self._run_schedule)
@@ -206,6 +210,7 @@ class Scribe:
             "human_normalized": figures.human_normalized,
             "mean_length": float(lengths.mean()),
             "protocol": self._config.play.protocol,
+            "seconds": run_counters(self._memory)["seconds"],
         }
         boundary = steps // self._run_schedule.round_steps
         best = np.fmax(self._board.evaluation[-1], figures.mean)
@@ -271,7 +276,7 @@ class Scribe:
         if 0 <= boundary < self._board.written[0]:  # the run stopped at its newest snapshot
             self._files.metrics.cut(boundary)
             publish_totals(self._board, self._files.metrics.totals, {})
-        summary = make_summary(self._memory, self._files.metrics, boundary)
+        summary = make_summary(self._memory, self._files.metrics, boundary, self._former)
         write_atomic(self._run_dir / SUMMARY_FILE, json.dumps(summary, indent=1).encode())
         self.retries.succeed()
         self.retries.publish(self._board)
