@@ -83,8 +83,3 @@ def action_names(play: Play) -> tuple[str, ...]:
     from actors.envs.atari import action_names
 
     return action_names(play.game, PROTOCOLS[play.protocol])
-
-
-def action_count(play: Play) -> int:
-    """Size of the action set; else as `action_names`."""
-    return len(action_names(play))

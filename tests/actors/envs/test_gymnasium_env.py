@@ -17,7 +17,7 @@ from gymnasium.spaces import Box, Discrete, MultiBinary
 from actors.env import EnvError
 from actors.envs import gymnasium_env as module
 from actors.envs.gymnasium_env import GymnasiumEnv
-from actors.make_env import action_count, action_names, is_registered, make_env
+from actors.make_env import action_names, is_registered, make_env
 from shared.config.sections import Play
 from shared.frame_shape import DEFAULT_FRAMES, FRAME_SIDE, FrameShape
 from shared.memory.parts.snapshot import SNAPSHOT_BYTES
@@ -108,7 +108,7 @@ def test_the_pixel_game_plays_and_ends() -> None:
     outcomes = [env.step(tick, 1, frame) for tick in range(1, FALL + 1)]
     assert [outcome.terminated for outcome in outcomes] == [False] * (FALL - 1) + [True]
     assert not any(outcome.truncated or outcome.life_lost for outcome in outcomes)
-    assert action_count(Play(env=CATCH)) == 3
+    assert len(action_names(Play(env=CATCH))) == 3
 
 
 def test_actions_have_the_names_that_the_environment_gives_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,17 +212,17 @@ def test_spaces_that_do_not_fit_are_refused(painted: ModuleType, arguments: dict
 )
 def test_names_that_do_not_fit_are_refused(name: str, sentence: str) -> None:
     with pytest.raises(EnvError, match=sentence):
-        action_count(Play(env=name))
+        action_names(Play(env=name))
 
 
 def test_a_module_may_register_the_id_behind_its_colon(painted: ModuleType) -> None:
     gymnasium.register("Painted-v0", entry_point=Painted)
     try:
-        assert action_count(Play(env="painted:Painted-v0")) == action_count(Play(env="Painted-v0"))
+        assert action_names(Play(env="painted:Painted-v0")) == action_names(Play(env="Painted-v0"))
     finally:
         gymnasium.registry.pop("Painted-v0")
     with pytest.raises(EnvError, match="The module 'painted' has no function 'Painted-v0'"):
-        action_count(Play(env="painted:Painted-v0"))
+        action_names(Play(env="painted:Painted-v0"))
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_a_module_that_fails_is_a_sentence(
     (tmp_path / "mistaken_module.py").write_text(f"{code}\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(EnvError, match=f"cannot be imported: {says}"):
-        action_count(Play(env="mistaken_module:factory"))
+        action_names(Play(env="mistaken_module:factory"))
 
 
 def test_an_import_error_of_an_env_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,7 +247,7 @@ def test_an_import_error_of_an_env_is_a_sentence(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr("gymnasium.make", fail)
     with pytest.raises(EnvError, match="'phys2d/CartPole-v1': ImportError: jax is not installed"):
-        action_count(Play(env="phys2d/CartPole-v1"))
+        action_names(Play(env="phys2d/CartPole-v1"))
 
 
 @pytest.mark.parametrize("wrong", ["shape", "dtype"])
