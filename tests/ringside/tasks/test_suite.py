@@ -41,6 +41,7 @@ with open(os.environ["FAKE_LOG"], "a") as log: log.write(json.dumps(words) + "\\
 if words[0] == "eval":
     target = Path(words[words.index("--json") + 1])
     judged = {"mean": 1.0, "sd": 0.0, "median": 1.0, "best": 1.0, "episodes": 7, "eval_steps": 125000, "version": -1}
+    judged |= {"eval_epsilon": 0.05, "eval_max_frames": 18000}
     if "--episodes" in words:
         judged |= {"episodes": int(words[words.index("--episodes") + 1]), "eval_steps": None}
     target.write_text(json.dumps(judged))

@@ -370,7 +370,7 @@ def test_the_plots_of_a_study_are_in_its_report(program: Program, monkeypatch: p
     page = result.report.read_text()
     assert "Search for settings" in page
     assert '<div class="pair study">' in page, "its third picture is as wide as the page"
-    assert page.index("Evaluations of each trial") < page.index("Result by each setting") < page.index("All games")
+    assert page.index("Evaluations of each trial") < page.index("Result by each setting") < page.index("Scores by game")
     for name in ("study-history", "study-evaluations", "study-settings"):
         assert (result.report.parent / f"{name}.png").stat().st_size > 1_000
 
