@@ -24,6 +24,10 @@ class EnvError(ConfigError):
     """An environment that cannot be made or cannot continue. The message is a sentence for the user."""
 
 
+class EnvDiffers(EnvError):
+    """An episode that was played again with the same seed and actions, and came out otherwise."""
+
+
 class Outcome(NamedTuple):
     """Outcome of one step, without its frame."""
 
@@ -66,7 +70,8 @@ class Env(ABC):
     def restore(self, data: bytes, heartbeat: Callable[[], None] = lambda: None) -> None:
         """Continue where `snapshot` was taken, in this or another process. Raises `EnvError` for foreign bytes.
 
-        Some envs play the episode again, and call `heartbeat` after every step.
+        Some envs play the episode again, and call `heartbeat` after every step. These raise `EnvDiffers` if it comes
+        out otherwise, or if there is no snapshot.
         """
 
     def close(self) -> None:  # noqa: B027  (most hold nothing)

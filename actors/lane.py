@@ -4,6 +4,10 @@ The action in the ring is a write-ahead log: reply -> actions into the slot -> `
 A lane that restarts from a snapshot plays the logged actions again and *compares* the results with those in the ring.
 It asks inference only from the first tick without logged actions.
 
+An env of the user may not repeat itself. Its lane plays no tick again whose results are in the ring: it goes on at the
+first tick without results, with new episodes. The tick before counts as truncated, and an episode that was cut has no
+steps there, so it has no record.
+
 A lane keeps a snapshot at the boundaries that have one, and where the run ends. That boundary may be named while the
 lane stands there already.
 
@@ -21,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from actors.env import Env, EnvError
+from actors.env import Env, EnvDiffers, EnvError
 from shared.errors import FatalError
 from shared.exploration import Exploration
 from shared.memory.lane_memory import LaneMemory
@@ -66,6 +70,7 @@ class Lane:
         self._possible = [env.actions for env in envs]
         self._samples = plan.method.samples_actions
         self._env = plan.config.play.env
+        self._may_differ = self._env is not None and not plan.config.run.require_exact
         self._slot = memory.slot
         # Single numbers go through flat views: an emulator leaves caches cold, and a numpy index runs far more code.
         self._action, self._start, self._valid = (flat(memory.slot[name]) for name in ("action", "start", "valid"))
@@ -85,18 +90,52 @@ class Lane:
         """
         self._life = self._memory.begin_life()
         boundary = self._kept = self._memory.newest_snapshot()
-        if boundary < 0:
+        repeats = self._memory.repeats
+        if boundary < 0 or (not repeats and self._memory.done.read() <= 0):
             for j, env in enumerate(self.envs):
                 env.reset(0, self._frames[0, j])
             self._slot["start"][0] = self._slot["valid"][0] = 1
             self._finish(0)
+        elif repeats:
+            self._continue_from(boundary, heartbeat)
         else:
-            data = self._memory.read_snapshot(boundary)
-            assert data is not None, "a lane's snapshots have no other writer"
-            self._restore(data, heartbeat)
-            self.tick = boundary * self._run_schedule.round_ticks
-            self._finish(boundary)
+            self._go_on_anew()
         self._request_or_hand_over()
+
+    def _continue_from(self, boundary: int, heartbeat: Callable[[], None]) -> None:
+        """Restore the snapshot at `boundary`. Raises `EnvDiffers` if an env gives another episode, and may not."""
+        data = self._memory.read_snapshot(boundary)
+        assert data is not None, "a lane's snapshots have no other writer"
+        self.tick = boundary * self._run_schedule.round_ticks
+        try:
+            self._restore(data, heartbeat)
+        except EnvDiffers:
+            if not self._may_differ:
+                raise
+            self._note_difference()
+            self._go_on_anew()
+            return
+        self._finish(boundary)
+
+    def _note_difference(self) -> None:
+        """Note that from this tick on the lane's env did not repeat itself."""
+        self._memory.note_inexact(self.tick * self._run_schedule.envs)
+
+    def _go_on_anew(self) -> None:
+        """Go on at the first tick without results, which resets all envs.
+
+        The learner may have read the tick before as one that ended no episode: both bootstrap from the same frame.
+        """
+        self.tick = self._memory.done.read()
+        capacity = self._run_schedule.capacity
+        before, slot = (self.tick - 1) % capacity, self.tick % capacity
+        cut = (self._slot["valid"][before] & self._slot["valid"][slot]) != 0
+        self._slot["episode_steps"][before][cut] = 0  # first: the scribe must see no episode that ended
+        self._slot["truncated"][before][cut] = 1
+        self._slot["valid"][slot] = 0
+        self._resets = [True] * len(self.envs)
+        if self._boundary is not None:
+            self._finish(self._boundary)
 
     def _request_or_hand_over(self) -> None:
         """At a boundary with a snapshot hand the lane over, where another actor is wanted; else ask for actions."""
@@ -124,7 +163,7 @@ class Lane:
     @property
     def other_owner(self) -> int | None:
         """The actor that should own the lane instead, while it stands at its snapshot; None: there is none."""
-        if self._kept != self._boundary:
+        if self._kept != self._boundary or not self._memory.repeats:
             return None
         wanted = self._memory.wanted_owner
         return None if wanted == self._actor else wanted
@@ -158,7 +197,10 @@ class Lane:
     # --- steps
 
     def step(self) -> bool:
-        """Play this tick, which is `ready`. Return True if it ended a round."""
+        """Play this tick, which is `ready`. Return True if it ended a round.
+
+        Raises `ReplayMismatchError` if a tick is not repeated, and may not differ.
+        """
         memory, tick, slot = self._memory, self.tick, self.tick % self._run_schedule.capacity
         first = slot * len(self.envs)
         if not self.replaying:
@@ -172,8 +214,16 @@ class Lane:
         compare = memory.done.read() > tick
         self.redone += compare
         following = (tick + 1) % self._run_schedule.capacity
-        for j in range(len(self.envs)):
-            self._play(tick, first + j, following, j, compare)
+        try:
+            for j in range(len(self.envs)):
+                self._play(tick, first + j, following, j, compare)
+        except ReplayMismatchError:
+            if not self._may_differ:
+                raise
+            self._note_difference()
+            self._go_on_anew()
+            self._request_or_hand_over()
+            return self._boundary is not None
         self.tick = tick + 1
         if not compare:
             memory.done.publish(tick + 1)
@@ -224,7 +274,7 @@ class Lane:
         if not same or not np.array_equal(frame, self._scratch):
             who = "The emulator or the memory of this machine cannot be trusted"
             if self._env is not None:
-                who = f"{self._env} is not deterministic, and only such environments can be played again"
+                who = f"{self._env} does not repeat itself, which --require-exact asks for"
             raise ReplayMismatchError(
                 f"Env {self._first_env + j} played tick {tick} again and did not repeat it. {who}; the last checkpoint "
                 "was made before."
@@ -242,7 +292,7 @@ class Lane:
     def _state(self) -> bytes:
         parts = []
         for j, env in enumerate(self.envs):
-            data = env.snapshot()
+            data = env.snapshot() if self._memory.repeats else b""
             if len(data) > SNAPSHOT_BYTES:
                 raise EnvError(
                     f"Env {self._first_env + j} needs {len(data)} bytes to be kept, more than {SNAPSHOT_BYTES}."
@@ -265,7 +315,7 @@ class Lane:
             try:
                 env.restore(data[begin:offset], heartbeat)
             except EnvError as error:
-                raise EnvError(f"Lane {self.index} cannot be restored: {error}") from error
+                raise type(error)(f"Lane {self.index} cannot be restored: {error}") from error
 
 
 def flat(field: NDArray[np.generic]) -> Any:

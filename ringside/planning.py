@@ -10,8 +10,9 @@ from typing import Any
 
 from actors.make_env import is_registered, require_no_game
 from ringside.doctor import checks
-from ringside.env_look import action_names_of, require_env_fits
+from ringside.env_look import action_names_of, look_at, require_env_fits
 from ringside.recording.metrics import evaluations_in, require_readable
+from ringside.recording.summary import INEXACT_SINCE
 from ringside.settings.config_file import read_config
 from ringside.zoo.catalogue import find_weights
 from shared.checkpoint.finding import find_checkpoint
@@ -180,7 +181,8 @@ def check(config: Config) -> Plan:
     config = resolve(config)
     validate.resolved(config)
     require_env_fits(config)
-    return Plan(config, len(action_names_of(config.play)))
+    repeats = config.play.env is None or look_at(config.play.env, config.play.frames).repeats
+    return Plan(config, len(action_names_of(config.play)), env_repeats=repeats)
 
 
 def plan(config: Config) -> Plan:
@@ -204,6 +206,10 @@ def resumed_checkpoint(ready: Plan) -> Manifest | None:
         if run.resume is not None:
             checkpoint = find_checkpoint(run.resume)
             checkpoint.require(config)
+            if run.require_exact and (
+                INEXACT_SINCE in checkpoint.counters or checkpoint.arithmetic_differences(config)
+            ):
+                raise ConfigError(f"--require-exact refuses --resume {run.resume}: it does not continue bit for bit.")
             if not checkpoint.has_replay and not ready.method.on_policy:
                 raise ConfigError(
                     f"{checkpoint.path} was made with --no-checkpoint-replay and cannot be resumed exactly; begin a "

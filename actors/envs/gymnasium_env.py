@@ -5,8 +5,9 @@ uint8 of shape [h, w], [h, w, 1] or [h, w, 3]. It becomes gray (luma 0.299 R + 0
 colors with `--frame-color rgb`. Its area average, by default of 84x84, is the frame. The environment decides rewards,
 ends and truncation; 27,000 steps truncate an episode.
 
-The environment must be deterministic after the `reset(seed=...)` that begins each episode. So a snapshot holds the tick
-of the seed and the actions since.
+A snapshot holds the tick of the seed with which the episode began, and the actions since: an environment that is
+deterministic after `reset(seed=...)` is restored by playing them again. Of another one a lane plays no tick again
+(actors/lane.py).
 
 Its code is the user's: each result is checked, and each error becomes a sentence.
 """
@@ -29,7 +30,7 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
-from actors.env import Env, EnvError, Frame, Outcome
+from actors.env import Env, EnvDiffers, EnvError, Frame, Outcome
 from actors.envs.action_log import ActionLog, replay
 from actors.envs.film import Shot, in_color
 from actors.pixels.frames import shrink_area
@@ -352,13 +353,12 @@ class GymnasiumEnv(Env):
         return _HEAD.pack(_MAGIC, self._log.reset_tick, self._log.first_tick, self._check) + self._log.actions
 
     def restore(self, data: bytes, heartbeat: Callable[[], None] = lambda: None) -> None:
-        """Play the episode again. Raises `EnvError` for foreign bytes and when the replay ends in another frame."""
+        """Play the episode again. Raises `EnvError` for foreign bytes, `EnvDiffers` for none and for another end."""
+        if not data:
+            raise EnvDiffers(f"There is no snapshot of {self._name}, which does not repeat itself.")
         if len(data) < _HEAD.size or data[:4] != _MAGIC:
             raise EnvError(f"The {len(data)} bytes to restore are not a snapshot of {self._name}.")
         _, reset_tick, first_tick, check = _HEAD.unpack_from(data)
         replay(self, self._frames.frame, reset_tick, first_tick, data[_HEAD.size :], heartbeat)
         if self._check != check:
-            raise EnvError(
-                f"{self._name} did not repeat its episode: the same seed and actions gave another frame. "
-                "Only deterministic environments can be restored."
-            )
+            raise EnvDiffers(f"{self._name} did not repeat its episode: the same seed and actions gave another frame.")

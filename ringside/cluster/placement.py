@@ -40,6 +40,8 @@ def with_gateways(
             the network.
     """
     _require_playable(plan)
+    if not plan.env_repeats:
+        raise ConfigError(f"--ray cannot play {plan.config.play.env}, which does not repeat itself: omit --ray.")
     if nodes is not None and nodes < 1:
         raise ConfigError(f"--nodes {nodes} must be at least 1.")
     cluster_address(address)  # which is refused before seconds of work

@@ -19,7 +19,7 @@ from ringside.doctor import run_directories
 from ringside.env_look import look_at
 from shared.config.checks.config_warnings import config_warnings
 from shared.config.resolve import learner_cores
-from shared.config.sections import Play
+from shared.config.settings import ResolvedConfig
 from shared.errors import ConfigError
 from shared.machine import facts
 from shared.machine.contention import contention_sentences
@@ -76,7 +76,7 @@ def before_start(plan: Plan, *, continues: bool) -> list[Check]:
     directory = run_directory(run_dir, continues=continues, **named)
     answers = [
         *settings(config_warnings(plan.config)),
-        *environment(plan.config.play),
+        *environment(plan.config),
         processor(platform.machine()),
         cores(plan.actors, facts.usable_cores(), os.cpu_count() or 1, workers=plan.run_schedule.workers),
         *threads(plan, facts.usable_cores()),
@@ -104,14 +104,18 @@ def settings(doubted: Sequence[str]) -> list[Check]:
     ]
 
 
-def environment(play: Play) -> list[Check]:
+def environment(config: ResolvedConfig) -> list[Check]:
     """An env of the user's, by the look at it."""
+    play = config.play
     if play.env is None:
         return []
     if look_at(play.env, play.frames).repeats:
         return [Check("env", "green", f"Two processes played {play.env} alike.")]
     found = f"{play.env} does not repeat itself after reset(seed=...): two processes with equal actions differ."
-    return [Check("env", "yellow", found)]
+    if config.run.require_exact:
+        return [Check("env", "red", found, "Omit --require-exact to train on it all the same.")]
+    advice = "The run is not exact: a kill or a resume cuts its episodes."
+    return [Check("env", "yellow", found, advice)]
 
 
 # Python

@@ -64,7 +64,8 @@ class Episode(NamedTuple):
 def episodes_in(ring: Mapping[str, np.ndarray], first_tick: int, stop_tick: int) -> list[Episode]:
     """The episodes that ended in the ticks [first_tick, stop_tick), by tick and env.
 
-    A lost life ends no episode here. Every slot carries the totals of its episode, so this needs no state.
+    A lost life ends no episode here, and an episode that was cut has no steps (actors/lane.py). Every slot carries the
+    totals of its episode, so this needs no state.
 
     Args:
         ring: the ring's fields, [lanes, capacity, lane_envs, ...]; the ticks are committed.
@@ -72,6 +73,7 @@ def episodes_in(ring: Mapping[str, np.ndarray], first_tick: int, stop_tick: int)
     capacity, lane_envs = ring["valid"].shape[1:3]
     slots = np.arange(first_tick, stop_tick) % capacity
     ended = (ring["terminated"][:, slots] | ring["truncated"][:, slots]) & ring["valid"][:, slots]
+    ended &= ring["episode_steps"][:, slots] > 0
     # Transposed to [ticks, lanes, lane_envs], for the order of ticks.
     places = np.argwhere(ended.transpose(1, 0, 2))
     return [

@@ -57,6 +57,8 @@ class Preparation:
             cut_metrics(self._run_dir / METRICS_FILE, 0)
             if run.init_from is not None:
                 self._begin_with_weights(run.init_from)
+        if not self._memory.plan.env_repeats:
+            self._board.lane_inexact[:] = max(0, self._board.committed) * self._run_schedule.round_steps
         (self._run_dir / SUMMARY_FILE).unlink(missing_ok=True)  # the run is unfinished
         drop_evaluations(self._run_dir, of_versions_from=self._board.committed + 1)
         self._board.written[0] = max(0, self._board.committed)
@@ -75,6 +77,9 @@ class Preparation:
             recorded = next_evaluation(manifest.run_dir / METRICS_FILE, manifest.boundary)
         restore(self._memory, manifest.boundary, arrays, past, recorded)
         load_segments(manifest, self._run_schedule, self._memory.ring.field, self._heartbeat)
+        if self._config.play.env is not None:
+            first = self._run_schedule.window_begin(manifest.boundary)
+            self._memory.ring.end_cut_episodes(first, manifest.boundary * self._run_schedule.round_ticks)
         self._adopt(manifest)
         publish_totals(self._board, self._files.metrics.totals, {})
         self._board.before[:] = [float(manifest.counters.get(name, 0.0)) for name in BEFORE]

@@ -112,6 +112,7 @@ class TrainSettings(TypedDict, total=False):
     stop_at: float | None
     checkpoint_every_minutes: float
     checkpoint_replay: bool
+    require_exact: bool
     plugin: str | None
     plain: bool
     track: Literal["off", "wandb"]

@@ -436,7 +436,7 @@ def _make_balancer(plan: Plan, memory: Memory, note: Callable[[str], None]) -> B
     """The object that moves lanes; None if they stay where they are."""
     if memory.gateways is not None:
         return GatewayBalancer(memory.board, memory.gateways, plan, note)
-    balances = plan.config.machine.balance == "auto" and plan.player is Role.ACTOR
+    balances = plan.config.machine.balance == "auto" and plan.player is Role.ACTOR and plan.env_repeats
     return Balancer(memory.board, plan.processes, plan.cell_lanes) if balances else None
 
 

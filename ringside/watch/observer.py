@@ -230,7 +230,12 @@ class Observer:
                 f"Since step {since:,} lanes were played on nodes that do not compute the same bits as this "
                 "machine: the weights are not those of one machine."
             )
-        if board.inexact_since[0] >= 0:
+        if board.env_inexact_since >= 0:
+            found.append(
+                f"Since step {self._memory.inexact_since:,} {self._config.play.env} is known not to repeat itself: the "
+                "weights cannot be computed again, and a kill or a resume cuts its episodes."
+            )
+        elif board.inexact_since[0] >= 0:
             found.append(
                 f"Since step {int(board.inexact_since[0]):,} this run computes on another device, or with another "
                 "precision or number of threads, than before, or it lacks its last round (--no-checkpoint-replay): it "

@@ -344,6 +344,8 @@ class Run:
     """Minutes between two checkpoints; the end of a run always writes one."""
     checkpoint_replay: Annotated[bool, Effect.NONE] = True
     """Keep the replay, or the last round of an on-policy method, in checkpoints, which makes --resume exact."""
+    require_exact: Annotated[bool, Effect.NONE] = False
+    """Refuse a run whose weights another run could not repeat, and end one of which that turns out."""
     plugin: Annotated[str | None, Effect.NONE] = None
     """Python module that registers methods, networks or presets (docs/extending.md); pass it also to --resume."""
     plain: Annotated[bool, Effect.NONE] = False

@@ -60,6 +60,17 @@ class LaneMemory:
         """Make another actor the owner. This is the last write of an owner: from here on the lane is the other's."""
         self._board.lane_owner[self.index] = actor
 
+    # --- repetition
+
+    @property
+    def repeats(self) -> bool:
+        """True unless an env of the run is known not to repeat itself."""
+        return self._board.env_inexact_since < 0
+
+    def note_inexact(self, step: int) -> None:
+        """Note that the lane's env did not repeat itself at a step."""
+        self._board.lane_inexact[self.index] = step
+
     # --- requests
 
     def ask(self, life: int, tick: int) -> None:

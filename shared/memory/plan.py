@@ -35,6 +35,8 @@ class Plan:
     """Actors whose lanes are played on other nodes (ringside/cluster/groups); they follow those of this machine."""
     head_share: float = 0.0
     """Speed of this machine's actors, where that of a gateway's node is 1; 0: they play only while no node does."""
+    env_repeats: bool = True
+    """False if the user's env is known not to repeat itself after `reset(seed=...)`."""
     keeps_every_boundary: bool = False
     """True in a group on another node: its lanes keep a snapshot at every boundary, since the run may end there."""
     method: MethodDeclaration = field(init=False)

@@ -55,7 +55,8 @@ class Memory:
     @property
     def inexact_since(self) -> int:
         """First step from which the run is inexact; -1: it is exact."""
-        steps = [int(self.board.inexact_since[0]), -1 if self.gateways is None else self.gateways.inexact_step]
+        nodes = -1 if self.gateways is None else self.gateways.inexact_step
+        steps = [int(self.board.inexact_since[0]), self.board.env_inexact_since, nodes]
         return min((step for step in steps if step >= 0), default=-1)
 
     @classmethod

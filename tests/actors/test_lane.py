@@ -13,6 +13,7 @@ import pytest
 
 from actors.env import EnvError
 from actors.lane import Lane, ReplayMismatchError
+from ringside.recording.metrics import episodes_in
 from shared.config.settings import Config
 from shared.exploration import Exploration
 from shared.memory.parts.snapshot import SNAPSHOT_BYTES
@@ -122,6 +123,73 @@ def test_a_lane_that_comes_back_repeats_itself(
     for name in field:
         last = TICKS + 1 if name in ("frame", "start", "valid") else TICKS
         assert np.array_equal(again[name][:last], field[name][:last]), name
+
+
+@pytest.mark.parametrize(("logged", "done"), [(27, 27), (28, 27), (24, 24), (20, 20), (21, 20), (0, 0), (1, 0)])
+def test_a_lane_whose_env_does_not_repeat_itself_plays_no_tick_again(
+    played: tuple[Memory, dict[str, np.ndarray]], logged: int, done: int
+) -> None:
+    """Env 0 ends episodes with ticks 4, 10, 16, 22, env 1 with tick 19. The envs of the next life give other pixels."""
+    memory, field = played
+    memory.board.lane_logged.publish(0, logged)
+    memory.board.lane_done.publish(0, done)
+    memory.board.lane_inexact[0] = 0
+    lane = Lane(memory.lane(0), memory.plan, [Counting(7), Counting(7, length=20)], actor=0)
+    lane.start()
+    assert lane.tick == done
+    play(memory, lane, TICKS - done)
+    again = fields_of(memory)
+    assert lane.redone == 0
+    valid, start, truncated = again["valid"], again["start"], again["truncated"]
+    for name in field:
+        kept = done if name in ("frame", "start", "valid") else done - 1
+        assert np.array_equal(again[name][: max(0, kept)], field[name][: max(0, kept)]), name
+    if done:
+        cut = field["valid"][done - 1] & field["valid"][done]
+        assert np.array_equal(truncated[done - 1] != 0, (field["truncated"][done - 1] | cut) != 0)
+        assert np.array_equal(again["terminated"][done - 1], field["terminated"][done - 1]), "no end of the game"
+        assert np.array_equal(again["frame"][done], field["frame"][done]), "bootstrapped from the last frame"
+        assert not valid[done].any()
+        assert start[done + 1].all()
+        assert valid[done + 1].all()
+    expected, found = (episodes_in({name: view[None] for name, view in of.items()}, 0, done) for of in (field, again))
+    assert found == expected, "an episode that was cut has no record"
+
+
+@pytest.mark.parametrize("may_differ", [True, False])
+def test_a_tick_that_is_not_repeated_ends_the_run_or_the_repetition(
+    played: tuple[Memory, dict[str, np.ndarray]], may_differ: bool
+) -> None:
+    memory, field = played
+    memory.board.lane_logged.publish(0, 27)
+    memory.board.lane_done.publish(0, 27)
+    memory.lane_snapshots.number.at(0, int(memory.lane_snapshots.number.values[0].argmax())).publish(-1)
+    lane = Lane(memory.lane(0), memory.plan, [Counting(7), Counting(7, length=20)], actor=0)
+    lane._may_differ = may_differ
+    lane.start()
+    assert lane.tick == 20
+    if not may_differ:
+        with pytest.raises(ReplayMismatchError):
+            play(memory, lane, 1)
+        return
+    assert not lane.step()
+    assert (lane.tick, memory.board.env_inexact_since) == (27, 20 * memory.run_schedule.envs)
+    assert memory.inexact_since == 20 * memory.run_schedule.envs
+    play(memory, lane, TICKS - 27)
+    assert np.array_equal(fields_of(memory)["frame"][:27], field["frame"][:27])
+    assert lane._memory.read_snapshot(3) == memory.lane_snapshots.read(0, 3)
+
+
+def test_files_that_are_older_than_a_cut_are_mended(played: tuple[Memory, dict[str, np.ndarray]]) -> None:
+    memory, field = played
+    memory.ring.end_cut_episodes(0, TICKS)
+    for name, values in fields_of(memory).items():
+        assert np.array_equal(values, field[name]), name
+    memory.ring.field["valid"][0, 15, 1] = 0
+    memory.ring.end_cut_episodes(0, TICKS)
+    found = fields_of(memory)
+    assert np.flatnonzero((found["truncated"] != field["truncated"])[:, 1]).tolist() == [14]
+    assert found["episode_steps"][14, 1] == 0
 
 
 def test_envs_hear_the_tick_of_every_step_and_reset(monkeypatch: pytest.MonkeyPatch) -> None:

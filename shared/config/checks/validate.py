@@ -14,6 +14,7 @@ from shared.config.checks import combinations
 from shared.config.checks.field_checks import MOST, check_ranges
 from shared.config.method_declaration import method_declaration
 from shared.config.run_schedule import MOST_PRIORITIES, make_run_schedule
+from shared.config.sections import INEXACT_SCHEDULES
 from shared.config.settings import Config, ResolvedConfig
 from shared.config.trust import WANDB_SETTINGS
 from shared.env_name import parse_env_name
@@ -40,6 +41,10 @@ def settings(config: Config) -> None:
     ranges(config)
     combinations.check(config)
     play, run = config.play, config.run
+    causes = [f"--schedule {schedule}" for schedule in INEXACT_SCHEDULES if schedule == config.learn.schedule]
+    causes += ["--deterministic off"] if config.machine.deterministic == "off" else []
+    if run.require_exact and causes:
+        raise ConfigError(f"--require-exact refuses {causes[0]}, whose weights no other run repeats: omit one of them.")
     if play.emulators % play.lane_envs:
         raise ConfigError(
             f"--envs {play.envs} cannot be divided into lanes of --lane-envs {play.lane_envs}; --lane-envs 1 takes any "

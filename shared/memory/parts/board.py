@@ -99,6 +99,7 @@ class Board(SharedFields):
     lane_wanted = int64("lane.wanted", _LANES, "supervisor", "Actor that should own the lane.")
     lane_owner = int64("lane.owner", _LANES, _OWNER, "Actor that owns the lane; its last write hands it over.")
     lane_life = int64("lane.life", _LANES, _OWNER, "Times that an actor began with the lane.")
+    lane_inexact = int64("lane.inexact", _LANES, _OWNER, "Step from which its env does not repeat itself; -1: none.")
     lane_logged = sequence_array("lane.logged", _LANES, _OWNER, "Ticks whose actions are in the ring.")
     lane_done = sequence_array("lane.done", _LANES, _OWNER, "Ticks whose results are in the ring.")
     lane_finished = sequence_array("lane.finished", _LANES, _OWNER, "Rounds that are whole, with their snapshots.")
@@ -145,6 +146,7 @@ class Board(SharedFields):
         self.written[0] = -1
         self.saved[0] = -1
         self.inexact_since[0] = -1
+        self.lane_inexact[:] = -1
         self.furthest[:] = -1
         self.mean_return_100[0] = self.best_return[0] = self.outside_support[0] = float("nan")
         self.metrics[:] = self.checkpoint[:] = self.evaluation[:] = float("nan")
@@ -187,6 +189,11 @@ class Board(SharedFields):
     def is_record(self, boundary: int) -> bool:
         """True if a record ends at `boundary`: a whole one, or the last."""
         return self.run_schedule.is_record(boundary) or self.is_last(boundary)
+
+    @property
+    def env_inexact_since(self) -> int:
+        """The first step from which an env does not repeat itself; -1: all do, as far as is known."""
+        return min((step for step in self.lane_inexact.tolist() if step >= 0), default=-1)
 
     @property
     def newest_record(self) -> int:

@@ -78,6 +78,18 @@ class Ring:
         size = run_schedule.frames.size
         self.planes = self.flat["frame"].reshape(-1, size, size)
 
+    def end_cut_episodes(self, first: int, stop: int) -> None:
+        """Mark cut episodes in the ticks [first, stop), read from files that may be older than the mark.
+
+        Such a tick did not end, and the next one is not valid (actors/lane.py).
+        """
+        slots = np.arange(first, stop + 1) % self.run_schedule.capacity
+        valid = self.field["valid"][:, slots] != 0
+        ended = (self.field["terminated"][:, slots] | self.field["truncated"][:, slots]) != 0
+        lane, tick, env = np.nonzero(valid[:, :-1] & ~valid[:, 1:] & ~ended[:, :-1])
+        self.field["truncated"][lane, slots[tick], env] = 1
+        self.field["episode_steps"][lane, slots[tick], env] = 0
+
     def rows(self, env: NDArray[np.int64], tick: NDArray[np.int64]) -> NDArray[np.int64]:
         """Rows of (env, tick) pairs; the arguments broadcast."""
         lane, j = np.divmod(env, self.run_schedule.lane_envs)
