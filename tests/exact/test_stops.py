@@ -1,4 +1,4 @@
-"""Where a run was stopped and resumed changes nothing after that: weights, replay, episodes, evaluations.
+"""Stops at any boundary change nothing: weights, replay, episodes and evaluations are those of an undisturbed run.
 
 Each run is stopped three times at boundaries that have no regular snapshot, and continued with another number of actors
 and another distance of snapshots. In every stop a process is killed between the request and the checkpoint.

@@ -87,7 +87,7 @@ def test_random_inputs_are_a_function_of_worker_and_gradient() -> None:
 
 
 def test_settings_are_annealed_by_the_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a plug-in, since no built-in method with a replay buffer has such a setting."""
+    """A plug-in may have such settings; no built-in method with a replay buffer has one."""
     values = list[float]()
     monkeypatch.setattr(TDLearning, "anneal", lambda self, value_between: values.append(value_between(1.0, 0.0)))
     memory, _ = _memory(learning_rate_end=0.0, anneal_steps=144)

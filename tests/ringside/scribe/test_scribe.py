@@ -391,7 +391,8 @@ class FullDisk:
         self.scribe = Scribe(self.memory, run_dir)
         for name in refused:
             monkeypatch.setattr(CheckpointWriter, name, self._refuse)
-        self.memory.ring.field["valid"][:] = self.memory.ring.field["terminated"][:] = 1  # an episode ends in each tick
+        for name in ("valid", "terminated", "episode_steps"):  # an episode ends in each tick
+            self.memory.ring.field[name][:] = 1
         self.commit(0)
 
     @staticmethod

@@ -29,16 +29,16 @@ MACHINE = {"actors": 3, "inference_batch": 32, "device": "cpu", "eval_episodes":
 @pytest.mark.parametrize(
     ("preset", "settings", "digest"),
     [
-        ("nature", {}, "643defe674b932a79d6b5da07524c67ae01c16e78acc569f54de7ad317ee1a3f"),
+        ("nature", {}, "01a6272d29f0aed5e50658df8e8c6f70256f165ae11a547156eb80dccbae2711"),
         (
             "nature",
             {"eval_every_steps": 250_000},
-            "51bc7438e85ed49f0a68bf33e56dd16d146bcf66ce3c36ffca90722dc61c2758",
+            "42cf26549bd542426fd07e77c1555f2dc04cb534715286c03927923baad7d03c",
         ),
-        ("nature", {"schedule": "alternate"}, "f720c0dcfd0ae47c36406535bf717db6b57bb94bc0c3f04093634bb36995a09c"),
-        ("nature", {"schedule": "free"}, "6ad6888e68f60a6823260e63f23b4dc47e318e87163bbedcc27879609b8a14d8"),
-        ("rainbow", {"atoms": 51}, "2ebc31bd0cc773e1e33fdfd1d901be5b293d5a037b6ec5cb073b139457a97a06"),
-        ("btr", {}, "446cfb04495ce74dc141960f990000c2b62d30a1fb3342008b0826fc19db4897"),
+        ("nature", {"schedule": "alternate"}, "ca207d4daf04fff8b8cce097d7e6a995d4d051c623d62ee4dd2d77e9739ff2a9"),
+        ("nature", {"schedule": "free"}, "b65a61d93ed69cb37d5868aca5e44b1c1dc6c63699b8187a3eae42bb64118d14"),
+        ("rainbow", {"atoms": 51}, "2f0921f5a96c65b51230c2b892a7d60cbb548f11aabbdf028d23a9a667287f53"),
+        ("btr", {}, "61e877d1b2d934ea3526574aade30e83d1da2ee95356580c02c0fdd592382634"),
     ],
 )
 def test_the_layout_of_methods_with_a_replay_is_pinned(preset: Any, settings: dict[str, Any], digest: str) -> None:
