@@ -6,7 +6,7 @@ window down to whole rounds. Learning-starts and the total are rounded up to who
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from shared.config.method_declaration import MethodDeclaration, OnPolicySettings, SlotField, method_declaration
 from shared.config.sections import Explore, Learn, Play
@@ -252,17 +252,20 @@ class _Intervals:
     segment_rounds: int
 
     @classmethod
-    def of(cls, learn: Learn, round_steps: int, default_steps: int) -> _Intervals:
-        """Intervals for rounds of `round_steps`, with a snapshot every `default_steps` unless `learn` sets it."""
+    def of(cls, learn: Learn, round_steps: int, default_steps: int, window_rounds: int) -> _Intervals:
+        """Intervals for rounds of `round_steps`, with a snapshot every `default_steps` unless `learn` sets it.
+
+        A segment is as long as the default, but not longer than the window.
+        """
         records = max(1, RECORD_STEPS // round_steps)
         wanted = max(1, (learn.snapshot_every_steps or default_steps) // round_steps)
-        default = max(1, default_steps // round_steps)
+        segment = max(1, min(default_steps // round_steps, window_rounds))
         within = min(records, wanted)
         return cls(
             rounds=-(-learn.total_steps // round_steps),
             snapshot_rounds=wanted - wanted % within,
             record_rounds=within,
-            segment_rounds=default - default % min(records, default),
+            segment_rounds=segment - segment % min(records, segment),
         )
 
 
@@ -287,8 +290,8 @@ def _replay_schedule(config: Config, method: MethodDeclaration) -> RunSchedule:
         round_ticks = max(1, round(learn.round_steps / play.emulators))
         target_steps = default_steps = round_ticks * play.emulators
     round_steps = round_ticks * play.emulators
-    intervals = _Intervals.of(learn, round_steps, default_steps)
     window_rounds = learn.replay_size // round_steps
+    intervals = _Intervals.of(learn, round_steps, default_steps, window_rounds)
     window_ticks = min(window_rounds, intervals.rounds) * round_ticks
     max_rounds_ahead = 2 if learn.schedule == "free" else 1
     in_flight = max(intervals.snapshot_rounds, intervals.segment_rounds)
@@ -327,7 +330,7 @@ def _on_policy_schedule(config: Config, method: MethodDeclaration, epochs: int) 
     play, learn = config.play, config.learn
     round_ticks = max(1, round(learn.round_steps / play.emulators))
     round_steps = round_ticks * play.emulators
-    intervals = _Intervals.of(learn, round_steps, ON_POLICY_SNAPSHOT_STEPS)
+    intervals = _Intervals.of(learn, round_steps, ON_POLICY_SNAPSHOT_STEPS, window_rounds=1)
     learns_same_round = learn.schedule == "alternate"
     in_flight = 2 * intervals.snapshot_rounds + 1
     units = network_of(config, actions=1).recurrent
@@ -339,7 +342,7 @@ def _on_policy_schedule(config: Config, method: MethodDeclaration, epochs: int) 
         target_steps=round_steps,
         train_every=learn.train_every,
         first_learning_round=0 if learns_same_round else 1,
-        **vars(replace(intervals, segment_rounds=1)),
+        **vars(intervals),
         max_rounds_ahead=1,
         learns_same_round=learns_same_round,
         has_own_target=False,
@@ -363,12 +366,11 @@ def _worker_schedule(config: Config, method: MethodDeclaration) -> RunSchedule:
     """
     play, learn = config.play, config.learn
     round_steps = learn.t_max * play.emulators
-    intervals = _Intervals.of(learn, round_steps, ON_POLICY_SNAPSHOT_STEPS)
-    if method.on_policy:
-        intervals = replace(intervals, segment_rounds=1)
+    window_rounds = max(1, learn.local_replay // (learn.t_max * play.lane_envs))
+    intervals = _Intervals.of(learn, round_steps, ON_POLICY_SNAPSHOT_STEPS, window_rounds)
     max_rounds_ahead = 1 if learn.schedule == "ordered" else intervals.record_rounds
     in_flight = intervals.snapshot_rounds + max(intervals.snapshot_rounds, intervals.segment_rounds) + max_rounds_ahead
-    window_ticks = max(1, learn.local_replay // (learn.t_max * play.lane_envs)) * learn.t_max
+    window_ticks = window_rounds * learn.t_max
     units = network_of(config, actions=1).recurrent
     return RunSchedule(
         envs=play.emulators,
