@@ -13,6 +13,7 @@ from ale_py import ALEInterface, LoggerMode, roms
 
 from actors.env import EnvError, Outcome
 from actors.envs.atari import NOOP, REPLAYED, RESET_ANEW, AtariEnv, action_set, game_name, games
+from actors.envs.film import FilmedEmulator
 from actors.make_env import action_names, make_env
 from actors.pixels.palette import gray_table
 from shared.config.protocols import PROTOCOLS
@@ -140,6 +141,14 @@ def test_lost_lives_are_reported_in_training_only_and_do_not_reset() -> None:
     assert not any(outcome.life_lost for outcome in unseen)
     assert [outcome[:3] for outcome in seen] == [outcome[:3] for outcome in unseen]
     assert not any(outcome.life_lost for outcome in play(fresh("breakout", "machado"), range(1, 150))[0])
+
+
+def test_a_life_that_was_won_may_be_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    env, lives = fresh("breakout"), iter([6, 5, 5])
+    monkeypatch.setattr(FilmedEmulator, "lives", lambda self: next(lives), raising=False)
+    env.film()
+    frame = np.zeros((84, 84), np.uint8)
+    assert [env.step(tick, 0, frame).life_lost for tick in (1, 2, 3)] == [False, True, False]
 
 
 @pytest.mark.parametrize("longest", [101, 104])
