@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from learner.engine.initialization import initial_parameters
 from learner.losses.method import ValueMethod, make_method
+from learner.losses.scalar_loss import rescale
 from learner.losses.td_learning import TDLearning
 from learner.networks.make_model import make_model
 from learner.networks.model import ExtraInputs, Model
@@ -214,6 +216,22 @@ def test_double_targets_follow_the_online_network() -> None:
     case.online.params.copy_(case.target.params)
     case.online.sync_copy()
     assert not torch.equal(case.found(), before)
+
+
+def test_means_over_quantiles_are_those_of_returns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not of their values on the network's scale, which would choose another action here."""
+    case = Case(Algorithm(method="qr-dqn", value_rescaling=True, double=True))
+    outputs = torch.zeros(BATCH, ACTIONS, 5)
+    outputs[:, 0, 4], outputs[:, 1] = 30.0, 7.0
+    monkeypatch.setattr(case.online, "forward", lambda *_: SimpleNamespace(outputs=outputs))
+    with torch.inference_mode():
+        case.learning.prepare(case.chunk)
+        minibatch = case.chunk.minibatch(1)
+        learned = case.learning.learn(outputs, minibatch, costly_metrics=True)
+    returns = minibatch.reward[:, None] + minibatch.discount[:, None] * minibatch.next_outputs[:, 0]
+    torch.testing.assert_close(minibatch.target, rescale(returns, EPSILON))
+    best = _unscaled(outputs.double()).mean(2).amax(1)
+    torch.testing.assert_close(learned.metrics["mean_q"].double(), best, rtol=1e-4, atol=0)
 
 
 def test_draws_of_a_chunk_are_a_function_of_seed_round_and_number() -> None:
