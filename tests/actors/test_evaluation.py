@@ -44,6 +44,12 @@ def play_idly(play: Play, rules: EvalRules, episodes: int) -> Returns:
     return play_episodes(Evaluation(play, rules, 1, 0), episodes, stacks, idle)
 
 
+def test_a_truncated_episode_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    step = Catch.step
+    monkeypatch.setattr(Catch, "step", lambda self, action: (*step(self, action)[:3], True, {}))
+    assert play_idly(CATCH, EvalRules(0.0, 108_000), 4).lengths.tolist() == [1] * 4
+
+
 def test_each_episode_is_told_when_it_ends() -> None:
     told: dict[int, tuple[float, int]] = {}
     stacks = np.zeros((2, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
@@ -57,14 +63,18 @@ def test_each_episode_is_told_when_it_ends() -> None:
 
 
 def test_each_episode_is_said_to_begin_once_at_its_first_observation() -> None:
-    """A recurrent network forgets the episode before."""
+    """A recurrent network forgets the episode before; within an episode a stack gains a frame and loses its oldest."""
     stacks, begun = np.zeros((3, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8), np.zeros(3, int)
+    former = stacks.copy()
 
     def ask(draws: NDArray[np.float64], starts: NDArray[np.bool_]) -> NDArray[np.uint8]:
         begun[:] += starts
         for row in np.flatnonzero(starts):
             assert stacks[row, -1].any()
             assert not stacks[row, :-1].any()
+        going = ~starts & (former != stacks).any(axis=(1, 2, 3))
+        assert np.array_equal(stacks[going, :-1], former[going, 1:])
+        former[:] = stacks
         return idle(draws, starts)
 
     evaluation = Evaluation(Play(env="tests.support.pixel_game:factory"), EvalRules(0.5, 108_000), 1, 0)
