@@ -125,9 +125,7 @@ def test_a_clipped_gradient_has_the_bound_as_its_norm() -> None:
     assert np.linalg.norm(shared.gradient[WORKER]) == pytest.approx(1e-3 * T_MAX * LANE_ENVS, rel=1e-2)
 
 
-def test_a_gradient_of_adam_is_the_mean_over_the_steps_whose_norm_every_optimizer_records() -> (
-    None
-):
+def test_a_gradient_of_adam_is_the_mean_over_the_steps_whose_norm_every_optimizer_records() -> None:
     found = []
     for optimizer, steps in (("rms", T_MAX * LANE_ENVS), ("adam", 1)):
         memory, _ = worker_memory(worker_config(optimizer=optimizer))

@@ -12,6 +12,7 @@ from learner.engine.initialization import initial_parameters
 from learner.engine.optimizer import Optimizer
 from learner.engine.side_stream import SideStream
 from learner.networks.make_model import make_model
+from learner.networks.model import ExtraInputs
 from shared.memory.run_memory import Memory
 from tests.support.worker_memory import LANE_ENVS, T_MAX, WORKERS, worker_config, worker_memory
 from workers import versions
@@ -163,6 +164,13 @@ def test_the_target_network_comes_from_the_newest_snapshot(schedule: str, kind: 
     found = np.zeros(plan.parameters.count, np.float32)
     models[1].unpack(models[1].params, found)
     np.testing.assert_array_equal(found, state["target"])
+    blocks = torch.randint(0, 256, plan.network.frames.blocks(2), dtype=torch.uint8)
+    for name, model in zip(("online", "target"), models, strict=True):
+        fresh = make_model(plan.network, CPU, "fp32")
+        fresh.pack(state[name], fresh.params)
+        fresh.sync_copy()
+        outputs, expected = (each.forward(blocks, 0, ExtraInputs()).outputs for each in (model, fresh))
+        assert torch.equal(outputs, expected), name
     assert made.target_changes(6) == 6 * memory.run_schedule.round_steps // target_steps
 
 
