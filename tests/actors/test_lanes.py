@@ -22,6 +22,7 @@ from shared.memory.plan import Plan
 from shared.memory.region.sequence import Sequence
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Doorbell, Stopped
+from tests.actors.test_lane import memory_of_lane
 from tests.support.counting_env import Counting
 
 ENVS, LANE_ENVS, ROUND_TICKS, ROUNDS = 8, 2, 6, 6
@@ -396,3 +397,11 @@ def test_moves_and_deaths_at_random(undisturbed: tuple[str, dict[str, np.ndarray
     assert same(world.played(), expected)
     assert moves >= 2
     assert deaths >= 2
+
+
+def test_an_env_is_made_with_its_number() -> None:
+    memory, made = memory_of_lane(), list[int]()
+    lanes = Lanes(memory, 0, lambda index: made.append(index) or Counting(), [], lambda: None)
+    while lanes.prefetch_env():
+        pass
+    assert made == [0, 1, 2, 3]

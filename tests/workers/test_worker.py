@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -113,6 +114,25 @@ def test_processes_and_deaths_change_nothing(monkeypatch: pytest.MonkeyPatch, *,
     assert not recurrent or expected["recurrent_state"].any()
     for name, values in expected.items():
         np.testing.assert_array_equal(found[name], values, name)
+
+
+def test_a_worker_plays_up_to_its_gradient_and_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A later tick is played with later parameters."""
+    play, ends = WorkerProcess._play, list[tuple[int, int]]()
+
+    def watch(self: WorkerProcess, lanes: Any, number: int) -> None:
+        play(self, lanes, number)
+        ends.extend((number, lane.tick) for lane in lanes)
+
+    monkeypatch.setattr(WorkerProcess, "_play", watch)
+    _run(1)
+    assert ends == [(number, (number + 1) * T_MAX) for number in range(ROUNDS) for _ in range(WORKERS)]
+
+
+def test_the_last_action_of_a_worker_is_that_of_its_lane() -> None:
+    lanes = [SimpleNamespace(index=i, choose=lambda tick, best, i=i: [i, tick, *best]) for i in (3, 1)]
+    process: Any = SimpleNamespace(_lanes=SimpleNamespace(played=lanes))
+    assert WorkerProcess._choose(process, 1, 7, [5]) == [1, 7, 5]  # type: ignore[arg-type]
 
 
 REPLAY = {"local_replay": 48, "learning_starts": 72, "batch_size": 8, "round_steps": 72}

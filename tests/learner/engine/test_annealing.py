@@ -76,14 +76,16 @@ def test_targets_read_the_annealed_value_of_their_round_whenever_the_learner_beg
             state = {name: np.zeros(size, np.float32) for name in first._state()}
             first.store(state)
             second.load(state)
+        means = []
         for engine in (first, second)[: 1 + (round_ >= BOUNDARY)]:
             window_end = played.run_schedule.window_end(round_)
             seen.clear()
             engine.run(engine.begin_round(round_, window_end))
             engine.prefetch(round_ + 1, played.run_schedule.window_end(round_ + 1))
-            engine.end_round()
+            means.append(engine.end_round())
             assert set(seen) == ({1.0 - round_ / 8} if engine._planned else set())
             engine.update_target()
+        assert means[0] == means[-1], "of this round alone"
     online = np.zeros((2, size), np.float32)
     for engine, out in zip((first, second), online, strict=True):
         engine.settle()
