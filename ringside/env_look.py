@@ -79,12 +79,12 @@ def look_at(env: str, frames: FrameShape) -> EnvLook:
             waits_for = trials[len(samples)]
             samples += waits_for.poll()
             elapsed = time.monotonic() - begun
-            if elapsed > LIMIT_SECONDS:
-                raise EnvError(f"--env {env} did not return from {waits_for.call} within {LIMIT_SECONDS:.0f} s.")
             if elapsed > NOTE_SECONDS and not noted:
                 noted = True
                 text = f"Playing --env {env} before the start, for {LIMIT_SECONDS:.0f} s at most ..."
                 print(printable(text), file=sys.stderr)
+            if elapsed > LIMIT_SECONDS:
+                raise EnvError(f"--env {env} did not return from {waits_for.call} within {LIMIT_SECONDS:.0f} s.")
     finally:
         for trial in trials:
             trial.end()

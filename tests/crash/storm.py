@@ -18,7 +18,7 @@ import psutil
 from shared.machine.proc_files import stat_fields
 from shared.memory.parts.board import Phase
 from shared.memory.process_table import Role, process_title
-from tests.support.runs import SPAWN_FLAG, finish, memory_of, records, start, summary, wait_until
+from tests.support.runs import SPAWN_FLAG, evaluations, finish, memory_of, start, summary, wait_until
 
 FLAGS = {
     "env": "tests.support.pixel_game:factory",
@@ -77,7 +77,7 @@ class Undisturbed(Protocol):
 
 def result_of(run_dir: Path) -> Result:
     last = summary(run_dir)
-    return Result(last["weights_sha256"], last["episodes"], records(run_dir, "evaluation"))
+    return Result(last["weights_sha256"], last["episodes"], evaluations(run_dir))
 
 
 def age(pid: int) -> float:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.support.runs import finish, kill, memory_of, records, start, wait_until
+from tests.support.runs import evaluations, finish, kill, memory_of, start, wait_until
 
 FLAGS = {
     "env": "tests.support.pixel_game:factory",
@@ -16,10 +15,6 @@ FLAGS = {
     "eval_envs": "4",
     "total_steps": "3_840",
 }
-
-
-def evaluations(run_dir: Path) -> list[dict[str, Any]]:
-    return records(run_dir, "evaluation")
 
 
 SAMPLED = {"method": "a2c", "schedule": "alternate", "snapshot_every_steps": "480"}

@@ -110,7 +110,6 @@ def test_kills_a_resume_and_the_distance_of_snapshots_change_nothing(
     finish(process)
     stopped = summary(run_dir)
     assert stopped["restarts"] == 2
-    assert stopped["rounds"] % rounds_apart == 0
     assert stopped["weights_sha256"] != summary(undisturbed(method, schedule))["weights_sha256"]
     finish(start(run_dir, "--resume", str(run_dir), actors="4", total_steps=ROUNDS["total_steps"]))
     assert same_summary(run_dir, undisturbed(method, schedule))["actors"] == 4

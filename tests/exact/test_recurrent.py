@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.exact.test_on_policy import METHODS, ROUNDS
-from tests.support.runs import finish, kill, memory_of, records, start, summary, wait_until
+from tests.support.runs import evaluations, finish, kill, memory_of, start, summary, wait_until
 
 CASES = [(method, schedule) for method in ("a2c", "a3c", "ppo", "vtrace") for schedule in ("alternate", "concurrent")]
 USUAL = ("vtrace", "concurrent")
@@ -44,7 +44,7 @@ def _require_same(run_dir: Path, undisturbed: Path) -> None:
     last, expected = summary(run_dir), summary(undisturbed)
     assert {name: last[name] for name in COMPARED} == {name: expected[name] for name in COMPARED}
     assert last["exact"]
-    assert records(run_dir, "evaluation") == records(undisturbed, "evaluation")
+    assert evaluations(run_dir) == evaluations(undisturbed)
 
 
 @pytest.mark.stress

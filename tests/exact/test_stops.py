@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.runs import finish, kill, memory_of, records, same_summary, start, summary, wait_until
+from tests.support.runs import evaluations, finish, kill, memory_of, records, same_summary, start, summary, wait_until
 
 STEPS = {"total_steps": "4_800", "snapshot_every_steps": "2_000"}
 SHORT = STEPS | {"round_steps": "40"}
@@ -31,14 +31,14 @@ CASES: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "ordered": ((), WORKERS | EVALUATED | {"method": "a2c"}),
     "ordered-replay": ((), WORKERS | {"method": "dqn", "local_replay": "400", "batch_size": "8"}),
 }
-USUAL = ("ppo", "alternate")
-KILLED = ("learner", "actor 0", "scribe")
-KILLED_WORKERS = ("worker 1", "worker 0", "scribe")
+USUAL = "ppo"
+KILLED = {"ppo": ("learner", "actor 0", "scribe"), "ordered": ("worker 0", "worker 1", "scribe")}
+OTHERS = ("inference", "learner", "actor 1")
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=() if case in USUAL else pytest.mark.stress) for case in CASES]
+    "case", [pytest.param(case, marks=() if case == USUAL else pytest.mark.stress) for case in CASES]
 )
 def test_stops_at_any_boundary_change_nothing(case: str, tmp_path: Path) -> None:
     words, flags = CASES[case]
@@ -47,9 +47,8 @@ def test_stops_at_any_boundary_change_nothing(case: str, tmp_path: Path) -> None
     rounds = summary(undisturbed)["rounds"]
     changes = [{}, {"snapshot_every_steps": "1_000"}, {"snapshot_every_steps": "4_000"}]
     ends = []
-    for share, role, change in zip(
-        (0.23, 0.51, 0.78), KILLED_WORKERS if "workers" in flags else KILLED, changes, strict=True
-    ):
+    killed = KILLED["ordered"] if "workers" in flags else KILLED.get(case, OTHERS)
+    for share, role, change in zip((0.23, 0.51, 0.78), killed, changes, strict=True):
         resumed = ("--resume", str(run_dir)) if ends else words
         process = start(run_dir, *resumed, **(change if ends else flags))
         memory = memory_of(process, run_dir)
@@ -62,13 +61,29 @@ def test_stops_at_any_boundary_change_nothing(case: str, tmp_path: Path) -> None
         ends.append(summary(run_dir)["rounds"])
     finish(start(run_dir, "--resume", str(run_dir)))
     same_summary(run_dir, undisturbed)
-    assert _without_round(run_dir, "episode") == _without_round(undisturbed, "episode")
-    assert _without_round(run_dir, "evaluation") == _without_round(undisturbed, "evaluation")
+    assert _episodes(run_dir) == _episodes(undisturbed)
+    assert evaluations(run_dir) == evaluations(undisturbed)
     split = {record["round"] for record in records(run_dir, "round")}
     assert split == {record["round"] for record in records(undisturbed, "round")} | set(ends)
 
 
-def _without_round(run_dir: Path, kind: str) -> list[dict[str, object]]:
-    """Records without the first round of the record that they are in, which a stop may split."""
-    found = [{name: value for name, value in each.items() if name != "round"} for each in records(run_dir, kind)]
-    return sorted(found, key=lambda each: (each["steps"], str(each.get("env"))))
+@pytest.mark.stress
+@pytest.mark.parametrize("schedule", ["free", "async"])
+def test_an_inexact_run_stops_at_any_boundary_too(schedule: str, tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    flags = STEPS | {"snapshot_every_steps": "1_440"} if schedule == "free" else WORKERS | {"method": "a2c"}
+    process = start(run_dir, **flags | {"schedule": schedule})
+    memory = memory_of(process, run_dir)
+    wait_until(process, lambda: memory.board.committed >= 0.4 * memory.run_schedule.rounds)
+    process.send_signal(signal.SIGINT)
+    assert "drop" not in finish(process).rpartition("Ctrl-C once more")[2].partition("\n")[2]
+    stopped = summary(run_dir)
+    assert 0.4 <= stopped["steps"] / 4_800 < 1
+    finish(start(run_dir, "--resume", str(run_dir)))
+    assert summary(run_dir)["finished"]
+    assert stopped["episodes"] <= summary(run_dir)["episodes"]
+
+
+def _episodes(run_dir: Path) -> list[dict[str, object]]:
+    """Episodes without the first round of the record that they are in, which a stop may split."""
+    return [{name: value for name, value in each.items() if name != "round"} for each in records(run_dir, "episode")]

@@ -124,6 +124,13 @@ def records(run_dir: Path, kind: str) -> list[dict[str, Any]]:
     return [record for record in map(json.loads, lines) if record["kind"] == kind]
 
 
+def evaluations(run_dir: Path) -> list[dict[str, Any]]:
+    """Evaluations in `metrics.jsonl`, without their time."""
+    return [
+        {name: value for name, value in each.items() if name != "seconds"} for each in records(run_dir, "evaluation")
+    ]
+
+
 def memory_of(
     process: subprocess.Popen[str], run_dir: Path, actions: int = 4, seconds: float = 60.0, gateways: int = 0
 ) -> Memory:
