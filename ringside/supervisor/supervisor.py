@@ -328,10 +328,10 @@ class Supervisor:
         self._board.stop[0] = Stop.FINISH
         stops_at = self._board.stops_at
         assert stops_at is not None, "a stop is requested"
-        limit = "" if self._finish_seconds is None else f", or in {FINISH_SECONDS:.0f} s without it"
+        limit = "" if self._finish_seconds is None else f"It has {FINISH_SECONDS:.0f} s for that. "
         self._note(
-            f"{why}: the run is saved when its round ends, at step {stops_at * self._board.run_schedule.round_steps:,}"
-            f"{limit}. Ctrl-C once more stops at step {step:,}, and drops the {dropped:,} steps after it."
+            f"{why}: the run is saved when its round ends, at step {stops_at * self._board.run_schedule.round_steps:,}. "
+            f"{limit}Ctrl-C once more stops at step {step:,}, and drops the {dropped:,} steps after it."
         )
         self._ring_all()
 
