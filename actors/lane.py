@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from actors.env import Env, EnvDiffers, EnvError
-from shared.errors import FatalError
+from shared.errors import EnvFault, FatalError
 from shared.exploration import Exploration
 from shared.memory.lane_memory import LaneMemory
 from shared.memory.parts.snapshot import SNAPSHOT_BYTES
@@ -217,8 +217,8 @@ class Lane:
         try:
             for j in range(len(self.envs)):
                 self._play(tick, first + j, following, j, compare)
-        except ReplayMismatchError:
-            if not self._may_differ:
+        except (ReplayMismatchError, EnvFault):  # an error in a tick that went well before is a difference, too
+            if not (compare and self._may_differ):
                 raise
             self._note_difference()
             self._go_on_anew()
@@ -274,7 +274,7 @@ class Lane:
         if not same or not np.array_equal(frame, self._scratch):
             who = "The emulator or the memory of this machine cannot be trusted"
             if self._env is not None:
-                who = f"{self._env} does not repeat itself, which --require-exact asks for"
+                who = f"{self._env} does not repeat itself, and is required to"
             raise ReplayMismatchError(
                 f"Env {self._first_env + j} played tick {tick} again and did not repeat it. {who}; the last checkpoint "
                 "was made before."

@@ -1,8 +1,8 @@
 """The learner process: rounds of updates, and the commit that closes a round.
 
 A commit has this order: every lane's snapshot, the metrics of a record that ends, the learner's snapshot, the weights,
-`committed`. A restarted learner
-loads its newest whole snapshot. It repeats rounds that are already committed and publishes nothing of them again.
+`committed`. A restarted learner loads its newest whole snapshot. It repeats rounds that are already committed and
+publishes nothing of them again.
 
 With `--learner-ranks` this process is rank 0, and others share its updates (learner/ranks).
 """

@@ -157,9 +157,16 @@ class WorkerProcess:
 
     @property
     def _commit_due(self) -> bool:
-        """True if this process commits, and all have done their part of the next round."""
-        whole = min(self._shared.applied.values.min(), self._board.lane_finished.values.min())
-        return self._commits is not None and bool(whole > self._board.committed)
+        """True if this process commits, and all have done their part of the next round.
+
+        After a restart its lanes first play up to there again: the last boundary needs their snapshots.
+        """
+        coming = self._board.committed + 1
+        if self._commits is None or any(
+            lane.tick < coming * self._run_schedule.round_ticks for lane in self._lanes.played
+        ):
+            return False
+        return bool(min(self._shared.applied.values.min(), self._board.lane_finished.values.min()) >= coming)
 
     def _run_ordered(self, round_: int, parameters: Versions) -> None:
         """Compute a gradient of each lane at the version of the round, and make the shard of the next."""

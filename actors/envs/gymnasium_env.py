@@ -359,6 +359,9 @@ class GymnasiumEnv(Env):
         if len(data) < _HEAD.size or data[:4] != _MAGIC:
             raise EnvError(f"The {len(data)} bytes to restore are not a snapshot of {self._name}.")
         _, reset_tick, first_tick, check = _HEAD.unpack_from(data)
-        replay(self, self._frames.frame, reset_tick, first_tick, data[_HEAD.size :], heartbeat)
+        try:
+            replay(self, self._frames.frame, reset_tick, first_tick, data[_HEAD.size :], heartbeat)
+        except EnvFault as error:
+            raise EnvDiffers(f"{self._name} failed where it had not before: {error}") from error
         if self._check != check:
             raise EnvDiffers(f"{self._name} did not repeat its episode: the same seed and actions gave another frame.")

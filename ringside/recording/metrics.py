@@ -271,7 +271,7 @@ class MetricsLog:
         """Append a committed round and the episodes that ended in it, in one write.
 
         Args:
-            round_: its number (that of the first round of a span); must grow.
+            round_: its number (that of the first round of a record); must grow.
             steps: the clock at its end: ticks x envs.
             values: its other values; numbers that are not finite become null.
             envs: how many play; an episode's clock is (tick + 1) x envs.

@@ -6,6 +6,7 @@ it. Start it from the main thread: children die with the thread that made them (
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import time
@@ -81,6 +82,10 @@ class Supervisor:
         """Exception of `on_poll`, which ends the run as a signal does."""
         self._killed_scribe = False
         self._shutdown = ShutdownTimer()
+        self._answered = 0
+        """Requests to stop that were answered; one more has the run end sooner."""
+        self._finish_until = math.inf
+        """Moment at which a round that is being finished takes too long."""
         self._oom_kills = OomKills()
         self._memory = Memory.create(plan) if region is None else region[0]
         self._board = self._memory.board
@@ -326,36 +331,31 @@ class Supervisor:
             return
         self._board.stop_asked_ns[0] = time.monotonic_ns()
         self._board.stop[0] = Stop.FINISH
+        self._answered = self._requests.count
         stops_at = self._board.stops_at
         assert stops_at is not None, "a stop is requested"
-        limit = "" if self._finish_seconds is None else f"It has {FINISH_SECONDS:.0f} s for that. "
+        near, limit = stops_at * self._board.run_schedule.round_steps, ""
+        if self._requests.hurries:
+            limit, self._finish_until = f"It has {FINISH_SECONDS:.0f} s for that. ", time.monotonic() + FINISH_SECONDS
         self._note(
-            f"{why}: the run is saved when its round ends, at step {stops_at * self._board.run_schedule.round_steps:,}. "
+            f"{why}: the run is saved when its round ends, near step {near:,}. "
             f"{limit}Ctrl-C once more stops at step {step:,}, and drops the {dropped:,} steps after it."
         )
         self._ring_all()
 
-    @property
-    def _finish_seconds(self) -> float | None:
-        """Time that the run has to finish its round; None: it has all the time that it takes."""
-        return FINISH_SECONDS if self._requests.hurries else None
-
     def _watch_finish(self) -> None:
         """End the run once its last boundary is committed, or where it may not take longer."""
-        if self._board.complete:
-            return  # evaluations that wait are played
-        if self._board.finished:
-            self._stop()
-            return
-        waited = (time.monotonic_ns() - int(self._board.stop_asked_ns[0])) / 1e9
-        late = self._finish_seconds is not None and waited > self._finish_seconds
-        if late or self._requests.count > 1:
+        late = time.monotonic() > self._finish_until
+        if late or self._requests.count > self._answered:
             dropped, step = self._unsaved
             why = f"The round was not over within {FINISH_SECONDS:.0f} s" if late else "Stopping at once"
             self._note(
                 f"{why}: the run is saved at step {step:,}, and {dropped:,} steps after it are dropped. Ctrl-C once "
                 "more ends without saving."
             )
+            self._stop()
+        elif self._board.finished and not self._board.complete:  # else evaluations that wait are played
+            self._answered += 1  # one more request comes too late to drop the round
             self._stop()
 
     @property
@@ -368,8 +368,8 @@ class Supervisor:
 
     @property
     def _force_exit(self) -> bool:
-        """True if even the scribe may not continue: the user asked three times, or it no longer saves."""
-        return self._requests.count > 2 or self._shutdown.scribe_timed_out
+        """True if even the scribe may not continue: the user asked again while it saves, or it no longer saves."""
+        return self._requests.count > self._answered or self._shutdown.scribe_timed_out
 
     def _fail(self, sentence: str) -> None:
         self._failure = self._failure or sentence
@@ -383,6 +383,7 @@ class Supervisor:
         begun nothing. So it is killed.
         """
         self._board.stop[0] = Stop.ABANDON
+        self._answered = max(self._answered, self._requests.count, 1)
         self._ring_all()
         for index, child in self._children.items():
             if index != Role.SCRIBE and self._board.heartbeat[index] == child.first_heartbeat:
@@ -393,7 +394,7 @@ class Supervisor:
             doorbell.ring()
 
     def _kill_late(self) -> None:
-        """Kill the processes that have not left; the scribe has longer, unless the user asked three times."""
+        """Kill the processes that have not left; the scribe has longer, unless the user asked again."""
         for index, child in list(self._children.items()):
             if index == Role.SCRIBE and not self._force_exit:
                 continue

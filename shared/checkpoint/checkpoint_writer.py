@@ -98,8 +98,8 @@ class CheckpointWriter:
         self._network = network_of(config, actions)
         self._spec = parameters_of(self._network)
         self._segments: dict[int, Piece] = {}
-        self._tails: dict[int, Piece] = {}
-        """Tails that this writer has written, by boundary."""
+        self._tail: tuple[int, Piece] | None = None
+        """The newest tail, and its boundary."""
         self._forced: set[int] = set()
         """Segments that a loss of power leaves whole."""
         self._named: set[str] = set()
@@ -178,7 +178,7 @@ class CheckpointWriter:
             return
         path = self.directory / tail_name(boundary)
         write_segment(path, boundary // self._run_schedule.segment_rounds, shape, ring, self._experiment, forced=True)
-        self._tails = {boundary: Piece.describe(path)}
+        self._tail = boundary, Piece.describe(path)
 
     def save(
         self,
@@ -211,7 +211,8 @@ class CheckpointWriter:
             weights_name(boundary): self._weights_bytes(weights, boundary, {}),
         }
         pieces = [self._segments[index] for index in named]
-        pieces += [piece for number, piece in self._tails.items() if number == boundary]
+        if self._tail is not None and self._tail[0] == boundary:
+            pieces.append(self._tail[1])
         pieces += [Piece(name, len(data), hashlib.sha256(data).hexdigest()) for name, data in contents.items()]
         path = self.directory / manifest_name(boundary)
         for index in sorted(set(named) - self._forced):

@@ -280,6 +280,7 @@ def group_plan(plan: Plan, cores: int, directory: Path) -> Plan:
         "eval_every_steps": 0,
         "pin": "off",
         "balance": "off",
+        "require_exact": True,  # a lane that cuts an episode writes ticks that are not sent again
     }
     if not plan.method.on_policy:
         changes["replay_size"] = plan.run_schedule.round_steps

@@ -247,25 +247,31 @@ class RemoteLanes:
             self._wait_awake(
                 host, lambda: self._board.committed >= round_ or self._changed(lanes) or self._lacks(lanes)
             )
-            self._finish_boundaries(lanes)  # the run may end where the lanes stand
+            self._finish_boundaries(lanes)
+            while self._lacks(lanes):  # the group may have begun where the run ends
+                self._collect(host, lanes, round_)
             if self._changed(lanes) or self._board.committed < round_ or self._board.finished:
                 return
             self._send(host, round_)
         self._board.phase[self._process] = Phase.WORKING
-        done = self._board.lane_done
         while int(finished.values[lanes].min()) <= round_:
-            due = {
-                lane: self._sent[lane]
-                for lane in lanes
-                if finished.values[lane] <= round_ or self._sent[lane] < done.values[lane]
-            }
-            parcel = self._call_at_work(host, "collect", due, ANSWER_SECONDS)
-            self._report.received_bytes[self._number] += len(parcel)
-            for ticks in unpack(self._memory, self._session, due, parcel):
-                self._file(ticks)
-            self._audit_round()
-            self._finish_boundaries(lanes)
-            self._waiter.heartbeat()
+            self._collect(host, lanes, round_)
+
+    def _collect(self, host: Host, lanes: list[int], round_: int) -> None:
+        """File what the group has played of a round, and publish what is whole."""
+        finished, done = self._board.lane_finished, self._board.lane_done
+        due = {
+            lane: self._sent[lane]
+            for lane in lanes
+            if finished.values[lane] <= round_ or self._sent[lane] < done.values[lane]
+        }
+        parcel = self._call_at_work(host, "collect", due, ANSWER_SECONDS)
+        self._report.received_bytes[self._number] += len(parcel)
+        for ticks in unpack(self._memory, self._session, due, parcel):
+            self._file(ticks)
+        self._audit_round()
+        self._finish_boundaries(lanes)
+        self._waiter.heartbeat()
 
     def _send(self, host: Host, round_: int) -> None:
         """Have the group play a round, with its parameters."""
@@ -308,9 +314,9 @@ class RemoteLanes:
         return any(self._board.lane_wanted[lane] != self._actor and self._at_boundary(lane) for lane in lanes)
 
     def _lacks(self, lanes: list[int]) -> bool:
-        """True if a lane stands where the run ends, without a snapshot that the group has sent."""
+        """True if a lane stands where the run ends, without a snapshot."""
         last, kept = self._board.last.read(), self._memory.lane_snapshots.newest
-        return any(self._states.get(lane, (-1,))[0] == last and kept(lane) < last for lane in lanes)
+        return any(self._board.lane_finished.values[lane] == last and kept(lane) < last for lane in lanes)
 
     def _coded_weights(self) -> NDArray[np.uint16]:
         """The newest parameters as they travel. No commit replaces them before these lanes have played."""

@@ -158,8 +158,8 @@ class Board(SharedFields):
 
     @property
     def stops_at(self) -> int | None:
-        """The boundary at which a requested stop will end the run, named or expected; None: none is requested."""
-        if self.stop.item(0) == Stop.RUN:
+        """The boundary up to which the run goes on after a request to stop, named or expected; None: it does not."""
+        if self.stop.item(0) != Stop.FINISH:
             return None
         return min(self.last.read(), self.committed + self.run_schedule.max_rounds_ahead)
 

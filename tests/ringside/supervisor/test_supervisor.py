@@ -164,10 +164,11 @@ def test_after_the_last_commit_no_rank_of_the_learner_is_started_again(tmp_path:
         assert all(made._did_all(index) == done for index in made._processes.learners)
 
 
-def test_a_third_request_does_not_wait_for_the_scribe(stopping: Supervisor) -> None:
+def test_a_request_while_the_scribe_saves_does_not_wait_for_it(stopping: Supervisor) -> None:
+    stopping._stop()
+    stopping._requests.count = 1
+    assert not stopping._force_exit, "a fault has ended the run, and this is the first request"
     stopping._requests.count = 2
-    assert not stopping._force_exit
-    stopping._requests.count = 3
     assert stopping._force_exit
     stopping._kill_late()
     assert [child.process.killed for child in stopping._children.values()] == [1, 1]
@@ -404,7 +405,7 @@ def test_the_first_request_finishes_the_round(played: Supervisor, notes: list[st
     assert board.stop[0] == Stop.FINISH
     assert board.stops_at == 4, "the first boundary that no lane has passed"
     assert notes == [
-        f"Stopping: the run is saved when its round ends, at step {steps_of(played, 4):,}. Ctrl-C once more stops at "
+        f"Stopping: the run is saved when its round ends, near step {steps_of(played, 4):,}. Ctrl-C once more stops at "
         f"step {steps_of(played, 2):,}, and drops the {dropped:,} steps after it."
     ]
     played._watch_finish()
@@ -428,9 +429,10 @@ def test_the_first_request_finishes_the_round(played: Supervisor, notes: list[st
 def test_a_second_request_or_twenty_seconds_of_sigterm_drop_the_round(
     played: Supervisor, notes: list[str], requests: int, hurries: bool, seconds: float, stops: bool
 ) -> None:
-    played._requests.count, played._requests.hurries = requests, hurries
+    played._requests.count, played._requests.hurries = 1, hurries
     played._finish("Stopping")
-    played._board.stop_asked_ns[0] = time.monotonic_ns() - round(seconds * 1e9)
+    played._requests.count = requests
+    played._finish_until -= seconds
     played._watch_finish()
     assert played._board.stopping == stops
     if stops:
@@ -444,3 +446,18 @@ def test_a_stop_in_the_last_round_lets_evaluations_end(played: Supervisor) -> No
     board.commits.publish(board.run_schedule.rounds)
     played._watch_finish()
     assert not board.stopping
+    played._requests.count += 1
+    played._watch_finish()
+    assert board.stopping, "but a second request ends them"
+
+
+def test_a_request_after_the_round_was_finished_lets_the_scribe_save(played: Supervisor) -> None:
+    played._requests.count = 1
+    played._finish("Stopping")
+    played._board.last.publish(4)
+    played._board.commits.publish(4)
+    played._watch_finish()
+    played._requests.count = 2
+    assert not played._force_exit
+    played._requests.count = 3
+    assert played._force_exit

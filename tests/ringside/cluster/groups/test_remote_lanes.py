@@ -68,16 +68,19 @@ def test_lanes_on_other_nodes_play_the_same(gateways: int) -> None:
     assert world.memory.board.redone.sum() == 0
 
 
-@pytest.mark.parametrize("fault", [None, ("collect", 12), ("play", 3)])
+@pytest.mark.parametrize("fault", [None, ("collect", 12), ("play", 3), ("keep", 1)])
 def test_lanes_on_nodes_keep_a_snapshot_where_the_run_ends(fault: tuple[str, int] | None) -> None:
     """Boundary 3 has no regular snapshot, and is named while all lanes stand there."""
     expected = RemoteWorld(0, rounds=3).run().memory.lane_snapshots
-    world = RemoteWorld(2, ObjectCluster(PlayedGroup, *([fails(*fault)] if fault else [])), span=5)
+    hosts = ObjectCluster(PlayedGroup, *([fails(*fault)] if fault else []))
+    world = RemoteWorld(2, hosts, span=5)
     memory = world.memory
 
     def stop(version: int) -> None:
         if version == 3:
             assert memory.lane_snapshots.number.values.max() == 0
+            if fault == ("keep", 1):
+                until(lambda: len(hosts.hosts) > 2, 30)
             memory.board.last.publish(3)
             for doorbell in world.doorbells:
                 doorbell.ring()
@@ -85,6 +88,8 @@ def test_lanes_on_nodes_keep_a_snapshot_where_the_run_ends(fault: tuple[str, int
 
     world.run(stop)
     assert memory.board.committed == 3
+    if fault == ("keep", 1):
+        assert len(hosts.hosts) > 2, "a group was lost while its lanes stood there"
     lanes = range(memory.run_schedule.lanes)
     assert [memory.lane_snapshots.read(lane, 3) for lane in lanes] == [expected.read(lane, 3) for lane in lanes]
 
