@@ -38,25 +38,32 @@ class Killed(Exception):
 class MortalWaiter(Waiter):
     """Kills its process after so many heartbeats: at its start, between two ticks or gradients, before a wait."""
 
-    def __init__(self, heartbeats: int, memory: Memory, spec: ChildSpec) -> None:
+    def __init__(self, heartbeats: int, memory: Memory, spec: ChildSpec, stop_at: int) -> None:
+        """After boundary `stop_at` the run is asked to stop, when all have done their part, and its committer dies."""
         super().__init__(memory.board, spec.process, spec.doorbells[spec.process])
-        self._left = heartbeats
+        assert memory.shared_parameters is not None
+        self._applied, self._committer = memory.shared_parameters.applied, memory.plan.committer
+        self._left, self._stop_at = heartbeats, stop_at
 
     def heartbeat(self) -> None:
         super().heartbeat()
+        done = self._applied.values.min() > self.board.committed >= self._stop_at
+        if done and self.process == self._committer and self.board.stop[0] == Stop.RUN:
+            self.board.stop[0] = Stop.FINISH
+            raise Killed
         self._left -= 1
         if self._left < 0:
             raise Killed
 
 
-def _live(memory: Memory, spec: ChildSpec, lives: Iterator[int]) -> int:
+def _live(memory: Memory, spec: ChildSpec, lives: Iterator[int], stop_at: int) -> int:
     """Run one process until the last round is committed; return its deaths. `lives`: heartbeats of each."""
     torch.set_num_threads(1)
     deaths = 0
     try:
         for heartbeats in lives:
             with suppress(Killed):
-                process = WorkerProcess(memory, MortalWaiter(heartbeats, memory, spec), spec)
+                process = WorkerProcess(memory, MortalWaiter(heartbeats, memory, spec, stop_at), spec)
                 process.start()
                 process.run()
                 break
@@ -75,7 +82,9 @@ def _lives(number: int) -> Iterator[int]:
     yield FOREVER
 
 
-def _run(actors: int, kills: bool = False, **settings: Any) -> tuple[dict[str, np.ndarray], int]:
+def _run(
+    actors: int, kills: bool = False, stop_at: int = FOREVER, **settings: Any
+) -> tuple[dict[str, np.ndarray], int]:
     """Fields of the memory after a run, and the deaths of its processes."""
     game: dict[str, Any] = {"env": "tests.support.pixel_game:factory", "total_steps": STEPS, "optimizer_epsilon": 1e-3}
     plan = Plan(worker_config(actors=actors, **game | settings), ACTIONS)
@@ -91,16 +100,18 @@ def _run(actors: int, kills: bool = False, **settings: Any) -> tuple[dict[str, n
                 memory,
                 ChildSpec(number=number, process=process, **kept),
                 _lives(number) if kills else iter([FOREVER]),
+                stop_at,
             )
             for number, process in enumerate(plan.processes.indexes_of(Role.WORKER))
         ]
     deaths = sum(each.result() for each in lived)
     for fd in (*bells.fds, memory.arena.fd):
         os.close(fd)
-    schedule = memory.run_schedule
-    state = memory.learner_snapshots.read(schedule.rounds)
+    schedule, last = memory.run_schedule, memory.board.last.read()
+    state = memory.learner_snapshots.read(last)
     assert state is not None
-    rows = memory.board.metrics[: schedule.record_number(schedule.rounds) + 1, : len(schedule.method.metrics)]
+    assert all(memory.lane_snapshots.newest(lane) == last for lane in range(schedule.lanes))
+    rows = memory.board.metrics[: schedule.record_number(last) + 1, : len(schedule.method.metrics)]
     return {"metrics": rows, **state, **memory.ring.field}, deaths
 
 
@@ -133,6 +144,18 @@ def test_the_last_action_of_a_worker_is_that_of_its_lane() -> None:
     lanes = [SimpleNamespace(index=i, choose=lambda tick, best, i=i: [i, tick, *best]) for i in (3, 1)]
     process: Any = SimpleNamespace(_lanes=SimpleNamespace(played=lanes))
     assert WorkerProcess._choose(process, 1, 7, [5]) == [1, 7, 5]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("stop_at", [1, 2, 4])
+def test_a_stop_ends_where_all_are_whatever_dies(monkeypatch: pytest.MonkeyPatch, stop_at: int) -> None:
+    """Snapshots come every fourth round, so a process that starts again first plays to the last boundary."""
+    monkeypatch.setattr(wait, "POLL_SECONDS", 0.01)
+    every_fourth = {"snapshot_every_steps": 4 * WORKERS * LANE_ENVS * T_MAX}
+    found, deaths = _run(2, kills=True, stop_at=stop_at, **every_fourth)
+    (expected, _) = _run(1, total_steps=(stop_at + 1) * WORKERS * LANE_ENVS * T_MAX, **every_fourth)
+    assert deaths >= 1
+    for name in ("online", "moment1"):
+        np.testing.assert_array_equal(found[name], expected[name], name)
 
 
 REPLAY = {"local_replay": 48, "learning_starts": 72, "batch_size": 8, "round_steps": 72}
