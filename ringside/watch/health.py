@@ -69,7 +69,7 @@ def returns_outside(share: float | None, v_min: float, v_max: float, *, clipped:
     """Warning of returns outside the support, or None; the text is always the same.
 
     Args:
-        share: `outside_support` of the newest span; None: not known, or the method has no support.
+        share: `outside_support` of the newest record; None: not known, or the method has no support.
         v_min, v_max: the support's ends.
         clipped: True if rewards are clipped.
     """

@@ -198,7 +198,7 @@ class MethodDeclaration:
     """Float32 vectors that the learner snapshots, each as long as the parameters. The snapshot omits `target` where the
     target network equals the online network at every boundary."""
     metrics: tuple[str, ...] = ("loss", "mean_q", "gradient_norm", "q_spread")
-    """Means over the updates of a span of rounds, in the order of `Board.metrics`."""
+    """Means over the updates of a record, in the order of `Board.metrics`."""
     head: Literal["q", "policy_value"] = "q"
     """q: outputs for each action; policy_value: a logit for each action and one state value."""
     action_rule: Literal["epsilon_greedy", "categorical"] = "epsilon_greedy"
