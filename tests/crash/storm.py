@@ -186,7 +186,7 @@ class Storm:
 
         def there() -> bool:
             self.look()
-            return condition() or bool(self.board.finished)
+            return condition() or bool(self.board.complete)
 
         wait_until(self.process, there, seconds)
 
