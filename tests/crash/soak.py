@@ -46,7 +46,7 @@ def look(storm: Storm, seconds: float) -> Sample | None:
     members: dict[int, int | None] = {storm.process.pid: None}
     try:
         members |= storm.living()
-        if list(members.values()).count(None) > 1 or storm.board.finished:
+        if list(members.values()).count(None) > 1 or storm.board.complete:
             return None
         for pid, number in members.items():
             role = "supervisor" if number is None else storm.memory.plan.processes.role_of(number).name.lower()

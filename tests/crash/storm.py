@@ -104,7 +104,7 @@ class Storm:
     def rages(self) -> bool:
         """True until the last commit of the run."""
         self.look()
-        return self.process.poll() is None and not self.board.finished
+        return self.process.poll() is None and not self.board.complete
 
     def living(self) -> dict[int, int | None]:
         """Ids of the run's processes that were not killed yet, with their positions on the board.

@@ -60,7 +60,7 @@ def test_a_full_disk_is_waited_for_and_nothing_is_lost(five_rounds: Path, tmp_pa
     board = memory.board
     limit_files(process, LARGEST)
     wait_until(process, lambda: board.trouble[0] != 0)
-    wait_until(process, lambda: board.finished)  # training went on to its end
+    wait_until(process, lambda: board.complete)  # training went on to its end
     assert board.saved[0] < 0
     limit_files(process, resource.RLIM_INFINITY)
     output = finish(process)
@@ -113,7 +113,7 @@ def test_a_killed_role_comes_back_without_a_run_directory(five_rounds: Path, tmp
         living = child(process, role)
         assert living is not None
         living.kill()
-    wait_until(process, lambda: memory.board.finished)
+    wait_until(process, lambda: memory.board.complete)
     run_dir.unlink()
     (tmp_path / "moved").rename(run_dir)
     finish(process)
@@ -150,7 +150,7 @@ def test_a_disk_that_is_full(five_rounds: Path, tmp_path: Path, disk: Path) -> N
     room = os.statvfs(disk)
     assert mount(disk, "remount", f"size={(room.f_blocks - room.f_bfree) * room.f_frsize + 8192}")
     wait_until(process, lambda: memory.board.trouble[0] != 0)
-    wait_until(process, lambda: memory.board.finished)
+    wait_until(process, lambda: memory.board.complete)
     assert mount(disk, "remount", "size=2g")
     output = finish(process)
     assert "cannot be written (No space left on device): make space on its disk" in output

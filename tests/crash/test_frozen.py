@@ -84,7 +84,7 @@ def _the_queue_of_evaluations_is_long(storm: Storm) -> bool:
 
 
 def _the_last_round_is_committed(storm: Storm) -> bool:
-    return bool(storm.board.finished)
+    return bool(storm.board.complete)
 
 
 @pytest.mark.stress
@@ -170,7 +170,7 @@ def test_all_roles_work_while_the_supervisor_is_frozen(undisturbed: Undisturbed,
     storm = begin(tmp_path / "run", "supervisor frozen")
     storm.until(lambda: storm.board.committed >= 2)
     os.kill(storm.process.pid, signal.SIGSTOP)
-    storm.watch_for(lambda: bool(storm.board.finished and storm.board.phase[Role.LEARNER] == Phase.DONE))
+    storm.watch_for(lambda: bool(storm.board.complete and storm.board.phase[Role.LEARNER] == Phase.DONE))
     os.kill(storm.process.pid, signal.SIGCONT)
     finish(storm.process)
     assert summary(tmp_path / "run")["restarts"] == 0

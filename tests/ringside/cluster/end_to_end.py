@@ -62,7 +62,7 @@ def measure(run_dir: Path, rounds: int, round_steps: int, address: str, nodes: i
         wait_until(process, lambda: memory.board.committed >= WARM_UP, SECONDS, every=0.02)
         assert (memory.board.lane_owner > 0).all() == bool(address), "nodes play from the second round on"
         begun = time.monotonic()
-        wait_until(process, lambda: memory.board.finished, SECONDS, every=0.02)
+        wait_until(process, lambda: memory.board.complete, SECONDS, every=0.02)
         seconds = (time.monotonic() - begun) / rounds
         finish(process, SECONDS)
     finally:

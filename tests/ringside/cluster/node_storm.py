@@ -117,14 +117,14 @@ class Storm:
 
     def _await(self, condition: Callable[[], bool]) -> None:
         """Wait for a condition or for the last commit."""
-        wait_until(self._process, lambda: condition() or self._memory.board.finished, SECONDS, every=0.02)
+        wait_until(self._process, lambda: condition() or self._memory.board.complete, SECONDS, every=0.02)
 
     def _next_commit(self) -> bool:
         """Wait until a node plays and another round is committed; False: the last one is."""
         board = self._memory.board
         before = board.committed
         self._await(lambda: board.committed > max(0, before) and bool(self._living()))
-        return not board.finished
+        return not board.complete
 
     def _draw(self) -> str:
         """A kind of strike, the likelier the more of it are left to be made; empty: all were made."""
