@@ -25,8 +25,8 @@ from ringside.cluster.connection import disconnect, join
 from ringside.cluster.program_host import module_environment
 from shared.config.settings import ResolvedMachine
 from shared.errors import ConfigError
+from shared.machine.allocation import busy_threads, shards_of_rank
 from shared.machine.subprocesses import die_with, kill_and_reap
-from shared.performance.allocation import busy_threads, shards_of_rank
 
 PROGRAM = "ringside.cluster.learner_place"
 GROUP_SECONDS = 30.0

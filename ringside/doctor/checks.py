@@ -22,13 +22,12 @@ from shared.config.resolve import learner_cores
 from shared.config.settings import ResolvedConfig
 from shared.errors import ConfigError
 from shared.machine import facts
+from shared.machine.allocation import learner_threads_of, shards_of_rank, teams_of
 from shared.machine.contention import contention_sentences
 from shared.memory import memory_need
 from shared.memory.plan import Plan
-from shared.performance.allocation import learner_threads_of, shards_of_rank, teams_of
-from shared.performance.throughput_model import Prediction
 from shared.root import INSTALL
-from shared.text import count, readable
+from shared.text import count
 
 Color = Literal["green", "yellow", "red"]
 
@@ -343,16 +342,6 @@ def disk_space(plan: Plan, free: int) -> Check:
     if free < need:
         return Check("disk space", "yellow", f"{found}.", "Make room, or name another --run-dir.")
     return Check("disk space", "green", f"{found}.")
-
-
-def speed(expected: Prediction | None) -> Check:
-    """Expected speed by the performance model; None: the parts of this run were not measured on this machine."""
-    if expected is None:
-        found = "Not known: `bench model` measures the parts of a run, and keeps their times."
-        return Check("speed", "green", found)
-    return Check(
-        "speed", "green", f"About {readable(expected.steps_per_second)} steps/s by the model: {expected.reason}."
-    )
 
 
 def disk_speed(bytes_per_second: float) -> Check:

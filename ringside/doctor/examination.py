@@ -105,7 +105,7 @@ def diagnose(
         answers.append(_disk_speed(nearest_directory(run_dir)))
     with _working("self-test: a small run"):
         answers += selftest.check(plan)
-    with _working("expected speed, and nodes"):
+    with _working("nodes"):
         answers += more(plan)
     return answers, suggestion(plan, words)
 

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringside.load.board_samples import LEARNING, NEWEST, Sample, load_between
-from ringside.load.expectation import comparison, expected
 from ringside.recording.metrics import MetricsLog
 from shared.checkpoint.manifest import EVALUATIONS
 from shared.config.sections import INEXACT_SCHEDULES
@@ -20,7 +19,6 @@ from shared.machine import facts
 from shared.memory.parts.board import BEFORE, CHECKPOINT, Board
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
-from shared.performance.throughput_model import Prediction
 
 INEXACT_SINCE = "inexact_since_steps"
 """Counter of a run that continues with other arithmetic: its first such step. It was resumed so (`ARITHMETIC` in
@@ -117,14 +115,12 @@ def _load_fields(memory: Memory) -> dict[str, Any]:
     learning, newest = (Sample.kept(memory, row) for row in (LEARNING, NEWEST))
     load = load_between(memory, learning, newest, facts.usable_cores())
     activity = load.activity
-    prediction = expected(memory.plan) if learning.updates or newest.updates else None
     return {
         "limit": {
             "name": load.bottleneck.kind,
             "role": load.bottleneck.role,
-            "sentence": " ".join([load.bottleneck.sentence, *_beside(prediction, activity.steps_per_second)]),
+            "sentence": load.bottleneck.sentence,
             "steps_per_second": activity.steps_per_second,
-            "expected_steps_per_second": None if prediction is None else prediction.steps_per_second,
             "share_of_limit": load.bottleneck.share,
             "limit_steps_per_second": load.bottleneck.steps_per_second,
             "seconds": load.seconds,
@@ -142,11 +138,6 @@ def _load_fields(memory: Memory) -> dict[str, Any]:
             "replay_device_bytes": int(board.replay_device_bytes[0]),
         },
     }
-
-
-def _beside(prediction: Prediction | None, measured: float | None) -> list[str]:
-    """Sentence about the expected speed, where the parts of the run were measured on this machine."""
-    return [] if prediction is None else [comparison(prediction.steps_per_second, measured)]
 
 
 def _by_process(memory: Memory, field: NDArray[np.int64]) -> dict[str, int]:

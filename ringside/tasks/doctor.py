@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from ringside.doctor import checks, examination
+from ringside.doctor import examination
 from ringside.doctor.checks import Check, Color
-from ringside.load.expectation import expected
 from ringside.tasks.arguments import Choices, config_of, parse_choices
 from shared.errors import ConfigError
 from shared.memory.plan import Plan
@@ -45,12 +44,7 @@ def main(arguments: Sequence[str]) -> int:
         cluster_address(options.ray)  # which is refused before minutes of work
     elif options.ray_insecure:
         raise ConfigError("--ray-insecure is for a cluster: pass --ray, too.")
-    return examination.examine(config_of(options), arguments, options.json, partial(_further_checks, options))
-
-
-def _further_checks(options: Diagnosis, plan: Plan) -> list[Check]:
-    """The expected speed, and the nodes of a cluster where one was named."""
-    return [checks.speed(expected(plan)), *_nodes(options, plan)]
+    return examination.examine(config_of(options), arguments, options.json, partial(_nodes, options))
 
 
 def _nodes(options: Diagnosis, plan: Plan) -> list[Check]:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ringside.load.expectation import comparison
 from ringside.load.role_status import RoleStatus
 from ringside.recording.metric_names import label_of, metric_of
 from ringside.recording.totals import EvaluationStatus, mean_name
@@ -141,15 +140,13 @@ def ending(summary: Mapping[str, Any], run_dir: Path, evaluation: EvaluationStat
     Args:
         evaluation: the newest one beside training; None: there is none.
     """
-    mean, predicted = summary["mean_return_100"], summary["limit"]["expected_steps_per_second"]
+    mean = summary["mean_return_100"]
     said = [
         f"{'Finished' if summary['finished'] else 'Stopped'} after {summary['steps']:,} steps and "
         f"{summary['updates']:,} updates in {clock(summary['seconds'])}"
         + (f", mean return {mean:.2f} ({mean_name(summary['episodes'])})" if mean is not None else "")
         + f". Everything is in {run_dir}."
     ]
-    if predicted is not None:
-        said.append(comparison(predicted, summary["limit"]["steps_per_second"]))
     if evaluation is not None:
         said.append(
             f"The evaluation at step {evaluation.steps:,} returned {evaluation.mean_return:,.2f} in the mean of "

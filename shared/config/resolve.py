@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 from shared.config.method_declaration import method_declaration
 from shared.config.protocols import PROTOCOLS, eval_rules
@@ -17,7 +16,7 @@ from shared.config.sections import WORKER_SCHEDULES, Play, Precision, Schedule
 from shared.config.settings import Config, ResolvedConfig, ResolvedMachine
 from shared.errors import ConfigError
 from shared.machine import facts
-from shared.performance.allocation import (
+from shared.machine.allocation import (
     CPU_ROWS,
     busy_threads,
     fewest_actors,
@@ -57,46 +56,34 @@ def resolve(config: Config) -> ResolvedConfig:
         "precision": precision_of("fp32" if few_rows and asked == "auto" else asked, device),
         "acting_device": acting_device,
         "acting_precision": acting_precision,
-        **allocate(config, facts.usable_cores(), on_cpu=device == "cpu", acts_on_cpu=acts_on_cpu)._asdict(),
+        **_allocation(config, on_cpu=device == "cpu", acts_on_cpu=acts_on_cpu),
         "run_dir": config.run.run_dir or run_directory_of(config.play),
     }
     return ResolvedConfig.from_config(config.with_settings(**answers))
 
 
-class Allocation(NamedTuple):
-    """Settings that divide the cores of a machine, by their names."""
-
-    learner_threads: int
-    learner_shards: int | None
-    inference_threads: int
-    inference_batch: int
-    actors: int
-
-
-def allocate(config: Config, cores: int, *, on_cpu: bool, acts_on_cpu: bool | None = None) -> Allocation:
-    """Threads, batch and actors of a run on so many cores, where the configuration leaves them open.
+def _allocation(config: Config, *, on_cpu: bool, acts_on_cpu: bool) -> dict[str, int | None]:
+    """Settings that divide the cores of this machine: threads, shards, batch and actors.
 
     Args:
         config: with what the user set.
-        cores: that the run may use.
-        on_cpu: True if the learner computes on them.
-        acts_on_cpu: True if the inference server does; default: as the learner.
+        on_cpu: True if the learner computes on a CPU.
+        acts_on_cpu: True if the inference server does.
     """
-    workers, machine = config.play.workers, config.machine
+    workers, machine, cores = config.play.workers, config.machine, facts.usable_cores()
     shards = machine.learner_shards or learner_shards_of(config, on_cpu=on_cpu)
     threads = machine.learner_threads or (1 if workers else learner_threads_of(cores, shards, on_cpu=on_cpu))
     inference_threads = machine.inference_threads or 1
-    acts = on_cpu if acts_on_cpu is None else acts_on_cpu
-    batch = inference_batch_of(config.play, on_cpu=acts, schedule=config.learn.schedule)
+    batch = inference_batch_of(config.play, on_cpu=acts_on_cpu, schedule=config.learn.schedule)
     busy = _busy_ranks(machine.learner_ranks, threads, shards, on_cpu=on_cpu)
     spare = spare_cores(cores, busy, inference_threads, config.learn.schedule)
-    return Allocation(
-        learner_threads=threads,
-        learner_shards=shards,
-        inference_threads=inference_threads,
-        inference_batch=machine.inference_batch or batch,
-        actors=machine.actors or actors_of(config.play, spare),
-    )
+    return {
+        "learner_threads": threads,
+        "learner_shards": shards,
+        "inference_threads": inference_threads,
+        "inference_batch": machine.inference_batch or batch,
+        "actors": machine.actors or actors_of(config.play, spare),
+    }
 
 
 def learner_cores(machine: ResolvedMachine) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 from shared.config.method_declaration import MethodDeclaration, add_method, method_declaration
 from shared.config.run_schedule import RunSchedule, make_run_schedule
 from shared.config.settings import ResolvedConfig
+from shared.machine.allocation import cells_of_head
 from shared.memory.parts.board import Board
 from shared.memory.parts.evaluation_queue import Evaluations
 from shared.memory.parts.gateways import Gateways
@@ -22,7 +23,6 @@ from shared.memory.process_table import ProcessTable, Role
 from shared.memory.region.layout import Layout
 from shared.network_parameters import ParameterSpec, packed_count, parameters_of
 from shared.network_spec import PLAIN_NETWORKS, Network, PlainLayers, network_of, register_network
-from shared.performance.allocation import cells_of_head
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ SHARED_MAY = {"msgspec", "numpy", "safetensors", "zstandard", "setproctitle"}
 
 _WORDS = {"shared.errors", "shared.text", "shared.env_name", "shared.frame_shape", "shared.root"}
 _FACTS = _WORDS | {"shared.machine", "shared.files"}
-_SETTINGS = _FACTS | {"shared.performance", "shared.config", "shared.network_spec", "shared.network_parameters"}
+_SETTINGS = _FACTS | {"shared.config", "shared.network_spec", "shared.network_parameters"}
 _MEMORY = _SETTINGS | {"shared.memory", "shared.prng", "shared.exploration"}
 _ALL_SHARED = {"shared"}
 _NO_TORCH = _ALL_SHARED | {f"ringside.{package}" for package in ("load", "recording", "supervisor", "watch")}
@@ -34,7 +34,6 @@ MAY_IMPORT = {
     "shared": _WORDS | {"shared.config"},
     "shared.machine": _WORDS,
     "shared.files": _FACTS,
-    "shared.performance": _FACTS | {"shared.performance"},
     "shared.config": _SETTINGS,
     "shared.memory": _MEMORY,
     "shared.memory.region": _WORDS,

@@ -41,16 +41,12 @@ class Child:
             self._process.start()
         theirs.close()
 
-    def tell(self, word: str) -> None:
-        """Send `word` without waiting for an answer. Raises `CannotRun` if the child ended."""
+    def ask(self, word: str) -> Any:
+        """Send `word` and return the next message of the child. Raises as `answer`."""
         try:
             self._ours.send(word)
         except OSError as error:
             raise CannotRun("Its process ended early.") from error
-
-    def ask(self, word: str) -> Any:
-        """Send `word` and return the next message of the child. Raises as `answer`."""
-        self.tell(word)
         return self.answer()
 
     def finish(self, word: str) -> None:

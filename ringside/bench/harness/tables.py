@@ -89,8 +89,6 @@ class Report:
     """State of the machine before the first measurement, with its load."""
     commit: str | None = field(default_factory=lambda: commit())
     """Commit of the measured code."""
-    conditions: dict[str, Any] = field(default_factory=dict)
-    """Settings that the figures depend on, if another command reads them."""
     part: str = ""
 
     @contextmanager
@@ -185,7 +183,6 @@ class Report:
             "commit": self.commit,
             "finished_at": datetime.now(UTC).isoformat(timespec="seconds"),
             "machine": self.machine,
-            **({"conditions": self.conditions} if self.conditions else {}),
             "rows": [asdict(row) | {"median": row.median, "ratio": row.ratio} for row in self.rows],
             "missing": self.missing,
             "wrong": self.wrong,

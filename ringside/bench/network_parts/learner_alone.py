@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from multiprocess.connection import Connection
@@ -74,15 +74,6 @@ def learner_pace(plan: Plan, seconds: float) -> float:
     return learner_alone(plan, seconds, bounded=False).updates_per_second * plan.run_schedule.steps_per_update
 
 
-class Done(NamedTuple):
-    """Work of a learner so far."""
-
-    rounds: int
-    updates: int
-    commit_seconds: float
-    """Time of its commits: the end of a round, in which nothing is learned."""
-
-
 class Solo:
     """Whole rounds of the learner's own loop with its commits; all lanes are marked as finished beforehand."""
 
@@ -106,27 +97,10 @@ class Solo:
         waiter = Waiter(self._board, Role.LEARNER, Doorbell.create())
         self._rounds = Rounds(memory, waiter, self.engine, Commits(memory, waiter, [], Doorbell.create()))
         self._rounds.restore()
-        self._commit_seconds = 0.0
-        self._time_commits(self._rounds)
         self._round = (
             self._run_schedule.first_learning_round + self._run_schedule.window_ticks // self._run_schedule.round_ticks
         )
         self.round()
-
-    def _time_commits(self, rounds: Any) -> None:
-        commit = rounds._commit
-
-        def timed(boundary: int) -> None:
-            began = time.perf_counter()
-            commit(boundary)
-            self._commit_seconds += time.perf_counter() - began
-
-        rounds._commit = timed
-
-    @property
-    def done(self) -> Done:
-        """Rounds begun, updates, and the time of the commits of this process."""
-        return Done(self._round, int(self._board.updates[0]), self._commit_seconds)
 
     def round(self) -> None:
         """Run the next round."""

@@ -22,9 +22,9 @@ from ringside.bench.network_parts.passes import Passes
 from ringside.bench.network_parts.plain_update import AGREEMENT, PlainEngine
 from ringside.bench.network_parts.products import ChunkProducts
 from ringside.bench.system_parts.memory_paths import ACTIONS, SEED, filled_memory
+from shared.machine.allocation import learner_threads_of
 from shared.machine.facts import usable_cores
 from shared.memory.run_memory import Memory
-from shared.performance.allocation import learner_threads_of
 
 
 def measure(options: Options, report: Report) -> None:

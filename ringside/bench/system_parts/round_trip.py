@@ -47,13 +47,6 @@ def measure(options: Options, report: Report) -> None:
         report.add("request and reply", "trips/s", (1 / mailbox).tolist(), limit="two bells", note=note)
 
 
-def ring_seconds(seconds: float) -> float:
-    """Seconds from the ring of a doorbell until the process that sleeps on it runs. Raises `CannotRun`."""
-    with _asker() as asker:
-        (trips,) = seconds_per_call([asker.doorbells], seconds)
-    return trips / (2 * TRIPS)
-
-
 class Asker:
     """The actor's side of the mailbox."""
 

@@ -78,7 +78,7 @@ def simulate_run(monkeypatch: pytest.MonkeyPatch) -> None:
         note("Learning begins")
         on_status(STATUS)
         figures = {"steps": 40, "updates": 3, "seconds": 2.1, "episodes": 2, "mean_return_100": 1.5}
-        return figures | {"finished": False, "limit": {"expected_steps_per_second": None}}
+        return figures | {"finished": False}
 
     monkeypatch.setattr(training, "run", run)
     monkeypatch.setattr(training, "plan", lambda config: SimpleNamespace(config=config.with_settings(run_dir="runs/é")))

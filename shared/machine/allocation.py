@@ -1,4 +1,4 @@
-"""Cores of a run by role, and the division of its lanes: rules of `resolve` and terms of the performance model."""
+"""Cores of a run by role, and the division of its lanes: rules of `resolve`."""
 
 from __future__ import annotations
 

@@ -1,25 +1,17 @@
-"""Rules by which a run takes cores, against a search, and against the performance model."""
+"""Rules by which a run takes cores, against a search."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from shared.config.resolve import allocate
-from shared.config.settings import Config
-from shared.performance.allocation import (
+from shared.machine.allocation import (
     busy_threads,
     cells_of_head,
     fewest_actors,
     greatest_share,
     largest_batch,
     learner_threads_of,
-    teams_of,
 )
-from shared.performance.service_times import on_counted_gpu
-from shared.performance.throughput_model import predict
-from tests.shared.performance.test_throughput_model import SHAPE, TIMES
 
 
 def test_the_fewest_actors_with_the_least_share() -> None:
@@ -43,29 +35,6 @@ def test_the_head_plays_its_share_of_the_cells() -> None:
     for cells in range(2, 30):
         for groups in range(1, cells):
             assert 1 <= cells_of_head(cells, groups, 1.5) <= cells - groups
-
-
-@pytest.mark.parametrize("on_cpu", [True, False])
-@pytest.mark.parametrize("cores", [1, 2, 4, 8, 16, 32, 64, 128])
-def test_more_or_fewer_actors_would_not_be_faster_by_the_model(cores: int, *, on_cpu: bool) -> None:
-    """The model's best number of actors gains less than 6% over the rule's, for `nature`.
-
-    With a GPU and four cores the model would have an actor more: it sees that the learner hardly uses its core. The
-    rule leaves the learner one, since the model's times of a GPU are not measured.
-    """
-    choice = allocate(Config(), cores, on_cpu=on_cpu)
-    shape = replace(
-        SHAPE,
-        cores=cores,
-        on_gpu=not on_cpu,
-        inference_batch=choice.inference_batch,
-        learner_threads=choice.learner_threads,
-        teams=teams_of(choice.learner_shards),
-    )
-    times = TIMES if on_cpu else on_counted_gpu(TIMES)
-    speeds = {actors: predict(times, replace(shape, actors=actors)).steps_per_second for actors in range(1, 49)}
-    least = 0.7 if cores == 4 and not on_cpu else 0.94
-    assert speeds[choice.actors] >= least * max(speeds.values())
 
 
 @pytest.mark.parametrize(
