@@ -21,10 +21,6 @@ BENCHMARKS = {
     "throughput": "a whole run at steady state against its actors alone and its learner alone",
     "presets": "the learner and a short run with each preset against plain DQN, and where an update's time goes",
     "scaling": "actors alone with 1, 2, 4, ... processes",
-    "checkpoint": "a run that writes checkpoints often against one that writes none",
-    "balance": "one core slowed down: lanes that move to faster actors against lanes that stay",
-    "memory": "the start of an actor or worker process, and the memory of a run's processes over time",
-    "watch": "a run with one viewer of its page against the same run without",
     "gpu": "a GPU's learner by setting, and inference beside a busy learner, in turns and under MPS",
     "ladder": "concurrent or not, synchronized or not, one env or many, parallel or not: the classical tables",
     "ancestors": "the jobs of the four systems that Ringside comes from, beside their published figures",
@@ -32,12 +28,9 @@ BENCHMARKS = {
 }
 """Descriptions by name. Each benchmark is the module of its name, or of `MODULES`, with `Options` and `measure`."""
 MODULES = {
-    "balance": "lane_moves",
-    "checkpoint": "checkpoints",
     "ladder": "ladder.rungs",
     "peers": "peers.peer_comparison",
     "presets": "preset_costs",
-    "watch": "viewers",
 }
 RETURNS = frozenset({"bound"})
 """Options that are returns of a game, so they may be negative."""

@@ -14,8 +14,8 @@ stacks of its first ticks need. It is written with a checkpoint alone. With `alt
 
 The content is the slots in the order of ticks, lane by lane and field by field. That is the layout of the ring, so
 slots are compressed from the ring and decompressed into it. Storing differences between frames would cost time and save
-little, since zstd finds the frame before (`bench checkpoint` measures it). A reader knows every size from its
-configuration and compares. So nothing in a file decides the size of an allocation, and nothing in it is executed.
+little, since zstd finds the frame before. A reader knows every size from its configuration and compares. So nothing in
+a file decides the size of an allocation, and nothing in it is executed.
 """
 
 from __future__ import annotations

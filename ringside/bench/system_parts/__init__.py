@@ -1,4 +1,4 @@
-"""Benchmarks of the emulator, the actor loop, shared memory, the mailbox and segment files, each against its limit.
+"""Benchmarks of the emulator, the actor loop, shared memory and the mailbox, each against its limit.
 
-Read emulator first, then actor_side, actors_alone, memory_paths, round_trip and segment_files.
+Read emulator first, then actor_side, actors_alone, memory_paths and round_trip.
 """

@@ -27,7 +27,7 @@ CASES = {
     "ringside tune --res": [],
     "ringside play --sc": ["--scale", "--screen"],
     "./launch.py play --screen w": ["window"],
-    "ringside bench bal": ["balance"],
+    "ringside bench sca": ["scaling"],
     "ringside bench limits --rep": ["--repeats"],
     "ringside eval --load ": ["FILES", *catalogue.names()],
     "ringside --total-steps ": [],
