@@ -19,7 +19,7 @@ from shared.text import flag_of, nearest_or_all
 BENCHMARKS = {
     "limits": "what the parts can do: emulator, frames, memory, network, each against the limit above it",
     "throughput": "a whole run at steady state against its actors alone and its learner alone",
-    "presets": "the learner and a short run with each preset against plain DQN, and where an update's time goes",
+    "presets": "the learner and a short run with each preset against plain DQN",
     "scaling": "actors alone with 1, 2, 4, ... processes",
     "gpu": "a GPU's learner by setting, and inference beside a busy learner, in turns and under MPS",
     "ladder": "concurrent or not, synchronized or not, one env or many, parallel or not: the classical tables",

@@ -6,9 +6,8 @@ Parts, for --parts:
   actors     env (frame, reward, end) and actor loop (lane, ring, mailbox, immediate answers) against the bare emulator
   memory     ring write, gathers of learner and inference, publication of weights, against memcpy of as many bytes
   mailbox    request and reply between two processes, against two bare event descriptors
-  inference  inference by batch size and precision, against its matrix products
-  priorities prioritized draws and updates among a million transitions, against uniform draws
-  update     gradient updates by batch size and precision, against their passes, and these against their products
+  inference  inference by batch size and precision
+  update     gradient updates by batch size and precision, against their passes
 
 A share is the part of the limit that is reached; the two are measured in interleaved slices. Results are compared with
 those of a slow and simple implementation; a part with a wrong result shows no speed. Observations are those of games,
@@ -31,7 +30,6 @@ PARTS = {
     "memory": "ringside.bench.system_parts.memory_paths",
     "mailbox": "ringside.bench.system_parts.round_trip",
     "inference": "ringside.bench.network_parts.inference_alone",
-    "priorities": "ringside.bench.network_parts.draws",
     "update": "ringside.bench.network_parts.update",
 }
 """Module of each part, imported only if requested; its `measure` takes `Options` and a report."""

@@ -1,4 +1,4 @@
-"""The cost of each preset: its learner alone, and the time of an update by part; with --end-to-end also short runs.
+"""The cost of each preset: its learner alone; with --end-to-end also short runs.
 
 Everything is compared with the preset `nature`, which is always measured. Compared are samples/s of the learner on a
 full window of noise, and steps/s of real runs with as many samples per step. An on-policy preset has rounds of noise,
@@ -6,9 +6,7 @@ and its updates include the targets of the round. If a preset has another number
 run with that number. Rounds have the length that fits, with at least 16 updates; those of on-policy presets have their
 own. Presets of workers have no learner: --end-to-end measures their runs.
 
-Shares are of the learner's main thread; parts that begin with "beside" run in another thread at the same time. On a GPU
-they are shares of updates launched one by one, not from graphs. On a CPU an update of btr takes seconds: omit it, or
-wait.
+On a CPU an update of btr takes seconds: omit it, or wait.
 
   python launch.py bench presets --presets rainbow,iqn --end-to-end -- --actors 12
 """
@@ -20,16 +18,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-from multiprocess.connection import Connection
-
 from ringside.bench.bench_command import RunOptions
-from ringside.bench.harness.child_process import Child
 from ringside.bench.harness.interleaved import Contender, measure_interleaved, names_in_list
 from ringside.bench.harness.measured_plans import PROBE_SHARE, ROUNDS, WORKER_PACE, has_flag, make_plan, rounds_that_fit
 from ringside.bench.harness.measured_runs import Throughput, measure_run
 from ringside.bench.harness.tables import Report
-from ringside.bench.network_parts.learner_alone import Solo, learner_pace
-from ringside.bench.network_parts.shares import BESIDE, REST, Shares
+from ringside.bench.network_parts.learner_alone import Alone, learner_alone, learner_pace
 from ringside.bench.system_parts.emulator import bare_speeds
 from shared.config.presets import PRESETS
 from shared.errors import ConfigError
@@ -40,14 +34,6 @@ from shared.network_parameters import parameters_of
 PLAIN: str = "nature"
 LEAST_UPDATES = 16
 """Fewest updates in a round of the learner alone: two chunks."""
-SHARES_SHARE = 0.5
-"""Time for timing the parts, as a share of the learner's time."""
-SLOWEST_ROUNDS = 8
-"""Most rounds that a measurement waits for if one round takes longer than planned."""
-SLOW_START_SECONDS = 120.0
-"""Extra time limit for the start of a learner on a busy machine."""
-WORTH_SAYING = 0.1
-"""Smallest share that the note mentions."""
 
 
 @dataclass(frozen=True)
@@ -60,14 +46,6 @@ class Options(RunOptions):
     """Seconds of whole rounds of each learner, and of each run after it has warmed up."""
     end_to_end: bool = False
     """Measure short runs, too."""
-
-
-class Cost(NamedTuple):
-    """Speed of a learner alone, and its time by part."""
-
-    updates_per_second: float
-    shares: dict[str, float]
-    """Share of the time, by part (ringside/bench/network_parts/shares.py)."""
 
 
 class Case(NamedTuple):
@@ -136,30 +114,12 @@ def _learners(options: Options, report: Report, cases: Sequence[Case]) -> Iterat
             steps = min(config.learn.round_steps, max(least, int(pace * options.seconds / ROUNDS)))
             plan = Plan(config.with_settings(round_steps=steps), plan.actions)
             longest = plan.run_schedule.round_steps / pace
-        yield Contender(case.name, partial(_learner, plan, options.seconds, longest))
+        alone = partial(learner_alone, plan, options.seconds, bounded=False, round_seconds=longest)
+        yield Contender(case.name, alone)
 
 
-def _learner(plan: Plan, seconds: float, round_seconds: float) -> Cost:
-    """Measure a learner in a child process. Raises as `learner_alone`."""
-    with Child(_learn, (plan, seconds)) as child:
-        return Cost(*child.answer(SLOW_START_SECONDS + max(seconds, SLOWEST_ROUNDS * round_seconds)))
-
-
-def _learn(connection: Connection, plan: Plan, seconds: float) -> None:
-    import torch
-
-    on_cpu = plan.config.machine.device == "cpu"
-    solo = Solo(plan)
-    speed = solo.updates_per_second(seconds * (1 - SHARES_SHARE))
-    settle = (lambda: None) if on_cpu else torch.cuda.synchronize
-    shares = Shares(solo.engine, settle, on_cpu=on_cpu, on_policy=plan.method.on_policy)
-    shares.begin()
-    solo.updates_per_second(seconds * SHARES_SHARE)
-    connection.send((speed, shares.end()))
-
-
-def _add_learner(report: Report, case: Case, costs: Sequence[Cost]) -> None:
-    """Add rows for the speed and the parts of a learner, and a note that sums them up."""
+def _add_learner(report: Report, case: Case, costs: Sequence[Alone]) -> None:
+    """Add rows for the speed of a learner, and a note that sums them up."""
     learn, network = case.plan.config.learn, case.plan.network
     with report.measuring(case.name):
         size = parameters_of(network).count / 1e6
@@ -170,18 +130,8 @@ def _add_learner(report: Report, case: Case, costs: Sequence[Cost]) -> None:
         speeds = [each.updates_per_second * learn.batch_size for each in costs]
         known = any(row.name == _samples(PLAIN) for row in report.rows)
         row = report.add(_samples(case.name), "samples/s", speeds, limit=_samples(PLAIN) if known else None)
-        parts = list(dict.fromkeys(part for each in costs for part in each.shares))
-        shares = {}
-        for part in sorted(parts, key=lambda part: (part.startswith(BESIDE), part == REST)):
-            values = [each.shares.get(part, 0.0) for each in costs]
-            shares[part] = report.add(f"{case.name}: {part}", "of the time", values).median
-        mentioned = sorted(
-            (part for part in shares if shares[part] >= WORTH_SAYING and not part.startswith(BESIDE)),
-            key=lambda part: -shares[part],
-        )
-        goes = ", ".join(f"{shares[part]:.0%} {part}" for part in mentioned)
         costs_more = f"; a sample costs {1 / row.ratio:.1f} times as much as with {PLAIN}" if row.ratio else ""
-        report.note(f"{case.name}: an update takes {1e3 / updates.median:.3g} ms, {goes}{costs_more}.")
+        report.note(f"{case.name}: an update takes {1e3 / updates.median:.3g} ms{costs_more}.")
 
 
 def _samples(name: str) -> str:
@@ -199,7 +149,7 @@ def _plain_at_other_ratios(options: Options, cases: Sequence[Case]) -> list[Case
     ]
 
 
-def _runs(options: Options, cases: Sequence[Case], costs: Mapping[str, list[Cost]]) -> Iterator[Contender]:
+def _runs(options: Options, cases: Sequence[Case], costs: Mapping[str, list[Alone]]) -> Iterator[Contender]:
     """Short runs, with rounds that fit at the speed of the slower of actors and learner, or at that of workers."""
     play = cases[0].plan.config.play
     most = float("inf")

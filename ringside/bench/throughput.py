@@ -3,10 +3,9 @@
 Parts, for --parts:
 
   speed        a real run; its actors alone (before the first update), bounded by the bare emulator on all cores; and
-               its learner alone (on noise), compared with the matrix products of its updates, or with their passes
-               where products are not counted. An on-policy method has no play before its first update, so DQN with its
-               network plays instead, and its updates have no bound. Workers have neither side alone, so their run
-               is compared with the bare emulator
+               its learner alone (on noise), compared with the passes of its updates. An on-policy method has no play
+               before its first update, so DQN with its network plays instead, and its updates have no bound. Workers
+               have neither side alone, so their run is compared with the bare emulator
   evaluation   the cost of evaluation during training: the run again, with an evaluation in progress all the time
   round        the cost of the barrier at the end of a round: with it (concurrent) against without it (free), with the
                run's settings, and with an update every 400 steps, where emulation is the bottleneck. With workers:
@@ -43,7 +42,7 @@ from ringside.bench.harness.measured_plans import (
 )
 from ringside.bench.harness.measured_runs import Throughput, measure_run
 from ringside.bench.harness.tables import Report, WrongResult
-from ringside.bench.network_parts.learner_alone import bound_name, learner_alone, learner_pace
+from ringside.bench.network_parts.learner_alone import learner_alone, learner_pace
 from ringside.bench.system_parts.emulator import bare_speeds
 from shared.machine.facts import usable_cores
 from shared.memory.plan import Plan
@@ -60,6 +59,7 @@ CASES: dict[str, tuple[str, ...]] = {AS_IT_IS: (), "an update every 400 steps": 
 
 END_TO_END, SMALLER, IN_TURN = "end to end", "the smaller of the two alone", "the two alone, in turn"
 BARE, ACTORS, LEARNER, WORKERS = "bare emulator, all cores", "actors alone", "learner alone", "workers"
+PASSES = "passes of the updates"
 EVALUATED = "end to end, with an evaluation"
 
 
@@ -179,7 +179,7 @@ def _add_sides(report: Report, found: Mapping[str, list[Any]], plan: Plan) -> No
             )
         if learner:
             bounds = [each.bound_per_second * every for each in learner if each.bound_per_second is not None]
-            bound = report.add(bound_name(plan), "steps/s", bounds).name if len(bounds) == len(learner) else None
+            bound = report.add(PASSES, "steps/s", bounds).name if len(bounds) == len(learner) else None
             speeds = [each.updates_per_second * every for each in learner]
             report.add(LEARNER, "steps/s", speeds, limit=bound)
         if actors and learner:

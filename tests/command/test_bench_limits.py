@@ -18,13 +18,12 @@ def test_every_part_is_measured_and_verified(launched: Launch, tmp_path: Path) -
     assert done.returncode == 0, (done.stdout, done.stderr)
     held = json.loads((tmp_path / "limits.json").read_text())
     assert held["wrong"] == {}
-    assert set(held["missing"]) <= {"inference on CUDA", "priorities on CUDA", "update on CUDA"}
+    assert set(held["missing"]) <= {"inference on CUDA", "update on CUDA"}
     rows = {row["name"]: row for row in held["rows"]}
     for name in ("pong: env", "pong: actor loop", "ring write", "weights published", "request and reply"):
         assert rows[name]["ratio"] > 0
     assert rows["update, fp32, 4"]["limit"] == "passes of update, fp32, 4"
-    assert rows["inference, fp32, 8"]["limit"] == "products of inference, fp32, 8"
-    assert rows["prioritized draw and update, 8 x 32"]["limit"] == "uniform draw, 8 x 32"
+    assert rows["inference, fp32, 8"]["median"] > 0
     assert all(value > 0 for row in held["rows"] for value in row["values"])
     assert done.stdout.startswith("What the parts of this machine can do")
 

@@ -22,7 +22,7 @@ QUICK = ("--seconds", "0.2", "--repeats", "1", "--json", "out.json")
 
 @pytest.mark.stress
 @pytest.mark.timeout(290)
-def test_a_preset_is_measured_beside_the_plain_one_with_its_parts(launched: Launch, tmp_path: Path) -> None:
+def test_a_preset_is_measured_beside_the_plain_one(launched: Launch, tmp_path: Path) -> None:
     done = launched("bench", "presets", "--presets", "rainbow", *QUICK, "--", *WORDS, *ROUNDS, timeout=280)
     assert done.returncode == 0, (done.stdout, done.stderr)
     found = json.loads((tmp_path / "out.json").read_text())
@@ -30,13 +30,6 @@ def test_a_preset_is_measured_beside_the_plain_one_with_its_parts(launched: Laun
     rows = {row["name"]: row for row in found["rows"]}
     assert rows["rainbow, samples"]["limit"] == "nature, samples"
     assert rows["rainbow, samples"]["median"] == pytest.approx(32 * rows["rainbow, learner"]["median"])
-    assert rows["rainbow: beside: draw"]["median"] > 0
-    assert rows["rainbow: target of the chosen action"]["median"] > 0
-    for name in ("nature", "rainbow"):
-        mine = [row["median"] for row in found["rows"] if row["name"].startswith(f"{name}: ")]
-        beside = [row["median"] for row in found["rows"] if row["name"].startswith(f"{name}: beside: ")]
-        assert sum(mine) - sum(beside) == pytest.approx(1.0)
-        assert rows[f"{name}: backward"]["median"] > 0
     assert any(sentence.startswith("rainbow: an update takes ") for sentence in found["notes"])
 
 

@@ -1,5 +1,4 @@
-"""Benchmarks of updates and inference, each against its limit.
+"""Benchmarks of updates and inference.
 
-Read update first, then passes, products, draws and shares; then learner_alone, inference_alone and beside. plain_update
-is the reference.
+Read update first, then passes; then learner_alone, inference_alone and beside. plain_update is the reference.
 """

@@ -1,7 +1,6 @@
 """Inference alone: from stacks of frames in memory to Q-values, by batch size and precision.
 
-The matrix products of the same batch (`products.py`) are its limit. Its Q-values are compared with those of PyTorch
-layers in float32.
+Its Q-values are compared with those of PyTorch layers in float32.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from learner.engine.device import compute_dtype
 from learner.engine.initialization import initial_parameters
 from learner.networks.policy import Policy
 from ringside.bench.harness.devices import Device, devices
@@ -17,7 +15,6 @@ from ringside.bench.harness.interleaved import seconds_per_call
 from ringside.bench.harness.tables import Report, WrongResult
 from ringside.bench.limits import Options
 from ringside.bench.network_parts.plain_update import AGREEMENT, plain_values
-from ringside.bench.network_parts.products import Products
 from shared.config.settings import Config
 from shared.frame_shape import FRAME_SIDE, STACK
 from shared.network_spec import Network
@@ -48,14 +45,8 @@ def _measure(options: Options, report: Report, device: Device, precision: str, b
     off = float(np.linalg.norm(policy.values(stacks) - wanted.numpy()) / wanted.norm())
     if not off < AGREEMENT:
         raise WrongResult(f"With batch {batch}, values are {off:.1%} off those of plain layers in float32.")
-    like = torch.zeros((), dtype=compute_dtype(precision), device=device.torch)
-    products = Products(network.name, ACTIONS, batch, like, backward=False)
-    products.check()
-    actions = (device.captured(products.run), lambda: policy.values(stacks))
+    actions = [lambda: policy.values(stacks)]
     times = np.array([seconds_per_call(actions, options.seconds, device.settle) for _ in range(options.repeats)])
-    limit, ours = batch / times.T
-    names = [device.named(f"{name}, {precision}, {batch}") for name in ("products of inference", "inference")]
-    report.add(
-        names[0], "rows/s", limit.tolist(), note=f"{products.operations / np.median(times[:, 0]) / 1e9:,.0f} GFLOP/s"
-    )
-    report.add(names[1], "rows/s", ours.tolist(), limit=names[0], note=f"{1e6 / np.median(ours):,.0f} us a row")
+    speeds = batch / times[:, 0]
+    name = device.named(f"inference, {precision}, {batch}")
+    report.add(name, "rows/s", speeds.tolist(), note=f"{1e6 / np.median(speeds):,.0f} us a row")

@@ -1,15 +1,14 @@
 """The learner alone: its rounds on a replay buffer of noise, in a process set up as in a run.
 
-Its bound is also measured: for a plain network the matrix products of an update, for others its forward and backward
-passes.
+Its bound is also measured: the forward and backward passes of its updates, one after the other. A learner computes the
+targets of later updates in parallel, so it can exceed the bound if cores or the GPU have spare capacity.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from multiprocess.connection import Connection
@@ -21,15 +20,14 @@ from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Doorbell, Waiter
 
-if TYPE_CHECKING:
-    import torch
-
 WINDOW_STEPS = 100_000
 """Largest replay buffer, in steps: 0.7 GB exceeds any cache, and a million steps would take long to fill."""
 PACE_UPDATES = 64
 """Fewest updates in a round of `learner_pace` on a GPU; fewer would take less time than the commit."""
 BOUND_SHARE = 0.25
 """Time for measuring the bound, as a share of the learner's time."""
+SLOWEST_ROUNDS = 8
+"""Most rounds that a measurement waits for if one round takes longer than planned."""
 SLOWEST = 1.0
 """Updates/s below which the bound is not measured, as a few chunks would take minutes."""
 
@@ -39,27 +37,20 @@ class Alone(NamedTuple):
 
     updates_per_second: float
     bound_per_second: float | None
-    """Updates/s of the work that `bound_name` names; None if not requested, too slow to measure, or on-policy."""
+    """Updates/s of the passes; None if not requested, too slow to measure, or on-policy."""
 
 
-def bound_name(plan: Plan) -> str:
-    """Name of the bound of a learner: its matrix products, or its passes where products are not counted.
-
-    The bound runs serially. A learner computes the targets of later updates in parallel, so it can exceed the bound
-    if cores or the GPU have spare capacity.
-    """
-    return "matrix products of the updates" if plan.network.plain else "passes of the updates"
-
-
-def learner_alone(plan: Plan, seconds: float, *, bounded: bool = True) -> Alone:
+def learner_alone(plan: Plan, seconds: float, *, bounded: bool = True, round_seconds: float = 0.0) -> Alone:
     """Measure the learner for `seconds` with the settings of a run; then, if `bounded`, its bound.
+
+    `round_seconds`: expected time of a round, if it may exceed `seconds`.
 
     Raises:
         CannotRun: there is too little memory, or the process ended early.
         WrongResult: a number is not finite, or the number of updates is wrong.
     """
     with Child(_learn, (plan, seconds, bounded)) as child:
-        return Alone(*child.answer(seconds * (1 + BOUND_SHARE)))
+        return Alone(*child.answer(max(seconds * (1 + BOUND_SHARE), SLOWEST_ROUNDS * round_seconds)))
 
 
 def learner_pace(plan: Plan, seconds: float) -> float:
@@ -133,7 +124,7 @@ def _learn(connection: Connection, plan: Plan, seconds: float, bounded: bool) ->
 
 
 def _bound(plan: Plan, seconds: float) -> float:
-    """Updates/s of the work that `bound_name` names: target values of a chunk, then its updates."""
+    """Updates/s of the passes: target values of a chunk, then its updates."""
     import torch
 
     from learner.engine.interfaces import CHUNK_UPDATES
@@ -143,19 +134,6 @@ def _bound(plan: Plan, seconds: float) -> float:
 
     at, precision = torch.device(plan.config.machine.device), plan.config.machine.precision
     device = Device(at, [precision])
-    body = torch.inference_mode()(_products(plan, at) if plan.network.plain else Passes(plan, at, precision).run)
+    body = torch.inference_mode()(Passes(plan, at, precision).run)
     (each,) = seconds_per_call([device.captured(body)], seconds, device.settle)
     return CHUNK_UPDATES / each
-
-
-def _products(plan: Plan, device: torch.device) -> Callable[[], None]:
-    """The matrix products of a chunk of updates."""
-    import torch
-
-    from learner.engine.device import compute_dtype
-    from ringside.bench.network_parts.products import ChunkProducts
-
-    learn = plan.config.learn
-    outputs, double = plan.actions * plan.network.atoms, plan.config.algorithm.double
-    like = torch.zeros(1, device=device, dtype=compute_dtype(plan.config.machine.precision))
-    return ChunkProducts(learn.network, outputs, learn.batch_size, like, double=double).run

@@ -1,8 +1,8 @@
 """One gradient update alone, by batch and precision: the engine of `learner/engine/engine.py` on a full window.
 
 Its limit is its *passes*: the target network over a chunk, then the online network forward and backward, with no
-gather, no loss and no optimizer. The limit of the passes is their matrix *products*, run serially. On a CPU a run
-prepares targets in a second thread and copies weights in a third, so with free cores an update can exceed its limit.
+gather, no loss and no optimizer. On a CPU a run prepares targets in a second thread and copies weights in a third, so
+with free cores an update can exceed its limit.
 The *plain* update (ringside/bench/network_parts/plain_update.py) is the reference: losses must agree with the engine's.
 """
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from learner.engine.device import compute_dtype
 from learner.engine.interfaces import CHUNK_UPDATES
 from learner.make_engine import make_engine
 from ringside.bench.harness.devices import Device, devices
@@ -20,7 +19,6 @@ from ringside.bench.harness.tables import Report, WrongResult
 from ringside.bench.limits import Options
 from ringside.bench.network_parts.passes import Passes
 from ringside.bench.network_parts.plain_update import AGREEMENT, PlainEngine
-from ringside.bench.network_parts.products import ChunkProducts
 from ringside.bench.system_parts.memory_paths import ACTIONS, SEED, filled_memory
 from shared.machine.allocation import learner_threads_of
 from shared.machine.facts import usable_cores
@@ -77,16 +75,12 @@ def _measure(options: Options, report: Report, device: Device, precision: str, m
 
     rounds.engine.settle()  # other threads must not use the device while a graph is captured
     passes = Passes(memory.plan, device.torch, precision)
-    like = torch.zeros((), dtype=compute_dtype(precision), device=device.torch)
-    products = ChunkProducts(learn.network, ACTIONS, learn.batch_size, like)
-    computing = [device.captured(torch.inference_mode()(body)) for body in (products.run, passes.run)]
-    actions = (*computing, rounds.chunk, lambda: plain.run(CHUNK_UPDATES))
+    computing = device.captured(torch.inference_mode()(passes.run))
+    actions = (computing, rounds.chunk, lambda: plain.run(CHUNK_UPDATES))
     times = np.array([seconds_per_call(actions, options.seconds, device.settle) for _ in range(options.repeats)])
     speeds = (CHUNK_UPDATES / times.T).tolist()
-    kinds = ("products of update", "passes of update", "update", "plain update")
+    kinds = ("passes of update", "update", "plain update")
     names = [device.named(f"{kind}, {precision}, {learn.batch_size}") for kind in kinds]
-    rate = products.operations / float(np.median(times[:, 0])) / 1e9
-    report.add(names[0], "updates/s", speeds[0], note=f"{rate:,.0f} GFLOP/s")
-    report.add(names[1], "updates/s", speeds[1], limit=names[0])
-    report.add(names[2], "updates/s", speeds[2], limit=names[1], note=f"{1e3 / float(np.median(speeds[2])):.2f} ms")
-    report.add(names[3], "updates/s", speeds[3], limit=names[2])
+    report.add(names[0], "updates/s", speeds[0])
+    report.add(names[1], "updates/s", speeds[1], limit=names[0], note=f"{1e3 / float(np.median(speeds[1])):.2f} ms")
+    report.add(names[2], "updates/s", speeds[2], limit=names[1])

@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 from rich.console import Console
 
 from ringside.bench.bench_command import Benchmark, Common, find_benchmark, run
@@ -131,28 +129,6 @@ def test_a_gather_of_other_frames_is_seen(report: Report, monkeypatch: pytest.Mo
     memory_paths.measure(QUICK, report)
     assert "other blocks" in report.wrong["memory"]
     assert not report.rows
-
-
-def test_wrong_products_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ringside.bench.network_parts.products import Products
-
-    products = Products("small", 4, 2, torch.zeros(()), backward=True)
-    products.check()
-    with monkeypatch.context() as patch:
-        patch.setattr(Products, "run", lambda self: [each.out.zero_() for each in self._products])
-        with pytest.raises(WrongResult, match="100% off"):
-            products.check()
-
-
-def test_operations_are_those_of_the_layers() -> None:
-    from ringside.bench.network_parts.products import Products, layer_sizes
-
-    sizes = layer_sizes("nature", 4)
-    assert sizes == [(400, 256, 32), (81, 512, 64), (49, 576, 64), (1, 3136, 512), (1, 512, 4)]
-    forward = 2 * sum(int(np.prod(size)) for size in sizes)
-    assert Products("nature", 4, 3, torch.zeros(()), backward=False).operations == 3 * forward
-    both = Products("nature", 4, 1, torch.zeros(()), backward=True).operations
-    assert both == 3 * forward - 2 * 400 * 256 * 32
 
 
 @pytest.mark.parametrize(

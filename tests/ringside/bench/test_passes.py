@@ -1,4 +1,4 @@
-"""The bound of a learner without counted matrix products: its passes, which must be complete."""
+"""The bound of a learner: its passes, which must be complete."""
 
 from __future__ import annotations
 
