@@ -25,7 +25,7 @@ def test_every_part_is_measured_and_verified(launched: Launch, tmp_path: Path) -
     assert rows["update, fp32, 4"]["limit"] == "passes of update, fp32, 4"
     assert rows["inference, fp32, 8"]["median"] > 0
     assert all(value > 0 for row in held["rows"] for value in row["values"])
-    assert done.stdout.startswith("What the parts of this machine can do")
+    assert done.stdout.startswith("Limits of this machine")
 
 
 def test_mistakes_are_one_sentence(refused: Refused, tmp_path: Path) -> None:

@@ -196,6 +196,7 @@ class _Silent:
     """A policy that gathers stacks as `Policy` does, without a network."""
 
     def __init__(self, batch: int) -> None:
+        self.batch = batch
         self.blocks = np.zeros((batch, GRID, GRID, STACK * BLOCK), np.uint32)
         self._words = self.blocks.reshape(batch, GRID, GRID, STACK, BLOCK)
         self._values = np.zeros((batch, ACTIONS), np.float32)
