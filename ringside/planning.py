@@ -51,7 +51,7 @@ def starting_point(
     """Configuration that single settings override: that of a preset (default: nature), or of the run to resume.
 
     Args:
-        config: settings on top of the preset: a TOML file, the config.json of a run, or a game with tuned settings.
+        config: settings on top of the preset: a TOML file, or the config.json of a run.
         env: as the user names it. A run to resume that was trained on an env `module:factory` requires it: no file
             chooses code (shared/config/trust.py).
         plugin: as the user names it; it is imported here. A run to resume that was trained with one requires it.

@@ -62,8 +62,7 @@ def train(
 
     Args:
         preset: what the settings that are not given default to, "nature" unless given; not together with `resume`.
-        config: settings from a file, under those that are given: TOML, a run (its config.json), or a game with tuned
-            settings.
+        config: settings from a file, under those that are given: TOML, or a run (its config.json).
         progress: print the lines and notes of the command with --plain, or show the live display in a notebook unless
             `plain` is set. False: print nothing.
         on_status: called several times a second with the state of the run. What it raises stops the run, which saves

@@ -1,4 +1,4 @@
-"""Settings in a file, for `--config`: a TOML file, the config.json of a run, or the tuned settings of a game.
+"""Settings in a file, for `--config`: a TOML file, or the config.json of a run.
 
 The trust rule holds (docs/trust.md): a file never chooses code, nor where files are written or sent.
 """
@@ -21,10 +21,8 @@ from shared.files.plain_files import exists
 from shared.files.run_file_names import CONFIG_FILE
 from shared.files.strict_json import read_json
 from shared.files.toml_file import read_toml
-from shared.text import UNSET, flag_of, nearest
+from shared.text import UNSET, flag_of
 
-TUNED = Path(__file__).with_name("tuned.toml")
-"""Tuned settings, a table for each game."""
 _SECTIONS = frozenset({item.name for item in fields(Config)} | {"settings"})
 """Tables that a TOML file may have, for its reader's sake."""
 
@@ -79,39 +77,23 @@ class ConfigFile:
 
 
 def read_config(config: str | Path) -> ConfigFile:
-    """Read a TOML file, the config.json of a run or its directory, or the tuned settings of a game.
+    """Read a TOML file, or the config.json of a run, which may be named by its directory.
 
     Raises:
         ConfigError: there is none, or it is damaged.
     """
     path = Path(config)
     if not exists(path):
-        return _tuned(str(config))
+        raise ConfigError(f"--config {config!s:.200} does not exist: name a TOML file, or the directory of a run.")
     path = path / CONFIG_FILE if path.is_dir() else path
     if path.suffix != ".json":
-        return _toml(path, read_toml("--config", path))
+        return _toml(path)
     try:
         return _run_config(path)
     except OSError as error:
         raise ConfigError(f"--config {path} cannot be read: {error.strerror}.") from error
     except FileError as error:
         raise ConfigError(f"--config cannot be read: {error}") from error
-
-
-def tuned_games() -> list[str]:
-    """Games that have tuned settings."""
-    return sorted(read_toml("--config", TUNED))
-
-
-def _tuned(game: str) -> ConfigFile:
-    tables = read_toml("--config", TUNED)
-    if game not in tables:
-        known = ", ".join(sorted(tables))
-        raise ConfigError(
-            f"--config {game:.200} does not exist: no such file, and no game with tuned settings ({known})"
-            f"{nearest(game, tables)}"
-        )
-    return _toml(TUNED, tables[game])
 
 
 def _run_config(path: Path) -> ConfigFile:
@@ -123,9 +105,9 @@ def _run_config(path: Path) -> ConfigFile:
     return ConfigFile(path, None, {}, whole)
 
 
-def _toml(path: Path, tables: dict[str, Any]) -> ConfigFile:
+def _toml(path: Path) -> ConfigFile:
     flat: dict[str, Any] = {}
-    for name, value in _flattened(path, tables):
+    for name, value in _flattened(path, read_toml("--config", path)):
         if name in flat:
             raise ConfigError(f"--config {path} sets {name} twice: keep one.")
         flat[name] = None if value == UNSET else value

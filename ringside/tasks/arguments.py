@@ -90,7 +90,7 @@ class Choices(Config):
     """Settings that the task makes itself, each with the option to use instead; --help leaves them out."""
 
     config: Path | None = None
-    """Settings from a TOML file, a run or the tuned ones of a game; options replace them (docs/configuration.md)."""
+    """Settings from a TOML file or a run; options replace them (docs/configuration.md)."""
     preset: str = "nature"
     """Defaults of all other options, from a paper or our own; ppo-quick: for a first run."""
     env_kwargs: str | None = None

@@ -14,7 +14,6 @@ from ringside.bench import bench_command
 from ringside.options import shell_completion
 from ringside.options.option import Option, options_of
 from ringside.options.shell_completion import Shell
-from ringside.settings.config_file import tuned_games
 from ringside.suites.suite_games import SUITES
 from ringside.tasks import TASKS, module_of
 from ringside.tasks.arguments import CHOICES, Choices, parse
@@ -51,7 +50,6 @@ def script(shell: Shell) -> str:
     tasks = {task: _options(module_of(task).OPTIONS) for task in TASKS if task != "bench"}
     benchmarks = {name: _options(bench_command.find_benchmark(name).options) for name in bench_command.BENCHMARKS}
     named = {
-        "config": tuned_games(),
         "device": ("auto", "cpu", "cuda"),
         "game": games(),
         "games": (*SUITES, *games()),

@@ -1,4 +1,4 @@
-"""Settings from files: TOML, a run's config.json, tuned settings; and what no file decides."""
+"""Settings from files: TOML, a run's config.json; and what no file decides."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 import ringside
-from ringside.settings.config_file import tuned_games
 from ringside.tasks.train import configuration
 from shared.config.presets import PRESETS
 from shared.config.settings import Config
@@ -64,14 +63,6 @@ def test_the_configuration_of_a_run_is_taken_without_its_places(tmp_path: Path) 
         assert found == PRESETS["quick"].with_settings(total_steps=3_000_000, seed=7)
 
 
-def test_tuned_settings_of_a_game_are_valid() -> None:
-    assert "pong" in tuned_games()
-    for game in tuned_games():
-        found = configuration(["--config", game])
-        assert found.play.game == game
-        ringside.plan(found.with_settings(device="cpu", run_dir="unused", replay_size=100_000))
-
-
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -93,7 +84,8 @@ def test_a_wrong_file_is_refused_with_a_sentence(refused: Refused, tmp_path: Pat
 
 
 def test_files_that_are_none_are_refused(refused: Refused, tmp_path: Path) -> None:
-    assert "no game with tuned settings (pong); did you mean pong?" in refused("--config", "pnog")
+    said = "--config pnog does not exist: name a TOML file, or the directory of a run."
+    assert said in refused("--config", "pnog")
     (tmp_path / "config.json").write_text("{}")
     assert "is not the configuration of a run" in refused("--config", str(tmp_path))
     (tmp_path / "config.json").write_text("no")
