@@ -24,7 +24,6 @@ from shared.config.digest import MAY_CHANGE_ON_RESUME
 from shared.config.method_declaration import method_declaration
 from shared.config.presets import PRESETS
 from shared.config.protocols import PROTOCOLS, eval_rules
-from shared.config.renamed_settings import current_settings
 from shared.config.resolve import resolve
 from shared.config.sections import Evaluate, Run
 from shared.config.settings import Config
@@ -113,7 +112,7 @@ def config_of_call(preset: str | None, config: str | Path | None, settings: Mapp
     env = env_named(settings.get("env"), settings.get("env_kwargs"))
     start = starting_point(preset, settings.get("resume"), env, settings.get("plugin"), config)
     chosen = start.with_settings(**settings)
-    require_used(current_settings(settings), chosen.algorithm.method)
+    require_used(settings, chosen.algorithm.method)
     require_consistent([name for name, value in settings.items() if value is not None])
     return chosen
 

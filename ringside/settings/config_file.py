@@ -12,7 +12,6 @@ from typing import Any
 
 from shared.config.checks import validate
 from shared.config.checks.combinations import require_used
-from shared.config.renamed_settings import current_settings
 from shared.config.sections import Run
 from shared.config.settings import Config
 from shared.config.trust import NEVER_FROM_A_FILE, require_env, require_plugin
@@ -72,7 +71,7 @@ class ConfigFile:
             raise ConfigError(f"{name} is never taken from a file; pass {flag_of(name)} on the command line.")
         changed = start.with_settings(**given)
         validate.ranges(changed)
-        require_used(current_settings(given), changed.algorithm.method)
+        require_used(given, changed.algorithm.method)
         return changed
 
 

@@ -20,7 +20,6 @@ from ringside.tasks import TASKS
 from shared.config.checks.combinations import require_consistent, require_used
 from shared.config.method_declaration import method_declaration, method_names, methods_with
 from shared.config.presets import PRESETS
-from shared.config.renamed_settings import current_words
 from shared.config.sections import Algorithm, EvalActions
 from shared.config.settings import Config, foreign_setting, unused_settings
 from shared.env_name import env_named, with_kwargs
@@ -135,7 +134,6 @@ def parse_choices(
     Raises:
         ConfigError: as `parse` does, and for options that the task replaces, or without effect with the others.
     """
-    arguments = current_words(arguments)
     for name, instead in kind.replaced.items():
         if flag_of(name) in map(flag_in, arguments):
             raise ConfigError(f"{program.split()[-1]} sets {flag_of(name)} itself: omit it and use {flag_of(instead)}.")

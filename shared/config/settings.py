@@ -14,7 +14,6 @@ from shared.config.checks.field_checks import convert, marks_of
 from shared.config.digest import ADDED, ARITHMETIC, digest_of, flat_of
 from shared.config.method_declaration import MethodDeclaration, Need, method_declaration, methods_with
 from shared.config.other_libraries import name_here
-from shared.config.renamed_settings import current_settings
 from shared.config.sections import (
     OF_METHOD,
     OWN_SETTINGS,
@@ -93,13 +92,12 @@ class Config:
 
         Raises `ConfigError` for a name that is no setting, or a value of another type.
         """
-        given = current_settings(settings)
-        kwargs = given.pop("env_kwargs", None)
+        kwargs = settings.pop("env_kwargs", None)
         if kwargs is not None:
-            given["env"] = with_kwargs(convert(Play, "env", given.get("env", self.play.env)), kwargs)
-        changed = self._with_method(convert(Algorithm, "method", given.get("method", self.algorithm.method)))
+            settings["env"] = with_kwargs(convert(Play, "env", settings.get("env", self.play.env)), kwargs)
+        changed = self._with_method(convert(Algorithm, "method", settings.get("method", self.algorithm.method)))
         sections = changed.sections | {OWN_SETTINGS: changed.algorithm.settings}
-        values = _values_by_section(given, sections, changed.algorithm.method)
+        values = _values_by_section(settings, sections, changed.algorithm.method)
         values["algorithm"][OWN_SETTINGS] = dataclasses.replace(sections.pop(OWN_SETTINGS), **values.pop(OWN_SETTINGS))
         replaced = {name: dataclasses.replace(section, **values[name]) for name, section in sections.items()}
         return dataclasses.replace(changed, **replaced)
