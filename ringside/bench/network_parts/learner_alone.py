@@ -65,62 +65,51 @@ def learner_pace(plan: Plan, seconds: float) -> float:
     return learner_alone(plan, seconds, bounded=False).updates_per_second * plan.run_schedule.steps_per_update
 
 
-class Solo:
-    """Whole rounds of the learner's own loop with its commits; all lanes are marked as finished beforehand."""
-
-    def __init__(self, plan: Plan) -> None:
-        """Build everything in this process, which must not have used torch before; run one round as warm-up."""
-        from learner.commits import Commits
-        from learner.learner import Rounds, prepare
-        from learner.make_engine import make_engine
-        from ringside.bench.system_parts.memory_paths import fill
-
-        config = plan.config.with_settings(eval_every_steps=0)  # there is no evaluator to read the versions
-        prepare(config)
-        window = min(config.learn.replay_size, max(WINDOW_STEPS, 2 * plan.run_schedule.round_steps))
-        memory = Memory.create(Plan(replace(config, learn=replace(config.learn, replay_size=window)), plan.actions))
-        fill(memory.ring, plan.actions)
-        self._board, self._run_schedule = memory.board, memory.run_schedule
-        # The rounds may exceed those of the run, and there is no scribe.
-        self._board.written[:] = np.iinfo(np.int64).max
-        self._board.lane_finished.publish_all(np.iinfo(np.int64).max)
-        self.engine = make_engine(memory.plan.config, memory.plan.network, memory.ring)
-        waiter = Waiter(self._board, Role.LEARNER, Doorbell.create())
-        self._rounds = Rounds(memory, waiter, self.engine, Commits(memory, waiter, [], Doorbell.create()))
-        self._rounds.restore()
-        self._round = (
-            self._run_schedule.first_learning_round + self._run_schedule.window_ticks // self._run_schedule.round_ticks
-        )
-        self.round()
-
-    def round(self) -> None:
-        """Run the next round."""
-        self._rounds.run_round(self._round)
-        self._round += 1
-
-    def updates_per_second(self, seconds: float) -> float:
-        """Updates per second over whole rounds, at least one, for `seconds`.
-
-        Raises:
-            WrongResult: the number of updates is wrong.
-        """
-        first, before, began = self._round, int(self._board.updates[0]), time.perf_counter()
-        while True:
-            self.round()
-            if (took := time.perf_counter() - began) >= seconds:
-                break
-        asked = self._run_schedule.updates_before(self._round) - self._run_schedule.updates_before(first)
-        if (done := int(self._board.updates[0]) - before) != asked:
-            raise WrongResult(f"The learner did {done:,} updates instead of {asked:,}.")
-        return done / took
-
-
 def _learn(connection: Connection, plan: Plan, seconds: float, bounded: bool) -> None:
-    solo = Solo(plan)
-    speed = solo.updates_per_second(seconds)
-    solo.engine.settle()  # other threads must not use the device while a graph is captured
+    speed = _updates_per_second(plan, seconds)
     bounded = bounded and speed >= SLOWEST and not plan.method.on_policy
     connection.send((speed, _bound(plan, BOUND_SHARE * seconds) if bounded else None))
+
+
+def _updates_per_second(plan: Plan, seconds: float) -> float:
+    """Updates/s of the learner's own loop with its commits, over whole rounds, at least one, after one as warm-up.
+
+    All lanes are marked as finished beforehand. This process must not have used torch before.
+
+    Raises:
+        WrongResult: the number of updates is wrong.
+    """
+    from learner.commits import Commits
+    from learner.learner import Rounds, prepare
+    from learner.make_engine import make_engine
+    from ringside.bench.system_parts.memory_paths import fill
+
+    config = plan.config.with_settings(eval_every_steps=0)  # there is no evaluator to read the versions
+    prepare(config)
+    window = min(config.learn.replay_size, max(WINDOW_STEPS, 2 * plan.run_schedule.round_steps))
+    memory = Memory.create(Plan(replace(config, learn=replace(config.learn, replay_size=window)), plan.actions))
+    fill(memory.ring, plan.actions)
+    board, run_schedule = memory.board, memory.run_schedule
+    # The rounds may exceed those of the run, and there is no scribe.
+    board.written[:] = np.iinfo(np.int64).max
+    board.lane_finished.publish_all(np.iinfo(np.int64).max)
+    engine = make_engine(memory.plan.config, memory.plan.network, memory.ring)
+    waiter = Waiter(board, Role.LEARNER, Doorbell.create())
+    rounds = Rounds(memory, waiter, engine, Commits(memory, waiter, [], Doorbell.create()))
+    rounds.restore()
+    end = first = run_schedule.first_learning_round + run_schedule.window_ticks // run_schedule.round_ticks + 1
+    rounds.run_round(first - 1)
+    before, began = int(board.updates[0]), time.perf_counter()
+    while True:
+        rounds.run_round(end)
+        end += 1
+        if (took := time.perf_counter() - began) >= seconds:
+            break
+    asked = run_schedule.updates_before(end) - run_schedule.updates_before(first)
+    if (done := int(board.updates[0]) - before) != asked:
+        raise WrongResult(f"The learner did {done:,} updates instead of {asked:,}.")
+    engine.settle()  # other threads must not use the device while a graph is captured
+    return done / took
 
 
 def _bound(plan: Plan, seconds: float) -> float:
