@@ -346,16 +346,14 @@ class Supervisor:
     def _watch_finish(self) -> None:
         """End the run once its last boundary is committed, or where it may not take longer."""
         late = time.monotonic() > self._finish_until
-        if late or self._requests.count > self._answered:
+        if self._board.finished and not self._board.complete:  # else evaluations that wait are played
+            self._answered += 1  # one more request comes too late to drop the round
+            self._stop()
+        elif late or self._requests.count > self._answered:
             dropped, step = self._unsaved
             why = f"The round was not over within {FINISH_SECONDS:.0f} s" if late else "Stopping at once"
-            self._note(
-                f"{why}: the run is saved at step {step:,}, and {dropped:,} steps after it are dropped. Ctrl-C once "
-                "more ends without saving."
-            )
-            self._stop()
-        elif self._board.finished and not self._board.complete:  # else evaluations that wait are played
-            self._answered += 1  # one more request comes too late to drop the round
+            lost = f"{dropped:,} steps after it are dropped" if dropped else "evaluations that wait are not played"
+            self._note(f"{why}: the run is saved at step {step:,}, and {lost}. Ctrl-C once more ends without saving.")
             self._stop()
 
     @property
