@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -17,8 +16,6 @@ from shared.root import ROOT
 TOP = ("actors", "learner", "shared", "ringside", "workers")
 """The packages; `launch.py`, `examples` and `tests` stand beside them."""
 EXAMPLES = "examples"
-FILES = 12
-"""Most files of a folder, `__init__` not counted."""
 
 SHARED_MAY = {"msgspec", "numpy", "safetensors", "zstandard", "setproctitle"}
 """Packages that shared/ may load beside the standard library; setproctitle names a process and imports nothing."""
@@ -205,12 +202,6 @@ def test_a_broken_law_is_seen(module: str, line: str) -> None:
 def test_no_two_files_have_one_name() -> None:
     names = [path.name for path in ours() if path.name != "__init__.py" and EXAMPLES not in path.parts]
     assert sorted(names) == sorted(set(names))
-
-
-def test_a_folder_holds_a_dozen_files_at_most() -> None:
-    files = Counter(path.parent for path in ours() if path.name != "__init__.py")
-    found = {str(folder.relative_to(ROOT)): count for folder, count in files.items()}
-    assert {folder: count for folder, count in found.items() if count > FILES} == {}
 
 
 def test_no_files_import_each_other_in_a_circle() -> None:
