@@ -1,0 +1,230 @@
+"""Proof that a change of the code changes no result: the same runs in two checkouts, compared bit for bit.
+
+    python -m tests.exact.same_as_before [--only NAME ...]
+
+The reference is one commit, below. Its results are computed once for each machine and kept in a cache directory; the
+results of this checkout are computed at every call. Compared are the hash of the weights, the slots in the segments of
+the replay, every episode and every evaluation. Runs that are killed or resumed here are compared with undisturbed ones
+there. Exit code 1: something differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import zstandard
+
+from tests.support.runs import ROOT, finish, kill, records, start_command, summary, wait_until
+
+REFERENCE = "e22810e6"
+"""The commit whose results must come again."""
+
+LONGEST_SECONDS = 600.0
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+
+COMMON = {"--game": "breakout", "--actors": "2", "--learner-threads": "1", "--seed": "7"}
+REPLAY = COMMON | {
+    "--envs": "8",
+    "--lane-envs": "2",
+    "--inference-batch": "4",
+    "--round-steps": "480",
+    "--learning-starts": "960",
+    "--total-steps": "2_400",
+    "--replay-size": "1_440",
+    "--train-every": "8",
+    "--eval-every-steps": "960",
+    "--eval-episodes": "2",
+    "--eval-envs": "2",
+    "--eval-max-frames": "2_000",
+}
+"""Five rounds of which three learn; the window wraps, and an evaluation runs beside training."""
+ON_POLICY = COMMON | {
+    "--envs": "8",
+    "--lane-envs": "2",
+    "--inference-batch": "4",
+    "--total-steps": "2_400",
+    "--snapshot-every-steps": "480",
+}
+SHORT_ROUNDS = {"--round-steps": "160", "--batch-size": "40"}
+WORKERS = COMMON | {
+    "--schedule": "ordered",
+    "--workers": "4",
+    "--lane-envs": "1",
+    "--total-steps": "2_400",
+    "--snapshot-every-steps": "480",
+}
+ALTERNATE = {"--schedule": "alternate", "--snapshot-every-steps": "480"}
+CONCURRENT = {"--schedule": "concurrent"}
+EXPENSIVE = {"--train-every": "40"}
+EIGHT_UPDATES = {"--train-every": "180", "--batch-size": "32", "--eval-every-steps": "0"}
+LONGER = {"--total-steps": "4_320"}
+
+Disturbance = Callable[["subprocess.Popen[str]", Path], None]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One run: its preset and flags, and a disturbance in this checkout only."""
+
+    preset: str
+    flags: Mapping[str, str]
+    here: Mapping[str, str]
+    """Flags of this checkout's run only, which must not matter."""
+    disturb: Disturbance | None = None
+
+    def words(self, run_dir: Path, changes: Mapping[str, str]) -> list[str]:
+        """The words of the command."""
+        flags = {**self.flags, **changes, "--preset": self.preset, "--run-dir": str(run_dir)}
+        return [word for flag in flags.items() for word in flag]
+
+
+def kill_the_learner(process: subprocess.Popen[str], run_dir: Path) -> None:
+    """Kill the learner and an actor after four records, and let the run go on."""
+    wait_until(process, lambda: len(records(run_dir, "round")) >= 4)
+    kill(process, "learner")
+    kill(process, "actor 0")
+    finish(process, LONGEST_SECONDS)
+    assert summary(run_dir)["restarts"] >= 1, "nothing was killed"
+
+
+def stop_and_resume(process: subprocess.Popen[str], run_dir: Path) -> None:
+    """Stop the run after two records, and resume it with another number of actors."""
+    wait_until(process, lambda: len(records(run_dir, "round")) >= 2)
+    process.send_signal(signal.SIGTERM)
+    finish(process, LONGEST_SECONDS)
+    assert not summary(run_dir)["finished"], "the run ended before it was stopped"
+    finish(start_command("--resume", str(run_dir), "--actors", "1"), LONGEST_SECONDS)
+
+
+def _cases() -> dict[str, Case]:
+    """Every preset, the other schedules of each family, other numbers of actors, kills and resumes."""
+    replay = {name: {} for name in ("nature", "quick", "double", "dueling", "c51")}
+    replay |= {name: EXPENSIVE for name in ("rainbow", "qr-dqn", "iqn")} | {"btr": EIGHT_UPDATES}
+    cases = {name: Case(name, REPLAY | flags, {}) for name, flags in replay.items()}
+    for name in ("nature", "quick", "rainbow"):
+        cases[f"{name}-alternate"] = Case(name, REPLAY | replay[name] | ALTERNATE, {"--actors": "3"})
+    for name in ("ppo", "ppo-quick", "a2c", "impala", "pqn", "pqn-quick"):
+        cases[name] = Case(name, ON_POLICY | SHORT_ROUNDS, {})
+    for name in ("ppo", "impala"):
+        cases[f"{name}-concurrent"] = Case(name, ON_POLICY | SHORT_ROUNDS | CONCURRENT, {"--actors": "1"})
+    for name in ("a3c", "a3c-async", "q-async", "nq-async"):
+        cases[name] = Case(name, WORKERS, {"--actors": "1"})
+    cases["dqn-async"] = Case("dqn-async", WORKERS | {"--learning-starts": "400"}, {"--actors": "4"})
+    for actors in ("1", "3"):
+        cases[f"quick-{actors}-actors"] = Case("quick", REPLAY, {"--actors": actors})
+    for name, disturb in (("killed", kill_the_learner), ("resumed", stop_and_resume)):
+        cases[f"quick-{name}"] = Case("quick", REPLAY | LONGER, {}, disturb)
+        cases[f"ppo-{name}"] = Case("ppo", ON_POLICY | SHORT_ROUNDS | LONGER, {}, disturb)
+    return cases
+
+
+CASES = _cases()
+
+
+def result_of(run_dir: Path) -> dict[str, Any]:
+    """JSON values that must be equal: weights, updates, episodes, evaluations, segments."""
+    last = summary(run_dir)
+    segments = {path.name: _slots_of(path) for path in sorted((run_dir / "checkpoints").glob("segment-*.ring"))}
+    return {
+        **{name: last[name] for name in ("weights_sha256", "steps", "updates", "rounds", "finished")},
+        "episodes": records(run_dir, "episode"),
+        "evaluations": [_without_seconds(record) for record in records(run_dir, "evaluation")],
+        "segments": segments,
+    }
+
+
+def _slots_of(segment: Path) -> str:
+    """SHA-256 of the slots. The header before them may change with the format."""
+    data = segment.read_bytes()
+    slots = zstandard.ZstdDecompressor().decompress(data[data.index(_ZSTD_MAGIC) :])
+    return hashlib.sha256(slots).hexdigest()
+
+
+def _without_seconds(record: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in record.items() if "second" not in name}
+
+
+def run_here(case: Case, run_dir: Path) -> dict[str, Any]:
+    """Run a case in this checkout."""
+    process = start_command(*case.words(run_dir, case.here))
+    if case.disturb is None:
+        finish(process, LONGEST_SECONDS)
+    else:
+        case.disturb(process, run_dir)
+    return result_of(run_dir)
+
+
+def run_there(case: Case, checkout: Path, run_dir: Path) -> dict[str, Any]:
+    """Run a case, undisturbed, in the reference's checkout."""
+    subprocess.run(
+        [sys.executable, "launch.py", "--plain", *case.words(run_dir, {})],
+        cwd=checkout,
+        env=os.environ | {"PYTHONPATH": str(checkout)},
+        stdout=subprocess.DEVNULL,
+        timeout=LONGEST_SECONDS,
+        check=True,
+    )
+    return result_of(run_dir)
+
+
+def reference_results(cases: Mapping[str, Case], cache: Path) -> dict[str, dict[str, Any]]:
+    """The reference's results; missing ones are computed and kept in the cache."""
+    cache.mkdir(parents=True, exist_ok=True)
+    files = {name: cache / f"{_key_of(case)}.json" for name, case in cases.items()}
+    missing = {path: cases[name] for name, path in files.items() if not path.exists()}
+    if missing:
+        with tempfile.TemporaryDirectory(prefix="ringside-reference-") as scratch:
+            checkout = Path(scratch) / "checkout"
+            subprocess.run(["git", "worktree", "add", "--quiet", "--detach", checkout, REFERENCE], cwd=ROOT, check=True)
+            try:
+                for path, case in missing.items():
+                    path.write_text(json.dumps(run_there(case, checkout, Path(scratch) / path.stem)))
+            finally:
+                subprocess.run(["git", "worktree", "remove", "--force", checkout], cwd=ROOT, check=True)
+    return {name: json.loads(path.read_text()) for name, path in files.items()}
+
+
+def _key_of(case: Case) -> str:
+    """The file name of a result in the cache: bits depend on the processor and on the libraries, too."""
+    words = case.words(Path("run"), {})
+    parts = [REFERENCE, *words, torch.__version__, platform.processor(), platform.machine(), str(os.cpu_count())]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:32]
+
+
+def differences(found: Mapping[str, Any], expected: Mapping[str, Any]) -> list[str]:
+    """Names of the parts that differ."""
+    return [name for name, value in expected.items() if found[name] != value]
+
+
+def main() -> int:
+    """Compare; print a line for each case."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="*", choices=CASES, default=list(CASES), help="cases; default: all")
+    parser.add_argument("--cache", type=Path, default=Path.home() / ".cache/ringside-reference", help="of results")
+    options = parser.parse_args()
+    cases = {name: CASES[name] for name in options.only}
+    reference = reference_results(cases, options.cache)
+    wrong = 0
+    for name, case in cases.items():
+        with tempfile.TemporaryDirectory(prefix="ringside-same-") as scratch:
+            differs = differences(run_here(case, Path(scratch) / "run"), reference[name])
+        wrong += bool(differs)
+        print(f"{name:20} {'differs in ' + ', '.join(differs) if differs else 'the same'}", flush=True)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
