@@ -15,7 +15,7 @@ from ringside.recording.metrics import evaluations_in, require_readable
 from ringside.recording.summary import INEXACT_SINCE
 from ringside.settings.config_file import read_config
 from ringside.zoo.catalogue import find_weights
-from shared.checkpoint.finding import find_checkpoint
+from shared.checkpoint.finding import find_checkpoint, newest_usable
 from shared.checkpoint.manifest import CHECKPOINTS, Manifest
 from shared.checkpoint.weights_file import load_weights
 from shared.config.checks import validate
@@ -68,7 +68,7 @@ def starting_point(
             raise ConfigError(f"--resume keeps the settings of its run: omit {flag}.")
 
     try:
-        checkpoint = find_checkpoint(Path(resume))
+        checkpoint = newest_usable(Path(resume), lambda manifest: manifest)  # its pieces are verified under the lock
     except CheckpointError as error:
         if is_locked(Path(resume) / LOCK_FILE):
             raise ConfigError(f"--resume {resume} belongs to {LIVING}.") from error
@@ -190,35 +190,42 @@ def plan(config: Config) -> Plan:
     Nothing is started or written. Raises `ConfigError` if the run cannot work on this machine.
     """
     ready = check(config)
-    checks.refuse(checks.before_start(ready, continues=continues(ready, resumed_checkpoint(ready))))
-    return ready
+    require_initial_weights(ready)
+    try:
+        checkpoint = resumed_checkpoint(ready, verified=False)
+    except ConfigError:  # only a whole checkpoint refuses: before a damaged one another is continued
+        checkpoint = resumed_checkpoint(ready)
+    answers = checks.before_start(ready, continues=continues(ready, checkpoint))
+    checks.refuse(answers)
+    return replace(ready, warnings=tuple(answer.sentence for answer in answers if answer.color == "yellow"))
 
 
-def resumed_checkpoint(ready: Plan) -> Manifest | None:
+def resumed_checkpoint(ready: Plan, *, verified: bool = True) -> Manifest | None:
     """The checkpoint that a plan resumes; None: it begins.
 
-    Raises `ConfigError` if the checkpoint or the initial weights do not fit the plan, or the run is finished.
+    Args:
+        verified: compare its pieces with their checksums, which reads all of them.
+
+    Raises:
+        ConfigError: the checkpoint does not fit the plan, or the run is finished.
     """
     config, run = ready.config, ready.config.run
-    checkpoint = None
+    if run.resume is None:
+        return None
     try:
-        if run.resume is not None:
-            checkpoint = find_checkpoint(run.resume)
-            checkpoint.require(config)
-            if run.require_exact and (
-                INEXACT_SINCE in checkpoint.counters or checkpoint.arithmetic_differences(config)
-            ):
-                raise ConfigError(f"--require-exact refuses --resume {run.resume}: it does not continue bit for bit.")
-            if not checkpoint.has_replay and not ready.method.on_policy:
-                raise ConfigError(
-                    f"{checkpoint.path} was made with --no-checkpoint-replay and cannot be resumed exactly; begin a "
-                    f"new run from its weights with --init-from {run.resume}."
-                )
-            require_readable(checkpoint.run_dir / METRICS_FILE)
-            _require_more_to_do(checkpoint, ready)
+        checkpoint = find_checkpoint(run.resume) if verified else newest_usable(run.resume, lambda found: found)
+        checkpoint.require(config)
+        if run.require_exact and (INEXACT_SINCE in checkpoint.counters or checkpoint.arithmetic_differences(config)):
+            raise ConfigError(f"--require-exact refuses --resume {run.resume}: it does not continue bit for bit.")
+        if not checkpoint.has_replay and not ready.method.on_policy:
+            raise ConfigError(
+                f"{checkpoint.path} was made with --no-checkpoint-replay and cannot be resumed exactly; begin a "
+                f"new run from its weights with --init-from {run.resume}."
+            )
+        require_readable(checkpoint.run_dir / METRICS_FILE)
+        _require_more_to_do(checkpoint, ready)
     except (CheckpointError, FileError) as error:
         raise ConfigError(f"--resume {run.resume} cannot be continued. {error}") from error
-    require_initial_weights(ready)
     return checkpoint
 
 

@@ -7,14 +7,12 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
 from actors.pixels.compilation import compile_kernels
 from actors.pixels.frames import is_compiled
 from ringside.callbacks import Callback, Callbacks, ResumePoint, dispatching
-from ringside.doctor import checks
 from ringside.doctor.run_directories import require_run_directory
 from ringside.env_look import action_names_of
 from ringside.planning import config_of_call, continues, plan, resumed_checkpoint
@@ -115,9 +113,8 @@ def run(
     """Train by a plan in its run directory; `note` receives sentences about events. Otherwise as `train`."""
     require_main_program()
     run_dir = ready.config.run.run_dir
-    for answer in checks.before_start(ready, continues=True):  # `plan` has raised for red ones
-        if answer.color == "yellow":
-            note(answer.sentence)
+    for sentence in ready.warnings:
+        note(sentence)
     with _owned(ready) as checkpoint:
         source_dir, resume_point, restored = run_dir, ResumePoint(), None
         if checkpoint is not None:
@@ -128,9 +125,6 @@ def run(
             totals = totals_before(checkpoint.run_dir / METRICS_FILE, checkpoint.boundary)
             restored = Restored(checkpoint.boundary, totals)
             source_dir, resume_point = checkpoint.run_dir, _resume_point(ready, checkpoint)
-            # The scribe takes the same one.
-            run = replace(ready.config.run, resume=checkpoint.path)
-            ready = replace(ready, config=replace(ready.config, run=run))
         if (first_update := learning_begins_sentence(ready, resume_point.rounds)) is not None:
             note(first_update)
         with (
@@ -141,7 +135,7 @@ def run(
                 note(COMPILING)
             compile_kernels()  # once, into numba's cache, instead of in every actor at the same time
             try:
-                supervisor.supervise(ready, on_poll, note)
+                supervisor.supervise(ready, on_poll, note, checkpoint)
             finally:
                 withdraw(run_dir)
     return read_json(run_dir / SUMMARY_FILE)
@@ -222,6 +216,7 @@ def _owned(ready: Plan) -> Iterator[Manifest | None]:
     """Make and lock a run directory, find the checkpoint to resume, if any, and write the configuration.
 
     Another run may have been here since this one was planned. So the lock comes first, then the look at what is there.
+    A new directory is made once the checkpoint is found.
     New files are readable by their owner only; children set this themselves (shared/process/child.py).
 
     Raises:
@@ -234,10 +229,12 @@ def _owned(ready: Plan) -> Iterator[Manifest | None]:
     with ExitStack() as held:
         try:
             with _private_umask():
+                is_new = not run_dir.exists()
+                checkpoint = resumed_checkpoint(ready) if is_new else None
                 run_dir.mkdir(parents=True, exist_ok=True)
                 require_writable_run(run_dir, "--run-dir")
                 held.enter_context(locked(run_dir / LOCK_FILE, "--run-dir", LIVING))
-                checkpoint = resumed_checkpoint(ready)
+                checkpoint = checkpoint if is_new else resumed_checkpoint(ready)
                 own = continues(ready, checkpoint)
                 require_run_directory(run_dir, continues=own, env=config.play.env, plugin=run.plugin)
                 remove_temporaries(run_dir)

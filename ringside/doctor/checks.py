@@ -225,7 +225,7 @@ def memory(plan: Plan, usable: int, total: int | None) -> Check:
         memory_need.require_memory(plan, usable)
     except ConfigError as error:
         return Check("memory", "red", str(error))
-    need = plan.layout().size + memory_need.own_bytes(plan)
+    need = plan.layout.size + memory_need.own_bytes(plan)
     found = f"{need / GB:.1f} GB are needed, {usable / GB:.1f} GB are free"
     if need > TIGHT * usable:
         advice = f"Another program may cause the kernel to kill the run; {plan.less_memory}."
@@ -329,7 +329,7 @@ def run_directory(path: Path, *, continues: bool, env: str | None = None, plugin
 
 def disk_space(plan: Plan, free: int) -> Check:
     """Free disk space against two checkpoints."""
-    region = plan.layout().size if plan.config.run.checkpoint_replay and not plan.method.on_policy else 0
+    region = plan.layout.size if plan.config.run.checkpoint_replay and not plan.method.on_policy else 0
     need = LEAST_DISK + region // COMPRESSED + 2 * 16 * plan.parameters.count
     if free < LEAST_DISK:
         return Check(

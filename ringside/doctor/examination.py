@@ -98,6 +98,7 @@ def diagnose(
     ]
     if devices:
         answers.append(checks.mps(installed=mps.control() is not None))
+    planning.require_initial_weights(plan)
     answers += checks.before_start(plan, continues=planning.continues(plan, planning.resumed_checkpoint(plan)))
     with _working("other programs"):
         answers.append(_contention())

@@ -19,7 +19,6 @@ from ringside.recording.summary import INEXACT_SINCE
 from ringside.recording.totals import Totals
 from ringside.scribe.run_files import RunFiles
 from shared.checkpoint.best_weights import best_files
-from shared.checkpoint.finding import find_checkpoint
 from shared.checkpoint.loading import load_boundary, load_segments
 from shared.checkpoint.manifest import Manifest
 from shared.checkpoint.weights_file import load_weights
@@ -37,8 +36,16 @@ from shared.memory.run_memory import Memory
 class Preparation:
     """Prepares the memory and the directory of a new or a resumed run."""
 
-    def __init__(self, memory: Memory, files: RunFiles, run_dir: Path, heartbeat: Callable[[], None]) -> None:
-        """`heartbeat` is called during long operations."""
+    def __init__(
+        self,
+        memory: Memory,
+        files: RunFiles,
+        run_dir: Path,
+        heartbeat: Callable[[], None],
+        checkpoint: Manifest | None = None,
+    ) -> None:
+        """`heartbeat` is called during long operations; `checkpoint` is the verified one that is resumed."""
+        self._checkpoint = checkpoint
         self._memory, self._files, self._run_dir, self._heartbeat = memory, files, run_dir, heartbeat
         self._board, self._run_schedule, self._config = memory.board, memory.run_schedule, memory.plan.config
 
@@ -48,15 +55,14 @@ class Preparation:
         Raises:
             CheckpointError: the run cannot be resumed. OSError: the disk refuses.
         """
-        run = self._config.run
-        if run.resume is not None:
-            self._restore(run.resume)
+        if self._checkpoint is not None:
+            self._restore(self._checkpoint)
         else:
             # Remove what a run without a checkpoint left in this directory.
             self._files.checkpoints.cut_back(0)
             cut_metrics(self._run_dir / METRICS_FILE, 0)
-            if run.init_from is not None:
-                self._begin_with_weights(run.init_from)
+            if self._config.run.init_from is not None:
+                self._begin_with_weights(self._config.run.init_from)
         if not self._memory.plan.env_repeats:
             self._board.lane_inexact[:] = max(0, self._board.committed) * self._run_schedule.round_steps
         (self._run_dir / SUMMARY_FILE).unlink(missing_ok=True)  # the run is unfinished
@@ -66,10 +72,8 @@ class Preparation:
         self._board.samples[:] = Sample.take(self._memory, int(self._board.begun_ns[0])).words
         self._board.prepared[0] = 1
 
-    def _restore(self, path: Path) -> None:
-        """Restore the run from the checkpoint at `path`."""
-        manifest = find_checkpoint(path, self._heartbeat)
-        manifest.require(self._config)
+    def _restore(self, manifest: Manifest) -> None:
+        """Restore the run from a checkpoint."""
         past = manifest.evaluations
         arrays = load_boundary(manifest, captured_arrays(self._memory, past))
         recorded = 0

@@ -25,6 +25,7 @@ from ringside.scribe.preparation import Preparation, drop_evaluations, publish_t
 from ringside.scribe.record_values import record_values
 from ringside.scribe.retry import Retries, Retry
 from ringside.scribe.run_files import RunFiles
+from shared.checkpoint.manifest import Manifest
 from shared.checkpoint.segments import segment_shape
 from shared.errors import FatalError
 from shared.files import disk_trouble
@@ -52,8 +53,17 @@ class _Record(NamedTuple):
 class Scribe:
     """Recorder of one run. Its state can be rebuilt from shared memory and files."""
 
-    def __init__(self, memory: Memory, run_dir: Path, lock: bytes | None = None) -> None:
-        """Prepare the memory, unless a former incarnation did; `lock` as for `RunFiles`."""
+    def __init__(
+        self, memory: Memory, run_dir: Path, lock: bytes | None = None, checkpoint: Manifest | None = None
+    ) -> None:
+        """Prepare the memory, unless a former incarnation did.
+
+        Args:
+            memory: of the run.
+            run_dir: its directory.
+            lock: as for `RunFiles`.
+            checkpoint: as for `Preparation`.
+        """
         self._memory = memory
         self._board = memory.board
         self._run_schedule = memory.run_schedule
@@ -64,7 +74,7 @@ class Scribe:
         """The summary of the start before this one."""
         if not self._board.prepared[0]:
             self._former = read_object(run_dir / SUMMARY_FILE)
-            Preparation(memory, self._files, run_dir, self._heartbeat).prepare()
+            Preparation(memory, self._files, run_dir, self._heartbeat, checkpoint).prepare()
         self.retries = Retries()
         self._segment_shape = segment_shape(self._run_schedule)
         self._has_recorded = False
@@ -291,7 +301,7 @@ def main(child_spec: ChildSpec) -> None:
     memory, waiter = enter(child_spec)
     board, evaluations = memory.board, memory.evaluations
     committer = child_spec.doorbells[memory.plan.committer]
-    scribe = Scribe(memory, child_spec.run_dir, child_spec.lock)
+    scribe = Scribe(memory, child_spec.run_dir, child_spec.lock, child_spec.checkpoint)
     for process in range(len(child_spec.doorbells.fds)):
         child_spec.doorbells[process].ring()
     board.phase[child_spec.process] = Phase.WORKING

@@ -13,6 +13,7 @@ from multiprocess import reduction
 from ringside.supervisor.deaths import Deaths, crash_report, last_line
 from ringside.supervisor.hang_detector import HangDetector
 from ringside.supervisor.spawning import ChildProcess
+from shared.checkpoint.manifest import Manifest
 from shared.files import disk_trouble
 from shared.files.lock import identity
 from shared.machine.cores import Claims, choose_actor_threads
@@ -66,11 +67,13 @@ class Child:
 class ChildMaker:
     """Makes the processes of a run, and reports the last one of a role that ended for good."""
 
-    def __init__(self, memory: Memory, doorbells: Sequence[Doorbell], run_dir: Path) -> None:
+    def __init__(
+        self, memory: Memory, doorbells: Sequence[Doorbell], run_dir: Path, checkpoint: Manifest | None = None
+    ) -> None:
         """Choose the cores of the actors. `doorbells` are those of all processes, by position."""
         plan = memory.plan
         self._memory, self._plan, self._run_dir = memory, plan, run_dir
-        self._doorbells = doorbells
+        self._doorbells, self._checkpoint = doorbells, checkpoint
         self._processes = plan.processes
         self._log_starts: dict[int, int] = {}
         """Lengths of the logs when this run began."""
@@ -102,6 +105,7 @@ class ChildMaker:
             cores=self._threads[number] if role is self._plan.player else None,
             environment=dict(environment) if role in GPU_ROLES else {},
             lock=self._lock,
+            checkpoint=self._checkpoint if role is Role.SCRIBE else None,
             rendezvous=self._rendezvous_of(index, incarnation),
         )
         if index not in self._log_starts:

@@ -21,6 +21,7 @@ from ringside.supervisor.gateway_balance import GatewayBalancer
 from ringside.supervisor.hang_detector import process_state
 from ringside.supervisor.lane_balance import Balancer
 from ringside.supervisor.shutdown_timer import ShutdownTimer
+from shared.checkpoint.manifest import Manifest
 from shared.errors import RunFailed, StopTraining
 from shared.files.run_file_names import LOGS
 from shared.machine.contention import Contention, sum_cpu_time
@@ -62,12 +63,14 @@ class Supervisor:
         note: Callable[[str], None],
         gpu: mps.Service,
         *,
+        checkpoint: Manifest | None = None,
         region: tuple[Memory, list[Doorbell]] | None = None,
         roles: Sequence[Role] | None = None,
     ) -> None:
         """Make the shared memory, unless it is given; no process is started yet.
 
         Args:
+            checkpoint: the verified one that is resumed.
             region: memory of the run and doorbells of its processes, by position, where another program made them.
             roles: the processes to start, besides those that play; default: those of the plan.
         """
@@ -97,7 +100,7 @@ class Supervisor:
         self._children: dict[int, Child] = {}
         self._contention = Contention()
         self._read_contention()
-        self._maker = ChildMaker(self._memory, self._doorbells, plan.config.run.run_dir)
+        self._maker = ChildMaker(self._memory, self._doorbells, plan.config.run.run_dir, checkpoint)
         self._roles = plan.roles if roles is None else (*roles, plan.player)
 
     # --- running
@@ -445,12 +448,18 @@ def _end(process: multiprocess.Process) -> bool:
     return wait_for_end(process, REAP_SECONDS)
 
 
-def supervise(plan: Plan, on_poll: Callable[[Memory], None], note: Callable[[str], None]) -> bool:
+def supervise(
+    plan: Plan,
+    on_poll: Callable[[Memory], None],
+    note: Callable[[str], None],
+    checkpoint: Manifest | None = None,
+) -> bool:
     """Supervise a run to its end, in the run directory of a resolved, validated plan, which must exist.
 
     Args:
         on_poll: called several times a second with the shared memory, which it may only read.
         note: called with a sentence at every event that a user should know.
+        checkpoint: the verified one that is resumed.
 
     Returns:
         True if the last round was committed, False if a signal stopped the run.
@@ -467,6 +476,6 @@ def supervise(plan: Plan, on_poll: Callable[[Memory], None], note: Callable[[str
         # Each rank has a GPU alone, but for the first; connections between clients of MPS and others are not known.
         asked = machine.mps if machine.learner_ranks == 1 else "off"
         with mps.service(asked, shared, note) as gpu:
-            return Supervisor(plan, on_poll, note, gpu).run()
+            return Supervisor(plan, on_poll, note, gpu, checkpoint=checkpoint).run()
     except mps.MpsError as error:
         raise RunFailed(f"{error} Omit --mps on to go on without it.") from error

@@ -46,7 +46,7 @@ def _round_bytes(plan: Plan) -> int:
 
 def replay_that_fits(plan: Plan, usable: int) -> int | None:
     """The largest --replay-size, up to the plan's own, for which `usable` bytes suffice; None: not even one round."""
-    missing = plan.layout().size + own_bytes(plan) - usable
+    missing = plan.layout.size + own_bytes(plan) - usable
     if missing <= 0:
         return plan.config.learn.replay_size
     run_schedule = plan.run_schedule
@@ -59,7 +59,7 @@ def replay_that_fits(plan: Plan, usable: int) -> int | None:
 
 def require_memory(plan: Plan, usable: int) -> None:
     """Refuse a plan for which `usable` bytes do not suffice; the message names a replay that fits."""
-    region, own = plan.layout().size, own_bytes(plan)
+    region, own = plan.layout.size, own_bytes(plan)
     if region + own <= usable:
         return
     fits = replay_that_fits(plan, usable)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -39,15 +40,42 @@ class Plan:
     """False if the user's env is known not to repeat itself after `reset(seed=...)`."""
     keeps_every_boundary: bool = False
     """True in a group on another node: its lanes keep a snapshot at every boundary, since the run may end there."""
+    warnings: tuple[str, ...] = ()
+    """Sentences of the checks before the start that refuse nothing."""
     method: MethodDeclaration = field(init=False)
     """The declaration of the configured method."""
     layers: PlainLayers | None = field(init=False)
     """Layers of the configured network; None: it is no plain one."""
+    run_schedule: RunSchedule = field(init=False)
+    """Derived sizes."""
+    network: Network = field(init=False)
+    """Description of the network."""
+    parameters: ParameterSpec = field(init=False)
+    """Names and shapes of the network's parameters."""
+    actors: int = field(init=False)
+    """Number of processes that play: actors, gateways included, or those of the workers."""
+    player: Role = field(init=False)
+    """Role of the processes that play."""
+    processes: ProcessTable = field(init=False)
+    """The processes of the run and their positions on the board."""
 
     def __post_init__(self) -> None:
-        """Look the method up. Raises `ConfigError` when none of that name is registered."""
-        object.__setattr__(self, "method", method_declaration(self.config.algorithm.method))
-        object.__setattr__(self, "layers", PLAIN_NETWORKS.get(self.config.learn.network))
+        """Derive the other fields, once. Raises `ConfigError` when no method of that name is registered."""
+        config, method = self.config, method_declaration(self.config.algorithm.method)
+        run_schedule, network = make_run_schedule(config, method), network_of(config, self.actions)
+        if self.keeps_every_boundary:
+            run_schedule = replace(run_schedule, snapshot_rounds=1)
+        actors, player = config.machine.actors + self.gateways, Role.WORKER if run_schedule.workers else Role.ACTOR
+        self.__dict__.update(
+            method=method,
+            layers=PLAIN_NETWORKS.get(config.learn.network),
+            run_schedule=run_schedule,
+            network=network,
+            parameters=parameters_of(network),
+            actors=actors,
+            player=player,
+            processes=ProcessTable.make({player: actors, Role.RANK: config.machine.learner_ranks - 1}),
+        )
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Register what a plug-in registered where the plan was made, so that a child process need not import it."""
@@ -57,44 +85,12 @@ class Plan:
             register_network(self.config.learn.network, *self.layers)
 
     @property
-    def run_schedule(self) -> RunSchedule:
-        """Derived sizes."""
-        run_schedule = make_run_schedule(self.config, self.method)
-        return replace(run_schedule, snapshot_rounds=1) if self.keeps_every_boundary else run_schedule
-
-    @property
-    def network(self) -> Network:
-        """Description of the network."""
-        return network_of(self.config, self.actions)
-
-    @property
-    def parameters(self) -> ParameterSpec:
-        """Names and shapes of the network's parameters."""
-        return parameters_of(self.network)
-
-    @property
-    def actors(self) -> int:
-        """Number of processes that play: actors, gateways included, or those of the workers."""
-        return self.config.machine.actors + self.gateways
-
-    @property
-    def player(self) -> Role:
-        """Role of the processes that play."""
-        return Role.WORKER if self.run_schedule.workers else Role.ACTOR
-
-    @property
     def roles(self) -> tuple[Role, ...]:
         """Roles that the run has, those that play last."""
         ranks = (Role.RANK,) if self.config.machine.learner_ranks > 1 else ()
         learners = () if self.run_schedule.workers else (Role.LEARNER, *ranks, Role.INFERENCE)
-        evaluates = self.evaluation_episodes > 0
-        evaluators = (Role.INFERENCE, Role.EVALUATOR) if evaluates else ()
+        evaluators = (Role.INFERENCE, Role.EVALUATOR) if self.evaluation_episodes else ()
         return tuple(dict.fromkeys((Role.SCRIBE, *learners, *evaluators, self.player)))
-
-    @property
-    def processes(self) -> ProcessTable:
-        """The processes of the run and their positions on the board."""
-        return ProcessTable.make({self.player: self.actors, Role.RANK: self.config.machine.learner_ranks - 1})
 
     @property
     def committer(self) -> int:
@@ -114,9 +110,7 @@ class Plan:
     @property
     def evaluation_episodes(self) -> int:
         """Episodes of one evaluation beside training; 0: there is none."""
-        if not self.config.evaluate.eval_every_steps:
-            return 0
-        return self.config.evaluate.eval_episodes
+        return self.config.evaluate.eval_episodes if self.config.evaluate.eval_every_steps else 0
 
     def is_gateway(self, actor: int) -> bool:
         """True if the lanes of an actor are played on another node."""
@@ -167,6 +161,7 @@ class Plan:
         first = lane - lane % together
         return slice(first, first + together)
 
+    @cached_property
     def layout(self) -> Layout:
         """The shared region's table of fields; single numbers first, the rings last."""
         run_schedule, parameters = self.run_schedule, self.parameters.count

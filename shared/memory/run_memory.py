@@ -66,7 +66,7 @@ class Memory:
         Args:
             lanes: those that will be played; only they get memory for frames and snapshots. Default: all.
         """
-        layout = plan.layout()
+        layout = plan.layout
         unused = () if lanes is None else _lanes_but(lanes, plan, layout)
         memory = cls(Arena.create(layout, unused, plan.less_memory), plan)
         memory.board.clear(plan.first_owners())
@@ -82,7 +82,7 @@ class Memory:
     @classmethod
     def attach(cls, fd: int, plan: Plan, *, writable: bool = True) -> Memory:
         """The region behind a descriptor. Raises `LayoutError` if it is not that of the plan."""
-        return cls(Arena.attach(fd, plan.layout(), writable=writable), plan)
+        return cls(Arena.attach(fd, plan.layout, writable=writable), plan)
 
 
 def _lanes_but(lanes: Collection[int], plan: Plan, layout: Layout) -> Iterator[tuple[int, int]]:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from setproctitle import setproctitle
 
+from shared.checkpoint.manifest import Manifest
 from shared.errors import DeviceFault, EnvFault, FatalError
 from shared.files.atomic import PRIVATE_UMASK
 from shared.files.disk_trouble import log_line
@@ -81,6 +82,8 @@ class ChildSpec:
     """Variables set before anything is loaded that could read them."""
     lock: bytes | None = None
     """Identity of the lock that the run holds on its directory; None: it holds none."""
+    checkpoint: Manifest | None = None
+    """Of the scribe of a resumed run: the checkpoint, verified."""
     rendezvous: int | None = None
     """Descriptor of the file in memory in which the ranks of a learner find each other; None: it has one rank."""
 

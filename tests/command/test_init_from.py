@@ -80,7 +80,7 @@ def test_weights_of_the_same_network_are_taken(tmp_path: Path, of: dict[str, obj
     file = weights(tmp_path / "old", **of)
     settings = {"game": "pong", "network": "small", "envs": 8, "device": "cpu", "run_dir": tmp_path / "new"} | of
     config = Config().with_settings(**settings, init_from=file)
-    assert planning.resumed_checkpoint(planning.check(config)) is None
+    planning.require_initial_weights(planning.check(config))
 
 
 def test_an_agent_of_a_noisy_network_acts_without_noise(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import ringside
-from ringside import training
+from ringside import planning, training
 from ringside.recording.metrics import MetricsLog
 from shared.config.settings import Config
 from shared.errors import ConfigError
@@ -166,7 +166,8 @@ def test_another_run_is_not_overwritten(refused: Refused, five_rounds: Path, tmp
 def test_the_step_at_which_learning_begins_is_said_before_a_run(
     settings: dict[str, int], boundary: int, sentence: str | None
 ) -> None:
-    assert training.learning_begins_sentence(Plan(Config().with_settings(**settings), 4), boundary) == sentence
+    ready = planning.check(Config().with_settings(device="cpu", **settings))
+    assert training.learning_begins_sentence(ready, boundary) == sentence
 
 
 def test_a_setting_without_effect_is_refused_from_python_too() -> None:

@@ -145,7 +145,7 @@ def read_to_resume(workspace: Workspace, whole: str) -> list[str]:
     assert ready.config.run.resume is not None
     manifest = find_checkpoint(ready.config.run.resume)
     manifest.require(ready.config)
-    if ready.layout().size > MOST_MEMORY:
+    if ready.layout.size > MOST_MEMORY:
         return []
     memory = Memory.create(ready)
     try:
@@ -181,15 +181,15 @@ def resume_and_write(workspace: Workspace, whole: str) -> list[str]:
     from shared.process.child import log_path
 
     ready = _plan(workspace, whole)
-    if ready.layout().size > MOST_MEMORY:
+    if ready.layout.size > MOST_MEMORY:
         return []
     memory = Memory.create(ready)
     run_dir = ready.config.run.run_dir
     assert run_dir is not None
     try:
-        with training._owned(ready):
+        with training._owned(ready) as checkpoint:
             Live.for_this_process(memory.arena.fd, ["NOOP"]).write(run_dir)
-            scribe = Scribe(memory, run_dir)
+            scribe = Scribe(memory, run_dir, checkpoint=checkpoint)
             parts = _of_memory(memory, memory.board.committed)
             memory.board.saved[0] = -1
             scribe.save()

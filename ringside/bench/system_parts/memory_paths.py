@@ -59,7 +59,7 @@ def filled_memory(window_steps: int, **settings: object) -> Iterator[Memory]:
     chosen |= {"device": "cpu", "inference_batch": INFERENCE_BATCH}
     config = start.with_settings(actors=1, run_dir=Path(), seed=SEED, **chosen)
     plan = Plan(resolve(config), ACTIONS)
-    needed, free = plan.layout().size + SPARE_BYTES, usable_memory()
+    needed, free = plan.layout.size + SPARE_BYTES, usable_memory()
     if needed > free:
         raise CannotRun(
             f"It needs {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free; a smaller --window-steps needs less."

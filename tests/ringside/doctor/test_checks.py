@@ -88,7 +88,7 @@ def test_other_programs_on_the_cores_are_warned_of() -> None:
 
 
 def test_memory(plan: Plan) -> None:
-    need = plan.layout().size + checks.memory_need.own_bytes(plan)
+    need = plan.layout.size + checks.memory_need.own_bytes(plan)
     assert checks.memory(plan, 2 * need, 64 * GB).color == "green"
     tight = checks.memory(plan, need, None)
     assert (tight.color, "--replay-size" in tight.advice) == ("yellow", True)

@@ -20,6 +20,7 @@ from ringside.recording.summary import make_summary, run_counters
 from ringside.scribe import preparation, retry, scribe
 from ringside.scribe.scribe import Scribe
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
+from shared.checkpoint.finding import find_checkpoint
 from shared.checkpoint.weights_file import load_weights
 from shared.errors import FatalError
 from shared.files.lock import identity, locked
@@ -204,7 +205,9 @@ def test_a_record_wakes_the_process_that_commits(
     monkeypatch.setattr(scribe, "enter", lambda child_spec: (memory, waiter))
     monkeypatch.setattr(scribe, "Scribe", lambda *arguments: SimpleNamespace(due=lambda: bool(due), work=work))
     monkeypatch.setattr(scribe, "_close", lambda *arguments: None)
-    child_spec: Any = SimpleNamespace(run_dir=tmp_path, doorbells=Doorbells(), process=int(Role.SCRIBE), lock=None)
+    child_spec: Any = SimpleNamespace(
+        run_dir=tmp_path, doorbells=Doorbells(), process=int(Role.SCRIBE), lock=None, checkpoint=None
+    )
     scribe.main(child_spec)
     assert rung == [memory.plan.processes.index_of(role)]
     run.end()
@@ -228,7 +231,7 @@ def test_a_disk_that_stays_full_does_not_keep_the_scribe_from_its_end(
     monkeypatch.setattr(scribe, "Scribe", lambda *arguments: SimpleNamespace(due=lambda: True, work=work))
     monkeypatch.setattr(scribe, "_close", lambda *arguments: ended.append(True))
     numbers = {number: doorbells for number in range(len(memory.plan.processes))}
-    child_spec: Any = SimpleNamespace(run_dir=tmp_path, process=int(Role.SCRIBE), lock=None)
+    child_spec: Any = SimpleNamespace(run_dir=tmp_path, process=int(Role.SCRIBE), lock=None, checkpoint=None)
     child_spec.doorbells = type("Doorbells", (dict,), {"fds": range(len(numbers))})(numbers)
     scribe.main(child_spec)
     assert ended == [True]
@@ -242,7 +245,8 @@ def prepared(run_dir: Path, **settings: Any) -> tuple[Memory, Scribe]:
     """Memory of a run that its scribe has prepared."""
     run_dir.mkdir(exist_ok=True)
     memory = Memory.create(Plan(settled(**SMALL | {"run_dir": run_dir} | settings), 4))
-    return memory, Scribe(memory, run_dir)
+    resume = settings.get("resume")
+    return memory, Scribe(memory, run_dir, checkpoint=None if resume is None else find_checkpoint(resume))
 
 
 def save_beginning(memory: Memory, scribe: Scribe) -> None:
@@ -325,7 +329,7 @@ def test_a_resume_in_another_directory_takes_records_and_best_weights_along(
     left.save_best(np.zeros(plan.parameters.count, np.float32), boundary, 9.0)
     (left.directory / "best.safetensors").rename(left.directory / f"best-{boundary:08d}.safetensors")
     memory = Memory.create(replace(plan, config=replace(plan.config, run=run)))
-    other = Scribe(memory, tmp_path / "other")
+    other = Scribe(memory, tmp_path / "other", checkpoint=find_checkpoint(tmp_path / "run"))
     assert other._files.checkpoints.best.mean_return == 3.5
     records = [(tmp_path / name / "metrics.jsonl").read_bytes() for name in ("run", "other")]
     assert b'"kind": "round"' in records[0]

@@ -68,7 +68,7 @@ def test_a_region_that_is_refused_names_a_setting_of_the_method(
 def test_a_million_steps_take_at_most_7_2_gb() -> None:
     run_schedule = make_run_schedule(Config())
     assert sum(item.nbytes for item in ring_fields(run_schedule).values()) <= 7.2e9
-    assert Plan(settled(envs=96, inference_batch=32), 18).layout().size <= 7.2e9
+    assert Plan(settled(envs=96, inference_batch=32), 18).layout.size <= 7.2e9
 
 
 def _table_of_memory() -> Iterator[tuple[str, list[float]]]:
@@ -87,10 +87,10 @@ def test_the_table_of_memory_is_computed_from_the_layout() -> None:
         config = PRESETS[name].with_settings(actors=2, device="cpu", precision="fp32")  # type: ignore[index]
         plans = [Plan(resolve(config), actions) for actions in (4, 18)]
         assert [round(plan.parameters.count / 1e6, 2) for plan in plans] == [few, many], name
-        found = round(plans[0].layout().size / 1e9, 2)
+        found = round(plans[0].layout.size / 1e9, 2)
         if name == "ppo":
             shorter = Plan(resolve(config.with_settings(snapshot_every_steps=8_000)), 4)
-            assert [found, round(shorter.layout().size / 1e9, 2)] == [gigabytes, *others]
+            assert [found, round(shorter.layout.size / 1e9, 2)] == [gigabytes, *others]
         else:
             assert gigabytes <= found <= max([gigabytes, *others]), name
 

@@ -44,7 +44,7 @@ MACHINE = {"actors": 3, "inference_batch": 32, "device": "cpu", "eval_episodes":
 def test_the_layout_of_methods_with_a_replay_is_pinned(preset: Any, settings: dict[str, Any], digest: str) -> None:
     """Names, types, shapes and offsets of all fields. Where one is meant to change, replace the digest."""
     plan = Plan(PRESETS[preset].with_settings(**MACHINE, **settings), ACTIONS)
-    assert plan.layout().digest().hex() == digest
+    assert plan.layout.digest().hex() == digest
 
 
 def plan_of(method: str) -> Plan:
@@ -69,7 +69,7 @@ def test_the_memory_holds_what_the_method_declares(monkeypatch: pytest.MonkeyPat
     """Its slot fields lie in ring and mailbox, its states in the snapshot, its metrics on the board."""
     sampled_method.register(monkeypatch)
     sampled, dqn = plan_of("sampled"), plan_of("dqn")
-    schedule, layout = sampled.run_schedule, sampled.layout()
+    schedule, layout = sampled.run_schedule, sampled.layout
     names = [name for name, _, _ in slot_fields(schedule)]
     assert names == ["frame", "action", "log_prob", *(name for name, _, _ in SLOT_FIELDS[2:])]
     assert list(shapes_in(layout, "ring.")) == names
@@ -78,8 +78,8 @@ def test_the_memory_holds_what_the_method_declares(monkeypatch: pytest.MonkeyPat
     assert [*shapes_in(layout, "learner_snapshot.")] == ["online", "moment1", "moment2", "number"]
     columns = ("loss", "entropy", "updates", "committed_at", "boundary")
     assert shapes_in(layout, "learner.")["metrics"][1] == len(columns)
-    assert "mail.log_prob" not in dqn.layout().offsets
-    assert dqn.layout().digest() != layout.digest()
+    assert "mail.log_prob" not in dqn.layout.offsets
+    assert dqn.layout.digest() != layout.digest()
     assert segment_shape(schedule).slots == slot_fields(schedule)
 
 
@@ -94,7 +94,7 @@ def test_the_memory_holds_the_state_of_an_lstm() -> None:
     settings = {"method": "a2c", "envs": 16, "round_steps": 96, "batch_size": 96, "network": "small"}
     config = Config().with_settings(**settings, recurrent=True, device="cpu", run_dir="x", eval_every_steps=960)
     plan = Plan(resolve(config), 4)
-    schedule, layout = plan.run_schedule, plan.layout()
+    schedule, layout = plan.run_schedule, plan.layout
     assert [name for name, _, _ in slot_fields(schedule)][1:4] == ["action", "log_prob", "recurrent_state"]
     assert shapes_in(layout, "ring.")["recurrent_state"] == (8, schedule.capacity, 2, 2, 64)
     assert shapes_in(layout, "mail.")["recurrent_state"] == (8, 2, 2, 64)
@@ -105,16 +105,16 @@ def test_the_memory_holds_the_state_of_an_lstm() -> None:
 def test_lanes_that_are_not_played_get_no_memory() -> None:
     small = {"replay_size": 800, "learning_starts": 80, "epsilon_steps": 80}
     plan = Plan(plan_of("dqn").config.with_settings(**small), ACTIONS)
-    lanes, fields = plan.run_schedule.lanes, plan.layout().offsets
+    lanes, fields = plan.run_schedule.lanes, plan.layout.offsets
     taken = []
     for played in (None, range(lanes), [1], []):
         memory = Memory.create(plan, played)
         taken.append(os.fstat(memory.arena.fd).st_blocks * 512)
-        assert os.fstat(memory.arena.fd).st_size == plan.layout().size
+        assert os.fstat(memory.arena.fd).st_size == plan.layout.size
         memory.lane_snapshots.write(0, 0, b"all can be written nevertheless")
         memory.arena.close()
     large = sum(field.nbytes for name, (_, field) in fields.items() if name.startswith("ring.") or name == LANE_DATA)
-    assert taken[0] == taken[1] >= plan.layout().size
+    assert taken[0] == taken[1] >= plan.layout.size
     assert taken[0] - taken[3] == pytest.approx(large, rel=0.1)
     assert taken[2] - taken[3] == pytest.approx(large / lanes, rel=0.2)
 
