@@ -21,7 +21,7 @@ BENCHMARKS = {
     "throughput": "a whole run at steady state against its actors alone and its learner alone",
     "presets": "the learner and a short run with each preset against plain DQN",
     "scaling": "actors alone with 1, 2, 4, ... processes",
-    "gpu": "a GPU's learner by setting, and inference beside a busy learner, in turns and under MPS",
+    "gpu": "a GPU's learner by setting, and inference beside a busy learner: in turns, or under a daemon of MPS",
     "ladder": "concurrent or not, synchronized or not, one env or many, parallel or not: the classical tables",
     "ancestors": "the jobs of the four systems that Ringside comes from, beside their published figures",
     "peers": "other systems on the same game at the same ratio",

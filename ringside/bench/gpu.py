@@ -3,7 +3,7 @@
 Parts, for --parts:
 
   latency  inference latency for all envs: alone, and with a learner in another process that updates without pause, by
-           updates in one launch (--graph-updates), with time slicing ("in turns") and under MPS
+           updates in one launch (--graph-updates), with time slicing ("in turns"), or under MPS where its daemon runs
   learner  updates/s of a learner alone, by precision, place of the replay buffer, determinism and updates in a launch
 
 Place and updates in a launch must not change a number, so the resulting parameters are compared bit for bit. Answers of
@@ -12,7 +12,6 @@ the inference server are compared with its first answer, also bit for bit.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -24,8 +23,8 @@ from ringside.bench.network_parts.beside import Answers, BackgroundLearner, Upda
 from shared.config.resolve import check_device_name, device_of, resolve, why_missing
 from shared.config.settings import Config, ResolvedConfig
 from shared.errors import ConfigError
+from shared.machine import facts
 from shared.machine.facts import cuda_devices
-from shared.process import mps
 
 PARTS = ("latency", "learner")
 LENGTHS = (1, 2, 4, 8)
@@ -107,28 +106,16 @@ def _row(name: str | None) -> str | None:
 def _latency(options: Options, report: Report, config: ResolvedConfig) -> None:
     """Median and 99th percentile of inference latency, with the speed of the concurrent learner."""
 
-    def with_learner(length: int, environment: Callable[[], dict[str, str]]) -> Answers:
-        with BackgroundLearner(config.with_settings(graph_updates=length), environment()) as learner:
-            return answers(config, options.seconds, environment(), learner)
+    def with_learner(length: int) -> Answers:
+        with BackgroundLearner(config.with_settings(graph_updates=length), {}) as learner:
+            return answers(config, options.seconds, {}, learner)
 
-    def contenders(how: str, environment: Callable[[], dict[str, str]]) -> list[Contender]:
-        return [
-            Contender(f"beside a learner {how}, {length} in a launch", partial(with_learner, length, environment))
-            for length in LENGTHS
-        ]
-
-    runs = [Contender("alone", partial(answers, config, options.seconds, {})), *contenders("in turns", dict)]
-    service = mps.Service()
-    try:
-        with report.measuring("latency under MPS"):
-            try:
-                service.start(mps.client(int(config.machine.device.partition(":")[2])))
-            except mps.MpsError as error:
-                raise CannotRun(str(error)) from error
-            runs += contenders("under MPS", lambda: service.environment)
-        reached = measure_interleaved(report, runs, options.repeats)
-    finally:
-        service.quit()
+    how = "under MPS" if facts.mps_serves() else "in turns"
+    runs = [Contender("alone", partial(answers, config, options.seconds, {}))]
+    runs += [
+        Contender(f"beside a learner {how}, {length} in a launch", partial(with_learner, length)) for length in LENGTHS
+    ]
+    reached = measure_interleaved(report, runs, options.repeats)
     for name, values in reached.items():
         speeds = [each.beside for each in values]
         note = f"{sum(speeds) / len(speeds):,.0f} updates/s beside" if any(speeds) else ""

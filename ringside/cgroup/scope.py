@@ -33,7 +33,7 @@ OOM_POLICY_SINCE = 253
 LEAST_MEMORY = 100_000_000
 """Least limit of memory: more than PyTorch alone takes."""
 LEAVE_SECONDS = 5.0
-"""Time for processes that outlive the launcher to clean up (the guardian of MPS does), before they are killed."""
+"""Time for processes that outlive the launcher to clean up, before they are killed."""
 _INSIDE = "RINGSIDE_SCOPE"
 """Environment variable: the scope that a launcher was put into. It names the process, so that none can inherit it."""
 _MAY_NOT = "systemd may not limit {} here; as root, or with control groups of version 2, it can."

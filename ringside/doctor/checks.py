@@ -303,16 +303,12 @@ def device(asked: str, gpus: Sequence[facts.Gpu], cuda_devices: int, build: str 
     return Check("GPU", "green", found)
 
 
-def mps(*, installed: bool) -> Check:
+def mps(*, active: bool) -> Check:
     """Multi-Process Service: with it inference does not wait for the learner's time slice on the GPU."""
-    if installed:
-        return Check("MPS", "green", "nvidia-cuda-mps-control is installed.")
-    return Check(
-        "MPS",
-        "yellow",
-        "nvidia-cuda-mps-control is not installed: learner and inference take turns on the GPU.",
-        "It comes with NVIDIA's driver packages; runs work without it.",
-    )
+    if active:
+        return Check("MPS", "green", "Its daemon runs: learner and inference use the GPU at once.")
+    found = "Its daemon does not run: learner and inference take turns on the GPU."
+    return Check("MPS", "yellow", found, "To use it, run first: nvidia-cuda-mps-control -d")
 
 
 # Files

@@ -37,7 +37,6 @@ from shared.machine.contention import Contention
 from shared.machine.proc_files import FILESYSTEM
 from shared.memory.memory_need import replay_that_fits
 from shared.memory.plan import Plan
-from shared.process import mps
 from shared.root import ROOT
 from shared.text import as_spelt, command
 
@@ -87,7 +86,7 @@ def diagnose(
         driver=facts.has_nvidia_driver(),
     )
     if gpu.color == "red":  # the other checks do not need it
-        config = config.with_settings(device="cpu", precision="auto", replay_on="auto", mps="auto")
+        config = config.with_settings(device="cpu", precision="auto", replay_on="auto")
     plan = planning.check(config)
     run_dir = plan.config.run.run_dir
     answers = [
@@ -97,7 +96,7 @@ def diagnose(
         gpu,
     ]
     if devices:
-        answers.append(checks.mps(installed=mps.control() is not None))
+        answers.append(checks.mps(active=facts.mps_serves()))
     planning.require_initial_weights(plan)
     answers += checks.before_start(plan, continues=planning.continues(plan, planning.resumed_checkpoint(plan)))
     with _working("other programs"):

@@ -174,7 +174,6 @@ def small_plan(plan: Plan) -> Plan:
         "device": machine.device,
         "precision": machine.precision,
         "deterministic": machine.deterministic,
-        "mps": machine.mps,
         "pin": "off",
         "plugin": config.run.plugin,
     }

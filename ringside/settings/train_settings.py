@@ -101,7 +101,6 @@ class TrainSettings(TypedDict, total=False):
     deterministic: Literal["on", "off"]
     replay_on: Literal["auto", "device", "host"]
     graph_updates: int
-    mps: Literal["auto", "on", "off"]
     pin: Literal["auto", "off"]
     balance: Literal["auto", "off"]
     # run

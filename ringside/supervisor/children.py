@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,7 +35,7 @@ MODULES = {
 GATEWAY = "ringside.cluster.groups.gateway"
 """Module in the place of an actor's whose lanes are played on another node."""
 GPU_ROLES = (Role.LEARNER, Role.INFERENCE)
-"""Clients of MPS, where there is one: they share the faults of the GPU, so they end and restart together."""
+"""Under MPS they share the faults of the GPU, and it accepts no client until both have ended: they restart together."""
 
 
 class _Inherited(int):
@@ -88,8 +88,8 @@ class ChildMaker:
             actors = plan.config.machine.actors
             self._threads = [*choose_actor_threads(actors, self._claims), *[None] * plan.gateways]
 
-    def make(self, index: int, incarnation: int, environment: Mapping[str, str]) -> ChildProcess:
-        """Return the process at a position, not yet started; `environment` is for clients of MPS."""
+    def make(self, index: int, incarnation: int) -> ChildProcess:
+        """Return the process at a position, not yet started."""
         role, number = self._processes.role_of(index), self._processes.number_of(index)
         doorbells = tuple(_Inherited(doorbell.fd) for doorbell in self._doorbells)
         child_spec = ChildSpec(
@@ -103,7 +103,6 @@ class ChildMaker:
             parent=os.getpid(),
             run_dir=self._run_dir,
             cores=self._threads[number] if role is self._plan.player else None,
-            environment=dict(environment) if role in GPU_ROLES else {},
             lock=self._lock,
             checkpoint=self._checkpoint if role is Role.SCRIBE else None,
             rendezvous=self._rendezvous_of(index, incarnation),

@@ -47,11 +47,6 @@ class Deaths:
         self._counts[cause] += 1
         return self._counts[cause]
 
-    @property
-    def by_fault(self) -> int:
-        """Deaths in a row without progress, those from outside not included."""
-        return self._counts[Cause.OWN] + self._counts[Cause.DEVICE]
-
 
 def diagnose(code: int, *, hung: bool, oom_kills: OomKills) -> tuple[str, Cause]:
     """Kind and cause of a death, the kind as half a sentence.

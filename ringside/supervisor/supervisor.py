@@ -16,7 +16,7 @@ import multiprocess
 from multiprocess.connection import wait as wait_for
 
 from ringside.supervisor.children import GPU_ROLES, Child, ChildMaker
-from ringside.supervisor.deaths import Cause, diagnose, unkillable_message
+from ringside.supervisor.deaths import diagnose, unkillable_message
 from ringside.supervisor.gateway_balance import GatewayBalancer
 from ringside.supervisor.hang_detector import process_state
 from ringside.supervisor.lane_balance import Balancer
@@ -26,6 +26,7 @@ from shared.errors import RunFailed, StopTraining
 from shared.files.run_file_names import LOGS
 from shared.machine.contention import Contention, sum_cpu_time
 from shared.machine.control_groups import OomKills
+from shared.machine.facts import mps_serves
 from shared.machine.subprocesses import REAP_SECONDS, wait_for_end
 from shared.memory.boundary import newest_boundary
 from shared.memory.parts.board import Phase, Stop
@@ -33,7 +34,6 @@ from shared.memory.plan import Plan
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Doorbell
-from shared.process import mps
 from shared.process.child import FATAL
 from shared.process.library_env import choose_workspace, pinned_thread_env
 from shared.process.signals import STOP_SIGNALS, TELL_STACKS, Requests, handle_stop_signals
@@ -49,8 +49,6 @@ RETRY_SECONDS = 10.0
 
 FINISH_SECONDS = 20.0
 """Time to finish a round after SIGTERM or SIGHUP, whose sender may kill soon after."""
-GIVE_UP_MPS = 2
-"""Deaths in a row without progress, those from outside not included, after which `--mps auto` continues without."""
 
 
 class Supervisor:
@@ -61,7 +59,6 @@ class Supervisor:
         plan: Plan,
         on_poll: Callable[[Memory], None],
         note: Callable[[str], None],
-        gpu: mps.Service,
         *,
         checkpoint: Manifest | None = None,
         region: tuple[Memory, list[Doorbell]] | None = None,
@@ -77,7 +74,7 @@ class Supervisor:
         self._plan = plan
         self._on_poll = on_poll
         self._note = note
-        self._gpu = gpu
+        self._uses_mps = plan.config.machine.device != "cpu" and mps_serves()
         self._requests = Requests()
         self._polled_at = time.monotonic()
         self._failure: str | None = None
@@ -197,7 +194,7 @@ class Supervisor:
 
     def _start(self, index: int, incarnation: int) -> None:
         """Start the process at a position, or end the run if that is impossible."""
-        process = self._maker.make(index, incarnation, self._gpu.environment)
+        process = self._maker.make(index, incarnation)
         self._board.phase[index] = Phase.STARTING
         self._board.record_heartbeat(index)
         heartbeat = int(self._board.heartbeat[index])
@@ -255,13 +252,12 @@ class Supervisor:
             return
         how, cause = diagnose(code, hung=child.killed_at is not None, oom_kills=self._oom_kills)
         count = child.deaths.add(cause, int(self._board.furthest[index]))
-        ends = code == FATAL or self._maker.repeats_env_fault(index, code)
-        if ends or (count >= cause.value and not (cause is Cause.DEVICE and self._may_give_up_mps(index))):
+        if code == FATAL or self._maker.repeats_env_fault(index, code) or count >= cause.value:
             del self._children[index]
             self._fail(self._maker.crash_report(index, how, count, code))
             return
         self._note(f"{self._name(index)} {how}; it starts again from its snapshot.")
-        self._restart(index, child)
+        self._restart(index)
 
     def _did_all(self, index: int) -> bool:
         """True if a role has nothing left to do.
@@ -271,35 +267,21 @@ class Supervisor:
         connected = len(self._processes.learners) > 1 and index in self._processes.learners
         return bool(self._board.finished and (connected or self._board.phase[index] == Phase.DONE))
 
-    def _restart(self, index: int, child: Child) -> None:
+    def _restart(self, index: int) -> None:
         """Restart a process; a rank of the learner with all others; under MPS both of those that use the GPU.
 
-        A fault of one may have hit the other, and the server accepts no client until both have ended. Ranks are
-        connected: without one the others cannot go on.
+        Ranks are connected: without one the others cannot go on.
         """
-        together, given_up, shared = [index], False, index in GPU_ROLES and bool(self._gpu.environment)
-        if index in self._processes.learners:
-            together = [rank for rank in self._processes.learners if rank in self._children]
-        if shared:
-            together = [role for role in GPU_ROLES if role in self._children]
-            if child.deaths.by_fault >= GIVE_UP_MPS and self._may_give_up_mps(index):
-                self._note("From here on the GPU is shared in turns, without MPS.")
-                given_up = True
+        learners = self._processes.learners if index in self._processes.learners else ()
+        shared = GPU_ROLES if self._uses_mps and index in (*GPU_ROLES, *learners) else ()
+        together = sorted({index, *(each for each in (*learners, *shared) if each in self._children)})
         for each in together:
             if not _end(self._children[each].process):
                 self._forget(each)
                 return
-        if given_up:
-            self._gpu.quit()
-        elif shared and not self._gpu.renew():
-            self._note("MPS did not end the server of the roles that died; they may meet what these left.")
         for each in together:
             self._board.restarts[each] += 1
             self._start(each, self._children[each].incarnation + 1)
-
-    def _may_give_up_mps(self, index: int) -> bool:
-        """True if a role uses the GPU through MPS and may use it without."""
-        return index in GPU_ROLES and bool(self._gpu.environment) and self._plan.config.machine.mps == "auto"
 
     def _watch(self, index: int, child: Child, since: float) -> None:
         """Kill a process that hangs; the poll that finds it dead restarts it. `since`: seconds since the last poll."""
@@ -465,17 +447,8 @@ def supervise(
         True if the last round was committed, False if a signal stopped the run.
 
     Raises:
-        ArenaError: there is too little memory. RunFailed: the run ended early through a fault, or MPS was asked for
-            and cannot be had.
+        ArenaError: there is too little memory. RunFailed: the run ended early through a fault.
     """
     (plan.config.run.run_dir / LOGS).mkdir(mode=0o700, exist_ok=True)
     choose_workspace()  # before any child could initialize CUDA
-    machine = plan.config.machine
-    try:
-        shared = machine.device if machine.acts_on == machine.device else "cpu"
-        # Each rank has a GPU alone, but for the first; connections between clients of MPS and others are not known.
-        asked = machine.mps if machine.learner_ranks == 1 else "off"
-        with mps.service(asked, shared, note) as gpu:
-            return Supervisor(plan, on_poll, note, gpu, checkpoint=checkpoint).run()
-    except mps.MpsError as error:
-        raise RunFailed(f"{error} Omit --mps on to go on without it.") from error
+    return Supervisor(plan, on_poll, note, checkpoint=checkpoint).run()

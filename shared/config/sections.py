@@ -301,8 +301,6 @@ class Machine:
     """Memory that frames are sampled from: a copy on the GPU (auto: if it fits into free memory) or shared memory."""
     graph_updates: Annotated[int, Meta(ge=0, le=MOST_GRAPH_UPDATES), Effect.NONE] = MOST_GRAPH_UPDATES
     """On CUDA: most updates in one launch; with fewer, inference waits less; 0: no graphs."""
-    mps: Annotated[Literal["auto", "on", "off"], Effect.NONE] = "auto"
-    """Run learner and inference concurrently by NVIDIA's Multi-Process Service; auto: where it can be started."""
     pin: Annotated[Literal["auto", "off"], Effect.NONE] = "auto"
     """auto: bind each actor to a core if there are enough and no quota; off: leave it to the kernel."""
     balance: Annotated[Literal["auto", "off"], Effect.NONE] = "auto"

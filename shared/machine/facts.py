@@ -111,6 +111,11 @@ def has_nvidia_driver(root: Path = FILESYSTEM) -> bool:
     return any((root / path).exists() for path in ("proc/driver/nvidia/version", "dev/nvidiactl", "dev/dxg"))
 
 
+def mps_serves() -> bool:
+    """True if the user has started NVIDIA's Multi-Process Service, of which every program on a GPU becomes a client."""
+    return os.path.exists(os.path.join(os.environ.get("CUDA_MPS_PIPE_DIRECTORY", "/tmp/nvidia-mps"), "control"))
+
+
 def torch_cuda_version() -> str | None:
     """CUDA version that the installed torch was built for, or None; read from its files, torch is not loaded."""
     spec = importlib.util.find_spec("torch")

@@ -1,4 +1,4 @@
-"""Processes of a run: the start of a child, signals, MPS, ownership of the run directory.
+"""Processes of a run: the start of a child, signals, ownership of the run directory.
 
-Read child first, then signals, library_env and ownership; then mps and live.
+Read child first, then signals, library_env and ownership; then live.
 """

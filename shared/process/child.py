@@ -78,12 +78,10 @@ class ChildSpec:
     parent: int
     run_dir: Path
     cores: frozenset[int] | None
-    environment: dict[str, str]
-    """Variables set before anything is loaded that could read them."""
     lock: bytes | None = None
     """Identity of the lock that the run holds on its directory; None: it holds none."""
     checkpoint: Manifest | None = None
-    """Of the scribe of a resumed run: the checkpoint, verified."""
+    """Verified checkpoint that the scribe of a resumed run restores."""
     rendezvous: int | None = None
     """Descriptor of the file in memory in which the ranks of a learner find each other; None: it has one rank."""
 
@@ -116,7 +114,6 @@ def run_role(module: str, child_spec: ChildSpec) -> None:
     enable_stack_dumps()
     with suppress(OSError):  # without /proc
         _stop_inheritance()
-    os.environ.update(child_spec.environment)
     if child_spec.role not in (Role.LEARNER, Role.RANK, Role.INFERENCE):
         os.nice(NICENESS)
     if child_spec.cores:

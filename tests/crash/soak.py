@@ -109,8 +109,7 @@ def main() -> int:
         if undisturbed is None:
             undisturbed = Path(temporary) / "undisturbed"
             finish(start_command(*options.words, "--run-dir", str(undisturbed)), LONGEST_SECONDS)
-        # Under MPS a death of one GPU role restarts both, and kills could not be counted by restarts.
-        process = start_command("--mps", "off", *options.words, "--run-dir", str(soaked))
+        process = start_command(*options.words, "--run-dir", str(soaked))
         try:
             storm = Storm(process, soaked, "soak", options.seed, options.actions)
             samples = rage(storm, options.every)

@@ -43,7 +43,6 @@ SMALL = {
     "--network": "small",
     "--learner-threads": "1",
     "--inference-batch": "4",
-    "--mps": "off",
 }
 """Ten rounds of 60 ticks, eight of which learn; the window wraps; random Breakout ends an episode in some 200 ticks."""
 OF_REPLAY = {"learning_starts", "replay_size", "epsilon_steps"}

@@ -4,12 +4,12 @@
     python -m ringside.bench.gpu_proof.prove_gpu --out results latency exact          these
 
   first        doctor, a small run, and its resume to more steps; if these fail, the other stages will too
-  exact        equal weights for different numbers of actors, replay places, graph lengths, with and without MPS
+  exact        equal weights for different numbers of actors, replay places, graph lengths
   breakout     bench throughput with 96 and 192 envs
   solve-1      Pong with the preset quick and seed 1, until the mean of the last 100 training episodes is 18
   quick        bench throughput on Pong with that preset, with its defaults, more lanes, and more envs
   learner      bench gpu: updates/s by precision, place of the replay buffer, determinism, updates in a launch
-  latency      bench gpu: inference latency with a busy learner, with time slicing and under MPS
+  latency      bench gpu: inference latency with a busy learner, with time slicing, or under MPS where its daemon runs
   tests        the tests of exactness on this device, with those of resumes
   family       as exact, with other methods, noisy layers, priorities and residual networks
   presets      bench presets with --end-to-end, for presets with few kernels in an update
@@ -21,13 +21,12 @@
   limits       bench limits, the parts that use the GPU
   large        as presets, for presets with many kernels in an update
   on-policy    as presets, for presets without a replay buffer
-  settings     Breakout end to end, with and without evaluation, by setting: MPS, replay place, precision, kernels
+  settings     Breakout end to end, with and without evaluation, by setting: replay place, precision, kernels
   machine      bench limits, the emulator and the actors on ten games
 
 Every stage writes STAGE.log with all output, the logs of failed runs, and JSON. outcome.json lists every
 command with its result and time, and is complete after each command. --archive also packs all files into one. A command
-that exceeds its time writes its stacks, gets SIGTERM, then SIGKILL; the stage continues if it has time left. MPS is
-tried once at the start; if it is unavailable, all runs get --mps off.
+that exceeds its time writes its stacks, gets SIGTERM, then SIGKILL; the stage continues if it has time left.
 """
 
 from __future__ import annotations
@@ -49,7 +48,6 @@ from ringside.bench.ladder.solve import solve_run
 from shared.errors import FatalError
 from shared.files.run_file_names import SUMMARY_FILE
 from shared.machine import facts
-from shared.process import mps
 
 RUN_SECONDS = 90
 """Time limit of a small run."""
@@ -69,7 +67,6 @@ ON_POLICY = "ppo,ppo-quick,a2c,a3c,impala,pqn,pqn-quick"
 QUICK = {"as-it-comes": "", "more-lanes": "--lane-envs 1", "more-envs": "--envs 64"}
 SETTINGS = {
     "as-it-comes": "",
-    "without-mps": "--mps off",
     "replay-on-the-host": "--replay-on host",
     "fp32": "--precision fp32",
     "any-kernels": "--deterministic off",
@@ -77,7 +74,6 @@ SETTINGS = {
 SMALL_RUN = "--game breakout --envs 8 --lane-envs 2 --round-steps 480 --learning-starts 960 --total-steps 9_600 \
 --replay-size 2_400 --epsilon-steps 2_000"
 VARIANTS = {
-    "without MPS": "--actors 2 --mps off",
     "as it comes": "--actors 2",
     "1 actor": "--actors 1",
     "4 actors": "--actors 4",
@@ -102,7 +98,7 @@ def first(stage: Stage) -> None:
     """Run a small game and its resume, then the doctor, whose own small run leaves no logs."""
     with tempfile.TemporaryDirectory(prefix="ringside-prove-") as scratch:
         run_dir = Path(scratch) / "run"
-        words = f"--plain --device cuda {SMALL_RUN} --mps off --run-dir {run_dir}"
+        words = f"--plain --device cuda {SMALL_RUN} --run-dir {run_dir}"
         if stage.launch(words, FIRST_SECONDS, run_dir):
             stage.launch(f"--plain --resume {run_dir} --total-steps 12_000", RUN_SECONDS, run_dir)
             stage.note({"summary": json.loads((run_dir / SUMMARY_FILE).read_text())})
@@ -269,7 +265,7 @@ def main() -> int:
     if not facts.cuda_devices():
         parser.error("there is no GPU here that this installation can use (launch.py doctor says more)")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # exits through `finally`, which ends started commands
-    began, refused = time.monotonic(), list[str]()
+    began = time.monotonic()
     about = {
         "commit": options.commit,
         "machine": facts.describe(),
@@ -277,11 +273,8 @@ def main() -> int:
         "usable_memory": facts.usable_memory(),
     }
     outcome = Outcome(options.out, options.archive, about)
-    with mps.service("auto", "cuda:0", refused.append):
-        pass
-    outcome.note({"stage": "mps", "refused": " ".join(refused) or None, "seconds": round(time.monotonic() - began, 1)})
     left = options.within - (time.monotonic() - began)
-    return 0 if prove(options.stages or list(STAGES), outcome, "--mps off" if refused else "", left) else 1
+    return 0 if prove(options.stages or list(STAGES), outcome, "", left) else 1
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ from shared.memory.plan import Plan
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Doorbell
-from shared.process import mps
 from shared.process.library_env import choose_workspace
 from shared.process.signals import enable_stack_dumps
 
@@ -28,11 +27,9 @@ def main() -> int:
     plan: Plan = pickle.load(sys.stdin.buffer)
     (plan.config.run.run_dir / LOGS).mkdir(mode=0o700, exist_ok=True)
     choose_workspace()
-    machine = plan.config.machine
     region = Memory.attach(memory_fd, plan), [Doorbell(fd) for fd in doorbells]
     try:
-        with mps.service(machine.mps, machine.acts_on, log_line) as gpu:
-            Supervisor(plan, lambda memory: None, log_line, gpu, region=region, roles=(Role.INFERENCE,)).run()
+        Supervisor(plan, lambda memory: None, log_line, region=region, roles=(Role.INFERENCE,)).run()
     except RingsideError as error:
         log_line(" ".join(str(error).split()))
         return 1

@@ -83,8 +83,6 @@ def check_shards(config: Config) -> None:
             f"--learner-ranks {ranks} are for --schedule concurrent and alternate, not for {learn.schedule}: omit one "
             "of the two."
         )
-    if machine.mps == "on":
-        raise ConfigError(f"--mps on cannot be with --learner-ranks {ranks}: omit it.")
     if shards is None:
         return
     if shards % ranks:

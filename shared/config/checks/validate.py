@@ -179,7 +179,6 @@ def require_between(flag: str, number: int, most: int) -> None:
 _FOR_CUDA = (
     ("precision", "tf32", "on a CPU pass fp32 or bf16."),
     ("replay_on", "device", "on a CPU the learner reads shared memory anyway."),
-    ("mps", "on", "on a CPU there is no GPU to share."),
 )
 
 

@@ -160,14 +160,14 @@ def test_runs_agree_when_all_have_ended_with_the_same_weights(
     def launch(self: Stage, words: str, seconds: float, run_dir: Path) -> bool:
         if not left:
             return False
-        assert " --mps off --actors " in words
+        assert " --pin off --actors " in words
         assert words.endswith(f" --run-dir {run_dir}")
         run_dir.mkdir()
         (run_dir / "summary.json").write_text(json.dumps({"weights_sha256": left.pop()}))
         return True
 
     monkeypatch.setattr(Stage, "launch", launch)
-    stage = stage_at(tmp_path, "--mps off")
+    stage = stage_at(tmp_path, "--pin off")
     agree(stage, "--double", {"one": "--actors 1", "two": "--actors 2"})
     assert done_in(tmp_path)[0]["good"] == good
 
@@ -189,11 +189,11 @@ def test_a_solved_game_is_noted_with_its_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mean: float | None, good: bool
 ) -> None:
     def solve_run(words: list[str], bound: float, minutes: float) -> Learned:
-        assert " ".join(words).endswith("--seed 7 --mps off")
+        assert " ".join(words).endswith("--seed 7 --pin off")
         return Learned(112.5, 9_000, mean)
 
     monkeypatch.setattr(prove_gpu, "solve_run", solve_run)
-    solve(stage_at(tmp_path, "--mps off"), seed=7)
+    solve(stage_at(tmp_path, "--pin off"), seed=7)
     (fact,) = done_in(tmp_path)
     assert (fact["seconds"], fact["mean_return"], fact["good"]) == (112.5, mean, good)
 

@@ -133,8 +133,8 @@ def test_devices(
 
 
 def test_mps_is_no_must() -> None:
-    assert checks.mps(installed=True).color == "green"
-    assert checks.mps(installed=False).color == "yellow"
+    assert checks.mps(active=True).color == "green"
+    assert checks.mps(active=False).color == "yellow"
 
 
 def test_disk(plan: Plan) -> None:

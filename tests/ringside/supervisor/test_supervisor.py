@@ -25,7 +25,6 @@ from shared.machine.subprocesses import REAP_SECONDS, wait_for_end
 from shared.memory.parts.board import Phase, Stop
 from shared.memory.plan import Plan
 from shared.memory.process_table import Role
-from shared.process import mps
 from shared.process.child import FATAL, log_path
 from shared.process.signals import handle_stop_signals
 from tests.support.configurations import settled
@@ -54,7 +53,7 @@ def supervisor_of(run_dir: Path, notes: list[str], **settings: Any) -> Iterator[
     small = {"actors": 1, "network": "small", "balance": "off"}
     small |= {"round_steps": 80, "replay_size": 160, "total_steps": 800}
     plan = Plan(settled(run_dir=run_dir, **small | settings), 4)
-    made = Supervisor(plan, lambda memory: None, notes.append, mps.Service())
+    made = Supervisor(plan, lambda memory: None, notes.append)
     try:
         yield made
     finally:
@@ -83,6 +82,14 @@ class Process:
 
     def kill(self) -> None:
         self.killed += 1
+
+
+class Killable(Process):
+    """One that ends when it is killed."""
+
+    def kill(self) -> None:
+        super().kill()
+        self.exitcode = -signal.SIGKILL  # type: ignore[assignment]
 
 
 def test_a_killed_process_that_does_not_end_is_waited_for_no_longer_than_its_limit(stopping: Supervisor) -> None:
@@ -133,13 +140,58 @@ def test_a_process_that_ends_in_the_middle_of_a_run_starts_again(
         process: Any = SimpleNamespace(exitcode=code, join=lambda seconds: None, sentinel=0)
         child = Child(process)
         made._children = {Role.INFERENCE: child}
-        made._restart = lambda index, child: restarted.append(index)  # type: ignore[method-assign]
+        made._restart = restarted.append  # type: ignore[method-assign]
         monkeypatch.setattr(supervisor, "wait_for_end", lambda process, seconds: True)
         if stops:
             made._board.stop[0] = Stop.ABANDON
         made._handle_exit(Role.INFERENCE, child)
         assert len(restarted) == restarts
         assert (Role.INFERENCE in made._children) == bool(restarts)
+
+
+@pytest.mark.parametrize(
+    ("dead", "mps", "ranks", "together"),
+    [
+        (Role.INFERENCE, True, 1, [Role.INFERENCE, Role.LEARNER]),
+        (Role.LEARNER, True, 1, [Role.INFERENCE, Role.LEARNER]),
+        (Role.LEARNER, False, 1, [Role.LEARNER]),
+        (Role.SCRIBE, True, 1, [Role.SCRIBE]),
+        (Role.INFERENCE, False, 3, [Role.INFERENCE]),
+        (Role.LEARNER, False, 3, [Role.LEARNER, 5, 6]),
+        (6, False, 3, [Role.LEARNER, 5, 6]),
+        (6, True, 3, [Role.INFERENCE, Role.LEARNER, 5, 6]),
+    ],
+)
+def test_processes_that_share_a_fault_are_started_again_together(
+    tmp_path: Path, notes: list[str], dead: int, mps: bool, ranks: int, together: list[int]
+) -> None:
+    started = list[int]()
+    with supervisor_of(tmp_path, notes, learner_ranks=ranks, learner_shards=ranks) as made:
+        made._uses_mps = mps
+        running = (Role.SCRIBE, Role.LEARNER, Role.INFERENCE, *range(5, 4 + ranks))
+        made._children = {index: Child(cast(Any, Killable())) for index in running}
+
+        def start(index: int, incarnation: int) -> None:
+            assert all(made._children[each].process.killed for each in together), "no process meets a faulty one"
+            assert incarnation == 1
+            started.append(index)
+
+        made._start = start  # type: ignore[method-assign]
+        made._restart(dead)
+        assert started == together
+        assert [made._board.restarts[index] for index in running] == [index in together for index in running]
+
+
+@pytest.mark.parametrize(("device", "there"), [("cuda:0", True), ("cuda:0", False), ("cpu", True)])
+def test_a_daemon_of_mps_that_the_user_has_started_is_seen(
+    tmp_path: Path, notes: list[str], monkeypatch: pytest.MonkeyPatch, device: str, there: bool
+) -> None:
+    monkeypatch.setattr("shared.machine.facts.cuda_devices", lambda: 1)
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
+    if there:
+        (tmp_path / "control").touch()
+    with supervisor_of(tmp_path, notes, device=device) as made:
+        assert made._uses_mps == (there and device != "cpu")
 
 
 def test_the_scribe_is_abandoned_last(stopping: Supervisor) -> None:
@@ -252,7 +304,7 @@ def test_a_process_that_crashes_after_its_work_is_not_restarted(
     stopping._board.stop[0], stopping._board.phase[:] = Stop.RUN, phase
     finish(stopping)
     restarted = list[int]()
-    monkeypatch.setattr(stopping, "_restart", lambda number, child: restarted.append(number))
+    monkeypatch.setattr(stopping, "_restart", restarted.append)
     broken: Any = SimpleNamespace(exitcode=-signal.SIGSEGV)
     stopping._handle_exit(Role.LEARNER, Child(broken))
     assert restarted == ([] if phase == Phase.DONE else [Role.LEARNER])

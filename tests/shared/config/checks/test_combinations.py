@@ -74,7 +74,6 @@ from tests.support.configurations import ON_POLICY, assert_refused
             "--batch-size 34 must be a multiple of --learner-shards 4 with --learner-ranks",
         ),
         ({"learner_ranks": 2, "schedule": "free"}, "--learner-ranks 2 are for --schedule concurrent and alternate"),
-        ({"learner_ranks": 2, "mps": "on"}, "--mps on cannot be with --learner-ranks 2: omit it."),
         ({**ON_POLICY, "n_step": 3}, "--n-step has no effect with --method a2c, which learns from the newest round"),
         ({**ON_POLICY, "train_every": 8}, "--train-every has no effect with --method a2c"),
         ({**ON_POLICY, "learning_starts": 960}, "--learning-starts has no effect with --method a2c"),

@@ -25,7 +25,6 @@ from tests.support.configurations import assert_refused, settled
         ({"inference_batch": 6}, "divides --envs 8"),
         ({"precision": "tf32"}, "--precision tf32 is for CUDA"),
         ({"replay_on": "device"}, "--replay-on device is for CUDA"),
-        ({"mps": "on"}, "--mps on is for CUDA"),
     ],
 )
 def test_settings_that_do_not_fit_together_are_refused(wrong: dict[str, Any], says: str) -> None:
