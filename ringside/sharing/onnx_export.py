@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 import json
-import os
-from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from actors.evaluation import Evaluation
+from actors.evaluation import Evaluation, play_steps
 from actors.make_env import action_names
-from ringside.agents.evaluation_policy import EvaluationPolicy, make_evaluation_policy
+from ringside.agents.evaluation_policy import ROWS, make_evaluation_policy
 from ringside.agents.stored_weights import play_of, require_actions, rules_of, weights_at
 from shared.checkpoint.weights_file import StoredWeights
 from shared.config.checks import validate
-from shared.config.sections import Play
+from shared.config.sections import FRAME_SKIP, Play
 from shared.errors import ConfigError, missing_package
+from shared.files.atomic import write_atomic
 from shared.files.result_files import require_writable
 
 CHECKED_FRAMES = 256
 """Observations on which the two are compared."""
 MOST_FRAMES = 100_000
-"""Bound of `--frames`: that many observations take 2.8 GB."""
-BATCH = 8
+"""Bound of `--frames`: the answers to so many observations are kept."""
 TOLERANCE = 1e-3
 """Greatest difference that rounding explains, relative to the greatest number."""
 
@@ -65,38 +63,34 @@ def export_onnx(
         frames: observations to compare, rounded up to whole batches of eight; the agent plays them.
 
     Raises:
-        ConfigError: a package is missing, there is no such agent, or the numbers differ.
+        ConfigError: a package is missing, there is no such agent, torch cannot trace it, or the numbers differ.
     """
-    for package in ("onnx", "onnxruntime"):
+    for package in ("onnxscript", "onnxruntime"):
         if find_spec(package) is None:
             raise missing_package("export", package, "export")
     validate.require_between("--frames", frames, MOST_FRAMES)
     validate.seed_of_play(seed)
     path = Path(onnx)
     require_writable("--onnx", path, replaces=True, beside=Path(load))
-    from ringside.sharing.onnx_graph import make_onnx, run_onnx
+    from ringside.sharing.onnx_graph import make_onnx  # which loads torch
 
     weights = weights_at(load, env, plugin)
     play = play_of(weights)
     require_actions(weights, play)
-    model = make_onnx(weights, _about(weights, play))
-    network = make_evaluation_policy(weights, "cpu", BATCH, captured=False, wanted="fp32")
-    evaluation, steps = Evaluation(play, rules_of(weights, play), seed, 0), -(-frames // BATCH) * BATCH
-    stacks, states = _played(evaluation, network, steps)
-    part = path.with_name(f".{path.name}.part")
+    content = make_onnx(weights, _about(weights, play))
+    ours, theirs = _answers(weights, play, content, frames, seed)
+    difference, greatest = float(np.abs(ours - theirs).max()), float(np.abs(ours).max())
+    if not difference <= TOLERANCE * max(1.0, greatest):
+        raise ConfigError(
+            f"onnxruntime gives other numbers than the agent, by {difference:.3g} of {greatest:.3g}: {path} was not "
+            "written."
+        )
     try:
-        part.write_bytes(model.SerializeToString())
-        batches = zip(np.split(stacks, steps // BATCH), np.split(states, steps // BATCH), strict=True)
-        ours = np.concatenate([network.policy.values(*rows) for rows in batches])
-        theirs = run_onnx(str(part), stacks, states if weights.network.recurrent else None)[0]
-        found = _compared(path, part.stat().st_size, ours, theirs)
-        os.replace(part, path)
+        write_atomic(path, content)
     except OSError as error:
         raise ConfigError(f"--onnx {path} cannot be written: {error.strerror}.") from error
-    finally:
-        with suppress(OSError):
-            part.unlink()
-    return found
+    same = float((ours.argmax(1) == theirs.argmax(1)).mean())
+    return Exported(path, len(content), len(ours), difference, greatest, same)
 
 
 def _about(weights: StoredWeights, play: Play) -> dict[str, str]:
@@ -111,38 +105,32 @@ def _about(weights: StoredWeights, play: Play) -> dict[str, str]:
     }
 
 
-def _compared(path: Path, size: int, ours: NDArray[np.float32], theirs: NDArray[np.float32]) -> Exported:
-    """Outputs of the agent and of onnxruntime side by side. Raises `ConfigError` if rounding does not explain it."""
-    difference, greatest = float(np.abs(ours - theirs).max()), float(np.abs(ours).max())
-    if not difference <= TOLERANCE * max(1.0, greatest):
-        raise ConfigError(
-            f"onnxruntime gives other numbers than the agent, by {difference:.3g} of {greatest:.3g}: {path} was not "
-            "written."
-        )
-    same = float((ours.argmax(1) == theirs.argmax(1)).mean())
-    return Exported(path, size, len(ours), difference, greatest, same)
+def _answers(
+    weights: StoredWeights, play: Play, content: bytes, frames: int, seed: int
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Outputs float32[observations, actions] of the agent and of onnxruntime, where the agent plays its best actions.
 
-
-def _played(
-    evaluation: Evaluation, network: EvaluationPolicy, steps: int
-) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
-    """Observations uint8[steps, *frames.observation] of whole episodes that the agent plays with its best actions.
-
-    With the states float32[steps, 2, units] in which a recurrent network meets them.
+    A recurrent network answers in the states that it meets.
     """
-    stacks = np.zeros((BATCH, *evaluation.play.frames.observation), np.uint8)
-    seen: list[tuple[NDArray[np.uint8], NDArray[np.float32]]] = []
-    env, policy = evaluation.env(), network.policy
-    try:
-        number = 0
-        while len(seen) < steps:
-            episode, state = evaluation.open(env, number, stacks[0]), policy.fresh_state()
-            while not episode.over and len(seen) < steps:
-                seen.append((stacks[0].copy(), state[0]))
-                values = policy.values(stacks, state)
-                state = policy.next_state
-                episode.step(int(values[0].argmax()))
-            number += 1
-    finally:
-        env.close()
-    return np.stack([stack for stack, _ in seen]), np.stack([state for _, state in seen])
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+    policy = make_evaluation_policy(weights, "cpu", captured=False, wanted="fp32").policy
+    stacks, state = np.zeros((ROWS, *play.frames.observation), np.uint8), policy.fresh_state()
+    inputs = {"observation": stacks} | ({"state": state} if weights.network.recurrent else {})
+    ours: list[NDArray[np.float32]] = []
+    theirs: list[NDArray[np.float32]] = []
+
+    def ask(draws: NDArray[np.float64], starts: NDArray[np.bool_]) -> NDArray[np.uint8]:
+        state[starts] = 0
+        ours.append(policy.values(stacks, state))
+        theirs.append(session.run(None, inputs)[0])
+        state[:] = policy.next_state
+        return ours[-1].argmax(1).astype(np.uint8)
+
+    # Each env plays its share, and then its episode is cut.
+    rules = replace(rules_of(weights, play), max_frames=FRAME_SKIP * -(-frames // ROWS))
+    play_steps(Evaluation(play, rules, seed, 0), frames, stacks, ask, drops_last=False)
+    return np.concatenate(ours), np.concatenate(theirs)

@@ -61,7 +61,7 @@ MAY_IMPORT = {
     "ringside.programs": _ALL_SHARED | {"ringside.cluster"},
     "ringside.suites": _ALL_SHARED | {"actors", "ringside"},
     "ringside.tuning": _ALL_SHARED | {"ringside"},
-    "ringside.sharing": _ALL_SHARED | {"actors", "ringside"},
+    "ringside.sharing": _ALL_SHARED | {"actors", "learner", "ringside"},
     "ringside.tasks": {"shared", "actors", "ringside"},
     "launch": _ALL_SHARED | {"ringside.tasks"},
     EXAMPLES: {"ringside"},

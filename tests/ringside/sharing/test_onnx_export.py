@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,16 @@ from tests.conftest import Launch, Refused
 from tests.support.checkpoints import random_weights
 
 onnx = pytest.importorskip("onnx", reason="there is no onnx here: the extra export of setup.cfg")
-pytest.importorskip("onnxruntime", reason="there is no onnxruntime here: the extra export of setup.cfg")
+onnxruntime = pytest.importorskip("onnxruntime", reason="there is no onnxruntime here: the extra export of setup.cfg")
+pytest.importorskip("onnxscript", reason="there is no onnxscript here: the extra export of setup.cfg")
 
-from ringside.sharing.onnx_graph import make_onnx, run_onnx  # noqa: E402  (after the packages that it needs)
+from ringside.sharing import onnx_graph  # noqa: E402  (after the packages that it needs)
 
-STACKS = np.random.default_rng(2).integers(0, 256, (8, 4, 84, 84), np.uint8)
+
+def answers(content: bytes, **inputs: np.ndarray) -> list[np.ndarray]:
+    """Outputs of a file by onnxruntime."""
+    found: list[np.ndarray] = onnxruntime.InferenceSession(content).run(None, inputs)
+    return found
 
 
 @pytest.mark.parametrize(
@@ -42,25 +48,22 @@ STACKS = np.random.default_rng(2).integers(0, 256, (8, 4, 84, 84), np.uint8)
 )
 def test_every_network_gives_the_numbers_of_the_agent(tmp_path: Path, settings: dict[str, Any]) -> None:
     weights = weights_at(random_weights(tmp_path, **settings))
-    path = tmp_path / "agent.onnx"
-    onnx.save(make_onnx(weights, {"game": weights.game}), str(path))
+    content = onnx_graph.make_onnx(weights, {"game": weights.game})
     policy = make_evaluation_policy(weights, "cpu", 8, captured=False, wanted="fp32").policy
-    shape = weights.network.frames.observation
-    stacks = np.random.default_rng(2).integers(0, 256, (8, *shape), np.uint8)
+    stacks = np.random.default_rng(2).integers(0, 256, (8, *weights.network.frames.observation), np.uint8)
     state = np.random.default_rng(3).normal(size=(8, 2, 256)).astype(np.float32)
     given = {"state": state} if weights.network.recurrent else {}
     ours = policy.values(stacks, **given)
-    theirs = run_onnx(str(path), stacks, **given)
-    scale = float(np.abs(ours).max())
-    np.testing.assert_allclose(theirs[0], ours, atol=1e-4 * max(1.0, scale))
+    expected = [ours, *([policy.state_values] if weights.network.value_output else [])]
+    expected += [policy.next_state] if given else []
+    theirs = answers(content, observation=stacks, **given)
+    few = answers(content, observation=stacks[:3], **{name: rows[:3] for name, rows in given.items()})
+    for each, their, its_few in zip(expected, theirs, few, strict=True):
+        close = 1e-4 * max(1.0, float(np.abs(each).max()))
+        np.testing.assert_allclose(their, each, atol=close)
+        np.testing.assert_allclose(its_few, each[:3], atol=close)
     assert np.ptp(ours, axis=0).max() > 1e-4, "the outputs depend on the observation"
-    if given:
-        np.testing.assert_allclose(theirs[2], policy.next_state, atol=1e-4)
-        assert np.abs(ours - policy.values(STACKS)).max() > 1e-3, "the outputs depend on the state"
-        return
-    if weights.network.value_output:
-        np.testing.assert_allclose(theirs[1], policy.state_values, atol=1e-4)
-    np.testing.assert_allclose(run_onnx(str(path), stacks[:3])[0], ours[:3], atol=1e-4 * max(1.0, scale))
+    assert not given or np.abs(ours - policy.values(stacks)).max() > 1e-3, "and on the state"
 
 
 def test_the_agent_of_the_zoo_is_exported_and_checked_on_frames_that_it_plays(tmp_path: Path, launch: Launch) -> None:
@@ -68,12 +71,14 @@ def test_the_agent_of_the_zoo_is_exported_and_checked_on_frames_that_it_plays(tm
     assert (done.returncode, done.stderr) == (0, "")
     assert "On 64 observations onnxruntime differs by" in done.stdout
     model = onnx.load(str(tmp_path / "pong.onnx"))
+    onnx.checker.check_model(model, full_check=True)
     about = {prop.key: prop.value for prop in model.metadata_props}
     assert about["game"] == "pong"
     assert json.loads(about["actions"])[:2] == ["NOOP", "FIRE"]
-    (values,) = run_onnx(str(tmp_path / "pong.onnx"), STACKS)
+    stacks = np.random.default_rng(2).integers(0, 256, (8, 4, 84, 84), np.uint8)
+    (values,) = answers((tmp_path / "pong.onnx").read_bytes(), observation=stacks)
     agent = ringside.load_agent("pong", device="cpu")
-    np.testing.assert_allclose(values, agent.q_values(STACKS), rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(values, agent.q_values(stacks), rtol=1e-3, atol=1e-3)
 
 
 def test_a_recurrent_agent_is_checked_in_the_states_that_it_meets(tmp_path: Path) -> None:
@@ -86,12 +91,22 @@ def test_a_recurrent_agent_is_checked_in_the_states_that_it_meets(tmp_path: Path
 
 
 def test_numbers_that_differ_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "ringside.sharing.onnx_graph.run_onnx", lambda path, stacks, state: [np.zeros((len(stacks), 6))]
-    )
+    make = onnx_graph.make_onnx
+    other = replace(weights_at("pong"), flat=weights_at("pong").flat * np.float32(1.01))
+    monkeypatch.setattr(onnx_graph, "make_onnx", lambda weights, about: make(other, about))
     with pytest.raises(ConfigError, match="gives other numbers than the agent"):
         ringside.export_onnx("pong", tmp_path / "pong.onnx", frames=8)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_method_that_torch_cannot_trace_is_refused(refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
+    def values(self: object, outputs: Any) -> Any:
+        return outputs[..., 0] if outputs.sum() > 0 else -outputs[..., 0]
+
+    monkeypatch.setattr("learner.methods.dqn.DQN.values", values)
+    said = refused("export", "--load", "pong", "--onnx", "pong.onnx")
+    assert "The outputs of --method dqn cannot be written as ONNX: " in said
+    assert not Path("pong.onnx").exists()
 
 
 def test_mistakes_are_told_in_a_sentence(refused: Refused) -> None:
