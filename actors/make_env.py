@@ -28,7 +28,7 @@ def is_registered(env: str) -> bool:
 def require_no_game(env: str) -> None:
     """Refuse ids of games that scripts of the field wrap: "Breakout", "PongNoFrameskip-v4", "Pong-v4".
 
-    `ALE/Pong-v5` and wrapped envs have rules of their own.
+    `ALE/Pong-v5` has rules of its own.
 
     Raises:
         EnvError: the env is such an id.
@@ -38,13 +38,13 @@ def require_no_game(env: str) -> None:
     from actors.envs.atari import game_name
     from actors.envs.gymnasium_env import register_games
 
-    parsed = parse_env_name(env)
-    if parsed.wrappers or not _BARE_ID.fullmatch(parsed.base) or parsed.base.startswith("ALE/"):
+    base, _ = parse_env_name(env)
+    if not _BARE_ID.fullmatch(base) or base.startswith("ALE/"):
         return
     register_games()
-    spec = gymnasium.registry.get(parsed.base)
+    spec = gymnasium.registry.get(base)
     try:
-        game = game_name(parsed.base)
+        game = game_name(base)
     except EnvError:
         return
     if spec is None or str(spec.entry_point).startswith("ale_py"):

@@ -1,66 +1,46 @@
-"""Names of envs with keyword arguments and wrappers: `Id-v0@size=5,hard=true+module:Wrapper`.
+"""Names of envs with keyword arguments: `Id-v0@size=5,hard=true`.
 
-The whole name is what a user passes to --env, and what a run, its weights and its checkpoints record. So arguments and
-wrappers are part of the experiment, and the rule of trust holds for wrappers: no file chooses code (docs/trust.md).
+Runs, weights and checkpoints record --env and --env-kwargs in this form. So arguments are part of the experiment, and
+a user repeats them where an env is named again (docs/trust.md).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping
 
 from shared.errors import ConfigError
 
 Value = bool | int | float | str | None
 _ARGUMENT = re.compile(r"([A-Za-z_]\w*)=([\w./:-]*)")
 _WORDS: dict[str, Value] = {"true": True, "false": False, "none": None}
+_PLAIN = "with numbers and texts of plain characters"
 
 
-class EnvName(NamedTuple):
-    """Parts of a name."""
-
-    base: str
-    """A Gymnasium id, `module:Id-v0` or `module:factory`."""
-    arguments: dict[str, Value]
-    """Keyword arguments of the id or factory."""
-    wrappers: tuple[str, ...]
-    """`module:Wrapper`, the innermost first."""
-
-
-def parse_env_name(name: str) -> EnvName:
-    """Parts of a name. Raises `ConfigError`."""
-    body, *wrappers = name.split("+")
-    base, at, listed = body.partition("@")
+def parse_env_name(name: str) -> tuple[str, dict[str, Value]]:
+    """A Gymnasium id, `module:Id-v0` or `module:factory`, and its keyword arguments. Raises `ConfigError`."""
+    base, at, listed = name.partition("@")
     arguments: dict[str, Value] = {}
     for word in listed.split(",") if at else ():
         found = _ARGUMENT.fullmatch(word)
         if found is None or found[1] in arguments:
-            raise ConfigError(f"--env {name!r:.120} has the argument {word!r:.40}; write name=value, each name once.")
+            raise ConfigError(
+                f"--env-kwargs has the argument {word!r:.40}: write name=value, each name once, several separated by "
+                f"commas, {_PLAIN}."
+            )
         arguments[found[1]] = _value(found[2])
-    for wrapper in wrappers:
-        if not all(wrapper.partition(":")):
-            raise ConfigError(f"--env {name!r:.120} has the wrapper {wrapper!r:.60}; write module:Wrapper.")
-    return EnvName(base, arguments, tuple(wrappers))
+    return base, arguments
 
 
-def env_name(base: str, *, wrappers: Sequence[str] = (), **arguments: Value) -> str:
-    """Name of an env with keyword arguments and wrappers, for `env=`. Raises `ConfigError`.
+def env_name(base: str, **arguments: Value) -> str:
+    """Name of an env with keyword arguments, for `env=`: numbers, texts without spaces, True, False or None.
 
-        ringside.train(env=ringside.env_name("mine:factory", wrappers=["mine:Clip"], size=5), preset="quick")
+        ringside.load_agent("runs/mine", env=ringside.env_name("mine:factory", size=5))
 
-    Args:
-        wrappers: `module:Wrapper`, the innermost first.
-        arguments: of the id or factory: numbers, texts without spaces, True, False or None.
+    Raises:
+        ConfigError: an argument has no such name.
     """
-    listed = _listed(arguments)
-    name = "+".join([f"{base}@{listed}" if listed else base, *wrappers])
-    parsed = parse_env_name(name)
-    if parsed != EnvName(base, arguments, tuple(wrappers)):
-        raise ConfigError(
-            f"The env {name!r:.120} cannot be named: its arguments are numbers and texts of plain characters."
-        )
-    return name
+    return with_kwargs(base, arguments)
 
 
 def env_named(env: str | None, kwargs: str | Mapping[str, Value] | None) -> str | None:
@@ -74,30 +54,17 @@ def with_kwargs(env: str | None, kwargs: str | Mapping[str, Value]) -> str:
     Raises:
         ConfigError: there is no env, or an argument is malformed or given twice.
     """
-    listed = kwargs if isinstance(kwargs, str) else _listed(kwargs)
+    given = {} if isinstance(kwargs, str) else kwargs
+    listed = kwargs if isinstance(kwargs, str) else ",".join(f"{key}={_word(value)}" for key, value in given.items())
     if env is None:
         raise ConfigError(f"--env-kwargs {listed:.80} has no effect without an environment: pass --env, too.")
-    if not listed and not isinstance(kwargs, str):
+    if kwargs == {}:
         return env
-    for word in listed.split(","):
-        if not _ARGUMENT.fullmatch(word):
-            raise ConfigError(
-                f"--env-kwargs has the argument {word!r:.40}: write name=value, several separated by commas, with "
-                "numbers and texts of plain characters."
-            )
-    body, plus, wrappers = env.partition("+")
-    name = f"{body}{',' if '@' in body else '@'}{listed}{plus}{wrappers}"
-    named = parse_env_name(name).arguments
-    if not isinstance(kwargs, str) and any(named[key] != value for key, value in kwargs.items()):
-        raise ConfigError(
-            f"--env-kwargs {listed:.80} cannot be named: arguments are numbers and texts of plain characters."
-        )
+    name = f"{env}{',' if '@' in env else '@'}{listed}"
+    named = parse_env_name(name)[1]
+    if any(named[key] != value for key, value in given.items()):
+        raise ConfigError(f"--env-kwargs {listed:.80} cannot be named: write arguments {_PLAIN}.")
     return name
-
-
-def _listed(arguments: Mapping[str, Value]) -> str:
-    """Keyword arguments as they stand in a name."""
-    return ",".join(f"{key}={_word(value)}" for key, value in arguments.items())
 
 
 def _value(word: str) -> Value:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import itertools
-import math
 import re
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Annotated, Any, Literal, NamedTuple
 
-from shared.config.method_declaration import MOST_ATOMS
-from shared.config.sections import MOST_WIDTH
+import msgspec
+from msgspec import Meta
+
+from shared.config.method_declaration import MOST_ATOMS, MOST_RETURN
+from shared.config.sections import MOST_NOISE, MOST_WIDTH
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.frame_shape import BLOCK, FRAME_SIDE, MOST_SIDE, MOST_STACK, STACK, FrameShape
+from shared.text import flag_of
 
 
 class Convolution(NamedTuple):
@@ -62,25 +65,6 @@ LSTM_UNITS = 256
 RESCALING = 1e-3
 """epsilon of the scale h of rescaled values (R2D2: Kapturowski et al. 2019, section 2.3)."""
 
-_LEFT_OUT = {
-    "value_output": False,
-    "conv_norm": False,
-    "recurrent": 0,
-    "frame_size": FRAME_SIDE,
-    "frame_stack": STACK,
-    "frame_channels": 1,
-}
-"""Fields of a network that its JSON leaves out where they have these values, as in files of earlier versions."""
-_LIMITS = {
-    "actions": 4096,
-    "atoms": MOST_ATOMS,
-    "width": MOST_WIDTH,
-    "frame_size": MOST_SIDE,
-    "frame_stack": MOST_STACK,
-    "frame_channels": 3,
-}
-_METHOD_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-"""A name of a method, and never a path of modules."""
 _NETWORK_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
 
 
@@ -139,24 +123,24 @@ class Network:
 
     name: str
     """A key of `PLAIN_NETWORKS`, or impala."""
-    actions: int
-    method: str = "dqn"
-    """Method that defines the meaning of its outputs (learner/methods)."""
-    atoms: int = 1
+    actions: Annotated[int, Meta(ge=1, le=4096)]
+    method: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*\Z")] = "dqn"
+    """Method that defines the meaning of its outputs (learner/methods): a name, and never a path of modules."""
+    atoms: Annotated[int, Meta(ge=1, le=MOST_ATOMS)] = 1
     """Outputs for each action."""
-    v_min: float = 0.0
+    v_min: Annotated[float, Meta(ge=-MOST_RETURN, le=MOST_RETURN)] = 0.0
     """With c51, the least and greatest return that the atoms stand for."""
-    v_max: float = 0.0
+    v_max: Annotated[float, Meta(ge=-MOST_RETURN, le=MOST_RETURN)] = 0.0
     dueling: bool = False
-    noisy: float = 0.0
+    noisy: Annotated[float, Meta(ge=0, le=MOST_NOISE)] = 0.0
     """sigma_0 of noisy layers; 0: ordinary ones."""
-    width: int = 1
+    width: Annotated[int, Meta(ge=1, le=MOST_WIDTH)] = 1
     """With impala, what its channels are multiplied with."""
     pooling: bool = False
     spectral_norm: bool = False
     layer_norm: bool = False
     """True if hidden units are normalized over the layer."""
-    fractions: int = 0
+    fractions: Annotated[int, Meta(ge=0, le=MOST_ATOMS)] = 0
     """With iqn, the number of quantiles that choose an action."""
     rescaled: bool = False
     """True if the outputs are returns on the scale of `--value-rescaling`."""
@@ -164,11 +148,11 @@ class Network:
     """True if the network is an actor-critic: logits of the actions, and behind them the value of the state."""
     conv_norm: bool = False
     """True if the output of each plain convolution is normalized over its channels."""
-    recurrent: int = 0
+    recurrent: Annotated[int, Meta(ge=0, le=LSTM_UNITS)] = 0
     """Units of an LSTM behind the hidden layer; 0: there is none."""
-    frame_size: int = FRAME_SIDE
-    frame_stack: int = STACK
-    frame_channels: int = 1
+    frame_size: Annotated[int, Meta(ge=BLOCK, le=MOST_SIDE)] = FRAME_SIDE
+    frame_stack: Annotated[int, Meta(ge=1, le=MOST_STACK)] = STACK
+    frame_channels: Literal[1, 3] = 1
 
     @property
     def frames(self) -> FrameShape:
@@ -212,44 +196,34 @@ class Network:
             channels = IMPALA[-1] * self.width
         return Torso(channels, (side + 1) // 2 if self.pooling else side)
 
-    def to_json(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {name: value for name, value in asdict(self).items() if _LEFT_OUT.get(name) != value}
-
     @classmethod
     def from_json(cls, values: Any) -> Network:
-        """The inverse. Nothing is trusted: raises `ValueError` for values that describe no possible network."""
-        kinds = {item.name: type(getattr(_EXAMPLE, item.name)) for item in fields(cls)}
-        if not isinstance(values, dict) or values.keys() | _LEFT_OUT.keys() != kinds.keys():
+        """The inverse of `asdict`. Nothing is trusted: raises `ValueError` for values of no possible network."""
+        if not isinstance(values, dict) or values.keys() != {item.name for item in fields(cls)}:
             raise ValueError("it does not say what it is")
-        for name, value in values.items():
-            if type(value) is not kinds[name] and not (kinds[name] is float and type(value) is int):
-                raise ValueError(f"{name} is {value!r:.40}")
-            if type(value) in (int, float) and not (math.isfinite(value) and abs(value) < 1e9):
-                raise ValueError(f"{name} is {value!r:.40}")
-        for name, most in _LIMITS.items():
-            if not 1 <= values.get(name, 1) <= most:
-                raise ValueError(f"{name} is {values[name]}")
-        if not (values["method"] == "iqn") <= values["fractions"] <= MOST_ATOMS:
-            raise ValueError(f"fractions is {values['fractions']}")
-        if values.get("value_output") and (values["dueling"] or values["noisy"] or values["atoms"] != 1):
-            raise ValueError("value_output is True beside parts of networks of action values")
-        if not 0 <= values.get("recurrent", 0) <= LSTM_UNITS:
-            raise ValueError(f"recurrent is {values['recurrent']}")
-        if values.get("recurrent") and not values.get("value_output"):
-            raise ValueError("recurrent is not 0 in a network without value_output")
-        if values.get("conv_norm") and values["name"] == "impala":
-            raise ValueError("conv_norm is True with the network impala")
-        if values["name"] not in (*PLAIN_NETWORKS, "impala"):
-            raise ValueError(
-                f"there is no network {values['name']!r:.40}; pass --plugin if a plug-in of yours registers it"
-            )
-        if not _METHOD_NAME.fullmatch(values["method"]):
-            raise ValueError(f"there is no method {values['method']!r:.40}")
-        made = cls(**values)
-        if made.frame_size % BLOCK or made.frame_channels == 2 or made.torso.side < 1:
-            raise ValueError(f"its frames are {made.frame_size} pixels wide, in {made.frame_channels} channels")
+        try:
+            made = msgspec.convert(values, cls)
+        except msgspec.ValidationError as error:
+            name = str(error).rpartition("$.")[2].rstrip("`")
+            raise ValueError(f"{name} is {values[name]!r:.40}") from error
+        for fault in made._faults():
+            raise ValueError(fault)
         return made
+
+    def _faults(self) -> Iterator[str]:
+        """Half a sentence for each pair of fields that does not go together."""
+        if self.name not in network_names():
+            yield f"there is no network {self.name!r:.40}; pass --plugin if a plug-in of yours registers it"
+        if self.method == "iqn" and not self.fractions:
+            yield "fractions is 0"
+        if self.value_output and (self.dueling or self.noisy or self.atoms != 1):
+            yield "value_output is True beside parts of networks of action values"
+        if self.recurrent and not self.value_output:
+            yield "recurrent is not 0 in a network without value_output"
+        if self.conv_norm and self.name == "impala":
+            yield "conv_norm is True with the network impala"
+        if self.frame_size % BLOCK or self.torso.side < 1:
+            yield f"its frames are {self.frame_size} pixels wide"
 
     def __str__(self) -> str:
         """Its name and what differs from the plain network of that name."""
@@ -259,32 +233,26 @@ class Network:
 
     def differences(self, other: Network) -> list[str]:
         """Options that give another network than `other`, with both values: "--method dqn, here ppo"."""
-        here = other._options()
-        return [f"{flag} {value}, here {here[flag]}" for flag, value in self._options().items() if here[flag] != value]
-
-    def _options(self) -> dict[str, str]:
-        """The options that decide the network, except those of a method, with their values."""
-        normalize = "all" if self.conv_norm else "last" if self.layer_norm else "none"
-        values: dict[str, Any] = {
-            "--network": self.name,
-            "--method": self.method,
-            "--dueling": self.dueling,
-            "--noisy": self.noisy > 0,
-            "--width": self.width,
-            "--pooling": self.pooling,
-            "--spectral-norm": self.spectral_norm,
-            "--normalize": normalize,
-            "--value-rescaling": self.rescaled,
-            "--recurrent": self.recurrent > 0,
-            "--frame-size": self.frame_size,
-            "--frame-stack": self.frame_stack,
-            "--frame-color": "gray" if self.frame_channels == 1 else "rgb",
-        }
-        words = {True: "on", False: "off"}
-        return {flag: words[value] if isinstance(value, bool) else str(value) for flag, value in values.items()}
+        options = {name: option for name, option in _OPTIONS.items() if getattr(self, name) != getattr(other, name)}
+        return [f"{option} {_word(self, name)}, here {_word(other, name)}" for name, option in options.items()]
 
 
-_EXAMPLE = Network("nature", 1)
+_OPTIONS = {
+    **{name: flag_of(name) for name in ("method", "dueling", "noisy", "width", "pooling", "spectral_norm")},
+    **{name: flag_of(name) for name in ("recurrent", "frame_size", "frame_stack")},
+    **{"name": "--network", "rescaled": "--value-rescaling", "frame_channels": "--frame-color"},
+    **{"layer_norm": "--normalize last", "conv_norm": "--normalize all"},
+}
+"""Options that decide a network, except those of a method, by field."""
+_SWITCHES = {"noisy", "recurrent"}
+"""Fields with a number where the option is a switch."""
+
+
+def _word(network: Network, name: str) -> str:
+    value = getattr(network, name)
+    if name == "frame_channels":
+        return network.frames.color
+    return str(value) if not isinstance(value, bool) and name not in _SWITCHES else "on" if value else "off"
 
 
 def network_of(config: Config, actions: int) -> Network:
@@ -304,7 +272,7 @@ def network_of(config: Config, actions: int) -> Network:
         rescaled=algorithm.value_rescaling,
         frame_size=config.play.frame_size,
         frame_stack=config.play.frame_stack,
-        frame_channels=config.play.frames.channels,
+        frame_channels=1 if config.play.frame_color == "gray" else 3,
         **algorithm.settings.network_fields(),
     )
     return replace(network, recurrent=min(LSTM_UNITS, network.hidden)) if algorithm.recurrent else network

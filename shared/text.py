@@ -13,8 +13,8 @@ from typing import Any
 
 from shared.errors import ConfigError
 
-PLAIN_NAME = re.compile(r"[\w.:/@=,+-]{1,200}")
-"""Names of envs, games and protocols: letters, digits and the marks of `module:Name-v0@size=5+module:Wrapper`."""
+PLAIN_NAME = re.compile(r"[\w.:/@=,-]{1,200}")
+"""Names of envs, games and protocols: letters, digits and the marks of `module:Name-v0@size=5`."""
 
 
 PROGRAM = "ringside" if Path(sys.argv[0]).name == "ringside" else "launch.py"

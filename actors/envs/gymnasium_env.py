@@ -69,19 +69,6 @@ FOREIGN = (Exception, SystemExit)
 """Errors of the code of an environment; a script that is named by mistake ends the program when it is imported."""
 
 
-def _make(name: str) -> gymnasium.Env[Any, Any]:
-    """The environment of a name, with its arguments and wrappers. Raises `EnvError` with a sentence."""
-    parsed = parse_env_name(name)
-    env = _make_base(parsed.base, parsed.arguments)
-    for wrapper in parsed.wrappers:
-        try:
-            env = _wrapped(env, wrapper, name)
-        except EnvError:
-            _close(env)
-            raise
-    return env
-
-
 def _close(env: gymnasium.Env[Any, Any]) -> None:
     """Close an environment that nobody needs any more; what it raises is only written to standard error."""
     try:
@@ -90,22 +77,7 @@ def _close(env: gymnasium.Env[Any, Any]) -> None:
         log_line(f"An environment could not be closed: {_in_words(error)}")
 
 
-def _wrapped(env: gymnasium.Env[Any, Any], wrapper: str, name: str) -> gymnasium.Env[Any, Any]:
-    """The environment in a wrapper `module:class` of the name. Raises `EnvError` with a sentence."""
-    module_name, _, class_name = wrapper.partition(":")
-    make = getattr(_imported(module_name, name), class_name, None)
-    if not callable(make):
-        raise EnvError(f"The module {module_name!r} has no wrapper {class_name!r} for --env {name!r}.")
-    try:
-        made = make(env)
-    except FOREIGN as error:  # the user's wrapper, which may raise anything
-        raise EnvError(f"{wrapper} could not wrap the environment: {_in_words(error)}") from error
-    if not isinstance(made, gymnasium.Env):
-        raise EnvError(f"{wrapper} returned a {type(made).__name__}; it must return a gymnasium.Env.")
-    return made
-
-
-def _make_base(name: str, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
+def _make(name: str, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     """The environment of a Gymnasium id, which may be registered by a module that is named before it (`module:Env-v0`),
     or what `module:factory` returns. Raises `EnvError` with a sentence."""
     module_name, colon, factory_name = name.partition(":")
@@ -117,7 +89,7 @@ def _make_base(name: str, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, An
             raise EnvError(f"Gymnasium cannot make the environment {name!r}: {_in_words(error)}") from error
     module = _imported(module_name, name)
     if factory_name in gymnasium.registry:  # `module:Env-v0`, as Gymnasium itself takes it
-        return _make_base(factory_name, arguments)
+        return _make(factory_name, arguments)
     factory = getattr(module, factory_name, None)
     if not callable(factory):
         raise EnvError(f"The module {module_name!r} has no function {factory_name!r} that makes an environment.")
@@ -237,7 +209,7 @@ class GymnasiumEnv(Env):
         """
         self._name = name
         try:
-            self._env = _make(name)
+            self._env = _make(*parse_env_name(name))
         except EnvError as error:
             if not GymnasiumEnv._alive:
                 raise

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringside.recording.metrics import MetricsError, read_metrics
-from shared.config.digest import ADDED, flat_of
+from shared.config.digest import flat_of
 from shared.config.method_declaration import method_declaration, method_names
 from shared.config.presets import nearest_preset
 from shared.config.settings import Config, unused_settings
@@ -80,8 +80,8 @@ class Records:
 
     @cached_property
     def settings(self) -> dict[str, Any]:
-        """Settings that have an effect with the method, by flat names; also those that the run's version lacked."""
-        flat = {**ADDED, **flat_of(self.config)}
+        """Settings that have an effect with the method, by flat names."""
+        flat = flat_of(self.config)
         method = flat.get("method")
         unused = unused_settings(method_declaration(method)) if method in method_names() else {}
         return {name: value for name, value in flat.items() if name not in unused}

@@ -18,8 +18,7 @@ from shared.config.trust import NEVER_FROM_A_FILE, require_env, require_plugin
 from shared.errors import ConfigError, FileError
 from shared.files.plain_files import exists
 from shared.files.run_file_names import CONFIG_FILE
-from shared.files.strict_json import read_json
-from shared.files.toml_file import read_toml
+from shared.files.strict_json import read_json, read_toml
 from shared.text import UNSET, flag_of
 
 _SECTIONS = frozenset({item.name for item in fields(Config)} | {"settings"})

@@ -93,7 +93,7 @@ class Choices(Config):
     preset: str = "nature"
     """Defaults of all other options, from a paper or our own; ppo-quick: for a first run."""
     env_kwargs: str | None = None
-    """Keyword arguments of --env, such as size=5,hard=true; they become part of its name, --env ID@size=5,hard=true."""
+    """Keyword arguments of --env, such as size=5,hard=true; they become part of its name, ID@size=5,hard=true."""
 
 
 def version_line() -> str:

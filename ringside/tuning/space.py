@@ -16,7 +16,7 @@ from shared.config.sections import Evaluate
 from shared.config.settings import Config
 from shared.config.trust import NEVER_FROM_A_FILE
 from shared.errors import ConfigError
-from shared.files.toml_file import read_toml
+from shared.files.strict_json import read_toml
 
 if TYPE_CHECKING:
     import optuna

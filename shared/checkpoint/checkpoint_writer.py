@@ -239,7 +239,7 @@ class CheckpointWriter:
             "boundary": boundary,
             "game": play.played,
             "protocol": play.protocol,
-            "network": self._network.to_json(),
+            "network": asdict(self._network),
             "config_digest": self._config.digest(),
             "config": self._config.to_json(),
             "counters": dict(counters),
@@ -360,7 +360,7 @@ class CheckpointWriter:
         play = self._config.play
         about: dict[str, Any] = {
             "format": WEIGHTS_FORMAT,
-            "network": self._network.to_json(),
+            "network": asdict(self._network),
             "game": play.played,
             "protocol": play.protocol,
             "eval_epsilon": self._config.evaluate.eval_epsilon,

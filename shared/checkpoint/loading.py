@@ -49,7 +49,7 @@ def load_boundary(manifest: Manifest, expected: Mapping[str, ArraySpec] | None =
         if not spec.suits(found):
             raise CheckpointError(f"{name} has {found.dtype}{found.shape} for {key!r}; this run needs {spec}.")
     for key, own in identity.items():
-        if not np.array_equal(arrays.pop(key, own), own):  # older files have none
+        if not np.array_equal(arrays.pop(key, np.empty(0)), own):
             raise CheckpointError(
                 f"{name} is of another run or another round: its {key!r} is not that of its manifest."
             )

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from shared.checkpoint.pieces import Piece, boundary_in_name, check_piece
-from shared.config.digest import ADDED, ARITHMETIC, MAY_CHANGE_ON_RESUME, digest_of, flat_of
+from shared.config.digest import ARITHMETIC, MAY_CHANGE_ON_RESUME, digest_of, flat_of
 from shared.config.settings import Config
 from shared.errors import CheckpointError, FileError
 from shared.files.strict_json import read_json
@@ -27,7 +27,7 @@ from shared.text import PLAIN_NAME, flag_of
 EVALUATIONS = ("evaluations_before", "evaluations_since_boundary")
 """Counters of a run that was resumed with another --eval-every-steps (`Board.evaluation_history`)."""
 KIND = "ringside-checkpoint"
-FORMAT = 3
+FORMAT = 4
 CHECKPOINTS = "checkpoints"
 """The directory of checkpoints in a run directory."""
 BEST_FILE = "best.safetensors"
@@ -117,7 +117,7 @@ class Manifest:
 
     def _differences(self, config: Config, without: frozenset[str]) -> list[str]:
         """Settings that differ, as flags with both values, but those named `without`."""
-        theirs = {**ADDED, **flat_of(self.config)}
+        theirs = flat_of(self.config)
         return [
             f"{flag_of(name)} {theirs.get(name)!r:.80} (now {value!r:.80})"
             for name, value in config.to_flat().items()

@@ -8,7 +8,7 @@ import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, get_args
+from typing import Any, BinaryIO, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,17 +24,15 @@ from shared.network_parameters import parameters_of
 from shared.network_spec import Network
 
 _METADATA = "ringside"
-WEIGHTS_FORMAT = 2
+WEIGHTS_FORMAT = 3
 _HEADER_BYTES = struct.Struct("<Q")
 """Beginning of a safetensors file: the length of its header."""
 WEIGHTS_SHA256 = "weights_sha256"
-"""Key of the SHA-256 (hex) of the parameters in the metadata of a weights file; older files do not have it."""
+"""Key of the SHA-256 (hex) of the parameters in the metadata of a weights file."""
 _HEADER_LIMIT = 1 << 20
 """Bytes that a file may hold beside its parameters."""
 _MOST_PARAMETERS = 1 << 30
 """Parameters that a file may hold; a sparse file has any size."""
-_FORMER_MAX_FRAMES = 108_000
-"""Most frames of an episode of an evaluation, for files that do not name the number."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +46,14 @@ class StoredWeights:
     """The round that is, or would be, played with them."""
     flat: NDArray[np.float32]
     """float32[P], in the order of `parameters_of(network)`."""
-    eval_epsilon: float | None = None
-    """Chance of a random action in the evaluations of the run; None: as the protocol says."""
-    eval_max_frames: int | None = None
-    """Emulator frames after which its evaluations cut an episode; None: as the protocol says."""
+    eval_epsilon: float
+    """Chance of a random action in the evaluations of the run."""
+    eval_max_frames: int
+    """Emulator frames after which its evaluations cut an episode."""
+    eval_actions: EvalActions
+    """Choice of actions in its evaluations."""
     plugin: str | None = None
     """Module that registered the method or network of the run; only compared with what the user names."""
-    eval_actions: Literal["auto", EvalActions] = "auto"
-    """Choice of actions in the evaluations of the run; auto: older files do not say it."""
 
     @property
     def actions(self) -> int:
@@ -174,11 +172,11 @@ def _read_weights(path: Path, piece: Piece | None = None) -> StoredWeights:
             plain_name(about, "game", where),
             plain_name(about, "protocol", where),
         )
-        eval_epsilon = _optional(about, "eval_epsilon", float, None, where)
-        eval_max_frames = _optional(about, "eval_max_frames", int, _FORMER_MAX_FRAMES, where)
-        plugin = _optional(about, "plugin", str, None, where)
-        eval_actions = about.get("eval_actions", "auto")
-        if eval_actions not in ("auto", *get_args(EvalActions)):
+        eval_epsilon = plain_field(about, "eval_epsilon", float, where)
+        eval_max_frames = plain_field(about, "eval_max_frames", int, where)
+        plugin = plain_field(about, "plugin", str, where) if "plugin" in about else None
+        eval_actions: Any = about.get("eval_actions")
+        if eval_actions not in get_args(EvalActions):
             raise CheckpointError(f"{where} is damaged: its eval_actions is {eval_actions!r:.40}.")
         network = plain_network(about.get("network"), where)
         spec = parameters_of(network)
@@ -197,12 +195,11 @@ def _read_weights(path: Path, piece: Piece | None = None) -> StoredWeights:
             found = f"{arrays[name].dtype}{arrays[name].shape}"
             raise CheckpointError(f"{where} has {found} for {name}; the network has float32{view.shape}.")
         view[...] = arrays[name]
-    checksum = _optional(about, WEIGHTS_SHA256, str, None, where)
-    if checksum is not None and hashlib.sha256(flat.tobytes()).hexdigest() != checksum:
+    if hashlib.sha256(flat.tobytes()).hexdigest() != plain_field(about, WEIGHTS_SHA256, str, where):
         raise CheckpointError(f"{where} is damaged: its parameters do not match their checksum.")
     if not np.isfinite(flat).all():
         raise CheckpointError(f"{where} holds parameters that are not finite.")
-    return StoredWeights(network, game, protocol, version, flat, eval_epsilon, eval_max_frames, plugin, eval_actions)
+    return StoredWeights(network, game, protocol, version, flat, eval_epsilon, eval_max_frames, eval_actions, plugin)
 
 
 def _require_size(size: int, count: int, network: Network, where: str) -> None:
@@ -215,9 +212,3 @@ def _require_size(size: int, count: int, network: Network, where: str) -> None:
     if not least <= size <= least + _HEADER_LIMIT:
         fault = "few" if size < least else "many"
         raise CheckpointError(f"{where} has {size:,} bytes, too {fault} for the network {network}.")
-
-
-def _optional(about: dict[str, Any], name: str, kind: type, absent: Any, where: str) -> Any:
-    """A value that older files do not have, and that may be null. Raises `CheckpointError` for one of another kind."""
-    value = about.get(name, absent)
-    return value if value is None else plain_field({name: value}, name, kind, where)

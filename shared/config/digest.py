@@ -20,19 +20,6 @@ from shared.config.sections import (
     Run,
 )
 from shared.errors import ConfigError
-from shared.frame_shape import FRAME_SIDE, STACK
-
-ADDED: Mapping[str, Any] = {
-    "frame_size": FRAME_SIDE,
-    "frame_color": "gray",
-    "frame_stack": STACK,
-    "recurrent": False,
-    "acting_device": None,
-    "acting_precision": None,
-    "learner_ranks": 1,
-}
-"""Settings that earlier versions did not have, with the value that stands for them. A digest leaves them out where they
-have it, so runs and checkpoints of earlier versions stay what they are."""
 
 _SECTIONS = (Play, Learn, Algorithm, Explore, Evaluate, Machine, Run)
 
@@ -65,9 +52,5 @@ def digest_of(sections: dict[str, Any], without: frozenset[str] = frozenset()) -
     if not all(isinstance(values, dict) for values in sections.values()):
         raise ConfigError("The configuration is damaged: a section of it is not an object.")
     left_out = MAY_CHANGE_ON_RESUME | without
-    kept = {
-        name: value
-        for name, value in flat_of(sections).items()
-        if name not in left_out and not (name in ADDED and value == ADDED[name])
-    }
+    kept = {name: value for name, value in flat_of(sections).items() if name not in left_out}
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()

@@ -56,6 +56,7 @@ Threads = Annotated[int, Meta(ge=1, le=1_024)]
 MOST_SHARDS = 64
 Shards = Annotated[int, Meta(ge=1, le=MOST_SHARDS)]
 MOST_WIDTH = 64
+MOST_NOISE = 100
 OF_METHOD = MethodSettings()
 """Placeholder for the default settings of the configured method."""
 OWN_SETTINGS = "settings"
@@ -69,8 +70,8 @@ class Play:
     game: str = "breakout"
     """Atari game, as in ale-py: breakout, space_invaders or SpaceInvaders."""
     env: str | None = None
-    """Instead of a game: a Gymnasium id with image observations, module:Id-v0 or module:factory; also with arguments
-    and wrappers: ID@size=5+module:Wrapper (docs/protocols.md). Pass it to --resume, too."""
+    """Instead of a game: a Gymnasium id with image observations, module:Id-v0 or module:factory (docs/protocols.md).
+    Pass it to --resume, too."""
     protocol: ProtocolName = "nature"
     """Rules of preprocessing and episodes (docs/protocols.md)."""
     frame_size: Annotated[int, Meta(ge=BLOCK, le=MOST_SIDE)] = FRAME_SIDE
@@ -177,7 +178,7 @@ class Algorithm:
     """A stream for the state's value and one for the actions' advantages (Wang et al. 2016)."""
     noisy: Annotated[bool, Need.REPLAY] = False
     """Explore by factorized noise on the weights of the linear layers (Fortunato et al. 2018)."""
-    noisy_std: Annotated[float, Meta(gt=0, le=100), Need.REPLAY] = 0.5
+    noisy_std: Annotated[float, Meta(gt=0, le=MOST_NOISE), Need.REPLAY] = 0.5
     """With --noisy: sigma_0, the initial scale of the noise; Hessel et al. 2018: 0.5; dqn_zoo and Dopamine: 0.1."""
     n_step: Annotated[Count, Need.REPLAY] = 1
     """Number of rewards in a return before the target network's value is added."""

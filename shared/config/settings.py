@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+import msgspec
+
 from shared.config.checks.field_checks import convert, marks_of
-from shared.config.digest import ADDED, ARITHMETIC, digest_of, flat_of
+from shared.config.digest import ARITHMETIC, digest_of, flat_of
 from shared.config.method_declaration import MethodDeclaration, Need, method_declaration, methods_with
 from shared.config.other_libraries import name_here
 from shared.config.sections import (
@@ -33,8 +33,6 @@ from shared.env_name import with_kwargs
 from shared.errors import ConfigError
 from shared.text import flag_of, nearest
 
-_OTHER_VERSION = "The configuration was written by another version of Ringside; use that one."
-
 
 @dataclass(frozen=True)
 class Config:
@@ -50,7 +48,7 @@ class Config:
 
     def to_json(self) -> dict[str, Any]:
         """Sections as plain JSON values; paths as strings."""
-        plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(self), default=str))
+        plain: dict[str, Any] = msgspec.to_builtins(self, enc_hook=str)
         return plain
 
     def to_flat(self) -> dict[str, Any]:
@@ -61,26 +59,19 @@ class Config:
     def from_json(cls, sections: dict[str, Any]) -> Config:
         """The inverse of `to_json`.
 
-        Raises `ConfigError` unless the names are exactly those of this version, `ADDED` aside, and every value is of
-        its type.
+        Raises `ConfigError` unless the names are exactly those of this version, and every value is of its type.
         """
-        if not isinstance(sections.get("algorithm", {}), dict):
-            raise ConfigError(f"The configuration is damaged: algorithm is {sections['algorithm']!r:.80}.")
-        method = sections.get("algorithm", {}).get("method")
         if not sections.keys() & {item.name for item in dataclasses.fields(Config)}:
             raise ConfigError("It has none of the sections of a configuration.")
-        if method is None:
-            raise ConfigError(_OTHER_VERSION)
+        algorithm = sections.get("algorithm")
+        method = algorithm.get("method") if isinstance(algorithm, dict) else "dqn"
         if not isinstance(method, str):
             raise ConfigError(f"The configuration is damaged: method is {method!r:.80}.")
         start = Config(algorithm=Algorithm(method=method))
-        _require_names(sections, start.to_json())
-        values = flat_of(sections)
-        for name, value in values.items():
-            if isinstance(value, float) and not math.isfinite(value):
-                raise ConfigError(f"The configuration is damaged: {name} is {value!r:.80}.")
+        if _names_in(sections) != _names_in(start.to_json()):
+            raise ConfigError("The configuration was written by another version of Ringside; use that one.")
         try:
-            return start.with_settings(**values)
+            return start.with_settings(**flat_of(sections))
         except ConfigError as error:
             raise ConfigError(f"The configuration is damaged: {error}") from error
 
@@ -218,13 +209,8 @@ def foreign_setting(name: str, method: str) -> str:
     return f"{flag_of(name)} is for --method {' and '.join(methods_with(name))}; omit it with --method {method}."
 
 
-def _require_names(sections: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-    """Raise `ConfigError` unless the sections have the names of `known`, and are objects where those are; those in
-    `ADDED` may be absent."""
-    if not known.keys() - ADDED.keys() <= sections.keys() <= known.keys():
-        raise ConfigError(_OTHER_VERSION)
-    for name, value in known.items():
-        if isinstance(value, dict):
-            if not isinstance(sections[name], dict):
-                raise ConfigError(f"The configuration is damaged: {name} is {sections[name]!r:.80}.")
-            _require_names(sections[name], value)
+def _names_in(value: Any, path: str = "") -> set[str]:
+    """Paths of all values in nested objects; that of an object ends with a slash."""
+    if not isinstance(value, dict):
+        return {path}
+    return {f"{path}/"}.union(*(_names_in(inner, f"{path}/{name}") for name, inner in value.items()))

@@ -21,7 +21,7 @@ WANDB_SETTINGS = ("wandb_entity", "wandb_group", "wandb_tags")
 NEVER_FROM_A_FILE = frozenset({"resume", "run_dir", "init_from", "plain", "track", *WANDB_SETTINGS})
 """Settings that only the user gives: where a run begins, is written, shown and sent."""
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
-_SAFE_TO_TYPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./:@=,+-]{0,199}")
+_SAFE_TO_TYPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./:@=,-]{0,199}")
 """Names that a sentence may offer for a command line: no shell and no terminal takes them for anything else."""
 
 

@@ -1,4 +1,4 @@
 """Files that are whole or absent, and the rules for reading and writing them.
 
-Read atomic first, then plain_files, strict_json, toml_file, lock, disk_trouble, result_files and run_file_names.
+Read atomic first, then plain_files, strict_json, lock, disk_trouble, result_files and run_file_names.
 """

@@ -1,22 +1,25 @@
-"""JSON from untrusted sources, which is read strictly: all of it goes through `json_object`."""
+"""JSON and TOML from untrusted sources, read strictly: all of it goes through `json_object` and `read_toml`."""
 
 from __future__ import annotations
 
-import json
-import math
-import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
-from shared.errors import FileError
+import msgspec
+
+from shared.errors import ConfigError, FileError
 from shared.files.plain_files import read_bytes
 
-MOST_JSON_BYTES = 1 << 20
-MOST_JSON_DEPTH = 32
+MOST_BYTES = 1 << 20
+MOST_DEPTH = 32
 """Objects and lists inside one another."""
+_TOO_LONG = "it has a whole number of more than 64 bits"
+_TOO_DEEP = f"it has more than {MOST_DEPTH} tables and lists inside one another"
+_DECODER = msgspec.json.Decoder(dict[str, Any])
 
 
-def read_json(path: Path, limit: int = MOST_JSON_BYTES, *, follow: bool = False) -> dict[str, Any]:
+def read_json(path: Path, limit: int = MOST_BYTES, *, follow: bool = False) -> dict[str, Any]:
     """The JSON object in a plain file of at most `limit` bytes.
 
     Raises:
@@ -28,7 +31,7 @@ def read_json(path: Path, limit: int = MOST_JSON_BYTES, *, follow: bool = False)
     return found
 
 
-def read_object(path: Path, limit: int = MOST_JSON_BYTES) -> dict[str, Any]:
+def read_object(path: Path, limit: int = MOST_BYTES) -> dict[str, Any]:
     """The JSON object in a plain file of at most `limit` bytes; empty where there is none that is whole."""
     try:
         return read_json(path, limit)
@@ -39,63 +42,42 @@ def read_object(path: Path, limit: int = MOST_JSON_BYTES) -> dict[str, Any]:
 def json_object(content: bytes) -> dict[str, Any] | None:
     """The JSON object that some bytes are; None: they are none.
 
-    Strictly: in UTF-8, without NaN and infinity, no name twice in an object, whole numbers of 64 bits, other numbers
-    within float64, no more than `MOST_JSON_DEPTH` deep, and every text can be written in UTF-8.
+    Strictly: in UTF-8, without NaN and infinity, whole numbers of 64 bits, other numbers within float64, and no more
+    than `MOST_DEPTH` deep.
     """
     try:
-        found = _DECODER.decode(content.decode())
-        if not isinstance(found, dict) or _is_deep(content, found):
-            return None
-        if _SURROGATE.search(content):
-            json.dumps(found, ensure_ascii=False).encode()
+        found = _DECODER.decode(content)
     except (ValueError, RecursionError):
         return None
-    return found
+    return None if _fault_in(found) else found
 
 
-def _is_deep(content: bytes, found: Any) -> bool:
-    """True if `found`, parsed from `content`, has more than `MOST_JSON_DEPTH` objects and lists inside one another."""
-    if content.count(b"{") + content.count(b"[") <= MOST_JSON_DEPTH:
-        return False
-    level = [found]
-    for _ in range(MOST_JSON_DEPTH):
-        inner = (each.values() if isinstance(each, dict) else each for each in level)
-        level = [value for values in inner for value in values if isinstance(value, dict | list)]
-    return bool(level)
+def read_toml(flag: str, path: Path) -> dict[str, Any]:
+    """Tables of a file that the option `flag` names. Raises `ConfigError`, which names both."""
+    try:
+        tables = tomllib.loads(read_bytes(path, MOST_BYTES, follow=True).decode("utf-8-sig"))
+        fault = _fault_in(tables)
+    except OSError as error:
+        raise ConfigError(f"{flag} {path} cannot be read: {error.strerror}.") from error
+    except FileError as error:
+        raise ConfigError(f"{flag} cannot be read: {error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{flag} {path} is not TOML: {str(error).rstrip('.'):.200}.") from error
+    except RecursionError:
+        fault = _TOO_DEEP
+    except ValueError:  # Python converts no number of thousands of digits
+        fault = _TOO_LONG
+    if fault is not None:
+        raise ConfigError(f"{flag} {path} cannot be used: {fault}.")
+    return tables
 
 
-def _whole_number(text: str) -> int:
-    """An integer of JSON; the length comes first, because long ones take long."""
-    if len(text) > 20 or not -(1 << 63) <= (value := int(text)) < 1 << 63:
-        raise ValueError(f"{text:.40} has more than 64 bits")
-    return value
-
-
-def _real_number(text: str) -> float:
-    """Another number of JSON."""
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"{text:.40} is too large")
-    return value
-
-
-def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON, in which no name stands twice."""
-    values = dict(pairs)
-    if len(values) != len(pairs):
-        raise ValueError("a name stands twice in an object")
-    return values
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a number")
-
-
-_DECODER = json.JSONDecoder(
-    object_pairs_hook=_without_doubles,
-    parse_int=_whole_number,
-    parse_float=_real_number,
-    parse_constant=_no_constant,
-)
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-"""Half a character, as JSON spells it; two together may be one."""
+def _fault_in(found: dict[str, Any]) -> str | None:
+    """Half a sentence about values that nothing here can have; None: there are none."""
+    level: list[Any] = [found]
+    for _ in range(MOST_DEPTH):
+        inner = [value for each in level for value in (each.values() if isinstance(each, dict) else each)]
+        if any(isinstance(value, int) and not -(1 << 63) <= value < 1 << 63 for value in inner):
+            return _TOO_LONG
+        level = [value for value in inner if isinstance(value, dict | list)]
+    return _TOO_DEEP if level else None

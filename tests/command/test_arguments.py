@@ -141,8 +141,8 @@ def test_no_value_is_said_as_help_shows_it() -> None:
 
 
 def test_keyword_arguments_become_part_of_the_name_of_the_env() -> None:
-    words = ["--env", "m:f+m:Wrapper", "--env-kwargs", "size=5,hard=true"]
-    assert configuration(words).play.env == "m:f@size=5,hard=true+m:Wrapper"
+    words = ["--env", "m:f", "--env-kwargs", "size=5,hard=true"]
+    assert configuration(words).play.env == "m:f@size=5,hard=true"
 
 
 def test_a_reader_that_goes_ends_the_output_without_a_traceback() -> None:

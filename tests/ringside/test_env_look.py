@@ -112,7 +112,7 @@ def test_ids_of_games_are_refused(name: str) -> None:
         planning.check(settled(env=name))
 
 
-@pytest.mark.parametrize("name", ["ALE/Pong-v5", "Pong-v4@frameskip=4+mine:Wrapper", "CartPole-v1", "mine:Pong-v4"])
+@pytest.mark.parametrize("name", ["ALE/Pong-v5", "mine:factory@frameskip=4", "CartPole-v1", "mine:Pong-v4"])
 def test_other_ids_are_no_games(name: str) -> None:
     require_no_game(name)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import asdict
 
 import pytest
 
@@ -52,15 +53,14 @@ def test_a_registered_network_is_checked_against_the_frames_of_the_run(monkeypat
     [
         ({"frame_size": 86}, "its frames are 86 pixels wide"),
         ({"frame_size": 32}, "its frames are 32 pixels wide"),
-        ({"frame_channels": 2}, "in 2 channels"),
+        ({"frame_channels": 2}, "frame_channels is 2"),
         ({"frame_size": 1_024}, "frame_size is 1024"),
         ({"frame_stack": 0}, "frame_stack is 0"),
         ({"frame_stack": True}, "frame_stack is True"),
     ],
 )
 def test_a_file_cannot_name_impossible_frames(values: dict[str, int], says: str) -> None:
-    written = Network("nature", 3).to_json()
-    assert not {"frame_size", "frame_stack", "frame_channels"} & written.keys(), "as earlier versions wrote it"
+    written = asdict(Network("nature", 3))
     with pytest.raises(ValueError, match=says):
         Network.from_json({**written, **values})
 

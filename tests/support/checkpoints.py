@@ -10,8 +10,10 @@ import numpy as np
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
 from shared.checkpoint.manifest import manifest_checksum
 from shared.checkpoint.segments import SegmentShape
+from shared.config.method_declaration import method_declaration
+from shared.config.protocols import eval_rules
 from shared.config.run_schedule import RunSchedule, make_run_schedule
-from shared.config.sections import Learn, Play
+from shared.config.sections import Evaluate, Learn, Play
 from shared.config.settings import Config
 from shared.memory.parts.ring import slot_fields
 from shared.network_parameters import parameters_of
@@ -22,6 +24,7 @@ CONFIG = Config(
     play=Play(envs=4, lane_envs=2),
     # Rounds of 10 ticks; a window of two of them.
     learn=Learn(total_steps=800, round_steps=40, replay_size=100, learning_starts=40, network="small"),
+    evaluate=Evaluate(eval_epsilon=0.05, eval_max_frames=18_000, eval_actions="greedy"),
 )
 SIZES = make_run_schedule(CONFIG)
 SHAPE = SegmentShape(lanes=2, ticks=10, interval=10, lane_envs=2)
@@ -102,6 +105,10 @@ def random_weights(
     """A file of small random weights for a game, or for an environment `module:factory`, in a new run directory."""
     named = "env" if ":" in game else "game"
     config = Config().with_settings(**{named: game}, network=network, protocol=protocol, **settings)
+    rules = eval_rules(config.play, config.evaluate, method_declaration(config.algorithm.method))
+    config = config.with_settings(
+        eval_epsilon=rules.epsilon, eval_max_frames=rules.max_frames, eval_actions=rules.actions
+    )
     count = parameters_of(network_of(config, actions)).count
     flat = np.random.default_rng(1).normal(0, 0.05, count).astype(np.float32)
     writer = CheckpointWriter(directory, config, make_run_schedule(config), actions)

@@ -197,5 +197,5 @@ def _check_texts(config: Config) -> None:
         if value is not None and not PLAIN_NAME.fullmatch(value):
             raise ConfigError(
                 f"{flag_of(name)} {value!r} cannot be the name of an env or a game: letters, digits and "
-                ". _ : / @ = , + - may be in it."
+                ". _ : / @ = , - may be in it."
             )

@@ -296,8 +296,6 @@ def test_an_agent_is_not_replaced_by_what_is_made_of_it(tmp_path: Path) -> None:
         b'{"a": ' + b"9" * 400 + b".0}",
         b'{"a": NaN}',
         b'{"a": -Infinity}',
-        b'{"a": 1, "a": 2}',
-        b'{"a": {"b": 1, "b": 1}}',
         b'{"a": ' + b"[" * 40 + b"]" * 40 + b"}",
         b'{"a": ' * 40 + b"1" + b"}" * 40,
         b"[" * 100_000,
@@ -604,12 +602,12 @@ def test_pieces_of_absurd_size_are_not_hashed(tmp_path: Path, monkeypatch: pytes
 
 
 def test_json_is_parsed_in_one_place() -> None:
-    """`json.loads` and its like know no bounds. Settings read what their line has written."""
-    allowed = {"shared/config/settings.py", "shared/files/strict_json.py"}
+    """`json.loads` and its like know no bounds."""
+    allowed = {"shared/files/strict_json.py"}
     root = Path(launch.__file__).parent
     packages = ("actors", "learner", "shared", "ringside", "workers", "examples", ".")
     files = {file for package in packages for file in (root / package).glob("*.py" if package == "." else "**/*.py")}
-    parsing = re.compile(r"json\.loads?\(|JSONDecoder|safe_open")
+    parsing = re.compile(r"json\.loads?\(|JSONDecoder|json\.Decoder|safe_open")
     assert {
         str(file.relative_to(root)) for file in files if parsing.search(file.read_text()) and "bench" not in file.parts
     } == allowed

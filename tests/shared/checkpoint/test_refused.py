@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from dataclasses import asdict, replace
@@ -17,7 +18,6 @@ from shared.checkpoint.loading import load_boundary, load_segments
 from shared.checkpoint.manifest import read_manifest
 from shared.checkpoint.pieces import _PIECE_LIMIT, Piece, boundary_name, check_piece, manifest_name
 from shared.checkpoint.weights_file import WEIGHTS_FORMAT, load_weights
-from shared.config.digest import ADDED
 from shared.config.settings import Config
 from shared.errors import CheckpointError, ConfigError
 from shared.memory.boundary import ArraySpec, captured_arrays, restore
@@ -117,7 +117,7 @@ def test_foreign_files_are_refused_with_a_sentence(tmp_path: Path) -> None:
         ('{"kind": NaN}', "no JSON object"),
         ('{"kind": -Infinity}', "no JSON object"),
         ("\x80\x04", "no JSON object"),
-        ('{"kind": "ringside-checkpoint", "format": 99}', "format 99; this program knows format 3"),
+        ('{"kind": "ringside-checkpoint", "format": 99}', "format 99; this program knows format 4"),
     ):
         path.write_text(text, encoding="latin-1")
         with pytest.raises(CheckpointError, match=message):
@@ -147,11 +147,11 @@ def test_paths_that_lead_elsewhere_are_refused(name: str, tmp_path: Path) -> Non
         {"boundary": "4"},
         {"network": "small"},
         {"network": None},
-        {"network": Network("small", ACTIONS).to_json() | {"actions": None}},
-        {"network": Network("small", ACTIONS).to_json() | {"actions": True}},
-        {"network": Network("small", ACTIONS).to_json() | {"atoms": 1 << 40}},
-        {"network": Network("small", ACTIONS).to_json() | {"noisy": float("1e300")}},
-        {"network": Network("small", ACTIONS).to_json() | {"more": 1}},
+        {"network": asdict(Network("small", ACTIONS)) | {"actions": None}},
+        {"network": asdict(Network("small", ACTIONS)) | {"actions": True}},
+        {"network": asdict(Network("small", ACTIONS)) | {"atoms": 1 << 40}},
+        {"network": asdict(Network("small", ACTIONS)) | {"noisy": float("1e300")}},
+        {"network": asdict(Network("small", ACTIONS)) | {"more": 1}},
         {"counters": {"steps": "many"}},
         {"counters": {"steps": -1}},
         {"counters": {"steps": 1 << 70}},
@@ -249,17 +249,6 @@ def test_a_run_with_other_settings_does_not_continue(tmp_path: Path) -> None:
         load_segments(manifest, replace(SIZES, envs=8, lane_envs=4), empty_ring())
 
 
-def test_a_run_of_an_earlier_version_has_the_frames_that_there_were(tmp_path: Path) -> None:
-    write_run(tmp_path, 1)
-    manifest = find_checkpoint(tmp_path)
-    play = {name: value for name, value in manifest.config["play"].items() if name not in ADDED}
-    older = replace(manifest, config={**manifest.config, "play": play})
-    older.require(CONFIG)
-    assert (older.experiment, older.arithmetic_differences(CONFIG)) == (manifest.experiment, [])
-    with pytest.raises(CheckpointError, match=r"made with --frame-stack 4 \(now 3\)"):
-        older.require(CONFIG.with_settings(frame_stack=3))
-
-
 def test_weights_for_another_game_network_or_action_set_are_refused(tmp_path: Path) -> None:
     write_run(tmp_path, 1)
     weights = load_weights(tmp_path)
@@ -285,19 +274,22 @@ def test_weights_are_read_even_when_the_replay_is_damaged(tmp_path: Path) -> Non
 
 def test_weights_that_are_foreign_not_finite_or_mislabelled_are_refused(tmp_path: Path) -> None:
     spec, flat = parameters_of(Network("small", ACTIONS)), parameters(1)
-    network = Network("small", ACTIONS).to_json()
-    good = {"format": WEIGHTS_FORMAT, "network": network, "game": "pong", "protocol": "nature", "version": 7}
+    network = asdict(Network("small", ACTIONS))
+    rules = {"eval_epsilon": 0.05, "eval_max_frames": 108_000, "eval_actions": "greedy"}
+    good = {"format": WEIGHTS_FORMAT, "network": network, "game": "pong", "protocol": "nature", "version": 7} | rules
+    checksum = {"weights_sha256": hashlib.sha256(flat.tobytes()).hexdigest()}
     path = tmp_path / "weights.safetensors"
 
     def refused(arrays: Fields, about: dict[str, object], message: str) -> None:
-        save_file(arrays, path, {"ringside": json.dumps(about)})
+        save_file(arrays, path, {"ringside": json.dumps(checksum | about)})
         with pytest.raises(CheckpointError, match=message):
             load_weights(path)
 
-    save_file(spec.split(flat), path, {"ringside": json.dumps(good), "format": "pt"})
-    former = load_weights(path)
-    assert (former.version, former.eval_epsilon, former.eval_max_frames) == (7, None, 108_000)
-    assert former.eval_actions == "auto"
+    save_file(spec.split(flat), path, {"ringside": json.dumps(checksum | good), "format": "pt"})
+    found = load_weights(path)
+    assert {name: getattr(found, name) for name in ("version", *rules)} == {"version": 7, **rules}
+    refused(spec.split(flat), good | {"weights_sha256": "0"}, "its parameters do not match their checksum")
+    refused(spec.split(flat), good | {"weights_sha256": None}, "weights_sha256 is None")
     refused(spec.split(flat), {}, "no weights that Ringside wrote")
     refused(spec.split(flat), good | {"format": WEIGHTS_FORMAT - 1}, "no weights that Ringside wrote")
     refused(spec.split(flat), good | {"eval_epsilon": "all"}, "eval_epsilon is 'all'")
@@ -324,7 +316,7 @@ def test_weights_that_are_foreign_not_finite_or_mislabelled_are_refused(tmp_path
     refused({k: v.astype(np.float64) for k, v in spec.split(flat).items()}, good, "float64|too many")
     broken = flat.copy()
     broken[5] = np.nan
-    refused(spec.split(broken), good, "not finite")
+    refused(spec.split(broken), good | {"weights_sha256": hashlib.sha256(broken.tobytes()).hexdigest()}, "not finite")
     path.write_bytes(b"\x80\x04\x95 pickled")
     with pytest.raises(CheckpointError, match="is damaged"):
         load_weights(path)
@@ -535,10 +527,11 @@ def test_a_small_file_that_describes_a_large_network_is_refused_before_memory_is
 ) -> None:
     path = tmp_path / "weights.safetensors"
     about = {"format": WEIGHTS_FORMAT, "game": "pong", "protocol": "nature", "version": 7}
+    about |= {"eval_epsilon": 0.05, "eval_max_frames": 108_000, "eval_actions": "greedy"}
     monkeypatch.setattr("shared.checkpoint.weights_file.arrays_in", lambda *_: pytest.fail("read"))
 
     def write(actions: int, atoms: int) -> None:
-        network = Network("nature", actions, method="c51", atoms=atoms, v_min=-1.0, v_max=1.0).to_json()
+        network = asdict(Network("nature", actions, method="c51", atoms=atoms, v_min=-1.0, v_max=1.0))
         save_file({"a": np.zeros(1, np.float32)}, path, {"ringside": json.dumps(about | {"network": network})})
 
     write(4096, 4096)

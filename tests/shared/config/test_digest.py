@@ -7,11 +7,9 @@ from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
-from shared.config.digest import ADDED, ARITHMETIC, MAY_CHANGE_ON_RESUME, digest_of
+from shared.config.digest import ARITHMETIC, MAY_CHANGE_ON_RESUME
 from shared.config.method_declaration import method_declaration, method_names
-from shared.config.presets import PRESETS
 from shared.config.settings import Config
-from shared.errors import ConfigError
 
 FIELDS = [
     (section.name, item.name)
@@ -57,20 +55,6 @@ def test_digest_covers_what_the_weights_depend_on(section: str, name: str) -> No
     changed = Config().with_settings(**{name: another(section, name)})
     assert changed != Config()
     assert (changed.digest() == Config().digest()) == (name in MAY_CHANGE_ON_RESUME)
-
-
-def test_a_configuration_without_the_added_settings_is_the_same_one() -> None:
-    """As earlier versions wrote it, with the digest that they gave it."""
-    config = PRESETS["quick"].with_settings(seed=3)
-    older = config.to_json()
-    for section in older.values():
-        for name in ADDED.keys() & section.keys():
-            del section[name]
-    assert Config.from_json(older) == config
-    assert digest_of(older) == config.digest()
-    assert config.with_settings(frame_stack=3).digest() != config.digest()
-    with pytest.raises(ConfigError, match="another version"):
-        Config.from_json({**older, "play": {**older["play"], "frames": 4}})
 
 
 def test_a_whole_number_is_the_same_setting_as_that_float() -> None:

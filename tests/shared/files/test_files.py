@@ -18,7 +18,7 @@ from shared.files import atomic, lock, plain_files
 from shared.files.atomic import write_atomic
 from shared.files.lock import identity, is_locked, locked
 from shared.files.plain_files import exists
-from shared.files.toml_file import read_toml
+from shared.files.strict_json import read_toml
 
 
 @pytest.mark.parametrize("layer", ["fsync", "rename", "write"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -63,4 +64,4 @@ def test_every_network_that_may_run_can_be_read_again(extreme: dict[str, Any]) -
     config = Config().with_settings(**extreme)
     validate.settings(config)
     network = network_of(config, 18)
-    assert Network.from_json(json.loads(json.dumps(network.to_json()))) == network
+    assert Network.from_json(json.loads(json.dumps(asdict(network)))) == network

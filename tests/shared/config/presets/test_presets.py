@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ def test_presets_are_sound(name: Any) -> None:
     validate.settings(config)
     assert Config.from_json(config.to_json()) == config
     ready = planning.check(config.with_settings(device="cpu", precision="fp32"))
-    assert Network.from_json(json.loads(json.dumps(ready.network.to_json()))) == ready.network
+    assert Network.from_json(json.loads(json.dumps(asdict(ready.network)))) == ready.network
 
 
 def test_no_two_presets_are_the_same() -> None:
