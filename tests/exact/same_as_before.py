@@ -116,11 +116,11 @@ def _cases() -> dict[str, Case]:
     cases = {name: Case(name, REPLAY | flags, {}) for name, flags in replay.items()}
     for name in ("nature", "quick", "rainbow"):
         cases[f"{name}-alternate"] = Case(name, REPLAY | replay[name] | ALTERNATE, {"--actors": "3"})
-    for name in ("ppo", "ppo-quick", "a2c", "impala", "pqn", "pqn-quick"):
+    for name in ("ppo", "ppo-quick", "a2c", "a3c", "impala", "pqn", "pqn-quick"):
         cases[name] = Case(name, ON_POLICY | SHORT_ROUNDS, {})
     for name in ("ppo", "impala"):
         cases[f"{name}-concurrent"] = Case(name, ON_POLICY | SHORT_ROUNDS | CONCURRENT, {"--actors": "1"})
-    for name in ("a3c", "a3c-async", "q-async", "nq-async"):
+    for name in ("a3c-async", "q-async", "nq-async"):
         cases[name] = Case(name, WORKERS, {"--actors": "1"})
     cases["dqn-async"] = Case("dqn-async", WORKERS | {"--learning-starts": "400"}, {"--actors": "4"})
     for actors in ("1", "3"):
