@@ -1,5 +1,5 @@
 """Reports: curves and scores of several runs on one page.
 
-Read records first, then comparison, aggregate, rules and notes; then curve, figures, plots and report_page. published
-holds the scores and curves of papers.
+Read records first, then comparison, aggregate and notes; then plots, report_page and writing. published holds the
+scores and curves of papers.
 """

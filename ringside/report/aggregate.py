@@ -21,8 +21,6 @@ Statistic = Callable[[Drawn], NDArray[np.float64]]
 
 REPLICATES = 10_000
 CONFIDENCE = 0.95
-_CHUNK = 500
-"""Replicates drawn at once, which bounds memory."""
 
 
 def iqm(drawn: Drawn) -> NDArray[np.float64]:
@@ -34,21 +32,17 @@ def iqm(drawn: Drawn) -> NDArray[np.float64]:
 
 def median(drawn: Drawn) -> NDArray[np.float64]:
     """Median over games of the mean over runs."""
-    return np.asarray(np.median(_means(drawn), axis=0))
+    return np.asarray(np.median([runs.mean(axis=1) for runs in drawn], axis=0))
 
 
 def mean(drawn: Drawn) -> NDArray[np.float64]:
     """Mean over games of the mean over runs."""
-    return np.asarray(_means(drawn).mean(axis=0))
+    return np.asarray(np.mean([runs.mean(axis=1) for runs in drawn], axis=0))
 
 
 def optimality_gap(drawn: Drawn) -> NDArray[np.float64]:
     """Mean shortfall of runs from 1, the human; less is better."""
     return np.asarray(np.maximum(1.0 - np.concatenate(drawn, axis=1), 0.0).mean(axis=1))
-
-
-def _means(drawn: Drawn) -> NDArray[np.float64]:
-    return np.stack([runs.mean(axis=1) for runs in drawn])
 
 
 STATISTICS: dict[str, Statistic] = {"IQM": iqm, "Median": median, "Mean": mean, "Optimality gap": optimality_gap}
@@ -67,21 +61,16 @@ class Estimate:
 def estimate(
     scores: Scores, statistic: Statistic, *, replicates: int = REPLICATES, confidence: float = CONFIDENCE
 ) -> Estimate:
-    """Statistic of all scores, with the percentile interval of the stratified bootstrap.
+    """Statistic of all scores, at least one of every game, with the percentile interval of the stratified bootstrap.
 
     The same scores always give the same interval.
     """
     games = [np.asarray(scores[game], np.float64) for game in sorted(scores)]
-    if not games or not all(len(runs) for runs in games):
-        raise ValueError("At least one score of every game is needed.")
     value = float(statistic([runs[None, :] for runs in games])[0])
     if all(len(runs) < 2 for runs in games):
         return Estimate(value, None, None)
     generator = np.random.default_rng(0)
-    found = []
-    for begin in range(0, replicates, _CHUNK):
-        count = min(_CHUNK, replicates - begin)
-        found.append(statistic([runs[generator.integers(len(runs), size=(count, len(runs)))] for runs in games]))
+    drawn = [runs[generator.integers(len(runs), size=(replicates, len(runs)))] for runs in games]
     tail = (1 - confidence) / 2
-    low, high = np.quantile(np.concatenate(found), (tail, 1 - tail))
+    low, high = np.quantile(statistic(drawn), (tail, 1 - tail))
     return Estimate(value, float(low), float(high))

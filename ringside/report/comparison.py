@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,12 @@ from numpy.typing import NDArray
 from ringside.recording.scores import REFERENCE, human_normalized
 from ringside.recording.totals import MEAN_OVER
 from ringside.report.aggregate import STATISTICS, Estimate, estimate
-from ringside.report.records import Records, RecordsError, newest
-from ringside.report.rules import EvaluationRules, rules_of_final_evaluation, rules_of_last_evaluation
+from ringside.report.records import Records, RecordsError, newest, number
 from shared.config.digest import ARITHMETIC, MAY_CHANGE_ON_RESUME
 from shared.config.presets import PRESETS
-from shared.config.sections import INEXACT_SCHEDULES, Evaluate
-from shared.text import flags_of
+from shared.config.protocols import acting_in_words
+from shared.config.sections import FRAME_SKIP, INEXACT_SCHEDULES, Evaluate
+from shared.text import count, flags_of
 
 IGNORED_SETTINGS = (
     (MAY_CHANGE_ON_RESUME - {"total_steps"})
@@ -34,6 +35,34 @@ IGNORED_SETTINGS = (
 """Settings in which the runs of one arm may differ."""
 NAMED_DIFFERENCES = 4
 """Most settings that an arm's label names."""
+
+
+@dataclass(frozen=True)
+class EvaluationRules:
+    """Rules of the episodes behind a score."""
+
+    episodes: float
+    epsilon: float
+    max_frames: float
+    """Emulator frames after which an episode ended; for an environment that is no game, four per step."""
+    actions: str
+    """sample or greedy."""
+    steps: float
+    """Steps that the episodes had to fill; NaN: their number was given."""
+
+    @classmethod
+    def read(cls, found: Mapping[str, Any], episodes: float) -> EvaluationRules:
+        """Rules in a file of an evaluation, or in the settings of a run."""
+        epsilon, frames, steps = (number(found.get(f"eval_{name}")) for name in ("epsilon", "max_frames", "steps"))
+        return cls(episodes, epsilon, frames, str(found.get("eval_actions")), steps)
+
+    def in_words(self, run: Records) -> str:
+        """ "30 episodes of at most 18,000 frames with greedy actions and epsilon 0.05"."""
+        episodes = "episodes" if math.isnan(self.episodes) else count(int(self.episodes), "episode")
+        if not math.isnan(self.steps):
+            episodes += f", as many as fill {self.steps:,.0f} steps,"
+        most = f"{self.max_frames:,.0f} frames" if run.env is None else f"{self.max_frames / FRAME_SKIP:,.0f} steps"
+        return f"{episodes} of at most {most} with {acting_in_words(self.actions, self.epsilon)}"
 
 
 @dataclass(frozen=True)
@@ -53,13 +82,13 @@ MEASURES = (
         "final evaluation",
         "mean return of the final weights, in an evaluation of their own",
         lambda run: float(run.by_protocol["final"]["mean"]) if "final" in run.by_protocol else math.nan,
-        rules_of_final_evaluation,
+        lambda run: EvaluationRules.read(run.by_protocol["final"], run.by_protocol["final"]["episodes"]),
     ),
     Measure(
         "last evaluation beside training",
         "mean return in the last evaluation beside training",
         lambda run: newest(run.evaluations["mean_return"]),
-        rules_of_last_evaluation,
+        lambda run: EvaluationRules.read(run.settings, newest(run.evaluations["episodes"])),
     ),
     Measure(
         f"last {MEAN_OVER} training episodes",
@@ -103,7 +132,7 @@ class Comparison:
     left_out: tuple[str, ...]
     """Sentences about omitted runs, with reasons."""
 
-    @property
+    @cached_property
     def runs(self) -> list[Records]:
         """Runs of all arms."""
         return [run for arm in self.arms for run in arm.runs]
@@ -114,7 +143,7 @@ class Comparison:
         rules = self.measure.rules
         return None if rules is None else "; ".join(dict.fromkeys(rules(run).in_words(run) for run in self.runs))
 
-    @property
+    @cached_property
     def games(self) -> list[str]:
         """Games of all arms, in alphabetical order."""
         return sorted({run.game for run in self.runs})
@@ -124,33 +153,31 @@ class Comparison:
         found = np.array([self.measure.of(run) for run in arm.of(game)])
         return found[np.isfinite(found)]
 
-    @property
+    @cached_property
     def aggregated_games(self) -> list[str]:
         """Games with reference scores and with scores in every arm: aggregates of arms cover the same games."""
         return [
             game for game in self.games if game in REFERENCE and all(len(self.scores(arm, game)) for arm in self.arms)
         ]
 
-    def normalized(self, arm: Arm, game: str) -> NDArray[np.float64]:
-        """Human-normalized scores of an arm on a game of `REFERENCE`, by seed."""
-        return np.array([human_normalized(game, float(score)) for score in self.scores(arm, game)], np.float64)
-
     def aggregates(self, arm: Arm) -> dict[str, Estimate]:
         """Statistics of Agarwal et al. 2021 over the aggregated games; empty without such games."""
-        scores = {game: self.normalized(arm, game) for game in self.aggregated_games}
+        scores = {
+            game: np.array([human_normalized(game, score) for score in self.scores(arm, game).tolist()], np.float64)
+            for game in self.aggregated_games
+        }
         return {name: estimate(scores, statistic) for name, statistic in STATISTICS.items()} if scores else {}
 
 
-def compare(runs: Iterable[Records], left_out: Sequence[str] = ()) -> Comparison:
+def compare(runs: Sequence[Records], left_out: Sequence[str] = ()) -> Comparison:
     """Group runs into arms.
 
     Raises:
         RecordsError: there are none, or their protocols differ.
     """
-    found = list(runs)
-    if not found:
-        raise RecordsError(" ".join(left_out) or "There is no run to report.")
-    protocols = {run.protocol: run for run in found}
+    if not runs:
+        raise RecordsError(" ".join(left_out))
+    protocols = {run.protocol: run for run in runs}
     if len(protocols) > 1:
         named = " and ".join(f"{name} ({run.path})" for name, run in sorted(protocols.items()))
         raise RecordsError(
@@ -158,26 +185,20 @@ def compare(runs: Iterable[Records], left_out: Sequence[str] = ()) -> Comparison
             "report for each."
         )
     refused = list(left_out)
-    groups: dict[str, dict[tuple[str, int, str], Records]] = {}
-    for run in sorted(found, key=lambda run: (run.steps, run.summary is not None), reverse=True):
-        group = groups.setdefault(_identity(run), {})
-        twin = group.setdefault((run.game, run.seed, _history(run)), run)
-        if twin is not run:
+    groups: dict[str, list[Records]] = {_identity(run): [] for run in runs}
+    kept: dict[tuple[str, ...], Records] = {}
+    for run in sorted(runs, key=lambda run: (run.steps, run.summary is not None), reverse=True):
+        twin = kept.setdefault((_identity(run), run.game, str(run.seed), _history(run)), run)
+        if twin is run:
+            groups[_identity(run)].append(run)
+        else:
             refused.append(
                 f"{run.path} is left out: it repeats the experiment and seed of {twin.path}, and adds no information."
             )
-    order = {id(run): i for i, run in enumerate(found)}
-    arms = [tuple(group.values()) for group in groups.values()]
-    arms.sort(key=lambda arm: min(order[id(run)] for run in arm))
-    kept = [run for arm in arms for run in arm]
-    measure = next((each for each in MEASURES if all(math.isfinite(each.of(run)) for run in kept)), MEASURES[-1])
-    names = _names([arm[0] for arm in arms])
-    return Comparison(
-        protocol=kept[0].protocol,
-        arms=tuple(Arm(*name, arm) for name, arm in zip(names, arms, strict=True)),
-        measure=measure,
-        left_out=tuple(refused),
-    )
+    names = _names([group[0] for group in groups.values()])
+    arms = tuple(Arm(*name, tuple(group)) for name, group in zip(names, groups.values(), strict=True))
+    known = (each for each in MEASURES if all(math.isfinite(each.of(run)) for run in kept.values()))
+    return Comparison(runs[0].protocol, arms, next(known, MEASURES[-1]), tuple(refused))
 
 
 def _history(run: Records) -> str:
@@ -193,9 +214,8 @@ def _history(run: Records) -> str:
 
 def differences(runs: Sequence[Records], ignored: Iterable[str] = ()) -> dict[str, list[Any]]:
     """Settings in which runs differ, except `ignored`: values by run, None if a run lacks the setting."""
-    settings = [run.settings for run in runs]
-    names = dict.fromkeys(name for each in settings for name in each)
-    rows = {name: [each.get(name) for each in settings] for name in names if name not in set(ignored)}
+    names = dict.fromkeys(name for run in runs for name in run.settings if name not in set(ignored))
+    rows = {name: [run.settings.get(name) for run in runs] for name in names}
     return {name: values for name, values in rows.items() if len({json.dumps(value) for value in values}) > 1}
 
 
@@ -208,22 +228,20 @@ def _identity(run: Records) -> str:
 
 def _names(firsts: Sequence[Records]) -> list[tuple[str, str]]:
     """Label and other changes of each arm; its first run stands for it."""
-    rows = differences(firsts, IGNORED_SETTINGS) if len(firsts) > 1 else {}
-    labels: list[str] = []
-    changed = []
+    rows = differences(firsts, IGNORED_SETTINGS)
+    found: dict[str, str] = {}
     for run in firsts:
         preset, changes = run.preset
         usual = PRESETS[preset].to_flat() if preset in PRESETS else {}
         apart = {name: value for name, value in run.settings.items() if name in rows and value != usual.get(name)}
         told = sorted(apart, key=lambda name: name not in run.config.get("algorithm", {}))[:NAMED_DIFFERENCES]
         more = f" and {len(apart) - len(told)} more" if len(apart) > len(told) else ""
-        labels.append(" ".join([preset, *(_option(name, _brief(apart[name])) for name in told)]) + more)
-        in_label = {_option(name, apart[name]) for name in told}
+        label = " ".join([preset, *(_option(name, _brief(apart[name])) for name in told)]) + more
         options = dict.fromkeys([*(_option(name, value) for name, value in apart.items()), *changes])
-        changed.append(" ".join(option for option in options if option not in in_label))
-    twins = [labels[:i].count(label) for i, label in enumerate(labels)]
-    labels = [f"{label} ({n + 1})" if n else label for label, n in zip(labels, twins, strict=True)]
-    return list(zip(labels, changed, strict=True))
+        rest = options.keys() - {_option(name, apart[name]) for name in told}
+        twins = sum(label == other.partition(" (")[0] for other in found)
+        found[f"{label} ({twins + 1})" if twins else label] = " ".join(each for each in options if each in rest)
+    return list(found.items())
 
 
 def _option(name: str, value: object) -> str:

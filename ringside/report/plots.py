@@ -1,4 +1,4 @@
-"""Figures of a report by matplotlib: learning curves, scores beside published ones, aggregates.
+"""Learning curves by matplotlib.
 
 Colors are those of Okabe & Ito (2008), which color-blind people tell apart; no meaning depends on color alone.
 """
@@ -20,13 +20,12 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import Formatter, FuncFormatter, MaxNLocator
+from matplotlib.ticker import Formatter, MaxNLocator
 from numpy.typing import NDArray
 
-from ringside.recording.metric_names import displayed, metric_of, metrics_of
-from ringside.recording.scores import REFERENCE, human_normalized
+from ringside.recording.scores import REFERENCE
 from ringside.report.comparison import Arm, Comparison
-from ringside.report.published import comparable_agents
+from ringside.report.published import PublishedCurve, comparable_agents
 from ringside.report.records import Records
 from shared.files.atomic import write_atomic
 from shared.text import readable, short
@@ -35,29 +34,18 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#00
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1)))
 """Line styles, for more arms than colors."""
 MARKERS = {"DQN": "s", "Rainbow": "D", "IQN": "^"}
-MOST_METRICS = 9
-"""Most charts of metrics; a damaged file may name any number."""
 POINTS = 200
 """Most points of a line: about one for every two or three pixels of width."""
 
 _STYLE: Any = {
-    "font.family": "sans-serif",
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
     "grid.color": "#e3e3e3",
-    "grid.linewidth": 0.6,
-    "axes.edgecolor": "#777777",
-    "axes.labelcolor": "#333333",
-    "axes.axisbelow": True,
-    "xtick.color": "#555555",
-    "ytick.color": "#555555",
     "legend.frameon": False,
     "legend.fontsize": 8,
     "svg.hashsalt": "ringside",
-    "figure.facecolor": "white",
-    "savefig.facecolor": "white",
 }
 
 
@@ -65,8 +53,6 @@ _STYLE: Any = {
 class Picture:
     """A figure of a report."""
 
-    name: str
-    """Name of its PNG without suffix."""
     caption: str
     svg: str
     """Data URI, so that ids inside do not collide with those of other figures."""
@@ -91,7 +77,7 @@ def save(figure: Figure, directory: Path, name: str, caption: str) -> Picture:
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None})
     svg = re.sub(r'(?<= d=")[^"]*', _round_path, buffer.getvalue())
-    return Picture(name, caption, "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode())
+    return Picture(caption, "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode())
 
 
 def _round_path(path: re.Match[str]) -> str:
@@ -99,24 +85,9 @@ def _round_path(path: re.Match[str]) -> str:
     return re.sub(r"\.(\d\d)\d+", r".\1", path[0]).replace("\n", "")
 
 
-def _figure(width: float, height: float) -> tuple[Figure, Axes]:
-    """Figure with one pair of axes; sizes in inches."""
-    figure = Figure(figsize=(width, height), layout="constrained")
-    return figure, figure.add_subplot()
-
-
 def color_of(i: int) -> str:
     """Color of the i-th arm."""
     return COLORS[i % len(COLORS)]
-
-
-def _dash(i: int) -> Any:
-    return DASHES[i // len(COLORS) % len(DASHES)]
-
-
-def _wrapped(label: str) -> str:
-    """The label of an arm in lines that fit a legend."""
-    return textwrap.fill(label, 34)
 
 
 class Numbers(Formatter):
@@ -135,45 +106,29 @@ class Numbers(Formatter):
         return labels
 
 
-def draw_line(axes: Axes, x: NDArray[np.float64], y: NDArray[np.float64], **line_style: Any) -> None:
-    """Draw the points that are known as a line; one alone as a point with its value."""
-    known = np.isfinite(x) & np.isfinite(y)
-    x, y = x[known], y[known]
-    if len(x) == 1:
-        line_style["marker"] = "o"
-        axes.annotate(readable(y[0]), (x[0], y[0]), xytext=(5, 3), textcoords="offset points", fontsize=8)
-    axes.plot(x, y, **line_style)
-
-
-# --- learning curves
-
 Axis = Literal["steps", "hours"]
 
 
-def learning_points(
-    run: Records, axis: Axis, column: str = "mean_return_100"
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Curve of a run: ascending x, and the mean return of the last episodes or another column, where both are known."""
+def learning_points(run: Records, axis: Axis) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Curve of a run: ascending x, and the mean return of the last episodes, where both are known."""
     x = run.rounds["steps"] if axis == "steps" else run.rounds["seconds"] / 3600
-    y = run.rounds.get(column, np.full(len(x), np.nan))
+    y = run.rounds["mean_return_100"]
     known = np.isfinite(x) & np.isfinite(y)
     x, y = x[known], y[known]
-    ascending = np.concatenate([[True], x[1:] > np.maximum.accumulate(x)[:-1]]) if len(x) else np.zeros(0, bool)
+    ascending = np.diff(np.maximum.accumulate(x), prepend=-np.inf) > 0
     return x[ascending], y[ascending]
 
 
-def seed_band(
-    curves: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]],
-) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]] | None:
-    """x, mean, minimum and maximum over seeds, float64[points], where all have values; None if they share no range."""
-    if not curves or not all(len(x) for x, _ in curves):
+def seed_band(curves: Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]]) -> NDArray[np.float64] | None:
+    """x, mean, minimum and maximum over seeds, float64[4, points], where all have values; None if nowhere."""
+    if not all(len(x) for x, _ in curves):
         return None
     first, last = max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves)
     if first >= last:
         return None
     grid = np.linspace(first, last, POINTS)
     values = np.stack([np.interp(grid, x, y) for x, y in curves])
-    return grid, values.mean(axis=0), values.min(axis=0), values.max(axis=0)
+    return np.stack([grid, values.mean(axis=0), values.min(axis=0), values.max(axis=0)])
 
 
 def has_curve(comparison: Comparison, game: str, axis: Axis) -> bool:
@@ -182,86 +137,71 @@ def has_curve(comparison: Comparison, game: str, axis: Axis) -> bool:
     return any(len(learning_points(run, axis)[0]) or len(run.evaluations["steps"]) for run in runs)
 
 
-def learning_curve(comparison: Comparison, game: str, axis: Axis) -> Figure:
-    """Training returns of a game by arm: mean over seeds, range of seeds as a band, evaluations as circles."""
-    figure, axes = _figure(4.6, 3.4)
-    hours = max((_last_hour(run) for run in comparison.runs if run.game == game), default=0.0)
-    unit, scale = ("hours", 1.0) if hours >= 2 else ("minutes", 60.0)
+def learning_curve(comparison: Comparison, game: str, axis: Axis, published: Sequence[PublishedCurve] = ()) -> Figure:
+    """Training returns of a game by arm: mean over seeds, range of seeds as a band, evaluations as circles.
+
+    Args:
+        published: curves to draw over steps, up to the last step of the runs.
+    """
+    runs = [run for run in comparison.runs if run.game == game]
+    figure = Figure(figsize=(4.6, 3.4), layout="constrained")
+    axes = figure.add_subplot()
+    hours = max(float(np.nanmax(run.rounds["seconds"], initial=0.0)) for run in runs) / 3600
+    unit, scale = ("minutes", 60.0) if axis == "hours" and hours < 2 else (axis, 1.0)
     for i, arm in enumerate(comparison.arms):
         if arm.of(game):
-            line_style = {"color": color_of(i), "linestyle": _dash(i)}
-            _draw_arm(axes, arm, game, axis, 1.0 if axis == "steps" else scale, line_style)
-    steps = "steps" if any(run.env for run in comparison.runs if run.game == game) else "steps (4 frames each)"
+            _draw_arm(axes, arm, game, axis, scale, (color_of(i), DASHES[i // len(COLORS) % len(DASHES)]))
+    for each in published:
+        _draw_published(axes, each, max(run.steps for run in runs))
+    steps = "steps" if any(run.env for run in runs) else "steps (4 frames each)"
     axes.set_xlabel(steps if axis == "steps" else f"{unit} of wall-clock time")
     axes.set_ylabel("return of an episode")
     axes.xaxis.set_major_locator(MaxNLocator(6))
-    for each in (axes.xaxis, axes.yaxis):
-        each.set_major_formatter(Numbers())
+    axes.xaxis.set_major_formatter(Numbers())
+    axes.yaxis.set_major_formatter(Numbers())
     axes.set_xlim(left=0)
     _references(axes, comparison.protocol, game)
-    figure.legend(loc="outside lower left", handlelength=1.6, ncols=2, columnspacing=1.2)
+    figure.legend(loc="outside lower left", handlelength=1.6, ncols=1 if published else 2, columnspacing=1.2)
     return figure
 
 
-def metric_names(comparison: Comparison, game: str) -> list[str]:
-    """Metrics of learning that some run of a game has and screens show, in the order of the first run."""
-    runs = [run for run in comparison.runs if run.game == game]
-    drawn = [(run, name) for run in runs for name in displayed(metrics_of(run.rounds))]
-    names = [name for run, name in drawn if len(learning_points(run, "steps", name)[0])]
-    return list(dict.fromkeys(names))[:MOST_METRICS]
-
-
-def metric_chart(comparison: Comparison, game: str, name: str) -> Figure:
-    """A small chart of a metric of a game over steps, with the mean over the seeds of each arm."""
-    figure, axes = _figure(3.4, 2.1)
-    for i, arm in enumerate(comparison.arms):
-        curves = [learning_points(run, "steps", name) for run in arm.of(game)]
-        curves = [(x, y) for x, y in curves if len(x)]
-        band = seed_band(curves)
-        for x, y in [band[:2]] if band is not None else curves:
-            draw_line(axes, x, y, color=color_of(i), linestyle=_dash(i), linewidth=1.3)
-    metric = metric_of(name)
-    axes.set_title(f"{metric.label}, {metric.unit}" if metric.unit else metric.label, fontsize=9)
-    axes.xaxis.set_major_locator(MaxNLocator(4))
-    for each in (axes.xaxis, axes.yaxis):
-        each.set_major_formatter(Numbers())
-    axes.set_xlim(left=0)
-    return figure
-
-
-def _draw_arm(axes: Axes, arm: Arm, game: str, axis: Axis, scale: float, line_style: dict[str, Any]) -> None:
-    """Draw the curves of one arm, of which the first has its label; `scale` multiplies x."""
+def _draw_arm(axes: Axes, arm: Arm, game: str, axis: Axis, scale: float, look: tuple[str, Any]) -> None:
+    """Draw the curves of one arm in a color and with dashes; the first has its label; `scale` multiplies x."""
     runs = arm.of(game)
     curves = [(scale * x, y) for x, y in (learning_points(run, axis) for run in runs)]
-    band = seed_band(curves) if len(runs) > 1 else None
-    label = _wrapped(arm.label if len(runs) == 1 else f"{arm.label}: {len(runs)} seeds")
-    thin = {"linewidth": 1.6, **line_style}
-    if band is not None:
-        grid, mean, least, most = band
-        axes.fill_between(grid, least, most, color=line_style["color"], alpha=0.18, linewidth=0)
-        axes.plot(grid, mean, linewidth=1.8, label=label, **line_style)
-        thin, label = {"color": line_style["color"], "linewidth": 0.6, "alpha": 0.5}, "_"
-    circles = {"linestyle": "none", "marker": "o", "markersize": 4, "markerfacecolor": "white"}
+    label = textwrap.fill(arm.label if len(runs) == 1 else f"{arm.label}: {len(runs)} seeds", 34)
+    color, dashes = look
+    line: dict[str, Any] = {"color": color, "linestyle": dashes, "linewidth": 1.6}
+    if len(runs) > 1 and (band := seed_band(curves)) is not None:
+        axes.fill_between(band[0], band[2], band[3], color=color, alpha=0.18, linewidth=0)
+        axes.plot(band[0], band[1], label=label, **line)
+        line, label = {"color": color, "linewidth": 0.6, "alpha": 0.5}, "_"
     for x, y in curves:
-        draw_line(axes, *_thin(x, y), label=label, **thin)
+        kept = np.unique(np.linspace(0, max(0, len(x) - 1), POINTS).round().astype(int))[: len(x)]
+        _draw_line(axes, x[kept], y[kept], label=label, **line)
         label = "_"
     for run in runs:
         x = run.evaluations["steps"] if axis == "steps" else scale * run.evaluations["seconds"] / 3600
-        draw_line(axes, x, run.evaluations["mean_return"], color=line_style["color"], **circles)
+        _draw_line(
+            axes, x, run.evaluations["mean_return"], color=color, linestyle="none", marker="o", mfc="white", ms=4
+        )
 
 
-def _last_hour(run: Records) -> float:
-    """Duration of a run in hours, as far as it is known."""
-    seconds = run.rounds["seconds"]
-    return float(np.nanmax(seconds)) / 3600 if np.isfinite(seconds).any() else 0.0
+def _draw_line(axes: Axes, x: NDArray[np.float64], y: NDArray[np.float64], **look: Any) -> None:
+    """Draw the points that are known as a line; one alone as a point with its value."""
+    known = np.isfinite(x) & np.isfinite(y)
+    x, y = x[known], y[known]
+    if len(x) == 1:
+        look["marker"] = "o"
+        axes.annotate(readable(y[0]), (x[0], y[0]), xytext=(5, 3), textcoords="offset points", fontsize=8)
+    axes.plot(x, y, **look)
 
 
-def _thin(x: NDArray[np.float64], y: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Reduce a line to the points that a figure can show."""
-    if len(x) <= POINTS:
-        return x, y
-    kept = np.linspace(0, len(x) - 1, POINTS).round().astype(int)
-    return x[kept], y[kept]
+def _draw_published(axes: Axes, curve: PublishedCurve, last_step: float) -> None:
+    """Draw one published curve up to a step, but at least its first point."""
+    kept = slice(max(1, int(np.searchsorted(curve.steps, last_step, side="right"))))
+    look: dict[str, Any] = {"marker": MARKERS.get(curve.agent, "v"), "mfc": "white", "ms": 3.5, "lw": 0.9}
+    axes.plot(curve.steps[kept], curve.returns[kept], "--", color="#777777", label=curve.label, **look)
 
 
 def _references(axes: Axes, protocol: str, game: str) -> None:
@@ -269,71 +209,13 @@ def _references(axes: Axes, protocol: str, game: str) -> None:
     low, high = axes.get_ylim()
     margin = 0.35 * (high - low)
     levels = [(agent.name, agent.scores[game]) for agent in comparable_agents(protocol) if game in agent.scores]
-    if game in REFERENCE:
-        levels += [("random", REFERENCE[game][0]), ("human", REFERENCE[game][1])]
+    levels += list(zip(("random", "human"), REFERENCE.get(game, ()), strict=False))
     at: dict[float, list[str]] = {}
     for name, level in levels:
         if low - margin <= level <= high + margin:
             near = next((other for other in at if abs(other - level) < 0.04 * (high - low)), level)
             at.setdefault(near, []).append(name)
+    beside: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "xytext": (3, 0), "textcoords": "offset points"}
     for level, names in at.items():
         axes.axhline(level, color="#777777", linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
-        axes.annotate(
-            ", ".join(names),
-            (1.0, level),
-            xycoords=("axes fraction", "data"),
-            xytext=(3, 0),
-            textcoords="offset points",
-            va="center",
-            annotation_clip=False,
-            fontsize=7,
-            color="#555555",
-        )
-
-
-# --- scores and aggregates
-
-
-def score_chart(comparison: Comparison) -> Figure:
-    """Human-normalized scores by game: a dot for each seed, a bar for the mean of an arm, open marks for published
-    agents."""
-    games = [game for game in comparison.games if game in REFERENCE]
-    arms = comparison.arms
-    figure, axes = _figure(5.2, 1.3 + 0.2 * len(arms) + len(games) * max(0.24, 0.14 * len(arms)))
-    rows = {game: len(games) - 1 - i for i, game in enumerate(games)}
-    spread = 0.7 / len(arms)
-    dots: dict[str, Any] = {"markersize": 4, "alpha": 0.55}
-    for i, arm in enumerate(arms):
-        label = _wrapped(arm.label)
-        for game in (game for game in arm.games if game in rows):
-            scores = comparison.normalized(arm, game)
-            if len(scores):
-                y = rows[game] + ((len(arms) - 1) / 2 - i) * spread
-                axes.plot(scores, np.full(len(scores), y), "o", color=color_of(i), **dots, label=label)
-                axes.plot([scores.mean()] * 2, [y - 0.45 * spread, y + 0.45 * spread], color=color_of(i), linewidth=2)
-                label = "_"
-    for agent in comparable_agents(comparison.protocol):
-        known = [game for game in games if game in agent.scores]
-        axes.plot(
-            np.array([human_normalized(game, agent.scores[game]) for game in known], np.float64),
-            [rows[game] for game in known],
-            linestyle="none",
-            marker=MARKERS.get(agent.name, "v"),
-            markersize=5,
-            markerfacecolor="none",
-            markeredgecolor="#444444",
-            label=f"{agent.name}, published" if known else "_",
-        )
-    axes.set_xscale("symlog", linthresh=1.0, linscale=0.8)
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    low, high = axes.get_xlim()
-    axes.set_xlim(min(low, -0.15), max(high, 1.5))
-    for at, text in ((0, "random"), (1, "human")):
-        axes.axvline(at, color="#777777", linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
-        place: dict[str, Any] = {"xytext": (0, 2), "textcoords": "offset points", "ha": "center"}
-        axes.annotate(text, (at, 1.0), xycoords=("data", "axes fraction"), fontsize=7, color="#555555", **place)
-    axes.set_yticks(list(rows.values()), list(rows))
-    axes.set_ylim(-0.6, len(games) - 0.4)
-    axes.set_xlabel("human-normalized score (linear up to 1, logarithmic beyond)")
-    figure.legend(loc="outside lower left", ncols=2, columnspacing=1.2, handletextpad=0.3)
-    return figure
+        axes.annotate(", ".join(names), (1.0, level), va="center", annotation_clip=False, fontsize=7, **beside)

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 import os
-from collections import defaultdict
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,6 @@ from shared.config.method_declaration import method_declaration, method_names
 from shared.config.presets import nearest_preset
 from shared.config.settings import Config, unused_settings
 from shared.errors import ConfigError, FileError
-from shared.files.plain_files import exists
 from shared.files.run_file_names import CONFIG_FILE, EVALUATION_FILES, METRICS_FILE, SUMMARY_FILE
 from shared.files.strict_json import read_json
 from shared.text import PLAIN_NAME
@@ -39,7 +38,7 @@ class RecordsError(ValueError):
     """Records of a directory are unusable. The message is a sentence for the user: the fault and the remedy."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Records:
     """Records of one run.
 
@@ -65,8 +64,8 @@ class Records:
     newest_at: float
     """Moment of the newest record, in seconds since 1970."""
     by_protocol: dict[str, dict[str, Any]]
-    """Evaluations by the protocol, with the keys of `EVALUATION_FILES`; `mean`, `sd`, `median`, `best`, `episodes`,
-    `eval_epsilon` and `eval_max_frames` are numbers."""
+    """Evaluations by the protocol, with the keys of `EVALUATION_FILES`; `mean`, `sd`, `episodes`, `eval_epsilon` and
+    `eval_max_frames` are numbers."""
 
     @property
     def steps(self) -> int:
@@ -107,11 +106,13 @@ def load(run_dir: Path) -> Records:
 
     Raises:
         RecordsError: it is no run directory, of another format, damaged, or its run has not finished a round.
+        OSError: as the system says it.
     """
     config = _config(run_dir)
     play, run = config.get("play", {}), config.get("run", {})
     game, protocol, seed = play.get("env") or play.get("game"), play.get("protocol"), run.get("seed")
-    if not _is_name(game) or not _is_name(protocol) or type(seed) is not int:
+    names = [name for name in (game, protocol) if isinstance(name, str) and PLAIN_NAME.fullmatch(name)]
+    if len(names) < 2 or type(seed) is not int:
         raise RecordsError(
             f"{run_dir} was not written by this version of Ringside: its {CONFIG_FILE} lacks game, protocol or seed. "
             "Make the report with the version that wrote it."
@@ -125,8 +126,8 @@ def load(run_dir: Path) -> Records:
     return Records(
         path=run_dir,
         config=config,
-        game=game,
-        protocol=protocol,
+        game=names[0],
+        protocol=names[1],
         seed=seed,
         rounds=rounds,
         episodes=episodes,
@@ -141,11 +142,6 @@ def load(run_dir: Path) -> Records:
     )
 
 
-def _is_name(value: object) -> TypeGuard[str]:
-    """True if a value is a printable name of an env, a game or a protocol."""
-    return isinstance(value, str) and PLAIN_NAME.fullmatch(value) is not None
-
-
 def newest(column: Column) -> float:
     """Last number of a column, or NaN."""
     known = column[np.isfinite(column)]
@@ -157,18 +153,18 @@ def number(value: object) -> float:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
 
 
+def part(values: dict[str, Any] | None, name: str) -> dict[str, Any]:
+    """A nested JSON object; empty if the value is no object."""
+    found = (values or {}).get(name)
+    return found if isinstance(found, dict) else {}
+
+
 def _config(run_dir: Path) -> dict[str, dict[str, Any]]:
     """The sections of settings."""
-    try:
-        there = exists(run_dir)
-    except ConfigError as error:
-        raise RecordsError(str(error)) from error
-    if not there:
-        raise RecordsError(f"There is no run {run_dir}.")
-    if not os.path.isdir(run_dir):
+    if not stat.S_ISDIR(os.stat(run_dir).st_mode):
         raise RecordsError(f"{run_dir} is a file; name the run's directory.")
     if not os.path.lexists(run_dir / CONFIG_FILE):
-        inside = sum(1 for entry in run_dir.iterdir() if os.path.exists(entry / CONFIG_FILE))
+        inside = sum(os.path.exists(entry / CONFIG_FILE) for entry in run_dir.iterdir())
         hint = f"it contains {inside} of them: pass {run_dir}/*." if inside else f"it has no {CONFIG_FILE}."
         raise RecordsError(f"{run_dir} is not a run directory; {hint}")
     config = _object(run_dir / CONFIG_FILE)
@@ -197,20 +193,15 @@ def _metrics(run_dir: Path) -> tuple[Columns, Columns, Columns]:
 
 def _columns(records: list[dict[str, Any]], *always: str) -> Columns:
     """A column for each name under which a record has a number, and for those in `always`."""
-    columns: dict[str, Column] = defaultdict(lambda: np.full(len(records), np.nan))
-    for name in always:
-        columns[name]
-    for i, record in enumerate(records):
-        for name, value in record.items():
-            if math.isfinite(number(value)):
-                columns[name][i] = value
-    return dict(columns)
+    values = [{name: number(value) for name, value in record.items()} for record in records]
+    names = dict.fromkeys([*always, *(name for row in values for name in row if math.isfinite(row[name]))])
+    return {name: np.array([row.get(name, math.nan) for row in values], np.float64) for name in names}
 
 
 def _evaluation_in(path: Path) -> dict[str, Any]:
     """Result of `launch.py eval --json`."""
     found = _object(path)
-    for name in ("mean", "sd", "median", "best", "episodes", "eval_epsilon", "eval_max_frames"):
+    for name in ("mean", "sd", "episodes", "eval_epsilon", "eval_max_frames"):
         if not math.isfinite(number(found.get(name))):
             raise RecordsError(f"{path} is damaged: {name} is {found.get(name)!r:.40}. Remove it and evaluate again.")
     return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,12 +41,8 @@ def write_report(
 
     Raises:
         ConfigError: no run can be read, one is of another env, their scores cannot be compared, or the report cannot
-            be drawn or written.
+            be written.
     """
-    if find_spec("matplotlib") is None:
-        raise ConfigError("A report needs the package matplotlib, which is not installed: run make install.")
-    from ringside.report import report_page
-
     found: list[Records] = []
     refused = []
     for path in runs:
@@ -66,13 +61,11 @@ def write_report(
     except RecordsError as error:
         raise ConfigError(str(error)) from error
     make_result_directory("--out", out)
+    from ringside.report import report_page  # it loads matplotlib, which takes half a second
+
+    games = ", ".join(map(headline, comparison.games[:5])) + (" and more" if len(comparison.games) > 5 else "")
     try:
-        page = report_page.write(comparison, out, title or f"Ringside on {_named(comparison.games)}", study)
+        page = report_page.write(comparison, out, title or f"Ringside on {games}", study)
     except OSError as error:
         raise ConfigError(f"--out {out} cannot be written: {error.strerror}.") from error
     return page, comparison.left_out
-
-
-def _named(games: Sequence[str]) -> str:
-    """Text of a list in a headline."""
-    return ", ".join(map(headline, games)) if len(games) <= 5 else f"{len(games)} games"

@@ -165,12 +165,16 @@ def _make_entry(
 def _draw(run: Path, game: str, out: Path) -> None:
     """Draw the returns of a run beside published ones; nothing, unless it has records of an episode."""
     # Matplotlib takes half a second, which the list of the zoo does not need.
-    from ringside.report.curve import STEPS, Curve, picture
-    from ringside.report.published import published_curves_of_game
+    from ringside.report.comparison import compare
+    from ringside.report.plots import has_curve, learning_curve, style
+    from ringside.report.published import published_curves
     from ringside.report.records import load as load_records
 
-    with suppress(ValueError):
-        picture([Curve(run.name, load_records(run))], published_curves_of_game(game), over=[STEPS]).savefig(out)
+    with suppress(ValueError), style():
+        comparison = compare([load_records(run)])
+        if has_curve(comparison, game, "steps"):
+            curves = [curve for curve in published_curves()[0] if curve.game == game]
+            learning_curve(comparison, game, "steps", curves).savefig(out, dpi=160)
 
 
 def steps_at_version(version: int, summary: dict[str, Any]) -> int:

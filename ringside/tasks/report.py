@@ -46,14 +46,12 @@ def main(arguments: Sequence[str]) -> int:
     )
     if not options.runs:
         raise ConfigError(f"Name at least one run directory: {PROGRAM} report runs/*")
-    missing = [str(path) for path in options.runs if not exists(path)]
-    if missing:
+    if missing := [str(path) for path in options.runs if not exists(path)]:
         raise ConfigError(f"There is no {' and no '.join(missing)}: name directories of runs.")
-    if not any(os.path.isdir(path) for path in options.runs):
-        raise ConfigError(f"There is no run in {options.runs[0]}, which is no directory: name directories of runs.")
-    if options.out is None and len(options.runs) == 1:
+    out = options.out or Path(REPORT)
+    if options.out is None and len(options.runs) == 1 and os.path.isdir(options.runs[0]):
         require_writable_run(options.runs[0], "--out")
-    out = options.out or (options.runs[0] / REPORT if len(options.runs) == 1 else Path(REPORT))
+        out = options.runs[0] / REPORT
     page, left_out = write_report(options.runs, out, options.title, options.env, options.plugin)
     for sentence in left_out:
         print(printable(f"{PROGRAM}: {sentence}"), file=sys.stderr)

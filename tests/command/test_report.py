@@ -36,6 +36,7 @@ def test_an_unreadable_run_is_left_out_and_named(launch: Launch, refused: Refuse
     [
         (("report", "nowhere"), "There is no nowhere: name directories of runs."),
         (("report", "nowhere", "run", "neither"), "There is no nowhere and no neither: name"),
+        (("report", "run/config.json"), "run/config.json is a file; name the run's directory."),
         (("report", "."), "not a run directory; it contains 2 of them: pass ./*"),
         (("report", "run", "sticky"), "different protocols"),
         (("report", "run", "--out", "run/config.json"), "--out run/config.json is a file: name a directory"),
@@ -47,10 +48,3 @@ def test_bad_input_is_one_sentence(refused: Refused, tmp_path: Path, words: tupl
     write_run(tmp_path / "run")
     write_run(tmp_path / "sticky", protocol="machado")
     assert says in refused(*words)
-
-
-def test_help_of_both(launch: Launch) -> None:
-    report, suite = launch("report", "--help").stdout, launch("suite", "--help").stdout
-    assert "--out PATH" in report
-    assert "--final-episodes INT" in suite
-    assert "--learning-rate FLOAT" in suite

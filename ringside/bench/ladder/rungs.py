@@ -23,8 +23,6 @@ With --async, the rungs of asynchronous gradients instead (Mnih et al. 2016), N 
   ordered-N          the same in rounds of gradients
   a3c, impala        actor-critics on batches, with the same network
 
-python -m ringside.bench.ladder.async_picture draws the report of --async beside the returns of runs.
-
 Rungs in one process run serial.py of this folder, whose network is made of PyTorch layers. The others are runs of
 launch.py, `parallel` with --schedule free. All sample 8 transitions per step and train plain DQN, with the other
 settings of the preset quick. Lapan trains on 32 transitions after every step, and leaves autograd on for the target
