@@ -17,7 +17,7 @@ import jinja2
 import numpy as np
 
 from ringside.recording.scores import REFERENCE, SOURCE, human_normalized
-from ringside.recording.totals import mean_name
+from ringside.recording.totals import MEAN_OVER, mean_name
 from ringside.report.aggregate import CONFIDENCE, REPLICATES, Estimate
 from ringside.report.comparison import Arm, Comparison, differences
 from ringside.report.notes import notes, training_rules
@@ -186,13 +186,12 @@ def _run_row(comparison: Comparison, arm: Arm, run: Records) -> Row:
     row["hours"] = score(seconds / 3600, 2)
     row["steps/s"] = score(run.steps / seconds if seconds > 0 else None, 0)
     row["limit"] = "–" if limit.get("name") == "starting" else str(limit.get("name") or "–")
-    row["training"] = score(newest(run.rounds["mean_return_100"])), mean_name(episodes) if episodes else ""
+    row["training"] = score(newest(run.rounds["mean_return_100"])), mean_name(episodes) if episodes < MEAN_OVER else ""
     row["last evaluation"] = score(newest(run.evaluations["mean_return"]))
     for name, kind in (("final evaluation", "final"), ("best weights", "best")):
         found = run.by_protocol.get(kind)
         row[name] = "–" if found is None else f"{score(found['mean'])} ± {score(found['sd'])}"
-    row["exact"] = "–" if exact is None else "yes" if exact else "no"
-    row["weights"] = str(summary.get("weights_sha256") or "–")[:12]
+    row["exact"] = "–" if exact is None else "yes" if exact else "no", str(summary.get("weights_sha256") or "")[:12]
     return row
 
 

@@ -132,9 +132,10 @@ def test_the_page_says_preset_changes_date_speed_and_settings_with_an_effect(tmp
     page = page_of(tmp_path / "out", run)
     assert "<b>nature</b>, changed: --learning-rate 0.5</li>" in page
     assert "Recorded until 1971-01-01." in page
-    cells = dict(re.findall(r'<td data-column="([^"]*)">([^<]*)', page.split("<h2>Runs")[1]))
+    cells = dict(re.findall(r'<td data-column="([^"]*)">(.*?)</td>', page.split("<h2>Runs")[1]))
     assert (cells["steps"], cells["hours"], cells["steps/s"], cells["limit"]) == ("4k", "0.01", "100", "learner")
-    assert (cells["training"], cells["exact"], cells["weights"]) == ("−19.5", "yes", "0123456789ab")
+    assert cells["training"] == "−19.5<small>mean of the last 4</small>"
+    assert cells["exact"] == "yes<small>0123456789ab</small>"
     assert "Machine: a processor, 2 cores; no GPU; torch 2." in page
     assert "<div>learning_rate: <b>0.5</b>" in page
     assert "<div>v_max:" not in page, "it has no effect with dqn"
