@@ -9,13 +9,14 @@ Functions take the root of the tree (`/` in use), so that tests can show them an
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from shared.machine.proc_files import FILESYSTEM, number, pairs, text
 
+_Number = TypeVar("_Number", int, float)
 _UNLIMITED = 1 << 60
 """Version 1 says "no limit" of memory with a number near 2**63."""
 
@@ -34,10 +35,9 @@ class InForce:
     """Processes and threads."""
 
     def __str__(self) -> str:
+        cores = "" if self.cores is None else f"{self.cores:g} {'core' if self.cores == 1 else 'cores'}"
         parts = (
-            "no limit of processor time"
-            if self.cores is None
-            else f"processor time of {self.cores:g} {'core' if self.cores == 1 else 'cores'}",
+            f"processor time of {cores}" if cores else "no limit of processor time",
             "no limit of memory" if self.memory is None else f"memory of {self.memory / 1e9:.1f} GB",
             "no limit of tasks" if self.tasks is None else f"{self.tasks:,} tasks",
         )
@@ -46,43 +46,40 @@ class InForce:
 
 def in_force(root: Path = FILESYSTEM) -> InForce:
     """The limits that control groups put on this process."""
-    quotas = [quota / period for quota, period in map(cpu_quota, groups(root, "cpu")) if quota is not None and period]
-    memories = [limit for limit in map(memory_limit, groups(root, "memory")) if limit is not None]
-    tasks = [limit for limit in (number(group / "pids.max") for group in groups(root, "pids")) if limit is not None]
     paths = _paths(root)
     return InForce(
         paths.get("memory", paths.get("", "/")),
-        min(quotas, default=None),
-        min(memories, default=None),
-        min(tasks, default=None),
+        _least(quota_of(group) for group in groups(root, "cpu")),
+        _least(_memory_limit(group) for group in groups(root, "memory")),
+        _least(number(group / "pids.max") for group in groups(root, "pids")),
     )
 
 
-def cpu_quota(group: Path) -> tuple[int | None, int]:
-    """Quota and period of a group in microseconds; quota None: no limit."""
-    words = text(group / "cpu.max").split()
-    if len(words) == 2:
-        return (None if words[0] == "max" else int(words[0])), int(words[1])
-    quota, period = number(group / "cpu.cfs_quota_us"), number(group / "cpu.cfs_period_us")
-    return (quota if quota is not None and quota > 0 else None), period or 0
+def _least(limits: Iterator[_Number | None]) -> _Number | None:
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def quota_of(group: Path) -> float | None:
+    """Processor time that a group may use, in cores; None: no limit."""
+    quota, _, period = text(group / "cpu.max").partition(" ")
+    if not period:
+        quota, period = text(group / "cpu.cfs_quota_us"), text(group / "cpu.cfs_period_us")
+    return int(quota) / int(period) if quota.strip().isdecimal() and int(period or 0) else None
 
 
 def cpu_time(root: Path = FILESYSTEM) -> int | None:
     """Nanoseconds of CPU time of the innermost group above this process that has a quota; None: not known."""
     for group in groups(root, "cpu"):
-        if cpu_quota(group)[0] is not None:
+        if quota_of(group) is not None:
             used = pairs(group / "cpu.stat").get("usage_usec")  # version 2
             return number(group / "cpuacct.usage") if used is None else used * 1_000
     return None
 
 
-def memory_limit(group: Path) -> int | None:
-    """Bytes that a group may take, or None."""
-    for name in ("memory.max", "memory.limit_in_bytes"):
-        limit = number(group / name)
-        if limit is not None and limit < _UNLIMITED:
-            return limit
-    return None
+def _memory_limit(group: Path) -> int | None:
+    """Bytes that a group may take; None: no limit."""
+    limit = number(group / "memory.max") or number(group / "memory.limit_in_bytes")
+    return limit if limit is None or limit < _UNLIMITED else None
 
 
 def free_memory(root: Path = FILESYSTEM) -> int | None:
@@ -90,26 +87,22 @@ def free_memory(root: Path = FILESYSTEM) -> int | None:
 
     Of each, its limit less what it uses beyond file cache that can be dropped.
     """
-    free = []
-    for group in groups(root, "memory"):
-        limit = memory_limit(group)
-        if limit is None:
-            continue
+
+    def free(group: Path) -> int | None:
+        if (limit := _memory_limit(group)) is None:
+            return None
         used = number(group / "memory.current") or number(group / "memory.usage_in_bytes") or 0
         statistics = pairs(group / "memory.stat")
         cache = statistics.get("total_inactive_file", statistics.get("inactive_file", 0))
-        free.append(max(0, limit - max(0, used - cache)))
-    return min(free, default=None)
+        return max(0, limit - max(0, used - cache))
+
+    return _least(free(group) for group in groups(root, "memory"))
 
 
 def free_tasks(root: Path = FILESYSTEM) -> int | None:
     """Processes and threads that the groups above still allow; None: no group limits them."""
-    free = []
-    for group in groups(root, "pids"):
-        limit = number(group / "pids.max")
-        if limit is not None:
-            free.append(max(0, limit - (number(group / "pids.current") or 0)))
-    return min(free, default=None)
+    limits = ((number(group / "pids.max"), number(group / "pids.current") or 0) for group in groups(root, "pids"))
+    return _least(None if limit is None else max(0, limit - used) for limit, used in limits)
 
 
 def oom_kills(root: Path = FILESYSTEM) -> int:
@@ -117,12 +110,10 @@ def oom_kills(root: Path = FILESYSTEM) -> int:
 
     It counts before it kills, so a process that sees the death sees the count.
     """
-    own = next(groups(root, "memory"), None)  # counts of the groups above hold other people's processes
-    for name in ("memory.events", "memory.oom_control"):
-        count = None if own is None else pairs(own / name).get("oom_kill")
-        if count is not None:
-            return count
-    return pairs(root / "proc/vmstat").get("oom_kill", 0)
+    own = next(groups(root, "memory"), root)  # counts of the groups above hold other people's processes
+    counts = (pairs(file).get("oom_kill") for file in (own / "memory.events", own / "memory.oom_control"))
+    found = next((count for count in counts if count is not None), None)
+    return pairs(root / "proc/vmstat").get("oom_kill", 0) if found is None else found
 
 
 class OomKills:
@@ -148,41 +139,20 @@ class OomKills:
 def groups(root: Path, controller: str) -> Iterator[Path]:
     """Directories of the control groups above this process that may limit `controller`, innermost first.
 
-    A container sees its own group mounted as the top (the mount's root is then the group itself), or a path of
-    the host that is not there; directories that do not exist are left out.
+    A container sees its own group as the top, and names it by a path of the host. So the longest end of the path that
+    is there counts.
     """
-    paths = _paths(root)
-    for line in text(root / "proc/self/mountinfo").splitlines():
-        left, _, right = line.partition(" - ")
-        kind, _, options = right.split(" ", 2)
-        if kind == "cgroup2":
-            name = ""
-        elif kind == "cgroup" and controller in options.split(" ")[-1].split(","):
-            name = controller
-        else:
-            continue
-        if name not in paths:
-            continue
-        mount_root, mount_point = left.split(" ")[3:5]
-        top = root / _unescape(mount_point).lstrip("/")
-        inner = Path(paths[name])
-        below = inner.relative_to(mount_root) if inner.is_relative_to(mount_root) else Path()
-        for group in (top / below, *(top / below).parents):
-            if group.is_dir():
-                yield group
-            if group == top:
-                break
+    mounted, paths = root / "sys/fs/cgroup", _paths(root)
+    tops = [(controller, top) for top in mounted.glob("*") if controller in top.name.split(",")]  # version 1
+    for name, top in [*tops, ("", mounted)]:
+        if name in paths:
+            below = Path(paths[name]).parts[1:]
+            ends = (top.joinpath(*below[first:]) for first in range(len(below) + 1))
+            own = next((group for group in ends if group.is_dir()), top)
+            yield from (group for group in (own, *own.parents) if group.is_relative_to(top))
 
 
 def _paths(root: Path) -> dict[str, str]:
     """This process's group by controller; "" stands for version 2, which names no controllers in its line."""
-    paths: dict[str, str] = {}
-    for line in text(root / "proc/self/cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
-        paths |= dict.fromkeys(controllers.split(","), path)
-    return paths
-
-
-def _unescape(path: str) -> str:
-    r"""A path of mountinfo, where a space is written \040."""
-    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), path)
+    lines = (line.split(":", 2) for line in text(root / "proc/self/cgroup").splitlines())
+    return {name: path for _, controllers, path in lines for name in controllers.split(",")}

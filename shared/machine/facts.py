@@ -7,8 +7,6 @@ Functions that read files take the root of the tree (`/` in use), so that tests 
 
 from __future__ import annotations
 
-import ast
-import contextlib
 import importlib.metadata
 import importlib.util
 import math
@@ -23,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from shared.machine import control_groups
 from shared.machine.proc_files import FILESYSTEM, text
 from shared.machine.subprocesses import read_output
@@ -32,9 +32,6 @@ LIBRARIES = ("torch", "numpy", "ale-py", "numba", "gymnasium", "multiprocess", "
 
 DRIVER_SECONDS = 60.0
 """Longest time of a GPU's driver to answer; the first request may have to wake the GPU."""
-
-_PLENTY = 1 << 60
-"""Stands for "no limit"."""
 
 
 def usable_cores(root: Path = FILESYSTEM, affinity: int | None = None) -> int:
@@ -52,15 +49,17 @@ def usable_cores(root: Path = FILESYSTEM, affinity: int | None = None) -> int:
 def usable_memory(root: Path = FILESYSTEM) -> int:
     """Bytes that this process and its children may still take before something is killed.
 
-    The minimum of MemAvailable and the free memory of the control groups above.
+    The minimum of the machine's available memory and the free memory of the control groups above.
     """
-    free = (_meminfo(root).get("MemAvailable"), control_groups.free_memory(root))
-    return min((amount for amount in free if amount is not None), default=_PLENTY)
+    available: int = psutil.virtual_memory().available
+    in_groups = control_groups.free_memory(root)
+    return available if in_groups is None else min(available, in_groups)
 
 
-def total_memory(root: Path = FILESYSTEM) -> int | None:
-    """Bytes of physical memory; None: not known."""
-    return _meminfo(root).get("MemTotal")
+def total_memory() -> int:
+    """Bytes of physical memory."""
+    total: int = psutil.virtual_memory().total
+    return total
 
 
 def descriptors() -> tuple[int, int]:
@@ -68,22 +67,17 @@ def descriptors() -> tuple[int, int]:
     return resource.getrlimit(resource.RLIMIT_NOFILE)
 
 
-def free_tasks(root: Path = FILESYSTEM, limit: int | None = None, user: int | None = None) -> int | None:
+def free_tasks(root: Path = FILESYSTEM) -> int | None:
     """Processes and threads that may still be started; None: no limit.
 
     The limits are `ulimit -u`, of which root is free, and those of the control groups above.
-
-    Args:
-        root: where /proc and /sys are found.
-        limit: the limit of this user's processes; by default that of this process.
-        user: the user whose processes count; by default that of this process.
     """
-    user = os.getuid() if user is None else user
-    limit = resource.getrlimit(resource.RLIMIT_NPROC)[0] if limit is None else limit
-    free = [control_groups.free_tasks(root)]
-    if user != 0 and limit != resource.RLIM_INFINITY:
-        free.append(max(0, limit - _tasks_of(user, root)))
-    return min((count for count in free if count is not None), default=None)
+    user, limit, free = os.getuid(), resource.getrlimit(resource.RLIMIT_NPROC)[0], control_groups.free_tasks(root)
+    if user == 0 or limit == resource.RLIM_INFINITY:
+        return free
+    found = psutil.process_iter(["uids", "num_threads"])
+    used = sum(each.info["num_threads"] or 0 for each in found if each.info["uids"] and each.info["uids"].real == user)
+    return max(0, limit - used if free is None else min(free, limit - used))
 
 
 def free_disk(directory: Path) -> int:
@@ -97,13 +91,19 @@ BF16_FLAGS = ("amx_bf16", "avx512_bf16")
 
 def bf16_flags(root: Path = FILESYSTEM) -> list[str]:
     """The processor's flags among `BF16_FLAGS`, in their order."""
-    flags = _cpuinfo(root).get("flags", "").split()
+    flags = _cpuinfo("flags", root).split()
     return [flag for flag in BF16_FLAGS if flag in flags]
 
 
 def processor(root: Path = FILESYSTEM) -> str:
     """Model of the processor."""
-    return _cpuinfo(root).get("model name", platform.processor() or platform.machine())
+    return _cpuinfo("model name", root) or platform.machine()
+
+
+def _cpuinfo(key: str, root: Path) -> str:
+    """Value of the first processor in /proc/cpuinfo; empty if there is none."""
+    found = re.search(rf"^{key}\s*:(.*)", text(root / "proc/cpuinfo"), re.MULTILINE)
+    return found[1].strip() if found else ""
 
 
 def has_nvidia_driver(root: Path = FILESYSTEM) -> bool:
@@ -119,15 +119,9 @@ def mps_serves() -> bool:
 def torch_cuda_version() -> str | None:
     """CUDA version that the installed torch was built for, or None; read from its files, torch is not loaded."""
     spec = importlib.util.find_spec("torch")
-    if spec is None or spec.origin is None:
-        return None
-    source = (Path(spec.origin).parent / "version.py").read_text()
-    for node in ast.parse(source).body:
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == "cuda":
-            return ast.literal_eval(node.value) if node.value is not None else None
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and node.targets[0].id == "cuda":
-            return str(ast.literal_eval(node.value)) if ast.literal_eval(node.value) else None
-    return None
+    source = "" if spec is None or spec.origin is None else text(Path(spec.origin).parent / "version.py")
+    found = re.search(r"""^cuda\b[^=]*= *["']([\d.]+)""", source, re.MULTILINE)
+    return found[1] if found else None
 
 
 _COUNT_DEVICES = """
@@ -174,38 +168,34 @@ _GPU_FIELDS = "name,driver_version,memory.total,memory.free"
 
 
 def gpus() -> list[Gpu]:
-    """The devices that `nvidia-smi` shows; none where it is missing or fails."""
+    """The devices that `nvidia-smi` shows; none where it is missing or fails. It may take seconds."""
     command = ["nvidia-smi", f"--query-gpu={_GPU_FIELDS}", "--format=csv,noheader,nounits"]
     try:
-        said = read_output(command, DRIVER_SECONDS)
+        rows = [line.split(", ") for line in read_output(command, DRIVER_SECONDS).splitlines()]
     except (OSError, subprocess.SubprocessError):
         return []
-    found = []
-    rows = [line.split(",") for line in said.splitlines()]
-    for row in rows:
-        if len(row) != _GPU_FIELDS.count(",") + 1:  # a complaint of the driver's
-            continue
-        name, driver, *memory = (word.strip() for word in row)
-        total, free = (int(word) << 20 if word.isdecimal() else 0 for word in memory)
-        found.append(Gpu(name, driver, total, free))
-    return found
+
+    def size(word: str) -> int:
+        return int(word) << 20 if word.isdecimal() else 0
+
+    # Another number of columns is a complaint of the driver's.
+    return [Gpu(row[0], row[1], size(row[2]), size(row[3])) for row in rows if len(row) == 4]
 
 
 def describe(root: Path = FILESYSTEM) -> dict[str, Any]:
     """Description of the machine for a result: JSON values only."""
-    cpu = _cpuinfo(root)
-    siblings, cores = int(cpu.get("siblings", 0)), int(cpu.get("cpu cores", 0))
-    names, driver = _gpus(root)
+    threads, cores = psutil.cpu_count(), psutil.cpu_count(logical=False)
+    shown = gpus() if has_nvidia_driver(root) else None
     return {
         "cpu": processor(root),
         "cpus": os.cpu_count(),
         "usable_cores": usable_cores(root),
-        "threads_per_core": siblings // cores if cores else None,
+        "threads_per_core": threads // cores if threads and cores else None,
         "bf16_flags": bf16_flags(root),
-        "memory_bytes": total_memory(root),
+        "memory_bytes": total_memory(),
         "usable_memory_bytes": usable_memory(root),
-        "gpus": names,
-        "gpu_driver": driver,
+        "gpus": [gpu.name for gpu in shown] or ["NVIDIA GPU"] if shown is not None else [],
+        "gpu_driver": shown[0].driver if shown else None,
         "cuda": torch_cuda_version(),
         "kernel": platform.release(),
         "python": platform.python_version(),
@@ -219,42 +209,3 @@ def _version(distribution: str) -> str | None:
         return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def _gpus(root: Path) -> tuple[list[str], str | None]:
-    """Names of the NVIDIA devices and version of their driver, from its own files; not every container shows these.
-
-    Then `nvidia-smi` is asked, which may take seconds.
-    """
-    names = []
-    for information in sorted((root / "proc/driver/nvidia/gpus").glob("*/information")):
-        model = re.search(r"^Model:\s*(.+)$", text(information), re.MULTILINE)
-        names += [model.group(1).strip()] if model else []
-    version = re.search(r"Kernel Module.*?\s(\d[\d.]+)\s", text(root / "proc/driver/nvidia/version"))
-    if not has_nvidia_driver(root) or (names and version):
-        return names, version.group(1) if version else None
-    shown = gpus()
-    return [gpu.name for gpu in shown] or names or ["NVIDIA GPU"], shown[0].driver if shown else None
-
-
-def _meminfo(root: Path) -> dict[str, int]:
-    """/proc/meminfo in bytes."""
-    lines = (line.split() for line in text(root / "proc/meminfo").splitlines())
-    return {words[0].rstrip(":"): int(words[1]) * 1024 for words in lines if len(words) == 3 and words[2] == "kB"}
-
-
-def _tasks_of(user: int, root: Path) -> int:
-    """Processes and threads of a user."""
-    count = 0
-    for process in (root / "proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it has ended since it was listed
-            if process.stat().st_uid == user:
-                count += len(os.listdir(process / "task"))
-    return count
-
-
-def _cpuinfo(root: Path) -> dict[str, str]:
-    """The first processor of /proc/cpuinfo."""
-    first = text(root / "proc/cpuinfo").split("\n\n", 1)[0]
-    pairs = (line.partition(":") for line in first.splitlines())
-    return {key.strip(): value.strip() for key, _, value in pairs}

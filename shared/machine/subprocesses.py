@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -40,22 +40,13 @@ def leave_threads(code: int) -> NoReturn:
     os._exit(code)
 
 
-def read_output(
-    command: Sequence[str],
-    seconds: float,
-    *,
-    stdin: str | None = None,
-    environment: Mapping[str, str] | None = None,
-    directory: Path | None = None,
-) -> str:
+def read_output(command: Sequence[str], seconds: float, directory: Path | None = None) -> str:
     """Return the standard output of a command. The command ends with the thread that waits for it.
 
     `subprocess.run` would wait without bound for one that is late and does not end, as behind a driver that hangs.
 
     Args:
         seconds: after which it is killed.
-        stdin: its standard input.
-        environment: its variables; None: those of this process.
         directory: its working directory; None: that of this process.
 
     Raises:
@@ -64,22 +55,20 @@ def read_output(
     """
     process = subprocess.Popen(
         command,
-        stdin=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=environment,
         cwd=directory,
         text=True,
         errors="replace",
         preexec_fn=partial(die_with, os.getpid()),
     )
     try:
-        output, errors = process.communicate(stdin, timeout=seconds)
+        output, errors = process.communicate(timeout=seconds)
     finally:
         kill_and_reap(process)
-        for pipe in (process.stdin, process.stdout, process.stderr):
-            if pipe is not None:
-                pipe.close()
+        for pipe in filter(None, (process.stdout, process.stderr)):
+            pipe.close()
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, command, output, errors)
     return output

@@ -17,7 +17,7 @@ TOP = ("actors", "learner", "shared", "ringside", "workers")
 """The packages; `launch.py`, `examples` and `tests` stand beside them."""
 EXAMPLES = "examples"
 
-SHARED_MAY = {"msgspec", "numpy", "safetensors", "zstandard", "setproctitle"}
+SHARED_MAY = {"msgspec", "numpy", "psutil", "safetensors", "zstandard", "setproctitle"}
 """Packages that shared/ may load beside the standard library; setproctitle names a process and imports nothing."""
 
 _WORDS = {"shared.errors", "shared.text", "shared.env_name", "shared.frame_shape", "shared.root"}

@@ -44,6 +44,30 @@ def test_a_machine_without_control_groups(tmp_path: Path) -> None:
     ) == (None, None, 0)
 
 
+def test_memory_of_version_2_counts_cache_as_free(tmp_path: Path) -> None:
+    above = {"a/memory.max": str(8 * GB), "a/memory.current": str(5 * GB)}
+    above |= {"a/memory.stat": f"anon 1\ninactive_file {2 * GB}\n"}
+    root = v2(tmp_path, "/a/b", {**above, "a/b/memory.max": "max", "a/b/memory.current": "1"})
+    assert control_groups.free_memory(root) == 5 * GB
+    tree(root, {"sys/fs/cgroup/a/memory.current": str(11 * GB)})
+    assert control_groups.free_memory(root) == 0, "it is over its limit"
+
+
+def test_memory_of_version_1(tmp_path: Path) -> None:
+    root = v1(
+        tmp_path,
+        "/a",
+        {
+            "memory/memory.limit_in_bytes": V1_UNLIMITED,
+            "memory/memory.usage_in_bytes": str(30 * GB),
+            "memory/a/memory.limit_in_bytes": str(4 * GB),
+            "memory/a/memory.usage_in_bytes": str(3 * GB),
+            "memory/a/memory.stat": f"inactive_file 7\ntotal_inactive_file {GB}\n",
+        },
+    )
+    assert control_groups.free_memory(root) == 2 * GB
+
+
 def test_tasks_left_by_the_tightest_group(tmp_path: Path) -> None:
     root = v2(
         tmp_path,
