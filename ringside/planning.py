@@ -197,7 +197,7 @@ def plan(config: Config) -> Plan:
         checkpoint = resumed_checkpoint(ready)
     answers = checks.before_start(ready, continues=continues(ready, checkpoint))
     checks.refuse(answers)
-    return replace(ready, warnings=tuple(answer.sentence for answer in answers if answer.color == "yellow"))
+    return ready.with_warnings(answer.sentence for answer in answers if answer.color == "yellow")
 
 
 def resumed_checkpoint(ready: Plan, *, verified: bool = True) -> Manifest | None:

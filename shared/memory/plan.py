@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -83,6 +84,12 @@ class Plan:
         add_method(self.method)
         if self.layers is not None:
             register_network(self.config.learn.network, *self.layers)
+
+    def with_warnings(self, sentences: Iterable[str]) -> Plan:
+        """The same plan with the warnings of the checks."""
+        found = copy(self)
+        found.__dict__["warnings"] = tuple(sentences)
+        return found
 
     @property
     def roles(self) -> tuple[Role, ...]:

@@ -144,9 +144,10 @@ def test_a_machine_that_others_use_is_not_all_well(tmp_path: Path, monkeypatch: 
         stat = tmp_path / "proc" / "stat"
         busy = {cpu: 100 + round(seconds * 90) * stat.exists() for cpu in os.sched_getaffinity(0)}
         stat.parent.mkdir(exist_ok=True)
-        stat.write_text("".join(f"cpu{cpu} {ticks} 0 0 500 0 0 0 0 0 0\n" for cpu, ticks in busy.items()))
+        stat.write_text("cpu\n" + "".join(f"cpu{cpu} {ticks} 0 0 500 0 0 0 0 0 0\n" for cpu, ticks in busy.items()))
 
     look(0.0)
+    monkeypatch.setattr("psutil.PROCFS_PATH", str(tmp_path / "proc"))
     monkeypatch.setattr(examination.time, "sleep", look)
     monkeypatch.setattr(examination.time, "monotonic_ns", iter([10**9, 2 * 10**9]).__next__)
     monkeypatch.setattr(examination.time, "process_time_ns", lambda: 0)

@@ -72,7 +72,7 @@ def test_the_least_of_machine_and_groups_is_usable(tmp_path: Path, monkeypatch: 
 def test_tasks_of_the_user_and_of_the_groups_above(
     monkeypatch: pytest.MonkeyPatch, user: int, limit: int, groups: int | None, free: int | None
 ) -> None:
-    """Of user 7 five threads live; one process is another's, and one tells nothing."""
+    """User 7 has five threads; one process is another's, and one tells nothing."""
     found = [(SimpleNamespace(real=7), 3), (SimpleNamespace(real=7), 2), (SimpleNamespace(real=8), 9), (None, None)]
     processes = [SimpleNamespace(info={"uids": uids, "num_threads": threads}) for uids, threads in found]
     monkeypatch.setattr(psutil, "process_iter", lambda names: processes)
