@@ -1,4 +1,7 @@
-"""Entries of the zoo: made of a run, pushed to the Hugging Face Hub, and pulled from it."""
+"""Entries of the zoo: made of a run, pushed to the Hugging Face Hub, and pulled from it.
+
+What is pulled is data: its sizes and values are checked before it is kept, and nothing in it is executed.
+"""
 
 from __future__ import annotations
 
@@ -7,37 +10,30 @@ import os
 import re
 import shlex
 import shutil
-import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from ringside import evaluating
-from ringside.agents.stored_weights import weights_at
+from ringside.agents.stored_weights import weights_at, with_protocol
 from ringside.planning import training_words
-from ringside.sharing import hub
-from ringside.sharing.model_card import pulled_name
 from ringside.zoo import catalogue
-from ringside.zoo.catalogue import (
-    CURVE,
-    EVALUATION,
-    MOST_BYTES,
-    MOST_SHOWN_BYTES,
-    README,
-    SHOWN,
-    SUMMARY,
-    VIDEO,
-    WEIGHTS,
-)
-from shared.checkpoint.weights_file import StoredWeights, weights_file
+from ringside.zoo.catalogue import CURVE, EVALUATION, MOST_BYTES, README, SHOWN, SUMMARY, VIDEO, WEIGHTS
+from shared.checkpoint.weights_file import StoredWeights, load_weights, weights_file
 from shared.config.protocols import acting_in_words
-from shared.config.sections import FRAME_SKIP
 from shared.config.settings import Config
-from shared.errors import ConfigError
+from shared.errors import CheckpointError, ConfigError, FileError, missing_package
 from shared.files.run_file_names import CONFIG_FILE
-from shared.files.strict_json import read_object
+from shared.files.strict_json import read_json
 from shared.text import count, words_of
+
+_MOST_BYTES = {WEIGHTS: MOST_BYTES, SUMMARY: 1 << 20, EVALUATION: 1 << 20, README: 1 << 20}
+"""Files that are pulled, with their largest sizes."""
+_NUMBERS = {EVALUATION: ("mean", "sd", "episodes", "version"), SUMMARY: ("steps", "rounds")}
+"""Numbers that the list of the zoo and a README show, by file."""
 
 
 def add_to_zoo(
@@ -63,7 +59,7 @@ def add_to_zoo(
         ConfigError: there is no such run, its files are damaged, or the zoo has an entry of this name.
     """
     try:
-        with tempfile.TemporaryDirectory(dir=catalogue.ZOO, prefix=".") as scratch:
+        with TemporaryDirectory(dir=catalogue.ZOO, prefix=".") as scratch:
             entry = _make_entry(Path(scratch), Path(load), env, plugin, name, device, flag="--add")
             return entry.rename(catalogue.ZOO / entry.name)
     except OSError as error:
@@ -91,12 +87,16 @@ def push_to_hub(
     Raises:
         ConfigError: huggingface_hub is not installed, there is no such agent, or the Hub refuses.
     """
-    hub.require_hub(repo)
-    found = catalogue.find_weights(load, "--push").parent
-    with tempfile.TemporaryDirectory() as scratch:
-        if found.parent != catalogue.ZOO:
-            found = _make_entry(Path(scratch), Path(load), env, plugin, None, device, flag="--push")
-        return hub.push(found, repo, private=private)
+    with _hub(repo, "pushed") as api, TemporaryDirectory() as scratch:
+        found = catalogue.find_weights(load, "--push").parent
+        if found.parent == catalogue.ZOO:
+            entry = Path(shutil.copytree(found, Path(scratch) / found.name))
+        else:
+            entry = _make_entry(Path(scratch), Path(load), env, plugin, None, device, flag="--push")
+        (entry / README).write_text(_model_card(entry, repo))
+        api.create_repo(repo_id=repo, private=private, exist_ok=True)
+        done = api.upload_folder(repo_id=repo, folder_path=entry, commit_message=f"Agent {entry.name}")
+    return str(done.commit_url)
 
 
 def pull_from_hub(repo: str, *, name: str | None = None, revision: str | None = None) -> Path:
@@ -110,11 +110,74 @@ def pull_from_hub(repo: str, *, name: str | None = None, revision: str | None = 
     Raises:
         ConfigError: huggingface_hub is not installed, the Hub refuses, or the repository holds no agent.
     """
-    hub.require_hub(repo)
-    name = name or pulled_name(repo)
-    _require_new(name)
-    hub.pull(repo, catalogue.ZOO / name, revision)
-    return catalogue.ZOO / name
+    with _hub(repo, "pulled") as api:
+        name = name or catalogue.name_of_entry(repo)
+        _require_new(name)
+        with TemporaryDirectory(dir=catalogue.ZOO, prefix=".") as scratch:
+            entry = Path(scratch) / name
+            found = api.model_info(repo, revision=revision, files_metadata=True)
+            sizes = {each.rfilename: each.size for each in found.siblings}
+            try:
+                for file, most in _MOST_BYTES.items():
+                    if not 0 < sizes.get(file, 0) <= most:
+                        raise FileError(f"{file} has {sizes.get(file, 0):,} bytes; it needs 1 to {most:,}.")
+                api.snapshot_download(repo, revision=found.sha, local_dir=entry, allow_patterns=list(_MOST_BYTES))
+                weights, text = load_weights(entry / WEIGHTS), (entry / README).read_text("utf-8")
+                evaluation, _ = (_read_numbers(entry / file) for file in _NUMBERS)
+                of, expected = (evaluation.get("game"), evaluation.get("protocol")), (weights.game, weights.protocol)
+                if of != expected:
+                    raise FileError(f"its evaluation is of game and protocol {of!r:.160}, not of {expected}.")
+            except (CheckpointError, FileError, UnicodeDecodeError) as error:
+                raise ConfigError(f"{repo} is not an agent of Ringside: {error}") from error
+            shutil.rmtree(entry / ".cache")
+            for line in SHOWN.values():  # their files stay on the Hub
+                text = text.replace(f"\n\n{line}", "")
+            (entry / README).write_text(text)
+            return entry.rename(catalogue.ZOO / name)
+
+
+@contextmanager
+def _hub(repo: str, done: str) -> Iterator[Any]:
+    """Client of the Hub; errors of the Hub, of the network and of files become a sentence: REPO cannot be `done`."""
+    if find_spec("huggingface_hub") is None:
+        raise missing_package("An exchange with the Hub", "huggingface_hub", "hub")
+    if not re.fullmatch(r"[\w.-]{1,96}/[\w.-]{1,96}", repo):
+        raise ConfigError(f"{repo!r:.120} is no repository of the Hub: write USER/NAME.")
+    from huggingface_hub import HfApi, errors
+    from huggingface_hub.utils.tqdm import disable_progress_bars
+
+    disable_progress_bars()
+    client_error: type[Exception] = errors.HfHubHTTPError.__bases__[0]  # of its HTTP client, whichever that is
+    try:
+        yield HfApi(endpoint=os.environ.get("HF_ENDPOINT"), library_name="ringside")
+    except ConfigError:
+        raise
+    except (OSError, ValueError, client_error) as error:
+        reason = " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__
+        raise ConfigError(f"{repo} cannot be {done}: {reason}.") from error
+
+
+def _read_numbers(path: Path) -> dict[str, Any]:
+    """Content of a summary or an evaluation. Raises `FileError` unless it has its numbers."""
+    found = read_json(path)
+    for name in _NUMBERS[path.name]:
+        if type(found.get(name)) not in (int, float):
+            raise FileError(f"{path.name} has {name} {found.get(name)!r:.80}, which is no number.")
+    return found
+
+
+def _model_card(entry: Path, repo: str) -> str:
+    """README of a repository: that of the entry, with metadata for the Hub and how to pull it."""
+    from huggingface_hub import EvalResult, ModelCardData
+
+    found, is_atari = read_json(entry / EVALUATION), read_json(entry / SUMMARY).get("frames") is not None
+    game, task = found["game"], "reinforcement-learning"
+    score, rules = f"{found['mean']:.2f} +/- {found['sd']:.2f}", f"{found['episodes']} episodes, {found['protocol']}"
+    result = EvalResult(task, game, game, "mean_reward", score, metric_name=f"mean_reward, {rules}")
+    tags = [task, "ringside", game, *(["atari"] if is_atari else [])]
+    data = ModelCardData(library_name="ringside", tags=tags, model_name=entry.name, eval_results=[result])
+    use = f"    python launch.py zoo pull {repo}\n    python launch.py play --load {catalogue.name_of_entry(repo)}\n"
+    return f"---\n{data.to_yaml()}\n---\n\n{(entry / README).read_text().strip()}\n\n## Use it\n\n{use}"
 
 
 def _require_new(name: str) -> None:
@@ -135,15 +198,16 @@ def _make_entry(
     """
     weights = weights_at(source, env, plugin, flag)
     run, config, summary = _run_of(source)
-    played = config.play.played
-    if played != weights.game:
+    if config.play.played != weights.game:
         raise ConfigError(
-            f"{source} cannot be shared: the weights are of {weights.game}, but their run is of {played!r:.120}."
+            f"{source} cannot be shared: the weights are of {weights.game}, but their run is of "
+            f"{config.play.played!r:.120}."
         )
     name = name or catalogue.name_of_entry(weights.game)
     if flag == "--add":
         _require_new(name)
-    training = command_of(config, steps_at_version(weights.version, summary))
+    steps = steps_at_version(weights.version, summary)
+    training = command_of(config, steps)
     entry = directory / name
     entry.mkdir()
     shutil.copyfile(weights_file(source), entry / WEIGHTS)
@@ -151,14 +215,16 @@ def _make_entry(
         raise ConfigError(f"The weights are larger than the {MOST_BYTES / 1e6:.0f} MB that they may have.")
     evaluation = evaluating.evaluate(entry / WEIGHTS, env=env, plugin=plugin, device=device, video=entry / VIDEO)
     _draw(run, weights.game, entry / CURVE)
-    for file in SHOWN:
-        if (entry / file).exists() and (entry / file).stat().st_size > MOST_SHOWN_BYTES:
-            (entry / file).unlink()
     for file, content in ((SUMMARY, summary), (EVALUATION, evaluation)):
         (entry / file).write_text(json.dumps(content, indent=1) + "\n")
-    text = _readme(name, weights, config, words_of(env=env, plugin=plugin), training, summary, evaluation)
-    shown = [line for file, line in SHOWN.items() if (entry / file).exists()]
-    (entry / README).write_text("\n\n".join([text.strip(), *shown]) + "\n")
+    loading = shlex.join(["--load", f"zoo/{name}", *words_of(env=env, plugin=plugin)])
+    parts = [_readme(weights, training, steps, loading, evaluation)]
+    for file, line in SHOWN.items():
+        if (entry / file).exists() and (entry / file).stat().st_size <= catalogue.MOST_SHOWN_BYTES:
+            parts.append(line)
+        else:
+            (entry / file).unlink(missing_ok=True)
+    (entry / README).write_text("\n\n".join([f"# {name}", *parts]) + "\n")
     return entry
 
 
@@ -185,19 +251,11 @@ def steps_at_version(version: int, summary: dict[str, Any]) -> int:
 def _run_of(source: Path) -> tuple[Path, Config, dict[str, Any]]:
     """Directory, configuration and summary of the run `source`, or of the run that contains it."""
     for run in (source, *source.absolute().parents[:2]):
-        if not os.path.isfile(run / CONFIG_FILE) or not os.path.isfile(run / SUMMARY):
-            continue
-        sections, summary = read_object(run / CONFIG_FILE), read_object(run / SUMMARY)
-        if not sections or not summary:
-            raise ConfigError(f"{source} cannot be shared: the {CONFIG_FILE} or {SUMMARY} of the run is damaged.")
-        if not all(type(summary.get(name)) in (int, float) for name in ("steps", "rounds", "seconds")):
-            raise ConfigError(
-                f"{source} cannot be shared: the {SUMMARY} of the run lacks its steps, rounds or seconds."
-            )
-        try:
-            return run, Config.from_json(sections), summary
-        except ConfigError as error:
-            raise ConfigError(f"{source} cannot be shared. {error}") from error
+        if os.path.isfile(run / CONFIG_FILE) and os.path.isfile(run / SUMMARY):
+            try:
+                return run, Config.from_json(read_json(run / CONFIG_FILE)), _read_numbers(run / SUMMARY)
+            except (ConfigError, FileError, OSError) as error:
+                raise ConfigError(f"{source} cannot be shared. {error}") from error
     raise ConfigError(
         f"{source} is in no run directory with the {CONFIG_FILE} and the {SUMMARY} of a run that ended: name a run, or "
         "a file of weights in its directory."
@@ -211,43 +269,19 @@ def command_of(config: Config, total_steps: int) -> str:
     """
     if config.run.init_from is not None:
         raise ConfigError("The run began with the weights of another (--init-from); one command does not train it.")
-    words = training_words(config.with_settings(total_steps=total_steps))
-    return shlex.join(["python", "launch.py", *words])
+    return shlex.join(["python", "launch.py", *training_words(config.with_settings(total_steps=total_steps))])
 
 
-def _readme(
-    name: str,
-    weights: StoredWeights,
-    config: Config,
-    loading: Sequence[str],
-    command: str,
-    summary: dict[str, Any],
-    evaluation: dict[str, Any],
-) -> str:
-    """Text of the README of an entry."""
-    named = "".join(f" {word}" for word in loading)
-    steps = steps_at_version(weights.version, summary)
-    ran = f"The run played {summary['steps']:,} steps in {summary['seconds'] / 3600:.1f} hours (`summary.json`)"
-    if steps < summary["steps"]:
-        ran += f"; these are its weights\nat step {steps:,}"
-    mean, sd, episodes = (evaluation[key] for key in ("mean", "sd", "episodes"))
+def _readme(weights: StoredWeights, training: str, steps: int, loading: str, evaluation: dict[str, Any]) -> str:
+    """Text about an agent: `training` is the command of its run, and `loading` names it to others."""
     acting = acting_in_words(evaluation["eval_actions"], evaluation["eval_epsilon"])
-    trained = f"{steps:,} steps"  # an env has neither a protocol nor an emulator's frames
-    if config.play.env is None:
-        trained += f" ({FRAME_SKIP * steps:,} frames) by the rules of the protocol `{weights.protocol}`"
-    return f"""# {name}
+    returned = f"{evaluation['mean']:.2f} +- {evaluation['sd']:.2f} in {count(evaluation['episodes'], 'episode')}"
+    return f"""An agent of the method `{weights.network.method}` with the network `{weights.network.name}`, trained on
+{with_protocol(weights.game, weights.protocol)}, for {steps:,} steps:
 
-An agent of the method `{config.algorithm.method}` with the network `{weights.network.name}`, trained on {weights.game}
-for {trained}:
+    {training}
 
-    {command}
+By the rules of the run, with {acting}, it returns {returned} (`evaluation.json`):
 
-{ran}. By the rules of the run, with
-{acting}, the agent returns {mean:.2f} +- {sd:.2f} in {count(episodes, "episode")} (`evaluation.json`):
-
-    python launch.py eval --load zoo/{name}{named} --seed {evaluation["seed"]}
-
-Watch it with
-
-    python launch.py play --load zoo/{name}{named}
-"""
+    python launch.py eval {loading} --seed {evaluation["seed"]}
+    python launch.py play {loading}"""

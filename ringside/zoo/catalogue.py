@@ -31,8 +31,11 @@ MOST_SHOWN_BYTES = 4_000_000
 
 
 def name_of_entry(text: str) -> str:
-    """Name of an entry that resembles `text`: of small letters, digits and underscores."""
-    return re.sub(r"[^a-z0-9]+", "_", text.lower()).strip("_")
+    """Name of an entry that resembles a game, an env or, without its user, a repository of the Hub.
+
+    It has small letters, digits and underscores.
+    """
+    return re.sub(r"[^a-z0-9]+", "_", text.rpartition("/")[2].lower()).strip("_")
 
 
 def names() -> tuple[str, ...]:

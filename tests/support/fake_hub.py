@@ -52,10 +52,19 @@ class FakeHub:
             return {"commitUrl": f"{self.endpoint}/{repo}/commit/{COMMIT}", "commitOid": COMMIT, "success": True}
         return None
 
-    def file(self, path: str) -> bytes | None:
-        """Content of a file by its address; None: there is none."""
-        found = re.fullmatch(r"/([^/]+/[^/]+)/resolve/[^/]+/(.+)", path)
-        return self.files.get(found[1], {}).get(found[2]) if found else None
+    def get(self, path: str) -> bytes | None:
+        """Content of a file by its address, or JSON about a repository; None: there is none."""
+        if found := re.fullmatch(r"/([^/]+/[^/]+)/resolve/[^/]+/(.+)", path):
+            return self.files.get(found[1], {}).get(found[2])
+        found = re.fullmatch(r"/api/models/([^/]+/[^/]+)(?:/(revision|tree)/[^/]+)?", path)
+        if found is None or found[1] not in self.files:
+            return None
+        files = self.files[found[1]].items()
+        if found[2] == "tree":
+            each = [{"type": "file", "path": name, "size": len(content), "oid": name} for name, content in files]
+            return json.dumps(each).encode()
+        siblings = [{"rfilename": name, "size": len(content)} for name, content in files]
+        return json.dumps({"id": found[1], "sha": COMMIT, "siblings": siblings}).encode()
 
 
 @contextmanager
@@ -83,9 +92,9 @@ def fake_hub() -> Iterator[FakeHub]:
                 self._send(200, json.dumps(answer).encode(), Content_Type="application/json")
 
         def do_GET(self) -> None:
-            content = None if hub.refuse else hub.file(self.path.partition("?")[0])
+            content = None if hub.refuse else hub.get(self.path.partition("?")[0])
             if content is None:
-                self._send(hub.refuse or 404, X_Error_Code="EntryNotFound")
+                self._send(hub.refuse or 404, X_Error_Code="RepoNotFound")
                 return
             etag = f'"{hashlib.sha1(content).hexdigest()}"'
             self._send(200, content, ETag=etag, X_Repo_Commit=COMMIT)

@@ -10,7 +10,6 @@ from ringside.agents.stored_weights import with_protocol
 from ringside.sharing.zoo_entries import add_to_zoo, pull_from_hub, push_to_hub, steps_at_version
 from ringside.tasks.arguments import parse
 from ringside.zoo import catalogue
-from ringside.zoo.catalogue import EVALUATION, SUMMARY
 from shared.errors import ConfigError
 from shared.files.strict_json import read_json
 from shared.text import PROGRAM, command, count, flag_of, nearest, printable
@@ -43,20 +42,15 @@ class Zoo:
 
 
 OPTIONS = Zoo
-VERBS = ("add", "push", "pull")
-NAMED = {"add": "a run", "push": "an agent of the zoo or a run", "pull": "a repository"}
-"""Word behind each verb."""
-EXAMPLES = {"add": "runs/pong", "push": "pong --repo USER/pong", "pull": "USER/pong"}
-NEEDS = {
-    "env": ("add", "push"),
-    "plugin": ("add", "push"),
-    "name": ("add", "pull"),
-    "device": ("add", "push"),
-    "repo": ("push",),
-    "private": ("push",),
-    "revision": ("pull",),
+VERBS = {
+    "add": ("a run behind it: zoo add runs/pong", ("env", "plugin", "name", "device")),
+    "push": (
+        "an agent of the zoo or a run behind it: zoo push pong --repo USER/pong",
+        ("env", "plugin", "device", "repo", "private"),
+    ),
+    "pull": ("a repository behind it: zoo pull USER/pong", ("name", "revision")),
 }
-"""Options by name, with those without which they have no effect."""
+"""Verbs, with the word behind each and an example, and the options that have an effect with it."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -71,23 +65,21 @@ def main(arguments: Sequence[str]) -> int:
     chosen = [verb for verb in VERBS if getattr(options, verb) is not None]
     if len(chosen) > 1:
         raise ConfigError(f"{' and '.join(map(flag_of, chosen))} are two things: do one after the other.")
-    for name, verbs in NEEDS.items():
-        if getattr(options, name) not in (None, False) and not set(verbs) & set(chosen):
+    given = {name: value for name, value in vars(options).items() if name not in VERBS and value not in (None, False)}
+    for name in given:
+        verbs = [verb for verb, (_, effective) in VERBS.items() if name in effective]
+        if not set(verbs) & set(chosen):
             raise ConfigError(f"{flag_of(name)} is for {' and '.join(map(flag_of, verbs))}: pass one of them, too.")
-    if options.add is not None:
-        entry = add_to_zoo(
-            options.add, name=options.name, env=options.env, plugin=options.plugin, device=options.device or "auto"
-        )
+    if options.push is not None:
+        if options.repo is None:
+            raise ConfigError(f"--push {options.push} needs the repository of the Hub to upload to: --repo USER/NAME.")
+        print(printable(f"{options.push.name} is at {push_to_hub(options.push, **given)}."))
+    elif chosen:
+        entry = pull_from_hub(str(options.pull), **given) if options.add is None else add_to_zoo(options.add, **given)
         print(_line(entry.name))
-        print(printable(f"It is in {entry}."))
-    elif options.push is not None:
-        _push(options)
-    elif options.pull is not None:
-        name = pull_from_hub(options.pull, name=options.name, revision=options.revision).name
-        print(_line(name))
-        print(f"Watch it with: {command('play', '--load', name)}")
+        print(printable(f"It is in {entry}. Watch it with: {command('play', '--load', entry.name)}"))
     else:
-        _list()
+        print("\n".join(map(_line, catalogue.names())) or "The zoo is empty.")
     return 0
 
 
@@ -105,43 +97,16 @@ def _with_flags(words: Sequence[str]) -> list[str]:
     if verb not in VERBS:
         raise ConfigError(f"The zoo has no task {verb!r:.60}: pass none, or {', '.join(VERBS)}{nearest(verb, VERBS)}")
     if not rest:
-        raise ConfigError(f"zoo {verb} needs {NAMED[verb]} behind it: zoo {verb} {EXAMPLES[verb]}")
+        raise ConfigError(f"zoo {verb} needs {VERBS[verb][0]}")
     if verb == "push" and len(rest) > 1 and not rest[1].startswith("-"):
         raise ConfigError(f"{rest[1]:.120} follows no option: pass --repo {rest[1]:.120}.")
     return [flag_of(verb), *rest]
 
 
-def _push(options: Zoo) -> None:
-    """Upload an entry, or one that is made of a run."""
-    assert options.push is not None, "it is what was asked for"
-    if options.repo is None:
-        raise ConfigError(f"--push {options.push} needs the repository of the Hub to upload to: --repo USER/NAME.")
-    address = push_to_hub(
-        options.push,
-        options.repo,
-        private=options.private,
-        env=options.env,
-        plugin=options.plugin,
-        device=options.device or "auto",
-    )
-    print(printable(f"{options.push.name} is at {address}."))
-
-
-def _list() -> None:
-    """Print a line for each entry."""
-    for name in catalogue.names():
-        print(_line(name))
-    print(
-        f"Watch one with: {command('play', '--load', catalogue.names()[0])}"
-        if catalogue.names()
-        else "The zoo is empty."
-    )
-
-
 def _line(name: str) -> str:
     """One line of text for an entry."""
-    found = read_json(catalogue.ZOO / name / EVALUATION)
-    steps = steps_at_version(found["version"], read_json(catalogue.ZOO / name / SUMMARY))
+    found = read_json(catalogue.ZOO / name / catalogue.EVALUATION)
+    steps = steps_at_version(found["version"], read_json(catalogue.ZOO / name / catalogue.SUMMARY))
     return (
         f"{name}: {with_protocol(found['game'], found['protocol'])}, mean {found['mean']:.2f} +- {found['sd']:.2f} of "
         f"{count(found['episodes'], 'episode')}, trained for {steps:,} steps"

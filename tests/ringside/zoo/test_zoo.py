@@ -25,6 +25,7 @@ from shared.config.resolve import resolve
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.files.run_file_names import METRICS_FILE
+from tests.conftest import Refused
 from tests.support.checkpoints import random_weights
 from tests.support.written_runs import write_run
 
@@ -150,8 +151,7 @@ def test_an_entry_is_made_of_a_run(empty_zoo: Path, tmp_path: Path, capsys: pyte
     assert "--seed 9" in readme
     assert "--total-steps 7_168" in readme, "the version of the weights, in steps"
     assert "actors" not in readme
-    assert "frames)" not in readme
-    assert "under the protocol" not in readme
+    assert "protocol" not in readme
     assert readme.count(f"--load zoo/catch --env {CATCH}") == 2, "the commands of the entry work"
     capsys.readouterr()
     assert main(["zoo"]) == 0
@@ -184,27 +184,27 @@ def test_refused_additions(
     assert not list(empty_zoo.iterdir())
 
 
-def test_weights_that_are_not_of_their_run_are_not_added(
-    empty_zoo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("file", "change", "sentence"),
+    [
+        ("config.json", {"env": "forged:factory"}, f"weights are of {CATCH}, but their run is of 'forged:factory'."),
+        ("config.json", {"protocol": None}, "best.safetensors cannot be shared. "),
+        ("summary.json", {"steps": None}, "best.safetensors cannot be shared. summary.json has steps None"),
+        ("summary.json", {"rounds": "3"}, "best.safetensors cannot be shared. summary.json has rounds '3'"),
+        ("summary.json", b"[", "best.safetensors cannot be shared. summary.json is truncated or damaged"),
+    ],
+)
+def test_a_run_with_damaged_files_is_not_added(
+    empty_zoo: Path, tmp_path: Path, refused: Refused, file: str, change: dict[str, object] | bytes, sentence: str
 ) -> None:
     source = make_run(tmp_path / "run") / "checkpoints" / "best.safetensors"
-    config = json.loads((tmp_path / "run" / "config.json").read_text())
-    config["play"]["env"] = "forged:factory"
-    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
-    assert main(["zoo", "--add", str(source), "--env", CATCH, "--name", "catch"]) == 2
-    assert f"the weights are of {CATCH}, but their run is of 'forged:factory'." in capsys.readouterr().err
-    assert not list(empty_zoo.iterdir())
-
-
-def test_a_damaged_configuration_is_refused(
-    empty_zoo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    source = make_run(tmp_path / "run") / "checkpoints" / "best.safetensors"
-    config = json.loads((tmp_path / "run" / "config.json").read_text())
-    del config["play"]["protocol"]
-    (tmp_path / "run" / "config.json").write_text(json.dumps(config))
-    assert main(["zoo", "--add", str(source), "--env", CATCH, "--name", "catch"]) == 2
-    assert f"{source} cannot be shared. The configuration was written by another version" in capsys.readouterr().err
+    path = tmp_path / "run" / file
+    content = json.loads(path.read_text())
+    if isinstance(change, dict):
+        (content["play"] if file == "config.json" else content).update(change)
+        change = json.dumps(content).encode()
+    path.write_bytes(change)
+    assert sentence in refused("zoo", "--add", str(source), "--env", CATCH, "--name", "catch")
     assert not list(empty_zoo.iterdir())
 
 
@@ -221,25 +221,11 @@ def test_an_entry_of_a_plug_in_names_it(empty_zoo: Path, tmp_path: Path, capsys:
     assert f"--preset quick --plugin {plugin}" in readme
 
 
-def test_a_zoo_that_cannot_be_written_is_told_in_a_sentence(
-    empty_zoo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_zoo_that_cannot_be_written_is_told_in_a_sentence(empty_zoo: Path, tmp_path: Path, refused: Refused) -> None:
     source = make_run(tmp_path / "run") / "checkpoints" / "best.safetensors"
     empty_zoo.rmdir()
-    assert main(["zoo", "--add", str(source), "--env", CATCH, "--name", "catch", "--device", "cpu"]) == 2
-    said = capsys.readouterr().err
-    assert f"No entry can be written into {empty_zoo}: No such file or directory." in said.replace("\n", " ")
-
-
-@pytest.mark.parametrize("summary", [{"note": 1}, {"steps": 9, "rounds": "3", "seconds": 1.0}])
-def test_a_summary_without_its_figures_is_refused(
-    empty_zoo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], summary: dict[str, object]
-) -> None:
-    source = make_run(tmp_path / "run") / "checkpoints" / "best.safetensors"
-    (tmp_path / "run" / "summary.json").write_text(json.dumps(summary))
-    assert main(["zoo", "--add", str(source), "--env", CATCH, "--name", "catch"]) == 2
-    assert "summary.json of the run lacks its steps, rounds or seconds." in capsys.readouterr().err
-    assert not list(empty_zoo.iterdir())
+    said = refused("zoo", "--add", str(source), "--env", CATCH, "--name", "catch", "--device", "cpu")
+    assert f"No entry can be written into {empty_zoo}: No such file or directory." in said
 
 
 def test_a_command_says_what_differs_from_the_nearest_preset() -> None:
