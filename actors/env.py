@@ -13,7 +13,6 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from actors.envs.film import Shot
 from shared.errors import ConfigError
 
 Frame: TypeAlias = NDArray[np.uint8]
@@ -26,6 +25,15 @@ class EnvError(ConfigError):
 
 class EnvDiffers(EnvError):
     """An episode that was played again with the same seed and actions, and came out otherwise."""
+
+
+class Shot(NamedTuple):
+    """One screen, as a person would see it. Training never asks for it, so it costs training nothing."""
+
+    screen: NDArray[np.uint8]
+    """uint8[height, width, 3], RGB, in the env's own size."""
+    reward: float
+    """Unclipped reward that came with it."""
 
 
 class Outcome(NamedTuple):
@@ -49,7 +57,7 @@ class Env(ABC):
     action_names: tuple[str, ...]
     """Names of the actions, in their order."""
     screens_per_second: float
-    """Screens a second when a person plays."""
+    """Screens a second when a person watches."""
 
     @abstractmethod
     def reset(self, tick: int, frame: Frame) -> None:
@@ -78,5 +86,5 @@ class Env(ABC):
         """Give back what the environment holds beside memory; it is not played again."""
 
     @abstractmethod
-    def film(self) -> list[Shot]:
-        """The list to which, from now on, every screen that is shown is appended; its reader empties it."""
+    def film(self, show: Callable[[Shot], None]) -> None:
+        """Call `show` with every screen from now on."""

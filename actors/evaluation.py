@@ -52,9 +52,9 @@ class Evaluation:
         self.rules = rules
         self.seed = bits(seed, Stream.EVALUATION, number)
 
-    def env(self) -> Env:
+    def env(self, *, window: bool = False) -> Env:
         """An env for any of its episodes. Raises `EnvError` as `make_env` does."""
-        return make_env(self.play, self.seed, 0, training=False)
+        return make_env(self.play, self.seed, 0, training=False, window=window)
 
     def open(self, env: Env, episode: int, stack: NDArray[np.uint8]) -> Episode:
         """Start an episode in an env that plays no other. The episode keeps `stack`, one observation, up to date."""
@@ -170,12 +170,8 @@ def _play(
     started: dict[int, Episode] = {}
     with ExitStack() as held:
         envs: list[Env] = []
-        film: FilmedEpisode | None = None
         for _ in range(rows):
-            env = evaluation.env()
-            if video is not None and film is None:
-                env = film = FilmedEpisode(env, video)
-            envs.append(held.enter_context(closing(env)))
+            envs.append(held.enter_context(closing(evaluation.env())))
             heartbeat()
 
         def start(row: int, number: int) -> Episode | None:
@@ -185,6 +181,8 @@ def _play(
             return started[number]
 
         playing = [start(row, row) for row in range(len(envs))]
+        # Once the first episode has begun: no-ops of its reset are no step of the film.
+        film = None if video is None else held.enter_context(closing(FilmedEpisode(envs[0], video)))
         draws, starts = np.zeros(len(stacks)), np.zeros(len(stacks), bool)
         while any(playing):
             if evaluation.rules.actions == "sample":
@@ -196,10 +194,10 @@ def _play(
                 if episode is None:
                     continue
                 episode.step(int(chosen[row]))
+                if film is not None and row == 0:
+                    film.after_step(over=episode.over)
                 if episode.over:
                     ended = True
-                    if film is not None and episode.number == 0:
-                        film.end()
                     on_episode(episode)
                     playing[row] = start(row, episode.number + len(envs))
             if ended:

@@ -1,100 +1,176 @@
-"""Videos of evaluations: the first episode of each, written beside training by the evaluation actor.
-
-A video is for people. It changes no return, and a disk that refuses it disturbs no evaluation.
-"""
+"""Video files by PyAV, which includes its encoders, and the videos of evaluations."""
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from actors.env import Env, Frame, Outcome
-from actors.envs.film import Shot
-from actors.h264 import H264File
+from actors.env import Env, Shot
 from shared.files.atomic import make_directory
 from shared.files.disk_trouble import log_line
 
-QUALITY = 23
-"""Small files rather than perfect ones."""
+MOST_RATE = {".mp4": 60.0, ".gif": 20.0}
+"""Most pictures a second, by suffix. A GIF of a game has every third frame: what flickers every other one is seen."""
+_H264 = {"crf": "16", "preset": "veryfast", "tune": "animation"}
+_BT709, _LIMITED = 1, 1
 SIDE = 320
-"""Least height of a video, in whole multiples of the screen."""
+"""Least height of the video of an evaluation, in whole multiples of the screen."""
 
 
-class FilmedEpisode(Env):
-    """An env whose first episode becomes a video: one screen a step."""
+class VideoFile:
+    """A video that is written picture by picture to a part file, which gets its name at the end.
+
+    An .mp4 is H.264, nearly lossless, in colors that every player shows. A .gif has a palette for each picture.
+    """
+
+    def __init__(self, path: Path, rate: float) -> None:
+        """Begin the file.
+
+        Args:
+            path: with a suffix of `MOST_RATE`.
+            rate: pictures a second of those that are added. The file leaves some out beyond its most.
+        """
+        import av
+
+        self._av, self._path, self._part = av, path, part_of(path)
+        self._kind = path.suffix.lower()
+        self._each = math.ceil(rate / MOST_RATE[self._kind])
+        self._period = Fraction(1, max(1, round(rate / self._each)))
+        self._part.unlink(missing_ok=True)  # of a process that was killed
+        # FFmpeg's own file access crashes the process on a full disk (av 18.1). x follows no link.
+        self._out = open(self._part, "xb")  # noqa: SIM115  (closed by `finish` or `drop`)
+        self._file = av.open(self._out, "w", format=self._kind[1:])
+        self._stream: Any = None
+        self._graph: Any = None
+        self._added = 0
+        self.pictures = 0
+        """Pictures in the file."""
+
+    @property
+    def seconds(self) -> float:
+        """Duration of the video."""
+        return float(self.pictures * self._period)
+
+    def add(self, picture: NDArray[np.uint8]) -> None:
+        """Append a picture uint8[h, w, 3], of even height and width, all of one size; it is copied."""
+        self._added += 1
+        if (self._added - 1) % self._each:
+            return
+        if self._stream is None:
+            self._begin(*picture.shape[:2])
+        frame = self._av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), format="rgb24")
+        frame.pts, frame.time_base = self.pictures, self._period
+        self._encode(frame)
+        self.pictures += 1
+
+    def _begin(self, height: int, width: int) -> None:
+        """Begin the stream, and the graph of filters from pictures to the pixels of its encoder."""
+        self._stream = self._file.add_stream("gif" if self._kind == ".gif" else "libx264", rate=1 / self._period)
+        context: Any = self._stream.codec_context
+        context.height, context.width, context.time_base = height, width, self._period
+        graph: Any = self._av.filter.Graph()
+        source = graph.add_buffer(width=width, height=height, format="rgb24", time_base=self._period)
+        if self._kind == ".gif":
+            context.pix_fmt = "pal8"
+            split, palette = graph.add("split"), graph.add("palettegen", "stats_mode=single")
+            last = graph.add("paletteuse", "new=1:dither=none")
+            source.link_to(split)
+            split.link_to(palette, 0, 0)
+            split.link_to(last, 1, 0)
+            palette.link_to(last, 0, 1)
+        else:
+            context.pix_fmt, context.options, context.thread_count = "yuv420p", _H264, 1
+            context.colorspace = context.color_primaries = context.color_trc = _BT709
+            context.color_range = _LIMITED
+            # Two by two pixels share a color: that of one pixel of the game if the scale is even.
+            scale = graph.add("scale", "flags=area:out_color_matrix=bt709:out_range=tv")
+            last = graph.add("format", "yuv420p")
+            source.link_to(scale)
+            scale.link_to(last)
+        last.link_to(graph.add("buffersink"))
+        graph.configure()
+        self._graph = graph
+
+    def _encode(self, frame: Any) -> None:
+        """Encode a frame, or with None the rest."""
+        self._graph.vpush(frame)
+        with suppress(self._av.BlockingIOError, self._av.EOFError):
+            while True:
+                self._file.mux(self._stream.encode(self._graph.vpull()))
+        if frame is None:
+            self._file.mux(self._stream.encode(None))
+
+    def finish(self) -> None:
+        """Write the rest and give the file its name."""
+        try:
+            if self._stream is not None:
+                self._encode(None)
+        finally:
+            self._file.close()
+        self._out.close()
+        os.replace(self._part, self._path)
+
+    def drop(self) -> None:
+        """Close and remove the part file."""
+        self._out.close()
+        self._part.unlink(missing_ok=True)
+
+
+def part_of(path: Path) -> Path:
+    """File of a video that is being written."""
+    return path.with_suffix(".part")
+
+
+def enlarge(screen: NDArray[np.uint8], scale: int) -> NDArray[np.uint8]:
+    """Enlarge a screen uint8[h, w, 3]: every pixel becomes scale x scale pixels."""
+    return np.repeat(np.repeat(screen, scale, axis=0), scale, axis=1)
+
+
+class FilmedEpisode:
+    """The first episode of an env as a video, one screen a step: the evaluation actor writes it beside training.
+
+    A video is for people. It changes no return, and a disk that refuses it disturbs no evaluation.
+    """
 
     def __init__(self, env: Env, path: Path) -> None:
-        """Film `env` into `path`, which exists once the episode is over.
-
-        Call `end` for an episode that is cut before the env ends it.
-        """
-        self._env = env
-        self.actions, self.action_names = env.actions, env.action_names
-        self.screens_per_second = env.screens_per_second
+        """Film `env` into `path`, which exists once the episode is over."""
+        self._path, self._rate = path, env.screens_per_second
         self._shots: list[Shot] = []
-        self._video: _Video | None = None
-        self._path = path
-        self._films = False
-        """True during the first episode."""
-        self._begun = False
+        self._video: VideoFile | None = None
+        self._films = True
+        env.film(self._shots.append)
 
-    def reset(self, tick: int, frame: Frame) -> None:
-        """Reset the env; the second episode ends the film."""
-        if self._begun:
-            self.end()
-        else:
-            self._begun = self._films = True
-            self._shots = self._env.film()
-        self._env.reset(tick, frame)
-        self._shots.clear()
-
-    def step(self, tick: int, action: int, frame: Frame) -> Outcome:
-        """Step the env, and film the step."""
-        outcome = self._env.step(tick, action, frame)
-        if self._films and self._shots:
+    def after_step(self, *, over: bool) -> None:
+        """Append the last screen of a step; a game shows every emulator frame, which may be several."""
+        if self._films:
             self._guarded(self._add)
         self._shots.clear()
-        if outcome.terminated or outcome.truncated:
-            self.end()
-        return outcome
-
-    def snapshot(self) -> bytes:
-        """The env's snapshot."""
-        return self._env.snapshot()
-
-    def restore(self, data: bytes, heartbeat: Callable[[], None] = lambda: None) -> None:
-        """Restore the env."""
-        self._env.restore(data, heartbeat)
-
-    def film(self) -> list[Shot]:
-        """The env's own screens."""
-        return self._env.film()
+        if over:
+            self._end(VideoFile.finish)
 
     def close(self) -> None:
-        """Close the env, and drop the video of an episode that is not over."""
-        if self._video is not None:
-            video, self._video = self._video, None
-            self._guarded(video.drop)
-        self._env.close()
+        """Drop the video of an episode that is not over."""
+        self._end(VideoFile.drop)
 
     def _add(self) -> None:
-        """Append the last screen of a step; a game shows every emulator frame, which may be several."""
         if self._video is None:
             make_directory(self._path.parent)
-            self._video = _Video(self._path, self.screens_per_second / len(self._shots))
-        self._video.add(self._shots[-1].screen)
+            self._video = VideoFile(self._path, self._rate / len(self._shots))
+        screen = self._shots[-1].screen
+        self._video.add(enlarge(screen, 2 * -(-SIDE // (2 * screen.shape[0]))))  # even, as the format asks for
 
-    def end(self) -> None:
-        """End the episode: its video gets its name."""
-        self._films = False
-        if self._video is not None:
-            video, self._video = self._video, None
-            self._guarded(video.finish)
+    def _end(self, how: Callable[[VideoFile], None]) -> None:
+        video, self._video, self._films = self._video, None, False
+        if video is not None:
+            self._guarded(lambda: how(video))
 
     def _guarded(self, write: Callable[[], None]) -> None:
         """Call `write`; an error of the disk or the encoder ends the film, not the evaluation."""
@@ -107,35 +183,3 @@ class FilmedEpisode(Env):
             with suppress(OSError):
                 part_of(self._path).unlink(missing_ok=True)
             log_line(f"{self._path} could not be written: {error}.")
-
-
-class _Video:
-    """A video that is written to a part file, which gets its name at the end."""
-
-    def __init__(self, path: Path, rate: float) -> None:
-        self._path = path
-        self._part = part_of(path)
-        self._part.unlink(missing_ok=True)  # of a process that was killed
-        self._out = open(self._part, "xb")  # noqa: SIM115  (closed by `finish`; x follows no link)
-        self._file = H264File(self._out, max(1, round(rate)), QUALITY)
-
-    def add(self, screen: NDArray[np.uint8]) -> None:
-        """Append a screen uint8[h, w, 3]."""
-        scale = 2 * -(-SIDE // (2 * screen.shape[0]))  # even, as the format asks for
-        self._file.add(np.repeat(np.repeat(screen, scale, axis=0), scale, axis=1))
-
-    def finish(self) -> None:
-        """Write the rest and give the file its name."""
-        self._file.finish()
-        self._out.close()
-        os.replace(self._part, self._path)
-
-    def drop(self) -> None:
-        """Close and remove the part file."""
-        self._out.close()
-        self._part.unlink()
-
-
-def part_of(path: Path) -> Path:
-    """File of a video that is being written."""
-    return path.with_suffix(".part")

@@ -9,7 +9,7 @@ from dataclasses import replace
 from actors.env import Env, EnvError
 from shared.config.protocols import PROTOCOLS
 from shared.config.sections import Play
-from shared.env_name import parse_env_name
+from shared.env_name import parse_env_name, with_kwargs
 
 _BARE_ID = re.compile(r"([A-Za-z0-9_-]+/)?[A-Za-z0-9_.-]+")
 """Ids of Gymnasium that name no module: a colon would have Gymnasium import what stands before it."""
@@ -54,15 +54,18 @@ def require_no_game(env: str) -> None:
         )
 
 
-def make_env(play: Play, seed: int, index: int, *, training: bool) -> Env:
+def make_env(play: Play, seed: int, index: int, *, training: bool, window: bool = False) -> Env:
     """The env of global index `index` under the rules of `play`; an evaluation cuts its episodes itself.
+
+    With `window` the env shows itself in a window of its own, as Gymnasium's `render_mode="human"` does.
 
     Raises `EnvError` when the game or environment is unknown or of the wrong kind.
     """
     if play.env is not None:
         from actors.envs.gymnasium_env import GymnasiumEnv
 
-        return GymnasiumEnv(play.env, seed, index, play.frames)
+        name = with_kwargs(play.env, {"render_mode": "human"}) if window else play.env
+        return GymnasiumEnv(name, seed, index, play.frames)
     from actors.envs.atari import AtariEnv
 
     if play.frame_color != "gray":  # of an agent's weights: for training, the settings are checked
@@ -70,7 +73,7 @@ def make_env(play: Play, seed: int, index: int, *, training: bool) -> Env:
     protocol = PROTOCOLS[play.protocol]
     if not training:
         protocol = replace(protocol, longest_episode_frames=0)
-    return AtariEnv(play.game, protocol, seed, index, training=training, size=play.frame_size)
+    return AtariEnv(play.game, protocol, seed, index, training=training, size=play.frame_size, window=window)
 
 
 def action_names(play: Play) -> tuple[str, ...]:

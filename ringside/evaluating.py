@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
@@ -9,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from actors.evaluation import Evaluation, OnEpisode, play_episodes, play_steps
-from ringside.agents.evaluation_policy import ROWS, evaluation_result, make_evaluation_policy
-from ringside.agents.stored_weights import GivenRules, play_of, require_actions, rules_of, weights_at
+from ringside.agents.evaluation_policy import ROWS, make_evaluation_policy
+from ringside.agents.stored_weights import play_of, require_actions, rules_of, weights_at
+from ringside.recording.scores import SOURCE, summarize
 from shared.config.checks import validate
 from shared.config.protocols import PROTOCOLS
 from shared.config.sections import EvalActions
+from shared.machine import facts
 
 
 def evaluate(
@@ -52,7 +55,9 @@ def evaluate(
     validate.episodes(episodes, seed)
     weights = weights_at(load, env, plugin)
     play = play_of(weights)
-    rules = rules_of(weights, play, GivenRules(eval_epsilon, eval_max_frames, eval_actions))
+    rules = rules_of(
+        weights, play, eval_epsilon=eval_epsilon, eval_max_frames=eval_max_frames, eval_actions=eval_actions
+    )
     require_actions(weights, play)
     protocol = PROTOCOLS[weights.protocol]
     network = make_evaluation_policy(weights, device, ROWS, captured=False)  # a user's threads may use the GPU
@@ -71,6 +76,22 @@ def evaluate(
         played = play_steps(evaluation, steps, stacks, ask, on_episode, film, drops_last=protocol.drops_last_episode)
     else:
         played = play_episodes(evaluation, episodes or protocol.eval_episodes, stacks, ask, on_episode, film)
-    return evaluation_result(
-        weights, network, rules, seed, played.returns.tolist(), int(played.lengths.sum()), eval_steps=steps
-    )
+    returns = played.returns.tolist()
+    return {
+        "game": weights.game,
+        "protocol": weights.protocol,
+        **asdict(summarize(weights.game, returns)),
+        "human_normalized_source": SOURCE,
+        "returns": returns,
+        "steps": int(played.lengths.sum()),
+        "eval_epsilon": rules.epsilon,
+        "eval_max_frames": rules.max_frames,
+        "eval_actions": rules.actions,
+        "eval_steps": steps,
+        "seed": seed,
+        "version": weights.version,
+        "device": network.device,
+        "precision": network.precision,
+        "threads": network.threads,
+        "machine": facts.describe(),
+    }

@@ -23,9 +23,8 @@ import numpy as np
 from ale_py import Action, ALEInterface, ALEState, LoggerMode, roms
 from numpy.typing import NDArray
 
-from actors.env import Env, EnvError, Frame, Outcome
+from actors.env import Env, EnvError, Frame, Outcome, Shot
 from actors.envs.action_log import ActionLog, replay
-from actors.envs.film import FilmedEmulator, Shot
 from actors.pixels.bilinear import luma_of_pairs, shrink_bilinear
 from actors.pixels.frames import Shrinker, pair_table, shrink_area
 from actors.pixels.palette import color_table, gray_table
@@ -75,10 +74,11 @@ def game_name(name: str) -> str:
     raise EnvError(f"There is no game {name!r}{nearest(key, known.values())}")
 
 
-def _load(game: str, protocol: Protocol) -> ALEInterface:
+def _load(game: str, protocol: Protocol, *, window: bool = False) -> ALEInterface:
     """An emulator with the game loaded, before its first reset (90 ms, mostly for a table that is not used here)."""
     ALEInterface.setLoggerMode(LoggerMode.Error)
     ale = ALEInterface()
+    ale.setBool("display_screen", window)
     ale.setFloat("repeat_action_probability", 0.0)  # sticky actions are drawn by `AtariEnv`
     ale.setInt("random_seed", 0)  # no game shows it: states after a reset are equal under every seed
     ale.setInt("max_num_frames_per_episode", protocol.longest_episode_frames)
@@ -138,6 +138,25 @@ def _shrinker(height: int, protocol: Protocol, size: int) -> Shrinker | TableShr
     return TableShrinker(height, _gray_of_pairs(height), shrink_area)
 
 
+class FilmedEmulator:
+    """An `ALEInterface` that also shows every frame that it plays."""
+
+    def __init__(self, ale: Any, show: Callable[[Shot], None]) -> None:
+        self._ale = ale
+        self._show = show
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ale, name)
+
+    def act(self, action: int) -> int:
+        """Act, and show the frame; beyond the end of a game the emulator plays nothing."""
+        over = self._ale.game_over()
+        reward: int = self._ale.act(action)
+        if not over:
+            self._show(Shot(self._ale.getScreenRGB(), reward))
+        return reward
+
+
 @dataclass(frozen=True)
 class _Start:
     """Opening of an episode: a reset and some no-ops."""
@@ -162,7 +181,15 @@ class AtariEnv(Env):
     screens_per_second = 60.0
 
     def __init__(
-        self, game: str, protocol: Protocol, seed: int, index: int, *, training: bool, size: int = FRAME_SIDE
+        self,
+        game: str,
+        protocol: Protocol,
+        seed: int,
+        index: int,
+        *,
+        training: bool,
+        size: int = FRAME_SIDE,
+        window: bool = False,
     ) -> None:
         """Load `game`; raises `EnvError` when ale-py does not ship it.
 
@@ -173,13 +200,14 @@ class AtariEnv(Env):
             index: global index of the env; with the seed and the tick it decides everything random.
             training: True if lost lives are reported, where the protocol ends the return there.
             size: pixels along a side of its frames.
+            window: True if the emulator shows its screens in a window.
         """
         self.game = game_name(game)
         self._protocol = protocol
         self._seed = seed
         self._index = index
         self._reports_lives = training and protocol.life_ends_return
-        self._ale: Any = _load(self.game, protocol)
+        self._ale: Any = _load(self.game, protocol, window=window)
         self.numbers = _action_numbers(self._ale, protocol)
         self.actions = len(self.numbers)
         self.action_names = _names_of(self.numbers)
@@ -205,11 +233,9 @@ class AtariEnv(Env):
         """Lives left, as the emulator counts them; 0 in games without lives."""
         return self._lives
 
-    def film(self) -> list[Shot]:
-        """Every emulator frame from now on: screens uint8[height, 160, 3]."""
-        shots: list[Shot] = []
-        self._ale = FilmedEmulator(self._ale, shots)
-        return shots
+    def film(self, show: Callable[[Shot], None]) -> None:
+        """Show every emulator frame from now on: screens uint8[height, 160, 3]."""
+        self._ale = FilmedEmulator(self._ale, show)
 
     def reset(self, tick: int, frame: Frame) -> None:
         """Begin an episode: the protocol's no-ops, as many as (seed, index, tick) say, and FIRE if it asks for it."""

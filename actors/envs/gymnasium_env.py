@@ -30,9 +30,8 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
-from actors.env import Env, EnvDiffers, EnvError, Frame, Outcome
+from actors.env import Env, EnvDiffers, EnvError, Frame, Outcome, Shot
 from actors.envs.action_log import ActionLog, replay
-from actors.envs.film import Shot, in_color
 from actors.pixels.frames import shrink_area
 from shared.config.protocols import LONGEST_EPISODE_STEPS
 from shared.env_name import parse_env_name
@@ -235,7 +234,7 @@ class GymnasiumEnv(Env):
         self._log = ActionLog()
         self._check = 0
         self._return = 0.0
-        self._shots: list[Shot] | None = None
+        self._show: Callable[[Shot], None] | None = None
 
     def reset(self, tick: int, frame: Frame) -> None:
         """Begin an episode with the seed of (seed, index, tick)."""
@@ -262,8 +261,9 @@ class GymnasiumEnv(Env):
                 "truncated must be True or False."
             )
         self._write(observation, frame)
-        if self._shots is not None:
-            self._shots.append(Shot(in_color(np.array(observation)), reward))
+        if self._show is not None:
+            image = np.array(observation).reshape(*self.screen, -1)
+            self._show(Shot(np.repeat(image, 3 // image.shape[2], axis=2), reward))
         too_long = len(self._log) >= LONGEST_EPISODE_STEPS
         return Outcome(reward, bool(terminated), bool(truncated) or too_long, False)
 
@@ -294,10 +294,9 @@ class GymnasiumEnv(Env):
         GymnasiumEnv._alive -= 1
         _close(self._env)
 
-    def film(self) -> list[Shot]:
-        """The observation of every step from now on, in color where it has any."""
-        self._shots = []
-        return self._shots
+    def film(self, show: Callable[[Shot], None]) -> None:
+        """Show the observation of every step from now on, in color where it has any."""
+        self._show = show
 
     def _write(self, observation: Any, frame: Frame) -> None:
         """Gray, unless frames are in color, and shrink an observation into `frame`."""

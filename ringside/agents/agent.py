@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.agents.stored_weights import GivenRules, compared_weights, method_of, play_of, rules_of
+from ringside.agents.stored_weights import method_of, play_of, rules_of, weights_at
 from shared.checkpoint.weights_file import StoredWeights
 from shared.config.resolve import device_of
 from shared.config.sections import EvalActions, Play
@@ -230,6 +230,6 @@ def load_agent(
     Raises:
         ConfigError: there is no such agent or device, it was trained on another env, or it has no policy to sample.
     """
-    weights = compared_weights(load, env, plugin)
-    rules = rules_of(weights, Play(), GivenRules(eval_actions=eval_actions))  # no rule of a game matters
+    weights = weights_at(load, env, plugin, plays=False)
+    rules = rules_of(weights, Play(), eval_actions=eval_actions)  # no rule of a game matters
     return Agent(weights, device_of(device), rules.actions, seed)

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ringside.agents.stored_weights import method_of
-from ringside.recording.scores import SOURCE, summarize
 from shared.checkpoint.weights_file import StoredWeights
 from shared.config.protocols import EvalRules
 from shared.config.resolve import device_of, precision_of
 from shared.config.sections import Precision
-from shared.machine import facts
 from shared.process.library_env import choose_workspace
 from shared.process.signals import killed_by_interrupt
 
@@ -87,37 +84,3 @@ def make_evaluation_policy(
     policy = Policy(weights.network, torch.device(name), precision, rows, captured=captured)
     policy.load(weights.flat)
     return EvaluationPolicy(policy, name, precision, threads, method_of(weights.network).samples_actions)
-
-
-def evaluation_result(
-    weights: StoredWeights,
-    network: EvaluationPolicy,
-    rules: EvalRules,
-    seed: int,
-    returns: Sequence[float],
-    steps: int,
-    *,
-    eval_steps: int | None = None,
-) -> dict[str, Any]:
-    """Result of an evaluation as JSON values.
-
-    `eval_steps`: the steps that the episodes had to fill; None: the number of episodes was given.
-    """
-    return {
-        "game": weights.game,
-        "protocol": weights.protocol,
-        **asdict(summarize(weights.game, returns)),
-        "human_normalized_source": SOURCE,
-        "returns": list(returns),
-        "steps": steps,
-        "eval_epsilon": rules.epsilon,
-        "eval_max_frames": rules.max_frames,
-        "eval_actions": rules.actions,
-        "eval_steps": eval_steps,
-        "seed": seed,
-        "version": weights.version,
-        "device": network.device,
-        "precision": network.precision,
-        "threads": network.threads,
-        "machine": facts.describe(),
-    }

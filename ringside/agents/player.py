@@ -1,259 +1,179 @@
-"""Players of episodes that are shown: an agent or a person, with env and screen.
+"""Episodes that are shown: in the env's own window, or in a video with the agent's values beside the screen.
 
-An episode follows the protocol of an evaluation with the same random draws: episode `i` has the return of episode `i`
-of `launch.py eval` with the same seed.
+Episode `i` has the return of episode `i` of `launch.py eval` with the same seed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple, Self, TypeVar
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from actors.env import Env
-from actors.envs.film import Shot
+from actors.env import Env, Shot
 from actors.evaluation import Episode, Evaluation
-from ringside.agents.evaluation_policy import ROWS, EvaluationPolicy, make_evaluation_policy
-from ringside.agents.scene import Canvas, Scene
-from ringside.agents.stored_weights import GivenRules, play_named, play_of, require_actions, rules_of
-from shared.config.protocols import PROTOCOLS, EvalRules
-from shared.config.sections import Play
-from shared.config.settings import Config
-from shared.process.signals import Requests, handle_stop_signals
+from actors.filming import VideoFile, enlarge, part_of
+from ringside.agents.evaluation_policy import ROWS, EvaluationPolicy
+from shared.errors import ConfigError
 
-if TYPE_CHECKING:
-    from shared.checkpoint.weights_file import StoredWeights
+GROUND, TEXT, DIM, BAR, CHOSEN = (22, 24, 29), (232, 232, 232), (150, 155, 164), (86, 180, 233), (230, 159, 0)
+"""Colors, of Okabe & Ito's palette, which color-blind people tell apart; a mark repeats what a color says."""
+PANEL = 240
+"""Width of the panel beside the screen."""
+COMFORTABLE_HEIGHT = 512
+"""Default limit of the height of an enlarged screen: Atari's 210 lines become 420."""
+_LEAST_HEIGHT, _MOST_LINE = 200, 28
+_CATCH_UP = 0.25
+"""Delay in seconds beyond which a show continues from now instead of catching up."""
 
-HumanPolicy = Callable[[], int]
-"""Returns the action that a person chooses."""
-
-
-@dataclass(frozen=True)
-class StepFrames:
-    """Frames of one step of an episode: each screen uint8[h, w, 3], in its own size, and its scene."""
-
-    moments: list[tuple[NDArray[np.uint8], Scene]]
-    over: bool
-    """True if the step ended the episode."""
+_Result = TypeVar("_Result")
 
 
-@dataclass(frozen=True)
-class EpisodeResult:
-    """Result of a finished episode."""
+class Moment(NamedTuple):
+    """A step of an episode that is shown."""
 
-    episode: int
-    total: float
-    """The raw return."""
-    steps: int
+    episode: Episode
+    """The episode after the step."""
+    chosen: int
+    """The action that the agent chose; with probability epsilon another one was played."""
+    values: NDArray[np.float32]
+    """Values of all actions before the step: Q-values, or the probabilities of a policy."""
+    shots: tuple[Shot, ...]
+    """Screens of the step."""
 
 
-class Player:
-    """Plays episodes of one evaluation, one or several at a time, and yields their frames.
+def play(
+    evaluation: Evaluation,
+    env: Env,
+    network: EvaluationPolicy,
+    numbers: Iterable[int],
+    wait: Callable[[], None] | None = None,
+) -> Iterator[Moment]:
+    """Play episodes of an evaluation one after another; `wait` is called after each screen."""
+    shots: list[Shot] = []
 
-    The end of a `with` block closes its envs.
-    """
+    def show(shot: Shot) -> None:
+        shots.append(shot)
+        if wait is not None:
+            wait()
 
-    def __init__(
-        self,
-        play: Play,
-        network: EvaluationPolicy | None,
-        seed: int,
-        person: HumanPolicy | None = None,
-        *,
-        rules: EvalRules,
-    ) -> None:
-        """A player of `play`.
+    env.film(show)
+    for number in numbers:
+        row = number % ROWS  # as in `evaluate`, so that the numbers are the same
+        stacks = np.zeros((ROWS, *evaluation.play.frames.observation), np.uint8)
+        state = network.policy.fresh_state()
+        episode = evaluation.open(env, number, stacks[row])
+        while not episode.over:
+            values = network.policy.values(stacks, state)[row : row + 1]
+            state = network.policy.next_state
+            shown = network.shown(values)[0].copy()
+            chosen = int(network.choose(values, np.array([episode.draw]), evaluation.rules)[0])
+            shots.clear()
+            episode.step(chosen)
+            yield Moment(episode, chosen, shown, tuple(shots))
+
+
+class Pace:
+    """Clock that waits until the next screen is due."""
+
+    def __init__(self, rate: float) -> None:
+        """For `rate` screens a second."""
+        self._period, self._due = 1.0 / rate, -np.inf
+
+    def __call__(self) -> None:
+        now = time.perf_counter()
+        if now - self._due > _CATCH_UP:
+            self._due = now
+        time.sleep(max(0.0, self._due - now))
+        self._due += self._period
+
+
+class Video:
+    """A video file of moments, which is complete after `__exit__` in any case."""
+
+    def __init__(self, path: Path, game: str, env: Env, rate: float, scale: int | None, *, has_policy: bool) -> None:
+        """Begin the file. Raises `ConfigError` if it cannot be written, as the other methods do.
 
         Args:
-            network: source of the values shown and, without a person, of the action.
-            seed: of the evaluation.
-            person: who plays, if anyone does.
-            rules: of the evaluation.
-
-        Raises:
-            ConfigError: the environment cannot be made.
+            rate: screens a second.
+            scale: pixels for each pixel of the screen; None: for about 500 lines.
+            has_policy: True if the values are the probabilities of a policy.
         """
-        if network is None and person is None:
-            raise ValueError("A player needs a network or a person.")
-        self._evaluation = Evaluation(play, rules, seed, 0)
-        self.rules = rules
-        self.game = play.played
-        self._network, self._person = network, person
-        self._envs: list[tuple[Env, list[Shot]]] = []
-        self._closing = ExitStack()
-        self.played: list[EpisodeResult] = []
-        """Finished episodes, in order of their ends."""
-        first = self._env(0)[0]
-        self.actions = first.action_names
-        self.screens_per_second = first.screens_per_second
+        self._path, self._scale, self._whole = path, scale, True
+        self._game, self._names, self._has_policy = game, env.action_names, has_policy
+        self._episode, self._low, self._high = -1, 0.0, 0.0
+        self.file = self._guarded(lambda: VideoFile(path, rate))
+
+    def add(self, moment: Moment) -> None:
+        """Append the screens of a moment."""
+        height, width = moment.shots[0].screen.shape[:2]
+        scale = self._scale or max(1, COMFORTABLE_HEIGHT // height)
+        even = max(height * scale + height * scale % 2, _LEAST_HEIGHT)  # as the format asks for
+        picture = np.full((even, width * scale + width * scale % 2 + PANEL, 3), GROUND, np.uint8)
+        picture[:, -PANEL:] = self._panel(moment, even)
+        for shot in moment.shots:
+            picture[: height * scale, : width * scale] = enlarge(shot.screen, scale)
+            self._guarded(lambda: self.file.add(picture))
+
+    def _panel(self, moment: Moment, height: int) -> NDArray[np.uint8]:
+        """Panel beside the screen: uint8[height, PANEL, 3]."""
+        picture = np.full((height, PANEL, 3), GROUND, np.uint8)
+        line = min(_MOST_LINE, height / (len(self._names) + 7))
+        margin = round(line / 2)
+
+        def write(row: float, name: str, value: str, color: tuple[int, int, int]) -> None:
+            y, style = round((row + 0.7) * line), (cv2.FONT_HERSHEY_SIMPLEX, line / 50)
+            right = PANEL - margin - cv2.getTextSize(value, *style, 1)[0][0]
+            for text, x in ((name, margin), (value, right)):
+                cv2.putText(picture, text, (x, y), *style, color, 1, cv2.LINE_AA)
+
+        episode, action = moment.episode, moment.episode.action
+        chance = "random" if action != moment.chosen else "probability" if self._has_policy else "Q-value"
+        write(0, self._game, "", TEXT)
+        write(1.2, "return", f"{episode.total:,.10g}", TEXT)
+        write(2.2, "step", f"{episode.steps:,}", TEXT)
+        write(3.2, "episode", f"{episode.number:,}", TEXT)
+        write(4.4, "action", chance, DIM)
+        for row, (name, value, share) in enumerate(zip(self._names, moment.values, self._shares(moment), strict=True)):
+            color = CHOSEN if row == action else TEXT
+            write(row + 5.5, ("> " if row == action else "") + name, f"{value:.3f}", color)
+            y, end = round((row + 6.4) * line), margin + round((PANEL - 2 * margin) * share)
+            cv2.line(picture, (margin, y), (end, y), CHOSEN if row == action else BAR, max(1, round(line / 9)))
+        return picture
+
+    def _shares(self, moment: Moment) -> NDArray[np.float32]:
+        """Lengths of the bars, from 0 to 1: probabilities, or places between the extremes of the episode so far.
+
+        The Q-values of a state are close to each other and far from 0: bars that began at 0 would all look alike.
+        """
+        values, number = moment.values, moment.episode.number
+        if self._has_policy:
+            return values
+        if number != self._episode:
+            self._episode, self._low, self._high = number, np.inf, -np.inf
+        self._low, self._high = min(self._low, values.min()), max(self._high, values.max())
+        return (values - self._low) / max(self._high - self._low, 1e-9)
+
+    def _guarded(self, write: Callable[[], _Result]) -> _Result:
+        """Result of `write`; an error of the disk or the encoder becomes a sentence, and leaves no file."""
+        import av
+
+        try:
+            return write()
+        except (OSError, av.FFmpegError) as error:
+            self._whole = False
+            with suppress(OSError):
+                part_of(self._path).unlink(missing_ok=True)
+            raise ConfigError(f"--video {self._path} cannot be written: {error.strerror or error}.") from error
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._closing.close()
-
-    def _env(self, place: int) -> tuple[Env, list[Shot]]:
-        """Env of a slot, and the list of its shots."""
-        while len(self._envs) <= place:
-            env = self._evaluation.env()
-            self._closing.callback(env.close)
-            self._envs.append((env, env.film()))
-        return self._envs[place]
-
-    def perform(self, numbers: Sequence[int]) -> Iterator[list[StepFrames | None]]:
-        """Play episodes of consecutive numbers side by side, to the end of the longest.
-
-        Yields:
-            After each step, the frames of each episode; None: it was over before.
-        """
-        groups = -(-len(numbers) // ROWS)
-        stacks = np.zeros((groups, ROWS, *self._evaluation.play.frames.observation), np.uint8)
-        slots = [
-            _Slot(self._evaluation.open(env, number, stacks[i // ROWS, number % ROWS]), shots, self.game, env)
-            for i, number in enumerate(numbers)
-            for env, shots in [self._env(i)]
-        ]
-        states = [] if self._network is None else [self._network.policy.fresh_state() for _ in stacks]
-        while not all(slot.episode.over for slot in slots):
-            values = None if self._network is None else self._values(self._network, stacks, states)
-            frames: list[StepFrames | None] = []
-            for i, slot in enumerate(slots):
-                if slot.episode.over:
-                    frames.append(None)
-                    continue
-                own = None if values is None else values[i // ROWS][numbers[i] % ROWS]
-                frames.append(self._step(slot, own))
-                if slot.episode.over:
-                    episode = slot.episode
-                    self.played.append(EpisodeResult(episode.number, episode.total, episode.steps))
-            yield frames
-
-    @staticmethod
-    def _values(
-        network: EvaluationPolicy, stacks: NDArray[np.uint8], states: list[NDArray[np.float32]]
-    ) -> list[NDArray[np.float32]]:
-        """Values of each group of rows; the states of a recurrent network are those after it."""
-        found = []
-        for group, rows in enumerate(stacks):
-            found.append(network.policy.values(rows, states[group]))
-            states[group] = network.policy.next_state
-        return found
-
-    def _step(self, slot: _Slot, values: NDArray[np.float32] | None) -> StepFrames:
-        """Play one step of an episode with the action of the person, or the network's for values float32[actions]."""
-        network, has_policy, shown = self._network, False, None
-        if network is not None and values is not None:
-            has_policy = network.has_policy
-            shown = tuple(network.shown(values[None])[0].tolist())
-        if self._person is not None:
-            chosen = self._person()
-        else:
-            assert network is not None, "a player has a network or a person"
-            assert values is not None, "the network has answered"
-            chosen = int(network.choose(values[None], np.array([slot.episode.draw]), self.rules)[0])
-        return slot.step(chosen, shown, has_policy=has_policy)
-
-
-class _Slot:
-    """A running episode and its scene."""
-
-    def __init__(self, episode: Episode, shots: list[Shot], game: str, env: Env) -> None:
-        self.episode = episode
-        self._shots = shots
-        self._game, self._names = game, env.action_names
-        self._reward = 0.0
-
-    def step(self, chosen: int, shown_values: tuple[float, ...] | None, *, has_policy: bool) -> StepFrames:
-        """Play one step with the chosen action; the values are those that a viewer sees of the state before."""
-        episode = self.episode
-        total = episode.total
-        self._shots.clear()
-        episode.step(chosen)
-        assert episode.action is not None
-        moments = []
-        for shot in self._shots:
-            total += shot.reward
-            self._reward = shot.reward or self._reward
-            over = episode.over and shot is self._shots[-1]
-            scene = Scene(
-                game=self._game,
-                episode=episode.number,
-                steps=episode.steps,
-                total=total,
-                reward=self._reward,
-                actions=self._names,
-                action=episode.action,
-                random=episode.action != chosen,
-                values=shown_values,
-                over=over,
-                has_policy=has_policy,
-            )
-            moments.append((shot.screen, scene))
-        return StepFrames(moments, episode.over)
-
-
-def make_player(
-    weights: StoredWeights | None,
-    game: str | None,
-    seed: int,
-    device: str,
-    person: HumanPolicy | None = None,
-    *,
-    given: GivenRules | None = None,
-) -> tuple[Player, EvaluationPolicy | None]:
-    """Make a player for weights, on their own game or another with the same actions.
-
-    A person plays without epsilon, and up to the time limit of a training episode.
-
-    Raises `ConfigError` if the game has other actions.
-    """
-    from actors.envs.atari import game_name  # which loads the emulator
-
-    name = None if game is None else game_name(game)
-    if weights is None:
-        play = Config().with_settings(game=name).play
-        return Player(play, None, seed, person, rules=rules_for_person(play)), None
-    play = play_of(weights)
-    if name is not None and name != weights.game:
-        play = play_named(weights, game=name)
-    require_actions(weights, play)
-    rules = rules_of(weights, play, given)
-    network = make_evaluation_policy(weights, device)
-    return Player(play, network, seed, person, rules=rules if person is None else rules_for_person(play)), network
-
-
-def rules_for_person(play: Play) -> EvalRules:
-    """Rules for a person: no epsilon, and the time limit of a training episode."""
-    return EvalRules(epsilon=0.0, max_frames=PROTOCOLS[play.protocol].longest_episode_frames)
-
-
-@contextmanager
-def stop_requests() -> Iterator[Requests]:
-    """Within the block, a stop signal only sets a request; the second one raises `KeyboardInterrupt`."""
-    requests = Requests()
-
-    def on_signal(number: int) -> None:
-        requests.count_signal(number)
-        if requests.count > 1:
-            raise KeyboardInterrupt
-
-    with handle_stop_signals(on_signal):
-        yield requests
-
-
-def show(player: Player, episodes: Iterable[int], canvas: Canvas, seconds: float | None, stop: Requests) -> None:
-    """Show episodes one after the other until the canvas closes, a stop is requested, or `seconds` of play are over."""
-    left = None if seconds is None else round(seconds * player.screens_per_second)
-    for number in episodes:
-        for frames in player.perform([number]):
-            for step in filter(None, frames):
-                for screen, scene in step.moments:
-                    if canvas.closed or stop.count or left == 0:
-                        return
-                    canvas.show(screen, scene)
-                    left = None if left is None else left - 1
+        if self._whole:
+            self._guarded(self.file.finish)

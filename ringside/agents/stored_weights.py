@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -18,20 +17,13 @@ from shared.errors import CheckpointError, ConfigError
 from shared.network_spec import Network
 
 
-@dataclass(frozen=True)
-class GivenRules:
-    """Rules of an evaluation that a user gives in place of those of the training run."""
-
-    eval_epsilon: float | None = None
-    """Chance of a random action; default: that of the run that trained the agent."""
-    eval_max_frames: int | None = None
-    """Emulator frames after which an episode is cut, no-ops not counted; default: as for --eval-epsilon."""
-    eval_actions: Literal["auto", EvalActions] = "auto"
-    """sample: actions drawn from the agent's policy; greedy: the best ones; auto: as in the evaluations of its run."""
-
-
 def weights_at(
-    load: str | Path, env: str | None = None, plugin: str | None = None, flag: str = "--load"
+    load: str | Path,
+    env: str | None = None,
+    plugin: str | None = None,
+    flag: str = "--load",
+    *,
+    plays: bool = True,
 ) -> StoredWeights:
     """Weights of a run directory, a checkpoint, a file of weights, or a zoo agent by its name.
 
@@ -41,57 +33,44 @@ def weights_at(
             (shared/config/trust.py), so the caller may make it afterwards.
         plugin: the plug-in with which the agent was trained, by the user's word; it is imported.
         flag: the option that named it, for sentences.
+        plays: False if the agent plays no env by itself: `env`, if given, is only compared.
 
     Raises:
         ConfigError: there are none, or the file names an env that the user did not.
     """
     from actors.make_env import is_registered
 
-    weights = _stored_weights(load, plugin, flag)
-    require_env(play_of(weights), env, what=_agent(load, flag), is_registered=is_registered)
-    return weights
-
-
-def compared_weights(load: str | Path, env: str | None, plugin: str | None) -> StoredWeights:
-    """Weights as from `weights_at`, for an agent that plays no env by itself: `env`, if given, is only compared.
-
-    Raises:
-        ConfigError: there are none, or the agent was trained on another env.
-    """
-    weights = _stored_weights(load, plugin)
-    if env is not None:
-        compare_env(play_of(weights), env, what=_agent(load))
-    return weights
-
-
-def _agent(load: str | Path, flag: str = "--load") -> str:
-    """Subject of sentences about an agent's env."""
-    return f"The agent of {flag} {load}"
-
-
-def _stored_weights(load: str | Path, plugin: str | None, flag: str = "--load") -> StoredWeights:
-    """Weights that `load` names, with their plug-in, without a check of their env."""
-    path = find_weights(load, flag)
+    path, what = find_weights(load, flag), f"The agent of {flag} {load}"
     load_plugin(plugin)
     try:
         weights = load_weights(path)
     except CheckpointError as error:
         raise ConfigError(f"{flag} {load} cannot be used. {error}") from error
-    require_plugin(weights.plugin, plugin, what=_agent(load, flag))
+    require_plugin(weights.plugin, plugin, what=what)
+    if plays:
+        require_env(play_of(weights), env, what=what, is_registered=is_registered)
+    elif env is not None:
+        compare_env(play_of(weights), env, what=what)
     return weights
 
 
-def rules_of(weights: StoredWeights, play: Play, given: GivenRules | None = None) -> EvalRules:
+def rules_of(
+    weights: StoredWeights,
+    play: Play,
+    *,
+    eval_epsilon: float | None = None,
+    eval_max_frames: int | None = None,
+    eval_actions: Literal["auto", EvalActions] = "auto",
+) -> EvalRules:
     """Rules of an evaluation of the weights in `play`: the given ones, else those of the training run.
 
     Raises:
         ConfigError: a rule is of another type or out of its range, or actions are to be sampled without a policy.
     """
-    given = given or GivenRules()
     config = Config().with_settings(
-        eval_epsilon=weights.eval_epsilon if given.eval_epsilon is None else given.eval_epsilon,
-        eval_max_frames=weights.eval_max_frames if given.eval_max_frames is None else given.eval_max_frames,
-        eval_actions=weights.eval_actions if given.eval_actions == "auto" else given.eval_actions,
+        eval_epsilon=weights.eval_epsilon if eval_epsilon is None else eval_epsilon,
+        eval_max_frames=weights.eval_max_frames if eval_max_frames is None else eval_max_frames,
+        eval_actions=weights.eval_actions if eval_actions == "auto" else eval_actions,
     )
     check_ranges(config.evaluate)
     return eval_rules(play, config.evaluate, method_of(weights.network))

@@ -14,7 +14,6 @@ _MODULES = {
     "watch": "watch",
     "eval": "trained.eval",
     "play": "trained.play",
-    "record": "trained.record",
     "zoo": "trained.zoo",
     "report": "report",
     "suite": "suite",
@@ -31,8 +30,8 @@ FIRST_LINES = {
     "train": "Ringside starts: loading, and checking settings and machine ...",
     "suite": "Ringside starts: loading, and checking settings and machine ...",
     "tune": "Ringside starts: loading, and checking settings and machine ...",
+    "eval": "Loading the agent ...",
     "play": "Loading the agent ...",
-    "record": "Loading the agent ...",
     "export": "Loading the agent ...",
     "report": "Reading the runs, and drawing ...",
 }

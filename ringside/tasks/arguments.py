@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import ClassVar, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from actors.env import EnvError
 from actors.envs.atari import game_name, games
@@ -79,6 +79,11 @@ class PlayingOptions(AgentOptions):
     """sample: actions drawn from the agent's policy; greedy: the best ones; auto: as in the evaluations of its run."""
     device: str = "auto"
     """auto, cpu, cuda or cuda:N."""
+
+    @property
+    def given_rules(self) -> dict[str, Any]:
+        """The rules of `rules_of`."""
+        return {name: getattr(self, name) for name in ("eval_epsilon", "eval_max_frames", "eval_actions")}
 
 
 @dataclass(frozen=True)

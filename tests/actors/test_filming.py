@@ -1,4 +1,4 @@
-"""Videos of evaluations: the first episode, the same returns, and no harm by a disk that refuses."""
+"""Video files, and videos of evaluations: the first episode, the same returns, and no harm by a disk that refuses."""
 
 from __future__ import annotations
 
@@ -11,16 +11,71 @@ import av
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from PIL import Image
 
 from actors.evaluation import Ask, Evaluation, Returns, play_episodes
-from actors.filming import part_of
-from actors.h264 import H264File
+from actors.filming import VideoFile, part_of
 from shared.config.method_declaration import method_declaration
 from shared.config.protocols import eval_rules
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.process.ownership import evaluation_video, require_writable_run
 from tests.support.pixel_game import Catch
+
+COLORS = [(200, 72, 72), (66, 72, 200), (236, 236, 236), (0, 0, 0), (144, 72, 17), (92, 186, 92)]
+
+
+def picture(number: int) -> NDArray[np.uint8]:
+    """Pixels of 2x2, of colors that say the picture's number."""
+    rows = [[COLORS[(number + 5 * y + x) % len(COLORS)] for x in range(16)] for y in range(8)]
+    return np.repeat(np.repeat(np.array(rows, np.uint8), 2, axis=0), 2, axis=1)
+
+
+def decoded(path: Path, rate: int = 60) -> list[NDArray[np.uint8]]:
+    with av.open(str(path)) as file:
+        assert file.streams.video[0].average_rate == rate
+        return [frame.to_ndarray(format="rgb24", interpolation="POINT") for frame in file.decode(video=0)]
+
+
+def test_an_mp4_has_every_picture_in_its_colors(tmp_path: Path) -> None:
+    file = VideoFile(tmp_path / "a.mp4", 60)
+    for number in range(60):
+        file.add(picture(number))
+    file.finish()
+    frames = decoded(tmp_path / "a.mp4")
+    assert (len(frames), file.pictures, file.seconds) == (60, 60, 1.0)
+    for number, frame in enumerate(frames):
+        assert np.abs(frame.astype(int) - picture(number)).mean() < 6
+        nearest = min(range(6), key=lambda other: float(np.abs(frame.astype(int) - picture(other)).mean()))
+        assert nearest == number % 6
+
+
+@pytest.mark.parametrize(("source", "kept", "rate"), [(30, 10, 30), (120, 5, 60), (240, 3, 60), (90, 5, 45)])
+def test_a_file_has_60_pictures_a_second_at_most(tmp_path: Path, source: float, kept: int, rate: int) -> None:
+    file = VideoFile(tmp_path / "a.mp4", source)
+    for number in range(10):
+        file.add(picture(number))
+    file.finish()
+    assert len(decoded(tmp_path / "a.mp4", rate)) == kept
+
+
+def test_a_gif_has_every_third_picture_in_its_very_colors(tmp_path: Path) -> None:
+    file = VideoFile(tmp_path / "a.GIF", 60)
+    for number in range(60):
+        file.add(picture(number))
+    file.finish()
+    with Image.open(tmp_path / "a.GIF") as gif:
+        assert (gif.n_frames, gif.info["loop"], file.seconds) == (20, 0, 1.0)
+        for number in range(20):
+            gif.seek(number)
+            assert gif.info["duration"] == 50
+            assert np.array_equal(np.asarray(gif.convert("RGB")), picture(3 * number))
+
+
+@pytest.mark.parametrize("suffix", [".mp4", ".gif"])
+def test_nothing_shown_is_no_fault(tmp_path: Path, suffix: str) -> None:
+    VideoFile(tmp_path / f"a{suffix}", 60).finish()
+    assert [path.name for path in tmp_path.iterdir()] == [f"a{suffix}"]
 
 
 def ones(draws: NDArray[np.float64], starts: NDArray[np.bool_]) -> NDArray[np.uint8]:
@@ -102,10 +157,10 @@ def test_no_link_in_the_place_of_a_video_is_followed(tmp_path: Path) -> None:
 def test_a_video_that_cannot_be_finished_leaves_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def full(_file: H264File) -> None:
+    def full(_file: VideoFile) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(H264File, "finish", full)
+    monkeypatch.setattr(VideoFile, "finish", full)
     play(path := evaluation_video(tmp_path, 0), game="pong")
     assert list(path.parent.iterdir()) == []
     assert "No space left" in capsys.readouterr().err

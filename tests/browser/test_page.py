@@ -21,7 +21,7 @@ from selenium.webdriver import ActionChains, Chrome, ChromeOptions, ChromeServic
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
-from actors.h264 import H264File
+from actors.filming import VideoFile
 from ringside.recording.metrics import Episode, MetricsLog
 from ringside.tasks.report import write_report
 from shared.config.method_declaration import method_declaration
@@ -406,11 +406,10 @@ def test_all_runs_with_pictures_curves_suites_and_a_comparison(browser: Chrome, 
 def test_videos_of_evaluations_are_played(browser: Chrome, tmp_path: Path) -> None:
     run_dir = write_run(tmp_path / "run", evaluations=[-20.0, 5.0], learning_starts=1_000)
     (run_dir / "videos").mkdir()
-    with open(evaluation_video(run_dir, 1), "wb") as out:
-        file = H264File(out, 15, 23)
-        for brightness in range(0, 240, 8):
-            file.add(np.full((320, 320, 3), brightness, np.uint8))
-        file.finish()
+    file = VideoFile(evaluation_video(run_dir, 1), 15)
+    for brightness in range(0, 240, 8):
+        file.add(np.full((320, 320, 3), brightness, np.uint8))
+    file.finish()
     page, address = watch(run_dir)
     view = PageView(browser, address)
     view.until(lambda: view.count(".films button") == 1, "there is no list of videos")

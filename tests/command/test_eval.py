@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -21,7 +20,6 @@ import ringside
 from launch import main
 from ringside import evaluating
 from ringside.recording.scores import human_normalized
-from ringside.tasks.trained.eval import EpisodeLines
 from shared.config.protocols import PROTOCOLS
 from shared.config.sections import ProtocolName
 from shared.root import ROOT
@@ -48,22 +46,6 @@ def test_eval_plays_and_says_how_well(launch: Launch, weights: Path, tmp_path: P
     assert (first["eval_epsilon"], first["eval_max_frames"]) == (0.05, 18_000)
     assert first["mean"] == np.mean(first["returns"])
     assert first["human_normalized"] == human_normalized("pong", first["mean"])
-
-
-def test_in_a_terminal_one_line_says_how_far_it_is(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    with EpisodeLines() as lines:
-        for number, total in enumerate((1.0, 4.0)):
-            lines(Mock(number=number, total=total, steps=9))
-    assert capsys.readouterr().out.split("\r\x1b[K") == [
-        "loading and playing; no episode has ended yet",
-        "1 episode, mean 1.00 so far",
-        "2 episodes, mean 2.50 so far",
-        "",
-    ]
 
 
 def test_the_same_seed_plays_the_same(tmp_path: Path) -> None:

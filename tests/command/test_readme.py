@@ -34,12 +34,12 @@ MORE = {
     "launch.py watch --open": None,
     "launch.py report RUN": "--out {out}",
     "launch.py suite --games pong,breakout --seeds 3 --preset ppo-quick": None,
-    "launch.py record --load pong --episodes 30 --out videos": "--episodes 1 --out {out}",
+    "launch.py play --load pong --video pong.mp4 --episodes 30": "--episodes 1 --video {out}.mp4",
     "launch.py --env tests.support.pixel_game:factory --network small --preset quick": SHORT,
 }
 """By command, the words that make it small; None: a test of its own runs it (test_watch.py, test_suite.py)."""
 
-LONG = ("make run", "launch.py --resume", "launch.py record", "launch.py --env")
+LONG = ("make run", "launch.py --resume", "launch.py play", "launch.py --env")
 """Beginnings of those that take long, or differ little from another."""
 
 

@@ -40,8 +40,8 @@ def _evaluate(workspace: Workspace) -> Sequence[str]:
 
 
 def _record(workspace: Workspace) -> Sequence[str]:
-    out = str(workspace.work / "videos")
-    return ("record", "--load", str(workspace.run), "--env", ENV, "--episodes", "1", "--device", "cpu", "--out", out)
+    video = str(workspace.work / "videos.mp4")
+    return ("play", "--load", str(workspace.run), "--env", ENV, "--episodes", "2", "--device", "cpu", "--video", video)
 
 
 def _play(workspace: Workspace) -> Sequence[str]:

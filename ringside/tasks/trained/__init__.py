@@ -1,1 +1,1 @@
-"""The tasks about a trained agent: evaluate, play, record, export and share it."""
+"""The tasks about a trained agent: evaluate, play, export and share it."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from actors.envs.atari import games
 from actors.evaluation import Episode
@@ -47,19 +45,16 @@ def main(arguments: Sequence[str]) -> int:
         require_writable("--json", options.json, beside=options.load)
     weights_at(options.load, options.trained_env, options.plugin)  # which is refused before seconds of loading
     load_libraries()
-    with EpisodeLines() as lines:
-        result = evaluating.evaluate(
-            options.load,
-            env=options.trained_env,
-            plugin=options.plugin,
-            episodes=options.episodes,
-            seed=options.seed,
-            device=options.device,
-            eval_epsilon=options.eval_epsilon,
-            eval_max_frames=options.eval_max_frames,
-            eval_actions=options.eval_actions,
-            on_episode=lines,
-        )
+    result = evaluating.evaluate(
+        options.load,
+        env=options.trained_env,
+        plugin=options.plugin,
+        episodes=options.episodes,
+        seed=options.seed,
+        device=options.device,
+        on_episode=_print_episode,
+        **options.given_rules,
+    )
     print(
         f"{_rules_of(result)}: mean {result['mean']:.2f} +- {result['sd']:.2f}, median {result['median']:.2f}, "
         f"best {result['best']:.2f} of {count(result['episodes'], 'episode')}"
@@ -72,31 +67,9 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-class EpisodeLines:
-    """Prints a line for each episode that has ended; in a terminal, one line that changes and goes in the end."""
-
-    def __init__(self) -> None:
-        self._totals: list[float] = []
-        self._redraws = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-
-    def __enter__(self) -> Self:
-        if self._redraws:
-            print("loading and playing; no episode has ended yet", end="", flush=True)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._redraws:
-            print("\r\x1b[K", end="", flush=True)
-
-    def __call__(self, episode: Episode) -> None:
-        """Print the line of an episode."""
-        self._totals.append(episode.total)
-        if self._redraws:
-            mean = sum(self._totals) / len(self._totals)
-            print(f"\r\x1b[K{count(len(self._totals), 'episode')}, mean {mean:,.2f} so far", end="", flush=True)
-        else:
-            told = f"episode {episode.number} returned {episode.total:,.10g} after {count(episode.steps, 'step')}"
-            print(told, flush=True)
+def _print_episode(episode: Episode) -> None:
+    total = f"{episode.total:,.10g} after {count(episode.steps, 'step')}"
+    print(f"episode {episode.number} returned {total}", flush=True)
 
 
 def _rules_of(result: dict[str, Any]) -> str:

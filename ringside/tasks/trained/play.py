@@ -1,174 +1,142 @@
-"""The task `play`: an agent, or a person, plays in a window, in the terminal or into a video."""
+"""The task `play`: an agent plays in a window, or into a video."""
 
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Literal
 
-from ringside.agents.evaluation_policy import load_libraries
-from ringside.agents.player import Player, make_player, show, stop_requests
-from ringside.agents.scene import Canvas
-from ringside.agents.stored_weights import GivenRules, weights_at
-from ringside.agents.terminal import Terminal
-from ringside.agents.video import GIF_IS_FULL, SUFFIXES, VideoCanvas
-from ringside.agents.window import Window, action_for, has_display
+from actors.env import Env, EnvError
+from actors.envs.atari import game_name
+from actors.evaluation import Evaluation
+from actors.filming import MOST_RATE
+from ringside.agents.evaluation_policy import EvaluationPolicy, load_libraries, make_evaluation_policy
+from ringside.agents.player import Pace, Video, play
+from ringside.agents.stored_weights import play_named, play_of, require_actions, rules_of, weights_at
 from ringside.tasks.arguments import PlayingOptions, parse
 from shared.config.checks import validate
 from shared.errors import ConfigError
 from shared.files.result_files import require_writable
+from shared.process.signals import Requests, handle_stop_signals
 from shared.text import PROGRAM, headline
+
+DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Playing(PlayingOptions):
     """The options of `play`."""
 
+    load: Path = field()  # required here
     game: str | None = None
-    """Another game than the agent was trained on, with the same actions; with --human, the game to play."""
-    human: bool = False
-    """Play yourself, in the window: arrows or WASD, space for fire. With --load, the agent's values stand beside."""
+    """Another game than the agent was trained on, with the same actions."""
     video: Path | None = None
-    """Write FILE.mp4 or FILE.gif instead of showing anything."""
-    screen: Literal["auto", "window", "terminal"] = "auto"
-    """Place to show it; auto: a window if there is a display, else the terminal."""
+    """Write FILE.mp4 or FILE.gif, with the agent's values beside the screen, instead of opening a window."""
     episodes: int | None = None
     """Episodes to play; default: one into a video, else until the window is closed."""
     seconds: float | None = None
     """End after so many seconds of play."""
     speed: float = 1.0
-    """Times the speed of the console, which shows 60 screens a second."""
+    """With --video: times the speed of the console, which shows 60 screens a second."""
     scale: int | None = None
-    """Pixels for each pixel of the game; 1: its native size; default: what suits the display, or 512 lines of video."""
+    """With --video: pixels for each pixel of the game; 1: its native size; default: what suits 512 lines."""
 
 
 OPTIONS = Playing
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Show episodes, then print their returns."""
+    """Show episodes, and print their returns."""
     options = parse(
         Playing,
         arguments,
         f"{PROGRAM} play",
-        "Watch an agent play by the rules of its protocol, or play yourself. Ctrl-C ends it; in a window Escape does, "
-        "too, and Q while an agent plays.",
+        "Watch an agent play by the rules of its protocol, in a window or in a video. Ctrl-C ends it.",
     )
     _check(options)
-
-    weights = None if options.load is None else weights_at(options.load, options.trained_env, options.plugin)
-    window: list[Window] = []
-    actions: list[tuple[str, ...]] = []
-
-    def person() -> int:
-        return action_for(window[0].held(), actions[0])
-
-    if options.video is None:
-        _check_screen(options)
-    if weights is not None:
-        load_libraries()
-    player, _ = make_player(
-        weights,
-        options.game,
-        options.seed,
-        options.device,
-        person if options.human else None,
-        given=GivenRules(options.eval_epsilon, options.eval_max_frames, options.eval_actions),
-    )
-    actions.append(player.actions)
-    number = options.episodes or (1 if options.video is not None else None)
-    with player, stop_requests() as stop, _canvas(options, player, window) as canvas:
-        show(player, count() if number is None else range(number), canvas, options.seconds, stop)
-    _print_results(options, player, canvas)
+    weights = weights_at(options.load, options.trained_env, options.plugin)
+    load_libraries()
+    settings = play_of(weights)
+    if options.game is not None and (game := game_name(options.game)) != weights.game:
+        settings = play_named(weights, game=game)
+    require_actions(weights, settings)
+    evaluation = Evaluation(settings, rules_of(weights, settings, **options.given_rules), options.seed, 0)
+    network = make_evaluation_policy(weights, options.device)
+    with _stop_requests() as stop, closing(_env(evaluation, window=options.video is None)) as env:
+        _show(options, evaluation, env, network, stop)
     return 0
 
 
 def _check(options: Playing) -> None:
     """Raise `ConfigError` for impossible options, before torch and the network are loaded."""
-    if options.load is None and not options.human:
-        raise ConfigError(
-            "--load says which agent plays: a run, a checkpoint or a name in the zoo (--human: you play)."
-        )
-    for flag, text in (("--env", options.trained_env), ("--plugin", options.plugin)):
-        if options.load is None and text is not None:
-            raise ConfigError(f"{flag} {text} is about a trained agent: name the agent with --load.")
-    if options.load is None and options.game is None:
-        raise ConfigError("--human needs --game, which says what you play: --game breakout.")
     validate.episodes(options.episodes, options.seed)
-    check_picture(options.speed, options.scale)
+    if not 0.05 <= options.speed <= 100:
+        raise ConfigError(f"--speed {options.speed:g} is not between 0.05 and 100.")
+    if options.scale is not None and not 1 <= options.scale <= 16:
+        raise ConfigError(f"--scale {options.scale} is not between 1 and 16.")
     if options.seconds is not None and not 0 < options.seconds < float("inf"):
         raise ConfigError(f"--seconds {options.seconds:g} must be more than 0 and finite.")
-    for flag, value in (
-        ("--eval-epsilon", options.eval_epsilon),
-        ("--eval-max-frames", options.eval_max_frames),
-        ("--eval-actions", None if options.eval_actions == "auto" else options.eval_actions),
-    ):
-        if options.human and value is not None:
-            raise ConfigError(f"{flag} is about an agent that plays; omit it with --human.")
-    if options.video is not None:
-        if options.human:
-            raise ConfigError("--human plays in a window; omit --video.")
-        if options.screen != "auto":
-            raise ConfigError(f"--video shows nothing on a screen; omit --screen {options.screen}.")
-        check_suffix("--video", options.video)
-        require_writable("--video", options.video, beside=options.load)
+    if options.video is None:
+        for flag, value in (("--scale", options.scale), ("--speed", options.speed)):
+            if value not in (None, 1.0):
+                raise ConfigError(f"{flag} {value:g} is for a video: pass --video, too.")
+        if not any(os.environ.get(name) for name in DISPLAYS):
+            raise ConfigError("There is no display for a window: write a video with --video FILE.mp4 or FILE.gif.")
+        return
+    if options.video.suffix.lower() not in MOST_RATE:
+        kinds = " and ".join(MOST_RATE)
+        raise ConfigError(f"--video {options.video}: the suffix says the format; choose one of {kinds}.")
+    require_writable("--video", options.video, replaces=True, beside=options.load)
 
 
-def _plays_in_window(options: Playing) -> bool:
-    """True if the game is shown in a window, not in the terminal."""
-    return options.screen == "window" or (options.screen == "auto" and has_display())
+def _env(evaluation: Evaluation, *, window: bool) -> Env:
+    """Env that is shown. Raises `EnvError`."""
+    try:
+        return evaluation.env(window=window)
+    except EnvError as error:
+        if not window:
+            raise
+        raise EnvError(f"{error} A window needs an env that takes render_mode: write a video with --video.") from error
 
 
-def _check_screen(options: Playing) -> None:
-    """Raise `ConfigError` unless there is a display or a terminal that can show the game."""
-    if _plays_in_window(options):
-        if not has_display():
-            raise ConfigError("There is no display for a window; try --screen terminal, or --video FILE.mp4.")
-    elif options.human:
-        why = "omit --screen terminal" if has_display() else "there is no display here"
-        raise ConfigError(f"--human needs a window, for a terminal does not tell which keys are held: {why}.")
-    elif not sys.stdout.isatty() or os.environ.get("TERM") == "dumb":
-        raise ConfigError(
-            "There is neither a display nor a terminal to play in; write a video with --video FILE.mp4 or FILE.gif."
-        )
+def _show(options: Playing, evaluation: Evaluation, env: Env, network: EvaluationPolicy, stop: Requests) -> None:
+    """Play, until the episodes or the seconds are over or a stop is requested."""
+    rate, game = env.screens_per_second * options.speed, evaluation.play.played
+    episodes = options.episodes or (None if options.video is None else 1)
+    numbers = count() if episodes is None else range(episodes)
+    limit = float("inf") if options.seconds is None else options.seconds * env.screens_per_second
+    shown = 0
+    with ExitStack() as held:
+        video = None
+        if options.video is not None:
+            title = headline(game).replace("_", " ")
+            video = Video(options.video, title, env, rate, options.scale, has_policy=network.has_policy)
+            held.enter_context(video)
+        for moment in play(evaluation, env, network, numbers, Pace(rate) if video is None else None):
+            if video is not None:
+                video.add(moment)
+            if (episode := moment.episode).over:
+                total = f"{episode.total:,.10g} after {episode.steps:,} steps"
+                print(f"{game}: episode {episode.number} returned {total}", flush=True)
+            shown += len(moment.shots)
+            if stop.count or shown >= limit:
+                break
+    if video is not None:
+        print(f"{options.video}: {video.file.pictures:,} pictures, {video.file.seconds:.1f} s")
 
 
-def check_suffix(flag: str, path: Path) -> None:
-    """Raise `ConfigError` unless the suffix of the file is a supported format."""
-    if path.suffix.lower() not in SUFFIXES:
-        raise ConfigError(f"{flag} {path}: the suffix says the format; choose one of {' and '.join(SUFFIXES)}.")
+@contextmanager
+def _stop_requests() -> Iterator[Requests]:
+    """Within the block, a stop signal only sets a request; the second one raises `KeyboardInterrupt`."""
+    requests = Requests()
 
+    def on_signal(number: int) -> None:
+        requests.count_signal(number)
+        if requests.count > 1:
+            raise KeyboardInterrupt
 
-def check_picture(speed: float, scale: int | None) -> None:
-    """Raise `ConfigError` unless speed and scale are possible."""
-    if not 0.05 <= speed <= 100:
-        raise ConfigError(f"--speed {speed:g} is not between 0.05 and 100.")
-    if scale is not None and not 1 <= scale <= 16:
-        raise ConfigError(f"--scale {scale} is not between 1 and 16.")
-
-
-def _canvas(options: Playing, player: Player, window: list[Window]) -> Canvas:
-    """Canvas for the episodes; a window is also appended to `window`."""
-    rate = player.screens_per_second * options.speed
-    if options.video is not None:
-        return VideoCanvas(options.video, rate, options.scale)
-    if _plays_in_window(options):
-        title = f"{headline(player.game).replace('_', ' ')} - Ringside"
-        window.append(Window(title, rate, scale=options.scale, people=options.human))
-        return window[0]
-    return Terminal(sys.stdout, rate)
-
-
-def _print_results(options: Playing, player: Player, canvas: Canvas) -> None:
-    """Print the results and the written files."""
-    for played in player.played:
-        print(f"{player.game}: episode {played.episode} returned {played.total:,.10g} after {played.steps:,} steps")
-    if options.video is not None:
-        assert isinstance(canvas, VideoCanvas)
-        file = canvas.file
-        more = f"; {GIF_IS_FULL}" if file.full else ""
-        print(f"{file.path}: {file.frames:,} pictures, {file.seconds:.1f} s{more}")
+    with handle_stop_signals(on_signal):
+        yield requests

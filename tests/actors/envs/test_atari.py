@@ -12,8 +12,8 @@ import pytest
 from ale_py import ALEInterface, LoggerMode, roms
 
 from actors.env import EnvError, Outcome
+from actors.envs import atari
 from actors.envs.atari import NOOP, REPLAYED, RESET_ANEW, AtariEnv, action_set, game_name, games
-from actors.envs.film import FilmedEmulator
 from actors.make_env import action_names, make_env
 from actors.pixels.palette import gray_table
 from shared.config.protocols import PROTOCOLS
@@ -145,8 +145,8 @@ def test_lost_lives_are_reported_in_training_only_and_do_not_reset() -> None:
 
 def test_a_life_that_was_won_may_be_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     env, lives = fresh("breakout"), iter([6, 5, 5])
-    monkeypatch.setattr(FilmedEmulator, "lives", lambda self: next(lives), raising=False)
-    env.film()
+    monkeypatch.setattr(atari.FilmedEmulator, "lives", lambda self: next(lives), raising=False)
+    env.film(lambda shot: None)
     frame = np.zeros((84, 84), np.uint8)
     assert [env.step(tick, 0, frame).life_lost for tick in (1, 2, 3)] == [False, True, False]
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from actors.env import Shot
 from actors.envs.atari import AtariEnv
 from actors.pixels.bilinear import LUMA, luma_of_pairs, shrink_bilinear
 from actors.pixels.palette import color_table
@@ -45,7 +46,7 @@ def test_luma_of_pairs_is_that_of_whole_screens(height: int) -> None:
 @pytest.mark.parametrize("game", ["pong", "breakout", "seaquest", "air_raid", "pitfall"])
 def test_steps_show_the_frames_of_the_recipe(game: str) -> None:
     env = AtariEnv(game, PROTOCOLS["dqn_zoo"], 3, 0, training=True)
-    shots = env.film()
+    env.film((shots := list[Shot]()).append)
     frame, rng = np.empty((84, 84), np.uint8), np.random.default_rng(0)
     env.reset(0, frame)
     compared = 0

@@ -1,59 +1,54 @@
-"""Episodes that are looked at: the same as those of an evaluation, and every screen of them."""
+"""Episodes that are looked at: the same as those of an evaluation, every screen of them, and videos of them."""
 
 from __future__ import annotations
 
-import signal
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
-from types import TracebackType
+from types import SimpleNamespace
+from typing import Any, BinaryIO
 
+import av
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 import ringside
+from actors.env import Shot
 from actors.envs.atari import AtariEnv
-from actors.envs.gymnasium_env import GymnasiumEnv
-from ringside.agents.player import Player, StepFrames, make_player, rules_for_person, show, stop_requests
-from ringside.agents.scene import Canvas, Scene
-from ringside.agents.stored_weights import weights_at
+from actors.evaluation import Evaluation
+from ringside.agents import player
+from ringside.agents.evaluation_policy import make_evaluation_policy
+from ringside.agents.player import BAR, CHOSEN, GROUND, PANEL, Moment, Pace, Video, play
+from ringside.agents.stored_weights import play_of, rules_of, weights_at
 from shared.config.protocols import PROTOCOLS
-from shared.config.settings import Config
-from shared.process.signals import Requests
+from shared.errors import ConfigError
 from tests.support.checkpoints import random_weights
 
 CATCH = "tests.support.pixel_game:factory"
+NAMES = ("NOOP", "FIRE", "RIGHT", "LEFT")
+SCREEN = np.random.default_rng(0).integers(0, 256, (210, 160, 3), np.uint8)
 
 
-def player_at(weights: Path, env: str | None = None, seed: int = 3) -> Player:
-    return make_player(weights_at(weights, env), None, seed, "cpu")[0]
+def played(load: Path, numbers: Sequence[int], env: str | None = None) -> list[Moment]:
+    weights = weights_at(load, env)
+    settings = play_of(weights)
+    evaluation = Evaluation(settings, rules_of(weights, settings), 3, 0)
+    with closing(evaluation.env()) as made:
+        return list(play(evaluation, made, make_evaluation_policy(weights, "cpu"), numbers))
 
 
-class Gallery(Canvas):
-    """Keeps what it is shown, and is closed after so many screens."""
-
-    def __init__(self, most: int = 1_000_000) -> None:
-        self.shown: list[tuple[NDArray[np.uint8], Scene]] = []
-        self.most = most
-
-    @property
-    def closed(self) -> bool:
-        return len(self.shown) >= self.most
-
-    def show(self, screen: NDArray[np.uint8], scene: Scene) -> None:
-        self.shown.append((screen, scene))
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+def returns(moments: list[Moment]) -> list[float]:
+    return [episode.total for episode in dict.fromkeys(moment.episode for moment in moments)]
 
 
 @pytest.mark.parametrize("protocol", ["nature", "machado"])
 def test_filming_changes_no_episode(protocol: str) -> None:
     plain, filmed = (AtariEnv("breakout", PROTOCOLS[protocol], 5, 0, training=False) for _ in range(2))
-    shots = filmed.film()
+    shots: list[Shot] = []
+    filmed.film(shots.append)
     frames = np.zeros((2, 84, 84), np.uint8)
     actions = np.random.default_rng(0)
-    reset, ends, played = True, 0, 0
+    reset, ends, count = True, 0, 0
     for tick in range(1_500):
         if reset:
             plain.reset(tick, frames[0])
@@ -69,10 +64,10 @@ def test_filming_changes_no_episode(protocol: str) -> None:
             reset = outcome.terminated
             assert len(shots) == 4 or (reset and 1 <= len(shots) <= 4)
             ends += reset
-            played += len(shots)
+            count += len(shots)
         assert np.array_equal(frames[0], frames[1])
     assert ends >= 2
-    assert played > 4_000
+    assert count > 4_000
     colors = {tuple(color) for color in shots[-1].screen.reshape(-1, 3).tolist()}
     assert {(200, 72, 72), (66, 72, 200)} <= colors, "the red and the blue row of bricks"
 
@@ -80,131 +75,172 @@ def test_filming_changes_no_episode(protocol: str) -> None:
 def test_an_episode_returns_what_eval_says(tmp_path: Path) -> None:
     weights = random_weights(tmp_path)
     expected = ringside.evaluate(weights, episodes=2, seed=3, device="cpu")
-    player = player_at(weights)
-    assert player.screens_per_second == 60
-    for _ in player.perform([1]):
-        pass
-    for _ in player.perform([0]):
-        pass
-    assert [(played.episode, played.total) for played in player.played] == [
-        (1, expected["returns"][1]),
-        (0, expected["returns"][0]),
-    ]
-    assert sum(played.steps for played in player.played) == expected["steps"]
+    moments = played(weights, [1, 0])
+    assert returns(moments) == expected["returns"][::-1]
+    assert len(moments) == expected["steps"]
 
 
-@pytest.mark.parametrize(("method", "name"), [("dqn", "Q-value"), ("a2c", "probability")])
-def test_values_beside_the_screen_have_the_name_of_what_the_network_answers(
-    method: str, name: str, tmp_path: Path
-) -> None:
-    player = player_at(random_weights(tmp_path, CATCH, actions=3, method=method), CATCH)
-    with player:
-        step = next(iter(player.perform([0])))[0]
-    assert step is not None
-    assert {scene.value_name for _, scene in step.moments} == {name}
-    sums = {round(sum(scene.values), 5) for _, scene in step.moments if scene.values}
-    assert (sums == {1.0}) == (name == "probability")
-
-
-def test_a_policy_plays_sampled_actions_as_eval_does(tmp_path: Path) -> None:
-    weights = random_weights(tmp_path, CATCH, actions=3, method="a2c")
-    expected, greedy = (
-        ringside.evaluate(weights, env=CATCH, episodes=9, seed=3, device="cpu", eval_actions=actions)
-        for actions in ("auto", "greedy")
+@pytest.mark.parametrize(("method", "samples"), [("dqn", False), ("a2c", True)])
+def test_episodes_and_their_actions_are_those_of_eval(method: str, samples: bool, tmp_path: Path) -> None:
+    weights = random_weights(tmp_path, CATCH, actions=3, method=method)
+    expected, greedy, fewer = (
+        ringside.evaluate(weights, env=CATCH, episodes=episodes, seed=3, device="cpu", eval_actions=actions)["returns"]
+        for episodes, actions in ((19, "auto"), (19, "greedy"), (3, "auto"))
     )
-    assert (expected["eval_actions"], expected["eval_epsilon"], greedy["eval_actions"]) == ("sample", 0.0, "greedy")
-    assert expected["returns"] != greedy["returns"]
-    assert ringside.evaluate(weights, env=CATCH, episodes=2, seed=3, device="cpu")["returns"] == expected["returns"][:2]
-    player = player_at(weights, CATCH)
-    played: list[Scene] = []
-    with player:
-        for turns in player.perform(range(9)):
-            played += [scene for step in turns if step is not None for _, scene in step.moments]
-    assert [result.total for result in sorted(player.played, key=lambda each: each.episode)] == expected["returns"]
-    assert not any(scene.random for scene in played)
-    assert any(scene.values and scene.action != int(np.argmax(scene.values)) for scene in played)
-
-
-def test_many_episodes_at_once_are_those_of_eval(tmp_path: Path) -> None:
-    weights = random_weights(tmp_path, CATCH, actions=3)
-    expected = ringside.evaluate(weights, env=CATCH, episodes=19, seed=3, device="cpu")["returns"]
+    moments = played(weights, range(19), CATCH)
+    assert returns(moments) == expected
+    assert fewer == expected[:3]
+    assert (expected != greedy) == samples
     assert len(set(expected)) > 3
-    assert ringside.evaluate(weights, env=CATCH, episodes=3, seed=3, device="cpu")["returns"] == expected[:3]
-    player = player_at(weights, CATCH)
-    for turns in player.perform(range(19)):
-        assert len(turns) == 19
-    assert [played.total for played in sorted(player.played, key=lambda each: each.episode)] == expected
-    player.played.clear()
-    for _ in player.perform(range(8, 16)):
-        pass
-    assert [played.total for played in player.played] == expected[8:16]
+    assert returns(played(weights, range(8, 16), CATCH)) == expected[8:16]
+    best = sum(moment.chosen == np.argmax(moment.values) for moment in moments)
+    assert (best == len(moments)) != samples
+    sums = {round(float(moment.values.sum()), 5) for moment in moments}
+    assert (sums == {1.0}) == samples
 
 
-def test_the_results_of_an_episode(tmp_path: Path) -> None:
-    player = player_at(random_weights(tmp_path, CATCH, actions=3), CATCH)
-    turns = [turn for (turn,) in player.perform([4]) if isinstance(turn, StepFrames)]
-    moments = [moment for turn in turns for moment in turn.moments]
-    assert len(moments) == 12
-    total = 0.0
-    for step, (screen, scene) in enumerate(moments, start=1):
-        assert (screen.shape, screen.dtype) == ((84, 84, 3), np.uint8)
-        assert (scene.episode, scene.steps, scene.actions) == (4, step, ("0", "1", "2"))
-        assert scene.values is not None
-        assert len(scene.values) == 3
-        assert scene.random or scene.action == np.argmax(scene.values)
-        total = scene.total
-        assert scene.over == (step == 12)
-    assert total == player.played[0].total
-    assert [turn.over for turn in turns] == [False] * 11 + [True]
+def test_the_moments_of_an_episode(tmp_path: Path) -> None:
+    moments = played(random_weights(tmp_path, CATCH, actions=3, eval_epsilon=0.5), [4], CATCH)
+    assert len(moments) == moments[0].episode.steps == 12
+    assert {moment.episode.number for moment in moments} == {4}
+    for moment in moments:
+        (shot,) = moment.shots
+        assert (shot.screen.shape, shot.screen.dtype, moment.values.shape) == ((84, 84, 3), np.uint8, (3,))
+        assert moment.chosen == np.argmax(moment.values)
+    assert sum(moment.shots[0].reward for moment in moments) == pytest.approx(moments[-1].episode.total)
 
 
-def test_a_person_plays_what_they_choose() -> None:
-    asked: list[int] = []
+def test_the_pace_is_that_of_the_screens(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
 
-    def person() -> int:
-        asked.append(len(asked) % 3)
-        return asked[-1]
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
 
-    play = Config().with_settings(env=CATCH).play
-    player = Player(play, None, seed=1, person=person, rules=rules_for_person(play))
-    gallery = Gallery()
-    show(player, range(20), gallery, None, Requests())
-    assert [scene.action for _, scene in gallery.shown] == asked
-    assert len(asked) == 240
-    assert len(player.played) == 20
-    assert not any(scene.random or scene.values for _, scene in gallery.shown)
-
-
-def test_a_show_ends_when_it_is_closed_or_its_time_is_over(tmp_path: Path) -> None:
-    player = player_at(random_weights(tmp_path, CATCH, actions=3), CATCH)
-    gallery = Gallery(most=17)
-    show(player, range(100), gallery, None, Requests())
-    assert len(gallery.shown) == 17
-    assert len(player.played) == 1
-    gallery = Gallery()
-    show(player, range(100), gallery, 2.0, Requests())
-    assert len(gallery.shown) == 2 * player.screens_per_second == 30
-    assert [scene.episode for _, scene in gallery.shown] == [0] * 12 + [1] * 12 + [2] * 6
+    monkeypatch.setattr(player, "time", SimpleNamespace(perf_counter=lambda: now, sleep=sleep))
+    pace = Pace(60)
+    for _ in range(61):
+        pace()
+    assert now == pytest.approx(101.0)
+    now += 0.1  # held up: the show is in time again
+    for _ in range(8):
+        pace()
+    assert now == pytest.approx(101.0 + 8 / 60)
+    now += 60.0  # held up for long: nothing is made up for
+    pace()
+    pace()
+    assert now == pytest.approx(161.0 + 9 / 60)
 
 
-def test_a_signal_asks_for_the_end_and_a_later_one_insists(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = signal.getsignal(signal.SIGTERM)
-    with stop_requests() as stop:
-        assert not stop.count
-        signal.raise_signal(signal.SIGTERM)
-        signal.raise_signal(signal.SIGTERM)  # `timeout` sends two
-        signal.raise_signal(signal.SIGHUP)
-        assert stop.count == 1
-        monkeypatch.setattr("shared.process.signals.SECOND_AFTER_SECONDS", -1.0)
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
-    assert signal.getsignal(signal.SIGTERM) == before
+def moment(action: int = 2, chosen: int = 2, total: float = 7.0, number: int = 2, **given: Any) -> Moment:
+    values = np.array(given.pop("values", (0.1, 0.2, 0.4, 0.3)), np.float32)
+    episode: Any = SimpleNamespace(number=number, steps=120, total=total, action=action)
+    return Moment(episode, chosen, values, (Shot(given.pop("screen", SCREEN), 0.0),) * 2)
 
 
-def test_the_envs_are_closed_with_the_player(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    closed: list[GymnasiumEnv] = []
-    monkeypatch.setattr(GymnasiumEnv, "close", lambda self: closed.append(self))
-    with player_at(random_weights(tmp_path, CATCH, actions=3), CATCH) as player:
-        next(player.perform(range(3)))
-        closed.clear()  # of those that were only asked for their actions
-    assert len(set(closed)) == 3
+@pytest.fixture
+def pictures(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
+    """Pictures of the video files of a test, as they are added."""
+    added: list[np.ndarray] = []
+    file = SimpleNamespace(add=lambda picture: added.append(picture.copy()), finish=lambda: None)
+    monkeypatch.setattr(player, "VideoFile", lambda path, rate: file)
+    return added
+
+
+def video(names: tuple[str, ...] = NAMES, scale: int | None = 2, *, has_policy: bool = False) -> Video:
+    env: Any = SimpleNamespace(action_names=names)
+    return Video(Path("a.mp4"), "pong", env, 60, scale, has_policy=has_policy)
+
+
+def pixels(picture: np.ndarray, color: tuple[int, int, int]) -> int:
+    return int((picture == color).all(axis=2).sum())
+
+
+@pytest.mark.parametrize(("height", "scale", "becomes"), [(210, None, 2), (84, None, 6), (600, None, 1), (210, 3, 3)])
+def test_a_screen_keeps_its_pixels(pictures: list[np.ndarray], height: int, scale: int | None, becomes: int) -> None:
+    screen = np.random.default_rng(0).integers(0, 256, (height, 161, 3), np.uint8)
+    video(scale=scale).add(moment(screen=screen))
+    assert len(pictures) == 2
+    picture = pictures[-1]
+    assert picture.shape[0] % 2 == picture.shape[1] % 2 == 0
+    assert picture.shape[1] >= 161 * becomes + PANEL
+    for y in range(becomes):
+        for x in range(becomes):
+            assert np.array_equal(picture[y : height * becomes : becomes, x : 161 * becomes : becomes], screen)
+
+
+def test_the_played_action_is_marked_and_the_former_moment_is_gone(pictures: list[np.ndarray]) -> None:
+    made, black = video(), np.zeros_like(SCREEN)
+    made.add(moment(screen=black))
+    made.add(moment(screen=black, action=0, total=8.0))
+    made.add(moment(screen=black, chosen=1))
+    made.add(moment(screen=black))
+    first, _, other, _, random, _, again, _ = pictures
+    assert pixels(first, CHOSEN) > 100
+    assert pixels(first, BAR) > 100
+    assert not np.array_equal(first, other)
+    assert not np.array_equal(first, random), "the word random"
+    assert np.array_equal(first, again)
+
+
+@pytest.mark.parametrize(("height", "scale", "actions"), [(210, 1, 18), (210, 2, 18), (40, 1, 3), (84, 6, 256)])
+def test_everything_fits_beneath_each_other(pictures: list[np.ndarray], height: int, scale: int, actions: int) -> None:
+    made = video(tuple(f"A{i}" for i in range(actions)), scale)
+    made.add(moment(actions - 1, values=np.linspace(0, 1, actions), screen=np.zeros((height, 160, 3), np.uint8)))
+    rows = np.flatnonzero((pictures[0][:, -PANEL:] == CHOSEN).all(axis=2).any(axis=1))
+    assert len(rows)
+    assert rows.max() < pictures[0].shape[0] - 1
+    if height * scale < pictures[0].shape[0]:
+        assert (pictures[0][height * scale :, :-PANEL] == GROUND).all()
+
+
+def test_bars_are_of_the_range_of_their_episode() -> None:
+    """The range of an episode would show a small probability as a full bar: those of a policy are as they are."""
+    made = object.__new__(Video)
+    made._has_policy, made._episode = False, -1
+    for number, values, shares in (
+        (0, (1, 3), (0, 1)),
+        (0, (2, 2), (0.5, 0.5)),
+        (0, (5, 1), (1, 0)),
+        (1, (2, 1), (1, 0)),
+    ):
+        assert made._shares(moment(number=number, values=values)).tolist() == pytest.approx(shares)
+    made._has_policy = True
+    assert made._shares(moment(values=(0.25, 0.75))).tolist() == [0.25, 0.75]
+
+
+def test_a_video_that_is_broken_off_is_whole(tmp_path: Path) -> None:
+    env: Any = SimpleNamespace(action_names=NAMES)
+
+    def broken_off() -> None:
+        with Video(tmp_path / "a.mp4", "pong", env, 60, 1, has_policy=False) as made:
+            for _ in range(3):
+                made.add(moment())
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        broken_off()
+    with av.open(str(tmp_path / "a.mp4")) as file:
+        assert len(list(file.decode(video=0))) == 6
+
+
+@pytest.mark.parametrize("suffix", [".mp4", ".gif"])
+def test_a_full_disk_is_a_sentence_and_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    def full(path: Path, _mode: str) -> BinaryIO:
+        path.touch()
+        return Path("/dev/full").open("wb")
+
+    monkeypatch.setattr("actors.filming.open", full, raising=False)
+    env: Any = SimpleNamespace(action_names=NAMES)
+
+    def write() -> None:
+        with Video(tmp_path / f"a{suffix}", "pong", env, 20, 1, has_policy=False) as made:
+            for _ in range(100):
+                noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
+                made.add(moment(screen=noise))
+
+    with pytest.raises(ConfigError, match=f"--video .*a{suffix} cannot be written: No space left on device"):
+        write()
+    assert not list(tmp_path.iterdir())

@@ -81,7 +81,7 @@ def test_hidden_options_and_empty_groups_are_left_out() -> None:
     assert "What to play" not in page
 
 
-@pytest.mark.parametrize("task", ["eval", "play", "record", "watch", "report", "suite", "zoo", "doctor", "completion"])
+@pytest.mark.parametrize("task", ["eval", "play", "watch", "report", "suite", "zoo", "doctor", "completion"])
 def test_every_task_has_a_page(launch: Launch, task: str) -> None:
     done = launch(task, "--help")
     assert done.returncode == 0
