@@ -3,7 +3,7 @@
 Models of processors round differently, and names of models do not say which do. So the network answers fixed batches,
 with the shape, threads, device and precision of the run, and the bits of its answers are hashed.
 
-    python -m learner.numerics_probe < pickled_plan
+    python -m learner.numerics_probe < pickled_plan_in_hexadecimal_digits
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def probe(plan: Plan) -> str:
 
 def main() -> int:
     """Print the hash for the plan that comes through standard input."""
-    plan: Plan = pickle.load(sys.stdin.buffer)
+    plan: Plan = pickle.loads(bytes.fromhex(sys.stdin.read()))
     machine = plan.config.machine
     device, deterministic = torch.device(machine.acts_on), machine.is_deterministic
     prepare_torch(device, machine.acts_in, machine.inference_threads, deterministic=deterministic)

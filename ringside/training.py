@@ -204,7 +204,7 @@ def score_reached(config: Config, status: Status) -> str | None:
 def _announce(ready: Plan, memory: Memory, note: Callable[[str], None]) -> None:
     """Write the file by which observers attach to the run. A write error does not end the run."""
     try:
-        live = Live.for_this_process(memory.arena.fd, action_names_of(ready.config.play), ready.gateways)
+        live = Live.for_this_process(memory.arena.fd, action_names_of(ready.config.play), ready.elsewhere.actors)
         with _private_umask():
             live.write(ready.config.run.run_dir)
     except OSError as error:

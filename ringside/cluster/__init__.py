@@ -1,6 +1,12 @@
 """Work on the nodes of a Ray cluster. This package alone imports ray, and only where `--ray` was said.
 
 Ray places processes on nodes, carries calls to them and says when one died. Everything else is ours and is tested
-without Ray. Read hosts first, then program_host and placed_programs, which run the programs of suites and studies.
-fingerprint compares the software of two machines; connection, ray_hosts, exchange and learner_place are what Ray does.
+without Ray. Read hosts and node_object first, then connection and ray_hosts, which are what Ray does.
+
+*Many runs at once*: program_host runs a program on a node, and placed_programs those of suites and studies.
+
+*One run with more actors*: a *gateway* takes an actor's place on the board. It owns lanes, and alone writes them, but
+has a *group* on a node play them: a small region of its own with an inference server and actors. In each round the
+gateway sends the parameters, and the group returns what it played in *parcels*. Read placement, gateway and
+gateway_balance, then remote_lanes, node_place, audit and group_host; parcel and parameters are what travels.
 """

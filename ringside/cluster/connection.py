@@ -1,7 +1,7 @@
 """Connection to a Ray cluster, refused where the cluster is not safe or not ours to use.
 
 Ray executes what it is sent. So a cluster must demand a token, and its addresses must be private. Ray's own client
-tries for minutes to reach an address where nothing listens, so one request with a deadline comes first.
+tries for minutes to reach an address where nothing listens, so requests with a deadline come first.
 """
 
 from __future__ import annotations
@@ -12,19 +12,26 @@ import os
 import re
 import signal
 import socket
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from shared.errors import ConfigError, missing_package
 
 LEAST_VERSION = (2, 60)
-"""Since 2.60 clusters of `ray.init` have a token by default; before 2.52 there was none."""
+"""Since 2.60 clusters of `ray.init` have a token by default; before 2.52 there was none. Ray itself refuses a cluster
+of another version than the one that is installed."""
 ANSWER_SECONDS = 20.0
 """Longest wait for a cluster's first answer."""
 _SHARED_SPACE = ipaddress.ip_network("100.64.0.0/10")
 """Addresses of overlay networks such as Tailscale (RFC 6598): not public."""
 _CHECK_ALIVE = "/ray.rpc.NodeInfoGcsService/CheckAlive"
-_MODE = "RAY_AUTH_MODE"
+
+
+class ClusterNode(NamedTuple):
+    """A node of the cluster."""
+
+    address: str
+    identity: str
+    cpus: int
 
 
 def connect(address: str, *, insecure: bool) -> str:
@@ -38,14 +45,14 @@ def connect(address: str, *, insecure: bool) -> str:
         ConfigError: there is no package or no cluster, or it is refused.
     """
     found = cluster_address(address)
-    import ray
-
-    _require_private("The cluster", found.rpartition(":")[0])
+    require_private("The cluster", found.rpartition(":")[0])
     _require_token(found, insecure=insecure)
     join(found)
+    import ray
+
     for node in ray.nodes():
         if node["Alive"]:
-            _require_private("Its node", node["NodeManagerAddress"])
+            require_private("Its node", node["NodeManagerAddress"])
     return found
 
 
@@ -60,32 +67,23 @@ def join(address: str) -> None:
         own = {"_node_ip_address": host} if ipaddress.ip_address(host).is_loopback else {}
         ray.init(address, log_to_driver=False, logging_level="critical", **own)
     except (ConnectionError, RuntimeError, ray.exceptions.RayError) as error:
+        (why, *_) = [*str(error).strip().splitlines(), type(error).__name__]
         raise ConfigError(
-            f"The Ray cluster at {address} does not accept this machine ({_first_line(error)}). Join it here with "
+            f"The Ray cluster at {address} does not accept this machine ({why.rstrip('.')}). Join it here with "
             f"`ray start --address {address}`."
         ) from error
     finally:
         signal.signal(signal.SIGTERM, former)  # Ray puts its own in its place
 
 
-class ClusterNode(NamedTuple):
-    """A node of the cluster."""
-
-    identity: str
-    address: str
-    cpus: int
-
-
 def nodes_with_cpus() -> list[ClusterNode]:
     """The living nodes that have CPUs, by address."""
     import ray
 
-    found = [
-        ClusterNode(node["NodeID"], node["NodeManagerAddress"], int(node["Resources"].get("CPU", 0)))
-        for node in ray.nodes()
-        if node["Alive"]
-    ]
-    return sorted((node for node in found if node.cpus), key=lambda node: (node.address, node.identity))
+    living = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
+    return sorted(
+        ClusterNode(node["NodeManagerAddress"], node["NodeID"], int(node["Resources"]["CPU"])) for node in living
+    )
 
 
 def disconnect() -> None:
@@ -93,23 +91,6 @@ def disconnect() -> None:
     import ray
 
     ray.shutdown()
-
-
-def _require_package() -> None:
-    """Raise `ConfigError` unless Ray is installed, in a version that is safe."""
-    try:
-        version = importlib.metadata.version("ray")
-    except importlib.metadata.PackageNotFoundError:
-        raise missing_package("--ray", "ray", "ray") from None
-    _require_version(version, "The installed Ray")
-
-
-def _require_version(version: str, what: str) -> None:
-    """Raise `ConfigError` if a version of Ray is too old."""
-    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
-    if numbers < LEAST_VERSION:
-        least = ".".join(map(str, LEAST_VERSION))
-        raise ConfigError(f"{what} is {version}: versions below {least} are not safe. Install ray>={least} everywhere.")
 
 
 def cluster_address(address: str) -> str:
@@ -138,7 +119,20 @@ def cluster_address(address: str) -> str:
         raise ConfigError(f"--ray {address:.80}: the host is not known ({reason}).") from error
 
 
-def _require_private(what: str, host: str) -> None:
+def _require_package() -> None:
+    """Raise `ConfigError` unless Ray is installed, in a version that is safe."""
+    try:
+        version = importlib.metadata.version("ray")
+    except importlib.metadata.PackageNotFoundError:
+        raise missing_package("--ray", "ray", "ray") from None
+    if tuple(map(int, re.findall(r"\d+", version)[:2])) < LEAST_VERSION:
+        least = ".".join(map(str, LEAST_VERSION))
+        raise ConfigError(
+            f"The installed Ray is {version}: versions below {least} are not safe. Install ray>={least} everywhere."
+        )
+
+
+def require_private(what: str, host: str) -> None:
     """Raise `ConfigError` for an address that the internet may reach."""
     ip = ipaddress.ip_address(host)
     if not (ip.is_private or ip.is_loopback or ip in _SHARED_SPACE):
@@ -149,70 +143,47 @@ def _require_private(what: str, host: str) -> None:
 
 
 def _require_token(address: str, *, insecure: bool) -> None:
-    """Raise `ConfigError` unless the cluster answers, refuses strangers, accepts this machine and is new enough."""
-    import grpc
-    from ray.core.generated import gcs_service_pb2
+    """Raise `ConfigError` unless the cluster answers, refuses strangers, and accepts this machine."""
+    from ray._raylet import AuthenticationTokenLoader
 
-    reply_kind: Any = gcs_service_pb2.CheckAliveReply
-
-    def ask(metadata: Iterable[tuple[str, str]]) -> Any:
-        """The reply to a request with these headers; None if the cluster refuses them."""
-        with _channel(address) as channel:
-            call = channel.unary_unary(_CHECK_ALIVE, response_deserializer=reply_kind.FromString)
-            try:
-                # An empty message is a request without fields.
-                return call(b"", timeout=ANSWER_SECONDS, metadata=tuple(metadata), wait_for_ready=True)
-            except grpc.RpcError as error:
-                if error.code() == grpc.StatusCode.UNAUTHENTICATED:
-                    return None
-                raise ConfigError(
-                    f"No Ray cluster answers at {address} within {ANSWER_SECONDS:.0f} s. Is `ray start --head` running "
-                    "there, and does this machine reach that address?"
-                ) from error
-
-    reply = ask(())
-    demanded = reply is None
-    if not demanded and not insecure:
-        raise ConfigError(
-            "The cluster has no token: any program that reaches it can run code on it. Make one with "
-            "`ray get-auth-token --generate` and start the cluster with RAY_AUTH_MODE=token, or pass --ray-insecure."
-        )
-    if demanded:
-        os.environ[_MODE] = "token"  # Ray reads it when it connects, and hands it on
-        reply = ask(_token())
-        if reply is None:
+    if _accepts(address, "disabled"):
+        if not insecure:
             raise ConfigError(
-                f"The cluster at {address} refuses the token of this machine: copy ~/.ray/auth_token of its head."
+                "The cluster has no token: any program that reaches it can run code on it. Make one with `ray "
+                "get-auth-token --generate` and start the cluster with RAY_AUTH_MODE=token, or pass --ray-insecure."
             )
-    _require_version(reply.ray_version, "Ray of the cluster")
-
-
-def _token() -> Iterable[tuple[str, str]]:
-    """Header with the token of this machine. Raises `ConfigError` when there is none."""
-    from ray._raylet import AuthenticationTokenLoader, Config
-
-    Config.initialize("")  # reads the mode again
-    loader = AuthenticationTokenLoader.instance()
-    if not loader.has_token(ignore_auth_mode=True):
+    elif not AuthenticationTokenLoader.instance().has_token(ignore_auth_mode=True):
         raise ConfigError(
             "The cluster demands a token, and this machine has none: copy ~/.ray/auth_token from its head."
         )
-    headers: dict[str, str] = loader.get_token_for_http_header()
-    return [(name.lower(), value) for name, value in headers.items()]
+    elif not _accepts(address, "token"):
+        raise ConfigError(
+            f"The cluster at {address} refuses the token of this machine: copy ~/.ray/auth_token of its head."
+        )
 
 
-def _channel(address: str) -> Any:
-    """Channel of gRPC without a token; with TLS where Ray is told to use it."""
+def _accepts(address: str, mode: str) -> bool:
+    """True if a cluster answers this process, which authenticates itself in a mode from here on.
+
+    Raises `ConfigError` if nothing answers.
+    """
     import grpc
+    from ray._private.grpc_utils import init_grpc_channel
+    from ray._raylet import Config
 
-    if os.environ.get("RAY_USE_TLS", "0").lower() not in ("1", "true"):
-        return grpc.insecure_channel(address)
-    from ray._common.tls_utils import load_certs_from_env
-
-    chain, key, root = load_certs_from_env()
-    return grpc.secure_channel(address, grpc.ssl_channel_credentials(root, key, chain))
-
-
-def _first_line(error: Exception) -> str:
-    """First line of an error's message, without its full stop."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+    os.environ["RAY_AUTH_MODE"] = mode  # Ray reads it when it connects, and hands it on
+    Config.initialize("")  # reads it again
+    channel = init_grpc_channel(address)
+    try:
+        # An empty message is a request without fields.
+        channel.unary_unary(_CHECK_ALIVE)(b"", timeout=ANSWER_SECONDS, wait_for_ready=True)
+    except grpc.RpcError as error:
+        if error.code() == grpc.StatusCode.UNAUTHENTICATED:
+            return False
+        raise ConfigError(
+            f"No Ray cluster answers at {address} within {ANSWER_SECONDS:.0f} s. Is `ray start --head` running there, "
+            "and does this machine reach that address?"
+        ) from error
+    finally:
+        channel.close()
+    return True

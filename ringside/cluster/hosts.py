@@ -13,12 +13,8 @@ class NodeLost(Exception):
     """A node, or our process on it, died or is silent. The message ends a sentence: "node 10.0.0.7 died"."""
 
 
-class DataLost(Exception):
-    """Shared data of a call are lost, since the process that put them died. The node lives; call it with a copy."""
-
-
 class Host(Protocol):
-    """An object on a node that answers calls one after another."""
+    """A `NodeObject` that answers calls one after another."""
 
     def ready(self, seconds: float) -> bool:
         """Wait at most `seconds`; True if the object has been placed on a node. Raises `NodeLost`."""
@@ -31,8 +27,7 @@ class Host(Protocol):
             meanwhile: called several times a second while the answer is awaited.
 
         Raises:
-            NodeLost: there is no answer. DataLost: `Hosts.share` gave an argument that is lost. Any error that the
-                method itself raises.
+            NodeLost: there is no answer. Any error that the method itself raises.
         """
 
     def is_leaving(self) -> bool:
@@ -54,11 +49,3 @@ class Hosts(Protocol):
 
     def leave_out(self, host: Host) -> None:
         """Place nothing more on the node of an object that is there. Raises `NodeLost`."""
-
-    def share(self, name: int, make: Callable[[], Any]) -> Any:
-        """An argument for calls that stands for data which other processes of this machine share.
-
-        Args:
-            name: number of the data; they have the same one in all processes.
-            make: returns the data. It is called unless another process has put them already.
-        """

@@ -9,10 +9,9 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TypeVar
 
-from ringside.cluster.fingerprint import difference, fingerprint
 from ringside.cluster.hosts import Host, Hosts, NodeLost
-from ringside.cluster.lease import LEASE_SECONDS
-from ringside.cluster.program_host import SAVE_SECONDS, Node, ProgramHost, Progress
+from ringside.cluster.node_object import LEASE_SECONDS, Node, fingerprint
+from ringside.cluster.program_host import SAVE_SECONDS, ProgramHost, Progress
 from shared.errors import ConfigError, RingsideError
 from shared.files.lock import wait_until_free
 from shared.process.ownership import LOCK_FILE
@@ -29,24 +28,25 @@ _Item = TypeVar("_Item")
 
 
 class ClusterPrograms:
-    """Programs on a cluster. Jobs run in parallel, as many as the cluster has room for."""
+    """Programs on a cluster. Jobs run in parallel, as many as the cluster has room for.
+
+    Attributes:
+        hosts: the cluster.
+        cores: CPUs for each program.
+        shared: file that every node must see.
+        software: fingerprint that every node must have.
+        stops: number of calls of `stop`.
+    """
 
     def __init__(self, hosts: Hosts, cores: int, shared: Path) -> None:
-        """Prepare; nothing is placed yet.
-
-        Args:
-            hosts: the cluster.
-            cores: CPUs for each program.
-            shared: file that every node must see.
-        """
-        self._hosts, self._cores, self._shared = hosts, cores, shared.absolute()
-        self._stops = 0
-        self._software = fingerprint()
+        """Prepare; nothing is placed yet."""
+        self.hosts, self.cores, self.shared = hosts, cores, shared.absolute()
+        self.stops = 0
+        self.software = fingerprint()
 
     def for_each(self, items: Iterable[_Item], work: Callable[[_Item], None]) -> None:
         """Call `work` for items, `MOST_THREADS` at once; the first error ends all of them and is raised."""
-        items = list(items)
-        with ThreadPoolExecutor(max_workers=min(max(1, len(items)), MOST_THREADS)) as threads:
+        with ThreadPoolExecutor(max_workers=MOST_THREADS) as threads:
             running = {threads.submit(work, item) for item in items}
             while running:
                 # In short waits, since Python runs handlers of signals only between them.
@@ -63,28 +63,7 @@ class ClusterPrograms:
 
     def stop(self) -> None:
         """Ask all programs to save and end, and start no other; a second time, to end at once."""
-        self._stops += 1
-
-    # --- for PlacedPrograms
-
-    @property
-    def stops(self) -> int:
-        """Number of calls of `stop`."""
-        return self._stops
-
-    def place(self) -> Host:
-        """Ask for a place."""
-        return self._hosts.place(ProgramHost, self._cores)
-
-    def require_same(self, node: Node) -> None:
-        """Raise `ConfigError` if a node has other software than this machine."""
-        if sentence := difference(node.name, node.software, self._software):
-            raise ConfigError(sentence)
-
-    @property
-    def shared(self) -> Path:
-        """File that every node must see."""
-        return self._shared
+        self.stops += 1
 
 
 class PlacedPrograms:
@@ -96,15 +75,14 @@ class PlacedPrograms:
         self._node = ""
         """Name of the node, until it has been printed."""
         self._title = ""
-        self._run_dir = Path()
         self._said_at = time.monotonic()
 
     def claim(self) -> bool:
         """Wait until there is a place; False if the programs were stopped before."""
         try:
-            return (self._host or self._placed()) is not None
+            return self._placed() is not None
         except NodeLost:
-            self._release()
+            self.close()
             return True  # `run` asks for another
 
     def run(
@@ -117,7 +95,7 @@ class PlacedPrograms:
         quiet: bool = False,
         should_stop: Callable[[], bool] | None = None,
     ) -> int:
-        """Run `launch.py` on a node, as `Place.run` in ringside/programs/places.py says.
+        """Run `launch.py` on a node, as `LocalPrograms.run` does here.
 
         `own_session` has no effect: no Ctrl-C of this terminal reaches a node. With `quiet` the last lines of a failure
         are still printed.
@@ -126,56 +104,59 @@ class PlacedPrograms:
             NodeLost: its node was lost. The program has ended, or ends before its lease does.
             ConfigError: the node cannot run it.
         """
-        self._title, self._run_dir = title, run_dir
+        self._title = title
         try:
-            return self._run(words, quiet, should_stop)
+            return self._run(words, quiet, should_stop or (lambda: False))
         except NodeLost:
-            self._release()
-            self._await_end()
+            self.close()
+            self._await_end(run_dir)
             raise
 
     def close(self) -> None:
         """Give the place back."""
-        self._release()
+        if self._host is not None:
+            self._host.release()
+            self._host = None
 
-    def _run(self, words: Sequence[str], quiet: bool, should_stop: Callable[[], bool] | None) -> int:
-        host = self._host or self._placed()
+    def _run(self, words: Sequence[str], quiet: bool, should_stop: Callable[[], bool]) -> int:
+        programs, host = self._programs, self._placed()
         if host is None:
             return 1
         if self._node:
             self._say(f"on node {self._node}.")
             self._node = ""
-        host.call("start", list(words), os.getcwd(), str(self._programs.shared), seconds=SILENT_SECONDS)
-        told = 0
-        deadline: float | None = None
+        host.call("start", list(words), os.getcwd(), str(programs.shared), seconds=SILENT_SECONDS)
+        told, asked, deadline = 0, False, float("inf")
         while True:
             progress: Progress = host.call("poll", _POLL_SECONDS, seconds=SILENT_SECONDS)
             if progress.code is not None:
                 if progress.code:
                     self._say(*progress.lines)
                 return progress.code
-            if should_stop is not None and should_stop():
-                should_stop = None
+            if programs.stops > told:
+                told, deadline = programs.stops, min(deadline, time.monotonic() + SAVE_SECONDS)
                 host.call("stop", seconds=SILENT_SECONDS)
-            if self._programs.stops > told:
-                told = self._programs.stops
+            elif not asked and should_stop():
+                asked = True
                 host.call("stop", seconds=SILENT_SECONDS)
-                deadline = deadline or time.monotonic() + SAVE_SECONDS
-            if deadline is not None and time.monotonic() > deadline:
-                self._release()
+            if time.monotonic() > deadline:
+                self.close()
                 return 1
             if progress.lines and not quiet and time.monotonic() - self._said_at > PROGRESS_SECONDS:
                 self._say(progress.lines[-1])
 
     def _placed(self) -> Host | None:
-        """A new host with the software of this machine; None if the programs were stopped before there was a place."""
-        host = self._host = self._programs.place()
+        """The host, with the software of this machine; None if the programs were stopped before there was a place."""
+        if self._host is not None:
+            return self._host
+        host = self._host = self._programs.hosts.place(ProgramHost, self._programs.cores)
         while not host.ready(_POLL_SECONDS):
             if self._programs.stops:
-                self._release()
+                self.close()
                 return None
         node: Node = host.call("describe", seconds=SILENT_SECONDS)
-        self._programs.require_same(node)
+        if sentence := node.difference(self._programs.software):
+            raise ConfigError(sentence)
         self._node = node.name
         return host
 
@@ -184,22 +165,15 @@ class PlacedPrograms:
         for line in lines:
             print(printable(f"{self._title}: {line}"), flush=True)
 
-    def _release(self) -> None:
-        if self._host is not None:
-            self._host.release()
-            self._host = None
-
-    def _await_end(self) -> None:
+    def _await_end(self, run_dir: Path) -> None:
         """Wait until a lost program no longer holds its run directory: it may still be saving.
 
         Raises:
             RingsideError: it holds it longer than its lease and its saving can last.
         """
-        free = wait_until_free(
-            self._run_dir / LOCK_FILE, LEASE_SECONDS + SAVE_SECONDS, lambda: self._programs.stops > 0
-        )
+        free = wait_until_free(run_dir / LOCK_FILE, LEASE_SECONDS + SAVE_SECONDS, lambda: self._programs.stops > 0)
         if not free and not self._programs.stops:
             raise RingsideError(
-                f"{self._run_dir} is still in use, though its node was lost. End the run that uses it, then run the "
-                "same command again."
+                f"{run_dir} is still in use, though its node was lost. End the run that uses it, then run the same "
+                "command again."
             )

@@ -1,32 +1,22 @@
-"""Places of a run in a cluster: how many gateways it has, how many CPUs each group has, and those of its ranks."""
+"""Place of a run in a cluster: the number of its gateways, the CPUs of each group, and what gateways must know."""
 
 from __future__ import annotations
 
-import os
-import secrets
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
 from dataclasses import replace
 
 from ringside.cluster.connection import cluster_address, connect, disconnect, nodes_with_cpus
-from ringside.cluster.groups.gateway import CLUSTER, CORES, EXCHANGE, MIXED, NUMERICS
-from ringside.cluster.groups.group_host import group_actors
-from ringside.cluster.learner_place import HeldPlace, Place
-from ringside.cluster.numerics import numerics
+from ringside.cluster.group_host import group_actors
+from ringside.cluster.node_object import numerics
 from shared.errors import ConfigError
-from shared.memory.plan import Plan
+from shared.memory.plan import Elsewhere, Plan
 from shared.text import count, flag_of
 
 
-@contextmanager
 def with_gateways(
     plan: Plan, address: str, nodes: int | None, *, head_plays: bool, insecure: bool, mixed: bool
-) -> Iterator[tuple[Plan, Callable[[], str]]]:
-    """The plan with a gateway for each node, and the cluster's address in the environment of its processes.
-
-    During the block the cluster holds a place for a learner of several ranks. The function that comes with the plan is
-    to be called often: it keeps that place, and returns a sentence where something has happened to it.
+) -> Plan:
+    """The plan with a gateway for each node.
 
     Args:
         address: "auto" or HOST:PORT.
@@ -40,8 +30,6 @@ def with_gateways(
             the network.
     """
     _require_playable(plan)
-    if not plan.env_repeats:
-        raise ConfigError(f"--ray cannot play {plan.config.play.env}, which does not repeat itself: omit --ray.")
     if nodes is not None and nodes < 1:
         raise ConfigError(f"--nodes {nodes} must be at least 1.")
     cluster_address(address)  # which is refused before seconds of work
@@ -49,41 +37,16 @@ def with_gateways(
         own = thread.submit(numerics, plan)  # takes seconds, as the connection does
         found = connect(address, insecure=insecure)
         try:
-            cluster_nodes = nodes_with_cpus()
+            cpus = [node.cpus for node in nodes_with_cpus()]
         finally:
             disconnect()
-    with _ranks_placed(plan, found) as (place, keep):
-        cpus = [node.cpus - place.cpus if node.identity == place.node else node.cpus for node in cluster_nodes]
-        cpus = [left for left in cpus if left]
-        if not cpus:
-            raise ConfigError(
-                f"No node of the cluster at {found} has free CPUs: join one with `ray start --address {found}`."
-            )
-        gateways = len(cpus) if nodes is None else nodes
-        share = plan.config.machine.actors / group_actors(plan, min(cpus)) if head_plays else 0.0
-        placed = replace(plan, gateways=gateways, head_share=share)
-        _require_cells(placed)
-        os.environ |= {
-            CLUSTER: found,
-            CORES: str(min(cpus)),
-            NUMERICS: own.result(),
-            EXCHANGE: f"ringside-{secrets.token_hex(8)}",
-            MIXED: "1" if mixed else "",
-        }
-        yield placed, keep
-
-
-@contextmanager
-def _ranks_placed(plan: Plan, address: str) -> Iterator[tuple[Place, Callable[[], str]]]:
-    """The place of a learner of several ranks, and the function that keeps it; of one rank nothing is reserved."""
-    machine = plan.config.machine
-    if machine.learner_ranks == 1:
-        yield Place(), str
-        return
-    with closing(HeldPlace(machine, address)) as held:
-        if held.place.gpus:
-            os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(held.place.gpus)
-        yield held.place, held.keep
+    if not cpus:
+        raise ConfigError(f"No node of the cluster at {found} has CPUs: join one with `ray start --address {found}`.")
+    share = plan.config.machine.actors / group_actors(plan, min(cpus)) if head_plays else 0.0
+    gateways = len(cpus) if nodes is None else nodes
+    require_cells(plan, gateways, head_plays=head_plays)
+    settings = {"address": found, "cores": min(cpus), "numerics": own.result(), "mixed": mixed, "head_share": share}
+    return replace(plan, elsewhere=Elsewhere(gateways, "ringside.cluster.gateway", settings))
 
 
 def _require_playable(plan: Plan) -> None:
@@ -95,16 +58,18 @@ def _require_playable(plan: Plan) -> None:
         raise ConfigError(
             f"Nodes play on their CPUs, and the inference server is on {device}: pass --acting-device cpu."
         )
+    if not plan.env_repeats:
+        raise ConfigError(f"--ray cannot play {plan.config.play.env}, which does not repeat itself: omit --ray.")
 
 
-def _require_cells(plan: Plan) -> None:
+def require_cells(plan: Plan, gateways: int, *, head_plays: bool) -> None:
     """Raise `ConfigError` unless every gateway can have a cell, and this machine where it is to play."""
     cells, batch = plan.run_schedule.lanes // plan.cell_lanes, plan.config.machine.inference_batch
-    most = cells - 1 if plan.head_share else cells
-    if most < plan.gateways:
+    most = cells - head_plays
+    if most < gateways:
         fewer = f"pass --nodes {most}, or an" if most else "pass an"
         raise ConfigError(
             f"{count(cells, 'cell')} of {count(plan.cell_lanes * plan.config.play.lane_envs, 'env')} cannot occupy "
-            f"{count(plan.gateways, 'node')}{' and this machine' if plan.head_share else ''}: {fewer} "
+            f"{count(gateways, 'node')}{' and this machine' if head_plays else ''}: {fewer} "
             f"{flag_of('inference_batch')} below {batch}, which changes the last bits."
         )

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import statistics
-import time
-from collections.abc import Callable
+import timeit
 from typing import NamedTuple
 
 import numpy as np
 
-from ringside.cluster.fingerprint import difference, fingerprint
-from ringside.cluster.groups.group_host import GroupError, GroupHost
-from ringside.cluster.groups.node_place import PROBE_SECONDS, other_bits
-from ringside.cluster.groups.parameters import ParameterCoding
-from ringside.cluster.groups.remote_lanes import BEGIN_SECONDS
+from ringside.cluster.connection import connect, disconnect, nodes_with_cpus
+from ringside.cluster.group_host import GroupHost
 from ringside.cluster.hosts import Host, NodeLost
-from ringside.cluster.numerics import numerics
-from ringside.cluster.program_host import Node
+from ringside.cluster.node_object import Node, fingerprint, numerics
+from ringside.cluster.node_place import EXAMINE_SECONDS
+from ringside.cluster.parameters import ParameterCoding
+from ringside.cluster.remote_lanes import BEGIN_SECONDS
+from shared.errors import RunFailed
 from shared.memory.plan import Plan
 from shared.text import count, readable
 
@@ -42,8 +41,6 @@ def survey(plan: Plan, address: str, *, insecure: bool) -> list[Finding]:
     Raises:
         ConfigError: the cluster is refused. RunFailed: this machine cannot compute the network.
     """
-    from ringside.cluster.connection import connect, disconnect, nodes_with_cpus
-
     connect(address, insecure=insecure)
     try:
         from ringside.cluster.ray_hosts import RayHosts
@@ -71,35 +68,28 @@ def examine_node(address: str, cpus: int, host: Host, plan: Plan, own: str) -> F
     try:
         if not host.ready(PLACE_SECONDS):
             return Finding(address, False, f"Node {address} starts no process within {PLACE_SECONDS:.0f} s.")
-        node: Node = host.call("describe", seconds=PROBE_SECONDS)
-        if sentence := difference(node.name, node.software, fingerprint()):
+        node: Node = host.call("describe", seconds=EXAMINE_SECONDS)
+        if sentence := node.difference(fingerprint()):
             return Finding(address, False, sentence)
-        if host.call("probe", seconds=PROBE_SECONDS) != own:
-            return Finding(address, False, other_bits(node))
+        if host.call("probe", seconds=EXAMINE_SECONDS) != own:
+            return Finding(address, False, node.other_bits)
         parameters = np.zeros(ParameterCoding(plan).bytes // 2, np.uint16)
-        trip = _median(_CALLS, lambda: host.call("keep", seconds=BEGIN_SECONDS))
-        transfer = _median(_TRANSFERS, lambda: host.call("receive", parameters, seconds=BEGIN_SECONDS))
-        round_steps = plan.run_schedule.round_steps
+        trips = timeit.repeat(lambda: host.call("keep", seconds=BEGIN_SECONDS), number=1, repeat=_CALLS)
+        transfers = timeit.repeat(
+            lambda: host.call("receive", parameters, seconds=BEGIN_SECONDS), number=1, repeat=_TRANSFERS
+        )
+        transfer, round_steps = statistics.median(transfers), plan.run_schedule.round_steps
         return Finding(
             address,
             True,
-            f"{node.name}: {count(cpus, 'CPU')}, the same software and arithmetic. A call takes {1e3 * trip:.1f} ms, "
-            f"the parameters ({parameters.nbytes / 1e6:.1f} MB, once a round) {1e3 * transfer:.0f} ms. So rounds of "
-            f"{round_steps:,} steps allow at most {readable(round_steps / transfer)} steps/s.",
+            f"{node.name}: {count(cpus, 'CPU')}, the same software and arithmetic. A call takes "
+            f"{1e3 * statistics.median(trips):.1f} ms, the parameters ({parameters.nbytes / 1e6:.1f} MB, once a round) "
+            f"{1e3 * transfer:.0f} ms. So rounds of {round_steps:,} steps allow at most "
+            f"{readable(round_steps / transfer)} steps/s.",
         )
     except NodeLost as lost:
         return Finding(address, False, f"Node {address} {lost}.")
-    except GroupError as error:
+    except RunFailed as error:
         return Finding(address, False, str(error))
     finally:
         host.release(gently=True)
-
-
-def _median(times: int, call: Callable[[], object]) -> float:
-    """Median of the seconds that a call takes."""
-    seconds = []
-    for _ in range(times):
-        begun = time.perf_counter()
-        call()
-        seconds.append(time.perf_counter() - begun)
-    return statistics.median(seconds)

@@ -63,12 +63,12 @@ class Sample:
         counted, reports = [np.array(moment, np.int64), busy, waited, board.cpu_ns], memory.gateways
         if reports is not None:
             counted += [reports.transfer_ns, reports.sent_bytes, reports.received_bytes]
-        return cls(np.concatenate(counted), memory.plan.gateways)
+        return cls(np.concatenate(counted), memory.plan.elsewhere.actors)
 
     @classmethod
     def kept(cls, memory: Memory, row: int) -> Self:
         """The sample that the scribe keeps in a row of the board."""
-        return cls(memory.board.samples[row], memory.plan.gateways)
+        return cls(memory.board.samples[row], memory.plan.elsewhere.actors)
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def _node(memory: Memory, process: int, old: Sample, new: Sample) -> NodeStatus 
     """The node of a process; None if it is no gateway."""
     plan, reports = memory.plan, memory.gateways
     role, actor = plan.processes.role_of(process), plan.processes.number_of(process)
-    if reports is None or role is not Role.ACTOR or not plan.is_gateway(actor):
+    if reports is None or role is not Role.ACTOR or actor < plan.config.machine.actors:
         return None
     gateway, ns = actor - plan.config.machine.actors, max(1, new.at - old.at)
     moved = {name: max(0, int((getattr(new, name) - getattr(old, name))[gateway])) for name in ("sent", "received")}

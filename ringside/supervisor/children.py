@@ -32,8 +32,6 @@ MODULES = {
     Role.ACTOR: "actors.actor",
     Role.WORKER: "workers.worker",
 }
-GATEWAY = "ringside.cluster.groups.gateway"
-"""Module in the place of an actor's whose lanes are played on another node."""
 GPU_ROLES = (Role.LEARNER, Role.INFERENCE)
 """Under MPS they share the faults of the GPU, and it accepts no client until both have ended: they restart together."""
 
@@ -86,7 +84,7 @@ class ChildMaker:
         self._threads: Sequence[frozenset[int] | None] = [None] * plan.actors
         if plan.config.machine.pin == "auto":
             actors = plan.config.machine.actors
-            self._threads = [*choose_actor_threads(actors, self._claims), *[None] * plan.gateways]
+            self._threads = [*choose_actor_threads(actors, self._claims), *[None] * plan.elsewhere.actors]
 
     def make(self, index: int, incarnation: int) -> ChildProcess:
         """Return the process at a position, not yet started."""
@@ -110,7 +108,8 @@ class ChildMaker:
         if index not in self._log_starts:
             log = log_path(self._run_dir, child_spec.name)
             self._log_starts[index] = log.stat().st_size if os.path.exists(log) else 0
-        module = GATEWAY if role is Role.ACTOR and self._plan.is_gateway(number) else MODULES[role]
+        elsewhere = role is Role.ACTOR and number >= self._plan.config.machine.actors
+        module = self._plan.elsewhere.module if elsewhere else MODULES[role]
         return ChildProcess(target=run_role, args=(module, child_spec), name=child_spec.name, daemon=True)
 
     def _rendezvous_of(self, index: int, incarnation: int) -> int | None:

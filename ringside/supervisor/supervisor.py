@@ -11,15 +11,15 @@ import os
 import signal
 import time
 from collections.abc import Callable, Sequence
+from importlib import import_module
 
 import multiprocess
 from multiprocess.connection import wait as wait_for
 
 from ringside.supervisor.children import GPU_ROLES, Child, ChildMaker
 from ringside.supervisor.deaths import diagnose, unkillable_message
-from ringside.supervisor.gateway_balance import GatewayBalancer
 from ringside.supervisor.hang_detector import process_state
-from ringside.supervisor.lane_balance import Balancer
+from ringside.supervisor.lane_balance import Balancer, LaneBalancer
 from ringside.supervisor.shutdown_timer import ShutdownTimer
 from shared.checkpoint.manifest import Manifest
 from shared.errors import RunFailed, StopTraining
@@ -416,10 +416,11 @@ class Supervisor:
             self._maker.close()
 
 
-def _make_balancer(plan: Plan, memory: Memory, note: Callable[[str], None]) -> Balancer | GatewayBalancer | None:
+def _make_balancer(plan: Plan, memory: Memory, note: Callable[[str], None]) -> LaneBalancer | None:
     """The object that moves lanes; None if they stay where they are."""
-    if memory.gateways is not None:
-        return GatewayBalancer(memory.board, memory.gateways, plan, note)
+    if plan.elsewhere.actors:
+        balancer: LaneBalancer = import_module(plan.elsewhere.module).make_balancer(memory, note)
+        return balancer
     balances = plan.config.machine.balance == "auto" and plan.player is Role.ACTOR and plan.env_repeats
     return Balancer(memory.board, plan.processes, plan.cell_lanes) if balances else None
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ringside import planning, training
@@ -78,22 +77,12 @@ def main(arguments: Sequence[str]) -> int:
     """Train an agent. Return 1 if a fault ended the run."""
     options = _parse(arguments)
     _confine(options.limits)
-    with _placed(planning.plan(config_of(options)), options.cluster) as (plan, keep_place):
-        return _train(plan, keep_place)
-
-
-def _train(plan: Plan, keep_place: Callable[[], str]) -> int:
-    """Train as planned, and print how it ended. Return 1 if a fault ended the run.
-
-    `keep_place` is called several times a second, and returns a sentence for the user, or nothing.
-    """
+    plan = _placed(planning.plan(config_of(options)), options.cluster)
     newest: list[Status] = []
     display = open_display(plain=plan.config.run.plain)
 
     def look(status: Status) -> None:
         newest[:] = [status]  # from here on the run handles signals; those after its end are ignored
-        if sentence := keep_place():
-            display.note(sentence)
 
     def interrupt_start(number: int) -> None:
         if not newest:
@@ -143,28 +132,22 @@ def next_steps(config: ResolvedConfig, *, finished: bool, at_score: bool = False
     return lines if finished else [*lines, how_to_continue(config, onward)]
 
 
-@contextmanager
-def _placed(plan: Plan, cluster: Nodes) -> Iterator[tuple[Plan, Callable[[], str]]]:
-    """The plan with gateways to the nodes of a cluster, where one was named, and what keeps its place there.
-
-    Raises `ConfigError` if it is refused.
-    """
+def _placed(plan: Plan, cluster: Nodes) -> Plan:
+    """The plan with gateways to the nodes of a cluster, where one was named. Raises `ConfigError` if it is refused."""
     if cluster.ray is None:
         if cluster != Nodes():
             raise ConfigError("--nodes, --head-plays, --mixed-numerics and --ray-insecure need --ray.")
-        yield plan, str
-        return
+        return plan
     from ringside.cluster.placement import with_gateways
 
-    with with_gateways(
+    return with_gateways(
         plan,
         cluster.ray,
         cluster.nodes,
         head_plays=cluster.head_plays,
         insecure=cluster.ray_insecure,
         mixed=cluster.mixed_numerics,
-    ) as placed:
-        yield placed
+    )
 
 
 def how_to_continue(config: ResolvedConfig, onward: Sequence[str] = ()) -> str:

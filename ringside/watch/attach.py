@@ -19,7 +19,7 @@ from shared.config.trust import require_loaded_plugin
 from shared.errors import ConfigError, FileError
 from shared.files.run_file_names import CONFIG_FILE
 from shared.files.strict_json import read_json
-from shared.memory.plan import Plan
+from shared.memory.plan import Elsewhere, Plan
 from shared.memory.region.layout import LayoutError
 from shared.memory.run_memory import Memory
 from shared.process.live import LIVE_FILE, Live, LiveError
@@ -125,7 +125,7 @@ def _plan(config: Config, actions: int, gateways: int) -> Plan:
         raise LayoutError(f"Its {CONFIG_FILE} is not the configuration of a run: {error}") from error
     if not 0 <= gateways <= make_run_schedule(resolved).lanes:
         raise LayoutError(f"Its {LIVE_FILE} names {gateways} gateways.")
-    return Plan(resolved, actions, gateways)
+    return Plan(resolved, actions, Elsewhere(gateways))
 
 
 def _not_yours(path: Path) -> str:

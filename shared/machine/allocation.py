@@ -53,17 +53,6 @@ def fewest_actors(lanes: int, most: int) -> int:
     return greatest_share(lanes, greatest_share(lanes, most))
 
 
-def cells_of_head(cells: int, groups: int, share: float) -> int:
-    """Cells that the actors of the head play beside groups on nodes, so that the slowest place is done soonest.
-
-    Args:
-        cells: of the run, more than groups; every place has one at least.
-        groups: on nodes, at least one, which share the other cells.
-        share: speed of the head's actors, where that of a group is 1.
-    """
-    return min(range(1, cells - groups + 1), key=lambda own: max(own / share, greatest_share(cells - own, groups)))
-
-
 def largest_batch(lanes: int, lane_envs: int, most: int) -> int:
     """Most envs in whole lanes, at most `most` of them, of which all lanes make equal groups; at least one lane."""
     sizes = (count * lane_envs for count in range(1, lanes + 1) if lanes % count == 0)

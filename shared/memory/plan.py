@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -12,7 +12,6 @@ from typing import Any
 from shared.config.method_declaration import MethodDeclaration, add_method, method_declaration
 from shared.config.run_schedule import RunSchedule, make_run_schedule
 from shared.config.settings import ResolvedConfig
-from shared.machine.allocation import cells_of_head
 from shared.memory.parts.board import Board
 from shared.memory.parts.evaluation_queue import Evaluations
 from shared.memory.parts.gateways import Gateways
@@ -28,15 +27,28 @@ from shared.network_spec import PLAIN_NETWORKS, Network, PlainLayers, network_of
 
 
 @dataclass(frozen=True)
+class Elsewhere:
+    """The seam for lanes that are played elsewhere: further actors, which follow those of this machine.
+
+    Such an actor is a process that owns lanes and writes their memory as every actor does. It need not play them itself
+    (ringside/cluster). `ringside.supervisor` knows no more of it than this.
+    """
+
+    actors: int = 0
+    module: str = ""
+    """Module with `main(child_spec)`, which their processes run, and `make_balancer(memory, note)`, which divides the
+    lanes before any process starts and moves them later (`ringside.supervisor.lane_balance.LaneBalancer`)."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """For the module."""
+
+
+@dataclass(frozen=True)
 class Plan:
     """Input of every process: a resolved, validated configuration and the size of the action set."""
 
     config: ResolvedConfig
     actions: int
-    gateways: int = 0
-    """Actors whose lanes are played on other nodes (ringside/cluster/groups); they follow those of this machine."""
-    head_share: float = 0.0
-    """Speed of this machine's actors, where that of a gateway's node is 1; 0: they play only while no node does."""
+    elsewhere: Elsewhere = Elsewhere()
     env_repeats: bool = True
     """False if the user's env is known not to repeat itself after `reset(seed=...)`."""
     keeps_every_boundary: bool = False
@@ -54,7 +66,7 @@ class Plan:
     parameters: ParameterSpec = field(init=False)
     """Names and shapes of the network's parameters."""
     actors: int = field(init=False)
-    """Number of processes that play: actors, gateways included, or those of the workers."""
+    """Number of processes that play: actors, those of `elsewhere` included, or those of the workers."""
     player: Role = field(init=False)
     """Role of the processes that play."""
     processes: ProcessTable = field(init=False)
@@ -66,7 +78,8 @@ class Plan:
         run_schedule, network = make_run_schedule(config, method), network_of(config, self.actions)
         if self.keeps_every_boundary:
             run_schedule = replace(run_schedule, snapshot_rounds=1)
-        actors, player = config.machine.actors + self.gateways, Role.WORKER if run_schedule.workers else Role.ACTOR
+        actors = config.machine.actors + self.elsewhere.actors
+        player = Role.WORKER if run_schedule.workers else Role.ACTOR
         self.__dict__.update(
             method=method,
             layers=PLAIN_NETWORKS.get(config.learn.network),
@@ -119,33 +132,14 @@ class Plan:
         """Episodes of one evaluation beside training; 0: there is none."""
         return self.config.evaluate.eval_episodes if self.config.evaluate.eval_every_steps else 0
 
-    def is_gateway(self, actor: int) -> bool:
-        """True if the lanes of an actor are played on another node."""
-        return actor >= self.config.machine.actors
-
     def first_owners(self) -> list[int]:
         """The first owner of each lane; later `Board.lane_owner` holds it.
 
         Workers are contiguous: a process answers those of a batch in one pass.
         """
         if self.run_schedule.workers:
-            return _divide(self.run_schedule.lanes, range(self.actors))
-        return self.owners_with(range(self.config.machine.actors, self.actors))
-
-    def owners_with(self, gateways: Sequence[int]) -> list[int]:
-        """Owner of each lane when these gateways have nodes, as even as can be.
-
-        Gateways get whole cells: the lanes that inference answers together. The actors of this machine have those of
-        `head_share`; without gateways they have all lanes.
-        """
-        lanes, own = self.run_schedule.lanes, range(self.config.machine.actors)
-        if not gateways:
-            return _deal(lanes, own)
-        together = self.cell_lanes
-        cells = lanes // together
-        kept = cells_of_head(cells, len(gateways), self.head_share) if self.head_share else 0
-        rest = _divide(cells - kept, gateways)
-        return _deal(kept * together, own) + [gateway for gateway in rest for _ in range(together)]
+            return divide(self.run_schedule.lanes, range(self.actors))
+        return deal(self.run_schedule.lanes, range(self.config.machine.actors))
 
     @property
     def cell_lanes(self) -> int:
@@ -175,7 +169,7 @@ class Plan:
         evaluate = self.config.evaluate
         sizes = {
             "parameters": parameters,
-            **Board.sizes(run_schedule, len(self.processes), self.gateways),
+            **Board.sizes(run_schedule, len(self.processes), self.elsewhere.actors),
             **Mailbox.sizes(run_schedule, self.actions),
             **Evaluations.sizes(
                 parameters,
@@ -186,7 +180,7 @@ class Plan:
             ),
             **LaneSnapshots.sizes(run_schedule),
             **SharedParameters.sizes(run_schedule, self.actors, packed_count(self.network)),
-            "gateways": self.gateways,
+            "gateways": self.elsewhere.actors,
         }
         return Layout(
             [
@@ -199,18 +193,18 @@ class Plan:
                 *state_fields(run_schedule, parameters).values(),
                 *LearnerSnapshots.fields(sizes),
                 *(SharedParameters.fields(sizes) if run_schedule.workers else []),
-                *(Gateways.fields(sizes) if self.gateways else []),
+                *(Gateways.fields(sizes) if self.elsewhere.actors else []),
                 *ring_fields(run_schedule).values(),
             ]
         )
 
 
-def _deal(lanes: int, actors: Sequence[int]) -> list[int]:
+def deal(lanes: int, actors: Sequence[int]) -> list[int]:
     """Owner of each lane, in turn: every actor has lanes of every batch, and plays one while another is answered."""
     return [actors[lane % len(actors)] for lane in range(lanes)]
 
 
-def _divide(items: int, owners: Sequence[int]) -> list[int]:
+def divide(items: int, owners: Sequence[int]) -> list[int]:
     """Owner of each item: contiguous, as even as can be."""
     bounds = pairwise(place * items // len(owners) for place in range(len(owners) + 1))
     return [owner for owner, (first, last) in zip(owners, bounds, strict=True) for _ in range(first, last)]

@@ -39,7 +39,7 @@ class Memory:
         self.learner_snapshots = LearnerSnapshots(arena, self.run_schedule)
         self.ring = Ring(arena, self.run_schedule)
         self.shared_parameters = SharedParameters(arena) if self.run_schedule.workers else None
-        self.gateways = Gateways(arena) if plan.gateways else None
+        self.gateways = Gateways(arena) if plan.elsewhere.actors else None
 
     def lane(self, lane: int) -> LaneMemory:
         """One lane's part of the region."""

@@ -37,7 +37,7 @@ class ObjectHost:
         if words := "died" if self.lost else self._fault(method, self._calls[method]):
             raise NodeLost(words)
         meanwhile()
-        return getattr(self.object, method)(*arguments)
+        return self.object.answer(method, *arguments)
 
     def is_leaving(self) -> bool:
         """True if the test says so."""
@@ -57,7 +57,6 @@ class ObjectCluster:
         hosts: all that were placed.
         left_out: those among them on whose nodes nothing more may be placed.
         most_at_once: greatest number of objects at one time.
-        shared: data that were shared, by name.
     """
 
     def __init__(self, make: Callable[..., Any], *faults: Fault, room: int = 1_000) -> None:
@@ -72,7 +71,6 @@ class ObjectCluster:
         self.hosts: list[ObjectHost] = []
         self.left_out: list[ObjectHost] = []
         self.most_at_once = 0
-        self.shared: dict[int, Any] = {}
         self._lock = Lock()
 
     def place(self, kind: type, *arguments: Any) -> ObjectHost:
@@ -86,13 +84,6 @@ class ObjectCluster:
         """Record it: every object is on a node of its own."""
         assert not host.released
         self.left_out.append(host)
-
-    def share(self, name: int, make: Callable[[], Any]) -> Any:
-        """The data of that name, which are made once."""
-        with self._lock:
-            if name not in self.shared:
-                self.shared[name] = make()
-            return self.shared[name]
 
     def _admit(self, host: ObjectHost) -> bool:
         """True if there is room for another object."""

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import psutil
 import pytest
 
-from ringside.cluster.groups.group_host import NODE_PROGRAM
+from ringside.cluster.group_host import GROUP_PROGRAM
 
 NEEDS_RAY = pytest.mark.skipif(find_spec("ray") is None, reason="there is no Ray here: the extra ray of setup.cfg")
 """Mark of tests that use it; they load it when they run, since that takes seconds."""
@@ -37,12 +37,16 @@ _SETTINGS = {
 class RayCluster:
     """The head and the nodes; programs that are to reach it get `environment`."""
 
-    def __init__(self, directory: Path, head_cpus: int, head_gpus: int) -> None:
+    def __init__(self, directory: Path, head_cpus: int) -> None:
         from ray.cluster_utils import Cluster
 
         self._store: dict[str, Any] = {"object_store_memory": _STORE_BYTES, "node_ip_address": HOST}
-        own = {"num_cpus": head_cpus, "num_gpus": head_gpus}
-        own |= {"include_dashboard": False, "include_log_monitor": False, "no_monitor": True}  # nothing needs them
+        own = {
+            "num_cpus": head_cpus,
+            "include_dashboard": False,
+            "include_log_monitor": False,
+            "no_monitor": True,
+        }  # nothing needs them
         self._directory = directory
         self._programs = set[psutil.Process]()
         self._cluster = Cluster(initialize_head=True, head_node_args=own | self._store)
@@ -51,8 +55,10 @@ class RayCluster:
 
     def programs(self) -> list[psutil.Process]:
         """Living programs of groups on the nodes of this cluster, also those whose node was killed since they began."""
-        self._programs |= {each for each in psutil.Process().children(recursive=True) if NODE_PROGRAM in words_of(each)}
-        return [each for each in self._programs if NODE_PROGRAM in words_of(each)]
+        self._programs |= {
+            each for each in psutil.Process().children(recursive=True) if GROUP_PROGRAM in words_of(each)
+        }
+        return [each for each in self._programs if GROUP_PROGRAM in words_of(each)]
 
     def workers(self) -> list[psutil.Process]:
         """Ray's processes that have a group; their titles change with what they do."""
@@ -124,11 +130,8 @@ def words_of(process: psutil.Process) -> list[str]:
 
 
 @contextmanager
-def ray_cluster(nodes: int, head_cpus: int = 0, head_gpus: int = 0) -> Iterator[RayCluster]:
-    """A cluster during the block, which this process and its children have the token of.
-
-    `head_gpus` are only counted: no GPU is there.
-    """
+def ray_cluster(nodes: int, head_cpus: int = 0) -> Iterator[RayCluster]:
+    """A cluster during the block, which this process and its children have the token of."""
     former, handler = dict(os.environ), signal.getsignal(signal.SIGTERM)
     directory = Path(tempfile.mkdtemp(prefix="rs-"))  # short, since paths of sockets are limited
     token = directory / "token"
@@ -137,7 +140,7 @@ def ray_cluster(nodes: int, head_cpus: int = 0, head_gpus: int = 0) -> Iterator[
     os.environ.update(_SETTINGS, RAY_AUTH_TOKEN_PATH=str(token), RAY_TMPDIR=str(directory))
     _read_environment()
     try:
-        cluster = RayCluster(directory / "ray", head_cpus, head_gpus)
+        cluster = RayCluster(directory / "ray", head_cpus)
         try:
             if nodes:
                 cluster.add_nodes(nodes)

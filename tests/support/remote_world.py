@@ -10,26 +10,25 @@ import threading
 import time
 import zlib
 from collections.abc import Callable
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from actors.lanes import Lanes
-from ringside.cluster.groups.group_host import GroupHost
-from ringside.cluster.groups.node_place import NodePlace
-from ringside.cluster.groups.remote_lanes import RemoteLanes
+from ringside.cluster.gateway_balance import GatewayBalancer
+from ringside.cluster.group_host import GroupHost
 from ringside.cluster.hosts import Hosts
-from ringside.supervisor.gateway_balance import GatewayBalancer
+from ringside.cluster.node_place import NodePlace
+from ringside.cluster.remote_lanes import RemoteLanes
 from shared.config.settings import Config, ResolvedConfig
 from shared.memory.parts.board import Stop
 from shared.memory.parts.mailbox import Mailbox
-from shared.memory.plan import Plan
+from shared.memory.plan import Elsewhere, Plan
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Doorbell, Stopped, Waiter
+from shared.process.child import Doorbells
 from tests.support.counting_env import Counting
 
 ENVS, LANE_ENVS, ROUND_TICKS, ROUNDS = 8, 2, 17, 6
@@ -37,7 +36,15 @@ SECONDS = 60.0
 NUMERICS = "bits"
 
 
-def make_plan(gateways: int, span: int = 1, method: str = "dqn", rounds: int = ROUNDS, **settings: Any) -> Plan:
+def make_plan(
+    gateways: int,
+    span: int = 1,
+    method: str = "dqn",
+    rounds: int = ROUNDS,
+    mixed: bool = False,
+    head_share: float = 0.0,
+    **settings: Any,
+) -> Plan:
     """Plan of a short run with two cells; a snapshot every `span` rounds; other settings as given."""
     round_steps = ROUND_TICKS * ENVS
     changes: dict[str, Any] = {}
@@ -65,7 +72,8 @@ def make_plan(gateways: int, span: int = 1, method: str = "dqn", rounds: int = R
         run_dir=Path("."),
         **changes,
     )
-    return Plan(ResolvedConfig.from_config(config.with_settings(**settings)), 4, gateways)
+    terms = {"cores": 2, "numerics": NUMERICS, "mixed": mixed, "head_share": head_share}
+    return Plan(ResolvedConfig.from_config(config.with_settings(**settings)), 4, Elsewhere(gateways, settings=terms))
 
 
 def answer(memory: Memory) -> list[int]:
@@ -118,14 +126,12 @@ class PlayedGroup(GroupHost):
     more = 0
     """Added to the pixels of its envs: another game, where not 0."""
 
-    def _start(self) -> None:
-        assert self._memory is not None
+    def _start(self, memory: Memory) -> None:
         actors = self._doorbells[self._plan.processes.indexes_of(Role.ACTOR).start :]
-        self.player = Player(self._memory, self._plan.actors, actors, self.more)
+        self.player = Player(memory, self._plan.actors, actors, self.more)
 
     def _living(self) -> Memory:
         assert self._memory is not None
-        self._lease.renew()
         self.player.turn()
         return self._memory
 
@@ -147,14 +153,9 @@ class RemoteWorld:
         self,
         gateways: int,
         hosts: Hosts | None = None,
-        span: int = 1,
-        method: str = "dqn",
-        mixed: bool = False,
-        rounds: int = ROUNDS,
-        head_share: float = 0.0,
         **settings: Any,
     ) -> None:
-        self.plan = replace(make_plan(gateways, span, method, rounds, **settings), head_share=head_share)
+        self.plan = make_plan(gateways, **settings)
         self.memory = Memory.create(self.plan)
         self.memory.board.prepared[0] = 1
         self.notes: list[str] = []
@@ -163,10 +164,7 @@ class RemoteWorld:
         self.doorbells = [Doorbell.create() for _ in range(len(self.plan.processes))]
         self._actor_bells = self.doorbells[self.plan.processes.slice_of(Role.ACTOR)]
         self._local = Player(self.memory, 1, self._actor_bells)
-        self._mixed = mixed
-        self._balancer: GatewayBalancer | None = None
-        if self.memory.gateways is not None:
-            self._balancer = GatewayBalancer(self.memory.board, self.memory.gateways, self.plan, self.notes.append)
+        self._balancer = GatewayBalancer(self.memory, self.notes.append) if gateways else None
         self._threads: list[threading.Thread] = []
         self.memory.weights.publish(0, lambda out: out.fill(1))
         self.memory.board.commits.publish(0)
@@ -176,23 +174,13 @@ class RemoteWorld:
         actor = 1 + gateway
         index = self.plan.processes.index_of(Role.ACTOR, actor)
         assert self._hosts is not None
-        assert self.memory.gateways is not None
-        note = partial(self.memory.gateways.tell, gateway)
         waiter = Waiter(self.memory.board, index, self.doorbells[index])
-        place = NodePlace(self.memory, actor, waiter, self._hosts, 2, numerics=NUMERICS, mixed=self._mixed, note=note)
+        place = NodePlace(self.memory, actor, waiter, self._hosts)
 
         def run() -> None:
-            lanes = RemoteLanes(
-                self.memory,
-                place,
-                waiter,
-                learner=self.doorbells[Role.LEARNER],
-                inference=self.doorbells[Role.INFERENCE],
-                actors=self._actor_bells,
-                note=note,
-            )
+            doorbells = Doorbells(tuple(doorbell.fd for doorbell in self.doorbells), self.plan.processes)
             try:
-                lanes.run()
+                RemoteLanes(self.memory, place, waiter, doorbells).run()
             except Stopped:
                 pass
             except BaseException as error:  # noqa: BLE001  (raised again where the test waits)
@@ -206,7 +194,7 @@ class RemoteWorld:
     def run(self, each: Callable[[int], None] = lambda round_: None) -> RemoteWorld:
         """Start all gateways, and play to the end; `each` is called with every version before it is committed."""
         try:
-            for gateway in range(self.plan.gateways):
+            for gateway in range(self.plan.elsewhere.actors):
                 self.start(gateway)
             deadline = time.monotonic() + SECONDS
             while not self.memory.board.finished:

@@ -17,7 +17,7 @@ from multiprocess import spawn
 
 from shared.config.method_declaration import method_declaration, method_names
 from shared.config.settings import Config
-from shared.memory.plan import Plan
+from shared.memory.plan import Elsewhere, Plan
 from shared.memory.region.layout import LayoutError
 from shared.memory.run_memory import Memory
 from shared.root import ROOT
@@ -140,7 +140,7 @@ def memory_of(
             with suppress(FileNotFoundError, LayoutError):  # closed since it was listed, or not written to yet
                 if os.readlink(link).startswith("/memfd:ringside") and link.stat().st_size:
                     config = Config.from_json(json.loads((run_dir / "config.json").read_text()))
-                    return Memory.attach(os.open(link, os.O_RDWR), Plan(config, actions, gateways))
+                    return Memory.attach(os.open(link, os.O_RDWR), Plan(config, actions, Elsewhere(gateways)))
         time.sleep(0.01)
     raise AssertionError(f"There is no shared memory after {seconds} s, or the run has ended.")
 

@@ -1,4 +1,4 @@
-"""Reports of gateways, whose lanes are played on other nodes (ringside/cluster/groups): node, losses, sentences.
+"""Reports of gateways, whose lanes are played on other nodes (ringside/cluster): node, losses, sentences.
 
 The launcher shows the sentences. A gateway keeps the newest ones; an observer reads them by their numbers, and misses
 some if it is late. All of them are in the gateway's log, too.

@@ -42,19 +42,20 @@ def test_an_old_version_is_refused(version: str, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("version", ["2.60.0", "2.61.0rc1", "3.0.0"])
-def test_a_new_one_is_not(version: str) -> None:
-    connection._require_version(version, "Ray")
+def test_a_new_one_is_not(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: version)
+    assert connection.cluster_address("10.0.0.1:6379") == "10.0.0.1:6379"
 
 
 @pytest.mark.parametrize("host", ["8.8.8.8", "193.99.144.80", "100.128.0.1"])
 def test_public_addresses_are_refused(host: str) -> None:
     with pytest.raises(ConfigError, match=f"public address {host}"):
-        connection._require_private("The cluster", host)
+        connection.require_private("The cluster", host)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.2", "10.0.0.7", "192.168.1.9", "172.16.0.1", "100.64.1.2"])
 def test_private_ones_are_not(host: str) -> None:
-    connection._require_private("The cluster", host)
+    connection.require_private("The cluster", host)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ringside.cluster.fingerprint import difference, fingerprint
+from ringside.cluster.node_object import Node, fingerprint
 
 PACKAGES = ("actors", "learner", "shared", "ringside", "workers")
 
@@ -18,6 +18,6 @@ def test_a_changed_file_of_any_package_is_noticed(package: str, tmp_path: Path) 
         (tmp_path / each).mkdir()
         (tmp_path / each / "module.py").touch()
     before = fingerprint(tmp_path)
-    assert difference("n7", fingerprint(tmp_path), before) is None
+    assert Node("n7", fingerprint(tmp_path), "").difference(before) is None
     (tmp_path / package / "module.py").write_text("changed = True\n")
-    assert "sources of Ringside" in (difference("n7", fingerprint(tmp_path), before) or "")
+    assert "sources of Ringside" in (Node("n7", fingerprint(tmp_path), "").difference(before) or "")

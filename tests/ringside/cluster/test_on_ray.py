@@ -1,7 +1,4 @@
-"""Real Ray: an unsafe cluster is refused; a suite survives the loss of a node; trials of a study run on nodes.
-
-Processes share data, and survive the one that put them.
-"""
+"""Real Ray: an unsafe cluster is refused; a suite survives the loss of a node; trials of a study run on nodes."""
 
 from __future__ import annotations
 
@@ -11,15 +8,10 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from ringside.cluster.connection import disconnect, join
-from ringside.cluster.hosts import DataLost
 from shared.root import ROOT
 from tests.support.ray_cluster import NEEDS_RAY, RayCluster, ray_cluster
 from tests.support.runs import SMALL
@@ -109,91 +101,3 @@ def test_a_study_runs_its_trials_on_nodes_as_on_one_machine(cluster: RayCluster,
     assert len(weights(tmp_path / "remote")) == 2
     assert (tmp_path / "remote" / "report" / "report.html").exists()
     assert (tmp_path / "remote" / "best.toml").exists()
-
-
-@pytest.fixture
-def joined(cluster: RayCluster) -> Iterator[None]:
-    """This process is connected to the cluster, which has a node."""
-    cluster.fill(1)
-    join(cluster.address)
-    yield
-    disconnect()
-
-
-class Receiver:
-    """An object on a node that takes data."""
-
-    def total(self, data: NDArray[np.float32]) -> float:
-        """Sum of the data."""
-        return float(data.sum())
-
-
-MILLION = 1 << 20
-OFFERER = f"""
-import sys
-import numpy as np
-from ringside.cluster.connection import join
-join(sys.argv[1])
-import ray
-from ringside.cluster.ray_hosts import RayHosts
-hosts = RayHosts(1, 0, exchange=sys.argv[2])
-ray.get(hosts._exchange._ready)
-kept = hosts.share(7, lambda: np.full({MILLION}, 2, np.float32))
-print("offered", flush=True)
-sys.stdin.read()
-"""
-"""A process that puts data and keeps them until its input ends."""
-
-
-@contextmanager
-def offerer(cluster: RayCluster, exchange: str) -> Iterator[subprocess.Popen[str]]:
-    """A process that shares data under the number 7."""
-    words = [sys.executable, "-c", OFFERER, cluster.address, exchange]
-    with subprocess.Popen(words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "offered\n"
-            yield process
-        finally:
-            process.kill()
-
-
-def test_processes_share_one_object(cluster: RayCluster, joined: None) -> None:
-    from ringside.cluster.ray_hosts import RayHosts
-
-    def threes() -> NDArray[np.float32]:
-        made.append(1)
-        return np.full(MILLION, 3, np.float32)
-
-    made: list[int] = []
-    with offerer(cluster, "shared") as process:
-        hosts = RayHosts(1, 0, exchange="shared")
-        host = hosts.place(Receiver)
-        until(lambda: host.ready(1.0) and hosts.exchange_is_there, 60)
-        assert host.call("total", hosts.share(7, threes), seconds=60.0) == 2 * MILLION
-        assert not made
-        process.kill()
-        process.wait()
-    # The exchange has ended with the process that made it; this one makes another.
-    for number in (8, 9):
-        assert host.call("total", hosts.share(number, threes), seconds=60.0) == 3 * MILLION
-    until(lambda: hosts.exchange_is_there, 60)
-    assert len(made) == 2
-    host.release()
-
-
-def test_data_whose_process_died_are_lost_and_the_node_is_not(cluster: RayCluster, joined: None) -> None:
-    from ringside.cluster.ray_hosts import RayHosts
-
-    hosts = RayHosts(1, 0, exchange="lost")
-    until(lambda: hosts.exchange_is_there, 60)
-    with offerer(cluster, "lost") as process:
-        shared = hosts.share(7, lambda: np.zeros(0, np.float32))
-        process.kill()
-        process.wait()
-    host = hosts.place(Receiver)
-    until(lambda: host.ready(1.0), 60)
-    with pytest.raises(DataLost):
-        host.call("total", shared, seconds=60.0)
-    assert host.call("total", np.ones(5, np.float32), seconds=60.0) == 5
-    host.release()

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from ringside.cluster import lease, placed_programs
-from ringside.cluster.fingerprint import difference, fingerprint
+from ringside.cluster import node_object, placed_programs
 from ringside.cluster.hosts import NodeLost
+from ringside.cluster.node_object import Node, fingerprint
 from ringside.cluster.placed_programs import ClusterPrograms
-from ringside.cluster.program_host import Node, ProgramHost
+from ringside.cluster.program_host import ProgramHost
 from shared.errors import ConfigError, RingsideError
 from shared.machine.subprocesses import REAP_SECONDS
 from tests.support.cluster_of_objects import Fault, ObjectCluster
@@ -239,7 +239,7 @@ LEASE = 0.02
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(lease, "time", made)
+    monkeypatch.setattr(node_object, "time", made)
     return made
 
 
@@ -268,10 +268,10 @@ def test_a_program_that_cannot_be_killed_is_waited_for_with_a_bound(host: Progra
             waits.append(timeout)
             raise subprocess.TimeoutExpired("program", timeout or 0.0)
 
-    host._process = Stuck()  # type: ignore[assignment]
+    host._program = Stuck()  # type: ignore[assignment]
     host.close()
     assert waits == [REAP_SECONDS]
-    host._process = None
+    host._program = None
 
 
 def test_calls_renew_the_lease(launcher: Path, tmp_path: Path, clock: Clock) -> None:
@@ -279,7 +279,7 @@ def test_calls_renew_the_lease(launcher: Path, tmp_path: Path, clock: Clock) -> 
     host = ProgramHost(1, launcher=launcher, lease_seconds=LEASE, end=ended.append)
     host.start(["wait", str(tmp_path / "first")], str(tmp_path), __file__)
     for _ in range(3):
-        host.poll(0.0)
+        host.answer("poll", 0.0)
         looks = clock.looks
         clock.now += 0.75 * LEASE
         until(lambda looks=looks: clock.looks > looks + 1)  # type: ignore[misc]
@@ -323,7 +323,7 @@ def test_a_fingerprint_sees_every_change_of_a_source(tmp_path: Path) -> None:
     source = tmp_path / "shared" / "a.py"
     source.write_text("x = 1")
     ours = fingerprint(tmp_path)
-    assert difference("n", fingerprint(tmp_path), ours) is None
+    assert Node("n", fingerprint(tmp_path), "").difference(ours) is None
     source.write_text("x = 2")
-    assert "sources of Ringside" in str(difference("n", fingerprint(tmp_path), ours))
-    assert "lacks numpy" in str(difference("n", {k: v for k, v in ours.items() if k != "numpy"}, ours))
+    assert "sources of Ringside" in str(Node("n", fingerprint(tmp_path), "").difference(ours))
+    assert "lacks numpy" in str(Node("n", {k: v for k, v in ours.items() if k != "numpy"}, "").difference(ours))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from ringside.cluster.placement import _require_cells, with_gateways
+from ringside.cluster.gateway_balance import lane_owners
+from ringside.cluster.placement import require_cells, with_gateways
 from shared.errors import ConfigError
 from shared.memory.plan import Plan
 from tests.support.remote_world import make_plan
@@ -27,21 +29,47 @@ def changed(**settings: object) -> Plan:
     ],
 )
 def test_runs_that_nodes_cannot_play(settings: dict[str, object], says: str) -> None:
-    placed = with_gateways(changed(**settings), "10.0.0.1:6379", None, head_plays=False, insecure=False, mixed=False)
-    with pytest.raises(ConfigError, match=says), placed:
-        pass
+    with pytest.raises(ConfigError, match=says):
+        with_gateways(changed(**settings), "10.0.0.1:6379", None, head_plays=False, insecure=False, mixed=False)
 
 
-def test_more_nodes_than_cells() -> None:
-    _require_cells(make_plan(2))
-    with pytest.raises(ConfigError, match="2 cells of 4 envs cannot occupy 3 nodes: pass --nodes 2"):
-        _require_cells(make_plan(3))
+def test_an_env_that_does_not_repeat_itself_is_refused() -> None:
+    plan = replace(make_plan(0), env_repeats=False)
+    with pytest.raises(ConfigError, match=r"--ray cannot play .*, which does not repeat itself: omit --ray"):
+        with_gateways(plan, "10.0.0.1:6379", None, head_plays=False, insecure=False, mixed=False)
 
 
-def test_the_head_that_plays_needs_a_cell() -> None:
-    _require_cells(replace(make_plan(1), head_share=0.1))
-    with pytest.raises(ConfigError, match="cannot occupy 2 nodes and this machine: pass --nodes 1, or an"):
-        _require_cells(replace(make_plan(2), head_share=0.1))
-    one = replace(make_plan(1, inference_batch=8), head_share=1.0)
-    with pytest.raises(ConfigError, match="1 cell of 8 envs cannot occupy 1 node and this machine: pass an --inf"):
-        _require_cells(one)
+@pytest.mark.parametrize(
+    ("batch", "nodes", "head_plays", "says"),
+    [
+        (4, 2, False, None),
+        (4, 3, False, "2 cells of 4 envs cannot occupy 3 nodes: pass --nodes 2"),
+        (4, 1, True, None),
+        (4, 2, True, "cannot occupy 2 nodes and this machine: pass --nodes 1, or an"),
+        (8, 1, True, "1 cell of 8 envs cannot occupy 1 node and this machine: pass an --inf"),
+    ],
+)
+def test_every_place_needs_a_cell(batch: int, nodes: int, head_plays: bool, says: str | None) -> None:
+    plan = make_plan(0, inference_batch=batch)
+    if says is None:
+        require_cells(plan, nodes, head_plays=head_plays)
+    else:
+        with pytest.raises(ConfigError, match=says):
+            require_cells(plan, nodes, head_plays=head_plays)
+
+
+@pytest.mark.parametrize(
+    ("settings", "nodes", "owners"),
+    [
+        ({"inference_batch": 2}, [1, 2], [1, 1, 2, 2]),
+        ({"inference_batch": 2, "head_share": 2.0}, [1, 2], [0, 0, 1, 2]),  # the head is as fast as two groups
+        ({"inference_batch": 2, "head_share": 2.0}, [2], [0, 0, 0, 2]),
+        ({"inference_batch": 2, "head_share": 2.0}, [], [0, 0, 0, 0]),
+        ({"actors": 4}, [], [0, 1, 2, 3]),  # fewer cells than actors
+        ({"actors": 2, "head_share": 1.0}, [2], [0, 1, 2, 2]),
+    ],
+)
+def test_cells_are_divided_among_the_head_and_the_nodes_that_are_there(
+    settings: dict[str, Any], nodes: list[int], owners: list[int]
+) -> None:
+    assert lane_owners(make_plan(2, **settings), nodes) == owners

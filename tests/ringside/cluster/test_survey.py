@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ringside.cluster.fingerprint import fingerprint
-from ringside.cluster.program_host import Node
+from ringside.cluster.node_object import Node, fingerprint
 from ringside.cluster.survey import Finding, examine_node
 from tests.support.cluster_of_objects import Fault, ObjectHost, no_fault
 from tests.support.remote_world import PlayedGroup, make_plan

@@ -16,7 +16,7 @@ from ringside.recording.summary import _load_fields, make_summary
 from shared.config.sections import Learn, Machine, Play, Run
 from shared.config.settings import Config
 from shared.memory.parts.board import Phase
-from shared.memory.plan import Plan
+from shared.memory.plan import Elsewhere, Plan
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 from shared.memory.wait import REPORT_NS, Doorbell, Waiter
@@ -220,10 +220,11 @@ def test_telling_is_no_system_call_at_every_tick(memory: Memory, monkeypatch: py
 
 
 def test_a_gateway_has_a_node(memory: Memory) -> None:
-    memory = Memory.create(Plan(memory.plan.config, 6, gateways=1))
+    memory = Memory.create(Plan(memory.plan.config, 6, Elsewhere(1)))
     board, gateways = memory.board, memory.gateways
     assert gateways is not None
     board.heartbeat[:] = 10 * SECOND
+    board.lane_owner[:2] = memory.plan.config.machine.actors
     old = Sample.take(memory, 10 * SECOND)
     gateways.transfer_ns[0], gateways.sent_bytes[0], gateways.received_bytes[0] = SECOND, 8_000, 400
     gateways.write_name(0, "näher" + 80 * "x")
@@ -238,7 +239,7 @@ def test_a_gateway_has_a_node(memory: Memory) -> None:
 
 
 def test_an_observer_reads_the_newest_sentences_of_a_gateway(memory: Memory) -> None:
-    gateways = Memory.create(Plan(memory.plan.config, 6, gateways=2)).gateways
+    gateways = Memory.create(Plan(memory.plan.config, 6, Elsewhere(2))).gateways
     assert gateways is not None
     for number in range(11):
         gateways.tell(1, f"sentence {number}")

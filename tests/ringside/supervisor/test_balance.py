@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,6 @@ from shared.config.settings import Config
 from shared.memory.plan import Plan
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
-from tests.support.remote_world import make_plan
 
 
 def divisions(lanes: int, actors: int) -> Iterator[list[int]]:
@@ -203,21 +201,6 @@ def test_a_measurement_takes_whole_spans_and_begins_anew_after_a_restart() -> No
         assert sum(again.wanted) == 0
         again.round([0.02, 0.01])
     assert sum(again.wanted) == 2
-
-
-def test_cells_are_divided_among_the_head_and_the_nodes_that_are_there() -> None:
-    """Four cells of one lane; the head's actor is as fast as two groups."""
-    plan = make_plan(2, inference_batch=2)
-    assert plan.first_owners() == [1, 1, 2, 2]
-    sharing = replace(plan, head_share=2.0)
-    assert sharing.first_owners() == [0, 0, 1, 2]
-    assert [sharing.owners_with(active) for active in ([2], [])] == [[0, 0, 0, 2], [0, 0, 0, 0]]
-
-
-def test_without_a_node_all_actors_of_the_head_play() -> None:
-    """Also where there are fewer cells than actors."""
-    assert make_plan(1, actors=4).owners_with([]) == [0, 1, 2, 3]
-    assert replace(make_plan(1, actors=2), head_share=1.0).first_owners() == [0, 1, 2, 2]
 
 
 @pytest.mark.parametrize(("schedule", "moved"), [("alternate", True), ("concurrent", False)])

@@ -20,7 +20,7 @@ _LAST_LAYER = 2
 
 
 class ParameterCoding:
-    """Parameters of a run as they travel.
+    """Parameters of a run as they travel: the first ones, the rounded ones and the last ones.
 
     Attributes:
         bytes: of one version on its way.
@@ -29,37 +29,26 @@ class ParameterCoding:
     def __init__(self, plan: Plan) -> None:
         """Choose the parameters that travel in bfloat16."""
         sizes = [prod(shape) for _, shape in plan.parameters.shapes]
-        self._count, self._rounded = sum(sizes), slice(0, 0)
+        self._rounded = slice(0, 0)
         if plan.network.plain and plan.config.machine.acts_in == "bf16":
-            self._rounded = slice(sizes[0], self._count - sum(sizes[-_LAST_LAYER:]))
-        halves = self._rounded.stop - self._rounded.start
-        self.bytes = 4 * self._count - 2 * halves
+            self._rounded = slice(sizes[0], sum(sizes[:-_LAST_LAYER]))
+        self.bytes = 4 * sum(sizes) - 2 * (self._rounded.stop - self._rounded.start)
 
     def encode(self, parameters: NDArray[np.float32]) -> NDArray[np.uint16]:
-        """A copy as it travels: the first ones, the rounded ones and the last ones."""
-        part = self._rounded
-        out = np.empty(self.bytes // 2, np.uint16)
-        first, last = 2 * part.start, 2 * (self._count - part.stop)
-        out[:first] = parameters[: part.start].view(np.uint16)
-        out[first : len(out) - last] = _rounded(parameters[part])
-        out[len(out) - last :] = parameters[part.stop :].view(np.uint16)
-        return out
+        """A copy as it travels."""
+        part, words = self._rounded, parameters.view(np.uint16)
+        return np.concatenate([words[: 2 * part.start], _rounded(parameters[part]), words[2 * part.stop :]])
 
     def decode(self, coded: NDArray[np.uint16], out: NDArray[np.float32]) -> None:
         """Write the parameters into float32[P]; those that acting rounds are rounded."""
-        part = self._rounded
-        first, last = 2 * part.start, 2 * (self._count - part.stop)
-        out[: part.start].view(np.uint16)[:] = coded[:first]
-        np.left_shift(coded[first : len(coded) - last], _HALF_BITS, out=out[part].view(np.uint32), dtype=np.uint32)
-        out[part.stop :].view(np.uint16)[:] = coded[len(coded) - last :]
+        part, words = self._rounded, out.view(np.uint16)
+        first, last = 2 * part.start, 2 * part.start + part.stop - part.start
+        words[:first], words[2 * part.stop :] = coded[:first], coded[last:]
+        np.left_shift(coded[first:last], _HALF_BITS, out=out[part].view(np.uint32), dtype=np.uint32)
 
 
-def _rounded(values: NDArray[np.float32]) -> NDArray[np.uint32]:
+def _rounded(values: NDArray[np.float32]) -> NDArray[np.uint16]:
     """Upper halves of the bits, rounded to the nearest and to even, as PyTorch rounds to bfloat16."""
     bits = values.view(np.uint32)
-    rounded: NDArray[np.uint32] = np.right_shift(bits, _HALF_BITS, dtype=np.uint32)
-    rounded &= 1
-    rounded += bits
-    rounded += (1 << (_HALF_BITS - 1)) - 1
-    rounded >>= _HALF_BITS
-    return rounded
+    rounded = (bits >> _HALF_BITS & 1) + bits + ((1 << (_HALF_BITS - 1)) - 1)
+    return (rounded >> _HALF_BITS).astype(np.uint16)

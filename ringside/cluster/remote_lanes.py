@@ -13,24 +13,24 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.cluster.groups.audit import Audit
-from ringside.cluster.groups.group_host import GroupError
-from ringside.cluster.groups.lane_state import capture_lane
-from ringside.cluster.groups.node_place import NodePlace, UnsuitableNode
-from ringside.cluster.groups.parameters import ParameterCoding
-from ringside.cluster.groups.parcel import LaneTicks, ParcelError, unpack
-from ringside.cluster.hosts import DataLost, Host, NodeLost
-from shared.errors import FatalError
+from ringside.cluster.audit import Audit
+from ringside.cluster.hosts import NodeLost
+from ringside.cluster.node_place import NodePlace, UnsuitableNode
+from ringside.cluster.parameters import ParameterCoding
+from ringside.cluster.parcel import OPENING, LaneTicks, ParcelError, capture_lane, ticks_by_field, unpack
+from shared.errors import FatalError, RunFailed
 from shared.memory.parts.board import Phase
+from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
-from shared.memory.wait import Doorbell, Waiter
+from shared.memory.wait import Waiter
+from shared.process.child import Doorbells
 from shared.text import count
 
 SILENT_SECONDS = 5.0
@@ -48,49 +48,39 @@ MOST_LOSSES = 20
 """Losses in a row without a new tick after which the run ends."""
 
 
+@dataclass
+class _Session:
+    """The lanes that the present group plays, and what was exchanged with it about them."""
+
+    lanes: list[int] = field(default_factory=list)
+    """Empty: it plays nothing."""
+    sent: dict[int, int] = field(default_factory=dict)
+    """By lane the first tick that the group has not sent."""
+    agreed_step: int = -1
+    """Step of the newest round in which the node had this machine's bits; -1: it has played nothing."""
+    name: str = field(default_factory=lambda: secrets.token_hex(8))
+    content: int | None = None
+    """Updates of the parameters that the group has."""
+    states: dict[int, tuple[int, bytes]] = field(default_factory=dict)
+    """By lane the newest boundary of which the group has sent the state, and that state."""
+    audit: Audit | None = None
+    """None: the node is known to compute other bits, or plays nothing."""
+
+
 class RemoteLanes:
     """The lanes of one gateway."""
 
-    def __init__(
-        self,
-        memory: Memory,
-        place: NodePlace,
-        waiter: Waiter,
-        *,
-        learner: Doorbell,
-        inference: Doorbell,
-        actors: Sequence[Doorbell],
-        note: Callable[[str], None],
-    ) -> None:
-        """Nothing is placed yet.
-
-        Args:
-            place: of the group that will play the lanes.
-            learner, inference: their doorbells.
-            actors: doorbells of all actors.
-            note: is called with a sentence about each loss.
-        """
-        self._memory, self._place, self._waiter = memory, place, waiter
-        self._learner, self._inference, self._actors, self._note = learner, inference, actors, note
-        assert memory.gateways is not None, "the run has gateways"
-        self._report, self._actor, self._number = memory.gateways, place.actor, place.number
+    def __init__(self, memory: Memory, place: NodePlace, waiter: Waiter, doorbells: Doorbells) -> None:
+        """Nothing is placed yet. `place` is that of the group which will play the lanes."""
+        self._memory, self._place, self._waiter, self._doorbells = memory, place, waiter, doorbells
+        self._learner = doorbells[Role.LEARNER]
+        self._report, self._actor, self._number = place.report, place.actor, place.number
         self._coding = ParameterCoding(memory.plan)
         self._board, self._run_schedule = memory.board, memory.run_schedule
         self._process = waiter.process
         self._ticks = max(0, int(self._board.furthest[self._process]))
         self._redone = int(self._board.redone[self._process])
-        self._agreed_step = -1
-        """Step of the newest round in which the node had this machine's bits; -1: it has played nothing."""
-        self._audit: Audit | None = None
-        """None: the node is known to compute other bits, or plays nothing."""
-        self._begun: list[int] = []
-        self._session = ""
-        self._sent: dict[int, int] = {}
-        """By lane the first tick that the group has not sent."""
-        self._content: int | None = None
-        """Updates of the parameters that the group has."""
-        self._states: dict[int, tuple[int, bytes]] = {}
-        """By lane the newest boundary of which the group has sent the state, and that state."""
+        self._session = _Session()
         self._losses = 0
         self._slowest = 0.0
         """Longest time of an answer."""
@@ -107,11 +97,11 @@ class RemoteLanes:
                     self._step()
                 except NodeLost as lost:
                     self._lose(f"Node {self._place.name or '?'} {lost}")
-                except (GroupError, ParcelError) as error:
+                except (RunFailed, ParcelError) as error:
                     self._lose(str(error))
                 except UnsuitableNode as why:
+                    self._session = _Session()
                     self._place.leave_out(str(why))
-                    self._forget_group()
         finally:
             self._release(gently=True)
 
@@ -123,25 +113,23 @@ class RemoteLanes:
             self._hand_over()
         if not self._place.find():
             return
-        host = self._place.host
-        assert host is not None, "there is a node"
         if self._can_leave():
-            self._note(f"Node {self._place.name} was told to leave; {self._fate('go on elsewhere')}.")
+            self._place.note(f"Node {self._place.name} was told to leave; {self._fate('go on elsewhere')}.")
             self._release(gently=True)
             return
         lanes = self._playable() if self._prepared else []
-        begins = bool(lanes) and lanes != self._begun
+        begins = bool(lanes) and lanes != self._session.lanes
         if begins:
-            self._begin(host, lanes)
+            self._begin(lanes)
         self._place.examine()  # takes seconds, in which the program of a group that has begun starts
         if begins:
             self._choose_audit(lanes)
         if lanes:
-            self._play(host, lanes)
-        elif self._begun:
+            self._play(lanes)
+        elif self._session.lanes:
             self._release(gently=True)  # its region would only hold memory
         else:
-            self._wait_awake(host, lambda: self._prepared and bool(self._playable()))
+            self._wait_awake(lambda: self._prepared and bool(self._playable()))
 
     @property
     def _prepared(self) -> bool:
@@ -154,28 +142,24 @@ class RemoteLanes:
         if self._losses > MOST_LOSSES:
             raise FatalError(f"{sentence}. That was loss {self._losses} in a row without a new step.")
         self._report.losses[self._number] += 1
-        self._note(f"{sentence.removesuffix('.')}; {self._fate()}.")
+        self._place.note(f"{sentence.removesuffix('.')}; {self._fate()}.")
         self._release()
         self._place.seek_again()
 
     def _can_leave(self) -> bool:
         """True if the node was told to leave, and nothing would be played again."""
-        return self._place.is_leaving() and all(map(self._at_boundary, self._begun))
+        return self._place.is_leaving() and all(map(self._at_boundary, self._session.lanes))
 
     def _fate(self, words: str = "will be played again") -> str:
         """Effect of the loss of a node, as half a sentence."""
-        if not self._begun:
+        lanes = self._session.lanes
+        if not lanes:
             return "it had no lanes"
-        steps = self._snapshot_step(self._begun)
-        return f"{count(len(self._begun), 'lane')} {words} from step {steps:,} on"
+        return f"{count(len(lanes), 'lane')} {words} from step {self._snapshot_step(lanes):,} on"
 
     def _release(self, *, gently: bool = False) -> None:
         self._place.release(gently=gently)
-        self._forget_group()
-
-    def _forget_group(self) -> None:
-        self._begun, self._sent, self._content, self._states = [], {}, None, {}
-        self._audit, self._agreed_step = None, -1
+        self._session = _Session()
 
     # --- lanes
 
@@ -190,41 +174,39 @@ class RemoteLanes:
 
     def _hand_over(self) -> None:
         """Hand lanes over that other actors should own: those at a boundary, or any that no group plays."""
-        taken = set[int]()
         for lane in self._owned():
             wanted = int(self._board.lane_wanted[lane])
-            if wanted != self._actor and (lane not in self._begun or self._at_boundary(lane)):
+            if wanted != self._actor and (lane not in self._session.lanes or self._at_boundary(lane)):
                 self._memory.lane(lane).hand_over(wanted)
-                taken.add(wanted)
-        for actor in taken:
-            self._actors[actor].ring()
+                self._doorbells.actors[wanted].ring()
 
     def _at_boundary(self, lane: int) -> bool:
         """True if the lane has played all ticks before its newest snapshot, and none after it."""
         boundary = self._memory.lane_snapshots.newest(lane)
-        tick = boundary * self._run_schedule.round_ticks
-        return boundary >= 0 and int(self._board.lane_logged.values[lane]) <= tick
+        ticks = boundary * self._run_schedule.round_ticks
+        return boundary >= 0 and int(self._board.lane_logged.values[lane]) <= ticks
 
-    def _begin(self, host: Host, lanes: list[int]) -> None:
+    def _begin(self, lanes: list[int]) -> None:
         """Have the group play these lanes."""
         self._board.phase[self._process] = Phase.REPLAYING
         self._finish_boundaries(lanes)
         states = [capture_lane(self._memory, lane) for lane in lanes]
-        self._session, self._begun, self._content = secrets.token_hex(8), lanes, None
         ticks = self._run_schedule.round_ticks
-        self._sent = {state.lane: max(-1, state.boundary * ticks) for state in states}
+        sent = {state.lane: max(-1, state.boundary * ticks) for state in states}
+        self._session = _Session(lanes, sent, self._session.agreed_step)
         try:
-            self._call(host, "begin", self._session, states, seconds=BEGIN_SECONDS)
-        except GroupError as error:
+            self._call("begin", self._session.name, states, seconds=BEGIN_SECONDS)
+        except RunFailed as error:
             raise UnsuitableNode(str(error)) from error
 
     def _choose_audit(self, lanes: list[int]) -> None:
         """Audit the answers of a node that computes the bits of this machine; record that the run is inexact else."""
+        session, step = self._session, self._snapshot_step(lanes)
         if self._place.same_bits:
-            self._audit = Audit(self._memory, lanes, self._waiter, self._inference)
-            self._agreed_step = self._agreed_step if self._agreed_step >= 0 else self._snapshot_step(lanes)
+            session.audit = Audit(self._memory, lanes, self._waiter, self._doorbells[Role.INFERENCE])
+            session.agreed_step = session.agreed_step if session.agreed_step >= 0 else step
         else:
-            self._mark_inexact(self._snapshot_step(lanes))
+            self._mark_inexact(step)
 
     def _snapshot_step(self, lanes: list[int]) -> int:
         """Step of the oldest among the newest snapshots of these lanes."""
@@ -239,73 +221,61 @@ class RemoteLanes:
 
     # --- rounds
 
-    def _play(self, host: Host, lanes: list[int]) -> None:
+    def _play(self, lanes: list[int]) -> None:
         """Play the oldest round that a lane has not finished, once its version is committed."""
-        finished = self._board.lane_finished
-        round_ = int(finished.values[lanes].min())
+        finished, board = self._board.lane_finished.values, self._board
+        round_ = int(finished[lanes].min())
         if round_ >= 0:
-            self._wait_awake(
-                host, lambda: self._board.committed >= round_ or self._changed(lanes) or self._lacks(lanes)
-            )
+            self._wait_awake(lambda: board.committed >= round_ or self._changed(lanes) or self._lacks(lanes))
             self._finish_boundaries(lanes)
             while self._lacks(lanes):  # the group may have begun where the run ends
-                self._collect(host, lanes, round_)
-            if self._changed(lanes) or self._board.committed < round_ or self._board.finished:
+                self._collect(lanes, round_)
+            if self._changed(lanes) or board.committed < round_ or board.finished:
                 return
-            self._send(host, round_)
-        self._board.phase[self._process] = Phase.WORKING
-        while int(finished.values[lanes].min()) <= round_:
-            self._collect(host, lanes, round_)
+            self._send(round_)
+        board.phase[self._process] = Phase.WORKING
+        while int(finished[lanes].min()) <= round_:
+            self._collect(lanes, round_)
 
-    def _collect(self, host: Host, lanes: list[int], round_: int) -> None:
+    def _collect(self, lanes: list[int], round_: int) -> None:
         """File what the group has played of a round, and publish what is whole."""
-        finished, done = self._board.lane_finished, self._board.lane_done
-        due = {
-            lane: self._sent[lane]
-            for lane in lanes
-            if finished.values[lane] <= round_ or self._sent[lane] < done.values[lane]
-        }
-        parcel = self._call_at_work(host, "collect", due, ANSWER_SECONDS)
+        finished, done, sent = self._board.lane_finished.values, self._board.lane_done.values, self._session.sent
+        due = {lane: sent[lane] for lane in lanes if finished[lane] <= round_ or sent[lane] < done[lane]}
+        parcel = self._call_at_work("collect", due, ANSWER_SECONDS)
         self._report.received_bytes[self._number] += len(parcel)
-        for ticks in unpack(self._memory, self._session, due, parcel):
+        for ticks in unpack(self._memory, self._session.name, due, parcel):
             self._file(ticks)
         self._audit_round()
         self._finish_boundaries(lanes)
         self._waiter.heartbeat()
 
-    def _send(self, host: Host, round_: int) -> None:
+    def _send(self, round_: int) -> None:
         """Have the group play a round, with its parameters."""
-        content, begun = int(self._memory.weights.content[0]), time.monotonic_ns()
-        if content == self._content:
-            self._call_at_work(host, "play", round_, None)
-        else:
-            least = BEGIN_SECONDS if self._content is None else SILENT_SECONDS
-            weights = self._place.hosts.share(content, self._coded_weights)
-            try:
-                self._call_at_work(host, "play", round_, weights, least=least)
-            except DataLost:
-                self._call_at_work(host, "play", round_, self._coded_weights(), least=least)
-            self._content = content
+        content, session, begun = int(self._memory.weights.content[0]), self._session, time.monotonic_ns()
+        weights, least = None, SILENT_SECONDS
+        if content != session.content:
+            weights, least = self._coded_weights(), BEGIN_SECONDS if session.content is None else SILENT_SECONDS
             self._report.sent_bytes[self._number] += self._coding.bytes
+        self._call_at_work("play", round_, weights, least=least)
+        session.content = content
         self._report.transfer_ns[self._number] += time.monotonic_ns() - begun
 
     def _audit_round(self) -> None:
         """Compare some answers with those of this machine. Raises `UnsuitableNode` if one differs."""
-        if self._audit is None:
+        session, audit = self._session, self._session.audit
+        if audit is None:
             return
-        before = self._audit.answers
-        mismatch = self._audit.find_mismatch()
-        agreed = self._audit.answers - before
-        self._report.audits[self._number] += agreed
+        before, mismatch = audit.answers, audit.find_mismatch()
+        self._report.audits[self._number] += audit.answers - before
         if mismatch is not None:
             lane, tick = mismatch
-            self._mark_inexact(self._agreed_step)
+            self._mark_inexact(session.agreed_step)
             raise UnsuitableNode(
                 f"Node {self._place.name} answered tick {tick:,} of lane {lane} otherwise than this machine, though it "
-                f"computed the same bits when it joined. The run is inexact from step {self._agreed_step:,} on."
+                f"computed the same bits when it joined. The run is inexact from step {session.agreed_step:,} on."
             )
-        if agreed:
-            self._agreed_step = max(0, self._board.committed) * self._run_schedule.round_steps
+        if audit.answers > before:
+            session.agreed_step = max(0, self._board.committed) * self._run_schedule.round_steps
 
     def _changed(self, lanes: list[int]) -> bool:
         """True if the gateway has other lanes to play than these, or has to hand one over."""
@@ -326,38 +296,44 @@ class RemoteLanes:
 
     def _file(self, ticks: LaneTicks) -> None:
         """Write what the ring does not hold yet, and compare the rest."""
-        board, lane = self._board, ticks.lane
-        logged, done = board.lane_logged.at(lane), board.lane_done.at(lane)
-        held, begin, shift = done.read(), max(0, ticks.first), ticks.first + 1
-        again = min(max(0, held - begin), ticks.last - begin)
-        opened = 0
-        if board.lane_finished.values[lane] >= 0:
-            opened = min(max(0, held + 1 - shift), ticks.last - ticks.first)
-        for name, values in ticks.results.items():
-            self._put(name, lane, begin, values, again)
-        for name, values in ticks.opening.items():
-            self._put(name, lane, shift, values, opened)
-        if ticks.last > held:
-            logged.publish(ticks.last)
-            done.publish(ticks.last)
-        boundary = ticks.last // self._run_schedule.round_ticks
+        board, lane, last = self._board, ticks.lane, ticks.last
+        done, begin = board.lane_done.at(lane), max(0, ticks.first)
+        held = done.read()
+        opened = held + 1 if board.lane_finished.values[lane] >= 0 else 0
+        for name, span in ticks_by_field(self._memory, ticks.first, last).items():
+            self._put(name, lane, span, ticks.fields[name], opened if name in OPENING else held)
+        if last > held:
+            board.lane_logged.publish(lane, last)
+            done.publish(last)
         if ticks.snapshot is not None:
-            self._states[lane] = boundary, ticks.snapshot
-        self._sent[lane] = ticks.last
+            self._session.states[lane] = last // self._run_schedule.round_ticks, ticks.snapshot
+        self._session.sent[lane] = last
+        again = min(max(0, held - begin), last - begin)
         self._redone += again
         board.redone[self._process] = self._redone
-        fresh = ticks.last - begin - again
-        if fresh:
-            self._ticks += fresh
+        if last - begin > again:
+            self._ticks += last - begin - again
             self._losses = 0
             self._waiter.note_progress(self._ticks)
+
+    def _put(self, name: str, lane: int, span: range, data: bytes, held: int) -> None:
+        """Write the values of ticks into the ring; compare those of ticks below `held` instead."""
+        ring = self._memory.ring.field[name][lane]
+        values = np.frombuffer(data, ring.dtype).reshape(len(span), *ring.shape[1:])
+        slots, again = np.array(span, int) % len(ring), max(0, held - span.start)
+        if not np.array_equal(ring[slots[:again]], values[:again]):
+            raise FatalError(
+                f"Node {self._place.name} played lane {lane} again from tick {span.start} and did not repeat {name!r}: "
+                "it cannot be trusted, or this machine cannot. The last checkpoint was made before."
+            )
+        ring[slots[again:]] = values[again:]
 
     def _finish_boundaries(self, lanes: list[int]) -> None:
         """Publish the rounds of these lanes that are whole, with their snapshots."""
         done, finished, snapshots = self._board.lane_done.values, self._board.lane_finished, self._memory.lane_snapshots
         for lane in lanes:
             boundary = int(done[lane]) // self._run_schedule.round_ticks
-            kept, state = self._states.get(lane, (-1, b""))
+            kept, state = self._session.states.get(lane, (-1, b""))
             lacks = self._board.is_snapshot(boundary) and snapshots.newest(lane) < boundary
             if lacks and kept == boundary:
                 snapshots.write(lane, boundary, state)
@@ -367,39 +343,30 @@ class RemoteLanes:
                 finished.publish(lane, boundary)
                 self._learner.ring()
 
-    def _put(self, name: str, lane: int, first: int, values: NDArray[np.generic], again: int) -> None:
-        """Write the values of ticks from `first` on into the ring; compare the first `again` of them instead."""
-        slots = self._memory.ring.field[name][lane]
-        places = np.arange(first, first + len(values)) % self._run_schedule.capacity
-        if again and not np.array_equal(slots[places[:again]], values[:again]):
-            raise FatalError(
-                f"Node {self._place.name} played lane {lane} again from tick {first} and did not repeat {name!r}: it "
-                "cannot be trusted, or this machine cannot. The last checkpoint was made before."
-            )
-        slots[places[again:]] = values[again:]
-
     # --- calls
 
-    def _call(self, host: Host, method: str, *arguments: object, seconds: float) -> Any:
+    def _call(self, method: str, *arguments: object, seconds: float) -> Any:
         """Call the group, with heartbeats while it works."""
-        return host.call(method, *arguments, seconds=seconds, meanwhile=self._waiter.heartbeat)
+        assert self._place.host is not None, "there is a node"
+        return self._place.host.call(method, *arguments, seconds=seconds, meanwhile=self._waiter.heartbeat)
 
-    def _call_at_work(self, host: Host, method: str, *arguments: object, least: float = SILENT_SECONDS) -> Any:
+    def _call_at_work(self, method: str, *arguments: object, least: float = SILENT_SECONDS) -> Any:
         """Call a group that plays. Its pace is known, so a node that falls silent is soon noticed.
 
-        `least`: seconds without an answer that are not silence yet.
+        `least`: seconds to wait before the node counts as silent.
         """
         begun = time.monotonic()
-        answer = self._call(host, method, *arguments, seconds=max(least, SLOWER * self._slowest))
+        answer = self._call(method, *arguments, seconds=max(least, SLOWER * self._slowest))
         self._slowest = max(self._slowest, time.monotonic() - begun)
         return answer
 
-    def _wait_awake(self, host: Host, ready: Callable[[], bool]) -> None:
+    def _wait_awake(self, ready: Callable[[], bool]) -> None:
         """Wait for other processes of this machine or the end of the node, and keep the group's lease meanwhile."""
-        while not (ready() or self._board.finished or self._can_leave()):
-            begun = time.monotonic()
-            self._waiter.wait(partial(self._is_over, ready, begun + KEEP_SECONDS))
-            self._call_at_work(host, "keep")
 
-    def _is_over(self, ready: Callable[[], bool], deadline: float) -> bool:
-        return ready() or self._board.finished or time.monotonic() > deadline
+        def is_over() -> bool:
+            return ready() or self._board.finished
+
+        while not (is_over() or self._can_leave()):
+            deadline = time.monotonic() + KEEP_SECONDS
+            self._waiter.wait(lambda: is_over() or time.monotonic() > deadline)  # noqa: B023  (it is called here)
+            self._call_at_work("keep")

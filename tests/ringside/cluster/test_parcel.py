@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import struct
+from collections.abc import Callable
+from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 import zstandard
 
-from ringside.cluster.groups.parcel import ParcelError, pack, unpack
+from ringside.cluster.parcel import ParcelError, pack, unpack
 from shared.memory.parts.snapshot import ENV_BYTES
 from shared.memory.run_memory import Memory
 from tests.support.remote_world import ROUND_TICKS, make_plan
 
 SESSION = "0123456789abcdef"
 SENT = {1: 20, 3: 20}
+Change = Callable[[Any], object]
+"""From the lanes of a parcel to others."""
 
 
 @pytest.fixture
@@ -35,12 +38,11 @@ def memory() -> Memory:
     return memory
 
 
-def forged(parcel: bytes, **changes: object) -> bytes:
-    """A parcel with another header, and the right checksum."""
-    (length,) = struct.unpack_from("<I", parcel)
-    header = json.loads(parcel[4 : 4 + length]) | changes
-    data = json.dumps(header).encode()
-    return struct.pack("<I", len(data)) + data + parcel[4 + length :]
+def forged(parcel: bytes, lanes: object) -> bytes:
+    """A parcel with these lanes, and the right checksum."""
+    content = msgspec.msgpack.decode(zstandard.decompress(parcel[32:])) | {"lanes": lanes}
+    frame = zstandard.compress(msgspec.msgpack.encode(content))
+    return hashlib.sha256(frame).digest() + frame
 
 
 def test_ticks_come_as_they_were_played(memory: Memory) -> None:
@@ -48,12 +50,10 @@ def test_ticks_come_as_they_were_played(memory: Memory) -> None:
     assert [(each.lane, each.first, each.last) for each in found] == [(1, 20, 34), (3, 20, 34)]
     capacity = memory.run_schedule.capacity
     for each in found:
-        for name, values in each.results.items():
-            assert np.array_equal(values, memory.ring.field[name][each.lane, np.arange(20, 34) % capacity])
-        for name, values in each.opening.items():
-            assert np.array_equal(values, memory.ring.field[name][each.lane, np.arange(21, 35) % capacity])
+        for name, ring in memory.ring.field.items():
+            begin = 21 if name in ("frame", "start", "valid") else 20
+            assert each.fields[name] == ring[each.lane, np.arange(begin, begin + 14) % capacity].tobytes()
         assert each.snapshot == bytes([each.lane]) * 1000
-    assert {*found[0].results, *found[0].opening} == set(memory.ring.field)
 
 
 def test_a_part_of_a_round_has_no_snapshot_and_ends_before_the_boundary(memory: Memory) -> None:
@@ -69,8 +69,8 @@ def test_the_beginning_of_a_lane_is_a_frame_and_a_snapshot(memory: Memory) -> No
     memory.board.lane_finished.publish(0, 0)
     (found,) = unpack(memory, SESSION, {0: -1}, pack(memory, SESSION, {0: -1}))
     assert (found.first, found.last, found.snapshot) == (-1, 0, b"begun")
-    assert {len(values) for values in found.results.values()} == {0}
-    assert np.array_equal(found.opening["frame"][0], memory.ring.field["frame"][0, 0])
+    assert {name for name, data in found.fields.items() if data} == {"frame", "start", "valid"}
+    assert found.fields["frame"] == memory.ring.field["frame"][0, 0].tobytes()
 
 
 def test_nothing_played_is_an_empty_parcel(memory: Memory) -> None:
@@ -98,51 +98,52 @@ def test_no_changed_or_missing_byte_is_accepted(memory: Memory) -> None:
         unpack(memory, SESSION, SENT, parcel + b"0")
 
 
+def changed(**fields: object) -> Change:
+    """Change of the first lane."""
+    return lambda lanes: [lanes[0] | fields, *lanes[1:]]
+
+
 @pytest.mark.parametrize(
-    "lanes",
+    "change",
     [
-        [[1, 20, 34, 1000]],
-        [[1, 20, 34, 1000], [1, 20, 34, 1000]],
-        [[1, 20, 34, 1000], [2, 20, 34, 1000]],
-        [[1, 19, 34, 1000], [3, 20, 34, 1000]],
-        [[1, 20, 35, -1], [3, 20, 34, 1000]],
-        [[1, 20, 20, -1], [3, 20, 34, 1000]],
-        [[1, 20, 34, -1], [3, 20, 34, 1000]],
-        [[1, 20, 34, 1001], [3, 20, 34, 1000]],
-        [[1, 20, 34, 10 * ENV_BYTES], [3, 20, 34, 1000]],
-        [[1, 20, 34, -7], [3, 20, 34, 1000]],
-        [["1", 20, 34, 1000], [3, 20, 34, 1000]],
-        [[1, 20.5, 34, 1000], [3, 20, 34, 1000]],
-        [[1, None, 34, 1000], [3, 20, 34, 1000]],
-        "lanes",
-        None,
-        7,
+        lambda lanes: [lanes[0], lanes[0]],
+        lambda lanes: "lanes",
+        lambda lanes: None,
+        lambda lanes: 7,
+        changed(lane=2),
+        changed(lane=-1),
+        changed(lane="1"),
+        changed(first=19),
+        changed(first=20.5),
+        changed(first=None),
+        changed(last=20),
+        changed(last=33),
+        changed(last=35),
+        changed(snapshot=None),
+        changed(snapshot=bytes(10 * ENV_BYTES)),
+        changed(fields={}),
+        lambda lanes: changed(fields=lanes[0]["fields"] | {"action": b"1"})(lanes),
+        lambda lanes: changed(fields=lanes[0]["fields"] | {"other": b""})(lanes),
     ],
 )
-def test_forged_lanes_are_refused(memory: Memory, lanes: object) -> None:
-    with pytest.raises(ParcelError):
-        unpack(memory, SESSION, SENT, forged(pack(memory, SESSION, SENT), lanes=lanes))
-
-
-@pytest.mark.parametrize("kept", [0, 1, 3])
-def test_a_parcel_with_fewer_frames_than_lanes_is_refused(memory: Memory, kept: int) -> None:
+def test_forged_lanes_are_refused(memory: Memory, change: Change) -> None:
     parcel = pack(memory, SESSION, SENT)
-    (length,) = struct.unpack_from("<I", parcel)
-    lengths = json.loads(parcel[4 : 4 + length])["frames"][:kept]
-    parcel = parcel[: 4 + length + sum(lengths)]
-    digest = hashlib.sha256(parcel[4 + length :]).hexdigest()
-    with pytest.raises(ParcelError, match="fewer frames than its lanes need"):
-        unpack(memory, SESSION, SENT, forged(parcel, frames=lengths, sha256=digest))
+    lanes = msgspec.msgpack.decode(zstandard.decompress(parcel[32:]))["lanes"]
+    assert len(unpack(memory, SESSION, SENT, forged(parcel, lanes))) == 2
+    with pytest.raises(ParcelError):
+        unpack(memory, SESSION, SENT, forged(parcel, change(lanes)))
+
+
+def test_a_snapshot_within_a_round_is_refused(memory: Memory) -> None:
+    memory.board.lane_done.publish(1, 25)
+    memory.board.lane_finished.publish(1, 1)
+    parcel = pack(memory, SESSION, {1: 20})
+    (lane,) = msgspec.msgpack.decode(zstandard.decompress(parcel[32:]))["lanes"]
+    with pytest.raises(ParcelError, match="one that is not due"):
+        unpack(memory, SESSION, {1: 20}, forged(parcel, [lane | {"snapshot": b"1"}]))
 
 
 def test_a_frame_that_would_be_large_is_refused_before_it_is_made(memory: Memory) -> None:
     bomb = zstandard.ZstdCompressor().compress(bytes(1 << 30))
-    header = {
-        "session": SESSION,
-        "lanes": [[1, 20, 34, 1000]],
-        "frames": [len(bomb), 0],
-        "sha256": hashlib.sha256(bomb).hexdigest(),
-    }
-    data = json.dumps(header).encode()
-    with pytest.raises(ParcelError, match="does not hold"):
-        unpack(memory, SESSION, SENT, struct.pack("<I", len(data)) + data + bomb)
+    with pytest.raises(ParcelError, match="has more than"):
+        unpack(memory, SESSION, SENT, hashlib.sha256(bomb).digest() + bomb)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from learner.networks.fused import FusedModel
 from learner.networks.make_model import make_model
-from ringside.cluster.groups.parameters import ParameterCoding
+from ringside.cluster.parameters import ParameterCoding
 from shared.memory.plan import Plan
 from tests.support.remote_world import make_plan
 
