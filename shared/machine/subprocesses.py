@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -40,7 +40,14 @@ def leave_threads(code: int) -> NoReturn:
     os._exit(code)
 
 
-def read_output(command: Sequence[str], seconds: float, directory: Path | None = None) -> str:
+def read_output(
+    command: Sequence[str],
+    seconds: float,
+    directory: Path | None = None,
+    *,
+    stdin: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> str:
     """Return the standard output of a command. The command ends with the thread that waits for it.
 
     `subprocess.run` would wait without bound for one that is late and does not end, as behind a driver that hangs.
@@ -48,6 +55,8 @@ def read_output(command: Sequence[str], seconds: float, directory: Path | None =
     Args:
         seconds: after which it is killed.
         directory: its working directory; None: that of this process.
+        stdin: its standard input; None: empty.
+        environment: its environment; None: that of this process.
 
     Raises:
         OSError: it could not be started. subprocess.TimeoutExpired: it was late. subprocess.CalledProcessError: it
@@ -55,16 +64,17 @@ def read_output(command: Sequence[str], seconds: float, directory: Path | None =
     """
     process = subprocess.Popen(
         command,
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         cwd=directory,
+        env=environment,
         text=True,
         errors="replace",
         preexec_fn=partial(die_with, os.getpid()),
     )
     try:
-        output, errors = process.communicate(timeout=seconds)
+        output, errors = process.communicate(stdin, timeout=seconds)
     finally:
         kill_and_reap(process)
         for pipe in filter(None, (process.stdout, process.stderr)):
