@@ -1,4 +1,4 @@
-"""The task `watch`: a page that shows a run as it plays. The page itself is in `watch/page/`."""
+"""The task `watch`: a page that shows a run as it plays. The page itself is in `ringside/watch`."""
 
 from __future__ import annotations
 
@@ -8,23 +8,17 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from queue import SimpleQueue
 from tempfile import TemporaryDirectory
 from threading import Thread
 
 from ringside.options.option import Positional
 from ringside.tasks.arguments import parse
-from ringside.watch.attach import RUNS, runs_below
-from ringside.watch.page.all_runs import AllRuns
-from ringside.watch.page.budget import Budget
-from ringside.watch.page.keyed_app import KeyedApp
-from ringside.watch.page.overview import Overview
-from ringside.watch.page.server import Page, listen, serve
-from ringside.watch.page.source import Source
+from ringside.watch.attach import RUNS, is_living, runs_below
+from ringside.watch.listing import Runs
+from ringside.watch.server import App, listen, serve
 from shared.config.trust import load_plugin
 from shared.errors import ConfigError
 from shared.files.run_file_names import CONFIG_FILE
-from shared.machine.facts import usable_cores
 from shared.process.signals import handle_stop_signals, ignore_requests
 from shared.text import PROGRAM, count, printable
 
@@ -61,37 +55,34 @@ def main(arguments: Sequence[str]) -> int:
 
     load_plugin(options.plugin)
     listening = listen(options.port)
-    page, told = _page(options.run)
-    addresses: SimpleQueue[str] = SimpleQueue()
+    runs, place, told = _runs(options.run)
+    app = App(runs)
+    address = f"http://127.0.0.1:{listening.getsockname()[1]}/{app.key}/{place}"
     with suppress(KeyboardInterrupt), handle_stop_signals(_stop), ExitStack() as stack:
+        print(printable(f"{told}\n  {address}\nCtrl-C ends the page; runs continue without it."), flush=True)
         if options.open:  # a thread started before `nice`: the browser inherits its priority
             redirect = Path(stack.enter_context(TemporaryDirectory(prefix="ringside-watch-"))) / "page.html"
-            Thread(target=_open_page, args=(addresses, redirect), daemon=True).start()
+            Thread(target=_open_page, args=(address, redirect), daemon=True).start()
         stack.callback(ignore_requests)  # so that no signal interrupts the removal of the directory
         os.nice(LEAST_URGENT)
-
-        def ready(address: str) -> None:
-            words = f"{told}\n  {address}\nCtrl-C ends the page; runs continue without it."
-            print(printable(words), flush=True)
-            addresses.put(address)
-
-        serve(page, listening, ready)
+        serve(app, listening)
     return 0
 
 
-def _page(run: Path | None) -> tuple[KeyedApp, str]:
-    """The page of a run, or of all runs under a directory, and what it shows. Raises `ConfigError` if there is none."""
-    budget = Budget(usable_cores())
+def _runs(run: Path | None) -> tuple[Runs, str, str]:
+    """The runs that the page shows, its place below the key, and what it shows.
+
+    Raises `ConfigError` if there is no run.
+    """
     holds_runs = run is not None and not os.path.lexists(run / CONFIG_FILE) and bool(runs_below(run))
     if run is not None and not holds_runs:
-        source = Source(run)
-        goes_on = "" if source.lives else ", which has ended: what its files tell"
-        return Page(source, budget), f"{source.run_dir}{goes_on}"
+        goes_on = "" if is_living(run) else ", which has ended: what its files tell"
+        return Runs(run.parent, run), "run/0/", f"{run}{goes_on}"
     runs = run or RUNS
     number = len(runs_below(runs))
     if not number:
         raise ConfigError(f"There is no run under {runs.absolute()}: name the directory of one.")
-    return Overview(AllRuns(runs), budget), f"{count(number, 'run')} under {runs}"
+    return Runs(runs), "", f"{count(number, 'run')} under {runs}"
 
 
 def _stop(number: int) -> None:
@@ -99,12 +90,11 @@ def _stop(number: int) -> None:
     raise KeyboardInterrupt
 
 
-def _open_page(addresses: SimpleQueue[str], page: Path) -> None:
-    """Open the next address in the browser, through a file with a redirect that only its owner can read.
+def _open_page(address: str, page: Path) -> None:
+    """Open the address in the browser, through a file with a redirect that only its owner can read.
 
     The address contains the key of the page, and all users of the machine can read the arguments of a process.
     """
-    address = addresses.get()
     page.touch(mode=0o600)
     page.write_text(f'<!doctype html><meta http-equiv="refresh" content="0; url={address}">\n')
     if not webbrowser.open(page.as_uri()):

@@ -76,6 +76,14 @@ def read_config(run_dir: Path) -> Config:
         raise ConfigError(f"{run_dir} cannot be watched. {error}") from error
 
 
+def is_living(run_dir: Path) -> bool:
+    """True if a run of this version plays in a directory."""
+    try:
+        return Live.read(run_dir) is not None
+    except (LiveError, OSError):
+        return False
+
+
 def attach(run_dir: Path, config: Config) -> tuple[Memory, Live] | None:
     """Memory of a living run, read-only, and its launcher; None if the run has ended or has not begun.
 

@@ -53,6 +53,14 @@ def pace(status: Status, steps: str, frames: str) -> str:
     )
 
 
+def kind(status: Status) -> str:
+    """Preset, protocol, schedule and place of a run: ppo-quick, protocol nature, turns, run 2 of 4."""
+    schedule = "turns" if status.schedule == "alternate" else status.schedule
+    workers = count(status.workers, "worker") if status.workers else ""
+    words = (status.preset, f"protocol {status.protocol}", schedule, workers, status.suite_place)
+    return ", ".join(filter(None, words))
+
+
 def left(status: Status) -> str:
     """Time left and the bound that it is, or what is waited for after the last round."""
     if status.only_evaluates:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -18,9 +18,8 @@ from ringside.recording.metric_names import displayed
 from ringside.recording.summary import run_counters
 from ringside.recording.totals import EvaluationStatus, Totals
 from ringside.watch.health import policy_collapsed, returns_outside, screens_alike
-from ringside.watch.status import CheckpointStatus, Status, suite_place
+from ringside.watch.status import CheckpointStatus, Status, planned
 from shared.config.method_declaration import C51Settings
-from shared.config.presets import nearest_preset
 from shared.files import disk_trouble
 from shared.machine.facts import usable_cores
 from shared.memory.parts.board import METRIC_RECORDS, Phase
@@ -69,8 +68,7 @@ class Observer:
         self._memory = memory
         self._config = memory.plan.config
         self._cores = usable_cores()
-        self._preset, self._changes = nearest_preset(self._config)
-        self._suite_place = suite_place(self._config.run.run_dir)
+        self._planned = planned(self._config, memory.run_schedule, self._config.run.run_dir)
         self._samples: deque[Sample] = deque()
         self._first_steps = 0
         self._prepared = False
@@ -91,24 +89,13 @@ class Observer:
             self._keep(current, prepared)
         load = load_between(self._memory, self._samples[0], self._samples[-1], self._cores)
         committed, steps, updates, totals = self._progress(current, prepared)
-        speed, total = load.activity.steps_per_second, self._total_steps
+        speed, total = load.activity.steps_per_second, self._planned.total_steps
         learning_steps = steps - run_schedule.steps_without_learning
         learning = updates > 0
         frames = config.play.frames_per_step
         known, stops_at = self._figures(), board.stops_at
-        return Status(
-            game=config.play.played,
-            preset=self._preset,
-            changes=tuple(self._changes),
-            suite_place=self._suite_place,
-            stop_at=config.run.stop_at,
-            protocol=config.play.protocol,
-            schedule=config.learn.schedule,
-            workers=run_schedule.workers,
-            run_dir=config.run.run_dir,
-            total_steps=total,
-            rounds=run_schedule.rounds,
-            samples_asked=run_schedule.update_samples / run_schedule.steps_per_update,
+        return replace(
+            self._planned,
             steps=steps,
             frames=None if frames is None else steps * frames,
             committed=committed,
@@ -215,10 +202,6 @@ class Observer:
         size, seconds, steps, _ = self._memory.board.checkpoint.tolist()
         return None if math.isnan(size) else CheckpointStatus(int(steps), int(size), seconds)
 
-    @property
-    def _total_steps(self) -> int:
-        return self._memory.run_schedule.rounds * self._memory.run_schedule.round_steps
-
     def _warnings(self, known: dict[str, float | None], steps: int, updates: int) -> tuple[str, ...]:
         board, run_dir = self._memory.board, self._config.run.run_dir
         found = []
@@ -242,7 +225,7 @@ class Observer:
                 "continues, but not to the same last bit."
             )
         support = self._config.algorithm.settings
-        method, share = self._memory.plan.method, steps / self._total_steps
+        method, share = self._memory.plan.method, steps / self._planned.total_steps
         if method.head == "q":
             batch = self._memory.run_schedule.update_samples
             judged = [screens_alike(known.get("mean_q"), known.get("q_spread"), updates, batch)]

@@ -20,6 +20,7 @@ from ringside.watch.line import (
     UNKNOWN,
     clock,
     cores_taken,
+    kind,
     left,
     measured,
     name_of,
@@ -31,7 +32,7 @@ from ringside.watch.line import (
     stopping_words,
 )
 from ringside.watch.status import Status
-from shared.text import count, short
+from shared.text import short
 
 FEW_ACTORS = 4
 """Most actors with a line each."""
@@ -46,7 +47,7 @@ _LOW = 26
 def render(status: Status, width: int, height: int = 100) -> RenderableType:
     """Layout of a status, at most `width` columns wide; one line for all actors if `height` is small."""
     width = min(width, _WIDEST)
-    title = Text.assemble(("Ringside  ", "bold"), (status.game, "bold blue"), f"  {_kind(status)}")
+    title = Text.assemble(("Ringside  ", "bold"), (status.game, "bold blue"), f"  {kind(status)}")
     fold = sum(role.is_player for role in status.roles) > FEW_ACTORS or height < _LOW
     picture = Table.grid(padding=(0, 1), pad_edge=True)
     picture.add_column(width=width - 2)
@@ -87,14 +88,6 @@ def _ends(status: Status) -> str:
     if (stopping := stopping_words(status)) is not None:
         return f"{stopping}. Ctrl-C once more stops at the newest snapshot."
     return "Ctrl-C finishes the round, saves and ends" if status.can_be_saved else "Ctrl-C ends; nothing is saved yet"
-
-
-def _kind(status: Status) -> str:
-    """Preset, protocol, schedule and place of a run: ppo-quick, protocol nature, turns, run 2 of 4."""
-    schedule = "turns" if status.schedule == "alternate" else status.schedule
-    workers = count(status.workers, "worker") if status.workers else ""
-    words = (status.preset, f"protocol {status.protocol}", schedule, workers, status.suite_place)
-    return ", ".join(filter(None, words))
 
 
 def _progress(status: Status) -> Text:

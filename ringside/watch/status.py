@@ -9,7 +9,10 @@ from pathlib import Path
 from ringside.load.bottleneck import Bottleneck
 from ringside.load.role_status import RoleStatus
 from ringside.recording.totals import EvaluationStatus
+from shared.config.presets import nearest_preset
+from shared.config.run_schedule import RunSchedule
 from shared.config.sections import Schedule
+from shared.config.settings import Config
 from shared.files.strict_json import read_object
 from shared.process.ownership import SUITE_FILE
 
@@ -110,3 +113,22 @@ class Status:
         """True if training is over, and an evaluation beside it is not."""
         evaluating = any(role.name == "evaluator" and role.state == "working" for role in self.roles)
         return evaluating and self.committed >= self.rounds
+
+
+def planned(config: Config, run_schedule: RunSchedule, run_dir: Path) -> Status:
+    """Status of a run of which only the configuration is known."""
+    preset, changes = nearest_preset(config)
+    return Status(
+        game=config.play.played,
+        protocol=config.play.protocol,
+        schedule=config.learn.schedule,
+        run_dir=run_dir,
+        total_steps=run_schedule.rounds * run_schedule.round_steps,
+        rounds=run_schedule.rounds,
+        samples_asked=run_schedule.update_samples / run_schedule.steps_per_update,
+        workers=run_schedule.workers,
+        preset=preset,
+        changes=tuple(changes),
+        suite_place=suite_place(run_dir),
+        stop_at=config.run.stop_at,
+    )

@@ -182,7 +182,7 @@ def test_packages_import_only_what_they_may(package: str) -> None:
         ("ringside.load.board_samples", "import torch"),
         ("ringside.recording.wandb_track", "from ringside.watch import status"),
         ("ringside.recording.follow", "import ale_py"),
-        ("ringside.watch.page.server", "from ringside.supervisor import supervisor"),
+        ("ringside.watch.server", "from ringside.supervisor import supervisor"),
         ("ringside.report.plots", "from ringside.watch import status"),
         ("ringside.supervisor.supervisor", "from ringside.scribe import scribe"),
         ("ringside.planning", "from ringside.tasks import train"),

@@ -6,7 +6,6 @@ are skipped. Nothing is asked of any network.
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import signal
@@ -330,74 +329,52 @@ def test_workers_have_their_names_and_one_curve_of_their_speed(browser: Chrome, 
     run.end()
 
 
-def test_all_runs_with_pictures_curves_suites_and_a_comparison(browser: Chrome, tmp_path: Path) -> None:
+def test_the_list_of_runs_shows_a_curve_of_each_and_follows_them(browser: Chrome, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     write_run(runs / "pong-one", "pong", returns=[-21.0, -10.0, 3.0], evaluations=[4.5], learning_starts=1_000)
     write_run(
-        runs / "breakout-two",
+        runs / "atari" / "breakout-1",
         "breakout",
-        returns=[1.0, 20.0, 30.0],
-        evaluations=[35.0],
+        returns=[1.0, 3.0],
+        evaluations=[],
         ended=False,
         learning_starts=1_000,
     )
-    for game, final in (("pong", 12.0), ("breakout", 40.0)):
-        for seed in (1, 2):
-            member = runs / "atari" / f"{game}-{seed}"
-            write_run(member, game, seed, [0.0, final], [], final=final + seed, learning_starts=1_000)
-    planned = [f"{game}-{seed}" for game in ("pong", "breakout") for seed in (1, 2, 3)]
-    (runs / "atari" / "suite.json").write_text(json.dumps({"runs": planned}))
-    for number, mean in enumerate((7.0, 9.0)):
-        write_run(runs / "tune-pong" / f"trial-000{number}", "pong", evaluations=[mean], learning_starts=1_000)
+    (runs / "old").mkdir()
+    (runs / "old" / "config.json").write_text("{}")
     live = Pretended(runs / "pong-live")
-    live.play(3)
+    with MetricsLog(live.run_dir / "metrics.jsonl") as log:
+        log.log_round(0, 60, {"steps_per_second": 100.0}, [Episode(0, 9, -3.0, 10)], envs=6)
     page, address = address_of(start_words("watch", program=PROGRAM, cwd=tmp_path))
     view = PageView(browser, address)
-    card = "return [...document.querySelectorAll('.card')].find(each => each.querySelector('a[title=\"NAME\"]'))"
-    titles = "return [...document.querySelectorAll('#groups h2')].map(each => each.textContent)"
-    groups = ["Live 1", "Study tune-pong 2 trials", "Suite atari 2 games, 6 runs", "Ended 2"]
+    tiles = "return [...document.querySelectorAll('#runs article')].map(each => each.TEXT)"
+    names = ["Pong, pong-live", "old", "Breakout, atari/breakout-1", "Pong, pong-one"]
+
+    def told(part: str) -> list[str]:
+        found = view.script(tiles.replace("TEXT", f"querySelector('{part}').textContent"))
+        assert isinstance(found, list)
+        return found
+
     for size in (WIDE, NARROW):
         view.resize(size)
-        # The server reads for a limited time per answer, so groups may come one after the other.
-        view.until(lambda: view.script(titles) == groups, "a group or one of its runs is missing")
+        view.until(lambda: told("h3") == names, "a run is missing")
         assert view.fits()
-    assert view.text("#mode") == "1 live"
-
-    def of_card(name: str, words: str) -> object:
-        return view.script(f"{card.replace('NAME', name)}.{words}")
-
-    shown = "querySelector('canvas').toDataURL()"
-    view.until(lambda: not of_card("pong-live", "querySelector('canvas').hidden"), "the live run has no picture")
-    before = of_card("pong-live", shown)
-    live.play(3)
-    view.until(lambda: of_card("pong-live", shown) != before, "the picture of the live run does not move")
-    assert of_card("pong-one", "querySelector('.value').textContent") == "4.5 evaluation"
-    assert of_card("pong-one", "querySelectorAll('.spark path').length") == 1
-    assert of_card("breakout-two", "querySelector('.pill').textContent") == "stopped"
-    scores = (
-        "return [...document.querySelectorAll('#groups section:nth-child(3) .newest')].map(each => each.textContent)"
-    )
-    assert view.script(scores) == ["41.5", "13.5"], "the mean of the seeds of each game"
-    assert "2 of 3 finished" in view.text("#groups section:nth-child(3) .card p")
-    trials = "return [...document.querySelectorAll('#groups section:nth-child(2) h3 a')].map(each => each.textContent)"
-    assert view.script(trials) == ["trial-0001", "trial-0000"], "the best first"
-
-    assert view.script("return document.getElementById('compare').hidden")
-    of_card("pong-one", "querySelector('input').click()")
-    view.script("document.querySelector('#groups section:nth-child(3) .card input').click()")
-    view.until(lambda: view.count("#compare .legend span") == 3, "there is no comparison of three runs")
-    assert view.text("#compare .legend span") == "Pong, dqn, seed 1 (pong-one)"
-    assert view.count("#compare .series path") >= 3
-    view.script(
-        "const box = document.getElementById('filter'); box.value = 'seed 2'; box.dispatchEvent(new Event('input'))"
-    )
-    view.until(lambda: view.count("#groups section") == 1, "the filter shows others")
-    view.click("#clear")
-    assert view.script("return document.getElementById('compare').hidden")
+    assert (view.text("#mode"), view.text("#count")) == ("1 live", "4 under runs")
+    view.until(lambda: told(".pill") == ["live", "not readable", "stopped", "finished"], "a state is wrong")
+    live_facts, refused, few, done = told(".facts")
+    assert live_facts == "mean of the last 1: −3 · dqn, seed 1 · 60 of 600 steps · 100 steps/s"
+    assert "old cannot be watched" in refused
+    assert few.startswith("mean of the last 2: 2 · dqn, seed 1 · 2,000 of ")
+    assert done.startswith("evaluation: 4.5 · mean of the last 3: −9.33 · dqn, seed 1 · 3,000 of ")
+    assert view.count("#runs .main path") == 2
+    with MetricsLog(live.run_dir / "metrics.jsonl") as log:
+        log.log_round(1, 120, {"steps_per_second": 100.0}, [], envs=6)
+    view.until(lambda: view.count("#runs .main path") == 3, "the curve of the live run does not grow")
     assert view.complaints() == []
-
     live.end()
     view.until(lambda: view.text("#mode") == "none live", "the end of the run is not seen")
+    view.click("#runs a[href]")
+    view.until(lambda: view.text("#game") == "Pong", "the name does not lead to the page of the run")
     page.send_signal(signal.SIGINT)
     finish(page)
 
@@ -412,11 +389,12 @@ def test_videos_of_evaluations_are_played(browser: Chrome, tmp_path: Path) -> No
     file.finish()
     page, address = watch(run_dir)
     view = PageView(browser, address)
-    view.until(lambda: view.count(".films button") == 1, "there is no list of videos")
-    assert view.text(".films button") == "5 at step 4,000"
-    player = "return document.querySelector('#evaluations video')"
+    view.until(lambda: view.count("#videos a") == 1, "there is no list of videos")
+    assert view.text("#videos a") == "5 at step 4,000"
+    view.browser.get(str(view.script("return document.querySelector('#videos a').href")))
+    player = "return document.querySelector('video')"
     view.until(lambda: view.script(f"{player}.duration") == 2, "the video is not read")
-    view.click(".films button")
+    view.script(f"{player}.play()")
     view.until(lambda: view.script(f"{player}.currentTime") == 2, "the video is not played")
     assert view.complaints() == []
     page.send_signal(signal.SIGINT)
@@ -431,17 +409,6 @@ def _controls(view: PageView) -> None:
         view.until(lambda env=env: view.text("#one-title") == f"Env {env}", f"{key!r} does not lead to {env}")  # type: ignore[misc]
     view.click("#mosaic button:nth-child(4)")
     view.until(lambda: view.text("#one-title") == "Env 3", "a click does not choose")
-    theme = "return document.documentElement.dataset.theme"
-    for act in (lambda: view.press("t"), lambda: view.click("#theme")):
-        before = view.script(theme)
-        act()
-        assert view.script(theme) != before
-    view.press("?")
-    assert view.script("return document.getElementById('keys').open")
-    view.press(Keys.ESCAPE)
-    assert not view.script("return document.getElementById('keys').open")
-    view.press("-")
-    assert view.script("return document.getElementById('speed').value") == "5"
     view.press(" ")
     view.until(lambda: view.text("#mode") == "held", "the page is not paused")
     view.changes(lambda: view.text("#progress"), "the progress")  # what was under way has come

@@ -8,7 +8,9 @@ import re
 import signal
 import socket
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -73,7 +75,14 @@ def test_a_run_that_has_ended_is_shown_from_its_files(tmp_path: Path) -> None:
     process = start_words("watch", str(run_of(tmp_path / "run")))
     assert process.stdout is not None
     assert "which has ended: what its files tell" in process.stdout.readline()
-    assert re.search(r"http://127\.0\.0\.1:\d+/\S+/", process.stdout.readline())
+    found = re.search(r"http://127\.0\.0\.1:(\d+)/\S+/", process.stdout.readline())
+    assert found
+    # A few connections that send nothing, half a request, or read nothing keep nobody out.
+    keyed = f"GET {found[0].partition(found[1])[2]}state HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
+    with ExitStack() as stack:
+        for sent in [b"", b"G", b"GET /x/ HTTP/1.1\r\n\r\n", keyed] * 10:
+            stack.enter_context(socket.create_connection(("127.0.0.1", int(found[1])))).sendall(sent)
+        assert not json.load(stack.enter_context(urlopen(f"{found[0]}state", timeout=30)))["living"]
     process.send_signal(signal.SIGINT)
     finish(process)
 

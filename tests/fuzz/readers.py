@@ -235,12 +235,12 @@ def read_metrics_file(workspace: Workspace, whole: str) -> list[str]:
     """All that follow a file of metrics, and the writer that takes it up again."""
     from ringside.recording.metrics import MetricsLog, cut_metrics, read_metrics
     from ringside.recording.wandb_track import Unsent
-    from ringside.watch.page.live_curves import Curves
+    from ringside.watch.live_curves import Curves
 
     path = workspace.run / "metrics.jsonl"
     if path.is_file() and path.stat().st_nlink > 1:
         cut_metrics(path, MORE_STEPS)  # as before any run that writes it: the file outside is left to its other name
-    curves = Curves(path)
+    curves = Curves(workspace.run)
     curves.read()
     json.dumps(curves.since(0, []), allow_nan=False)
     list(Unsent(path, {}).records())
@@ -265,22 +265,19 @@ def read_metrics_file(workspace: Workspace, whole: str) -> list[str]:
 def watch(workspace: Workspace, whole: str) -> list[str]:
     """The page of a run that this process pretends to play."""
     from ringside.watch.attach import runs_below
-    from ringside.watch.page.source import Source
+    from ringside.watch.source import Source
 
     found = [run_dir for _, run_dir in runs_below(workspace.case)]
     assert found
     assert all(run_dir.is_relative_to(workspace.run) for run_dir in found)  # a link back is a run in there, too
     source = Source(workspace.run)
+    source.attach()
     lives = source.lives
     for _ in range(2):
-        source.refresh()
-        json.dumps(source.state(), default=str, allow_nan=False)
-        json.dumps(source.curves(0, []), allow_nan=False)
+        json.dumps([source.state(), source.outline()], default=str, allow_nan=False)
         found = source.pictures(0, 96, 0)
         if found is not None:
             json.dumps(found[0], allow_nan=False)
-    if source.lives:
-        source._detach()
     return ["lives" if lives else "has ended"]
 
 

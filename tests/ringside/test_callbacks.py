@@ -15,7 +15,7 @@ from ringside.callbacks import Callbacks, ResumePoint, dispatching
 from ringside.recording.metrics import Episode, MetricsLog
 from ringside.recording.own_metrics import OwnMetrics
 from ringside.recording.wandb_track import UnsentOwn
-from ringside.watch.page.live_curves import SERIES, Curves
+from ringside.watch.live_curves import SERIES, Curves
 from shared.errors import ConfigError, StopTraining
 from shared.files.run_file_names import METRICS_FILE
 from shared.process.ownership import OWN_EVENTS, OWN_METRICS_FILE
@@ -93,7 +93,7 @@ def test_metrics_of_callbacks_are_recorded_at_the_steps_of_the_record(tmp_path: 
     events = EventAccumulator(str(tmp_path / OWN_EVENTS)).Reload()
     assert [(event.step, event.value) for event in events.Scalars("own/twice")] == [(40, 0.0), (80, 2.0)]
 
-    curves = Curves(tmp_path / METRICS_FILE)
+    curves = Curves(tmp_path)
     curves.read()
     told = curves.since(0, [0] * len(SERIES))
     assert told["own_metrics"] == ["twice", "score"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ringside.watch.page.live_curves import MOST_POINTS, SERIES, Curves
+from ringside.watch.live_curves import MOST_POINTS, SERIES, Curves
 
 
 def add(path: Path, *records: dict[str, object]) -> None:
@@ -26,29 +26,36 @@ def known(curves: Curves) -> list[int]:
     return [len(curves.series[kind].rows) for kind in SERIES]
 
 
+def edition_of(curves: Curves) -> int:
+    edition: int = curves.since(0, [])["edition"]
+    return edition
+
+
 def test_new_points_are_sent_once(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    curves = Curves(path)
+    curves = Curves(tmp_path)
     assert not curves.read()  # there is no file yet
     add(path, {"kind": "episode", "round": 0, "steps": 7, "return": -3.0}, round_(10, loss=0.5, epsilon=1.0))
     assert not curves.read()
-    told = curves.since(curves.edition, [0, 0, 0, 0])
+    told = curves.since(edition_of(curves), [0, 0, 0, 0])
     assert (told["episode"], told["evaluation"], told["fresh"]) == ([[7, -3]], [], False)
-    row = dict(zip(("steps", *SERIES["round"], *curves.metrics), told["round"][0], strict=True))
+    row = dict(zip(("steps", *SERIES["round"], *curves.series["round"].metrics), told["round"][0], strict=True))
     assert (row["steps"], row["loss"], row["epsilon"], row["steps_per_second"]) == (10, 0.5, 1, None)
     had = known(curves)
     add(path, {"kind": "evaluation", "evaluation": 0, "round": 1, "steps": 20, "mean_return": 2.5})
     curves.read()
-    told = curves.since(curves.edition, had)
-    assert (told["round"], told["episode"], told["evaluation"]) == ([], [], [[20, 2.5]])
+    told = curves.since(edition_of(curves), had)
+    assert (told["round"], told["episode"], told["evaluation"]) == ([], [], [[20, 2.5, 0]])
 
 
 def test_busy_shares_of_workers_have_a_column(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     add(path, round_(10, steps_per_second=90.0, workers_busy=0.75, loss=0.5))
-    curves = Curves(path)
+    curves = Curves(tmp_path)
     curves.read()
-    row = dict(zip(("steps", *SERIES["round"], *curves.metrics), curves.since(0, [])["round"][0], strict=True))
+    row = dict(
+        zip(("steps", *SERIES["round"], *curves.series["round"].metrics), curves.since(0, [])["round"][0], strict=True)
+    )
     assert (row["workers_busy"], row["actors_busy"], row["loss"]) == (0.75, None, 0.5)
 
 
@@ -56,7 +63,7 @@ def test_half_a_line_waits_for_its_end_and_nonsense_is_left_out(tmp_path: Path) 
     path = tmp_path / "metrics.jsonl"
     line = json.dumps(round_(10, loss=1.0)) + "\n"
     path.write_text("{nonsense\n[]\n" + json.dumps({"kind": "round", "steps": "x"}) + "\n" + line[:9])
-    curves = Curves(path)
+    curves = Curves(tmp_path)
     curves.read()
     assert known(curves) == [0, 0, 0, 0]
     path.write_text(path.read_text() + line[9:])
@@ -67,17 +74,17 @@ def test_half_a_line_waits_for_its_end_and_nonsense_is_left_out(tmp_path: Path) 
 def test_numbers_that_are_none_are_told_as_unknown(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"kind": "round", "round": 0, "steps": 10, "loss": null, "mean_q": true}\n')
-    curves = Curves(path)
+    curves = Curves(tmp_path)
     curves.read()
-    assert curves.since(0, [])["round"][0][1:] == [None] * (len(SERIES["round"]) + len(curves.metrics))
+    assert curves.since(0, [])["round"][0][1:] == [None] * (len(SERIES["round"]) + len(curves.series["round"].metrics))
 
 
 def test_a_file_that_was_cut_back_or_replaced_is_told_anew(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     add(path, round_(10), round_(20), round_(30))
-    curves = Curves(path)
+    curves = Curves(tmp_path)
     curves.read()
-    had, edition = known(curves), curves.edition
+    had, edition = known(curves), edition_of(curves)
     add(tmp_path / "new", round_(10), round_(20, loss=0.1), round_(30), round_(40))
     os.replace(tmp_path / "new", path)  # as a resume cuts it (ringside/recording/metrics.py)
     curves.read()
@@ -91,12 +98,12 @@ def test_a_file_that_was_cut_back_or_replaced_is_told_anew(tmp_path: Path) -> No
 
 def test_a_long_run_is_thinned_evenly(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    curves = Curves(path)
+    curves = Curves(tmp_path)
     for begin in range(0, 5 * MOST_POINTS, MOST_POINTS):
         add(path, *(round_(10 * i) for i in range(begin, begin + MOST_POINTS)))
-        had, edition = known(curves), curves.edition
+        had, edition = known(curves), edition_of(curves)
         curves.read()
-        assert curves.since(edition, had)["fresh"] == (curves.edition != edition)
+        assert curves.since(edition, had)["fresh"] == (edition_of(curves) != edition)
     steps = [row[0] for row in curves.series["round"].rows]
     assert MOST_POINTS / 2 <= len(steps) <= MOST_POINTS
     assert {later - former for former, later in pairwise(steps)} == {80}
@@ -107,7 +114,7 @@ def test_a_long_file_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("ringside.recording.follow.READ_BYTES", 200)
     path = tmp_path / "metrics.jsonl"
     add(path, *(round_(10 * i) for i in range(20)))
-    curves = Curves(path)
+    curves = Curves(tmp_path)
     looks = 1
     while curves.read():
         looks += 1
@@ -117,10 +124,10 @@ def test_a_long_file_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_a_metric_that_appears_later_gets_a_column_and_former_rows_get_none(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    curves = Curves(path)
+    curves = Curves(tmp_path)
     add(path, round_(10, loss=0.5, gradient_norm=2.0))
     curves.read()
-    edition = curves.edition
+    edition = edition_of(curves)
     add(path, round_(20, loss=0.25, entropy=1.5))
     curves.read()
     told = curves.since(edition, [1, 0, 0, 0])

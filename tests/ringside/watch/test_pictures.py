@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from learner.inference import Server
 from learner.networks.policy import Policy
-from ringside.watch.page.pictures import LAST_ACTIONS, mosaic, selected_env
+from ringside.watch.pictures import LAST_ACTIONS, mosaic, selected_env
 from shared.config.method_declaration import method_declaration
 from shared.memory.parts.mailbox import request_number
 from tests.support.watched import NAMES, Pretended
@@ -22,7 +22,7 @@ def test_the_mosaic_shows_the_newest_frames_and_returns(run: Pretended) -> None:
         run.play(ticks)
         done = int(run.memory.board.lane_done.values[0])
         told, frames = mosaic(run.memory, 1, 4)
-        assert (told["first"], told["envs"], told["ticks"]) == (1, 4, [done] * 4)
+        assert (told["first"], told["envs"]) == (1, 4)
         assert told["returns"] == [(done - 1) % 7 + 1] * 4
         assert told["ended"] == [done % 7 == 0] * 4
         for i, env in enumerate(range(1, 5)):
@@ -42,7 +42,7 @@ def test_one_env_with_its_stack_actions_rewards_and_values(run: Pretended) -> No
     run.play(30)
     memory = run.memory
     told, stack = selected_env(memory, 3)
-    assert (told["env"], told["lane"], told["tick"], told["owner"]) == (3, 1, 30, 1)
+    assert (told["env"], told["lane"], told["owner"]) == (3, 1, 1)
     assert (told["return"], told["steps"]) == (2.0, 2)  # of the episode that began with tick 28
     history = [memory.ring.field["action"][1, tick, 1] for tick in range(30 - LAST_ACTIONS, 30)]
     assert told["actions"] == history
@@ -50,7 +50,6 @@ def test_one_env_with_its_stack_actions_rewards_and_values(run: Pretended) -> No
     assert [i for i, ended in enumerate(told["ended"]) if ended] == [0, 7, 14, 21]  # ticks 6, 13, 20, 27
     assert told["values"] == memory.mailbox.values[1, 1].tolist()
     assert told["taken"] == int(np.argmax(told["values"])) == history[-1]
-    assert told["values_tick"] == 29
     # Tick 28 begins the episode: what lies before it counts as nothing.
     assert not stack[0].any()
     for i, tick in enumerate((28, 29, 30), start=1):

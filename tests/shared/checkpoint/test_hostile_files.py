@@ -30,7 +30,7 @@ from ringside.report.records import RecordsError, load
 from ringside.suites.jobs import Job
 from ringside.tasks import report
 from ringside.watch.attach import read_config, runs_below
-from ringside.watch.page.live_curves import Curves
+from ringside.watch.live_curves import Curves
 from ringside.zoo.catalogue import find_weights
 from shared.checkpoint.best_weights import BestWeights
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
@@ -113,7 +113,7 @@ def test_a_file_that_is_not_plain_is_neither_read_nor_waited_for(
 @pytest.mark.parametrize("make", KINDS)
 def test_a_page_shows_no_curves_of_what_is_no_plain_file(make: Maker, tmp_path: Path) -> None:
     make(tmp_path / "metrics.jsonl")
-    assert not Curves(tmp_path / "metrics.jsonl").read()
+    assert not Curves(tmp_path).read()
 
 
 @pytest.mark.parametrize("make", KINDS)

@@ -29,7 +29,6 @@ def mosaic(memory: Memory, first: int, count: int) -> tuple[dict[str, Any], NDAr
     fields = {
         "first": int(first),
         "envs": len(envs),
-        "ticks": ticks.tolist(),
         "returns": _finite(np.where(ticks > 0, flat["episode_return"][before], 0)),
         "ended": (_ended(memory, before) & (ticks > 0)).tolist(),
     }
@@ -48,7 +47,6 @@ def selected_env(memory: Memory, env: int) -> tuple[dict[str, Any], NDArray[np.u
     past = memory.ring.rows(np.full(len(history), env), history)
     fields = {
         "env": env,
-        "tick": tick,
         "lane": lane,
         "owner": int(board.lane_owner[lane]),
         "is_worker": run_schedule.workers > 0,
@@ -83,8 +81,8 @@ def _values(memory: Memory, lane: int, place: int) -> dict[str, Any]:
     reply = int(memory.mailbox.reply.values[lane])
     values = memory.mailbox.values[lane, place].copy()
     if reply == 0 or not np.isfinite(values).all():
-        return {"values": None, "values_tick": None, "taken": None}
+        return {"values": None, "taken": None}
     tick = int(Mailbox.tick_of(np.array([reply]))[0])
     logged = int(memory.board.lane_logged.values[lane]) > tick
     action = memory.ring.field["action"][lane, tick % memory.run_schedule.capacity, place]
-    return {"values": values.tolist(), "values_tick": tick, "taken": int(action) if logged else None}
+    return {"values": values.tolist(), "taken": int(action) if logged else None}

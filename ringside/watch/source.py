@@ -1,0 +1,189 @@
+"""Data of the page: from a run's memory while it lives, from its files before and after."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ringside.load.bottleneck import Bottleneck
+from ringside.load.role_status import RoleStatus
+from ringside.recording.totals import MEAN_OVER, mean_name
+from ringside.watch.attach import attach, is_living, read_config
+from ringside.watch.line import kind, left
+from ringside.watch.live_curves import Curves, finite
+from ringside.watch.observer import Observer
+from ringside.watch.pictures import mosaic, selected_env
+from ringside.watch.status import Status, planned
+from shared.config.method_declaration import method_declaration
+from shared.config.run_schedule import make_run_schedule
+from shared.errors import ConfigError, FileError
+from shared.files.plain_files import read_bytes
+from shared.files.run_file_names import SUMMARY_FILE
+from shared.files.strict_json import read_object
+from shared.memory.run_memory import Memory
+from shared.process.live import Live, LiveError
+from shared.process.ownership import VIDEOS, evaluation_video
+from shared.text import headline
+
+MOST_ENVS = 96
+"""Most envs in one mosaic; the page has buttons for the others."""
+MOST_VIDEOS = 100
+_OF_ROLES = ("busy", "cores", "restarts")
+MOST_VIDEO_BYTES = 64 << 20
+OUTLINE_POINTS = 120
+"""Points of the curve of a run in the list of runs, or up to twice as many."""
+_RECORDED = ("steps", "updates", "episodes", "mean_return_100", "best_return", "steps_per_second")
+
+
+class Source:
+    """One run. It releases the memory when the run ends, and attaches again when the run is resumed."""
+
+    def __init__(self, run_dir: Path) -> None:
+        """Raises `ConfigError` if there is no run, or it cannot be watched."""
+        self.run_dir = run_dir
+        self._config = read_config(run_dir)
+        self._curves = Curves(run_dir, method_declaration(self._config.algorithm.method).metrics)
+        self._attached: tuple[Memory, Live, Observer] | None = None
+
+    @property
+    def lives(self) -> bool:
+        """True while the memory of the run is mapped."""
+        return self._attached is not None
+
+    def attach(self) -> None:
+        """Attach to the run if it lives. Raises `ConfigError` if it cannot be watched."""
+        self._config = read_config(self.run_dir)
+        if (found := attach(self.run_dir, self._config)) is not None:
+            self._attached = *found, Observer(found[0])
+
+    def release_ended(self) -> None:
+        """Release the memory of a run that has ended: the kernel keeps all of it while a process maps it."""
+        if self._attached is not None and not self._still_lives(self._attached[1]):
+            self._attached[0].arena.close()
+            self._attached = None
+            gc.collect()
+
+    def _still_lives(self, live: Live) -> bool:
+        """True if the run that was attached lives."""
+        try:
+            return Live.read(self.run_dir) == live
+        except (LiveError, OSError):
+            return live.lives  # its directory may have moved; the memory is still there
+
+    def state(self, edition: int = 0, known: Sequence[int] = ()) -> dict[str, Any]:
+        """State as JSON values, with the rows of curves that a viewer lacks (`Curves.since`).
+
+        It attaches to the run if it lives. `more` says that the files have rows that were not read yet.
+        """
+        more, refused = self._curves.read(), []
+        self.release_ended()
+        if self._attached is None:
+            try:
+                self.attach()
+            except ConfigError as error:
+                refused.append(str(error))
+        if self._attached is not None:
+            memory, live, observer = self._attached
+            status, actions = observer.observe(), live.action_names
+            finished, prepared = bool(memory.board.finished), bool(memory.board.prepared[0])
+        else:
+            summary = read_object(self.run_dir / SUMMARY_FILE)
+            status, actions = replace(self._recorded(summary), warnings=tuple(refused)), ()
+            finished, prepared = bool(summary.get("finished")), bool(summary)
+        return {
+            **_shown(status),
+            "living": self.lives,
+            "finished": finished,
+            "prepared": prepared,
+            "name": self.run_dir.resolve().name,
+            "kind": kind(status),
+            "left": left(status),
+            "envs": self._config.play.emulators,
+            "actions": actions,
+            "evaluates": bool(self._config.evaluate.eval_every_steps),
+            "has_epsilon": method_declaration(self._config.algorithm.method).has_epsilon,
+            "videos": self._videos(),
+            "curves": self._curves.since(edition, known),
+            "more": more,
+        }
+
+    def outline(self) -> dict[str, Any]:
+        """Tile of the list of runs, as JSON values, from the files of the run."""
+        self._config, more = read_config(self.run_dir), self._curves.read()
+        summary = read_object(self.run_dir / SUMMARY_FILE)
+        status = self._recorded({} if is_living(self.run_dir) else summary)
+        rounds, evaluations = (self._curves.series[kind].rows for kind in ("round", "evaluation"))
+        stride = 1 + len(rounds) // OUTLINE_POINTS
+        return {
+            **_shown(status),
+            "finished": bool(summary.get("finished")),
+            "method": self._config.algorithm.method,
+            "seed": self._config.run.seed,
+            "evaluation": evaluations[-1][1] if evaluations else None,
+            "curve": list((dict(row[:2] for row in rounds[::stride]) | {status.steps: status.mean_return_100}).items()),
+            "more": more,
+        }
+
+    def _recorded(self, summary: dict[str, Any]) -> Status:
+        """Status from the summary, or from the newest record, since a killed run leaves nothing else.
+
+        What neither knows is None.
+        """
+        rounds, limit, roles = self._curves.series["round"], summary.get("limit"), summary.get("roles")
+        last = rounds.last
+        found: dict[str, Any] = {name: finite(summary.get(name, last.get(name))) for name in _RECORDED}
+        return replace(
+            planned(self._config, make_run_schedule(self._config), self.run_dir),
+            **found,
+            elapsed=finite(summary.get("seconds")),
+            metrics={name: finite(last.get(name)) for name in rounds.metrics if last},
+            epsilon=finite(last.get("epsilon")),
+            bottleneck=Bottleneck("none", str(limit.get("sentence", ""))) if isinstance(limit, dict) else None,
+            roles=tuple(
+                RoleStatus(name, "ended", *(finite(role.get(word)) for word in _OF_ROLES))  # type: ignore[arg-type]
+                for name, role in (roles.items() if isinstance(roles, dict) else ())
+                if isinstance(role, dict)
+            ),
+        )
+
+    def _videos(self) -> list[list[float | None]]:
+        """Steps, mean return and number of the newest evaluations that have a video, the newest first."""
+        rows = self._curves.series["evaluation"].rows if (self.run_dir / VIDEOS).is_dir() else []
+        paths = [(evaluation_video(self.run_dir, int(row[2] or 0)), row) for row in rows[: -MOST_VIDEOS - 1 : -1]]
+        return [row for path, row in paths if path.is_file() and not path.is_symlink()]
+
+    def video(self, number: int) -> bytes | None:
+        """The video of an evaluation; None: there is none that can be read."""
+        try:
+            return read_bytes(evaluation_video(self.run_dir, number), MOST_VIDEO_BYTES)
+        except (OSError, FileError):
+            return None
+
+    def pictures(self, first: int, count: int, env: int) -> tuple[dict[str, Any], list[NDArray[np.uint8]]] | None:
+        """Mosaic from env `first`, one env with its stack, and the shape of frames; None: the run has ended.
+
+        Numbers out of range are clipped.
+        """
+        if self._attached is None:
+            return None
+        memory = self._attached[0]
+        last = memory.run_schedule.envs - 1
+        mosaic_fields, frames = mosaic(memory, min(max(first, 0), last), min(max(count, 1), MOST_ENVS))
+        env_fields, stack = selected_env(memory, min(max(env, 0), last))
+        shape = memory.run_schedule.frames._asdict()
+        return {"mosaic": mosaic_fields, "chosen": env_fields, "shape": shape}, [frames, stack]
+
+
+def _shown(status: Status) -> dict[str, Any]:
+    """A status as JSON values, with the game in a headline, as in "Space Invaders", and the name of the mean return."""
+    return {
+        "status": asdict(status),
+        "title": headline(status.game).replace("_", " ").title(),
+        "mean_name": f"mean of up to {MEAN_OVER}" if status.episodes is None else mean_name(status.episodes),
+    }
