@@ -18,11 +18,14 @@ from ringside.recording.metric_names import Scalars, episode_scalars, evaluation
 from ringside.recording.metrics import Episode, Values
 from shared.files.atomic import make_directory
 
+FLUSH_SECONDS = 5.0
+"""Least time between two flushes of records: a fast run has several a second."""
+
 
 class EventLog:
     """TensorBoard events in a directory; every incarnation of the writer opens a new file.
 
-    Every round flushes its events. A kill may lose or double an event in the charts; metrics.jsonl is exact.
+    A kill may lose or double events of a few seconds in the charts; metrics.jsonl is exact.
     """
 
     def __init__(self, directory: Path, steps: int, settings: Mapping[str, object]) -> None:
@@ -44,7 +47,7 @@ class EventLog:
             self._write(Event(session_log=SessionLog(status=SessionLog.START), step=steps + 1))
             if settings:
                 self._write(Event(summary=_hyperparameters(settings, now / 1e9)))
-            self._writer.flush()
+            self.flush()
         except OSError:
             path.unlink(missing_ok=True)  # else every attempt on a full disk would leave a file
             raise
@@ -53,18 +56,23 @@ class EventLog:
         """Add a round; arguments as in `MetricsLog.log_round`."""
         for episode in episodes:
             self._scalars((episode.tick + 1) * envs, episode_scalars(episode.total, episode.length))
-        self._scalars(steps, round_scalars(values))
-        self._writer.flush()
+        self.own(steps, round_scalars(values))
 
     def evaluation(self, steps: int, values: Values) -> None:
         """Add the numbers of an evaluation under eval/."""
         self._scalars(steps, evaluation_scalars(values))
-        self._writer.flush()
+        self.flush()  # it may be long until the next one
 
     def own(self, steps: int, scalars: Scalars) -> None:
         """Add the user's own metrics, by tag."""
         self._scalars(steps, scalars)
+        if time.monotonic() >= self._flushed_at + FLUSH_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Have the file show all events."""
         self._writer.flush()
+        self._flushed_at = time.monotonic()
 
     def close(self) -> None:
         """Close the file."""
@@ -88,12 +96,9 @@ def _hyperparameters(settings: Mapping[str, object], begun: float) -> Summary:
     """Settings for the HParams plugin, which finds metrics by itself. `begun`: seconds since 1970."""
     session = SessionStartInfo(start_time_secs=begun)
     for name, value in settings.items():
-        if isinstance(value, bool):
-            session.hparams[name].bool_value = value
-        elif isinstance(value, int | float):
-            session.hparams[name].number_value = value
-        elif isinstance(value, str):
-            session.hparams[name].string_value = value
+        if isinstance(value, bool | int | float | str):
+            kind = "bool" if isinstance(value, bool) else "string" if isinstance(value, str) else "number"
+            setattr(session.hparams[name], f"{kind}_value", value)
     data = HParamsPluginData(version=metadata.PLUGIN_DATA_VERSION, session_start_info=session)
     about = SummaryMetadata.PluginData(plugin_name=metadata.PLUGIN_NAME, content=data.SerializeToString())
     value = Summary.Value(tag=metadata.SESSION_START_INFO_TAG, metadata=SummaryMetadata(plugin_data=about))

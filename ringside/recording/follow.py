@@ -6,7 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 from ringside.recording.metrics import parse_record
 from shared.errors import FileError
@@ -39,23 +39,18 @@ class Follower:
         """Return what was appended since the last call. An unreadable or missing file counts as unchanged."""
         try:
             with open_to_read(self._path) as file:
-                is_new_file = self._restart_if_new(file)
+                status = os.fstat(file.fileno())
+                is_new_file = status.st_ino != self._inode or status.st_size < self._offset
+                if is_new_file:
+                    self._inode, self._offset = status.st_ino, 0
                 file.seek(self._offset)
                 data = file.read(READ_BYTES)
         except (OSError, FileError):
             return NewRecords([], is_new_file=False, has_more=False)
         whole = data.rfind(b"\n") + 1
         self._offset += whole
-        parsed = [self._parse(line) for line in data[:whole].splitlines(keepends=True)]
-        records = [record for record in parsed if record is not None]
+        records = list(filter(None, map(self._parse, data[:whole].splitlines(keepends=True))))
         return NewRecords(records, is_new_file, has_more=len(data) == READ_BYTES and whole > 0)
-
-    def _restart_if_new(self, file: BinaryIO) -> bool:
-        status = os.fstat(file.fileno())
-        is_new = status.st_ino != self._inode or status.st_size < self._offset
-        if is_new:
-            self._inode, self._offset = status.st_ino, 0
-        return is_new
 
 
 class Unsent:
@@ -75,9 +70,8 @@ class Unsent:
             has_more = self._read()
             while self._queue:
                 record = self._queue.popleft()
-                kind = record["kind"]
-                if kind != "episode":
-                    self._state[kind] = record[kind]
+                if record["kind"] != "episode":
+                    self._state[record["kind"]] = record[record["kind"]]
                 yield record
 
     def _read(self) -> bool:

@@ -49,25 +49,17 @@ _METRICS = {
 }
 """Metrics of the built-in methods; a metric of a plug-in has the words of its name as its label."""
 
+_CHARTS = ("mean_return_100", "frames_per_second", "updates_per_second", "samples_per_step", "epsilon", "learning_rate")
 ROUND_TAGS = {
-    "mean_return_100": "charts/mean_return_100",
     "steps_per_second": "charts/SPS",
-    "frames_per_second": "charts/frames_per_second",
-    "updates_per_second": "charts/updates_per_second",
-    "samples_per_step": "charts/samples_per_step",
-    "epsilon": "charts/epsilon",
-    "learning_rate": "charts/learning_rate",
     "outside_support": "losses/outside_support",
-    "learner_busy": "busy/learner",
-    "inference_busy": "busy/inference",
-    "actors_busy": "busy/actors",
-    "workers_busy": "busy/workers",
+    **{name: f"charts/{name}" for name in _CHARTS},
+    **{f"{roles}_busy": f"busy/{roles}" for roles in ("learner", "inference", "actors", "workers")},
 }
 """Tag of a value of a record that is no metric of a method; SPS are the agent's steps in a second."""
 
 DIAGNOSTICS = frozenset({"gradient_norm", "q_spread"})
 """Metrics that screens leave out; records and dashboards have them."""
-
 
 Scalars = dict[str, float | int]
 

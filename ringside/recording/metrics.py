@@ -14,6 +14,7 @@ Evaluations may follow their round late.
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import os
@@ -21,7 +22,6 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,17 +74,10 @@ def episodes_in(ring: Mapping[str, np.ndarray], first_tick: int, stop_tick: int)
     slots = np.arange(first_tick, stop_tick) % capacity
     ended = (ring["terminated"][:, slots] | ring["truncated"][:, slots]) & ring["valid"][:, slots]
     ended &= ring["episode_steps"][:, slots] > 0
-    # Transposed to [ticks, lanes, lane_envs], for the order of ticks.
-    places = np.argwhere(ended.transpose(1, 0, 2))
-    return [
-        Episode(
-            env=int(lane * lane_envs + j),
-            tick=int(first_tick + i),
-            total=float(ring["episode_return"][lane, slots[i], j]),
-            length=int(ring["episode_steps"][lane, slots[i], j]),
-        )
-        for i, lane, j in places
-    ]
+    i, lane, j = ended.transpose(1, 0, 2).nonzero()  # in the order of ticks
+    played = (ring[name][lane, slots[i], j].tolist() for name in ("episode_return", "episode_steps"))
+    places = (lane * lane_envs + j).tolist(), (first_tick + i).tolist()
+    return [Episode(*each) for each in zip(*places, *played, strict=True)]
 
 
 def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
@@ -106,54 +99,42 @@ class _Group(NamedTuple):
     content: bytes
     """Its lines."""
     size: int
-    """Bytes from the end of the group before to its own end."""
+    """Bytes of the records from the end of the group before to its own end."""
 
 
 def _groups(path: Path, *, damaged: bool = False) -> Iterator[_Group]:
-    """Groups of the file, without an unfinished one at its end; `damaged` as for `_lines`.
+    """Groups of the file, without an unfinished one at its end. Lines at the end that are no records are skipped.
 
+    With `damaged`, lines in the middle that are no records are skipped, too; otherwise they raise `MetricsError`.
     Episodes that stand before an evaluation belong to a round that was never finished, so they are in no group.
     """
     lines: list[bytes] = []
     episodes: list[dict[str, Any]] = []
-    for line, record in _lines(path, damaged=damaged):
-        lines.append(line)
-        if record["kind"] == "episode":
-            episodes.append(record)
-            continue
-        size = sum(map(len, lines))
-        if record["kind"] == "round":
-            yield _Group(record, episodes, b"".join(lines), size)
-        else:
-            yield _Group(record, [], line, size)
-        lines, episodes = [], []
-
-
-def _lines(path: Path, *, damaged: bool = False) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    """Lines of the file that are records, as bytes and parsed. Lines at the end that are no records are skipped.
-
-    With `damaged`, lines in the middle that are no records are skipped, too; otherwise they raise `MetricsError`.
-    """
     unreadable = 0
     with open_to_read(path, _FILE_LIMIT) as file:
         for number, line in enumerate(iter(partial(file.readline, _LINE_LIMIT), b""), start=1):
             record = parse_record(line)
             if record is None:
                 unreadable = unreadable or number
-            elif unreadable and not damaged:
+                continue
+            if unreadable and not damaged:
                 raise MetricsError(
                     f"{path} is damaged: line {unreadable} is not a record, but line {number} is. To drop such "
                     "lines, continue the run with --resume."
                 )
-            else:
-                yield line, record
+            lines.append(line)
+            if record["kind"] == "episode":
+                episodes.append(record)
+                continue
+            content, size = b"".join(lines), sum(map(len, lines))
+            is_round = record["kind"] == "round"
+            yield _Group(record, episodes, content, size) if is_round else _Group(record, [], line, size)
+            lines, episodes = [], []
 
 
 def parse_record(line: bytes) -> dict[str, Any] | None:
     """The record that a whole line of a metrics.jsonl holds, or None."""
-    if not line.endswith(b"\n"):
-        return None
-    record = json_object(line)
+    record = json_object(line) if line.endswith(b"\n") else None
     kind = None if record is None else record.get("kind")
     if record is None or not isinstance(kind, str) or kind not in _NEEDED:
         return None
@@ -171,38 +152,33 @@ def require_readable(path: Path) -> None:
         open_to_read(path, _FILE_LIMIT).close()
 
 
-def evaluations_in(path: Path, boundary: int | None = None) -> set[int]:
-    """Numbers of the evaluations in a metrics.jsonl; none if it is missing.
-
-    Args:
-        boundary: count only versions up to it, which `cut_metrics` keeps.
+def _kept(path: Path, boundary: int | None) -> Iterator[_Group]:
+    """Groups of a file that `cut_metrics` keeps, without damaged lines; None: all. None if it is missing.
 
     Raises:
         FileError: it is no plain file, or too large. OSError: as the system says it.
     """
-    if not os.path.lexists(path):
-        return set()
-    found = [record for _, record in _lines(path, damaged=True) if record["kind"] == "evaluation"]
-    return {record["evaluation"] for record in found if boundary is None or record["round"] <= boundary}
+    for group in _groups(path, damaged=True) if os.path.lexists(path) else ():
+        is_evaluation = group.record["kind"] == "evaluation"
+        if boundary is None or group.record["round"] < boundary + is_evaluation:
+            yield group
+
+
+def evaluations_in(path: Path, boundary: int | None = None) -> set[int]:
+    """Numbers of the evaluations that `cut_metrics` keeps; None: of all. Raises as `cut_metrics`."""
+    return {each.record["evaluation"] for each in _kept(path, boundary) if each.record["kind"] == "evaluation"}
 
 
 def next_evaluation(path: Path, boundary: int) -> int:
-    """Number of the evaluation after those that `cut_metrics` keeps. Raises as `evaluations_in`."""
+    """Number of the evaluation after those that `cut_metrics` keeps. Raises as `cut_metrics`."""
     return max(evaluations_in(path, boundary), default=-1) + 1
 
 
 def totals_before(path: Path, boundary: int) -> Totals:
-    """Totals of the records that `cut_metrics` would keep; zero if the file is missing.
-
-    Raises:
-        FileError: it is no plain file, or too large. OSError: as the system says it.
-    """
+    """Totals of the records that `cut_metrics` keeps. Raises as `cut_metrics`."""
     totals = Totals()
-    for record, episodes, _, _ in _groups(path, damaged=True) if os.path.lexists(path) else ():
-        if record["kind"] == "round" and record["round"] < boundary:
-            totals.count(float(episode["return"]) for episode in episodes)
-        elif record["kind"] == "evaluation" and record["round"] <= boundary:
-            totals.add_evaluation(record)
+    for group in _kept(path, boundary):
+        totals.add(group.record, group.episodes)
     return totals
 
 
@@ -215,13 +191,8 @@ def cut_metrics(path: Path, boundary: int) -> None:
     Raises:
         FileError: it is no plain file, or too large. OSError: as the system says it.
     """
-    if not os.path.lexists(path):
-        return
-    kept = []
-    for record, _, content, _ in _groups(path, damaged=True):
-        if record["round"] < boundary or (record["kind"] == "evaluation" and record["round"] == boundary):
-            kept.append(content)
-    write_atomic(path, b"".join(kept))
+    if os.path.lexists(path):
+        write_atomic(path, b"".join(group.content for group in _kept(path, boundary)))
 
 
 class MetricsLog:
@@ -242,12 +213,12 @@ class MetricsLog:
             FileError: it is too large. OSError: as the system says it.
         """
         self._path = path
-        self._fd = _open(path)
+        self._fd = open_to_write(path, os.O_RDWR | os.O_APPEND)
         self._sync_failed = self._has_partial_write = False
         try:
             self._read_existing()
         except MetricsError:
-            write_atomic(path, b"".join(line for line, _ in _lines(path, damaged=True)))
+            write_atomic(path, b"".join(group.content for group in _kept(path, None)))
             self._reopen()
             self._read_existing()
         os.ftruncate(self._fd, self._size)
@@ -261,10 +232,9 @@ class MetricsLog:
         for record, episodes, _, size in _groups(self._path):
             if record["kind"] == "round":
                 self.last_round = record["round"]
-                self.totals.count(float(episode["return"]) for episode in episodes)
             else:
-                self.evaluations.add(int(record["evaluation"]))
-                self.totals.add_evaluation(record)
+                self.evaluations.add(record["evaluation"])
+            self.totals.add(record, episodes)
             self._size += size
 
     def log_round(self, round_: int, steps: int, values: Values, episodes: Iterable[Episode], envs: int) -> bool:
@@ -284,27 +254,16 @@ class MetricsLog:
         """
         if round_ <= self.last_round:
             return False
-        ended = list(episodes)
         lines = [
-            {
-                "kind": "episode",
-                "round": round_,
-                "steps": (episode.tick + 1) * envs,
-                "env": episode.env,
-                "tick": episode.tick,
-                "return": episode.total,
-                "length": episode.length,
-            }
-            for episode in ended
+            {"kind": "episode", "round": round_, "steps": (episode.tick + 1) * envs}
+            | dict(zip(("env", "tick", "return", "length"), episode, strict=True))
+            for episode in episodes
         ]
-        totals = self.totals.copy()
-        totals.count(episode.total for episode in ended)
-        statistics = {
-            "episodes": totals.episodes,
-            "mean_return_100": totals.mean_return_100,
-            "best_return": totals.best_return,
-        }
-        self._append([*lines, {"kind": "round", "round": round_, "steps": steps, **values, **statistics}])
+        record = {"kind": "round", "round": round_, "steps": steps, **values}
+        totals = copy.deepcopy(self.totals)
+        totals.add(record, lines)
+        record |= {name: getattr(totals, name) for name in ("episodes", "mean_return_100", "best_return")}
+        self._append([*lines, record])
         self.totals = totals
         self.last_round = round_
         return True
@@ -320,7 +279,7 @@ class MetricsLog:
         record = {"kind": "evaluation", "evaluation": number, "round": round_, "steps": steps, **values}
         self._append([record])
         self.evaluations.add(number)
-        self.totals.add_evaluation(record)
+        self.totals.add(record)
         return True
 
     def cut(self, boundary: int) -> None:
@@ -349,7 +308,7 @@ class MetricsLog:
 
     def _reopen(self) -> None:
         """Open the file that has the name now."""
-        gone, self._fd = self._fd, _open(self._path)
+        gone, self._fd = self._fd, open_to_write(self._path, os.O_RDWR | os.O_APPEND)
         os.close(gone)
 
     def _in_place(self) -> bool:
@@ -366,9 +325,7 @@ class MetricsLog:
     def __enter__(self) -> MetricsLog:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _append(self, records: Iterable[Mapping[str, Any]]) -> None:
@@ -376,25 +333,21 @@ class MetricsLog:
         data = b"".join(json.dumps(_finite(record)).encode() + b"\n" for record in records)
         if self._has_partial_write:
             self._cut()
+        self._has_partial_write = True
         try:
             written = 0
             while written < len(data):
                 written += os.write(self._fd, data[written:])
         except OSError:
-            self._has_partial_write = True
             self._cut()
             raise
+        self._has_partial_write = False
         self._size += len(data)
 
     def _cut(self) -> None:
         """Truncate records that were written in part."""
         os.ftruncate(self._fd, self._size)
         self._has_partial_write = False
-
-
-def _open(path: Path) -> int:
-    """Descriptor that reads anywhere and appends; creates the file if it is missing."""
-    return open_to_write(path, os.O_RDWR | os.O_APPEND)
 
 
 def _finite(record: Mapping[str, Any]) -> dict[str, Any]:

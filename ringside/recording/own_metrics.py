@@ -70,12 +70,14 @@ class OwnMetrics:
         """
         self._path = run_dir / OWN_METRICS_FILE
         self._events_at = run_dir / OWN_EVENTS
-        self._steps = steps
-        self._note = note
+        self._steps, self._note = steps, note
         self._events: EventLog | None = None
         self._pending: list[bytes] = []
         self._told = False
-        kept = b"".join(_lines_until(source_dir / OWN_METRICS_FILE, steps)) if steps else b""
+        kept, former = b"", source_dir / OWN_METRICS_FILE
+        if steps and os.path.lexists(former):
+            with open_to_read(former, _FILE_LIMIT) as file:
+                kept = b"".join(line for line in file if (record := parse_own(line)) and record["steps"] <= steps)
         if kept or os.path.lexists(self._path):
             write_atomic(self._path, kept)
 
@@ -113,12 +115,3 @@ class OwnMetrics:
         if self._events is not None:
             with suppress(OSError):  # the charts lack the rest; the file follows later
                 self._events.close()
-
-
-def _lines_until(path: Path, steps: int) -> list[bytes]:
-    """Whole lines of a file up to a step, in their order; none if it is missing."""
-    if not os.path.lexists(path):
-        return []
-    with open_to_read(path, _FILE_LIMIT) as file:
-        found = [(line, parse_own(line)) for line in file]
-    return [line for line, record in found if record is not None and record["steps"] <= steps]

@@ -23,6 +23,8 @@ from shared.memory.run_memory import Memory
 INEXACT_SINCE = "inexact_since_steps"
 """Counter of a run that continues with other arithmetic: its first such step. It was resumed so (`ARITHMETIC` in
 shared/config), or played on nodes that compute otherwise."""
+_SETTINGS = ("protocol", "schedule", "eval_actions", "device", "precision", "actors", "workers", "seed")
+"""Settings that the summary repeats."""
 
 
 def run_counters(memory: Memory) -> dict[str, float]:
@@ -52,43 +54,31 @@ def make_summary(memory: Memory, log: MetricsLog, boundary: int, former: Mapping
     boundary = max(0, boundary)
     steps, updates = boundary * run_schedule.round_steps, run_schedule.updates_before(boundary)
     learning = steps - run_schedule.steps_without_learning
-    counters = run_counters(memory)
+    counters, settings = run_counters(memory), config.to_flat()
     inexact_since = counters.get(INEXACT_SINCE)
+    is_exact = config.learn.schedule not in INEXACT_SCHEDULES and config.machine.is_deterministic
     load = _load_fields(memory)
     if not load["limit"]["seconds"]:
         load |= {name: former[name] for name in ("limit", "roles") if name in former}
     return {
         "game": config.play.played,
+        **{name: settings[name] for name in _SETTINGS},
+        "acting_device": config.machine.acts_on,
+        "acting_precision": config.machine.acts_in,
         "steps": steps,
         "frames": None if config.play.frames_per_step is None else steps * config.play.frames_per_step,
         "updates": updates,
         "samples_per_step": updates * run_schedule.update_samples / learning if learning > 0 else 0.0,
         "rounds": boundary,
         "finished": boundary >= run_schedule.rounds,
-        "episodes": log.totals.episodes,
-        "mean_return_100": log.totals.mean_return_100,
-        "best_return": log.totals.best_return,
+        **{name: getattr(log.totals, name) for name in ("episodes", "mean_return_100", "best_return")},
         "seconds": counters["seconds"],
         "steps_per_second": steps / counters["seconds"],
         "weights_sha256": hashlib.sha256(state["online"].tobytes()).hexdigest() if state else None,
-        "exact": config.learn.schedule not in INEXACT_SCHEDULES
-        and config.machine.is_deterministic
-        and inexact_since is None,
+        "exact": is_exact and inexact_since is None,
         INEXACT_SINCE: inexact_since,
         "config_digest": config.digest(),
-        "protocol": config.play.protocol,
-        "schedule": config.learn.schedule,
-        "eval_actions": config.evaluate.eval_actions,
-        "device": config.machine.device,
-        "precision": config.machine.precision,
-        "acting_device": config.machine.acts_on,
-        "acting_precision": config.machine.acts_in,
-        "actors": config.machine.actors,
-        "workers": config.play.workers,
-        "seed": config.run.seed,
-        "restarts": int(counters["restarts"]),
-        "redone_ticks": int(counters["redone_ticks"]),
-        "redone_updates": int(counters["redone_updates"]),
+        **{name: int(counters[name]) for name in ("restarts", "redone_ticks", "redone_updates")},
         "lane_moves": int(board.moves[0]),
         **load,
         "checkpoint": _checkpoint_fields(board),

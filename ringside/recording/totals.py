@@ -49,23 +49,13 @@ class Totals:
         """Mean return of the newest `MEAN_OVER` episodes, or of all if fewer; None: no episode has ended."""
         return math.fsum(self._recent) / len(self._recent) if self._recent else None
 
-    def copy(self) -> Totals:
-        """An independent copy."""
-        made = Totals()
-        made.episodes, made.best_return, made.evaluation = self.episodes, self.best_return, self.evaluation
-        made._recent = self._recent.copy()
-        return made
-
-    def count(self, returns: Iterable[float]) -> None:
-        """Add episodes that ended."""
-        for value in returns:
+    def add(self, record: Mapping[str, Any], episodes: Iterable[Mapping[str, Any]] = ()) -> None:
+        """Add the record of a round with its episodes, or of an evaluation; one that lacks figures is ignored."""
+        for value in (float(episode["return"]) for episode in episodes):
             self.episodes += 1
             self._recent.append(value)
             self.best_return = value if self.best_return is None else max(value, self.best_return)
-
-    def add_evaluation(self, record: Mapping[str, Any]) -> None:
-        """Add the record of an evaluation; a record that lacks figures is ignored."""
-        steps, episodes, mean = (record.get(name) for name in ("steps", "episodes", "mean_return"))
-        if isinstance(steps, int) and isinstance(episodes, int) and isinstance(mean, int | float):
+        ended, mean = record.get("episodes"), record.get("mean_return")
+        if record["kind"] == "evaluation" and isinstance(ended, int) and isinstance(mean, int | float):
             best = mean if self.evaluation is None else max(mean, self.evaluation.best_mean)
-            self.evaluation = EvaluationStatus(steps, episodes, mean, best)
+            self.evaluation = EvaluationStatus(record["steps"], ended, mean, best)

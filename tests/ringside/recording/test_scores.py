@@ -50,9 +50,3 @@ def test_a_summary_of_returns() -> None:
     assert found.sd == pytest.approx((2 * 28.8**2 / 4) ** 0.5)
     assert (found.median, found.best) == (30.5, 59.3)
     assert found.human_normalized == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize("returns", [[], [[1.0]]])
-def test_nothing_cannot_be_summarized(returns: list[float]) -> None:
-    with pytest.raises(ValueError, match="at least one episode"):
-        summarize("pong", returns)

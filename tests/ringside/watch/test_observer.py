@@ -307,9 +307,9 @@ def test_a_run_that_never_learns_has_one_pace(clock: Clock) -> None:
 def test_a_resumed_run_is_shown_as_it_was_before_anything_is_in_memory(clock: Clock) -> None:
     memory = Memory.create(Plan(CONFIG, actions=6))
     totals = Totals()
-    totals.count([3.0, 5.0])
-    totals.add_evaluation({"steps": 160, "episodes": 3, "mean_return": 7.0})
-    totals.add_evaluation({"steps": 200, "episodes": 3, "mean_return": 6.0})
+    totals.add({"kind": "round"}, [{"return": 3.0}, {"return": 5.0}])
+    for steps, mean in ((160, 7.0), (200, 6.0)):
+        totals.add({"kind": "evaluation", "steps": steps, "episodes": 3, "mean_return": mean})
     watcher = Observer(memory, Restored(5, totals))
     found = watcher.observe()
     assert (found.steps, found.committed, found.updates) == (200, 5, memory.run_schedule.updates_before(5))
