@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import pytest
 
-from shared.config.checks.combinations import check
+from shared.config.checks import validate
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.frame_shape import DEFAULT_FRAMES, FrameShape
@@ -41,9 +41,9 @@ def test_a_registered_network_is_checked_against_the_frames_of_the_run(monkeypat
     monkeypatch.setattr("shared.network_spec.PLAIN_NETWORKS", dict(PLAIN_NETWORKS))
     register_network("deep", [(8, 8, 4), (8, 12, 4), (8, 4, 1)], 32)
     settings = {"env": "m:f", "network": "deep"}
-    check(Config().with_settings(**settings, frame_size=128))
+    validate.settings(Config().with_settings(**settings, frame_size=128))
     with pytest.raises(ConfigError, match="--frame-size 84 is too small for --network deep: 100 is the least"):
-        check(Config().with_settings(**settings))
+        validate.settings(Config().with_settings(**settings))
     with pytest.raises(ConfigError, match="The network endless fits no frames of at most 512x512"):
         register_network("endless", [(8, 8, 4), (8, 200, 1)], 32)
 

@@ -1,10 +1,14 @@
-"""Rules for parts of methods that make no sense together, or alone. A refusal is a `ConfigError` of one sentence."""
+"""The table of combinations: sentences about settings that make no sense together, or alone.
+
+The range of a single setting stands at its field. A check takes the first sentence (validate.py).
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from shared.config.method_declaration import (
     C51Settings,
@@ -14,88 +18,18 @@ from shared.config.method_declaration import (
     method_declaration,
 )
 from shared.config.protocols import eval_rules
-from shared.config.run_schedule import WEIGHT_QUANTUM, largest_weight, make_run_schedule
-from shared.config.sections import WORKER_SCHEDULES, Algorithm, Explore
-from shared.config.settings import Config, unused_settings
+from shared.config.run_schedule import MOST_PRIORITIES, WEIGHT_QUANTUM, largest_weight, make_run_schedule
+from shared.config.sections import INEXACT_SCHEDULES, WORKER_SCHEDULES
+from shared.config.settings import Config, ResolvedConfig, unused_settings
 from shared.errors import ConfigError
 from shared.frame_shape import BLOCK, SCREEN_WIDTH
 from shared.network_spec import RESCALING, least_frame_size, network_of
-from shared.text import flag_of
+from shared.text import count, flag_of
 
 MOST_RAW_ERROR = 1e7
 """Greatest error that is assumed where rewards are not clipped: ten times the greatest score of published.json, 978,200
 in Atlantis."""
-
-
-def check(config: Config) -> None:
-    """Refuse parts that make no sense together, or alone."""
-    algorithm = config.algorithm
-    _check_used(config)
-    eval_rules(config.play, config.evaluate, method_declaration(algorithm.method))  # which refuses what it cannot do
-    if config.learn.network != "impala" and (algorithm.width > 1 or algorithm.spectral_norm or algorithm.pooling):
-        raise ConfigError("--width, --pooling and --spectral-norm are for --network impala.")
-    if config.learn.network == "impala" and algorithm.normalize == "all":
-        raise ConfigError("--normalize all is for plain convolutions: pass --normalize last with --network impala.")
-    _check_frames(config)
-    _check_annealing(config)
-    declaration = method_declaration(algorithm.method)
-    if declaration.has_epsilon:
-        _check_exploration(config.explore, noisy=algorithm.noisy)
-    if config.play.workers or config.learn.schedule in WORKER_SCHEDULES:
-        _check_workers(config)
-        return
-    _check_without_workers(config)
-    check_shards(config)
-    if declaration.by_workers:
-        raise ConfigError(
-            f"--method {algorithm.method} computes its gradients in workers: pass --schedule "
-            f"{' or '.join(WORKER_SCHEDULES)}, with --workers."
-        )
-    if declaration.on_policy:
-        _check_rounds(config)
-        return
-    _check_munchausen(algorithm)
-    _check_distribution(algorithm)
-    if algorithm.importance_start > algorithm.importance_end:
-        raise ConfigError(
-            f"--importance-start {algorithm.importance_start} is more than --importance-end {algorithm.importance_end}."
-        )
-    _check_priorities(config)
-    run_schedule = make_run_schedule(config)
-    played_ticks = run_schedule.first_learning_round * run_schedule.round_ticks
-    if algorithm.n_step > played_ticks:
-        raise ConfigError(
-            f"--n-step {algorithm.n_step} is more than the {played_ticks} steps that each of --envs {config.play.envs} "
-            f"has made when learning starts; --learning-starts {algorithm.n_step * config.play.envs:_} is enough."
-        )
-
-
-def check_shards(config: Config) -> None:
-    """Refuse minibatches that cannot be divided, and schedules whose updates are not shared."""
-    learn, machine = config.learn, config.machine
-    shards, ranks = machine.learner_shards, machine.learner_ranks
-    if shards is not None and shards > learn.batch_size:
-        raise ConfigError(f"--learner-shards {shards} is more than --batch-size {learn.batch_size:_}: pass fewer.")
-    if ranks == 1:
-        return
-    if learn.schedule == "free":
-        raise ConfigError(
-            f"--learner-ranks {ranks} are for --schedule concurrent and alternate, not for {learn.schedule}: omit one "
-            "of the two."
-        )
-    if shards is None:
-        return
-    if shards % ranks:
-        price = ", which changes the last bits" if config.run.resume is not None else ""
-        raise ConfigError(
-            f"--learner-shards {shards} cannot be shared evenly by --learner-ranks {ranks}: pass a multiple of "
-            f"{ranks}{price}."
-        )
-    if learn.batch_size % shards:
-        raise ConfigError(
-            f"--batch-size {learn.batch_size:_} must be a multiple of --learner-shards {shards} with --learner-ranks, "
-            "so that all shards are of one size."
-        )
+_OF_WORKERS = " and ".join(WORKER_SCHEDULES)
 
 
 def require_used(names: Iterable[str], method: str) -> None:
@@ -120,249 +54,369 @@ def require_consistent(names: Container[str]) -> None:
     Raises:
         ConfigError: two of them contradict each other.
     """
-    if "env" not in names:
-        return
-    if "game" in names:
+    if "env" in names and "game" in names:
         raise ConfigError("--game and --env both name what is played: pass one of them.")
-    if "protocol" in names:
+    if "env" in names and "protocol" in names:
         raise ConfigError(
             "--protocol is the rules of Atari games, and --env plays by its own: pass one of them (--eval-episodes and "
             "--eval-epsilon for evaluations)."
         )
 
 
-def _check_used(config: Config) -> None:
-    """Refuse settings that have no effect, where they are not the defaults."""
-    given, usual = config.to_flat(), Config().to_flat()
-    changed = [name for name, value in given.items() if value != usual.get(name)]
-    require_used([f"no_{name}" if given[name] is False else name for name in changed], config.algorithm.method)
+def conflicts(config: Config) -> Iterator[str]:
+    """Sentences about the settings of a user, each of which is in its range."""
+    play, learn, algorithm, run = config.play, config.learn, config.algorithm, config.run
+    method, changed = method_declaration(algorithm.method), _changed(config)
+    require_used([f"no_{name}" if value is False else name for name, value in changed.items()], method.name)
+    eval_rules(play, config.evaluate, method)  # which refuses what it cannot do
+    if learn.network != "impala" and (algorithm.width > 1 or algorithm.spectral_norm or algorithm.pooling):
+        yield "--width, --pooling and --spectral-norm are for --network impala."
+    if learn.network == "impala" and algorithm.normalize == "all":
+        yield "--normalize all is for plain convolutions: pass --normalize last with --network impala."
+    yield from _of_frames(config)
+    yield from _of_annealing(config)
+    if method.has_epsilon:
+        yield from _of_exploration(config)
+    if play.workers or learn.schedule in WORKER_SCHEDULES:
+        yield from _of_workers(config, changed)
+    else:
+        yield from _of_learner(config, changed)
+    if run.require_exact:
+        causes = [f"--schedule {learn.schedule}"] if learn.schedule in INEXACT_SCHEDULES else []
+        causes += ["--deterministic off"] if config.machine.deterministic == "off" else []
+        for cause in causes:
+            yield f"--require-exact refuses {cause}, whose weights no other run repeats: omit one of them."
+    if play.emulators % play.lane_envs:
+        nearest = max(1, round(play.envs / play.lane_envs)) * play.lane_envs
+        yield (
+            f"--envs {play.envs} cannot be divided into lanes of --lane-envs {play.lane_envs}; --lane-envs 1 takes any "
+            f"number, else the nearest is --envs {nearest}."
+        )
+    if run.resume is not None and run.init_from is not None:
+        yield "--resume continues a run and --init-from begins a new one: give one of them."
+    if config.evaluate.eval_video and not config.evaluate.eval_every_steps:
+        yield "--eval-video films evaluations beside training: pass --eval-every-steps N, too."
 
 
-def _check_frames(config: Config) -> None:
-    """Refuse frames that the network, or the emulator of a game, cannot have."""
-    play, size = config.play, config.play.frame_size
-    if size % BLOCK:
-        nearest = max(1, round(size / BLOCK)) * BLOCK
-        raise ConfigError(f"--frame-size {size} must be a multiple of {BLOCK}; the nearest is {nearest}.")
-    if play.env is None and size > SCREEN_WIDTH:
-        raise ConfigError(f"--frame-size {size} is more than an Atari screen has: pass {SCREEN_WIDTH} or less.")
-    if play.env is None and play.frame_color != "gray":
-        raise ConfigError(f"--frame-color {play.frame_color} is for --env: games of Atari are played in gray.")
-    least = least_frame_size(network_of(config, actions=1))
-    if size < least:
-        network = config.learn.network
-        raise ConfigError(f"--frame-size {size} is too small for --network {network}: {least} is the least.")
-
-
-def _check_annealing(config: Config) -> None:
-    """Refuse an end without the steps to it, and steps without an end.
-
-    A method may have settings that are annealed, too: their ends have names in _end, and are None by default.
-    """
-    learn = config.learn
-    values = vars(learn) | vars(config.algorithm.settings)
-    ends = {name: end for name, end in values.items() if name.endswith("_end") and end is not None}
-    for name, end in ends.items():
-        if not learn.anneal_steps:
-            raise ConfigError(f"{flag_of(name)} {end:g} needs --anneal-steps, the steps after which it is reached.")
-    if learn.anneal_steps and not ends:
-        raise ConfigError(
-            f"--anneal-steps {learn.anneal_steps:_} has no effect, since no setting has an end: add "
-            "--learning-rate-end, or omit it."
+def conflicts_of_shards(config: Config) -> Iterator[str]:
+    """Sentences about minibatches that cannot be divided, and schedules whose updates are not shared."""
+    learn, shards, ranks = config.learn, config.machine.learner_shards, config.machine.learner_ranks
+    if shards is not None and shards > learn.batch_size:
+        yield f"--learner-shards {shards} is more than --batch-size {learn.batch_size:_}: pass fewer."
+    if ranks == 1:
+        return
+    if learn.schedule == "free":
+        yield f"--learner-ranks {ranks} are for --schedule concurrent and alternate, not for free: omit one of the two."
+    if config.algorithm.recurrent:
+        yield f"--recurrent is for a learner of one process: omit --learner-ranks {ranks}."
+    if shards is not None and shards % ranks:
+        price = ", which changes the last bits" if config.run.resume is not None else ""
+        yield (
+            f"--learner-shards {shards} cannot be shared evenly by --learner-ranks {ranks}: pass a multiple of "
+            f"{ranks}{price}."
+        )
+    if shards is not None and learn.batch_size % shards:
+        yield (
+            f"--batch-size {learn.batch_size:_} must be a multiple of --learner-shards {shards} with --learner-ranks, "
+            "so that all shards are of one size."
         )
 
 
-def _check_rounds(config: Config) -> None:
-    """Refuse rounds that an on-policy method cannot learn from."""
-    algorithm, learn, envs = config.algorithm, config.learn, config.play.envs
+def conflicts_of_resolved(config: ResolvedConfig) -> Iterator[str]:
+    """Sentences about what `shared.config.resolve.resolve` filled in, together with what the user said."""
+    play, machine = config.play, config.machine
+    lanes = play.emulators // play.lane_envs
+    if play.workers:
+        yield from _of_processes_of_workers(config)
+    elif machine.actors > lanes:
+        yield (
+            f"--actors {machine.actors} is more than the {count(lanes, 'lane')} of "
+            f"--envs {play.envs} in lanes of {play.lane_envs}; every actor needs one, and two to work while it waits."
+        )
+    if machine.inference_batch % play.lane_envs or play.emulators % machine.inference_batch:
+        yield (
+            f"--inference-batch {machine.inference_batch} must be a multiple of --lane-envs {play.lane_envs} that "
+            f"divides {'the emulators of --workers' if play.workers else '--envs'} {play.workers or play.envs}."
+        )
+    run_schedule = make_run_schedule(config)
+    least = play.frame_stack + run_schedule.n_step - 1
+    if not run_schedule.method.on_policy and not play.workers and run_schedule.window_ticks < least:
+        yield (
+            f"--replay-size {config.learn.replay_size:_} holds {run_schedule.window_ticks} ticks of --envs "
+            f"{play.envs}, fewer than the {least} that an observation with --n-step {run_schedule.n_step} needs; "
+            f"{least * play.envs:_} is the least."
+        )
+    if machine.acts_on == "cpu" and machine.acting_precision == "tf32":
+        yield "--acting-precision tf32 is for CUDA devices; on a CPU pass fp32 or bf16."
+    if not play.workers:
+        yield from conflicts_of_shards(config)
+    if machine.device == "cpu" and machine.precision == "tf32":
+        yield "--precision tf32 is for CUDA devices; on a CPU pass fp32 or bf16."
+    if machine.device == "cpu" and machine.replay_on == "device":
+        yield "--replay-on device is for CUDA devices; on a CPU the learner reads shared memory anyway."
+
+
+def _changed(config: Config) -> dict[str, Any]:
+    """Settings that are not the defaults, by flat name."""
+    usual = Config().to_flat()
+    return {name: value for name, value in config.to_flat().items() if value != usual.get(name)}
+
+
+def _of_frames(config: Config) -> Iterator[str]:
+    """Frames that the network, or the emulator of a game, cannot have."""
+    play, size = config.play, config.play.frame_size
+    if size % BLOCK:
+        nearest = max(1, round(size / BLOCK)) * BLOCK
+        yield f"--frame-size {size} must be a multiple of {BLOCK}; the nearest is {nearest}."
+    if play.env is None and size > SCREEN_WIDTH:
+        yield f"--frame-size {size} is more than an Atari screen has: pass {SCREEN_WIDTH} or less."
+    if play.env is None and play.frame_color != "gray":
+        yield f"--frame-color {play.frame_color} is for --env: games of Atari are played in gray."
+    least = least_frame_size(network_of(config, actions=1))
+    if size < least:
+        yield f"--frame-size {size} is too small for --network {config.learn.network}: {least} is the least."
+
+
+def _of_annealing(config: Config) -> Iterator[str]:
+    """An end without the steps to it, and steps without an end.
+
+    A method may have settings that are annealed, too: their ends have names in _end, and are None by default.
+    """
+    steps, values = config.learn.anneal_steps, vars(config.learn) | vars(config.algorithm.settings)
+    ends = {name: end for name, end in values.items() if name.endswith("_end") and end is not None}
+    if not steps:
+        for name, end in ends.items():
+            yield f"{flag_of(name)} {end:g} needs --anneal-steps, the steps after which it is reached."
+    elif not ends:
+        yield (
+            f"--anneal-steps {steps:_} has no effect, since no setting has an end: add --learning-rate-end, or omit it."
+        )
+
+
+def _of_exploration(config: Config) -> Iterator[str]:
+    explore = config.explore
+    if explore.epsilon_start == 0 and not config.algorithm.noisy:
+        yield "Nothing would be explored: --epsilon-start is 0, and the network is not --noisy."
+    if explore.epsilon_ladder and explore.epsilon_start == explore.epsilon_end == 0:
+        yield "--epsilon-ladder has no effect with an epsilon of 0."
+    if explore.epsilon_end > explore.epsilon_start:
+        yield f"--epsilon-end {explore.epsilon_end} is more than --epsilon-start {explore.epsilon_start}."
+
+
+def _of_learner(config: Config, changed: Mapping[str, Any]) -> Iterator[str]:
+    """What a learner cannot do, and settings that only workers have."""
+    method = method_declaration(config.algorithm.method)
+    for name in ("t_max", "local_replay", "epsilon_by_worker"):
+        if name in changed:
+            yield f"{flag_of(name)} is for --schedule {_OF_WORKERS}: omit it."
+    yield from conflicts_of_shards(config)
+    if method.by_workers:
+        schedules = " or ".join(WORKER_SCHEDULES)
+        yield f"--method {method.name} computes its gradients in workers: pass --schedule {schedules}, with --workers."
+    yield from _of_rounds(config) if method.on_policy else _of_replay(config)
+
+
+def _of_rounds(config: Config) -> Iterator[str]:
+    """Rounds that an on-policy method cannot learn from."""
+    algorithm, learn, envs, shards = config.algorithm, config.learn, config.play.envs, config.machine.learner_shards
     if learn.schedule == "free":
-        raise ConfigError(
+        yield (
             f"--method {algorithm.method} learns from whole rounds of one policy, which --schedule free does not keep: "
             "pass alternate or concurrent."
         )
     if learn.round_steps % envs:
         nearest = max(1, round(learn.round_steps / envs)) * envs
-        raise ConfigError(
+        yield (
             f"--round-steps {learn.round_steps:_} must be a multiple of --envs {envs} with --method "
             f"{algorithm.method}; the nearest is {nearest:_}."
         )
     if learn.round_steps % learn.batch_size:
-        raise ConfigError(
+        yield (
             f"--round-steps {learn.round_steps:_} must be a multiple of --batch-size {learn.batch_size:_}, since every "
             f"step of a round is learned from with --method {algorithm.method}."
         )
-    if algorithm.recurrent:
-        _check_sequences(config)
-
-
-def _check_sequences(config: Config) -> None:
-    """Refuse minibatches and shards that do not hold whole sequences, as a recurrent network needs, and ranks."""
-    ranks = config.machine.learner_ranks
-    if ranks > 1:
-        raise ConfigError(f"--recurrent is for a learner of one process: omit --learner-ranks {ranks}.")
-    learn, envs, shards = config.learn, config.play.envs, config.machine.learner_shards
+    if not algorithm.recurrent:
+        return
     ticks = learn.round_steps // envs
+    sequences = learn.batch_size // ticks
     if learn.batch_size % ticks:
         sizes = [ticks * count for count in range(1, envs + 1) if envs % count == 0]
         fits = min(sizes, key=lambda size: abs(size - learn.batch_size))
-        raise ConfigError(
+        yield (
             f"--batch-size {learn.batch_size:_} must be a multiple of {ticks}, the ticks of a round of --round-steps "
             f"{learn.round_steps:_} with --envs {envs}, with --recurrent; the nearest that fits is {fits:_}."
         )
-    sequences = learn.batch_size // ticks
     if shards is not None and shards > sequences:
-        raise ConfigError(
+        yield (
             f"--learner-shards {shards} is more than the {sequences} envs whose rounds are one --batch-size "
             f"{learn.batch_size:_} with --recurrent: pass fewer."
         )
 
 
-def _check_workers(config: Config) -> None:
-    """Refuse what workers cannot do, and settings that have no effect with them."""
+def _of_replay(config: Config) -> Iterator[str]:
+    """A replay buffer that nothing could be learned from, or that the tree of priorities cannot hold."""
     play, learn, algorithm = config.play, config.learn, config.algorithm
-    declaration, schedule = method_declaration(algorithm.method), f"--schedule {learn.schedule}"
+    yield from _of_targets(config)
+    if algorithm.importance_start > algorithm.importance_end:
+        yield (
+            f"--importance-start {algorithm.importance_start} is more than --importance-end {algorithm.importance_end}."
+        )
+    if learn.learning_starts > learn.total_steps:
+        yield (
+            f"Nothing would be learned: --learning-starts {learn.learning_starts:_} is more than "
+            f"--total-steps {learn.total_steps:_}."
+        )
+    if learn.learning_starts < learn.batch_size:
+        yield f"--learning-starts {learn.learning_starts:_} must be at least --batch-size {learn.batch_size:_}."
+    if learn.replay_size < learn.batch_size:
+        yield f"--replay-size {learn.replay_size:_} is smaller than one batch, --batch-size {learn.batch_size:_}."
+    run_schedule = make_run_schedule(config)
+    if learn.replay_size // play.envs < run_schedule.round_ticks:
+        steps = run_schedule.round_steps
+        yield f"--replay-size {learn.replay_size:_} is smaller than one round, which has {steps:_} steps."
+    yield from _of_priorities(config)
+    if run_schedule.priorities > MOST_PRIORITIES:
+        yield f"--replay-size {learn.replay_size:_} is more than {MOST_PRIORITIES:_}, the most for --prioritized."
+    played_ticks = run_schedule.first_learning_round * run_schedule.round_ticks
+    if algorithm.n_step > played_ticks:
+        yield (
+            f"--n-step {algorithm.n_step} is more than the {played_ticks} steps that each of --envs {play.envs} "
+            f"has made when learning starts; --learning-starts {algorithm.n_step * play.envs:_} is enough."
+        )
+
+
+def _of_workers(config: Config, changed: Mapping[str, Any]) -> Iterator[str]:
+    """What workers cannot do, and settings that have no effect with them."""
+    play, learn, algorithm = config.play, config.learn, config.algorithm
+    method, schedule = method_declaration(algorithm.method), f"--schedule {learn.schedule}"
     if learn.schedule not in WORKER_SCHEDULES:
-        raise ConfigError(
-            f"--workers {play.workers} is for --schedule {' and '.join(WORKER_SCHEDULES)}; with {schedule}, a learner "
-            "does the updates: pass --envs."
+        yield (
+            f"--workers {play.workers} is for --schedule {_OF_WORKERS}; with {schedule}, a learner does the updates: "
+            "pass --envs."
         )
     if not play.workers:
-        raise ConfigError(f"{schedule} needs --workers, the number of actor-learners: --preset a3c-async has 16.")
+        yield f"{schedule} needs --workers, the number of actor-learners: --preset a3c-async has 16."
     if config.machine.device.startswith("cuda"):
-        raise ConfigError(
+        yield (
             f"{schedule} computes on the CPU, not on --device {config.machine.device}: a GPU is for --preset ppo, "
             "impala or a3c."
         )
     if not replace(network_of(config, actions=1), recurrent=0).plain:
-        raise ConfigError(
+        yield (
             f"{schedule} trains plain convolutions and linear layers: pass --network a3c or nature, without --dueling, "
             "--noisy, --normalize and --method iqn."
         )
     if isinstance(algorithm.settings, OnPolicySettings) and algorithm.settings.epochs > 1:
-        raise ConfigError(
-            f"--epochs {algorithm.settings.epochs} has no effect with {schedule}, where a step is used once: pass "
-            "--epochs 1."
-        )
-    if not declaration.on_policy:
-        _check_local_replay(config)
-    usual = Config().to_flat()
+        epochs = algorithm.settings.epochs
+        yield f"--epochs {epochs} has no effect with {schedule}, where a step is used once: pass --epochs 1."
+    if not method.on_policy:
+        yield from _of_local_replay(config)
     emulators = f"--workers {play.workers} times --lane-envs {play.lane_envs} emulators play"
     without_effect = {"envs": emulators, "train_every": "--t-max says it", "replay_size": "--local-replay says it"}
     if not learn.local_replay:
         without_effect["batch_size"] = f"a gradient is that of --t-max {learn.t_max} steps of a worker"
-    if not declaration.has_target_network:
+    if not method.has_target_network:
         without_effect["round_steps"] = f"a round has --t-max {learn.t_max} steps of every emulator"
-    for name, why in without_effect.items():
-        value = config.to_flat()[name]
-        if value != usual[name] and (name, value) != ("envs", play.emulators):
-            raise ConfigError(f"{flag_of(name)} {value:_} has no effect with {schedule}, since {why}: omit it.")
+    for name in without_effect.keys() & changed.keys():
+        if (name, changed[name]) != ("envs", play.emulators):
+            why = without_effect[name]
+            yield f"{flag_of(name)} {changed[name]:_} has no effect with {schedule}, since {why}: omit it."
 
 
-def _check_local_replay(config: Config) -> None:
-    """Refuse a method with a replay buffer whose workers could not draw from theirs."""
+def _of_local_replay(config: Config) -> Iterator[str]:
+    """A method with a replay buffer whose workers could not draw from theirs."""
     play, learn, algorithm = config.play, config.learn, config.algorithm
     if not learn.local_replay:
-        raise ConfigError(
+        yield (
             f"--method {algorithm.method} learns from a replay buffer, which --schedule {learn.schedule} has for each "
             "worker alone: add --local-replay 10_000."
         )
-    _check_munchausen(algorithm)
-    _check_distribution(algorithm)
+    yield from _of_targets(config)
     if algorithm.prioritized:
-        raise ConfigError(f"--prioritized makes no sense with --local-replay {learn.local_replay:_}: it is uniform.")
+        yield f"--prioritized makes no sense with --local-replay {learn.local_replay:_}: it is uniform."
     least = max(learn.batch_size, (play.frame_stack + algorithm.n_step + learn.t_max) * play.lane_envs)
     if learn.local_replay < least:
-        raise ConfigError(f"--local-replay {learn.local_replay:_} is too small to draw from; {least:_} is the least.")
+        yield f"--local-replay {learn.local_replay:_} is too small to draw from; {least:_} is the least."
     if not 0 < learn.learning_starts <= learn.total_steps:
-        raise ConfigError(
+        yield (
             f"Nothing would be learned: --learning-starts {learn.learning_starts:_} must lie between 1 and "
             f"--total-steps {learn.total_steps:_}."
         )
     run_schedule = make_run_schedule(config)
     played_ticks = (run_schedule.first_learning_round + 1) * run_schedule.round_ticks
     if algorithm.n_step > played_ticks:
-        enough = (algorithm.n_step - 1) * play.emulators
-        raise ConfigError(
+        yield (
             f"--n-step {algorithm.n_step} is more than the {played_ticks} steps that each emulator has made when "
-            f"learning starts; --learning-starts {enough:_} is enough."
+            f"learning starts; --learning-starts {(algorithm.n_step - 1) * play.emulators:_} is enough."
         )
 
 
-def _check_without_workers(config: Config) -> None:
-    """Refuse settings that only workers have."""
-    given, usual = config.to_flat(), Config().to_flat()
-    for name in ("t_max", "local_replay", "epsilon_by_worker"):
-        if given[name] != usual[name]:
-            raise ConfigError(f"{flag_of(name)} is for --schedule {' and '.join(WORKER_SCHEDULES)}: omit it.")
-
-
-def _check_munchausen(algorithm: Algorithm) -> None:
+def _of_targets(config: Config) -> Iterator[str]:
+    """TD targets that no method could learn, and a support of c51 that cannot hold returns."""
+    algorithm, support = config.algorithm, config.algorithm.settings
     if algorithm.munchausen and algorithm.double:
-        raise ConfigError(
+        yield (
             "--munchausen learns the soft value of a state, which no single action has that --double could choose: "
             "omit one of them."
         )
-    if algorithm.munchausen and algorithm.method == "c51":
-        raise ConfigError(
+    if not isinstance(support, C51Settings):
+        return
+    if algorithm.munchausen:
+        yield (
             "--munchausen averages over actions, which probabilities of fixed atoms do not survive: pass --method dqn, "
             "qr-dqn or iqn."
         )
-
-
-def _check_distribution(algorithm: Algorithm) -> None:
-    """Refuse a support of c51 that cannot hold returns."""
-    support = algorithm.settings
-    if not isinstance(support, C51Settings):
-        return
     if algorithm.value_rescaling:
-        raise ConfigError(
+        yield (
             "--value-rescaling changes the scale of returns, and c51 has fixed atoms: choose --v-min and --v-max, or "
             "pass --method dqn, qr-dqn or iqn."
         )
     if not support.v_min < support.v_max:
-        raise ConfigError(f"--v-min {support.v_min} must be below --v-max {support.v_max}.")
+        yield f"--v-min {support.v_min} must be below --v-max {support.v_max}."
     if not support.v_min <= 0 <= support.v_max:
-        raise ConfigError(
-            f"--v-min {support.v_min} to --v-max {support.v_max} must hold 0, the return after an episode's end."
-        )
+        yield f"--v-min {support.v_min} to --v-max {support.v_max} must hold 0, the return after an episode's end."
 
 
-def _check_priorities(config: Config) -> None:
-    """Refuse an exponent with which priorities may reach the largest that there is, beyond which all are the same."""
+def _of_priorities(config: Config) -> Iterator[str]:
+    """An exponent with which priorities may reach the largest that there is, beyond which all are the same."""
     algorithm, transitions = config.algorithm, make_run_schedule(config).priorities
     if not transitions or algorithm.method == "c51":  # whose priority is a divergence of probabilities
         return
-    error = _greatest_error(config)
+    error, power = _greatest_error(config), algorithm.priority_exponent
     largest = largest_weight(transitions) * WEIGHT_QUANTUM
-    if error**algorithm.priority_exponent <= largest:
-        return
-    most = math.floor(100 * math.log(largest) / math.log(error)) / 100
-    clip = "" if config.learn.clip_rewards else ", or clip rewards"
-    remedy = f"Pass --priority-exponent {most:g} or less" if most > 0 else "Pass a smaller --replay-size"
-    raise ConfigError(
-        f"--priority-exponent {algorithm.priority_exponent:g} is too much for errors of up to {error:.2g}, which these "
-        f"settings allow: with --replay-size {config.learn.replay_size:_} all priorities beyond {largest:,.0f} would "
-        f"be the same. {remedy}{clip}."
-    )
+    if error**power > largest:
+        most = math.floor(100 * math.log(largest) / math.log(error)) / 100
+        clip = "" if config.learn.clip_rewards else ", or clip rewards"
+        remedy = f"Pass --priority-exponent {most:g} or less" if most > 0 else "Pass a smaller --replay-size"
+        yield (
+            f"--priority-exponent {power:g} is too much for errors of up to {error:.2g}, which these settings allow: "
+            f"with --replay-size {config.learn.replay_size:_} all priorities beyond {largest:,.0f} would be the same. "
+            f"{remedy}{clip}."
+        )
 
 
 def _greatest_error(config: Config) -> float:
     """The greatest error of a transition, summed over its quantiles, as far as the values are those of some policy."""
-    learn, algorithm = config.learn, config.algorithm
+    learn, algorithm, settings = config.learn, config.algorithm, config.algorithm.settings
     error = MOST_RAW_ERROR
     if learn.clip_rewards and learn.discount < 1:
         reward = 1.0 + (-algorithm.munchausen_alpha * algorithm.munchausen_floor if algorithm.munchausen else 0.0)
         error = min(error, 2 * reward / (1 - learn.discount))
     if algorithm.value_rescaling:
         error = math.sqrt(error + 1) - 1 + RESCALING * error
-    settings = algorithm.settings
-    if isinstance(settings, QRDQNSettings):
-        return error * settings.atoms
-    return error * settings.iqn_samples if isinstance(settings, IQNSettings) else error
+    quantiles = settings.atoms if isinstance(settings, QRDQNSettings) else 1
+    return error * (settings.iqn_samples if isinstance(settings, IQNSettings) else quantiles)
 
 
-def _check_exploration(explore: Explore, *, noisy: bool) -> None:
-    if explore.epsilon_start == 0 and not noisy:
-        raise ConfigError("Nothing would be explored: --epsilon-start is 0, and the network is not --noisy.")
-    if explore.epsilon_ladder and explore.epsilon_start == explore.epsilon_end == 0:
-        raise ConfigError("--epsilon-ladder has no effect with an epsilon of 0.")
+def _of_processes_of_workers(config: ResolvedConfig) -> Iterator[str]:
+    """More processes than workers, and other sizes than theirs."""
+    play, machine, schedule = config.play, config.machine, config.learn.schedule
+    if machine.actors > play.workers:
+        yield f"--actors {machine.actors} is more than --workers {play.workers}, each of which runs on one process."
+    only = dict.fromkeys(("learner_ranks", "learner_threads", "learner_shards", "inference_threads"), 1)
+    for name, expected in (only | ({"inference_batch": play.lane_envs} if schedule == "async" else {})).items():
+        if (value := getattr(machine, name)) not in (None, expected):
+            yield (
+                f"{flag_of(name)} {value} cannot be with --schedule {schedule}, whose workers compute for themselves: "
+                "omit it."
+            )
