@@ -119,14 +119,15 @@ class Source:
         summary = read_object(self.run_dir / SUMMARY_FILE)
         status = self._recorded({} if is_living(self.run_dir) else summary)
         rounds, evaluations = (self._curves.series[kind].rows for kind in ("round", "evaluation"))
-        stride = 1 + len(rounds) // OUTLINE_POINTS
+        curve = {row[0]: row[1] for row in rounds[:: 1 + len(rounds) // OUTLINE_POINTS]}
+        curve[status.steps] = status.mean_return_100
         return {
             **_shown(status),
             "finished": bool(summary.get("finished")),
             "method": self._config.algorithm.method,
             "seed": self._config.run.seed,
             "evaluation": evaluations[-1][1] if evaluations else None,
-            "curve": list((dict(row[:2] for row in rounds[::stride]) | {status.steps: status.mean_return_100}).items()),
+            "curve": list(curve.items()),
             "more": more,
         }
 

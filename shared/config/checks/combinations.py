@@ -204,7 +204,7 @@ def _of_exploration(config: Config) -> Iterator[str]:
 
 
 def _of_learner(config: Config, changed: Mapping[str, Any]) -> Iterator[str]:
-    """What a learner cannot do, and settings that only workers have."""
+    """Sentences about settings that only workers have, and about what a learner cannot do."""
     method = method_declaration(config.algorithm.method)
     for name in ("t_max", "local_replay", "epsilon_by_worker"):
         if name in changed:
@@ -286,7 +286,7 @@ def _of_replay(config: Config) -> Iterator[str]:
 
 
 def _of_workers(config: Config, changed: Mapping[str, Any]) -> Iterator[str]:
-    """What workers cannot do, and settings that have no effect with them."""
+    """Sentences about what workers cannot do, and about settings without effect with them."""
     play, learn, algorithm = config.play, config.learn, config.algorithm
     method, schedule = method_declaration(algorithm.method), f"--schedule {learn.schedule}"
     if learn.schedule not in WORKER_SCHEDULES:
