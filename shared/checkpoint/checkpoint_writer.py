@@ -39,7 +39,6 @@ from shared.checkpoint.loading import identity_arrays
 from shared.checkpoint.manifest import CHECKPOINTS, FORMAT, KIND, Manifest, manifest_checksum, read_manifest
 from shared.checkpoint.pieces import Piece, boundary_name, manifest_name, weights_name
 from shared.checkpoint.segments import (
-    check_segment,
     needs_replay,
     segment_name,
     segment_shape,
@@ -102,7 +101,6 @@ class CheckpointWriter:
         """The newest tail, and its boundary."""
         self._forced: set[int] = set()
         """Segments that a loss of power leaves whole."""
-        self._named: set[str] = set()
         make_directory(self.directory)
         sync(run_dir)
         for manifest in self._readable():
@@ -110,21 +108,15 @@ class CheckpointWriter:
                 raise CheckpointError(
                     f"{self.directory} holds checkpoints of another configuration; choose another --run-dir."
                 )
-            self._named |= manifest.pieces.keys()
+            self._segments |= {index: manifest.piece(segment_name(index)) for index in manifest.segments}
         remove_temporaries(self.directory)
+        self._segments = {index: piece for index, piece in self._segments.items() if self._is_there(piece)}
+        self._forced = set(self._segments)
+        self._named = {piece.name for piece in self._segments.values()}
         for kind, number, path in self._pieces_on_disk():
-            if kind == "segment":
-                heartbeat()
-                try:
-                    piece = check_segment(path, number, self._shape, self._experiment)
-                except CheckpointError:
-                    # Damaged, or left by another run: it is compressed again from the ring when it is needed, and a
-                    # manifest that names it already counts as damaged with or without it.
-                    path.unlink()
-                else:
-                    self._segments[number] = piece
-                    if path.name in self._named:
-                        self._forced.add(number)
+            if kind == "segment" and number not in self._segments:
+                # Unfinished, or left by another run: it is compressed again from the ring when it is needed.
+                path.unlink()
 
     def missing_segments(self, boundary: int) -> list[int]:
         """Segments that a checkpoint of `boundary` names and that are not on the disk: those to add before `save`."""
@@ -162,8 +154,7 @@ class CheckpointWriter:
         if index in self._segments:
             return
         path = self.directory / segment_name(index)
-        write_segment(path, index, self._shape, ring, self._experiment)
-        self._segments[index] = Piece.describe(path)
+        self._segments[index] = write_segment(path, index, self._shape, ring, self._experiment)
         # The next checkpoint may be of a boundary that is a little older than the newest segment.
         rounds = segment_ticks(self._run_schedule) // self._run_schedule.round_ticks
         oldest = segments_needed(self._run_schedule, max(0, index - KEPT) * rounds).start
@@ -176,9 +167,8 @@ class CheckpointWriter:
         shape = tail_shape(self._run_schedule, boundary)
         if shape is None or not self._config.run.checkpoint_replay:
             return
-        path = self.directory / tail_name(boundary)
-        write_segment(path, boundary // self._run_schedule.segment_rounds, shape, ring, self._experiment, forced=True)
-        self._tail = boundary, Piece.describe(path)
+        path, index = self.directory / tail_name(boundary), boundary // self._run_schedule.segment_rounds
+        self._tail = boundary, write_segment(path, index, shape, ring, self._experiment, forced=True)
 
     def save(
         self,
@@ -217,12 +207,12 @@ class CheckpointWriter:
         path = self.directory / manifest_name(boundary)
         for index in sorted(set(named) - self._forced):
             self._force(index)
-        if not _is_whole(path, pieces):
+        if not any(each.path == path and list(each.pieces.values()) == pieces for each in self._readable()):
             # A manifest that stands here belongs to other pieces: it must not be seen beside the new ones.
             path.unlink(missing_ok=True)
             sync(self.directory)
-            for name, data in contents.items():
-                write_atomic(self.directory / name, data)
+        for name, data in contents.items():
+            write_atomic(self.directory / name, data)
         values = self._values(boundary, named, pieces, counters)
         write_atomic(path, json.dumps(values, indent=1).encode())
         self.prune()
@@ -240,7 +230,6 @@ class CheckpointWriter:
             "game": play.played,
             "protocol": play.protocol,
             "network": asdict(self._network),
-            "config_digest": self._config.digest(),
             "config": self._config.to_json(),
             "counters": dict(counters),
             "has_replay": self._config.run.checkpoint_replay or not needs_replay(self._run_schedule, boundary),
@@ -275,18 +264,13 @@ class CheckpointWriter:
         `cut_back`, which follows, forces their names to the disk.
 
         Raises:
-            CheckpointError: a segment is not of this configuration.
+            CheckpointError: the manifest does not name a segment.
         """
         if manifest.directory.resolve() == self.directory.resolve():
             return
         for index in manifest.segments:
-            if index in self._segments:
-                continue
-            piece = manifest.piece(segment_name(index))
-            source, target = manifest.directory / piece.name, self.directory / piece.name
-            check_segment(source, index, self._shape, self._experiment)
-            _link_or_copy(source, target)
-            self._segments[index] = Piece.describe(target)
+            self._segments[index] = piece = manifest.piece(segment_name(index))
+            _link_or_copy(manifest.directory / piece.name, self.directory / piece.name)
 
     def cut_back(self, boundary: int) -> None:
         """Forget everything after `boundary`: for a run that resumes there, before it writes anything.
@@ -387,13 +371,3 @@ def _link_or_copy(source: Path, target: Path) -> None:
             return
     with open_to_read(source) as original:
         write_atomic(target, partial(shutil.copyfileobj, original))
-
-
-def _is_whole(path: Path, pieces: list[Piece]) -> bool:
-    """True if a manifest is there and names exactly these pieces, and all of them are whole."""
-    try:
-        manifest = read_manifest(path)
-        manifest.verify()
-    except CheckpointError:  # or there is none
-        return False
-    return list(manifest.pieces.values()) == pieces

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from shared.checkpoint.manifest import Manifest
-from shared.checkpoint.pieces import arrays_in, boundary_name, check_piece, read_piece
+from shared.checkpoint.pieces import arrays_in, boundary_name, open_piece
 from shared.checkpoint.segments import (
     read_segment_into,
     segment_name,
@@ -24,25 +24,21 @@ _HEADER_LIMIT = 1 << 20
 """Bytes that the state of the roles may have beside its arrays."""
 
 
-def load_boundary(manifest: Manifest, expected: Mapping[str, ArraySpec] | None = None) -> dict[str, np.ndarray]:
+def load_boundary(manifest: Manifest, expected: Mapping[str, ArraySpec]) -> dict[str, np.ndarray]:
     """The arrays that `CheckpointWriter.save` was given.
 
     Args:
-        expected: all arrays that must be there, by name; a larger file is not read. None: any, of any size.
+        expected: all arrays that must be there, by name; a larger file is not read.
 
     Raises:
         CheckpointError: the piece is damaged, of another round or run, or does not have what is expected.
     """
     name = boundary_name(manifest.boundary)
     identity = identity_arrays(manifest.boundary, manifest.experiment)
-    piece = manifest.piece(name)
-    if expected is None:
-        data = read_piece(manifest.directory, piece)
-    else:
-        arrays_bytes = sum(spec.nbytes for spec in expected.values()) + sum(own.nbytes for own in identity.values())
-        data = read_piece(manifest.directory, piece, arrays_bytes + _HEADER_LIMIT)
-    arrays = arrays_in(data, name)
-    for key, spec in (expected or {}).items():
+    arrays_bytes = sum(spec.nbytes for spec in expected.values()) + sum(own.nbytes for own in identity.values())
+    with open_piece(manifest.directory, manifest.piece(name), arrays_bytes + _HEADER_LIMIT) as file:
+        arrays = arrays_in(file.read(), name)
+    for key, spec in expected.items():
         if key not in arrays:
             raise CheckpointError(f"{name} does not hold {key!r}.")
         found = arrays[key]
@@ -98,6 +94,5 @@ def load_segments(
         parts.append((tail_name(boundary), boundary // run_schedule.segment_rounds, tail))
     for name, index, shape in parts:
         heartbeat()
-        # The segment's own checksum covers its content.
-        path = check_piece(manifest.directory, manifest.piece(name), content=False)
-        read_segment_into(path, index, shape, ring, manifest.experiment)
+        with open_piece(manifest.directory, manifest.piece(name), shape.most_bytes) as file:
+            read_segment_into(file.read(), name, index, shape, ring, manifest.experiment)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shared.checkpoint.pieces import Piece, boundary_in_name, check_piece
+from shared.checkpoint.pieces import Piece, boundary_in_name, verify_piece
 from shared.config.digest import ARITHMETIC, MAY_CHANGE_ON_RESUME, digest_of, flat_of
 from shared.config.settings import Config
 from shared.errors import CheckpointError, FileError
@@ -49,7 +49,6 @@ class Manifest:
     boundary: int
     """The round that is played next."""
     config: dict[str, Any]
-    config_digest: str
     counters: dict[str, int | float]
     game: str
     network: Network
@@ -88,7 +87,7 @@ class Manifest:
             )
         for piece in self.pieces.values():
             heartbeat()
-            check_piece(self.directory, piece)
+            verify_piece(self.directory, piece)
 
     @property
     def experiment(self) -> str:
@@ -103,8 +102,6 @@ class Manifest:
 
     def require(self, config: Config) -> None:
         """Raise `CheckpointError` unless a run with `config` continues this one, exactly but for its arithmetic."""
-        if self.config_digest != digest_of(self.config):
-            raise CheckpointError(f"{self.path} is damaged: its configuration does not match its digest.")
         if differences := self._differences(config, MAY_CHANGE_ON_RESUME | ARITHMETIC):
             raise CheckpointError(
                 f"{self.path} was made with {', '.join(differences)}; resume with the same settings, "
@@ -187,7 +184,6 @@ def read_manifest(path: Path, *, follow: bool = False) -> Manifest:
         path=path,
         boundary=boundary,
         config=config,
-        config_digest=get("config_digest", str),
         counters=counters,
         game=plain_name(values, "game", where),
         network=plain_network(values.get("network"), where),

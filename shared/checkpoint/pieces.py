@@ -14,11 +14,12 @@ from safetensors import SafetensorError
 from safetensors.numpy import load as safetensors_load
 
 from shared.errors import CheckpointError, FileError
-from shared.files.plain_files import file_sha256, open_to_read
+from shared.files.plain_files import open_to_read
 from shared.text import printable
 
 _PIECE_LIMIT = 16 << 30
 """Most bytes of a piece; a sparse file says any size."""
+_CHUNK = 1 << 20
 _MANIFEST_NAME = re.compile(r"checkpoint-(\d{8,})\.json")
 
 
@@ -51,43 +52,30 @@ class Piece:
     bytes: int
     sha256: str
 
-    @classmethod
-    def describe(cls, path: Path) -> Piece:
-        """Describe a plain file. Raises `FileError` when it is none, or `OSError`."""
-        with open_to_read(path) as file:
-            size = os.fstat(file.fileno()).st_size
-            return cls(path.name, size, file_sha256(file, size))
+
+def verify_piece(directory: Path, piece: Piece) -> None:
+    """Compare a file with the size and the SHA-256 in its description. Raises as `open_piece`."""
+    digest = hashlib.sha256()
+    with open_piece(directory, piece) as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    if digest.hexdigest() != piece.sha256:
+        raise CheckpointError(f"{piece.name} is damaged: its content does not match its checksum.")
 
 
-def check_piece(directory: Path, piece: Piece, *, content: bool = True) -> Path:
-    """Compare a file with its description; with `content`, its SHA-256 too.
-
-    Raises:
-        CheckpointError: it differs. OSError: the system refuses.
-    """
-    with _open_piece(directory, piece) as file:
-        if content and file_sha256(file, piece.bytes) != piece.sha256:
-            raise CheckpointError(f"{piece.name} is damaged: its content does not match its checksum.")
-    return directory / piece.name
-
-
-def read_piece(directory: Path, piece: Piece, most: int = _PIECE_LIMIT) -> bytes:
-    """The content of a file that agrees with its description. Else as `check_piece`.
+def open_piece(directory: Path, piece: Piece, most: int = _PIECE_LIMIT) -> BinaryIO:
+    """Open a file of the size in its description, to read.
 
     Args:
-        most: bytes that it may have; a larger one is refused before anything is read.
+        directory: of the pieces.
+        piece: its description.
+        most: bytes that it may have; a larger one is not opened.
+
+    Raises:
+        CheckpointError: it is missing, larger, or differs. OSError: the system refuses.
     """
     if piece.bytes > most:
         raise CheckpointError(f"{piece.name} has {piece.bytes:,} bytes; in this run it may have at most {most:,}.")
-    with _open_piece(directory, piece) as file:
-        data = file.read(piece.bytes)
-    if hashlib.sha256(data).hexdigest() != piece.sha256:
-        raise CheckpointError(f"{piece.name} is damaged: its content does not match its checksum.")
-    return data
-
-
-def _open_piece(directory: Path, piece: Piece) -> BinaryIO:
-    """A file of the size in its description, open to read. Else as `check_piece`."""
     try:
         file = open_to_read(directory / piece.name)
     except FileNotFoundError as error:
@@ -95,7 +83,7 @@ def _open_piece(directory: Path, piece: Piece) -> BinaryIO:
     except FileError as error:
         raise CheckpointError(str(error)) from error
     size = os.fstat(file.fileno()).st_size
-    if size != piece.bytes or piece.bytes > _PIECE_LIMIT:
+    if size != piece.bytes:
         file.close()
         raise CheckpointError(f"{piece.name} is truncated or foreign: {size} bytes, not {piece.bytes}.")
     return file

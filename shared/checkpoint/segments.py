@@ -5,25 +5,19 @@ between two ends of segments has a *tail*: the ticks from the last end to its bo
 replay buffer. With `concurrent` its resume needs one round: segment `k` is round `k`, with the ticks before it that the
 stacks of its first ticks need. It is written with a checkpoint alone. With `alternate` a resume needs no segment.
 
-    8 bytes   magic RINGSEGM
-    u32       format number
-    u32       length of the header
-    u32       CRC-32 of the header
-    header    JSON: segment, lanes, ticks, lane_envs, fields, raw_bytes, compressed_bytes, sha256, experiment
+    header    one line of JSON: format, segment, lanes, ticks, lane_envs, fields, experiment
     payload   one zstd frame, with its own checksum over the content
 
 The content is the slots in the order of ticks, lane by lane and field by field. That is the layout of the ring, so
 slots are compressed from the ring and decompressed into it. Storing differences between frames would cost time and save
 little, since zstd finds the frame before. A reader knows every size from its configuration and compares. So nothing in
-a file decides the size of an allocation, and nothing in it is executed.
+a file decides the size of an allocation, and nothing in it is executed. The manifest has the SHA-256 of the file.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import struct
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
@@ -36,15 +30,12 @@ import zstandard
 from shared.checkpoint.pieces import Piece
 from shared.config.method_declaration import SlotField
 from shared.config.run_schedule import RunSchedule
-from shared.errors import CheckpointError, FileError
+from shared.errors import CheckpointError
 from shared.files.atomic import write_atomic
-from shared.files.plain_files import read_bytes
 from shared.files.strict_json import json_object
 from shared.memory.parts.ring import SLOT_FIELDS, slot_fields
 
-MAGIC = b"RINGSEGM"
-FORMAT = 3
-_PREFIX = struct.Struct("<8sIII")
+FORMAT = 4
 _HEADER_LIMIT = 1 << 16
 _LEVEL = 3
 _WINDOW_LIMIT = 1 << 27
@@ -75,15 +66,21 @@ class SegmentShape:
         slot = sum(prod(shape) * np.dtype(dtype).itemsize for _, dtype, shape in self.slots)
         return self.lanes * self.ticks * self.lane_envs * slot
 
-    def header(self, index: int) -> dict[str, Any]:
-        """The part of a segment's header that its reader knows beforehand."""
+    @property
+    def most_bytes(self) -> int:
+        """Most bytes of a segment's file, whose content may be incompressible."""
+        return _HEADER_LIMIT + self.raw_bytes + (self.raw_bytes >> 7) + 4096
+
+    def header(self, index: int, experiment: str) -> dict[str, Any]:
+        """The header of a segment of the run `experiment`, which its reader knows beforehand."""
         return {
+            "format": FORMAT,
             "segment": index,
             "lanes": self.lanes,
             "ticks": self.ticks,
             "lane_envs": self.lane_envs,
             "fields": [[name, dtype, list(shape)] for name, dtype, shape in self.slots],
-            "raw_bytes": self.raw_bytes,
+            "experiment": experiment,
         }
 
     def empty(self) -> dict[str, np.ndarray]:
@@ -170,111 +167,64 @@ def write_segment(
     experiment: str,
     *,
     forced: bool = False,
-) -> None:
-    """Compress a segment's slots from the ring into a file, atomically.
+) -> Piece:
+    """Compress a segment from the ring and put it in place; return its description.
 
     Args:
-        ring: the ring's fields, [lanes, capacity, lane_envs, ...]; the segment's ticks must be committed and stay.
-        experiment: the configuration's `experiment`, which tells another run's file apart.
+        path: of the file.
+        index: number of the segment.
+        shape: of the segments of the run.
+        ring: the ring's fields, [lanes, capacity, lane_envs, ...], with all ticks of the segment.
+        experiment: `Config.experiment` of the run, by which a stranger's segment is told.
         forced: force it to the disk.
 
     Raises:
         OSError: the system refuses.
     """
-    compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True, write_content_size=True)
+    compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True)
     stream = compressor.compressobj(size=shape.raw_bytes)
-    parts = [stream.compress(_bytes_of(span)) for span in _spans(ring, index, shape)]
-    parts.append(stream.flush())
-    payload = b"".join(parts)
-    header = shape.header(index) | {
-        "compressed_bytes": len(payload),
-        "sha256": hashlib.sha256(payload).hexdigest(),
-        "experiment": experiment,
-    }
-    head = json.dumps(header).encode()
-    prefix = _PREFIX.pack(MAGIC, FORMAT, len(head), zlib.crc32(head))
-    write_atomic(path, b"".join((prefix, head, payload)), forced=forced)
-
-
-def _read_file(path: Path, shape: SegmentShape) -> bytes:
-    """All bytes of a segment file, as yet unverified."""
-    largest = _PREFIX.size + _HEADER_LIMIT + shape.raw_bytes + (shape.raw_bytes >> 7) + 4096
-    try:
-        return read_bytes(path, largest)
-    except FileError as error:
-        raise CheckpointError(str(error)) from error
-
-
-def _payload_in(content: bytes, name: str, index: int, shape: SegmentShape, experiment: str | None) -> memoryview:
-    """The verified compressed slots in the bytes of a segment file."""
-    data = memoryview(content)
-    if len(data) < _PREFIX.size:
-        raise CheckpointError(f"{name} is truncated: it has only {len(data)} bytes.")
-    magic, format_, head_bytes, crc = _PREFIX.unpack_from(data)
-    if magic != MAGIC:
-        raise CheckpointError(f"{name} is not a segment: it begins with {magic!r}.")
-    if format_ != FORMAT:
-        raise CheckpointError(
-            f"{name} has format {format_}; this program knows format {FORMAT}. "
-            "Use the version of Ringside that wrote it."
-        )
-    head, payload = data[_PREFIX.size : _PREFIX.size + head_bytes], data[_PREFIX.size + head_bytes :]
-    if head_bytes > _HEADER_LIMIT or len(head) < head_bytes or zlib.crc32(head) != crc:
-        raise CheckpointError(f"{name} is damaged: its header does not match its checksum.")
-    header = json_object(bytes(head))
-    if header is None:
-        raise CheckpointError(f"{name} is damaged: its header is not JSON.")
-    for key, expected in shape.header(index).items():
-        if header.get(key) != expected:
-            raise CheckpointError(
-                f"{name} is of another run: {key} is {header.get(key)!r:.200}, not {expected!r:.200}."
-            )
-    if experiment is not None and header.get("experiment") != experiment:
-        raise CheckpointError(f"{name} is of a run with another configuration.")
-    if header.get("compressed_bytes") != len(payload):
-        raise CheckpointError(
-            f"{name} is truncated: {len(payload)} bytes follow its header, not {header.get('compressed_bytes')!r:.40}."
-        )
-    if header.get("sha256") != hashlib.sha256(payload).hexdigest():
-        raise CheckpointError(f"{name} is damaged: its content does not match its checksum.")
-    return payload
-
-
-def check_segment(path: Path, index: int, shape: SegmentShape, experiment: str) -> Piece:
-    """Verify header and checksum of a segment file; return the piece of the bytes that were verified.
-
-    Raises:
-        CheckpointError: a sentence. OSError: the system refuses.
-    """
-    data = _read_file(path, shape)
-    _payload_in(data, path.name, index, shape, experiment)
+    header = json.dumps(shape.header(index, experiment)).encode() + b"\n"
+    parts = [header, *(stream.compress(_bytes_of(span)) for span in _spans(ring, index, shape))]
+    data = b"".join([*parts, stream.flush()])
+    write_atomic(path, data, forced=forced)
     return Piece(path.name, len(data), hashlib.sha256(data).hexdigest())
 
 
 def read_segment_into(
-    path: Path, index: int, shape: SegmentShape, ring: Mapping[str, np.ndarray], experiment: str | None = None
+    data: bytes, name: str, index: int, shape: SegmentShape, ring: Mapping[str, np.ndarray], experiment: str
 ) -> None:
-    """Verify a segment file and decompress it straight into its slots of the ring.
+    """Decompress a segment straight into its slots of the ring; its header and its checksum must be right.
 
     Args:
+        data: content of the file.
+        name: of the file, for sentences.
+        index: number of the segment.
+        shape: of the segments of the run.
         ring: the ring's fields, [lanes, capacity, lane_envs, ...].
-        experiment: of the run that the segment must be of; None: of any.
+        experiment: of the run that the segment must be of.
 
     Raises:
-        CheckpointError: a sentence; the slots' content is undefined then. OSError: the system refuses.
+        CheckpointError: a sentence; the slots' content is undefined then.
     """
-    payload = _payload_in(_read_file(path, shape), path.name, index, shape, experiment)
-    reader = zstandard.ZstdDecompressor(max_window_size=_WINDOW_LIMIT).stream_reader(payload)
+    end = data.find(b"\n", 0, _HEADER_LIMIT) + 1
+    header = json_object(data[:end])
+    if header is None:
+        raise CheckpointError(f"{name} is damaged: it does not begin with a header.")
+    for key, expected in shape.header(index, experiment).items():
+        if header.get(key) != expected:
+            found = f"{header.get(key)!r:.200}, not {expected!r:.200}"
+            raise CheckpointError(f"{name} is of another run or revision: {key} is {found}.")
+    reader = zstandard.ZstdDecompressor(max_window_size=_WINDOW_LIMIT).stream_reader(memoryview(data)[end:])
     try:
         for span in _spans(ring, index, shape):
             target = _bytes_of(span)
             while target:
                 got = reader.readinto(target)
                 if got == 0:
-                    raise CheckpointError(f"{path.name} is damaged: its content ends too early.")
+                    raise CheckpointError(f"{name} is damaged: its content ends too early.")
                 target = target[got:]
         # Reading past the end also makes zstd compare its own checksum.
         if reader.read(1):
-            raise CheckpointError(f"{path.name} is damaged: its content is longer than its header says.")
+            raise CheckpointError(f"{name} is damaged: its content is longer than its header says.")
     except zstandard.ZstdError as error:
-        raise CheckpointError(f"{path.name} is damaged: {error}.") from error
+        raise CheckpointError(f"{name} is damaged: {error}.") from error

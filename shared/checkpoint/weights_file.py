@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from shared.checkpoint.finding import newest_usable
 from shared.checkpoint.manifest import Manifest, plain_field, plain_name, plain_network
-from shared.checkpoint.pieces import Piece, arrays_in, check_piece, weights_name
+from shared.checkpoint.pieces import Piece, arrays_in, open_piece, weights_name
 from shared.config.sections import EvalActions
 from shared.errors import CheckpointError, FileError
 from shared.files.plain_files import open_to_read
@@ -85,7 +85,8 @@ def load_weights(path: Path) -> StoredWeights:
     """
     if _is_weights_file(path):
         try:
-            return _read_weights(path)
+            with _open_weights(path, follow=True) as file:
+                return _read_weights(file, path.name)
         except OSError as error:
             raise CheckpointError(f"{path} cannot be read: {error.strerror}.") from error
     return newest_usable(path, _weights_of)
@@ -110,7 +111,8 @@ def _file_of(manifest: Manifest) -> Path:
 def _weights_of(manifest: Manifest) -> StoredWeights:
     """The parameters that a manifest names."""
     piece = manifest.piece(weights_name(manifest.boundary))
-    weights = _read_weights(check_piece(manifest.directory, piece, content=False), piece)
+    with open_piece(manifest.directory, piece) as file:
+        weights = _read_weights(file, piece.name, piece)
     if weights.version != manifest.boundary:
         raise CheckpointError(f"{piece.name} holds the weights of round {weights.version}, not {manifest.boundary}.")
     weights.require(network=manifest.network, actions=manifest.network.actions, game=manifest.game)
@@ -158,31 +160,28 @@ def _metadata_in(file: BinaryIO, name: str) -> dict[str, Any]:
     return about
 
 
-def _read_weights(path: Path, piece: Piece | None = None) -> StoredWeights:
-    """Read a weights file and compare it with the network that its metadata describe.
+def _read_weights(file: BinaryIO, where: str, piece: Piece | None = None) -> StoredWeights:
+    """Read an open weights file, named `where`, and compare it with the network that its metadata describe.
 
-    Args:
-        piece: its description in the manifest; None: a user has named the file, and it may be a symbolic link.
+    `piece` is its description in the manifest; None: a user has named the file.
     """
-    where = path.name
-    with _open_weights(path, follow=piece is None) as file:
-        about, size = _metadata_in(file, where), os.fstat(file.fileno()).st_size
-        version, game, protocol = (
-            plain_field(about, "version", int, where),
-            plain_name(about, "game", where),
-            plain_name(about, "protocol", where),
-        )
-        eval_epsilon = plain_field(about, "eval_epsilon", float, where)
-        eval_max_frames = plain_field(about, "eval_max_frames", int, where)
-        plugin = plain_field(about, "plugin", str, where) if "plugin" in about else None
-        eval_actions: Any = about.get("eval_actions")
-        if eval_actions not in get_args(EvalActions):
-            raise CheckpointError(f"{where} is damaged: its eval_actions is {eval_actions!r:.40}.")
-        network = plain_network(about.get("network"), where)
-        spec = parameters_of(network)
-        _require_size(size, spec.count, network, where)
-        file.seek(0)
-        data = file.read(size)
+    about, size = _metadata_in(file, where), os.fstat(file.fileno()).st_size
+    version, game, protocol = (
+        plain_field(about, "version", int, where),
+        plain_name(about, "game", where),
+        plain_name(about, "protocol", where),
+    )
+    eval_epsilon = plain_field(about, "eval_epsilon", float, where)
+    eval_max_frames = plain_field(about, "eval_max_frames", int, where)
+    plugin = plain_field(about, "plugin", str, where) if "plugin" in about else None
+    eval_actions: Any = about.get("eval_actions")
+    if eval_actions not in get_args(EvalActions):
+        raise CheckpointError(f"{where} is damaged: its eval_actions is {eval_actions!r:.40}.")
+    network = plain_network(about.get("network"), where)
+    spec = parameters_of(network)
+    _require_size(size, spec.count, network, where)
+    file.seek(0)
+    data = file.read(size)
     if piece is not None and hashlib.sha256(data).hexdigest() != piece.sha256:
         raise CheckpointError(f"{where} is damaged: its content does not match its checksum.")
     arrays = arrays_in(data, where)

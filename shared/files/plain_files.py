@@ -7,7 +7,6 @@ sizes are compared before anything is read.
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import stat
 from pathlib import Path
@@ -15,7 +14,6 @@ from typing import BinaryIO
 
 from shared.errors import ConfigError, FileError
 
-_CHUNK = 1 << 20
 _UNOPENABLE = frozenset({errno.ELOOP, errno.ENXIO, errno.ENODEV})
 """Errors when a symbolic link, a socket or a device without a driver is opened."""
 
@@ -86,12 +84,3 @@ def read_bytes(path: Path, limit: int, *, follow: bool = False) -> bytes:
     """The content of a plain file of at most `limit` bytes. Else as `open_to_read`."""
     with open_to_read(path, limit, follow=follow) as file:
         return file.read(os.fstat(file.fileno()).st_size)  # a file of size 0, as in /proc, may have no end
-
-
-def file_sha256(file: BinaryIO, size: int) -> str:
-    """SHA-256 (hex) of the next `size` bytes of a file."""
-    digest = hashlib.sha256()
-    while size > 0 and (chunk := file.read(min(size, _CHUNK))):
-        digest.update(chunk)
-        size -= len(chunk)
-    return digest.hexdigest()

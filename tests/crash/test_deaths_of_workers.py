@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 
 from ringside.doctor import selftest
-from shared.checkpoint.finding import find_checkpoint
-from shared.checkpoint.loading import load_boundary
 from shared.memory.parts.board import Phase
 from shared.memory.run_memory import Memory
+from tests.support.checkpoints import boundary_in
 from tests.support.runs import child, finish, gone, kill, memory_of, start, summary, wait_until
 from tests.support.waiting import until
 
@@ -66,7 +65,7 @@ def test_a_kill_loses_no_step(tmp_path: Path, shared_memory: None) -> None:
     last = summary(run_dir)
     assert (last["finished"], last["steps"], last["restarts"], last["exact"]) == (True, 1_200, 1, False)
     assert last["workers"] == 4
-    assert np.isfinite(load_boundary(find_checkpoint(run_dir))["online"]).all()
+    assert np.isfinite(boundary_in(run_dir)["online"]).all()
 
 
 @pytest.mark.stress
@@ -87,8 +86,7 @@ def test_a_run_survives_kills_stops_when_told_and_continues(tmp_path: Path, sche
     assert gone(process)
     last = summary(run_dir)
     assert (last["finished"], last["exact"], last["restarts"]) == (False, exact, 2)
-    checkpoint = find_checkpoint(run_dir)
-    assert np.isfinite(load_boundary(checkpoint)["online"]).all()
+    assert np.isfinite(boundary_in(run_dir)["online"]).all()
     process = start(run_dir, "--resume", str(run_dir), env=WORKERS["env"], total_steps="2_800")
     finish(process)
     assert gone(process)
@@ -121,7 +119,7 @@ def test_a_hundred_kills_lose_no_step_and_leave_nothing(tmp_path: Path, shared_m
     assert gone(process)
     last = summary(run_dir)
     assert (last["finished"], last["steps"], last["updates"], last["restarts"]) == (True, 20_000, 4_000, 100)
-    assert np.isfinite(load_boundary(find_checkpoint(run_dir))["online"]).all()
+    assert np.isfinite(boundary_in(run_dir)["online"]).all()
 
 
 @pytest.mark.stress
@@ -135,7 +133,7 @@ def test_five_deaths_without_progress_end_the_run(tmp_path: Path, shared_memory:
     assert "the cartridge fell out" in output
     assert "Traceback" not in output
     assert "Traceback" in (tmp_path / "run" / "logs" / "worker-0.log").read_text()
-    assert load_boundary(find_checkpoint(tmp_path / "run"))
+    assert boundary_in(tmp_path / "run")
     assert gone(process)
 
 
@@ -148,5 +146,5 @@ def test_a_learning_rate_that_is_too_large_ends_the_run_and_is_not_saved(tmp_pat
     assert "smaller --learning-rate may help" in output
     assert "Traceback" not in output
     assert summary(run_dir)["restarts"] == 0
-    assert np.isfinite(load_boundary(find_checkpoint(run_dir))["online"]).all()
+    assert np.isfinite(boundary_in(run_dir)["online"]).all()
     assert gone(process)

@@ -14,10 +14,10 @@ from safetensors.numpy import load_file
 
 from learner.engine.faults import device_faults_named
 from shared.checkpoint.finding import find_checkpoint
-from shared.checkpoint.loading import load_boundary
 from shared.errors import ConfigError, DeviceFault
 from tests.crash.failing_device import faults
 from tests.crash.storm import FLAGS, Undisturbed, result_of
+from tests.support.checkpoints import boundary_in
 from tests.support.runs import finish, gone, kill, memory_of, start, summary, wait_until
 
 FAILING = ("-m", "tests.crash.failing_device")
@@ -57,7 +57,7 @@ def test_a_fault_of_the_gpu_is_answered_by_one_restart_and_then_by_the_end(
     assert "--replay-on host keeps a replay buffer in main memory" in output
     assert "Traceback" not in output
     assert "OutOfMemoryError" in (tmp_path / "run" / "logs" / "learner.log").read_text()
-    assert load_boundary(find_checkpoint(tmp_path / "run"))
+    assert boundary_in(tmp_path / "run")
     assert gone(process)
 
 
@@ -120,7 +120,7 @@ def test_a_batch_that_poisons_the_learner_is_written_down(tmp_path: Path) -> Non
     assert np.isnan(arrays["gradient"]).any()
     assert arrays["frames"].shape == (len(poisoned), 5, 84, 84)
     assert set(np.unique(arrays["frames"])) == {0, 255}  # block and paddle, white on black
-    kept = load_boundary(find_checkpoint(run_dir))
+    kept = boundary_in(run_dir)
     assert told["last_good_boundary"] == find_checkpoint(run_dir).boundary
     assert np.isfinite(kept["online"]).all()
 
@@ -136,7 +136,7 @@ def test_rewards_that_are_not_finite_end_the_run_and_no_such_priority_is_saved(t
     output = finish(process, code=1)
     assert "ceased to be finite" in output
     assert gone(process)
-    kept = load_boundary(find_checkpoint(run_dir))
+    kept = boundary_in(run_dir)
     assert np.isfinite(kept["priorities"]).all()
     assert kept["priorities"].max() > 0
     assert np.isfinite(kept["online"]).all()

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
 import numpy as np
+from safetensors.numpy import load_file
 
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
+from shared.checkpoint.finding import find_checkpoint
+from shared.checkpoint.loading import identity_arrays, load_boundary
 from shared.checkpoint.manifest import manifest_checksum
+from shared.checkpoint.pieces import Piece, boundary_name
 from shared.checkpoint.segments import SegmentShape
 from shared.config.method_declaration import method_declaration
 from shared.config.protocols import eval_rules
 from shared.config.run_schedule import RunSchedule, make_run_schedule
 from shared.config.sections import Evaluate, Learn, Play
 from shared.config.settings import Config
+from shared.memory.boundary import ArraySpec
 from shared.memory.parts.ring import slot_fields
 from shared.network_parameters import parameters_of
 from shared.network_spec import Network, network_of
@@ -82,6 +88,22 @@ def window_slots(boundary: int, run_schedule: RunSchedule = SIZES) -> np.ndarray
 
 def content(directory: Path) -> dict[str, bytes]:
     return {entry.name: entry.read_bytes() for entry in directory.iterdir() if entry.is_file()}
+
+
+def boundary_in(run: Path) -> dict[str, np.ndarray]:
+    """All arrays of the state in the newest checkpoint of a run."""
+    manifest = find_checkpoint(run)
+    piece = manifest.piece(boundary_name(manifest.boundary))
+    shapes = load_file(manifest.directory / piece.name)
+    own = identity_arrays(manifest.boundary, manifest.experiment)
+    specs = {name: ArraySpec(a.dtype.str, a.shape) for name, a in shapes.items() if name not in own}
+    return load_boundary(manifest, specs)
+
+
+def describe(path: Path) -> Piece:
+    """A piece as a manifest describes it."""
+    data = path.read_bytes()
+    return Piece(path.name, len(data), hashlib.sha256(data).hexdigest())
 
 
 def rewrite(path: Path, **changes: object) -> None:

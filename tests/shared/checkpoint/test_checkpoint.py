@@ -31,6 +31,7 @@ from tests.support.checkpoints import (
     CONFIG,
     SIZES,
     boundary_arrays,
+    boundary_in,
     content,
     empty_ring,
     parameters,
@@ -134,7 +135,7 @@ def test_without_the_replay_nothing_but_the_rings_is_lost(tmp_path: Path) -> Non
     save(writer, 5)
     manifest = find_checkpoint(tmp_path)
     assert not manifest.has_replay
-    load_boundary(manifest)
+    assert boundary_in(tmp_path).keys() == boundary_arrays(5).keys()
     with pytest.raises(CheckpointError, match="--checkpoint-replay"):
         load_segments(manifest, SIZES, empty_ring())
 
@@ -354,5 +355,4 @@ def test_another_arithmetic_goes_on_in_the_same_directory(tmp_path: Path) -> Non
     assert manifest.arithmetic_differences(replace(CONFIG, run=Run(plain=True))) == []
     writer = CheckpointWriter(tmp_path, elsewhere, SIZES, ACTIONS)
     assert writer.missing_segments(4) == []
-    assert manifest.config_digest == CONFIG.digest() != elsewhere.digest()
     assert manifest.experiment == CONFIG.experiment() == elsewhere.experiment()

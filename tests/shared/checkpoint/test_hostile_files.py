@@ -35,7 +35,7 @@ from ringside.zoo.catalogue import find_weights
 from shared.checkpoint.best_weights import BestWeights
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
 from shared.checkpoint.finding import find_checkpoint
-from shared.checkpoint.segments import check_segment
+from shared.checkpoint.pieces import Piece, open_piece
 from shared.checkpoint.weights_file import load_weights, read_weights_metadata
 from shared.config.checks import validate
 from shared.config.settings import Config
@@ -48,7 +48,7 @@ from shared.files.strict_json import json_object, read_json
 from shared.memory.plan import Plan
 from shared.process.live import Live, LiveError
 from shared.process.ownership import require_writable_run
-from tests.support.checkpoints import ACTIONS, CONFIG, SHAPE, SIZES, random_weights, rewrite, write_run
+from tests.support.checkpoints import ACTIONS, CONFIG, SIZES, random_weights, rewrite, write_run
 from tests.support.configurations import settled
 from tests.support.written_runs import write_run as write_records
 
@@ -98,7 +98,7 @@ Maker = Callable[[Path], None]
         (lambda path: load(path.parent), "config.json", RecordsError),
         (lambda path: list(read_metrics(path)), "metrics.jsonl", FileError),
         (read_weights_metadata, "best.safetensors", CheckpointError),
-        (lambda path: check_segment(path, 0, SHAPE, ""), "segment-00000000.ring", CheckpointError),
+        (lambda path: open_piece(path.parent, Piece(path.name, 1, "")), "segment-00000000.ring", CheckpointError),
         (lambda path: find_checkpoint(path.parent), "checkpoint-00000001.json", CheckpointError),
     ],
 )
@@ -585,7 +585,7 @@ def test_pieces_of_absurd_size_are_not_hashed(tmp_path: Path, monkeypatch: pytes
     write_run(tmp_path, 1)
     path = find_checkpoint(tmp_path).path
     rewrite(path, pieces=[{"name": f"piece-{i}", "bytes": 16 << 30, "sha256": ""} for i in range(5)])
-    monkeypatch.setattr("shared.checkpoint.pieces.file_sha256", lambda *_: pytest.fail("read"))
+    monkeypatch.setattr("shared.checkpoint.pieces.open_to_read", lambda *_: pytest.fail("read"))
     with pytest.raises(CheckpointError, match="names pieces of 85,899,345,920 bytes"):
         find_checkpoint(path)
 

@@ -121,7 +121,7 @@ def restart_and_write_next(run: Path, ring: Fields) -> None:
     writer = CheckpointWriter(run, CONFIG, SIZES, ACTIONS)
     for index in writer.missing_segments(AFTER):
         writer.add_segment(index, ring)
-    save(CheckpointWriter(run, CONFIG, SIZES, ACTIONS), AFTER)
+    write_next(run, ring)
 
 
 def copies(start: Path, tmp_path: Path) -> Iterator[tuple[int, Path]]:
