@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ringside.load.role_status import RoleStatus
 from ringside.recording.metric_names import label_of, metric_of
 from ringside.recording.totals import EvaluationStatus, mean_name
-from ringside.watch.status import CheckpointStatus, Status
+from ringside.watch.status import Status
 from shared.text import count, readable, short
 
 UNKNOWN = "–"
@@ -30,27 +29,12 @@ def number(value: float | None, digits: int = 1) -> str:
     return UNKNOWN if value is None else f"{round(value, digits) + 0.0:,.{digits}f}"  # no -0.0
 
 
-def figure(value: float | None) -> str:
-    """A number of unknown size."""
-    return UNKNOWN if value is None else readable(value)
-
-
-def measured(metric: str, value: float | None) -> str:
-    """Value of a metric with its unit."""
-    unit = metric_of(metric).unit
-    return f"{figure(value)} {unit}" if unit and value is not None else figure(value)
-
-
-def saved(checkpoint: CheckpointStatus) -> str:
-    """Clock, size and duration of a checkpoint."""
-    return f"at {short(checkpoint.steps)} ({checkpoint.bytes / 1e6:,.1f} MB in {checkpoint.seconds:.1f} s)"
-
-
-def pace(status: Status, steps: str, frames: str) -> str:
-    """Speed in both units, formatted by `steps` and `frames`; frames only if the number per step is known."""
-    return steps.format(number(status.steps_per_second, 0)) + (
-        frames.format(number(status.frames_per_second, 0)) if status.frames is not None else ""
-    )
+def figure(value: float | None, metric: str = "") -> str:
+    """A number of unknown size; of a metric, with its unit."""
+    if value is None:
+        return UNKNOWN
+    unit = metric_of(metric).unit if metric else ""
+    return f"{readable(value)} {unit}".rstrip()
 
 
 def kind(status: Status) -> str:
@@ -74,7 +58,47 @@ def left(status: Status) -> str:
     return f"{bound}{clock(status.time_left)}"
 
 
-def returned(status: Status) -> str:
+def figures(status: Status) -> list[tuple[str, str]]:
+    """Labels and values of a run's figures, in the order of every display."""
+    pace = f"{number(status.steps_per_second, 0)} steps/s"
+    if status.frames is not None:
+        pace += f", {number(status.frames_per_second, 0)} frames/s"
+    learning = f"{number(status.updates_per_second, 0)} updates/s"
+    if not status.learning and status.learning_begins is not None:
+        learning = f"from step {number(status.learning_begins, 0)} on"
+    evaluation, checkpoint = status.evaluation, status.checkpoint
+    return [
+        ("playing", pace),
+        ("return", _returned(status)),
+        ("learning", learning),
+        ("episodes", f"{number(status.episodes, 0)} (best {number(status.best_return, 0)})"),
+        ("samples", f"{number(status.samples_per_step, 2)} a step of {number(status.samples_asked, 2)} asked"),
+        *_metrics(status.metrics),
+        *([] if status.epsilon is None else [("epsilon", number(status.epsilon, 3))]),
+        (
+            "evaluated",
+            f"{number(evaluation.mean_return)} at {short(evaluation.steps)} (best {number(evaluation.best_mean)})"
+            if evaluation
+            else UNKNOWN,
+        ),
+        (
+            "saved",
+            f"at {short(checkpoint.steps)} ({checkpoint.bytes / 1e6:,.1f} MB in {checkpoint.seconds:.1f} s)"
+            if checkpoint
+            else UNKNOWN,
+        ),
+        ("others", _cores_taken(status)),
+    ]
+
+
+def _metrics(metrics: Mapping[str, float | None]) -> list[tuple[str, str]]:
+    """The method's metrics, two in a cell."""
+    cells = [(label_of(name), figure(value, name)) for name, value in metrics.items()]
+    pairs = [cells[place : place + 2] for place in range(0, len(cells), 2)]
+    return [(pair[0][0], pair[0][1] + "".join(f", {label} {value}" for label, value in pair[1:])) for pair in pairs]
+
+
+def _returned(status: Status) -> str:
     """Mean return and its name, or the mean of the returns so far before the first episode has ended."""
     if status.running_return is not None:
         return f"{number(status.running_return)} so far, no end yet"
@@ -83,20 +107,13 @@ def returned(status: Status) -> str:
     return f"{number(status.mean_return_100)} ({mean_name(status.episodes)})"
 
 
-def cores_taken(status: Status) -> str:
+def _cores_taken(status: Status) -> str:
     """Cores that other programs and a hypervisor take: 0.9 of 2 cores; 0.9, 0.2 stolen, of 2."""
     if status.others is None:
         return UNKNOWN
     if status.stolen and status.stolen >= 0.05:
         return f"{status.others:.1f}, {status.stolen:.1f} stolen, of {status.usable_cores}"
     return f"{status.others:.1f} of {count(status.usable_cores, 'core')}"
-
-
-def name_of(role: RoleStatus) -> str:
-    """Name of a process, and of the node that plays for it."""
-    if role.node is None:
-        return role.name
-    return f"{role.name} on {role.node.name}" if role.node.name else f"{role.name} without a node"
 
 
 def stopping_words(status: Status) -> str | None:
@@ -111,30 +128,13 @@ def line(status: Status) -> str:
     limit = status.bottleneck
     if limit is not None and limit.kind == "starting" and any(role.state == "starting" for role in status.roles):
         return limit.sentence
-    parts = [
-        clock(status.elapsed),
-        f"{share(status):.1%}",
-        f"{number(status.steps, 0)} steps",
-        pace(status, "{} steps/s", " ({} frames/s)"),
-        f"{number(status.updates_per_second, 0)} updates/s",
-        f"samples/step {number(status.samples_per_step, 2)} of {number(status.samples_asked, 2)}",
-        *([] if status.epsilon is None else [f"epsilon {number(status.epsilon, 3)}"]),
-        f"return {returned(status)}",
-        *([f"best {number(status.best_return, 0)} of {count(status.episodes, 'episode')}"] if status.episodes else []),
-        *(f"{label_of(name).removeprefix('mean ')} {measured(name, value)}" for name, value in status.metrics.items()),
-    ]
-    if status.evaluation:
-        parts.append(f"evaluation {number(status.evaluation.mean_return)} at {short(status.evaluation.steps)}")
-    if status.checkpoint:
-        parts.append(f"checkpoint {saved(status.checkpoint)}")
-    if status.bottleneck and status.bottleneck.share is not None:
-        parts.append(f"limit {status.bottleneck.kind} ({status.bottleneck.share:.0%})")
-    if status.others is not None:
-        parts.append(f"others {cores_taken(status)}")
+    parts = [clock(status.elapsed), f"{share(status):.1%}", f"{number(status.steps, 0)} steps"]
+    parts += [f"{label} {value}" for label, value in figures(status)]
+    if limit is not None and limit.share is not None:
+        parts.append(f"limit {limit.kind} ({limit.share:.0%})")
     if nodes := [role.node for role in status.roles if role.node is not None]:
         parts.append(f"nodes {sum(bool(node.name) for node in nodes)} of {len(nodes)}")
-    restarts = sum(role.restarts for role in status.roles)
-    if restarts:
+    if restarts := sum(role.restarts for role in status.roles):
         parts.append(f"restarts {restarts}")
     parts.append(stopping_words(status) or f"left {left(status)}")
     if status.stop_at is not None:

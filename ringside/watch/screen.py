@@ -6,7 +6,7 @@ Colors are redundant: every state is also a word, and color-blind readers can te
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
@@ -15,22 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ringside.load.role_status import RoleStatus
-from ringside.recording.metric_names import label_of
-from ringside.watch.line import (
-    UNKNOWN,
-    clock,
-    cores_taken,
-    kind,
-    left,
-    measured,
-    name_of,
-    number,
-    pace,
-    returned,
-    saved,
-    share,
-    stopping_words,
-)
+from ringside.watch.line import UNKNOWN, clock, figures, kind, left, number, share, stopping_words
 from ringside.watch.status import Status
 from shared.text import short
 
@@ -106,27 +91,9 @@ def _progress(status: Status) -> Text:
 
 def _figures(status: Status, width: int) -> Table:
     """Table of numbers, in two columns if there is room."""
-    evaluation = status.evaluation
-    evaluated = UNKNOWN
-    if evaluation:
-        evaluated = (
-            f"{number(evaluation.mean_return)} at {short(evaluation.steps)} (best {number(evaluation.best_mean)})"
-        )
-    cells = [
-        ("playing", pace(status, "{} steps/s", ", {} frames/s")),
-        ("return", returned(status)),
-        ("learning", _learning(status)),
-        ("episodes", f"{number(status.episodes, 0)} (best {number(status.best_return, 0)})"),
-        ("samples", f"{number(status.samples_per_step, 2)} a step of {number(status.samples_asked, 2)} asked"),
-        *_metrics(status.metrics),
-        *([] if status.epsilon is None else [("epsilon", number(status.epsilon, 3))]),
-        ("evaluated", evaluated),
-        ("saved", saved(status.checkpoint) if status.checkpoint else UNKNOWN),
-        ("others", cores_taken(status)),
-    ]
-    pairs = 2 if width >= _TWO_COLUMNS else 1
+    cells, pairs = figures(status), 2 if width >= _TWO_COLUMNS else 1
     table = Table.grid(padding=(0, 1))
-    for least in (29, 26)[:pairs]:
+    for least in (29, 0)[:pairs]:
         table.add_column(style="dim", no_wrap=True, min_width=9)
         table.add_column(min_width=least if pairs == 2 else 0)
     for start in range(0, len(cells), pairs):
@@ -134,62 +101,44 @@ def _figures(status: Status, width: int) -> Table:
     return table
 
 
-def _metrics(metrics: Mapping[str, float | None]) -> list[tuple[str, str]]:
-    """Cells of the method's metrics, two metrics in each."""
-    items = list(metrics.items())
-    cells = []
-    for first, *second in zip(items[::2], [*items[1::2], None], strict=False):
-        more = "".join(f", {label_of(each[0])} {measured(*each)}" for each in second if each is not None)
-        cells.append((label_of(first[0]), f"{measured(*first)}{more}"))
-    return cells
-
-
-def _learning(status: Status) -> str:
-    """Updates per second, or the step of the first update."""
-    if not status.learning and status.learning_begins is not None:
-        return f"from step {number(status.learning_begins, 0)} on"
-    return f"{number(status.updates_per_second, 0)} updates/s"
-
-
 def _roles(roles: Sequence[RoleStatus], width: int, *, fold: bool) -> Table:
     """Table with a line for each role; with `fold`, one for all actors."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim", show_edge=False)
-    table.add_column("role", no_wrap=True, min_width=9)
-    table.add_column("state", no_wrap=True, min_width=8)
-    table.add_column("busy", no_wrap=True)
-    table.add_column("restarts", no_wrap=True)
     bar = max(0, min(20, width - 52))
+    for name, least in (("role", 9), ("state", 8), ("busy", None), ("restarts", None)):
+        table.add_column(name, no_wrap=True, min_width=least)
     actors = [role for role in roles if role.is_player]
     for role in roles:
         if not (role.is_player and fold):
-            table.add_row(name_of(role), _state(role.state), _busy(role.busy, bar), _restarts(role.restarts))
+            table.add_row(_name(role), *_work(role.state, role.busy, role.restarts, bar))
     if fold and actors:
         known = [role.busy for role in actors if role.busy is not None]
-        busy = _busy(sum(known) / len(known) if known else None, bar)
-        if known:
-            busy.append(f" ({min(known):.0%}-{max(known):.0%})")
-        states = Counter(role.state for role in actors)
-        restarts = sum(role.restarts for role in actors)
-        table.add_row(
-            f"{actors[0].group} {len(actors)}", _state(states.most_common(1)[0][0]), busy, _restarts(restarts)
-        )
+        spread = f" ({min(known):.0%}-{max(known):.0%})" if known else ""
+        state, _ = Counter(role.state for role in actors).most_common(1)[0]
+        busy = sum(known) / len(known) if known else None
+        cells = _work(state, busy, sum(role.restarts for role in actors), bar, spread)
+        table.add_row(f"{actors[0].group} {len(actors)}", *cells)
     return table
 
 
-def _state(state: str) -> Text:
-    return Text(state, style="yellow" if state in ("replaying", "ended", "starting") else "")
+def _name(role: RoleStatus) -> str:
+    """Name of a process, and of the node that plays for it."""
+    if role.node is None:
+        return role.name
+    return f"{role.name} on {role.node.name}" if role.node.name else f"{role.name} without a node"
 
 
-def _restarts(restarts: int) -> Text:
-    return Text(str(restarts), style="bold yellow" if restarts else "dim")
-
-
-def _busy(busy: float | None, cells: int) -> Text:
-    """Bar of `cells` characters, and the share."""
-    if busy is None:
-        return Text(" " * (cells + bool(cells)) + f"{UNKNOWN:>4}", style="dim")
-    filled = round(min(1.0, max(0.0, busy)) * cells)
-    text = Text()
-    if cells:
-        text.append("█" * filled, style="blue").append("░" * (cells - filled), style="dim").append(" ")
-    return text.append(f"{busy:4.0%}")
+def _work(state: str, busy: float | None, restarts: int, bar: int, more: str = "") -> tuple[Text, Text, Text]:
+    """State, busy share with a bar of `bar` characters, and restarts."""
+    filled = round(min(1.0, max(0.0, busy or 0.0)) * bar)
+    empty = bar - filled if busy is not None else 0
+    return (
+        Text(state, style="yellow" if state in ("replaying", "ended", "starting") else ""),
+        Text.assemble(
+            ("█" * filled, "blue"),
+            ("░" * empty, "dim"),
+            f" {busy:4.0%}" if busy is not None else f"{UNKNOWN:>{bar + 5}}",
+            more,
+        ),
+        Text(str(restarts), style="bold yellow" if restarts else "dim"),
+    )

@@ -77,12 +77,12 @@ def test_before_an_episode_ends_the_returns_so_far_are_shown(clock: Clock) -> No
     board.lane_done.publish_all([5, 0])  # the other lane has played nothing
     found = watcher.observe()
     assert found.running_return == 4.0
-    assert "return 4.0 so far, no end yet  loss" in line(found)
+    assert "return 4.0 so far, no end yet  learning" in line(found)
     assert "4.0 so far" in rendered(found)
     board.episodes[0], board.mean_return_100[0] = 1, 2.0
     found = watcher.observe()
     assert found.running_return is None
-    assert "return 2.0 (mean of the last 1)  best – of 1 episode" in line(found)
+    assert "return 2.0 (mean of the last 1)" in line(found)
     memory.arena.close()
 
 
