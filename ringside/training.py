@@ -13,7 +13,7 @@ from typing import Any, Unpack
 from actors.pixels.compilation import compile_kernels
 from actors.pixels.frames import is_compiled
 from ringside.callbacks import Callback, Callbacks, ResumePoint, dispatching
-from ringside.doctor.run_directories import require_run_directory
+from ringside.doctor.checks import require_run_directory
 from ringside.env_look import action_names_of
 from ringside.planning import config_of_call, continues, plan, resumed_checkpoint
 from ringside.recording.metrics import next_evaluation, totals_before

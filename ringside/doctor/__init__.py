@@ -1,4 +1,1 @@
-"""`launch.py doctor`: checks of the machine before a run.
-
-Read checks first, then examination, run_directories and selftest.
-"""
+"""`launch.py doctor`: checks of the machine before a run. Read checks first, then examination."""

@@ -6,233 +6,191 @@ end.
 
 from __future__ import annotations
 
-import argparse
 import configparser
 import importlib.metadata
-import os
-import platform
-import re
+import json
+import subprocess
+import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from packaging.requirements import Requirement
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from actors.envs.atari import games
 from ringside import planning
-from ringside.doctor import checks, selftest
-from ringside.doctor.checks import Check
-from ringside.doctor.run_directories import nearest_directory
-from shared.config.resolve import actors_of, learner_cores, spare_cores
-from shared.config.settings import Config
-from shared.files.result_files import require_writable, write_result
-from shared.machine import control_groups, facts
-from shared.machine.contention import Contention
-from shared.machine.proc_files import FILESYSTEM
-from shared.memory.memory_need import replay_that_fits
+from ringside.doctor import checks
+from ringside.doctor.checks import GB, Check
+from shared.config.sections import Evaluate, Machine, Run
+from shared.config.settings import Config, unused_settings
+from shared.machine import facts
 from shared.memory.plan import Plan
-from shared.root import ROOT
-from shared.text import as_spelt, command
+from shared.root import INSTALL, LAUNCHER, ROOT
+from shared.text import words_of
 
-_WRITTEN = 32 << 20
-"""Bytes of the test of the disk."""
-_IDLE_SECONDS = 1.0
-"""Duration of the measurement of other programs."""
-_COLORS = ("green", "yellow", "red")
+COLORS = ("green", "yellow", "red")
+SUMMARIES = {
+    "green": "All checks passed.",
+    "yellow": "Runs work; see the yellow checks for improvements.",
+    "red": "A run would fail: fix the red checks.",
+}
+ROUNDS = 4
+"""Rounds of the small run; all but the first learn."""
+ROUND_STEPS = 160
+"""Steps of a round, or the smallest multiple in which every env makes the n steps of a return."""
+ENVS = 8
+SECONDS = 300.0
+"""Time after which the small run counts as hung; it takes seconds, and more if kernels are compiled first."""
 
 
-def examine(
-    config: Config, words: Sequence[str], json_path: Path | None, more: Callable[[Plan], list[Check]] = lambda plan: []
-) -> int:
-    """Run the checks, show them, write them to `json_path` if given. Returns the exit code: 1 if a check is red.
-
-    Args:
-        config: of the options.
-        words: options as typed, for the suggested command line.
-        json_path: file to write.
-        more: makes further checks for the plan of the run.
+def examine(config: Config) -> tuple[Plan, list[Check]]:
+    """Plan of the configuration, and all checks of this machine for it.
 
     Raises:
-        ConfigError: the options contradict each other, or the file cannot be written.
+        ConfigError: the options contradict each other.
     """
-    if json_path is not None:
-        require_writable("--json", json_path)
-    answers, suggested = diagnose(config, words, more)
-    show(answers, suggested)
-    if json_path is not None:
-        write_result("--json", json_path, to_json(answers, suggested))
-    return 1 if worst(answers) == "red" else 0
-
-
-def diagnose(
-    config: Config, words: Sequence[str], more: Callable[[Plan], list[Check]] = lambda plan: []
-) -> tuple[list[Check], str]:
-    """All checks, and the suggested command line for this machine.
-
-    Raises `ConfigError` when the options contradict each other.
-    """
-    devices = facts.cuda_devices()
-    gpu = checks.device(
-        config.machine.device,
-        facts.gpus(),
-        devices,
-        facts.torch_cuda_version(),
-        driver=facts.has_nvidia_driver(),
-    )
+    devices, build = facts.cuda_devices(), facts.torch_cuda_version()
+    gpu = device(config.machine.device, facts.gpus(), devices, build, driver=facts.has_nvidia_driver())
     if gpu.color == "red":  # the other checks do not need it
         config = config.with_settings(device="cpu", precision="auto", replay_on="auto")
     plan = planning.check(config)
-    run_dir = plan.config.run.run_dir
-    answers = [
-        checks.python(platform.python_version(), requirements()[0]),
-        _packages(),
-        checks.games(len(games()), plan.config.play.played),
-        gpu,
-    ]
+    answers = [packages(requirements()), gpu]
     if devices:
-        answers.append(checks.mps(active=facts.mps_serves()))
-    planning.require_initial_weights(plan)
+        answers.append(mps(active=facts.mps_serves()))
     answers += checks.before_start(plan, continues=planning.continues(plan, planning.resumed_checkpoint(plan)))
-    with _working("other programs"):
-        answers.append(_contention())
-    with _working("disk"):
-        answers.append(_disk_speed(nearest_directory(run_dir)))
-    with _working("self-test: a small run"):
-        answers += selftest.check(plan)
-    with _working("nodes"):
-        answers += more(plan)
-    return answers, suggestion(plan, words)
+    with Console(stderr=True).status("self-test: a small run ..."):
+        answers.append(self_test(plan))
+    return plan, answers
 
 
-def worst(answers: Sequence[Check]) -> str:
+def worst(answers: Iterable[Check]) -> str:
     """The worst color."""
-    return max((answer.color for answer in answers), key=_COLORS.index)
+    return max((answer.color for answer in answers), key=COLORS.index)
 
 
-# Checks that take a moment
-
-
-def requirements(project: Path = ROOT) -> tuple[str, list[str]]:
-    """Range of Python versions and required packages, from setup.cfg; in an installed wheel from its metadata."""
-    parser = configparser.ConfigParser()
-    if parser.read(project / "setup.cfg"):
-        options = parser["options"]
-        return options["python_requires"].strip(), options["install_requires"].split()
-    needed = importlib.metadata.requires("ringside") or []
-    packages = [name.replace(" ", "") for name in needed if "extra ==" not in name]
-    return importlib.metadata.metadata("ringside")["Requires-Python"], packages
-
-
-def _packages() -> Check:
-    ranges: dict[str, str] = {}
-    installed: dict[str, str | None] = {}
-    for requirement in requirements()[1]:
-        name, found = re.split(r"(?=[<>=])", requirement, maxsplit=1)
-        ranges[name] = found
-        try:
-            installed[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            installed[name] = None
-    return checks.packages(ranges, installed)
-
-
-def _contention(root: Path = FILESYSTEM) -> Check:
-    """Use of the cores by other programs, measured while this process is idle."""
-    found = Contention(root)
-    found.read(begun := time.monotonic_ns(), time.process_time_ns())
-    time.sleep(_IDLE_SECONDS)
-    found.read(ended := time.monotonic_ns(), time.process_time_ns())
-    if not found.at:
-        return checks.contention(None, None, found.cores)
-    others, stolen = (max(0, ns) / (ended - begun) for ns in (found.others, found.stolen))
-    return checks.contention(others, stolen, found.cores)
-
-
-def _disk_speed(directory: Path) -> Check:
-    """Speed of an unnamed file that is written and forced to the disk."""
-    block = os.urandom(1 << 20)
-    begun = time.monotonic()
-    try:
-        with tempfile.TemporaryFile(dir=directory, buffering=0) as file:
-            for _ in range(_WRITTEN // len(block)):
-                file.write(block)
-            os.fsync(file.fileno())
-    except OSError as error:
-        return Check(
-            "disk speed", "red", f"{directory} cannot be written: {error.strerror}.", "Name another --run-dir."
-        )
-    return checks.disk_speed(_WRITTEN / (time.monotonic() - begun))
-
-
-# Answers
-
-
-def suggestion(plan: Plan, words: Sequence[str]) -> str:
-    """Command line for this machine: as typed, with fitting --actors and --replay-size."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    for flag in ("--json", "--actors", "--replay-size", "--device", "--precision"):
-        parser.add_argument(flag)
-    typed, kept = parser.parse_known_args(as_spelt(words))
-    settings = plan.config.machine
-    cores, schedule = facts.usable_cores(), plan.config.learn.schedule
-    spare = spare_cores(cores, learner_cores(settings), settings.inference_threads, schedule)
-    suggested = ["--actors", str(actors_of(plan.config.play, spare))]
-    if not any(word.split("=")[0] in ("--game", "--env", "--resume") for word in kept):
-        suggested += ["--game", plan.config.play.game]
-    has_size = not plan.method.on_policy and not plan.run_schedule.workers
-    fits = replay_that_fits(plan, int(checks.TIGHT * facts.usable_memory())) if has_size else None
-    if fits is not None and (fits < plan.config.learn.replay_size or typed.replay_size):
-        suggested += ["--replay-size", f"{fits:_}"]
-    if typed.device:  # the plan has another if this one is missing
-        suggested += ["--device", settings.device]
-    if typed.precision:
-        suggested += ["--precision", settings.precision]
-    return command(*suggested, *kept)
-
-
-def to_json(answers: Sequence[Check], suggested: str) -> dict[str, Any]:
-    """All findings as JSON values."""
-    return {
-        "color": worst(answers),
-        "checks": [asdict(answer) for answer in answers],
-        "suggested": suggested,
-        "control_group": asdict(control_groups.in_force()),
-        "machine": facts.describe(),
-    }
-
-
-def show(answers: Sequence[Check], suggested: str) -> None:
-    """Print the table, the summary and the command line."""
+def show(answers: Sequence[Check]) -> None:
+    """Print the table and the summary."""
     console = Console()
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True, style="bold")
-    table.add_column(overflow="fold")
+    table = Table.grid(padding=(0, 2, 0, 0))
     for answer in answers:
         finding = Text(answer.found)
         if answer.advice:
             finding.append(f"\n{answer.advice}", style=answer.color)
-        table.add_row(Text(answer.color, style=answer.color), answer.name, finding)
-    console.print(table)
-    summary = {
-        "green": "All checks passed.",
-        "yellow": "Runs work; see the yellow checks for improvements.",
-        "red": "A run would fail: fix the red checks.",
+        table.add_row(Text(answer.color, answer.color), Text(answer.name, "bold"), finding)
+    console.print(table, "", sep="\n")
+    console.print(SUMMARIES[worst(answers)], style=f"bold {worst(answers)}")
+
+
+def requirements(project: Path = ROOT) -> list[str]:
+    """Required packages, from setup.cfg; in an installed wheel from its metadata."""
+    parser = configparser.ConfigParser()
+    if parser.read(project / "setup.cfg"):
+        return parser["options"]["install_requires"].split()
+    return [name for name in importlib.metadata.requires("ringside") or [] if "extra ==" not in name]
+
+
+def packages(required: Sequence[str]) -> Check:
+    """Installed packages against requirements, such as "torch>=2.11"."""
+    wrong = []
+    for requirement in map(Requirement, required):
+        try:
+            version = importlib.metadata.version(requirement.name)
+        except importlib.metadata.PackageNotFoundError:
+            wrong.append(f"{requirement} is not installed")
+        else:
+            if not requirement.specifier.contains(version, prereleases=True):
+                wrong.append(f"{requirement} is required, not {version}")
+    if wrong:
+        return Check("packages", "red", f"{'; '.join(wrong)}.", f"Run {INSTALL}.")
+    return Check("packages", "green", f"All {len(required)} that are required, in versions that suit.")
+
+
+def device(asked: str, gpus: Sequence[facts.Gpu], cuda_devices: int, build: str | None, *, driver: bool) -> Check:
+    """GPUs and driver, and their use by the installed torch.
+
+    Args:
+        asked: --device.
+        gpus: as the driver lists them.
+        cuda_devices: number of them that this process can use.
+        build: CUDA version of the installed torch; None: built without CUDA.
+        driver: True if an NVIDIA driver is loaded.
+    """
+    if cuda_devices:
+        shown = [f"{gpu.name} with {gpu.free / GB:.1f} of {gpu.memory / GB:.1f} GB free" for gpu in gpus]
+        shown = shown or [f"{cuda_devices} CUDA devices"]
+        shown += [f"driver {gpu.driver}" for gpu in gpus[:1]]
+        found = f"{', '.join(shown)}; torch is built for CUDA {build}."
+        if any(gpu.memory and gpu.free < 2 * GB for gpu in gpus) and asked != "cpu":
+            return Check("GPU", "yellow", found, "Less than 2 GB are free: stop other programs on the GPU.")
+        return Check("GPU", "green", found)
+    found, advice = "No NVIDIA driver is loaded.", f"Pass --device cpu rather than --device {asked}."
+    if driver and build is None:
+        found, advice = "There is a GPU, but the installed torch was built without CUDA.", "Install a torch with CUDA."
+    elif driver:
+        found = f"The driver shows no device to this process, or is too old for CUDA {build}."
+        advice = "Look at CUDA_VISIBLE_DEVICES, at the container's GPU option and at nvidia-smi."
+    if asked.startswith("cuda"):
+        return Check("GPU", "red", found, advice)
+    return Check("GPU", "yellow", found, advice) if driver and asked == "auto" else Check("GPU", "green", found)
+
+
+def mps(*, active: bool) -> Check:
+    """Multi-Process Service: with it inference does not wait for the learner's time slice on the GPU."""
+    found = "Its daemon does not run: learner and inference take turns on the GPU."
+    absent = Check("MPS", "yellow", found, "To use it, run first: nvidia-cuda-mps-control -d")
+    return Check("MPS", "green", "Its daemon runs: learner and inference use the GPU at once.") if active else absent
+
+
+def self_test(plan: Plan) -> Check:
+    """A small run of the plan's game, network, method, device and precision, which must commit every round."""
+    small = small_plan(plan)
+    with tempfile.TemporaryDirectory(prefix="ringside-doctor-") as scratch:
+        config, run_dir = Path(scratch) / "config.json", Path(scratch) / "run"
+        config.write_text(json.dumps(small.config.to_json()))
+        named = words_of(env=plan.config.play.env, plugin=plan.config.run.plugin)  # which no file decides
+        words = [str(LAUNCHER), "train", "--plain", *words_of(config=config, run_dir=run_dir), *named]
+        try:
+            subprocess.run(
+                [sys.executable, *words],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=SECONDS,
+                check=True,
+            )
+        except subprocess.TimeoutExpired:  # its processes die with it
+            fault = f"did not end within {SECONDS:.0f} s."
+        except subprocess.CalledProcessError as error:
+            fault = f"ended with code {error.returncode}: {error.stderr.strip()}"
+        else:
+            machine, rounds = small.config.machine, small.run_schedule.rounds
+            found = f"A small run on {machine.device} in {machine.precision}: {rounds} rounds committed."
+            return Check("self-test", "green", found)
+    advice = "If all else is green, this is a bug: please report it with this table."
+    return Check("self-test", "red", f"A small run {fault}", advice)
+
+
+def small_plan(plan: Plan) -> Plan:
+    """The same run with few steps and processes, on the machine's defaults but for device and precision."""
+    config, machine = plan.config, plan.config.machine
+    steps = ROUND_STEPS * -(-ENVS * config.algorithm.n_step // ROUND_STEPS)
+    sizes: dict[str, Any] = {
+        "lane_envs": 2,
+        "learning_starts": steps,
+        "total_steps": ROUNDS * steps,
+        "device": machine.device,
+        "precision": machine.precision,
+        "deterministic": machine.deterministic,
+        "plugin": config.run.plugin,
     }
-    console.print()
-    console.print(summary[worst(answers)], style=f"bold {worst(answers)}")
-    console.print("For this machine:")
-    console.print(f"    {suggested}", soft_wrap=True, highlight=False, markup=False)
-
-
-@contextmanager
-def _working(what: str) -> Iterator[None]:
-    """Show a status in the terminal during the block."""
-    with Console(stderr=True).status(f"{what} ..."):
-        yield
+    if config.play.workers:
+        sizes |= {"workers": ENVS // 2, "t_max": steps // ENVS, "local_replay": steps}
+    else:
+        sizes |= {"envs": ENVS, "round_steps": steps, "replay_size": ROUNDS * steps}
+        sizes |= {"train_every": 16, "batch_size": steps if config.algorithm.recurrent else 32}
+    unused = unused_settings(plan.method)
+    small = Config(**config.sections | {"evaluate": Evaluate(), "machine": Machine(), "run": Run()})
+    return planning.check(small.with_settings(**{name: sizes[name] for name in sizes if name not in unused}))

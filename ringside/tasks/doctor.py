@@ -1,16 +1,17 @@
-"""The task `doctor`: can this machine do a run? The examination itself is in `ringside/doctor/examination.py`."""
+"""The task `doctor`: can this machine do a run? The checks are in ringside/doctor."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
-from ringside.doctor import examination
 from ringside.doctor.checks import Check, Color
+from ringside.doctor.examination import examine, show, worst
 from ringside.tasks.arguments import Choices, config_of, parse_choices
 from shared.errors import ConfigError
+from shared.files.result_files import require_writable, write_result
+from shared.machine import facts
 from shared.memory.plan import Plan
 from shared.text import PROGRAM
 
@@ -44,17 +45,24 @@ def main(arguments: Sequence[str]) -> int:
         cluster_address(options.ray)  # which is refused before minutes of work
     elif options.ray_insecure:
         raise ConfigError("--ray-insecure is for a cluster: pass --ray, too.")
-    return examination.examine(config_of(options), arguments, options.json, partial(_nodes, options))
+    if options.json is not None:
+        require_writable("--json", options.json)
+    plan, answers = examine(config_of(options))
+    if options.ray is not None:
+        answers += _nodes(plan, options.ray, insecure=options.ray_insecure)
+    show(answers)
+    if options.json is not None:
+        found = {"color": worst(answers), "checks": [answer._asdict() for answer in answers]}
+        write_result("--json", options.json, found | {"machine": facts.describe()})
+    return 1 if worst(answers) == "red" else 0
 
 
-def _nodes(options: Diagnosis, plan: Plan) -> list[Check]:
-    """Checks of the nodes of a cluster, where one was named."""
-    if options.ray is None:
-        return []
+def _nodes(plan: Plan, address: str, *, insecure: bool) -> list[Check]:
+    """Checks of the nodes of a cluster."""
     from ringside.cluster.survey import survey
 
     try:
-        findings = survey(plan, options.ray, insecure=options.ray_insecure)
+        findings = survey(plan, address, insecure=insecure)
     except ConfigError as error:
         return [Check("nodes", "red", str(error))]
     if not findings:

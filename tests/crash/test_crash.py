@@ -12,10 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ringside.doctor import selftest
 from shared.process.signals import TELL_STACKS
 from tests.crash.storm import FLAGS, Undisturbed, result_of
-from tests.support.runs import child, finish, gone, memory_of, spawning, start, wait_until
+from tests.support.runs import child, finish, gone, memory_of, shared_names, spawning, start, wait_until
 
 ROLES = ("scribe", "learner", "inference", "actor 0", "actor 1")
 
@@ -62,7 +61,7 @@ def test_an_error_that_seed_and_actions_repeat_is_told_once(tmp_path: Path) -> N
 def test_killing_the_launcher_takes_all_children_along_and_the_run_can_be_resumed(
     undisturbed: Undisturbed, tmp_path: Path
 ) -> None:
-    before, run_dir = selftest._shared_memory(), tmp_path / "run"
+    before, run_dir = shared_names(), tmp_path / "run"
     process = start(run_dir, checkpoint_every_minutes="0.001", **FLAGS)
     memory = memory_of(process, run_dir, actions=3)
     wait_until(process, lambda: memory.board.committed >= 1 and all_there(process))
@@ -76,7 +75,7 @@ def test_killing_the_launcher_takes_all_children_along_and_the_run_can_be_resume
     process.kill()
     process.wait()
     assert gone(process)
-    assert selftest._shared_memory() <= before
+    assert shared_names() <= before
     assert not (run_dir / "summary.json").exists()
     finish(start(run_dir, "--resume", str(run_dir), env=FLAGS["env"]))
     assert result_of(run_dir) == undisturbed("4_800")[0]

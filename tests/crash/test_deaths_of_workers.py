@@ -11,11 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ringside.doctor import selftest
 from shared.memory.parts.board import Phase
 from shared.memory.run_memory import Memory
 from tests.support.checkpoints import boundary_in
-from tests.support.runs import child, finish, gone, kill, memory_of, start, summary, wait_until
+from tests.support.runs import child, finish, gone, kill, memory_of, shared_names, start, summary, wait_until
 from tests.support.waiting import until
 
 WORKERS = {
@@ -37,9 +36,9 @@ SCHEDULES = pytest.mark.parametrize("schedule", ["async", "ordered"])
 @pytest.fixture
 def shared_memory() -> Iterator[None]:
     """The same names in /dev/shm before and after."""
-    before = selftest._shared_memory()
+    before = shared_names()
     yield
-    assert selftest._shared_memory() == before
+    assert shared_names() == before
 
 
 def _kill(process: subprocess.Popen[str], memory: Memory, number: int) -> None:

@@ -205,6 +205,11 @@ def gone(process: subprocess.Popen[str], seconds: float = 20.0) -> bool:
     return not [left for left in alive if left.is_running() and left.status() != psutil.STATUS_ZOMBIE]
 
 
+def shared_names() -> set[str]:
+    """Names in /dev/shm that Python or Ringside may have left."""
+    return {name for name in os.listdir("/dev/shm") if name.startswith(("sem.mp-", "psm_", "ringside"))}
+
+
 def same_summary(run_dir: Path, undisturbed: Path) -> dict[str, Any]:
     """The summary of a run, whose weights and totals are those of an undisturbed one."""
     last, expected = summary(run_dir), summary(undisturbed)

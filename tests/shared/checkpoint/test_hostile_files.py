@@ -15,7 +15,7 @@ import pytest
 import launch
 import ringside
 from ringside import planning, training
-from ringside.doctor import run_directories
+from ringside.doctor.checks import require_run_directory
 from ringside.programs.placing import ClusterOptions, programs_in
 from ringside.recording.follow import Follower
 from ringside.recording.metrics import (
@@ -233,7 +233,7 @@ def test_a_run_begins_in_no_directory_with_links(name: str, tmp_path: Path) -> N
     with pytest.raises(ConfigError, match="but a symbolic link"), training._owned(ready):
         pass
     with pytest.raises(ConfigError, match="but a symbolic link"):
-        run_directories.require_run_directory(run, continues=True)
+        require_run_directory(run, continues=True)
     assert (run / "outside").read_bytes() == OUTSIDE
     assert {path.name for path in run.iterdir()} == {name, "outside"}
 
