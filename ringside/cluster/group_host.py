@@ -11,14 +11,12 @@ from __future__ import annotations
 
 import os
 import pickle
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +25,10 @@ from multiprocess.reduction import ForkingPickler
 from numpy.typing import NDArray
 
 from ringside.cluster.node_object import NodeObject, numerics
-from ringside.cluster.parameters import ParameterCoding
 from ringside.cluster.parcel import LaneState, pack, restore_lane
 from ringside.supervisor.supervisor import Supervisor
 from shared.errors import RingsideError, RunFailed
 from shared.files.disk_trouble import log_line
-from shared.files.lock import is_locked, locked
 from shared.files.run_file_names import LOGS
 from shared.machine.subprocesses import terminate_and_reap
 from shared.memory.plan import Plan
@@ -41,7 +37,6 @@ from shared.memory.region.arena import ArenaError
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Doorbell
 from shared.process.library_env import choose_workspace
-from shared.process.ownership import LOCK_FILE
 from shared.process.signals import enable_stack_dumps
 
 GROUP_PROGRAM = "ringside.cluster.group_host"
@@ -50,9 +45,6 @@ NO_OWNER = 1 << 30
 STREAM_SHARE = 16
 """Part of a round after which what was played is sent, while the rest is played."""
 _POLL_SECONDS = 0.02
-_PREFIX = "ringside-group-"
-_NEW_SECONDS = 60.0
-"""Age of a directory without a lock from which its group counts as killed."""
 
 
 class GroupHost(NodeObject):
@@ -69,10 +61,7 @@ class GroupHost(NodeObject):
             lease: arguments of `NodeObject`.
         """
         super().__init__(**lease)
-        self._held = ExitStack()
-        self._directory = make_group_directory(self._held)
-        self._plan = group_plan(plan, cores, self._directory)
-        self._coding = ParameterCoding(self._plan)
+        self._plan = group_plan(plan, cores)
         self._session = ""
         self._memory: Memory | None = None
         self._doorbells: list[Doorbell] = []
@@ -107,15 +96,15 @@ class GroupHost(NodeObject):
             self._stop()
             raise RunFailed(f"Node {os.uname().nodename} cannot play lanes: {str(error).rstrip('.')}.") from error
 
-    def play(self, round_: int, weights: NDArray[np.uint16] | None) -> None:
+    def play(self, round_: int, weights: NDArray[np.float32] | None) -> None:
         """Play round `round_`, and those before it that are not played yet.
 
         Args:
-            weights: parameters of its version, coded; None: those of the call before.
+            weights: parameters of its version; None: those of the call before.
         """
         memory = self._living()
         if weights is not None:
-            memory.weights.publish(round_, partial(self._coding.decode, weights))
+            memory.weights.publish(round_, lambda out: np.copyto(out, weights))
         memory.board.commits.publish(round_)
         for doorbell in self._doorbells:
             doorbell.ring()
@@ -138,7 +127,7 @@ class GroupHost(NodeObject):
         if self._memory is not None:
             self._living()
 
-    def receive(self, data: NDArray[np.uint16]) -> int:
+    def receive(self, data: NDArray[np.float32]) -> int:
         """Take data for a measurement of the link; return its bytes."""
         return int(data.nbytes)
 
@@ -146,8 +135,6 @@ class GroupHost(NodeObject):
         """End the group, and leave nothing behind."""
         self._stop()
         super().close()
-        shutil.rmtree(self._directory, ignore_errors=True)
-        self._held.close()
 
     def _enough(self, memory: Memory, sent: Mapping[int, int]) -> bool:
         """True if every lane has played a part of the round, or has come to its end."""
@@ -172,7 +159,7 @@ class GroupHost(NodeObject):
         """Start the program."""
         fds = [memory.arena.fd, *(doorbell.fd for doorbell in self._doorbells)]
         words = ["-m", GROUP_PROGRAM, *map(str, fds)]
-        self._start_program(words, str(self._directory), stdin=subprocess.PIPE, pass_fds=fds)
+        self._start_program(words, os.getcwd(), stdin=subprocess.PIPE, pass_fds=fds)
         assert self._program is not None, "it was started"
         assert self._program.stdin is not None, "it is a pipe"
         with self._program.stdin as pipe:
@@ -191,30 +178,15 @@ class GroupHost(NodeObject):
         self._doorbells = []
 
 
-def make_group_directory(held: ExitStack) -> Path:
-    """A new directory for a group's logs, locked until `held` is closed.
-
-    Directories of groups that were killed are removed: theirs are not locked.
-    """
-    for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-        with suppress(OSError):  # another group has just removed it
-            if time.time() - left.lstat().st_mtime > _NEW_SECONDS and not is_locked(left / LOCK_FILE):
-                shutil.rmtree(left, ignore_errors=True)  # not another user's
-    made = Path(tempfile.mkdtemp(prefix=_PREFIX))
-    held.enter_context(locked(made / LOCK_FILE, "TMPDIR", "another group"))
-    return made
-
-
 def group_actors(plan: Plan, cores: int) -> int:
     """Actors of a group that has so many CPUs."""
     return max(1, cores - plan.config.machine.inference_threads)
 
 
-def group_plan(plan: Plan, cores: int, directory: Path) -> Plan:
+def group_plan(plan: Plan, cores: int) -> Plan:
     """Plan of a group's region: one round of window, no evaluation, as many actors as cores are left."""
     changes: dict[str, Any] = {
         "actors": group_actors(plan, cores),
-        "run_dir": directory,
         "eval_every_steps": 0,
         "pin": "off",
         "balance": "off",
@@ -233,14 +205,16 @@ def main() -> int:
     enable_stack_dumps()
     memory_fd, *doorbells = map(int, sys.argv[1:])
     plan: Plan = pickle.load(sys.stdin.buffer)
-    (plan.config.run.run_dir / LOGS).mkdir(mode=0o700, exist_ok=True)
     choose_workspace()
     region = Memory.attach(memory_fd, plan), [Doorbell(fd) for fd in doorbells]
-    try:
-        Supervisor(plan, lambda memory: None, log_line, region=region, roles=(Role.INFERENCE,)).run()
-    except RingsideError as error:
-        log_line(" ".join(str(error).split()))
-        return 1
+    with tempfile.TemporaryDirectory(prefix="ringside-group-") as logs:
+        plan = replace(plan, config=plan.config.with_settings(run_dir=Path(logs)))
+        (Path(logs) / LOGS).mkdir(mode=0o700)
+        try:
+            Supervisor(plan, lambda memory: None, log_line, region=region, roles=(Role.INFERENCE,)).run()
+        except RingsideError as error:
+            log_line(" ".join(str(error).split()))
+            return 1
     return 0
 
 

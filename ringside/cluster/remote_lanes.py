@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from ringside.cluster.audit import Audit
 from ringside.cluster.hosts import NodeLost
 from ringside.cluster.node_place import NodePlace, UnsuitableNode
-from ringside.cluster.parameters import ParameterCoding
 from ringside.cluster.parcel import OPENING, LaneTicks, ParcelError, capture_lane, ticks_by_field, unpack
 from shared.errors import FatalError, RunFailed
 from shared.memory.parts.board import Phase
@@ -75,7 +74,6 @@ class RemoteLanes:
         self._memory, self._place, self._waiter, self._doorbells = memory, place, waiter, doorbells
         self._learner = doorbells[Role.LEARNER]
         self._report, self._actor, self._number = place.report, place.actor, place.number
-        self._coding = ParameterCoding(memory.plan)
         self._board, self._run_schedule = memory.board, memory.run_schedule
         self._process = waiter.process
         self._ticks = max(0, int(self._board.furthest[self._process]))
@@ -254,8 +252,8 @@ class RemoteLanes:
         content, session, begun = int(self._memory.weights.content[0]), self._session, time.monotonic_ns()
         weights, least = None, SILENT_SECONDS
         if content != session.content:
-            weights, least = self._coded_weights(), BEGIN_SECONDS if session.content is None else SILENT_SECONDS
-            self._report.sent_bytes[self._number] += self._coding.bytes
+            weights, least = self._weights(), BEGIN_SECONDS if session.content is None else SILENT_SECONDS
+            self._report.sent_bytes[self._number] += weights.nbytes
         self._call_at_work("play", round_, weights, least=least)
         session.content = content
         self._report.transfer_ns[self._number] += time.monotonic_ns() - begun
@@ -288,11 +286,11 @@ class RemoteLanes:
         last, kept = self._board.last.read(), self._memory.lane_snapshots.newest
         return any(self._board.lane_finished.values[lane] == last and kept(lane) < last for lane in lanes)
 
-    def _coded_weights(self) -> NDArray[np.uint16]:
-        """The newest parameters as they travel. No commit replaces them before these lanes have played."""
-        coded: list[NDArray[np.uint16]] = []
-        self._memory.weights.read(lambda data: coded.append(self._coding.encode(data)))
-        return coded[-1]
+    def _weights(self) -> NDArray[np.float32]:
+        """The newest parameters. No commit replaces them before these lanes have played."""
+        copies: list[NDArray[np.float32]] = []
+        self._memory.weights.read(lambda data: copies.append(data.copy()))
+        return copies[-1]
 
     def _file(self, ticks: LaneTicks) -> None:
         """Write what the ring does not hold yet, and compare the rest."""

@@ -13,7 +13,6 @@ from ringside.cluster.group_host import GroupHost
 from ringside.cluster.hosts import Host, NodeLost
 from ringside.cluster.node_object import Node, fingerprint, numerics
 from ringside.cluster.node_place import EXAMINE_SECONDS
-from ringside.cluster.parameters import ParameterCoding
 from ringside.cluster.remote_lanes import BEGIN_SECONDS
 from shared.errors import RunFailed
 from shared.memory.plan import Plan
@@ -73,7 +72,7 @@ def examine_node(address: str, cpus: int, host: Host, plan: Plan, own: str) -> F
             return Finding(address, False, sentence)
         if host.call("probe", seconds=EXAMINE_SECONDS) != own:
             return Finding(address, False, node.other_bits)
-        parameters = np.zeros(ParameterCoding(plan).bytes // 2, np.uint16)
+        parameters = np.zeros(plan.parameters.count, np.float32)
         trips = timeit.repeat(lambda: host.call("keep", seconds=BEGIN_SECONDS), number=1, repeat=_CALLS)
         transfers = timeit.repeat(
             lambda: host.call("receive", parameters, seconds=BEGIN_SECONDS), number=1, repeat=_TRANSFERS
