@@ -42,33 +42,25 @@ def record_values(
         if config.algorithm.method == "c51":
             values["outside_support"] = outside_support(ring, *ticks, config)
     number = run_schedule.record_number(stop)
-    row = dict(zip(board.metric_names, board.metrics[number % METRIC_RECORDS].tolist(), strict=True))
+    former, row = (
+        dict(zip(board.metric_names, board.metrics[each % METRIC_RECORDS].tolist(), strict=True))
+        for each in (number - 1, number)
+    )
     if row["boundary"] == stop:  # else the learner has reused the row
-        previous_commit = float(board.metrics[(number - 1) % METRIC_RECORDS][board.metric_names.index("committed_at")])
-        begun = float(board.begun_ns[0]) / 1e9
-        at = row["committed_at"]
+        begun, at = float(board.begun_ns[0]) / 1e9, row["committed_at"]
         # The first record after a start is measured from the start.
-        seconds = at - (previous_commit if begun < previous_commit < at else begun)
+        seconds = at - (former["committed_at"] if begun < former["committed_at"] < at else begun)
         values |= {name: row[name] for name in memory.plan.method.metrics}
-        values |= {
-            "seconds": float(board.before[0]) + at - begun,
-            "steps_per_second": steps / seconds,
-            "frames_per_second": None if frames is None else steps * frames / seconds,
-            "updates_per_second": row["updates"] / seconds,  # counted by the learner
-        }
-    return values | _busy_shares(memory, sample)
-
-
-def _busy_shares(memory: Memory, sample: Sample) -> dict[str, float | None]:
-    """Busy share of each group of roles since the newest record (ringside/load/board_samples.py).
-
-    Where nodes play, theirs is that of the actors.
-    """
+        values["seconds"] = float(board.before[0]) + at - begun
+        values["steps_per_second"] = steps / seconds
+        values["frames_per_second"] = None if frames is None else steps * frames / seconds
+        values["updates_per_second"] = row["updates"] / seconds  # counted by the learner
+    # Busy shares since the newest record. Where nodes play, theirs is that of the actors.
     groups = groups_of(roles_between(memory, Sample.kept(memory, NEWEST), sample))
     shares = {name: group.busy for name, group in groups.items()}
     shares |= {"actors": shares["nodes"]} if "nodes" in shares else {}
-    names = ("workers",) if memory.run_schedule.workers else ("learner", "inference", "actors")
-    return {f"{name}_busy": shares.get(name) for name in names}
+    names = ("workers",) if run_schedule.workers else ("learner", "inference", "actors")
+    return values | {f"{name}_busy": shares.get(name) for name in names}
 
 
 def outside_support(ring: Mapping[str, NDArray[np.generic]], first_tick: int, stop_tick: int, config: Config) -> float:
@@ -90,8 +82,7 @@ def outside_support(ring: Mapping[str, NDArray[np.generic]], first_tick: int, st
         reward = np.sign(reward)
     valid = ring["valid"][:, slots].astype(bool)
     ends = np.logical_or.reduce([ring[name][:, slots] for name in ("terminated", "truncated", "life_lost")])
-    outside = 0
-    value = np.zeros_like(reward[:, 0])
+    outside, value = 0, np.zeros_like(reward[:, 0])
     for tick in reversed(range(len(slots))):
         later = np.where(ends[:, tick], 0.0, config.learn.discount * value)
         value = np.where(valid[:, tick], reward[:, tick] + later, 0.0)

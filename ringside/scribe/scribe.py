@@ -12,8 +12,9 @@ import json
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,10 +22,8 @@ from ringside.load.board_samples import LEARNING, NEWEST, Sample
 from ringside.recording.metrics import Episode, episodes_in
 from ringside.recording.scores import summarize
 from ringside.recording.summary import make_summary, run_counters
-from ringside.scribe.preparation import Preparation, drop_evaluations, publish_totals
+from ringside.scribe.preparation import RunFiles, drop_evaluations, prepare, publish_totals
 from ringside.scribe.record_values import record_values
-from ringside.scribe.retry import Retries, Retry
-from ringside.scribe.run_files import RunFiles
 from shared.checkpoint.manifest import Manifest
 from shared.checkpoint.segments import segment_shape
 from shared.errors import FatalError
@@ -33,21 +32,61 @@ from shared.files.atomic import write_atomic
 from shared.files.run_file_names import SUMMARY_FILE
 from shared.files.strict_json import read_object
 from shared.memory.boundary import Moved, capture, newest_boundary
-from shared.memory.parts.board import Phase
+from shared.memory.parts.board import Board, Phase
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Stopped, Waiter
 from shared.process.child import ChildSpec, enter
 
+FIRST_RETRY_SECONDS = 1.0
+RETRY_SECONDS = 30.0
+"""Pause between two attempts to write to a refusing disk; it doubles from the first value up to the second."""
 LAST_TRY_SECONDS = 600.0
 """Time limit for retries of the last checkpoint after the last round. A run that is asked to stop retries once."""
 
 
-class _Record(NamedTuple):
-    """Values and episodes of some rounds."""
+class Retry:
+    """Time at which something is written again that the disk refused; the pause doubles with each refusal."""
 
-    values: dict[str, float | int | None]
-    episodes: list[Episode]
+    at = 0.0
+    error = 0
+    """errno of the last refusal; 0: there was none, or it was written since."""
+    _seconds = FIRST_RETRY_SECONDS
+
+    @property
+    def may_try(self) -> bool:
+        """True once the pause is over."""
+        return time.monotonic() >= self.at
+
+    def postpone(self, error: OSError) -> None:
+        """Count a refusal."""
+        self.at, self.error = time.monotonic() + self._seconds, error.errno or errno.EIO
+        self._seconds = min(2 * self._seconds, RETRY_SECONDS)
+
+    def succeed(self) -> None:
+        """Forget the refusals."""
+        self.at, self.error, self._seconds = 0.0, 0, FIRST_RETRY_SECONDS
+
+
+class Retries:
+    """One retry for each kind of record.
+
+    A refusal of one kind delays no other: there may be space for a line, and none for a checkpoint.
+    """
+
+    def __init__(self) -> None:
+        self._all = tuple(Retry() for _ in range(5))
+        self.end, self.records, self.segments, self.checkpoints, self.evaluations = self._all
+
+    def publish(self, board: Board) -> None:
+        """Publish what the disk refuses now."""
+        board.trouble[0] = next((retry.error for retry in self._all if retry.error), 0)
+        board.records_refused[0] = self.records.error != 0
+
+    def succeed(self) -> None:
+        """Forget all refusals."""
+        for retry in self._all:
+            retry.succeed()
 
 
 class Scribe:
@@ -56,33 +95,19 @@ class Scribe:
     def __init__(
         self, memory: Memory, run_dir: Path, lock: bytes | None = None, checkpoint: Manifest | None = None
     ) -> None:
-        """Prepare the memory, unless a former incarnation did.
-
-        Args:
-            memory: of the run.
-            run_dir: its directory.
-            lock: as for `RunFiles`.
-            checkpoint: as for `Preparation`.
-        """
-        self._memory = memory
-        self._board = memory.board
-        self._run_schedule = memory.run_schedule
+        """Prepare the memory, unless a former incarnation did; `lock` as for `RunFiles`, `checkpoint` for `prepare`."""
+        self._memory, self._board, self._run_schedule = memory, memory.board, memory.run_schedule
         self._config = memory.plan.config
-        self._run_dir = run_dir
+        self._heartbeat = partial(memory.board.record_heartbeat, Role.SCRIBE)
         self._files = RunFiles(memory, run_dir, self._heartbeat, lock)
         self._former: dict[str, Any] = {}
         """The summary of the start before this one."""
         if not self._board.prepared[0]:
             self._former = read_object(run_dir / SUMMARY_FILE)
-            Preparation(memory, self._files, run_dir, self._heartbeat, checkpoint).prepare()
+            prepare(memory, self._files, self._heartbeat, checkpoint)
         self.retries = Retries()
-        self._segment_shape = segment_shape(self._run_schedule)
         self._has_recorded = False
         """True once this incarnation has recorded a round."""
-
-    def _heartbeat(self) -> None:
-        """Heartbeat during long operations."""
-        self._board.record_heartbeat(Role.SCRIBE)
 
     # --- due work
 
@@ -139,7 +164,7 @@ class Scribe:
         """
         self._heartbeat()  # a checkpoint may write many records first
         if not self._has_recorded:
-            drop_evaluations(self._run_dir, of_versions_from=0)  # newer weights will follow
+            drop_evaluations(self._files.run_dir, of_versions_from=0)  # newer weights will follow
             self._has_recorded = True
         log, events = self._files.metrics, self._files.events
         run_schedule, first = self._run_schedule, int(self._board.written[0])
@@ -151,7 +176,8 @@ class Scribe:
         events.round(steps, values | {"mean_return_100": log.totals.mean_return_100}, episodes, run_schedule.envs)
         if self._config.run.checkpoint_replay and not run_schedule.method.on_policy:
             for index in range(first // run_schedule.segment_rounds, stop // run_schedule.segment_rounds):
-                self._add_segment_of_record(index)
+                if self.retries.segments.may_try:
+                    self._record(self.retries.segments, partial(self._add_segment_of_record, index))
         publish_totals(self._board, log.totals, values)
         if first < run_schedule.first_learning_round <= stop:
             self._board.samples[LEARNING] = sample.words
@@ -160,8 +186,8 @@ class Scribe:
         self.retries.records.succeed()
         return True
 
-    def _read_rounds(self, first: int, stop: int, sample: Sample) -> _Record:
-        """The record of the rounds [first, stop).
+    def _read_rounds(self, first: int, stop: int, sample: Sample) -> tuple[dict[str, Any], list[Episode]]:
+        """Values and episodes of the record of the rounds [first, stop).
 
         After a long disk error the lanes may have overwritten the slots, or do so during the read.
         """
@@ -170,21 +196,17 @@ class Scribe:
             episodes = episodes_in(self._memory.ring.field, begin, end)
             values = record_values(self._memory, first, stop, sample, held=True)
             if begin >= self._oldest_readable_tick():
-                return _Record(values, episodes)
-        return _Record(record_values(self._memory, first, stop, sample, held=False), [])
+                return values, episodes
+        return record_values(self._memory, first, stop, sample, held=False), []
 
-    def _add_segment_of_record(self, index: int) -> None:
-        """Add a segment that is complete. Of one that is refused the next checkpoint tries again."""
-        if not self.retries.segments.may_try:
-            return
-        try:
-            with suppress(Moved):  # then it has left the replay window, too
-                self._add_segment(index, needed_from=self._segment_shape.first_tick(index))
-            self.retries.segments.succeed()
-        except OSError as error:
-            self.report(error, self.retries.segments)
+    def _add_segment_of_record(self, index: int) -> bool:
+        """Add a segment that is complete. Return True. Of one that is refused the next checkpoint tries again."""
+        with suppress(Moved):  # then it has left the replay window, too
+            self._add_segment(index)
+        self.retries.segments.succeed()
+        return True
 
-    def _add_segment(self, index: int, needed_from: int) -> None:
+    def _add_segment(self, index: int, needed_from: int = 0) -> None:
         """Compress a segment of which the ticks from `needed_from` are needed.
 
         Raises:
@@ -192,33 +214,22 @@ class Scribe:
         """
         self._heartbeat()
         self._files.checkpoints.add_segment(index, self._memory.ring.field)
-        if needed_from < self._oldest_readable_tick():
+        if max(needed_from, segment_shape(self._run_schedule).first_tick(index)) < self._oldest_readable_tick():
             self._files.checkpoints.discard_segment(index)
             raise Moved(f"Segment {index} was overwritten during compression.")
-
-    def _add_tail(self, boundary: int, oldest: int) -> None:
-        """Compress the ticks after the newest segment for a checkpoint. Raises `Moved` as `_add_segment`."""
-        self._heartbeat()
-        self._files.checkpoints.add_tail(boundary, self._memory.ring.field)
-        begin = self._run_schedule.segment_begin(boundary) * self._run_schedule.round_ticks
-        if max(oldest, begin) < self._oldest_readable_tick():
-            raise Moved(f"The ticks before boundary {boundary} were overwritten during compression.")
 
     def _record_evaluation(self) -> bool:
         """Record the next evaluation, and save its version if it is the best so far. Return True."""
         queue, number = self._memory.evaluations, self._memory.evaluations.logged.read()
         place = number % len(queue.returns)
-        returns, lengths = queue.returns[place], queue.lengths[place]
         steps = int(queue.step[place])
-        figures = summarize(self._config.play.played, returns)
+        figures = summarize(self._config.play.played, queue.returns[place])
         values: dict[str, float | int | str | None] = {
             "episodes": figures.episodes,
-            "mean_return": figures.mean,
             "std_return": figures.sd,
-            "median_return": figures.median,
-            "best_return": figures.best,
+            **{f"{name}_return": getattr(figures, name) for name in ("mean", "median", "best")},
             "human_normalized": figures.human_normalized,
-            "mean_length": float(lengths.mean()),
+            "mean_length": float(queue.lengths[place].mean()),
             "protocol": self._config.play.protocol,
             "seconds": run_counters(self._memory)["seconds"],
         }
@@ -249,11 +260,15 @@ class Scribe:
                     self._record_rounds()
                 oldest = self._run_schedule.oldest_needed_tick(boundary)
                 for index in self._files.checkpoints.missing_segments(boundary):
-                    self._add_segment(index, max(oldest, self._segment_shape.first_tick(index)))
-                self._add_tail(boundary, oldest)
+                    self._add_segment(index, oldest)
+                self._heartbeat()
+                begin = self._run_schedule.segment_begin(boundary) * self._run_schedule.round_ticks
+                has_tail = self._files.checkpoints.add_tail(boundary, self._memory.ring.field)
+                if has_tail and max(oldest, begin) < self._oldest_readable_tick():
+                    raise Moved(f"The ticks before boundary {boundary} were overwritten during compression.")
             except Moved:
                 continue
-            self._files.metrics.sync()
+            self._files.sync()
             weights = np.asarray(arrays["online"], np.float32)
             size = self._files.checkpoints.save(boundary, arrays, weights, run_counters(self._memory))
             self._board.saved_at_ns[0] = time.monotonic_ns()
@@ -265,8 +280,9 @@ class Scribe:
         return -1
 
     def report(self, error: OSError, retry: Retry) -> None:
-        """Report an error of the disk, once for each kind and directory, and plan a retry with reopened files."""
-        self.retries.postpone(retry, error)
+        """Report an error of the disk, and plan a retry with reopened files."""
+        retry.postpone(error)
+        disk_trouble.log_line(f"Could not write: {error}. The run continues and retries.")
         self.retries.publish(self._board)
         self._files.reopen()
 
@@ -287,7 +303,8 @@ class Scribe:
             self._files.metrics.cut(boundary)
             publish_totals(self._board, self._files.metrics.totals, {})
         summary = make_summary(self._memory, self._files.metrics, boundary, self._former)
-        write_atomic(self._run_dir / SUMMARY_FILE, json.dumps(summary, indent=1).encode())
+        self._files.sync()
+        write_atomic(self._files.run_dir / SUMMARY_FILE, json.dumps(summary, indent=1).encode())
         self.retries.succeed()
         self.retries.publish(self._board)
 
@@ -332,8 +349,7 @@ def _close(scribe: Scribe, waiter: Waiter, run_dir: Path) -> None:
     last_try_at = time.monotonic() + LAST_TRY_SECONDS
     while True:
         try:
-            scribe.close()
-            return
+            return scribe.close()
         except OSError as error:
             scribe.report(error, scribe.retries.end)
             if time.monotonic() >= last_try_at:

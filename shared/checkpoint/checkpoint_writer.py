@@ -162,13 +162,14 @@ class CheckpointWriter:
             if segment_name(old) not in self._named:
                 self.discard_segment(old)
 
-    def add_tail(self, boundary: int, ring: Mapping[str, np.ndarray]) -> None:
-        """Compress the tail of a checkpoint from the ring, if it has one. Arguments and errors as for `add_segment`."""
+    def add_tail(self, boundary: int, ring: Mapping[str, np.ndarray]) -> bool:
+        """Compress the tail of a checkpoint from the ring; False if it has none. Arguments, errors: `add_segment`."""
         shape = tail_shape(self._run_schedule, boundary)
         if shape is None or not self._config.run.checkpoint_replay:
-            return
+            return False
         path, index = self.directory / tail_name(boundary), boundary // self._run_schedule.segment_rounds
         self._tail = boundary, write_segment(path, index, shape, ring, self._experiment, forced=True)
+        return True
 
     def save(
         self,

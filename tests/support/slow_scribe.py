@@ -1,4 +1,4 @@
-"""A launcher whose scribe computes for a while over each span: `python -m tests.support.slow_scribe OPTIONS`."""
+"""A launcher whose scribe computes for a while over each record: `python -m tests.support.slow_scribe OPTIONS`."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from shared.memory.process_table import Role
 from shared.process.child import ChildSpec
 from tests.support.slowed import compute
 
-SPAN_SECONDS = 0.1
+RECORD_SECONDS = 0.1
 """CPU time."""
 
 
 class SlowScribe(scribe.Scribe):
     """Takes its time."""
 
-    def _span(self, first: int) -> None:
-        compute(SPAN_SECONDS)
-        super()._span(first)
+    def _record_rounds(self) -> bool:
+        compute(RECORD_SECONDS)
+        return super()._record_rounds()
 
 
 def main(child_spec: ChildSpec) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -70,29 +71,26 @@ def test_a_record_without_a_state_has_none_outside() -> None:
     assert outside_support(ring_of([]), 0, 4, config()) == 0
 
 
-def test_the_learning_rate_is_that_of_the_last_round() -> None:
+@pytest.fixture
+def memory() -> Iterator[Memory]:
+    """Memory of a run with rounds of 40 steps, which anneals epsilon and the learning rate."""
     sizes = {"envs": 4, "round_steps": 40, "replay_size": 400, "learning_starts": 40, "total_steps": 400}
-    rate = {"learning_rate": 0.5, "learning_rate_end": 0.0, "anneal_steps": 80}
+    anneal = {"learning_rate": 0.5, "learning_rate_end": 0.0, "anneal_steps": 80, "epsilon_start": 1.0}
+    anneal |= {"epsilon_end": 0.2, "epsilon_steps": 80}
     machine = {"actors": 1, "inference_batch": 4, "device": "cpu", "run_dir": Path()}
-    memory = Memory.create(Plan(Config().with_settings(network="small", **sizes, **rate, **machine), 4))
+    made = Memory.create(Plan(Config().with_settings(network="small", train_every=4, **sizes, **anneal, **machine), 4))
+    yield made
+    made.arena.close()
+
+
+def test_the_learning_rate_is_that_of_the_last_round(memory: Memory) -> None:
     sample = Sample.kept(memory, NEWEST)
     rates = [record_values(memory, stop - 1, stop, sample, held=False)["learning_rate"] for stop in (1, 2, 3, 4)]
     assert rates == [0.5, 0.25, 0.0, 0.0]
 
 
-def test_the_figures_of_a_record_follow_from_its_ticks_and_commits() -> None:
-    """Rounds of 40 steps; the session began at 10 s, after 100 s of former ones, and committed at 12 and 16 s."""
-    sizes = {
-        "envs": 4,
-        "round_steps": 40,
-        "replay_size": 400,
-        "learning_starts": 40,
-        "total_steps": 400,
-        "train_every": 4,
-    }
-    explore = {"epsilon_start": 1.0, "epsilon_end": 0.2, "epsilon_steps": 80}
-    machine = {"actors": 1, "inference_batch": 4, "device": "cpu", "run_dir": Path()}
-    memory = Memory.create(Plan(Config().with_settings(network="small", **sizes, **explore, **machine), 4))
+def test_the_figures_of_a_record_follow_from_its_ticks_and_commits(memory: Memory) -> None:
+    """The session began at 10 s, after 100 s of former ones, and committed at 12 and 16 s."""
     board, names = memory.board, memory.board.metric_names
     board.begun_ns[0], board.before[0] = 10_000_000_000, 100.0
     board.commits.publish(2)
@@ -103,16 +101,8 @@ def test_the_figures_of_a_record_follow_from_its_ticks_and_commits() -> None:
     memory.ring.field["valid"][:, :20] = 1
     memory.ring.field["valid"][0, 3:6, 0] = 0
     first, second = (record_values(memory, stop - 1, stop, Sample.kept(memory, NEWEST), held=True) for stop in (1, 2))
-    wanted = (
-        "frames",
-        "updates",
-        "samples_per_step",
-        "valid_steps",
-        "seconds",
-        "steps_per_second",
-        "frames_per_second",
-        "updates_per_second",
-    )
+    per_second = [f"{name}_per_second" for name in ("steps", "frames", "updates")]
+    wanted = ("frames", "updates", "samples_per_step", "valid_steps", "seconds", *per_second)
     assert [first[name] for name in wanted] == [160, 0, 0.0, 37, 102.0, 20.0, 80.0, 0.0]
     assert [second[name] for name in wanted] == [320, 10, 8.0, 40, 106.0, 10.0, 40.0, 2.5]
     assert [first["epsilon"], second["epsilon"]] == pytest.approx([1.0, 0.6])
@@ -120,4 +110,3 @@ def test_the_figures_of_a_record_follow_from_its_ticks_and_commits() -> None:
     assert unread["valid_steps"] is None
     board.metrics[1, names.index("boundary")] = 2 + 256
     assert "seconds" not in record_values(memory, 1, 2, Sample.kept(memory, NEWEST), held=True), "the row is reused"
-    memory.arena.close()
