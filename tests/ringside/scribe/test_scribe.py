@@ -342,7 +342,7 @@ def test_a_resume_continues_counts_and_says_whether_it_is_exact(tmp_path: Path, 
 
 
 def test_a_run_that_begins_keeps_nothing_of_one_without_a_checkpoint(tmp_path: Path) -> None:
-    _, first = prepared(tmp_path / "run")
+    first = prepared(tmp_path / "run")[1]
     first._files.metrics.log_round(0, 80, {}, [], envs=8)
     best = random_weights(tmp_path / "other", actions=4)
     (tmp_path / "run" / "checkpoints" / "best.safetensors").write_bytes(best.read_bytes())
