@@ -113,16 +113,11 @@ def _node(memory: Memory, process: int, old: Sample, new: Sample) -> NodeStatus 
     if reports is None or role is not Role.ACTOR or actor < plan.config.machine.actors:
         return None
     gateway, ns = actor - plan.config.machine.actors, max(1, new.at - old.at)
-    moved = {name: max(0, int((getattr(new, name) - getattr(old, name))[gateway])) for name in ("sent", "received")}
-    return NodeStatus(
-        name=reports.name(gateway),
-        lanes=int(np.count_nonzero(memory.board.lane_owner == actor)),
-        losses=int(reports.losses[gateway]),
-        audits=int(reports.audits[gateway]),
-        transfer=max(0, int((new.transfer - old.transfer)[gateway])) / ns,
-        sent=1e9 * moved["sent"] / ns,
-        received=1e9 * moved["received"] / ns,
-    )
+    moved = {each: getattr(new, each) - getattr(old, each) for each in ("transfer", "sent", "received")}
+    transfer, sent, received = (max(0, int(counted[gateway])) / ns for counted in moved.values())
+    lanes = int(np.count_nonzero(memory.board.lane_owner == actor))
+    losses, audits = int(reports.losses[gateway]), int(reports.audits[gateway])
+    return NodeStatus(reports.name(gateway), lanes, losses, audits, transfer, 1e9 * sent, 1e9 * received)
 
 
 def load_between(memory: Memory, old: Sample, new: Sample, usable_cores: int) -> Load:
@@ -132,12 +127,12 @@ def load_between(memory: Memory, old: Sample, new: Sample, usable_cores: int) ->
         memory: of the run, for the names, phases and restarts of its processes.
         usable_cores: how many cores the run may use.
     """
-    seconds = (new.at - old.at) / 1e9
     speed = pace = None
-    if seconds > 0:
-        speed = max(0, new.steps - old.steps) / seconds  # a replaying lane counts backwards for a moment
-        pace = max(0, new.updates - old.updates) / seconds
-    evaluation_wait = max(0, new.evaluation_waited - old.evaluation_waited) / (new.at - old.at) if seconds > 0 else 0.0
+    evaluation_wait, ns = 0.0, new.at - old.at
+    if ns > 0:
+        speed = 1e9 * max(0, new.steps - old.steps) / ns  # a replaying lane counts backwards for a moment
+        pace = 1e9 * max(0, new.updates - old.updates) / ns
+        evaluation_wait = max(0, new.evaluation_waited - old.evaluation_waited) / ns
     others = stolen = None
     if 0 < old.contention_at < new.contention_at:
         measured = new.contention_at - old.contention_at
@@ -152,4 +147,4 @@ def load_between(memory: Memory, old: Sample, new: Sample, usable_cores: int) ->
         others=others,
         stolen=stolen,
     )
-    return Load(seconds, pace, activity)
+    return Load(ns / 1e9, pace, activity)

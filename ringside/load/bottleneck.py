@@ -2,43 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
 
 from ringside.load.role_status import RoleGroup, RoleStatus, groups_of
-from ringside.load.startup import startup_sentence
 from shared.machine.contention import contention_sentences
 from shared.text import readable
 
-BottleneckKind = Literal[
-    "starting",
-    "cores",
-    "learner",
-    "emulation",
-    "network",
-    "node",
-    "inference",
-    "scribe",
-    "evaluation",
-    "turns",
-    "workers",
-    "none",
-]
-
-
 SATURATED = 0.9
 """Busy share from which a role counts as the bottleneck."""
-
-
 CORES_IN_USE = 0.9
 """Share of the usable cores from which they count as all in use."""
-
-
 EVALUATION_WAIT = 0.1
 """Share of the time spent waiting for a slot in the queue of evaluations, from which evaluation is the bottleneck."""
-
-
 TRANSFERRING = 0.3
 """Share of the time for which a node waits for parameters, from which the network counts as the bottleneck."""
 
@@ -109,7 +86,8 @@ class Activity:
 class Bottleneck:
     """The limiting role of a run, and the distance from its limit."""
 
-    kind: BottleneckKind
+    kind: str
+    """starting, cores, learner, emulation, network, node, inference, scribe, evaluation, turns, workers or none."""
     sentence: str
     role: str | None = None
     """Group at the limit: learner, actors, nodes, inference, scribe, evaluator. For `cores` the group that uses most of
@@ -143,14 +121,14 @@ def find_bottleneck(run: Activity) -> Bottleneck:
     core, and threads that spin count as work.
     """
     if not run.has_started:
-        return Bottleneck("starting", startup_sentence(run.roles))
-    rules = _RULES_OF_WORKERS if "workers" in run.groups else _RULES
+        return Bottleneck("starting", _startup_sentence(run.roles))
+    rules = (_cores, _evaluation, _workers) if "workers" in run.groups else _RULES
     found = _with_distance(next(limit for rule in rules if (limit := rule(run))), run.steps_per_second)
     contention = contention_sentences(run.others, run.stolen, run.usable_cores)
     return replace(found, sentence=" ".join([found.sentence, *contention]))
 
 
-def _cores_limit(run: Activity) -> Bottleneck | None:
+def _cores(run: Activity) -> Bottleneck | None:
     taken = (run.others or 0.0) + (run.stolen or 0.0)
     if not any(group.starves for name, group in run.groups.items() if name != "nodes"):
         taken = 0.0  # no process of the run waits for the cores of other programs
@@ -166,7 +144,7 @@ def _cores_limit(run: Activity) -> Bottleneck | None:
     return Bottleneck("cores", sentence, most, min(1.0, sum(used.values()) / run.usable_cores))
 
 
-def _learner_limit(run: Activity) -> Bottleneck | None:
+def _learner(run: Activity) -> Bottleneck | None:
     if run.learner_busy < SATURATED or run.learner_busy < run.slowest_busy:
         return None
     learner = run.groups["learner"]
@@ -174,7 +152,7 @@ def _learner_limit(run: Activity) -> Bottleneck | None:
     return Bottleneck("learner", sentence, "learner", learner.busy)
 
 
-def _nodes_limit(run: Activity) -> Bottleneck | None:
+def _nodes(run: Activity) -> Bottleneck | None:
     """The network, one node, or all of them."""
     node = run.slowest.node
     if run.slowest_busy < SATURATED or node is None:
@@ -183,7 +161,7 @@ def _nodes_limit(run: Activity) -> Bottleneck | None:
     reports = [role.node for role in nodes.roles if role.node is not None]
     others = [role.busy or 0.0 for role in nodes.roles if role is not run.slowest]
     transfer = sum(each.transfer for each in reports) / len(reports)
-    kind: BottleneckKind
+    kind: str
     if transfer >= TRANSFERRING:
         rate = sum(each.sent for each in reports) / 1e6
         waits = f"the nodes wait {transfer:.0%} of the time for parameters ({rate:,.1f} MB/s)"
@@ -196,7 +174,7 @@ def _nodes_limit(run: Activity) -> Bottleneck | None:
     return Bottleneck(kind, sentence + run.learner_waits, "nodes", nodes.busy)
 
 
-def _emulation_limit(run: Activity) -> Bottleneck | None:
+def _emulation(run: Activity) -> Bottleneck | None:
     if run.slowest_busy < SATURATED:
         return None
     actors, slowest = run.players, run.slowest  # those of nodes are the rule before
@@ -205,7 +183,7 @@ def _emulation_limit(run: Activity) -> Bottleneck | None:
     return Bottleneck("emulation", sentence + run.learner_waits, "actors", actors.busy)
 
 
-def _recording_limit(run: Activity) -> Bottleneck | None:
+def _recording(run: Activity) -> Bottleneck | None:
     scribe = run.groups.get("scribe")
     if scribe is None or scribe.busy < SATURATED:
         return None
@@ -213,7 +191,7 @@ def _recording_limit(run: Activity) -> Bottleneck | None:
     return Bottleneck("scribe", sentence, "scribe", scribe.busy)
 
 
-def _evaluation_limit(run: Activity) -> Bottleneck | None:
+def _evaluation(run: Activity) -> Bottleneck | None:
     """Evaluations are always pending; the evaluator's waits for inference are part of its work."""
     has_workers = "workers" in run.groups
     if run.evaluation_wait < EVALUATION_WAIT or (not has_workers and run.groups["inference"].busy >= SATURATED):
@@ -223,7 +201,7 @@ def _evaluation_limit(run: Activity) -> Bottleneck | None:
     return Bottleneck("evaluation", f"{sentence}the queue of evaluations", "evaluator", 1.0)
 
 
-def _turns_limit(run: Activity) -> Bottleneck | None:
+def _turns(run: Activity) -> Bottleneck | None:
     if not (run.alternates and run.learning and "learner" in run.groups):
         return None
     learner, actors, inference = (run.groups[name] for name in ("learner", "actors", "inference"))
@@ -233,7 +211,7 @@ def _turns_limit(run: Activity) -> Bottleneck | None:
     return Bottleneck("turns", sentence, role, min(1.0, learner.busy + max(run.slowest_busy, inference.busy)))
 
 
-def _inference_limit(run: Activity) -> Bottleneck | None:
+def _inference(run: Activity) -> Bottleneck | None:
     inference = run.groups["inference"]
     if inference.busy < max(0.5, run.players.busy, run.learner_busy):
         return None
@@ -241,7 +219,7 @@ def _inference_limit(run: Activity) -> Bottleneck | None:
     return Bottleneck("inference", sentence, "inference", inference.busy)
 
 
-def _no_single_limit(run: Activity) -> Bottleneck:
+def _no_single_role(run: Activity) -> Bottleneck:
     players, inference = run.slowest.group, run.groups["inference"].busy
     busy = {players: run.players.busy, "inference": inference}
     busy |= {"learner": run.learner_busy} if "learner" in run.groups else {}
@@ -251,39 +229,16 @@ def _no_single_limit(run: Activity) -> Bottleneck:
     return Bottleneck("none", f"{sentence}): they wait for one another", role, busy[role])
 
 
-def _workers_limit(run: Activity) -> Bottleneck:
+def _workers(run: Activity) -> Bottleneck:
     """Workers wait for nothing but each other, the scribe and evaluations."""
     workers = run.groups["workers"]
     shares = f"their processes {workers.works}, and wait for each other in the rest"
     return Bottleneck("workers", f"The workers limit the run: {shares}", "workers", workers.busy)
 
 
-_RULES = (
-    _cores_limit,
-    _learner_limit,
-    _nodes_limit,
-    _emulation_limit,
-    _recording_limit,
-    _evaluation_limit,
-    _turns_limit,
-    _inference_limit,
-    _no_single_limit,
-)
+_RULES = (_cores, _learner, _nodes, _emulation, _recording, _evaluation, _turns, _inference, _no_single_role)
 """Rules of a run with learner and inference, the first to answer decides. Each returns the bottleneck with a sentence
 without its end, or None."""
-
-_RULES_OF_WORKERS = (_cores_limit, _evaluation_limit, _workers_limit)
-
-
-_ALLOWED = {
-    "learner": "the learner would allow",
-    "actors": "the actors would allow",
-    "nodes": "the nodes would allow",
-    "workers": "the workers would allow",
-    "inference": "inference would allow",
-    "scribe": "the scribe would allow",
-    "evaluator": "the evaluator would allow",
-}
 
 
 def _with_distance(found: Bottleneck, steps_per_second: float | None) -> Bottleneck:
@@ -295,7 +250,40 @@ def _with_distance(found: Bottleneck, steps_per_second: float | None) -> Bottlen
     if found.kind == "turns":
         distance = f". {speed} steps/s; without waiting about {possible} would be possible"
     else:
-        assert found.role is not None, "only a run that has not started has none"
-        subject = "they allow" if found.kind == "cores" else _ALLOWED[found.role]
+        article = "" if found.role == "inference" else "the "
+        subject = "they allow" if found.kind == "cores" else f"{article}{found.role} would allow"
         distance = f"; {speed} of about {possible} steps/s that {subject}"
     return replace(found, sentence=f"{found.sentence}{distance} ({found.share:.0%}).", steps_per_second=limit)
+
+
+# --- the start
+
+_PREPARES = {
+    "scribe": "preparing the memory",
+    **dict.fromkeys(("learner", "ranks", "inference"), "loading PyTorch and the network"),
+    **dict.fromkeys(("evaluator", "actors"), "loading emulators and the game"),
+    "nodes": "looking for a node",
+    "workers": "loading PyTorch, emulators and the game",
+}
+"""Work of a process before its first step, by group."""
+
+_MOST_LISTED = 4
+
+
+def _startup_sentence(roles: Sequence[RoleStatus]) -> str:
+    """Name the processes that have not started, and their work."""
+    awaited: dict[str, list[str]] = {}
+    for role in roles:
+        if role.state == "starting":
+            awaited.setdefault(_PREPARES[role.group], []).append(role.name)
+    if not awaited:
+        return "All processes have started; the first steps are being played."
+    clauses = [f"{_listed(names)} ({work})" for work, names in awaited.items()]
+    return f"Starting: waits for {_listed(clauses)}."
+
+
+def _listed(words: Sequence[str]) -> str:
+    """ "a", "a and b", "a, b and c"; of more than four, the first and the number of the others."""
+    if len(words) > _MOST_LISTED:
+        return f"{words[0]} and {len(words) - 1} more"
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
