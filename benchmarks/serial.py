@@ -1,0 +1,173 @@
+"""All of DQN in one process, made of the parts of a run: lanes, ring, network, engine; nothing runs in parallel.
+
+The order of steps and updates is that of a run with `--schedule alternate --actors 1`. With the network of
+`learner/networks/fused.py` the weights are the same too, bit for bit. The ladder measures it with a network of PyTorch
+layers in float32 in its place, as users of PyTorch would write it. Updates always run in the engine.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.nn.utils import vector_to_parameters
+
+from actors.lane import Lane
+from actors.make_env import make_env
+from benchmarks.harness import WrongResult
+from learner.learner import prepare
+from learner.make_engine import make_engine
+from learner.networks.policy import greedy
+from shared.errors import ConfigError
+from shared.memory.parts.mailbox import Mailbox
+from shared.memory.plan import Plan
+from shared.memory.run_memory import Memory
+from shared.network_spec import PLAIN_NETWORKS
+
+WARM_UPDATES = 32
+"""Updates before the clock starts."""
+
+
+class Answering(Protocol):
+    """A network that answers stacks of frames."""
+
+    def load(self, flat: NDArray[np.float32]) -> None:
+        """Load parameters float32[P], in the canonical layout of `shared.network_parameters`."""
+
+    def values(self, stacks: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """Q(s, .) float32[n, actions] of stacks uint8[n, 4, 84, 84]."""
+
+
+class Layers:
+    """A network of PyTorch layers in float32."""
+
+    def __init__(self, plan: Plan, *, gradients: bool) -> None:
+        """`gradients`: True if every inference builds its autograd graph."""
+        convolutions, hidden = PLAIN_NETWORKS[plan.network.name]
+        body = [layer for shape in convolutions for layer in (nn.LazyConv2d(*shape), nn.ReLU())]
+        head = (nn.Flatten(), nn.LazyLinear(hidden), nn.ReLU(), nn.LazyLinear(plan.actions))
+        self._device, self._gradients = torch.device(plan.config.machine.device), gradients
+        self._layers = nn.Sequential(*body, *head).to(self._device)
+        self._layers(torch.zeros(1, *plan.network.frames.observation, device=self._device))
+        self._layers.requires_grad_(gradients)
+
+    def load(self, flat: NDArray[np.float32]) -> None:
+        """See `Answering`."""
+        vector_to_parameters(torch.from_numpy(flat.copy()).to(self._device), self._layers.parameters())
+
+    def values(self, stacks: NDArray[np.uint8]) -> NDArray[np.float32]:
+        """See `Answering`."""
+        with torch.set_grad_enabled(self._gradients):
+            q = self._layers(torch.from_numpy(stacks).to(self._device).float() / 255.0)
+        values: NDArray[np.float32] = q.detach().cpu().numpy()
+        return values
+
+
+class Serial:
+    """All of a run in one process.
+
+    Attributes:
+        round: next round to play.
+        updates: updates so far, as counted by the engine.
+    """
+
+    def __init__(self, plan: Plan, network: Answering) -> None:
+        """Begin a run; call `learner.learner.prepare` first. Raises `ConfigError` unless the schedule is alternate."""
+        config = plan.config
+        if config.learn.schedule != "alternate" or plan.actors != 1:
+            raise ConfigError("One process plays and learns in turns: it needs --schedule alternate and --actors 1.")
+        self.memory = Memory.create(plan)
+        self.run_schedule = plan.run_schedule
+        self.round = self.updates = 0
+        self._network = network
+        self._engine = make_engine(self.memory.plan.config, self.memory.plan.network, self.memory.ring)
+        self._engine.initialize()
+        self._commit()
+        width = self.run_schedule.lane_envs
+        self._lanes = [
+            Lane(
+                self.memory.lane(index),
+                self.memory.plan,
+                [make_env(config.play, config.run.seed, index * width + j, training=True) for j in range(width)],
+                actor=0,
+            )
+            for index in range(self.run_schedule.lanes)
+        ]
+        for lane in self._lanes:
+            lane.start()
+
+    def play_round(self) -> None:
+        """Play the steps of a round, then run its updates. Raises `NonFiniteError`."""
+        run_schedule, engine = self.run_schedule, self._engine
+        for tick in range(self.round * run_schedule.round_ticks, (self.round + 1) * run_schedule.round_ticks):
+            self._answer(tick)
+            for lane in self._lanes:
+                lane.step()
+        if count := run_schedule.updates_in(self.round):
+            engine.begin_round(self.round, run_schedule.window_end(self.round))
+            engine.run(count)
+            self.updates += engine.end_round().updates
+        if run_schedule.target_changes_after(self.round):
+            engine.update_target()
+        self.round += 1
+        self._commit()
+
+    @property
+    def steps(self) -> int:
+        """Steps played, of all envs."""
+        return self.round * self.run_schedule.round_steps
+
+    def check(self) -> None:
+        """Raise `WrongResult` unless the numbers of steps and updates are those of the rounds so far."""
+        asked, done = self.run_schedule.updates_before(self.round), self.memory.board.lane_done.values
+        if self.updates != asked or (done != self.round * self.run_schedule.round_ticks).any():
+            raise WrongResult(
+                f"After {self.round} rounds {self.updates} updates were done instead of {asked}, and lanes had played "
+                f"{done.tolist()} ticks."
+            )
+
+    def _answer(self, tick: int) -> None:
+        """Choose the actions of all envs at this tick, in one batch."""
+        run_schedule, mailbox, ring = self.run_schedule, self.memory.mailbox, self.memory.ring
+        rows, mask = ring.stack_rows(np.arange(run_schedule.envs), np.full(run_schedule.envs, tick))
+        stacks = ring.flat["frame"][rows]
+        stacks[~mask] = 0
+        actions = greedy(self._network.values(stacks)).astype(np.uint8)
+        lanes, numbers = np.arange(run_schedule.lanes), mailbox.request.values.copy()
+        if (Mailbox.tick_of(numbers) != tick).any():
+            raise WrongResult(f"Lanes asked for ticks {Mailbox.tick_of(numbers).tolist()} instead of {tick}.")
+        mailbox.answer(lanes, numbers, actions.reshape(run_schedule.lanes, run_schedule.lane_envs))
+
+    def _commit(self) -> None:
+        """Publish the parameters, and load them into the inference network for the next round."""
+        weights, updates = self.memory.weights, self.run_schedule.updates_before(self.round)
+        before = weights.current
+        weights.publish(updates, self._engine.online_into)
+        if weights.current != before:
+            weights.read(self._network.load)
+        self.memory.board.commits.publish(self.round)
+
+
+def serial_speed(plan: Plan, gradients: bool) -> Callable[[float], float]:
+    """A worker's measurement: steps/s over whole rounds, after learning has begun, with a network of layers.
+
+    `gradients`: True if autograd stays on in inference.
+    """
+    prepare(plan.config)
+    serial = Serial(plan, Layers(plan, gradients=gradients))
+    while serial.updates < WARM_UPDATES:
+        serial.play_round()
+
+    def measure(seconds: float) -> float:
+        first, began = serial.steps, time.perf_counter()
+        while (took := time.perf_counter() - began) < seconds:
+            serial.play_round()
+        serial.check()
+        return (serial.steps - first) / took
+
+    return measure
