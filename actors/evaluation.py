@@ -6,9 +6,8 @@ is sampled. So the result does not depend on the env that plays an episode, or o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
@@ -33,14 +32,6 @@ Ask: TypeAlias = Callable[[NDArray[np.float64], NDArray[np.bool_]], NDArray[np.u
 
 OnEpisode: TypeAlias = Callable[["Episode"], None]
 """Called with each episode when it has ended, in the order of their ends."""
-
-
-@dataclass(frozen=True)
-class Returns:
-    """Result of an evaluation: float64[episodes] raw returns and int64[episodes] steps."""
-
-    returns: NDArray[np.float64]
-    lengths: NDArray[np.int64]
 
 
 class Evaluation:
@@ -100,96 +91,84 @@ class Episode:
 
 def play_episodes(
     evaluation: Evaluation,
-    episodes: int,
     stacks: NDArray[np.uint8],
     ask: Ask,
+    *,
+    episodes: int | None = None,
+    steps: int = 0,
+    drops_last: bool = False,
     on_episode: OnEpisode = lambda episode: None,
     video: Path | None = None,
     heartbeat: Callable[[], None] = lambda: None,
-) -> Returns:
-    """Play `episodes` episodes of an evaluation, `len(stacks)` at a time; row j plays j, j + len(stacks), ...
+) -> list[Episode]:
+    """Play episodes of an evaluation, `len(stacks)` at a time; row j plays j, j + len(stacks), ...
+
+    The result is that of playing them one after another.
 
     Args:
         stacks: uint8[envs, *frames.observation], written here; row j belongs to env j.
         ask: returns the actions for the stacks as they are.
+        episodes: number of episodes; None: whole ones in their order until they have `steps` steps together.
+        drops_last: leave out the last episode if it goes beyond `steps`.
+        on_episode: called with each episode that has ended, also with those that do not count in the end.
         video: file for a video of the first episode; None: none.
         heartbeat: called after each env that is made, which may take long.
     """
-    rows = min(episodes, len(stacks))
-    started = _play(
-        evaluation, stacks, rows, ask, lambda number, started: number < episodes, on_episode, video, heartbeat
-    )
-    return _returns([started[number] for number in range(episodes)])
+    started: dict[int, Episode] = {}
 
-
-def play_steps(
-    evaluation: Evaluation,
-    steps: int,
-    stacks: NDArray[np.uint8],
-    ask: Ask,
-    on_episode: OnEpisode = lambda episode: None,
-    video: Path | None = None,
-    *,
-    drops_last: bool,
-) -> Returns:
-    """Play whole episodes of an evaluation in their order until they have `steps` steps together.
-
-    The result is that of playing them one after another. Else as `play_episodes`.
-
-    Args:
-        drops_last: leave out the last episode if it goes beyond `steps`.
-    """
-
-    def wanted(number: int, started: Mapping[int, Episode]) -> bool:
-        """True unless the episodes before, as far as they are played, fill the steps."""
+    def wanted(number: int) -> bool:
+        """True unless the episodes before, as far as they are played, are enough."""
+        if episodes is not None:
+            return number < episodes
         return sum(episode.steps for other, episode in started.items() if other < number) < steps
 
-    started = _play(evaluation, stacks, len(stacks), ask, wanted, on_episode, video)
+    with ExitStack() as held:
+        envs: list[Env] = []
+        for _ in range(min(episodes or len(stacks), len(stacks))):
+            envs.append(held.enter_context(closing(evaluation.env())))
+            heartbeat()
+        _play(evaluation, envs, stacks, ask, started, wanted, on_episode, video)
+    if episodes is not None:
+        return [started[number] for number in range(episodes)]
     played: list[Episode] = []
     total = 0
     while total < steps:
         played.append(started[len(played)])
         total += played[-1].steps
-    return _returns(played[:-1] if drops_last and total > steps and len(played) > 1 else played)
+    return played[:-1] if drops_last and total > steps and len(played) > 1 else played
 
 
 def _play(
     evaluation: Evaluation,
+    envs: Sequence[Env],
     stacks: NDArray[np.uint8],
-    rows: int,
     ask: Ask,
-    wanted: Callable[[int, Mapping[int, Episode]], bool],
+    started: dict[int, Episode],
+    wanted: Callable[[int], bool],
     on_episode: OnEpisode,
     video: Path | None,
-    heartbeat: Callable[[], None] = lambda: None,
-) -> dict[int, Episode]:
-    """Play the episodes for which `wanted` is true, given their number and all that have started, and return them.
+) -> None:
+    """Play the episodes for which `wanted` is true, and add them to `started`.
 
-    The first `rows` of the stacks are used. An episode that is no longer wanted is abandoned when another ends.
+    An episode that is no longer wanted is abandoned when another ends.
     """
-    started: dict[int, Episode] = {}
+
+    def start(row: int, number: int) -> Episode | None:
+        if not wanted(number):
+            return None
+        started[number] = evaluation.open(envs[row], number, stacks[row])
+        return started[number]
+
+    playing = [start(row, row) for row in range(len(envs))]
+    draws, starts = np.zeros(len(stacks)), np.zeros(len(stacks), bool)
     with ExitStack() as held:
-        envs: list[Env] = []
-        for _ in range(rows):
-            envs.append(held.enter_context(closing(evaluation.env())))
-            heartbeat()
-
-        def start(row: int, number: int) -> Episode | None:
-            if not wanted(number, started):
-                return None
-            started[number] = evaluation.open(envs[row], number, stacks[row])
-            return started[number]
-
-        playing = [start(row, row) for row in range(len(envs))]
-        # Once the first episode has begun: no-ops of its reset are no step of the film.
+        # Begun once the first episode has: the no-ops of its reset are no step of the film.
         film = None if video is None else held.enter_context(closing(FilmedEpisode(envs[0], video)))
-        draws, starts = np.zeros(len(stacks)), np.zeros(len(stacks), bool)
         while any(playing):
-            if evaluation.rules.actions == "sample":
-                draws[:rows] = [0.0 if episode is None else episode.draw for episode in playing]
-            starts[:rows] = [episode is not None and not episode.steps for episode in playing]
+            for row, episode in enumerate(playing):
+                draws[row] = episode.draw if episode and evaluation.rules.actions == "sample" else 0.0
+                starts[row] = episode is not None and not episode.steps
             chosen = ask(draws, starts)
-            ended = False
             for row, episode in enumerate(playing):
                 if episode is None:
                     continue
@@ -197,17 +176,6 @@ def _play(
                 if film is not None and row == 0:
                     film.after_step(over=episode.over)
                 if episode.over:
-                    ended = True
                     on_episode(episode)
                     playing[row] = start(row, episode.number + len(envs))
-            if ended:
-                playing = [episode if episode and wanted(episode.number, started) else None for episode in playing]
-    return started
-
-
-def _returns(episodes: Sequence[Episode]) -> Returns:
-    """Returns and lengths of episodes that are over."""
-    return Returns(
-        np.array([episode.total for episode in episodes], np.float64),
-        np.array([episode.steps for episode in episodes], np.int64),
-    )
+            playing = [episode if episode and wanted(episode.number) else None for episode in playing]

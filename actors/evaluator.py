@@ -43,15 +43,15 @@ def main(child_spec: ChildSpec) -> None:
                 break
             played = play_episodes(
                 Evaluation(config.play, rules, config.run.seed, number),
-                memory.plan.evaluation_episodes,
                 observations,
                 ask,
+                episodes=memory.plan.evaluation_episodes,
                 video=evaluation_video(config.run.run_dir, number) if config.evaluate.eval_video else None,
                 heartbeat=waiter.heartbeat,
             )
             place = number % len(queue.returns)
-            queue.returns[place] = played.returns
-            queue.lengths[place] = played.lengths
+            queue.returns[place] = [episode.total for episode in played]
+            queue.lengths[place] = [episode.steps for episode in played]
             queue.done.publish(number + 1)
             scribe.ring()
             inference.ring()

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from actors.evaluation import Evaluation, OnEpisode, play_episodes, play_steps
+from actors.evaluation import Evaluation, OnEpisode, play_episodes
 from ringside.agents.evaluation_policy import ROWS, make_evaluation_policy
 from ringside.agents.stored_weights import play_of, require_actions, rules_of, weights_at
 from ringside.recording.scores import SOURCE, summarize
@@ -70,20 +70,25 @@ def evaluate(
         state[:] = network.policy.next_state
         return network.choose(values, draws, rules).astype(np.uint8)
 
-    evaluation, film = Evaluation(play, rules, seed, 0), None if video is None else Path(video)
     steps = protocol.eval_steps if episodes is None else None
-    if steps is not None:
-        played = play_steps(evaluation, steps, stacks, ask, on_episode, film, drops_last=protocol.drops_last_episode)
-    else:
-        played = play_episodes(evaluation, episodes or protocol.eval_episodes, stacks, ask, on_episode, film)
-    returns = played.returns.tolist()
+    played = play_episodes(
+        Evaluation(play, rules, seed, 0),
+        stacks,
+        ask,
+        episodes=None if steps else episodes or protocol.eval_episodes,
+        steps=steps or 0,
+        drops_last=protocol.drops_last_episode,
+        on_episode=on_episode,
+        video=None if video is None else Path(video),
+    )
+    returns = [episode.total for episode in played]
     return {
         "game": weights.game,
         "protocol": weights.protocol,
         **asdict(summarize(weights.game, returns)),
         "human_normalized_source": SOURCE,
         "returns": returns,
-        "steps": int(played.lengths.sum()),
+        "steps": sum(episode.steps for episode in played),
         "eval_epsilon": rules.epsilon,
         "eval_max_frames": rules.max_frames,
         "eval_actions": rules.actions,

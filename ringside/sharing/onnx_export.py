@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from actors.evaluation import Evaluation, play_steps
+from actors.evaluation import Evaluation, play_episodes
 from actors.make_env import action_names
 from ringside.agents.evaluation_policy import ROWS, make_evaluation_policy
 from ringside.agents.stored_weights import play_of, require_actions, rules_of, weights_at
@@ -132,5 +132,5 @@ def _answers(
 
     # Each env plays its share, and then its episode is cut.
     rules = replace(rules_of(weights, play), max_frames=FRAME_SKIP * -(-frames // ROWS))
-    play_steps(Evaluation(play, rules, seed, 0), frames, stacks, ask, drops_last=False)
+    play_episodes(Evaluation(play, rules, seed, 0), stacks, ask, steps=frames)
     return np.concatenate(ours), np.concatenate(theirs)

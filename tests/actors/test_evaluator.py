@@ -67,9 +67,9 @@ def test_the_evaluation_actor_plays_each_version_by_its_rules_and_number(
     for number in (1, 2):
         evaluation = Evaluation(memory.plan.config.play, EvalRules(0.5, 40), 7, number)
         stacks = np.zeros_like(queue.observations(memory.run_schedule.frames))
-        expected = play_episodes(evaluation, 5, stacks, lambda draws, starts: np.zeros(2, np.uint8))
-        assert queue.returns[number].tolist() == expected.returns.tolist()
-        assert queue.lengths[number].tolist() == expected.lengths.tolist() == [10] * 5
+        expected = play_episodes(evaluation, stacks, lambda draws, starts: np.zeros(2, np.uint8), episodes=5)
+        assert queue.returns[number].tolist() == [episode.total for episode in expected]
+        assert queue.lengths[number].tolist() == [episode.steps for episode in expected] == [10] * 5
     assert queue.returns[1].tolist() != queue.returns[2].tolist(), "other blocks fall in another evaluation"
     assert all(evaluation_video(tmp_path, number).exists() == films for number in (1, 2))
     memory.arena.close()

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from actors.evaluation import Ask, Evaluation, Returns, play_episodes
+from actors.evaluation import Ask, Evaluation, play_episodes
 from actors.filming import VideoFile, part_of
 from shared.config.method_declaration import method_declaration
 from shared.config.protocols import eval_rules
@@ -82,12 +82,13 @@ def ones(draws: NDArray[np.float64], starts: NDArray[np.bool_]) -> NDArray[np.ui
     return np.ones(2, np.uint8)
 
 
-def play(video: Path | None, ask: Ask = ones, **settings: object) -> Returns:
-    """Three episodes in two envs, by default all actions 1."""
+def play(video: Path | None, ask: Ask = ones, **settings: object) -> list[tuple[float, int]]:
+    """Returns and lengths of three episodes in two envs, by default all actions 1."""
     config = Config().with_settings(eval_epsilon=0.5, eval_max_frames=240, **settings)
     rules = eval_rules(config.play, config.evaluate, method_declaration("dqn"))
     stacks = np.zeros((2, 4, 84, 84), np.uint8)
-    return play_episodes(Evaluation(config.play, rules, 1, 0), 3, stacks, ask, video=video)
+    played = play_episodes(Evaluation(config.play, rules, 1, 0), stacks, ask, episodes=3, video=video)
+    return [(episode.total, episode.steps) for episode in played]
 
 
 @pytest.mark.parametrize(
@@ -100,13 +101,13 @@ def test_the_first_episode_is_filmed_and_returns_stay_the_same(
     path = evaluation_video(tmp_path, 7)
     plain, filmed = play(None, **settings), play(path, **settings)
     assert path == tmp_path / "videos" / "evaluation-00007.mp4"
-    assert plain.returns.tolist() == filmed.returns.tolist()
+    assert plain == filmed
     with av.open(str(path)) as file:
         (stream,) = file.streams.video
         frames = [frame.to_ndarray(format="rgb24") for frame in file.decode(stream)]
         if rate is not None:
             assert stream.average_rate == rate
-    assert len(frames) == filmed.lengths[0]
+    assert len(frames) == filmed[0][1]
     if size is not None:
         assert frames[0].shape == (*size, 3)
     assert len({frame.tobytes() for frame in frames}) > 1
@@ -125,7 +126,7 @@ def test_an_environment_of_few_screens_a_second_is_filmed_at_one(
 def test_a_disk_that_refuses_disturbs_no_evaluation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "videos").touch()
     played = play(evaluation_video(tmp_path, 0), game="pong")
-    assert played.returns.tolist() == play(None, game="pong").returns.tolist()
+    assert played == play(None, game="pong")
     assert capsys.readouterr().err.count("could not be written") == 1
 
 
@@ -137,7 +138,7 @@ def test_a_log_on_the_same_full_disk_disturbs_no_evaluation(tmp_path: Path, monk
         monkeypatch.undo()
         with pytest.raises(OSError, match="No space left"):
             full.close()  # what was to be said is in its buffer
-    assert played.returns.tolist() == play(None, game="pong").returns.tolist()
+    assert played == play(None, game="pong")
 
 
 def test_no_link_in_the_place_of_a_video_is_followed(tmp_path: Path) -> None:
