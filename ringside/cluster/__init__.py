@@ -7,6 +7,6 @@ without Ray. Read hosts and node_object first, then connection and ray_hosts, wh
 
 *One run with more actors*: a *gateway* takes an actor's place on the board. It owns lanes, and alone writes them, but
 has a *group* on a node play them: a small region of its own with an inference server and actors. In each round the
-gateway sends the parameters, and the group returns what it played in *parcels*. Read placement, gateway and
-gateway_balance, then remote_lanes, node_place, audit and group_host; parcel and parameters are what travels.
+gateway sends the parameters, and the group returns what it played in *parcels*. Read placement and gateway, then
+remote_lanes, parcel, audit and group_host.
 """

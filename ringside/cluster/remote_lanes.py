@@ -4,27 +4,31 @@ Only answers to calls on the present host are read, and each session has its own
 ever written, however late it comes. When a group is lost, its lanes go back to their snapshots, like those of an actor
 that died. Their logged actions go to the next group, and ticks that the ring holds already are compared.
 
-A node that has other software, or computes other bits, is left out. One that passes this check and later fails an audit
-is left out from then on, and the run continues as inexact: all that was played is valid, but no repetition would give
-it.
+A node that has other software, or computes other bits, is left out before it plays. One that passes this check and
+later fails an audit is left out from then on, and the run continues as inexact: all that was played is valid, but no
+repetition would give it.
 """
 
 from __future__ import annotations
 
+import math
 import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ringside.cluster.audit import Audit
-from ringside.cluster.hosts import NodeLost
-from ringside.cluster.node_place import NodePlace, UnsuitableNode
+from ringside.cluster.group_host import GroupHost
+from ringside.cluster.hosts import Host, Hosts, NodeLost
+from ringside.cluster.node_object import Node, fingerprint
 from ringside.cluster.parcel import OPENING, LaneTicks, ParcelError, capture_lane, ticks_by_field, unpack
-from shared.errors import FatalError, RunFailed
+from shared.errors import FatalError, RingsideError, RunFailed
+from shared.files.disk_trouble import log_line
 from shared.memory.parts.board import Phase
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
@@ -32,6 +36,14 @@ from shared.memory.wait import Waiter
 from shared.process.child import Doorbells
 from shared.text import count
 
+EXAMINE_SECONDS = 180.0
+"""Time without an answer after which a node counts as lost that is examined, for which it computes a while."""
+PLACE_SECONDS = 10.0
+"""Wait for a free node after which the lanes go to other gateways, or to the actors of this machine."""
+POLL_SECONDS = 0.25
+"""Longest wait for a place in one call."""
+LEAVING_SECONDS = 1.0
+"""Between two questions if the node was told to leave."""
 SILENT_SECONDS = 5.0
 """Time without an answer after which a node counts as lost that plays. It answers within `ANSWER_SECONDS`."""
 ANSWER_SECONDS = 0.25
@@ -47,17 +59,31 @@ MOST_LOSSES = 20
 """Losses in a row without a new tick after which the run ends."""
 
 
-@dataclass
-class _Session:
-    """The lanes that the present group plays, and what was exchanged with it about them."""
+class UnsuitableNode(RingsideError):
+    """A node must not play. The message is a sentence."""
 
-    lanes: list[int] = field(default_factory=list)
-    """Empty: it plays nothing."""
-    sent: dict[int, int] = field(default_factory=dict)
-    """By lane the first tick that the group has not sent."""
+
+@dataclass
+class _Group:
+    """A group, from the search for its place to its end, and what was exchanged with it."""
+
+    host: Host
+    node: Node | None = None
+    """None: it is not placed yet."""
+    suits: bool = False
+    """True once the node was examined."""
+    same_bits: bool = True
+    """True if the node computes the bits of this machine."""
+    leaving: bool = False
+    looked_at: float = -math.inf
+    """Time of the last question if the node was told to leave."""
     agreed_step: int = -1
     """Step of the newest round in which the node had this machine's bits; -1: it has played nothing."""
-    name: str = field(default_factory=lambda: secrets.token_hex(8))
+    lanes: list[int] = field(default_factory=list)
+    """Lanes that it plays."""
+    session: str = ""
+    sent: dict[int, int] = field(default_factory=dict)
+    """By lane the first tick that the group has not sent."""
     content: int | None = None
     """Updates of the parameters that the group has."""
     states: dict[int, tuple[int, bytes]] = field(default_factory=dict)
@@ -69,16 +95,21 @@ class _Session:
 class RemoteLanes:
     """The lanes of one gateway."""
 
-    def __init__(self, memory: Memory, place: NodePlace, waiter: Waiter, doorbells: Doorbells) -> None:
-        """Nothing is placed yet. `place` is that of the group which will play the lanes."""
-        self._memory, self._place, self._waiter, self._doorbells = memory, place, waiter, doorbells
-        self._learner = doorbells[Role.LEARNER]
-        self._report, self._actor, self._number = place.report, place.actor, place.number
+    def __init__(self, memory: Memory, actor: int, waiter: Waiter, doorbells: Doorbells, hosts: Hosts) -> None:
+        """Nothing is placed yet. `actor`: number of the gateway among the actors."""
+        assert memory.gateways is not None, "the run has gateways"
+        self._memory, self._waiter, self._doorbells, self._hosts = memory, waiter, doorbells, hosts
+        self._learner, self._settings = doorbells[Role.LEARNER], memory.plan.elsewhere.settings
+        self._report, self._actor, self._number = memory.gateways, actor, actor - memory.plan.config.machine.actors
+        self._report.write_name(self._number, "")
         self._board, self._run_schedule = memory.board, memory.run_schedule
         self._process = waiter.process
+        self._vacant = self._board.vacant[self._process : self._process + 1]
+        self._sought_since = time.monotonic()
+        """Infinite: there is a node that suits."""
         self._ticks = max(0, int(self._board.furthest[self._process]))
         self._redone = int(self._board.redone[self._process])
-        self._session = _Session()
+        self._group = self._sought()
         self._losses = 0
         self._slowest = 0.0
         """Longest time of an answer."""
@@ -94,14 +125,17 @@ class RemoteLanes:
                 try:
                     self._step()
                 except NodeLost as lost:
-                    self._lose(f"Node {self._place.name or '?'} {lost}")
+                    self._lose(f"{self._name} {lost}")
                 except (RunFailed, ParcelError) as error:
                     self._lose(str(error))
                 except UnsuitableNode as why:
-                    self._session = _Session()
-                    self._place.leave_out(str(why))
+                    self._note(f"{why} It is left out.")
+                    with suppress(NodeLost):  # then it is gone anyway
+                        self._hosts.leave_out(self._group.host)
+                    self._replace()
         finally:
-            self._release(gently=True)
+            self._group.host.release(gently=True)
+            self._report.write_name(self._number, "")
 
     # --- places
 
@@ -109,23 +143,23 @@ class RemoteLanes:
         """Do the next thing: find a node, take over lanes, play a round."""
         if self._prepared:
             self._hand_over()
-        if not self._place.find():
+        if not self._find():
             return
         if self._can_leave():
-            self._place.note(f"Node {self._place.name} was told to leave; {self._fate('go on elsewhere')}.")
-            self._release(gently=True)
+            self._note(f"{self._name} was told to leave; {self._fate('go on elsewhere')}.")
+            self._replace(gently=True)
             return
         lanes = self._playable() if self._prepared else []
-        begins = bool(lanes) and lanes != self._session.lanes
+        begins = bool(lanes) and lanes != self._group.lanes
         if begins:
             self._begin(lanes)
-        self._place.examine()  # takes seconds, in which the program of a group that has begun starts
+        self._examine()  # takes seconds, in which the program of a group that has begun starts
         if begins:
             self._choose_audit(lanes)
         if lanes:
             self._play(lanes)
-        elif self._session.lanes:
-            self._release(gently=True)  # its region would only hold memory
+        elif self._group.lanes:
+            self._replace(gently=True)  # its region would only hold memory
         else:
             self._wait_awake(lambda: self._prepared and bool(self._playable()))
 
@@ -134,30 +168,96 @@ class RemoteLanes:
         """True if the state before the first round is in memory; a node may be sought before."""
         return bool(self._board.prepared[0])
 
+    @property
+    def _name(self) -> str:
+        """Name of the node in a sentence."""
+        return f"Node {self._group.node.name if self._group.node else '?'}"
+
+    def _note(self, sentence: str) -> None:
+        """Write a sentence into the log, and have the launcher show it."""
+        log_line(sentence)
+        self._report.tell(self._number, sentence)
+
+    def _sought(self) -> _Group:
+        """A new group, whose place is sought from now on."""
+        return _Group(self._hosts.place(GroupHost, self._memory.plan, self._settings["cores"]))
+
+    def _replace(self, *, gently: bool = False) -> None:
+        """Give the group up, and seek a place for another one."""
+        self._group.host.release(gently=gently)
+        self._group = self._sought()
+        self._report.write_name(self._number, "")
+        self._sought_since = min(self._sought_since, time.monotonic())
+        self._tell_vacancy()
+
+    def _tell_vacancy(self) -> None:
+        """Say that there is no node, if the search has lasted for too long; others get the lanes."""
+        if time.monotonic() - self._sought_since > PLACE_SECONDS and not self._vacant[0]:
+            self._note(f"There is no free node for actor {self._actor}: its lanes are played elsewhere.")
+            self._vacant[0] = 1
+
+    def _find(self) -> bool:
+        """Wait a moment for a node; True if there is one. Without one for too long the gateway is vacant.
+
+        Raises:
+            NodeLost: the node was lost. UnsuitableNode: it has other software; leave it out.
+        """
+        group = self._group
+        if group.node is None:
+            deadline = time.monotonic() + POLL_SECONDS
+            self._waiter.wait(lambda: group.host.ready(0.0) or time.monotonic() > deadline)
+            if not group.host.ready(0.0):
+                self._tell_vacancy()
+                return False
+            group.node = self._call("describe", seconds=EXAMINE_SECONDS)
+            if sentence := group.node.difference(fingerprint()):
+                raise UnsuitableNode(sentence)
+        return True
+
+    def _examine(self) -> None:
+        """Compare the bits that a new node computes with those of this machine. It takes seconds.
+
+        Raises:
+            NodeLost: the node was lost. UnsuitableNode: it does not suit; leave it out.
+        """
+        group = self._group
+        if group.suits:
+            return
+        assert group.node is not None, "it was found"
+        try:
+            group.same_bits = self._call("probe", seconds=EXAMINE_SECONDS) == self._settings["numerics"]
+        except RunFailed as error:
+            raise UnsuitableNode(str(error)) from error
+        if not group.same_bits:
+            if not self._settings["mixed"]:
+                raise UnsuitableNode(group.node.other_bits)
+            self._note(f"{self._name} computes other last bits than this machine: the run is inexact from here on.")
+        group.suits, self._sought_since, self._vacant[0] = True, math.inf, 0
+        self._report.write_name(self._number, group.node.name)
+        self._note(f"Lanes of actor {self._actor} are played on node {group.node.name}.")
+
     def _lose(self, sentence: str) -> None:
         """Give the group up; its lanes will be played again from their snapshots."""
         self._losses += 1
         if self._losses > MOST_LOSSES:
             raise FatalError(f"{sentence}. That was loss {self._losses} in a row without a new step.")
         self._report.losses[self._number] += 1
-        self._place.note(f"{sentence.removesuffix('.')}; {self._fate()}.")
-        self._release()
-        self._place.seek_again()
+        self._note(f"{sentence.removesuffix('.')}; {self._fate()}.")
+        self._replace()
 
     def _can_leave(self) -> bool:
-        """True if the node was told to leave, and nothing would be played again."""
-        return self._place.is_leaving() and all(map(self._at_boundary, self._session.lanes))
+        """True if the node was told to leave, as is asked from time to time, and nothing would be played again."""
+        group, now = self._group, time.monotonic()
+        if not group.leaving and now - group.looked_at >= LEAVING_SECONDS:
+            group.looked_at, group.leaving = now, group.host.is_leaving()
+        return group.leaving and all(map(self._at_boundary, group.lanes))
 
     def _fate(self, words: str = "will be played again") -> str:
         """Effect of the loss of a node, as half a sentence."""
-        lanes = self._session.lanes
+        lanes = self._group.lanes
         if not lanes:
             return "it had no lanes"
         return f"{count(len(lanes), 'lane')} {words} from step {self._snapshot_step(lanes):,} on"
-
-    def _release(self, *, gently: bool = False) -> None:
-        self._place.release(gently=gently)
-        self._session = _Session()
 
     # --- lanes
 
@@ -174,7 +274,7 @@ class RemoteLanes:
         """Hand lanes over that other actors should own: those at a boundary, or any that no group plays."""
         for lane in self._owned():
             wanted = int(self._board.lane_wanted[lane])
-            if wanted != self._actor and (lane not in self._session.lanes or self._at_boundary(lane)):
+            if wanted != self._actor and (lane not in self._group.lanes or self._at_boundary(lane)):
                 self._memory.lane(lane).hand_over(wanted)
                 self._doorbells.actors[wanted].ring()
 
@@ -191,18 +291,19 @@ class RemoteLanes:
         states = [capture_lane(self._memory, lane) for lane in lanes]
         ticks = self._run_schedule.round_ticks
         sent = {state.lane: max(-1, state.boundary * ticks) for state in states}
-        self._session = _Session(lanes, sent, self._session.agreed_step)
+        session = secrets.token_hex(8)
+        self._group = replace(self._group, lanes=lanes, session=session, sent=sent, content=None, states={}, audit=None)
         try:
-            self._call("begin", self._session.name, states, seconds=BEGIN_SECONDS)
+            self._call("begin", session, states, seconds=BEGIN_SECONDS)
         except RunFailed as error:
             raise UnsuitableNode(str(error)) from error
 
     def _choose_audit(self, lanes: list[int]) -> None:
         """Audit the answers of a node that computes the bits of this machine; record that the run is inexact else."""
-        session, step = self._session, self._snapshot_step(lanes)
-        if self._place.same_bits:
-            session.audit = Audit(self._memory, lanes, self._waiter, self._doorbells[Role.INFERENCE])
-            session.agreed_step = session.agreed_step if session.agreed_step >= 0 else step
+        group, step = self._group, self._snapshot_step(lanes)
+        if group.same_bits:
+            group.audit = Audit(self._memory, lanes, self._waiter, self._doorbells[Role.INFERENCE])
+            group.agreed_step = group.agreed_step if group.agreed_step >= 0 else step
         else:
             self._mark_inexact(step)
 
@@ -237,11 +338,11 @@ class RemoteLanes:
 
     def _collect(self, lanes: list[int], round_: int) -> None:
         """File what the group has played of a round, and publish what is whole."""
-        finished, done, sent = self._board.lane_finished.values, self._board.lane_done.values, self._session.sent
+        finished, done, sent = self._board.lane_finished.values, self._board.lane_done.values, self._group.sent
         due = {lane: sent[lane] for lane in lanes if finished[lane] <= round_ or sent[lane] < done[lane]}
         parcel = self._call_at_work("collect", due, ANSWER_SECONDS)
         self._report.received_bytes[self._number] += len(parcel)
-        for ticks in unpack(self._memory, self._session.name, due, parcel):
+        for ticks in unpack(self._memory, self._group.session, due, parcel):
             self._file(ticks)
         self._audit_round()
         self._finish_boundaries(lanes)
@@ -249,31 +350,31 @@ class RemoteLanes:
 
     def _send(self, round_: int) -> None:
         """Have the group play a round, with its parameters."""
-        content, session, begun = int(self._memory.weights.content[0]), self._session, time.monotonic_ns()
+        content, group, begun = int(self._memory.weights.content[0]), self._group, time.monotonic_ns()
         weights, least = None, SILENT_SECONDS
-        if content != session.content:
-            weights, least = self._weights(), BEGIN_SECONDS if session.content is None else SILENT_SECONDS
+        if content != group.content:
+            weights, least = self._weights(), BEGIN_SECONDS if group.content is None else SILENT_SECONDS
             self._report.sent_bytes[self._number] += weights.nbytes
         self._call_at_work("play", round_, weights, least=least)
-        session.content = content
+        group.content = content
         self._report.transfer_ns[self._number] += time.monotonic_ns() - begun
 
     def _audit_round(self) -> None:
         """Compare some answers with those of this machine. Raises `UnsuitableNode` if one differs."""
-        session, audit = self._session, self._session.audit
+        audit = self._group.audit
         if audit is None:
             return
         before, mismatch = audit.answers, audit.find_mismatch()
         self._report.audits[self._number] += audit.answers - before
         if mismatch is not None:
             lane, tick = mismatch
-            self._mark_inexact(session.agreed_step)
+            self._mark_inexact(self._group.agreed_step)
             raise UnsuitableNode(
-                f"Node {self._place.name} answered tick {tick:,} of lane {lane} otherwise than this machine, though it "
-                f"computed the same bits when it joined. The run is inexact from step {session.agreed_step:,} on."
+                f"{self._name} answered tick {tick:,} of lane {lane} otherwise than this machine, though it "
+                f"computed the same bits when it joined. The run is inexact from step {self._group.agreed_step:,} on."
             )
         if audit.answers > before:
-            session.agreed_step = max(0, self._board.committed) * self._run_schedule.round_steps
+            self._group.agreed_step = max(0, self._board.committed) * self._run_schedule.round_steps
 
     def _changed(self, lanes: list[int]) -> bool:
         """True if the gateway has other lanes to play than these, or has to hand one over."""
@@ -304,8 +405,8 @@ class RemoteLanes:
             board.lane_logged.publish(lane, last)
             done.publish(last)
         if ticks.snapshot is not None:
-            self._session.states[lane] = last // self._run_schedule.round_ticks, ticks.snapshot
-        self._session.sent[lane] = last
+            self._group.states[lane] = last // self._run_schedule.round_ticks, ticks.snapshot
+        self._group.sent[lane] = last
         again = min(max(0, held - begin), last - begin)
         self._redone += again
         board.redone[self._process] = self._redone
@@ -321,7 +422,7 @@ class RemoteLanes:
         slots, again = np.array(span, int) % len(ring), max(0, held - span.start)
         if not np.array_equal(ring[slots[:again]], values[:again]):
             raise FatalError(
-                f"Node {self._place.name} played lane {lane} again from tick {span.start} and did not repeat {name!r}: "
+                f"{self._name} played lane {lane} again from tick {span.start} and did not repeat {name!r}: "
                 "it cannot be trusted, or this machine cannot. The last checkpoint was made before."
             )
         ring[slots[again:]] = values[again:]
@@ -331,7 +432,7 @@ class RemoteLanes:
         done, finished, snapshots = self._board.lane_done.values, self._board.lane_finished, self._memory.lane_snapshots
         for lane in lanes:
             boundary = int(done[lane]) // self._run_schedule.round_ticks
-            kept, state = self._session.states.get(lane, (-1, b""))
+            kept, state = self._group.states.get(lane, (-1, b""))
             lacks = self._board.is_snapshot(boundary) and snapshots.newest(lane) < boundary
             if lacks and kept == boundary:
                 snapshots.write(lane, boundary, state)
@@ -345,8 +446,7 @@ class RemoteLanes:
 
     def _call(self, method: str, *arguments: object, seconds: float) -> Any:
         """Call the group, with heartbeats while it works."""
-        assert self._place.host is not None, "there is a node"
-        return self._place.host.call(method, *arguments, seconds=seconds, meanwhile=self._waiter.heartbeat)
+        return self._group.host.call(method, *arguments, seconds=seconds, meanwhile=self._waiter.heartbeat)
 
     def _call_at_work(self, method: str, *arguments: object, least: float = SILENT_SECONDS) -> Any:
         """Call a group that plays. Its pace is known, so a node that falls silent is soon noticed.

@@ -12,8 +12,7 @@ from ringside.cluster.connection import connect, disconnect, nodes_with_cpus
 from ringside.cluster.group_host import GroupHost
 from ringside.cluster.hosts import Host, NodeLost
 from ringside.cluster.node_object import Node, fingerprint, numerics
-from ringside.cluster.node_place import EXAMINE_SECONDS
-from ringside.cluster.remote_lanes import BEGIN_SECONDS
+from ringside.cluster.remote_lanes import BEGIN_SECONDS, EXAMINE_SECONDS
 from shared.errors import RunFailed
 from shared.memory.plan import Plan
 from shared.text import count, readable

@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 
 from actors.lanes import Lanes
-from ringside.cluster.gateway_balance import GatewayBalancer
+from ringside.cluster.gateway import GatewayBalancer
 from ringside.cluster.group_host import GroupHost
 from ringside.cluster.hosts import Hosts
-from ringside.cluster.node_place import NodePlace
 from ringside.cluster.remote_lanes import RemoteLanes
 from shared.config.settings import Config, ResolvedConfig
 from shared.memory.parts.board import Stop
@@ -175,12 +174,12 @@ class RemoteWorld:
         index = self.plan.processes.index_of(Role.ACTOR, actor)
         assert self._hosts is not None
         waiter = Waiter(self.memory.board, index, self.doorbells[index])
-        place = NodePlace(self.memory, actor, waiter, self._hosts)
+        hosts = self._hosts
 
         def run() -> None:
             doorbells = Doorbells(tuple(doorbell.fd for doorbell in self.doorbells), self.plan.processes)
             try:
-                RemoteLanes(self.memory, place, waiter, doorbells).run()
+                RemoteLanes(self.memory, actor, waiter, doorbells, hosts).run()
             except Stopped:
                 pass
             except BaseException as error:  # noqa: BLE001  (raised again where the test waits)

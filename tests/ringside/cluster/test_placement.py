@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ringside.cluster.gateway_balance import lane_owners
+from ringside.cluster.gateway import lane_owners
 from ringside.cluster.placement import require_cells, with_gateways
 from shared.errors import ConfigError
 from shared.memory.plan import Plan

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ringside.cluster import audit, node_place, remote_lanes
+from ringside.cluster import audit, remote_lanes
 from ringside.cluster.hosts import NodeLost
 from ringside.cluster.node_object import Node, fingerprint
 from shared.errors import FatalError
@@ -31,8 +31,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short waits, and a fingerprint that reads no files."""
     software = fingerprint()
     monkeypatch.setattr(remote_lanes, "ANSWER_SECONDS", 0.02)
-    monkeypatch.setattr(node_place, "POLL_SECONDS", 0.02)
-    monkeypatch.setattr(node_place, "fingerprint", lambda: software)
+    monkeypatch.setattr(remote_lanes, "POLL_SECONDS", 0.02)
+    monkeypatch.setattr(remote_lanes, "fingerprint", lambda: software)
     answer(monkeypatch, (Node("n7", software, "CPU 7"), NUMERICS))
 
 
@@ -190,7 +190,7 @@ class Waiting(ObjectCluster):
 
 
 def test_without_a_free_node_this_machine_plays_and_nodes_join_and_leave(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_place, "PLACE_SECONDS", 0.05)
+    monkeypatch.setattr(remote_lanes, "PLACE_SECONDS", 0.05)
     hosts = Waiting(PlayedGroup)
     owners = []
 
@@ -214,7 +214,7 @@ def test_without_a_free_node_this_machine_plays_and_nodes_join_and_leave(monkeyp
 def test_a_node_that_was_told_to_leave_ends_at_a_boundary_and_is_not_lost(
     monkeypatch: pytest.MonkeyPatch, span: int
 ) -> None:
-    monkeypatch.setattr(node_place, "LEAVING_SECONDS", 0.0)
+    monkeypatch.setattr(remote_lanes, "LEAVING_SECONDS", 0.0)
     hosts = ObjectCluster(PlayedGroup)
     world = RemoteWorld(1, hosts, span=span)
 
@@ -287,7 +287,7 @@ def test_a_node_that_differs_is_left_out(
 
 
 def test_without_a_node_that_suits_this_machine_plays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(node_place, "PLACE_SECONDS", 0.0)
+    monkeypatch.setattr(remote_lanes, "PLACE_SECONDS", 0.0)
     answer(monkeypatch, OTHER_BITS)
     world = RemoteWorld(1, ObjectCluster(PlayedGroup)).run()
     assert world.played() == alone()
