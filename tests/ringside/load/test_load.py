@@ -124,37 +124,21 @@ def test_a_process_taken_for_working_that_was_dead_gives_no_negative_share(memor
     assert (actor.name, actor.busy) == ("actor 0", 0.0)
 
 
-def test_a_start_that_has_recorded_nothing_keeps_the_limit_of_the_run(memory: Memory, tmp_path: Path) -> None:
-    former = {"limit": {"name": "learner"}, "roles": {"learner": {"busy": 1.0}}, "steps": 9}
-    with MetricsLog(tmp_path / "metrics.jsonl") as log:
-        memory.board.samples[[LEARNING, NEWEST]] = Sample.take(memory, 10 * SECOND).words
-        found = make_summary(memory, log, -1, former)
-        memory.board.samples[NEWEST] = after_four_seconds(memory).words
-        later = make_summary(memory, log, -1, former)
-    assert (found["limit"], found["roles"], found["steps"]) == (former["limit"], former["roles"], 0)
-    assert later["limit"]["seconds"] == 4.0
-
-
 def test_the_summary_says_what_limited_the_run_since_the_beginning_of_learning(memory: Memory, tmp_path: Path) -> None:
     board = memory.board
-    board.samples[LEARNING] = Sample.take(memory, 10 * SECOND).words
-    board.samples[NEWEST] = after_four_seconds(memory).words
-    board.private_bytes[Role.LEARNER] = 700_000_000
-    board.device_bytes[Role.LEARNER] = 8_000_000_000
-    board.replay_device_bytes[0] = 7_000_000_000
-    board.busy_ns[ACTOR:] += 99 * SECOND  # after the newest record
+    former = {"limit": {"name": "learner"}, "roles": {"learner": {"busy": 1.0}}, "steps": 9}
     with MetricsLog(tmp_path / "metrics.jsonl") as log:
-        found = make_summary(memory, log, -1)
-    assert (
-        found["limit"].items()
-        >= {
-            "role": "learner",
-            "share_of_limit": 1.0,
-            "steps_per_second": 30.0,
-            "limit_steps_per_second": 30.0,
-            "seconds": 4.0,
-        }.items()
-    )
+        board.samples[[LEARNING, NEWEST]] = Sample.take(memory, 10 * SECOND).words
+        at_once = make_summary(memory, log, -1, former)  # a start that has recorded nothing
+        board.samples[NEWEST] = after_four_seconds(memory).words
+        board.private_bytes[Role.LEARNER] = 700_000_000
+        board.device_bytes[Role.LEARNER] = 8_000_000_000
+        board.replay_device_bytes[0] = 7_000_000_000
+        board.busy_ns[ACTOR:] += 99 * SECOND  # after the newest record
+        found = make_summary(memory, log, -1, former)
+    assert (at_once["limit"], at_once["roles"], at_once["steps"]) == (former["limit"], former["roles"], 0)
+    speeds = {"steps_per_second": 30.0, "limit_steps_per_second": 30.0, "seconds": 4.0}
+    assert found["limit"].items() >= ({"role": "learner", "share_of_limit": 1.0} | speeds).items()
     assert found["roles"]["actor 1"] == {"busy": 0.5, "cores": 0.0, "restarts": 1}
     assert found["memory"] == {
         "shared_bytes": memory.arena.layout.size,

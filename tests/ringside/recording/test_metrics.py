@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import errno
-import json
 import math
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams import metadata
 
-from ringside.recording import metrics
 from ringside.recording.events import EventLog
 from ringside.recording.metrics import (
     Episode,
@@ -80,28 +80,12 @@ def test_records_are_read_back_with_their_statistics(tmp_path: Path) -> None:
         assert log.log_evaluation(0, 2, 80, {"mean_return": 1.5, "episodes": 30})
     records = list(read_metrics(path))
     assert [record["kind"] for record in records] == ["round", *(["episode"] * 3 + ["round"]) * 2, "evaluation"]
-    assert records[0] == {
-        "kind": "round",
-        "round": 0,
-        "steps": 40,
-        "loss": None,
-        "epsilon": 1.0,
-        "episodes": 0,
-        "mean_return_100": None,
-        "best_return": None,
-    }
-    assert records[2] == {
-        "kind": "episode",
-        "round": 1,
-        "steps": 48,
-        "env": 1,
-        "tick": 11,
-        "return": 1.1,
-        "length": 101,
-    }
-    assert records[-2]["episodes"] == 6
+    nothing = {"episodes": 0, "mean_return_100": None, "best_return": None}
+    assert records[0] == {"kind": "round", "round": 0, "steps": 40, "loss": None, "epsilon": 1.0} | nothing
+    played = {"env": 1, "tick": 11, "return": 1.1, "length": 101}
+    assert records[2] == {"kind": "episode", "round": 1, "steps": 48} | played
+    assert (records[-2]["episodes"], records[-2]["best_return"]) == (6, 2.2)
     assert records[-2]["mean_return_100"] == pytest.approx((1.0 + 1.1 + 1.2 + 2.0 + 2.1 + 2.2) / 6)
-    assert records[-2]["best_return"] == 2.2
 
 
 def test_the_mean_is_of_the_newest_hundred_also_after_opening_again(tmp_path: Path) -> None:
@@ -176,35 +160,45 @@ def test_nonsense_at_the_end_is_cut_and_in_the_middle_left_out(tmp_path: Path) -
     assert path.read_bytes() == b"".join([*lines[:2], *lines[3:]])
 
 
-def test_a_failed_truncation_is_repeated_before_the_next_record(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object) -> int:
+def refusing(*results: Any) -> Callable[..., Any]:
+    """A call of the system that gives these results, functions of its arguments, and then refuses."""
+    left = iter(results)
+
+    def call(*arguments: Any) -> Any:
+        for result in left:
+            return result(*arguments)
         raise OSError(errno.EIO, "Input/output error")
 
+    return call
+
+
+@pytest.mark.parametrize("cuts", [False, True])
+def test_a_refused_write_leaves_no_half_round_and_no_half_statistics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, cuts: bool
+) -> None:
+    """Where the truncation fails, too, it is repeated before the next record."""
     path, write = tmp_path / "metrics.jsonl", os.write
     with MetricsLog(path) as log:
-        with monkeypatch.context() as disk:
-            halves = iter((lambda fd, data: write(fd, data[:10]), refuse))
-            disk.setattr(os, "write", lambda fd, data: next(halves)(fd, data))
-            disk.setattr(os, "ftruncate", refuse)
-            with pytest.raises(OSError, match="Input/output"):
-                log_rounds(log, range(1))
-        assert path.stat().st_size == 10
         log_rounds(log, range(2))
-    assert [record["round"] for record in read_metrics(path) if record["kind"] == "round"] == [0, 1]
+        content, totals = path.read_bytes(), vars(log.totals)
+        with monkeypatch.context() as disk:
+            disk.setattr(os, "write", refusing(lambda fd, data: write(fd, data[:100])))
+            if not cuts:
+                disk.setattr(os, "ftruncate", refusing())
+            with pytest.raises(OSError, match="Input/output"):
+                log_rounds(log, range(2, 3))
+        assert (len(path.read_bytes()) - len(content), vars(log.totals)) == (0 if cuts else 100, totals)
+        log_rounds(log, range(2, 3))
+    assert [record["round"] for record in read_metrics(path) if record["kind"] == "round"] == [0, 1, 2]
 
 
 def test_a_record_that_was_not_synced_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(descriptor: int) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
     path = tmp_path / "metrics.jsonl"
     with MetricsLog(path) as log:
         log_rounds(log, range(2))
         content, former = path.read_bytes(), path.stat().st_ino
         with monkeypatch.context() as disk:
-            disk.setattr(os, "fsync", refuse)
+            disk.setattr(os, "fsync", refusing())
             with pytest.raises(OSError, match="Input/output"):
                 log.sync()
         log.sync()
@@ -212,32 +206,6 @@ def test_a_record_that_was_not_synced_is_written_again(tmp_path: Path, monkeypat
         assert path.stat().st_ino != former
         assert path.read_bytes().startswith(content)
         assert len(path.read_bytes()) > len(content)
-
-
-def test_a_full_disk_leaves_no_half_round_and_no_half_statistics(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "metrics.jsonl"
-    with MetricsLog(path) as log:
-        log_rounds(log, range(2))
-        before = path.read_bytes(), log.totals.mean_return_100, log.totals.episodes, log.totals.best_return
-        write, calls = os.write, 0
-
-        def nearly_full(fd: int, data: bytes) -> int:
-            nonlocal calls
-            calls += 1
-            if calls > 1:
-                raise OSError(errno.ENOSPC, "No space left on device")
-            return write(fd, data[:100])
-
-        with monkeypatch.context() as patch:
-            patch.setattr(metrics.os, "write", nearly_full)
-            with pytest.raises(OSError, match="No space"):
-                log.log_round(2, 120, {}, episodes_of(2), envs=4)
-        assert calls == 2
-        assert (path.read_bytes(), log.totals.mean_return_100, log.totals.episodes, log.totals.best_return) == before
-        log_rounds(log, range(2, 3))
-    assert [r["round"] for r in read_metrics(path) if r["kind"] == "round"] == [0, 1, 2]
 
 
 def test_cutting_back_to_a_boundary_drops_what_is_played_again(tmp_path: Path) -> None:
@@ -270,7 +238,7 @@ def test_an_unfinished_round_before_an_evaluation_is_not_taken_for_another_round
     with MetricsLog(path) as log:
         log_rounds(log, range(2))
     with open(path, "ab") as file:
-        file.write(json.dumps({"kind": "episode", "round": 2, "return": 99.0}).encode() + b"\n")
+        file.write(b'{"kind": "episode", "round": 2, "return": 99.0}\n')
     with MetricsLog(path) as log:
         log.log_evaluation(0, 1, 80, {})
         assert log.totals.best_return == 1.2
@@ -290,16 +258,8 @@ def test_tensorboard_reads_the_events(tmp_path: Path) -> None:
     log.evaluation(40, {"mean_return": 1.5, "protocol": "nature"})
     log.close()
     found = scalars(tmp_path)
-    assert found.keys() == {
-        "charts/episodic_return",
-        "charts/episodic_length",
-        "charts/SPS",
-        "charts/epsilon",
-        "losses/td_loss",
-        "losses/q_values",
-        "busy/learner",
-        "eval/mean_return",
-    }
+    charts = {f"charts/{name}" for name in ("episodic_return", "episodic_length", "SPS", "epsilon")}
+    assert found.keys() == charts | {"losses/td_loss", "losses/q_values", "busy/learner", "eval/mean_return"}
     assert found["charts/episodic_length"] == [(4, 100.0), (8, 101.0), (12, 102.0)]
     assert found["losses/td_loss"] == [(40, 0.5)]
     assert found["eval/mean_return"] == [(40, 1.5)]
@@ -331,12 +291,29 @@ def test_settings_are_in_the_tab_of_hyperparameters(tmp_path: Path) -> None:
 
 
 def test_a_resumed_run_replaces_what_it_plays_again(tmp_path: Path) -> None:
-    log = EventLog(tmp_path, steps=0, settings={})
-    for round_ in range(4):
-        log.round((round_ + 1) * 40, {"loss": 1.0}, [], envs=4)
-    log.close()
-    log = EventLog(tmp_path, steps=80, settings={})
-    for round_ in range(2, 5):
-        log.round((round_ + 1) * 40, {"loss": 2.0}, [], envs=4)
-    log.close()
+    for rounds, steps, loss in ((range(4), 0, 1.0), (range(2, 5), 80, 2.0)):
+        log = EventLog(tmp_path, steps=steps, settings={})
+        for round_ in rounds:
+            log.round((round_ + 1) * 40, {"loss": loss}, [], envs=4)
+        log.close()
     assert scalars(tmp_path)["losses/td_loss"] == [(40, 1.0), (80, 1.0), (120, 2.0), (160, 2.0), (200, 2.0)]
+
+
+def test_records_are_shown_after_seconds_and_evaluations_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr("ringside.recording.events.time.monotonic", lambda: now[0])
+    log = EventLog(tmp_path, steps=0, settings={})
+    shown = []
+    for seconds, steps in ((1, 40), (3, 80), (1, 120), (1, 160)):
+        now[0] += seconds
+        log.round(steps, {"loss": 1.0}, [], envs=4)
+        shown.append(len(scalars(tmp_path).get("losses/td_loss", ())))
+    assert shown == [0, 0, 3, 3], "five seconds after the start"
+    log.evaluation(160, {"mean_return": 1.0})
+    assert len(scalars(tmp_path)["losses/td_loss"]) == 4
+    log.round(200, {"loss": 1.0}, [], envs=4)
+    log.flush()
+    assert len(scalars(tmp_path)["losses/td_loss"]) == 5
+    log.close()
