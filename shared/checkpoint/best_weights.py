@@ -16,8 +16,8 @@ from shared.errors import CheckpointError
 from shared.files.atomic import write_atomic
 from shared.files.plain_files import open_to_read
 
-FORMER_BEST = re.compile(r"best-(\d{8,}|former)\.safetensors")
-"""Names of the weights, by version, that were the best until better ones came; earlier revisions had one name."""
+FORMER_BEST = re.compile(r"best-\d{8,}\.safetensors")
+"""Names of the weights, by version, that were the best until better ones came."""
 
 
 def best_files(directory: Path) -> list[Path]:

@@ -108,7 +108,7 @@ class CheckpointWriter:
                 raise CheckpointError(
                     f"{self.directory} holds checkpoints of another configuration; choose another --run-dir."
                 )
-            self._segments |= {index: manifest.piece(segment_name(index)) for index in manifest.segments}
+            self._segments |= manifest.segments
         remove_temporaries(self.directory)
         self._segments = {index: piece for index, piece in self._segments.items() if self._is_there(piece)}
         self._forced = set(self._segments)
@@ -214,14 +214,12 @@ class CheckpointWriter:
             sync(self.directory)
         for name, data in contents.items():
             write_atomic(self.directory / name, data)
-        values = self._values(boundary, named, pieces, counters)
+        values = self._values(boundary, pieces, counters)
         write_atomic(path, json.dumps(values, indent=1).encode())
         self.prune()
         return sum(piece.bytes for piece in pieces)
 
-    def _values(
-        self, boundary: int, segments: range, pieces: list[Piece], counters: Mapping[str, int | float]
-    ) -> dict[str, Any]:
+    def _values(self, boundary: int, pieces: list[Piece], counters: Mapping[str, int | float]) -> dict[str, Any]:
         """Values of the manifest of a boundary."""
         play = self._config.play
         values: dict[str, Any] = {
@@ -234,8 +232,6 @@ class CheckpointWriter:
             "config": self._config.to_json(),
             "counters": dict(counters),
             "has_replay": self._config.run.checkpoint_replay or not needs_replay(self._run_schedule, boundary),
-            "first_segment": segments.start,
-            "stop_segment": segments.stop,
             "pieces": [asdict(piece) for piece in pieces],
         }
         return values | {"checksum": manifest_checksum(values)}
@@ -264,14 +260,12 @@ class CheckpointWriter:
 
         `cut_back`, which follows, forces their names to the disk.
 
-        Raises:
-            CheckpointError: the manifest does not name a segment.
         """
         if manifest.directory.resolve() == self.directory.resolve():
             return
-        for index in manifest.segments:
-            self._segments[index] = piece = manifest.piece(segment_name(index))
+        for piece in manifest.segments.values():
             _link_or_copy(manifest.directory / piece.name, self.directory / piece.name)
+        self._segments |= manifest.segments
 
     def cut_back(self, boundary: int) -> None:
         """Forget everything after `boundary`: for a run that resumes there, before it writes anything.

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shared.checkpoint.pieces import Piece, boundary_in_name, verify_piece
+from shared.checkpoint.pieces import SEGMENT_NAME, Piece, boundary_in_name, verify_piece
 from shared.config.digest import ARITHMETIC, MAY_CHANGE_ON_RESUME, digest_of, flat_of
 from shared.config.settings import Config
 from shared.errors import CheckpointError, FileError
@@ -52,13 +52,17 @@ class Manifest:
     counters: dict[str, int | float]
     game: str
     network: Network
-    segments: range
-    """Numbers of the segments that hold the replay, or the last round; empty if it was not kept or is not needed."""
     has_replay: bool
     """True if the replay was kept, or none is needed, so that a resumed run is the same run."""
     pieces: dict[str, Piece]
     refused: tuple[str, ...] = ()
     """Faults of newer checkpoints beside this one: sentences, newest first."""
+
+    @property
+    def segments(self) -> dict[int, Piece]:
+        """Segments that hold the replay, or the last round, by number; empty if it was not kept or is not needed."""
+        found = [(SEGMENT_NAME.fullmatch(name), piece) for name, piece in self.pieces.items()]
+        return {int(match[1]): piece for match, piece in found if match}
 
     @property
     def directory(self) -> Path:
@@ -176,7 +180,6 @@ def read_manifest(path: Path, *, follow: bool = False) -> Manifest:
         if not _FILE_NAME.fullmatch(piece.name):
             raise CheckpointError(f"{where} names the piece {piece.name!r:.120}, which is not a plain file name.")
         pieces[piece.name] = piece
-    first, stop = get("first_segment", int), get("stop_segment", int)
     boundary = get("boundary", int)
     if boundary_in_name(where) not in (None, boundary):
         raise CheckpointError(f"{where} is a renamed copy: it holds the checkpoint of boundary {boundary}.")
@@ -187,7 +190,6 @@ def read_manifest(path: Path, *, follow: bool = False) -> Manifest:
         counters=counters,
         game=plain_name(values, "game", where),
         network=plain_network(values.get("network"), where),
-        segments=range(first, stop),
         has_replay=get("has_replay", bool),
         pieces=pieces,
     )

@@ -20,6 +20,7 @@ from shared.text import printable
 _PIECE_LIMIT = 16 << 30
 """Most bytes of a piece; a sparse file says any size."""
 _CHUNK = 1 << 20
+SEGMENT_NAME = re.compile(r"segment-(\d{8,})\.ring")
 _MANIFEST_NAME = re.compile(r"checkpoint-(\d{8,})\.json")
 
 

@@ -45,7 +45,7 @@ _FILES = (
 )
 _FOLDERS = (CHECKPOINTS, LOGS, EVENTS, OWN_EVENTS, REPORT, WANDB, VIDEOS)
 _OWN_NAMES = {
-    CHECKPOINTS: re.compile(r"(checkpoint|segment|boundary|weights|best)-(\d{8,}|former)\.(json|ring|safetensors)"),
+    CHECKPOINTS: re.compile(r"(checkpoint|segment|boundary|weights|best)-\d{8,}\.(json|ring|safetensors)"),
     LOGS: re.compile(r".*\.log"),
     VIDEOS: re.compile(r"evaluation-\d{5,}\.(part|mp4)"),
 }

@@ -86,7 +86,7 @@ def test_only_the_window_and_the_newest_two_checkpoints_stay(tmp_path: Path) -> 
     ]
     previous = read_manifest(tmp_path / "run" / "checkpoints" / "checkpoint-00000008.json")
     previous.verify()
-    assert previous.segments == segments_needed(SIZES, 8) == range(6, 8)
+    assert list(previous.segments) == list(segments_needed(SIZES, 8)) == [6, 7]
 
 
 def test_segments_do_not_pile_up_between_rare_checkpoints(tmp_path: Path) -> None:
@@ -101,8 +101,10 @@ def test_segments_do_not_pile_up_between_rare_checkpoints(tmp_path: Path) -> Non
     assert writer.missing_segments(30) == []
 
 
-@pytest.mark.parametrize(("boundary", "segments"), [(30, range(1, 3)), (27, range(2)), (4, range(0))])
-def test_a_checkpoint_between_two_ends_of_segments_has_a_tail(tmp_path: Path, boundary: int, segments: range) -> None:
+@pytest.mark.parametrize(("boundary", "segments"), [(30, [1, 2]), (27, [0, 1]), (4, [])])
+def test_a_checkpoint_between_two_ends_of_segments_has_a_tail(
+    tmp_path: Path, boundary: int, segments: list[int]
+) -> None:
     learn = Learn(
         schedule="alternate", total_steps=400, train_every=4, round_steps=40, snapshot_every_steps=40, replay_size=80
     )
@@ -117,7 +119,7 @@ def test_a_checkpoint_between_two_ends_of_segments_has_a_tail(tmp_path: Path, bo
     writer.add_tail(boundary, ring)
     save(writer, boundary)
     manifest = find_checkpoint(tmp_path)
-    assert (manifest.segments, manifest.has_replay) == (segments, True)
+    assert (list(manifest.segments), manifest.has_replay) == (segments, True)
     assert (tail_name(boundary) in manifest.pieces) == (boundary % 10 != 0)
     back = empty_ring(run_schedule)
     load_segments(manifest, run_schedule, back)
@@ -292,15 +294,6 @@ def test_the_best_weights_of_the_next_checkpoint_stay(tmp_path: Path) -> None:
     assert writer.save_best(parameters(3), 3, 8.0, next_boundary=2)
     writer.cut_back(2)
     assert (load_weights(writer.directory / BEST_FILE).version, writer.best.mean_return) == (1, 5.0)
-
-
-def test_the_former_best_of_an_earlier_revision_is_found(tmp_path: Path) -> None:
-    writer, _ = write_run(tmp_path, 4)
-    assert writer.save_best(parameters(3), 3, 20.0)
-    (writer.directory / BEST_FILE).rename(writer.directory / "best-former.safetensors")
-    assert writer.save_best(parameters(5), 5, 21.0)
-    writer.cut_back(4)
-    assert (writer.best.mean_return, [*writer.directory.glob("best-*")]) == (20.0, [])
 
 
 def test_former_best_weights_go_with_the_checkpoints_that_needed_them(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_the_last_round_comes_back_with_the_history_of_its_first_stacks(
     ring = write_run(tmp_path, config, boundary)
     manifest = find_checkpoint(tmp_path)
     assert (manifest.boundary, manifest.has_replay) == (boundary, True)
-    assert manifest.segments == range(boundary - 1, boundary)
+    assert list(manifest.segments) == [boundary - 1]
     back = empty_ring(make_run_schedule(config))
     load_segments(manifest, make_run_schedule(config), back)
     assert "log_prob" in back
