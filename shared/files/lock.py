@@ -5,19 +5,21 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
+import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from shared.errors import ConfigError, FileError
-from shared.files.plain_files import open_to_write, read_bytes
+from shared.files.plain_files import open_to_read, open_to_write, read_bytes
 
 _SIGNATURE_BYTES = 32
 POLL_SECONDS = 0.2
 """Interval between two looks at a lock that another process holds."""
-PROBE_SECONDS = 0.2
-"""Longest time for which `is_locked` of another process may hold a lock."""
+_LOCK = struct.Struct("hhqqi4x")
+"""C's `struct flock`: type, whence, start, length and process of a lock."""
+_WHOLE_FILE = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
 
 
 @contextmanager
@@ -38,9 +40,10 @@ def locked(path: Path, flag: str, owner: str) -> Iterator[None]:
         raise ConfigError(f"{flag} {path.parent} cannot be written: {error.strerror}.") from error
     try:
         try:
-            if not _try_lock(lock):
-                raise ConfigError(f"{flag} {path.parent} belongs to {owner}.")
+            fcntl.fcntl(lock, fcntl.F_OFD_SETLK, _WHOLE_FILE)
             _sign(lock)
+        except (BlockingIOError, PermissionError) as error:
+            raise ConfigError(f"{flag} {path.parent} belongs to {owner}.") from error
         except OSError as error:  # a file system without locks
             raise ConfigError(f"{flag} {path.parent} cannot be locked: {error.strerror}.") from error
         yield
@@ -68,33 +71,11 @@ def _sign(lock: int) -> None:
             os.pwrite(lock, secrets.token_hex(_SIGNATURE_BYTES // 2).encode(), 0)
 
 
-def _try_lock(lock: int) -> bool:
-    """Take the lock of a file. Return False if another process holds it for longer than `is_locked` does."""
-    deadline = time.monotonic() + PROBE_SECONDS
-    while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(PROBE_SECONDS / 20)
-        else:
-            return True
-
-
 def is_locked(path: Path) -> bool:
-    """True if a process holds the lock file at `path`; False also where none can be opened.
-
-    It shares the lock for a moment, so that several may ask at once.
-    """
-    with suppress(OSError):
-        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        finally:
-            os.close(descriptor)
+    """True if a process holds the lock file at `path`; False also where none can be opened."""
+    with suppress(OSError, FileError), open_to_read(path) as file:
+        found: bytes = fcntl.fcntl(file, fcntl.F_OFD_GETLK, _WHOLE_FILE)
+        return bool(_LOCK.unpack(found)[0] != fcntl.F_UNLCK)
     return False
 
 

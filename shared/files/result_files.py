@@ -22,21 +22,17 @@ def require_writable(flag: str, path: Path, *, replaces: bool = False, beside: P
         ConfigError: the file cannot be written, or is the agent.
     """
     above = os.path.dirname(os.path.abspath(path))  # nothing here raises for a name that is too long
-    if not path.name:
-        reason = "it names no file."
-    elif os.path.isdir(path) or (replaces and os.path.exists(path) and not os.path.isfile(path)):
-        reason = "it is not an ordinary file."
-    elif not os.path.isdir(above):
-        reason = "its directory does not exist."
-    elif (refusal := _refusal(path)) is not None:
-        reason = f"{refusal}."
-    elif beside is not None and _same(path, beside):
-        reason = "it is the agent itself."
-    elif not os.access(path if os.path.exists(path) and not replaces else above, os.W_OK):
-        reason = "this user may not write there."
-    else:
-        return
-    raise ConfigError(f"{flag} {path} cannot be written: {reason}")
+    is_there, refusal = os.path.exists(path), _refusal(path)
+    faults = {
+        "it names no file.": not path.name,
+        "it is not an ordinary file.": os.path.isdir(path) or (replaces and is_there and not os.path.isfile(path)),
+        "its directory does not exist.": not os.path.isdir(above),
+        f"{refusal}.": refusal is not None,
+        "it is the agent itself.": is_there and beside is not None and os.path.exists(beside) and path.samefile(beside),
+        "this user may not write there.": not os.access(path if is_there and not replaces else above, os.W_OK),
+    }
+    if reason := next((reason for reason, is_so in faults.items() if is_so), None):
+        raise ConfigError(f"{flag} {path} cannot be written: {reason}")
 
 
 def make_result_directory(flag: str, path: Path) -> None:
@@ -49,22 +45,12 @@ def make_result_directory(flag: str, path: Path) -> None:
         raise ConfigError(f"{flag} {path} cannot be written: {error.strerror}.") from error
 
 
-def _same(path: Path, other: Path) -> bool:
-    """True if both names lead to one file."""
-    try:
-        return os.path.samefile(path, other)
-    except OSError:  # one does not exist
-        return False
-
-
 def _refusal(path: Path) -> str | None:
-    """The system's reason against a file of this name; None: there is none. Its directory exists."""
+    """The system's reason against a file of this name; None: there is none."""
     try:
         os.stat(path)
-    except FileNotFoundError:
-        return None
     except OSError as error:
-        return error.strerror
+        return None if isinstance(error, FileNotFoundError | NotADirectoryError) else error.strerror
     return None
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import shutil
-import threading
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -14,11 +14,12 @@ from unittest.mock import Mock
 import pytest
 
 from shared.errors import ConfigError
-from shared.files import atomic, lock, plain_files
+from shared.files import atomic, plain_files
 from shared.files.atomic import write_atomic
 from shared.files.lock import identity, is_locked, locked
 from shared.files.plain_files import exists
 from shared.files.strict_json import read_toml
+from shared.root import ROOT
 
 
 @pytest.mark.parametrize("layer", ["fsync", "rename", "write"])
@@ -55,19 +56,20 @@ def test_file_and_directory_are_forced_to_the_disk_around_the_rename(
     assert calls == ["file", "rename", "directory"]
 
 
-def test_processes_that_ask_about_a_lock_keep_nobody_from_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_has_one_holder_and_shows_it_to_all(tmp_path: Path) -> None:
     path = tmp_path / "lock"
+    assert not is_locked(path), "there is none"
     path.touch()
-    with path.open() as asking:
-        fcntl.flock(asking, fcntl.LOCK_SH)  # as `is_locked` does for a moment
-        assert not is_locked(path)
-        monkeypatch.setattr(lock, "PROBE_SECONDS", 30.0)
-        threading.Timer(0.05, asking.close).start()
-        with locked(path, "--out", "another"):
-            monkeypatch.undo()
-            assert is_locked(path)
-            with pytest.raises(ConfigError, match="belongs to another"), locked(path, "--out", "another"):
-                pass
+    assert not is_locked(path)
+    with locked(path, "--out", "another"):
+        ask = (
+            f"from pathlib import Path; from shared.files.lock import is_locked; print(is_locked(Path({str(path)!r})))"
+        )
+        assert is_locked(path)
+        assert subprocess.run([sys.executable, "-c", ask], cwd=ROOT, capture_output=True).stdout == b"True\n"
+        with pytest.raises(ConfigError, match="belongs to another"), locked(path, "--out", "another"):
+            pass
+    assert not is_locked(path)
 
 
 def test_a_path_that_cannot_be_looked_at_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
