@@ -36,7 +36,7 @@ def main(arguments: Sequence[str]) -> int:
 
     2: a mistake in the arguments. 1: a fault at run time. 130: Ctrl-C. 141: the reader of the output has gone.
     """
-    from ringside.tasks import FIRST_LINES, TASKS, module_of
+    from ringside.tasks import FIRST_LINES, TASKS, VERSION, module_of
     from shared.errors import RingsideError
     from shared.root import INSTALL
     from shared.text import PROGRAM, printable
@@ -44,9 +44,7 @@ def main(arguments: Sequence[str]) -> int:
     task, rest = _task_and_words(arguments)
     try:
         if task == "version":
-            from ringside.tasks.arguments import version_line
-
-            print(version_line(), flush=True)
+            print(f"Ringside {VERSION}", flush=True)
             return 0
         if task not in TASKS:
             from ringside.tasks.arguments import unknown_task

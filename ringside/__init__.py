@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ringside.callbacks import Callbacks as Callbacks
     from ringside.evaluating import evaluate as evaluate
     from ringside.planning import plan as plan
-    from ringside.planning import starting_point as starting_point
+    from ringside.settings.config_file import starting_point as starting_point
     from ringside.settings.train_settings import TrainSettings as TrainSettings
     from ringside.sharing.onnx_export import Exported as Exported
     from ringside.sharing.onnx_export import export_onnx as export_onnx
@@ -74,7 +74,8 @@ _HOMES = {
     "ringside.agents.agent": ("Agent", "load_agent"),
     "ringside.callbacks": ("Callback", "Callbacks"),
     "ringside.evaluating": ("evaluate",),
-    "ringside.planning": ("plan", "starting_point"),
+    "ringside.planning": ("plan",),
+    "ringside.settings.config_file": ("starting_point",),
     "ringside.sharing.onnx_export": ("Exported", "export_onnx"),
     "ringside.sharing.zoo_entries": ("add_to_zoo", "pull_from_hub", "push_to_hub"),
     "ringside.settings.train_settings": ("TrainSettings",),

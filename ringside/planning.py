@@ -3,118 +3,31 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from actors.make_env import is_registered, require_no_game
+from actors.make_env import require_no_game
 from ringside.doctor import checks
 from ringside.env_look import action_names_of, look_at, require_env_fits
 from ringside.recording.metrics import evaluations_in, require_readable
 from ringside.recording.summary import INEXACT_SINCE
-from ringside.settings.config_file import read_config
+from ringside.settings.config_file import starting_point
 from ringside.zoo.catalogue import find_weights
 from shared.checkpoint.finding import find_checkpoint, newest_usable
-from shared.checkpoint.manifest import CHECKPOINTS, Manifest
+from shared.checkpoint.manifest import Manifest
 from shared.checkpoint.weights_file import load_weights
 from shared.config.checks import validate
-from shared.config.checks.combinations import require_consistent, require_used
 from shared.config.digest import MAY_CHANGE_ON_RESUME
 from shared.config.method_declaration import method_declaration
 from shared.config.presets import PRESETS
 from shared.config.protocols import PROTOCOLS, eval_rules
 from shared.config.resolve import resolve
-from shared.config.sections import Evaluate, Run
+from shared.config.sections import Evaluate
 from shared.config.settings import Config
-from shared.config.trust import NEVER_FROM_A_FILE, load_plugin, require_env, require_plugin
-from shared.env_name import env_named
 from shared.errors import CheckpointError, ConfigError, FileError
-from shared.files.lock import is_locked
-from shared.files.run_file_names import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE
+from shared.files.run_file_names import METRICS_FILE, SUMMARY_FILE
 from shared.files.strict_json import read_object
 from shared.memory.plan import Plan
-from shared.process.ownership import LIVING, LOCK_FILE
-from shared.text import flags_of, require_name, words_of
-
-DEFAULT_PRESET = "nature"
-
-
-def starting_point(
-    preset: str | None,
-    resume: str | Path | None,
-    env: str | None = None,
-    plugin: str | None = None,
-    config: str | Path | None = None,
-) -> Config:
-    """Configuration that single settings override: that of a preset (default: nature), or of the run to resume.
-
-    Args:
-        config: settings on top of the preset: a TOML file, or the config.json of a run.
-        env: as the user names it. A run to resume that was trained on an env `module:factory` requires it: no file
-            chooses code (shared/config/trust.py).
-        plugin: as the user names it; it is imported here. A run to resume that was trained with one requires it.
-    """
-    load_plugin(plugin)
-    if resume is None:
-        file = None if config is None else read_config(config)
-        if file is not None and file.whole is not None and preset is not None:
-            raise ConfigError(f"--config {config} holds every setting: omit --preset.")
-        preset = preset or (file and file.preset) or DEFAULT_PRESET
-        require_name("--preset", preset, list(PRESETS))
-        return PRESETS[preset] if file is None else file.apply(PRESETS[preset], env, plugin, is_registered)
-    for flag, given in (("--preset", preset), ("--config", config)):
-        if given is not None:
-            raise ConfigError(f"--resume keeps the settings of its run: omit {flag}.")
-
-    try:
-        checkpoint = newest_usable(Path(resume), lambda manifest: manifest)  # its pieces are verified under the lock
-    except CheckpointError as error:
-        if is_locked(Path(resume) / LOCK_FILE):
-            raise ConfigError(f"--resume {resume} belongs to {LIVING}.") from error
-        raise ConfigError(f"--resume {resume} cannot be resumed. {error}") from error
-    require_plugin(checkpoint.config.get("run", {}).get("plugin"), plugin, what="This run")
-    in_run = checkpoint.directory.absolute().name == CHECKPOINTS
-    try:
-        saved = Config.from_json(checkpoint.config)
-        validate.recorded(saved)
-        if in_run:
-            saved = _newest_start(checkpoint) or saved
-    except ConfigError as error:
-        raise ConfigError(f"--resume {resume} cannot be resumed. {error}") from error
-    require_env(saved.play, env, what="This run", is_registered=is_registered)
-    run_dir = checkpoint.run_dir if in_run else None  # nothing is written next to a checkpoint outside a run
-    dropped = {name: getattr(Run(), name) for name in NEVER_FROM_A_FILE}
-    run = replace(saved.run, **dropped | {"run_dir": run_dir, "resume": Path(resume), "plugin": plugin})
-    return replace(saved, run=run)
-
-
-def _newest_start(checkpoint: Manifest) -> Config | None:
-    """Configuration of the newest start of a checkpoint's run, which may have made no checkpoint; None: not known."""
-    try:
-        newest = Config.from_json(read_object(checkpoint.run_dir / CONFIG_FILE))
-        validate.recorded(newest)
-    except ConfigError:
-        return None
-    return newest if newest.experiment() == checkpoint.experiment else None
-
-
-def config_of_call(preset: str | None, config: str | Path | None, settings: Mapping[str, Any]) -> Config:
-    """Configuration of a call with flat settings, unchecked, as a command line with these options gives it.
-
-    Args:
-        preset, config: as for `starting_point`.
-        settings: those that the caller gives, by name.
-
-    Raises:
-        ConfigError: a name or a value is wrong, or settings have no effect or contradict each other.
-    """
-    env = env_named(settings.get("env"), settings.get("env_kwargs"))
-    start = starting_point(preset, settings.get("resume"), env, settings.get("plugin"), config)
-    chosen = start.with_settings(**settings)
-    require_used(settings, chosen.algorithm.method)
-    require_consistent([name for name, value in settings.items() if value is not None])
-    return chosen
+from shared.text import flags_of, words_of
 
 
 def settings_beside_preset(config: Config, preset: str) -> dict[str, Any]:

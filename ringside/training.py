@@ -15,10 +15,11 @@ from actors.pixels.frames import is_compiled
 from ringside.callbacks import Callback, Callbacks, ResumePoint, dispatching
 from ringside.doctor.checks import require_run_directory
 from ringside.env_look import action_names_of
-from ringside.planning import config_of_call, continues, plan, resumed_checkpoint
+from ringside.planning import continues, plan, resumed_checkpoint
 from ringside.recording.metrics import next_evaluation, totals_before
 from ringside.recording.totals import MEAN_OVER
 from ringside.recording.wandb_track import tracking
+from ringside.settings.config_file import config_of_call
 from ringside.settings.train_settings import TrainSettings
 from ringside.supervisor import supervisor
 from ringside.supervisor.spawning import require_main_program

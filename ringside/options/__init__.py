@@ -1,5 +1,4 @@
-"""The command line: options from dataclasses, their values from words, their help and their completion.
+"""The command line: options from dataclasses, read and shown by argparse. Read option.
 
-Read option first, then values, help_page and shell_completion. The dataclasses themselves stand with the tasks and in
-`shared.config.sections`.
+The dataclasses themselves stand with the tasks and in `shared.config.sections`.
 """

@@ -1,138 +1,23 @@
-"""Types of the settings of `ringside.train`, for editors and type checkers.
+"""Types of the settings of `ringside.train`, made of `shared.config.sections`, which explains each setting.
 
-A test compares them with `shared.config.sections`, which explains each setting. A plug-in's method may have more.
+Editors and type checkers read train_settings.pyi, which a test compares with this. A plug-in's method may have more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import Any, TypedDict
 
-from shared.config.sections import Initial, Normalize, Precision, ProtocolName, Schedule
+from shared.config.checks.field_checks import types_of
+from shared.config.method_declaration import method_declaration, method_names
+from shared.config.sections import OWN_SETTINGS
+from shared.config.settings import Config
 from shared.env_name import Value
-from shared.frame_shape import FrameColor
 
-
-class TrainSettings(TypedDict, total=False):
-    """Settings by the flat names of the flags. Each has the default of the preset."""
-
-    # play
-    game: str
-    env: str | None
-    env_kwargs: str | Mapping[str, Value] | None
-    protocol: ProtocolName
-    frame_size: int
-    frame_color: FrameColor
-    frame_stack: int
-    envs: int
-    lane_envs: int
-    workers: int
-    # learn
-    total_steps: int
-    schedule: Schedule
-    round_steps: int
-    t_max: int
-    local_replay: int
-    train_every: int
-    batch_size: int
-    replay_size: int
-    learning_starts: int
-    discount: float
-    clip_rewards: bool
-    optimizer: Literal["rmsprop", "rms", "adam", "radam"]
-    learning_rate: float
-    learning_rate_end: float | None
-    anneal_steps: int
-    optimizer_decay: float
-    optimizer_epsilon: float
-    network: str
-    initial: Initial
-    publish_every_updates: int
-    snapshot_every_steps: int | None
-    # algorithm
-    method: str
-    double: bool
-    dueling: bool
-    noisy: bool
-    noisy_std: float
-    n_step: int
-    prioritized: bool
-    priority_exponent: float
-    importance_start: float
-    importance_end: float
-    importance_steps: int
-    munchausen: bool
-    munchausen_alpha: float
-    munchausen_temperature: float
-    munchausen_floor: float
-    value_rescaling: bool
-    clip_gradient: float | None
-    width: int
-    pooling: bool
-    spectral_norm: bool
-    normalize: Normalize
-    recurrent: bool
-    # explore
-    epsilon_start: float
-    epsilon_end: float
-    epsilon_steps: int
-    epsilon_by_worker: bool
-    epsilon_ladder: float
-    # evaluate
-    eval_every_steps: int
-    eval_episodes: int | None
-    eval_epsilon: float | None
-    eval_max_frames: int | None
-    eval_actions: Literal["auto", "sample", "greedy"]
-    eval_envs: int
-    eval_video: bool
-    # machine
-    actors: int | None
-    device: str
-    precision: Precision
-    acting_device: str | None
-    acting_precision: Precision | None
-    learner_threads: int | None
-    learner_shards: int | None
-    learner_ranks: int
-    inference_threads: int | None
-    inference_batch: int | None
-    deterministic: Literal["on", "off"]
-    replay_on: Literal["auto", "device", "host"]
-    graph_updates: int
-    pin: Literal["auto", "off"]
-    balance: Literal["auto", "off"]
-    # run
-    seed: int
-    run_dir: str | Path | None
-    resume: str | Path | None
-    init_from: str | Path | None
-    stop_at: float | None
-    checkpoint_every_minutes: float
-    checkpoint_replay: bool
-    require_exact: bool
-    plugin: str | None
-    plain: bool
-    track: Literal["off", "wandb"]
-    wandb_entity: str | None
-    wandb_group: str | None
-    wandb_tags: str | None
-    # of single methods
-    epochs: int
-    trace: float
-    value_weight: float
-    entropy_weight: float
-    entropy_weight_end: float | None
-    rho_max: float
-    return_steps: int
-    atoms: int
-    v_min: float
-    v_max: float
-    iqn_samples: int
-    iqn_policy_samples: int
-    clip_ratio: float
-    clip_ratio_end: float | None
-    clip_value: bool
-    normalize_advantage: bool
-    c_max: float
+_SECTIONS = [*map(type, Config().sections.values()), *(method_declaration(name).settings for name in method_names())]
+_TYPES: dict[str, Any] = {name: kind for section in _SECTIONS for name, kind in types_of(section).items()}
+_AS_GIVEN = {Path | None: str | Path | None}
+"""Types of what a user may give, where settings have another one."""
+_KINDS = {name: _AS_GIVEN.get(kind, kind) for name, kind in _TYPES.items() if name != OWN_SETTINGS}
+TrainSettings = TypedDict("TrainSettings", _KINDS | {"env_kwargs": str | Mapping[str, Value] | None}, total=False)

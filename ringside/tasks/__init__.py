@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from types import ModuleType
 
+import ringside
+
 _MODULES = {
     "train": "train",
     "watch": "watch",
@@ -23,6 +25,7 @@ _MODULES = {
     "doctor": "doctor",
     "completion": "completion",
 }
+VERSION = ringside.__version__
 TASKS = tuple(_MODULES)
 """Task names, the optional first argument (default: `train`)."""
 

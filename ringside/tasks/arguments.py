@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
-from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import MISSING, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
-from actors.env import EnvError
-from actors.envs.atari import game_name, games
-from ringside import __version__, planning
-from ringside.options.help_page import full_page, short_page
-from ringside.options.option import options_of
-from ringside.options.values import filled, values_in
-from ringside.settings.config_file import read_config
+from ringside.options.option import Option, options_of, page, values_in
+from ringside.settings.config_file import DEFAULT_PRESET, config_of_call, read_config
 from ringside.tasks import TASKS
-from shared.config.checks.combinations import require_consistent, require_used
-from shared.config.method_declaration import method_declaration, method_names, methods_with
+from shared.config.method_declaration import method_declaration, method_names
 from shared.config.presets import PRESETS
-from shared.config.sections import Algorithm, EvalActions
-from shared.config.settings import Config, foreign_setting, unused_settings
-from shared.env_name import env_named, with_kwargs
+from shared.config.sections import EvalActions
+from shared.config.settings import Config, unused_settings
+from shared.config.trust import load_plugin
+from shared.env_name import with_kwargs
 from shared.errors import ConfigError
 from shared.network_spec import network_names
-from shared.text import UNSET, closest, flag_in, flag_of, nearest_or_all
+from shared.text import UNSET, as_spelt, closest, flag_of, nearest_or_all
 
 CHOICES: Mapping[str, Callable[[], Sequence[str]]] = {
     "method": method_names,
@@ -41,7 +37,6 @@ COMMON = {
     "Files and display": ("config", "run_dir", "resume", "init_from", "track", "plain"),
 }
 """Settings of a run that --help shows, by group; --help all shows the others, too."""
-HELP = ("-h", "--help")
 _Options = TypeVar("_Options")
 _Choices = TypeVar("_Choices", bound="Choices")
 
@@ -92,22 +87,22 @@ class Choices(Config):
 
     replaced: ClassVar[Mapping[str, str]] = {}
     """Settings that the task makes itself, each with the option to use instead; --help leaves them out."""
+    rare: ClassVar[Sequence[str]] = ()
+    """Options of the task itself that only --help all shows."""
 
     config: Path | None = None
     """Settings from a TOML file or a run; options replace them (docs/configuration.md)."""
-    preset: str = "nature"
+    preset: str = DEFAULT_PRESET
     """Defaults of all other options, from a paper or our own; ppo-quick: for a first run."""
     env_kwargs: str | None = None
     """Keyword arguments of --env, such as size=5,hard=true; they become part of its name, ID@size=5,hard=true."""
 
 
-def version_line() -> str:
-    """Name and version of this program."""
-    return f"Ringside {__version__}"
-
-
 def unknown_task(word: str) -> ConfigError:
     """The error for a first word of the command that is no task; it may be meant as the value of an option."""
+    from actors.env import EnvError
+    from actors.envs.atari import game_name, games
+
     if word in PRESETS:
         return ConfigError(f"{word} is a preset, not a task: pass --preset {word}.")
     if os.path.isdir(word):
@@ -123,104 +118,88 @@ def unknown_task(word: str) -> ConfigError:
 
 
 def config_of(options: Choices) -> Config:
-    """Configuration from the options, unchecked. Raises `ConfigError` for --env-kwargs that no env can have."""
-    config = Config(**options.sections)
-    return config if options.env_kwargs is None else config.with_settings(env_kwargs=options.env_kwargs)
+    """Configuration of the options, unchecked."""
+    return Config(**options.sections)
 
 
-def parse_choices(
-    kind: type[_Choices],
-    arguments: Sequence[str],
-    program: str,
-    description: str,
-) -> _Choices:
+def parse(kind: type[_Options], arguments: Sequence[str], program: str, description: str) -> _Options:
+    """Values for the fields of a dataclass from flat flags. Exits with 0 after --help.
+
+    Raises:
+        ConfigError: there is no such option, or its value is missing or wrong.
+    """
+    options, (words, help_) = options_of(kind, CHOICES), _without_help(arguments)
+    if help_ is not None:
+        _show(page(program, description, options))
+    return kind(**values_in(words, options, TASKS))
+
+
+def parse_choices(kind: type[_Choices], arguments: Sequence[str], program: str, description: str) -> _Choices:
     """As `parse`, with the defaults of --preset or of the run to --resume. --help shows `COMMON`, --help all the rest.
 
     Raises:
         ConfigError: as `parse` does, and for options that the task replaces, or without effect with the others.
     """
-    for name, instead in kind.replaced.items():
-        if flag_of(name) in map(flag_in, arguments):
-            raise ConfigError(f"{program.split()[-1]} sets {flag_of(name)} itself: omit it and use {flag_of(instead)}.")
-    given = _defining_options(arguments)
-    env = env_named(given.env, given.env_kwargs)
-    start = planning.starting_point(given.preset, given.resume, env, given.plugin, given.config)
-    preset = given.preset
-    if preset is None and given.config is not None:
-        preset = read_config(given.config).preset
-    if given.method in method_names():
-        start = start.with_settings(method=given.method)
-    _require_own(arguments, start.algorithm)
-    hidden = {*unused_settings(method_declaration(start.algorithm.method)), *kind.replaced}
-    default = kind(**start.sections, preset=preset or "nature")
-    return parse(kind, arguments, program, description, default, hidden, COMMON)
+    words, help_ = _without_help(arguments)
+    _load_plugin(words)
+    own = options_of(kind, CHOICES)
+    given = values_in(words, [*own, *setting_options(Config(), method_names())], TASKS)
+    for name in kind.replaced.keys() & given.keys():
+        instead = flag_of(kind.replaced[name])
+        raise ConfigError(f"{program.split()[-1]} sets {flag_of(name)} itself: omit it and use {instead}.")
+    mine = {option.name: given.pop(option.name) for option in own if option.name in given}
+    kwargs, preset, file = (mine.get(name) for name in ("env_kwargs", "preset", "config"))
+    config = config_of_call(preset, file, given if kwargs is None else given | {"env_kwargs": kwargs})
+    preset = preset or (file and read_config(file).preset) or DEFAULT_PRESET
+    options = kind(**config.sections, **mine | {"preset": preset})
+    if help_ is not None:
+        hidden = {*unused_settings(method_declaration(config.algorithm.method)), *kind.replaced}
+        known = [*options_of(options, CHOICES), *setting_options(config)]
+        shown = [option for option in known if option.name not in hidden]
+        if help_ != "all":
+            description, shown = f"{description} {program} --help all lists every option.", _common(kind, shown)
+        _show(page(program, description, shown, short=help_ != "all"))
+    return options
 
 
-def _require_own(arguments: Sequence[str], algorithm: Algorithm) -> None:
-    """Raise `ConfigError` for an option of other methods only, or without an effect on this one or beside another."""
-    flags = [flag_in(word) for word in arguments if word.startswith("--")]
-    names = [flag.removeprefix("--").replace("-", "_") for flag in flags]
-    for name in names:
-        if methods_with(name) and not hasattr(algorithm.settings, name):
-            raise ConfigError(foreign_setting(name, algorithm.method))
-        require_used([name], algorithm.method)
-    require_consistent(names)
+def setting_options(config: Config, methods: Sequence[str] = ()) -> list[Option]:
+    """Options of the settings of runs, with their values in `config`, and those of further methods."""
+    parts = [*(method_declaration(name).settings for name in methods), *config.sections.values()]
+    found = [
+        option
+        for part in (*parts, config.algorithm.settings)
+        for option in options_of(part, CHOICES, (part.__doc__ or "").partition("\n")[0].rstrip("."))
+    ]
+    return list({option.name: option for option in found}.values())
 
 
-class _DefiningOptions(NamedTuple):
-    """The options that determine the defaults of all others."""
-
-    preset: str | None
-    resume: str | None
-    env: str | None
-    env_kwargs: str | None
-    plugin: str | None
-    config: str | None
-    method: str | None
+def _common(kind: type[Choices], options: Sequence[Option]) -> list[Option]:
+    """The options of a task itself, and those in `COMMON` by their groups there."""
+    known = {option.name: option for option in options}
+    titles = {name: title for title, names in COMMON.items() for name in names}
+    own = [item.name for item in fields(kind) if item.name not in (*kind.rare, *titles)]
+    found = [known[name] for name in (*own, *titles) if name in known]
+    return [option._replace(title=titles.get(option.name, option.title), range="") for option in found]
 
 
-def _defining_options(arguments: Sequence[str]) -> _DefiningOptions:
-    """The values of these options, unchecked; `parse` reports their errors."""
-    found: dict[str, str] = {}
-    for word, following in zip(arguments, [*arguments[1:], None], strict=False):
-        flag, given = flag_in(word), word.partition("=")
-        value = given[2] if given[1] else following
-        if value is not None and (given[1] or not value.startswith("--")):
-            found[flag] = value
-    found = {flag: value for flag, value in found.items() if value != UNSET}
-    return _DefiningOptions(*(found.get(flag_of(name)) for name in _DefiningOptions._fields))
+def _without_help(arguments: Sequence[str]) -> tuple[list[str], str | None]:
+    """The words without a request for help, and the word behind that; None: there is none."""
+    words = list(arguments)
+    for place, word in enumerate(words):
+        if word in ("-h", "--help"):
+            more = words[place + 1 : place + 2] == ["all"]
+            return words[:place] + words[place + 1 + more :], "all" if more else ""
+    return words, None
 
 
-def parse(
-    kind: type[_Options],
-    arguments: Sequence[str],
-    program: str,
-    description: str,
-    default: _Options | None = None,
-    hidden: Container[str] = (),
-    common: Mapping[str, Sequence[str]] | None = None,
-) -> _Options:
-    """Values for the fields of a dataclass from flat flags. Exits with 0 after --help.
+def _load_plugin(words: Sequence[str]) -> None:
+    """Load the plug-in that the words name: it may add options, and values of them."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--plugin", nargs="?")
+    plugin = parser.parse_known_args(as_spelt(words))[0].plugin
+    load_plugin(None if plugin == UNSET else plugin)
 
-    Args:
-        default: values of the options that are not given; None: those of the fields.
-        hidden: options without effect, which --help leaves out.
-        common: options that --help shows beside those of the task itself, by group; None: all.
 
-    Raises:
-        ConfigError: there is no such option, or its value is missing or wrong.
-    """
-    options = options_of(kind if default is None else default, CHOICES, hidden)
-    asked = next((i for i, word in enumerate(arguments) if word in HELP), None)
-    if asked is not None:
-        if common is None or arguments[asked + 1 : asked + 2] == ["all"]:
-            print(full_page(program, description, options), flush=True)
-        else:
-            more = f"{description} {program} --help all lists every option."
-            print(short_page(program, more, options, common), flush=True)
-        sys.exit(0)
-    found = values_in(arguments, options, TASKS)
-    if default is not None:
-        return filled(default, options, found)
-    required = {option.name: found[option.name] for option in options if option.default is MISSING}
-    return filled(kind(**required), options, found)
+def _show(text: str) -> None:
+    print(text, end="", flush=True)
+    sys.exit(0)

@@ -1,33 +1,39 @@
-"""The task `completion`: a script that completes the command in bash or zsh.
+"""The task `completion`: a script that completes the command in bash or zsh, made by shtab.
 
-The script knows all options by itself and never starts Ringside. It completes `ringside`, `./launch.py` and
-`python launch.py`.
+The script knows all options by itself and never starts Ringside. It completes `ringside` and `./launch.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import shtab
 
 from actors.envs.atari import games
 from ringside.bench import bench_command
-from ringside.options import shell_completion
-from ringside.options.option import Option, options_of
-from ringside.options.shell_completion import Shell
+from ringside.options.option import Option, Parser, options_of
 from ringside.suites.suite_games import SUITES
 from ringside.tasks import TASKS, module_of
-from ringside.tasks.arguments import CHOICES, Choices, parse
+from ringside.tasks.arguments import CHOICES, Choices, parse, setting_options
 from ringside.zoo import catalogue
-from shared.config.method_declaration import method_declaration, method_names
+from shared.config.method_declaration import method_names
+from shared.config.settings import Config
 from shared.text import PROGRAM
+
+_AGENTS = " ".join(catalogue.names())
+_AGENT = {"bash": "_ringside_agents", "zsh": f"{{compadd {_AGENTS}; _files}}"}
+"""Completion of an agent: a file, or a name in the zoo."""
 
 
 @dataclass(frozen=True)
 class Completion:
     """The options of `completion`."""
 
-    shell: Shell = "bash"
-    """For which: source what is printed in ~/.bashrc or, after compinit, in ~/.zshrc (docs/agents.md)."""
+    shell: Literal["bash", "zsh"] = "bash"
+    """For which: evaluate what is printed in ~/.bashrc or, after compinit, in ~/.zshrc (docs/agents.md)."""
 
 
 OPTIONS = Completion
@@ -35,35 +41,42 @@ OPTIONS = Completion
 
 def main(arguments: Sequence[str]) -> int:
     """Print the script."""
-    options = parse(
-        Completion,
-        arguments,
-        f"{PROGRAM} completion",
-        "Print a script that completes this command. At once: source <(ringside completion --shell bash)",
-    )
-    print(script(options.shell), end="")
+    description = 'Print a script that completes this command. At once: eval "$(ringside completion --shell bash)"'
+    print(script(parse(Completion, arguments, f"{PROGRAM} completion", description).shell), end="")
     return 0
 
 
-def script(shell: Shell) -> str:
+def script(shell: str) -> str:
     """Completion script for a shell."""
-    tasks = {task: _options(module_of(task).OPTIONS) for task in TASKS if task != "bench"}
-    benchmarks = {name: _options(bench_command.find_benchmark(name).options) for name in bench_command.BENCHMARKS}
-    named = {
-        "device": ("auto", "cpu", "cuda"),
-        "game": games(),
-        "games": (*SUITES, *games()),
-        "init_from": catalogue.names(),
-        "load": catalogue.names(),
-    }
-    return shell_completion.script(shell, tasks, benchmarks, named)
+    root = _filled(Parser(prog="ringside"), _options(module_of("train").OPTIONS))
+    tasks = root.add_subparsers()
+    for task in TASKS:
+        if task != "bench":
+            _filled(tasks.add_parser(task, help=task), _options(module_of(task).OPTIONS))
+    benchmarks = tasks.add_parser("bench", help="bench").add_subparsers()
+    for name in bench_command.BENCHMARKS:
+        _filled(benchmarks.add_parser(name, help=name), _options(bench_command.find_benchmark(name).options))
+    agents = f"_ringside_agents() {{ compgen -f -- $1; compgen -W '{_AGENTS}' -- $1; }}\n"
+    words, preamble = ("complete -o bashdefault -F", agents) if shell == "bash" else ("compdef", "")
+    return f"{shtab.complete(root, shell, preamble=preamble)}\n{words} _shtab_ringside launch.py\n"
 
 
 def _options(kind: type) -> list[Option]:
     """Options of a task; of one that configures runs, those of all methods, but none that it replaces."""
-    own = options_of(kind, CHOICES)
     if not issubclass(kind, Choices):
-        return own
-    kinds = [method_declaration(name).settings for name in method_names()]
-    of_methods = {option.name: option for each in kinds for option in options_of(each) if fields(each)}
-    return [option for option in (*own, *of_methods.values()) if option.name not in kind.replaced]
+        return options_of(kind, CHOICES)
+    found = [*options_of(kind, CHOICES), *setting_options(Config(), method_names())]
+    return [option for option in found if option.name not in kind.replaced]
+
+
+def _filled(parser: Parser, options: Sequence[Option]) -> Parser:
+    """The parser with options, and with the values that --help does not list, such as games."""
+    named = {"device": ("auto", "cpu", "cuda"), "game": games(), "games": (*SUITES, *games())}
+    parser.take(options).add_argument("-h", "--help", action="help")
+    known = {option.name: option for option in options if option.kind is not bool}
+    for action in parser._actions:
+        if option := known.get(action.dest):
+            action.choices = option.choices or named.get(option.name)
+            if option.kind is Path:
+                action.complete = _AGENT if option.name in ("load", "init_from") else shtab.FILE  # type: ignore[attr-defined]
+    return parser

@@ -1,30 +1,26 @@
-"""The task `train`, the default of the command."""
+"""The task `train`, the default of the command. What a run needs is loaded once its options are read."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, ClassVar
 
-from ringside import planning, training
-from ringside.cgroup import scope
 from ringside.tasks import TASKS
 from ringside.tasks.arguments import Choices, config_of, parse_choices
-from ringside.watch.display import open_display
-from ringside.watch.status import Status
-from shared.checkpoint.finding import manifests_in, newest_usable
-from shared.checkpoint.manifest import CHECKPOINTS
 from shared.config.digest import ARITHMETIC
 from shared.config.method_declaration import method_declaration
 from shared.config.settings import Config, ResolvedConfig
 from shared.config.trust import resume_words
 from shared.errors import CheckpointError, ConfigError, RunFailed
 from shared.files.lock import is_locked
-from shared.machine.control_groups import in_force
-from shared.memory.plan import Plan
-from shared.process.ownership import SUITE_LOCK_FILE
 from shared.process.signals import handle_stop_signals, ignore_requests
 from shared.text import PROGRAM, UNSET, command, printable, words_of
+
+if TYPE_CHECKING:
+    from ringside.watch.status import Status
+    from shared.memory.plan import Plan
 
 
 @dataclass(frozen=True)
@@ -58,11 +54,10 @@ class Nodes:
 
 
 @dataclass(frozen=True)
-class Training(Choices):
+class Training(Limits, Nodes, Choices):
     """The options of `train`."""
 
-    limits: Limits = field(default_factory=Limits)
-    cluster: Nodes = field(default_factory=Nodes)
+    rare: ClassVar[Sequence[str]] = [item.name for kind in (Limits, Nodes) for item in fields(kind)]
 
 
 OPTIONS = Training
@@ -76,8 +71,11 @@ def configuration(arguments: Sequence[str]) -> Config:
 def main(arguments: Sequence[str]) -> int:
     """Train an agent. Return 1 if a fault ended the run."""
     options = _parse(arguments)
-    _confine(options.limits)
-    plan = _placed(planning.plan(config_of(options)), options.cluster)
+    from ringside import planning, training
+    from ringside.watch.display import open_display
+
+    _confine(options)
+    plan = _placed(planning.plan(config_of(options)), options)
     newest: list[Status] = []
     display = open_display(plain=plan.config.run.plain)
 
@@ -111,12 +109,13 @@ def next_steps(config: ResolvedConfig, *, finished: bool, at_score: bool = False
         finished: False: it was stopped.
         at_score: True if the score of --stop-at is reached, which would end a resumed run at once.
     """
+    from shared.process.ownership import SUITE_LOCK_FILE
+
     if is_locked(config.run.run_dir.parent / SUITE_LOCK_FILE):
         return []
     run_dir = str(config.run.run_dir)
-    checkpoints = config.run.run_dir / CHECKPOINTS
     onward = words_of(stop_at=UNSET) if at_score else []
-    if not finished and (not checkpoints.is_dir() or not manifests_in(checkpoints)):
+    if not finished and not _has_checkpoint(config):
         return [how_to_continue(config)]
     named = words_of(env=config.play.env, plugin=config.run.plugin)
     more = 2 * config.learn.total_steps
@@ -135,7 +134,7 @@ def next_steps(config: ResolvedConfig, *, finished: bool, at_score: bool = False
 def _placed(plan: Plan, cluster: Nodes) -> Plan:
     """The plan with gateways to the nodes of a cluster, where one was named. Raises `ConfigError` if it is refused."""
     if cluster.ray is None:
-        if cluster != Nodes():
+        if cluster.nodes is not None or cluster.head_plays or cluster.mixed_numerics or cluster.ray_insecure:
             raise ConfigError("--nodes, --head-plays, --mixed-numerics and --ray-insecure need --ray.")
         return plan
     from ringside.cluster.placement import with_gateways
@@ -155,9 +154,11 @@ def how_to_continue(config: ResolvedConfig, onward: Sequence[str] = ()) -> str:
 
     `onward`: further words of it.
     """
+    from ringside import planning
+    from shared.checkpoint.finding import newest_usable
+
     run_dir = config.run.run_dir
-    checkpoints = run_dir / CHECKPOINTS
-    if not checkpoints.is_dir() or not manifests_in(checkpoints):
+    if not _has_checkpoint(config):
         return "Nothing was saved: the run ended before its first checkpoint. The same command starts it again."
     try:
         checkpoint = newest_usable(run_dir, lambda manifest: manifest)
@@ -169,15 +170,22 @@ def how_to_continue(config: ResolvedConfig, onward: Sequence[str] = ()) -> str:
     return f"It was saved without its replay and cannot be resumed. Start a new run from its weights with: {begin}"
 
 
+def _has_checkpoint(config: ResolvedConfig) -> bool:
+    from shared.checkpoint.finding import manifests_in
+    from shared.checkpoint.manifest import CHECKPOINTS
+
+    checkpoints = config.run.run_dir / CHECKPOINTS
+    return checkpoints.is_dir() and bool(manifests_in(checkpoints))
+
+
 def _parse(arguments: Sequence[str]) -> Training:
     others = ", ".join(task for task in TASKS if task != "train")
     return parse_choices(
         Training,
         arguments,
         PROGRAM,
-        "Train an Atari agent. A step is one action of the agent, four emulator frames. For a first run: "
-        "--game pong --preset ppo-quick.\n\n"
-        f"Other tasks, as the first word: {others}. {PROGRAM} help TASK explains one.",
+        "Train an Atari agent. A step is one action of the agent, four emulator frames. For a first run: --game pong "
+        f"--preset ppo-quick. Other tasks, as the first word: {others}. {PROGRAM} help TASK explains one.",
     )
 
 
@@ -187,6 +195,9 @@ def _confine(limits: Limits) -> None:
         if limits.cpus is not None or limits.memory is not None:
             raise ConfigError("--cpus and --memory limit the run's control group: pass --cgroup, too.")
         return
+
+    from ringside.cgroup import scope
+    from shared.machine.control_groups import in_force
 
     asked = scope.make_limits(limits.cpus, limits.memory)
     if not scope.inside():

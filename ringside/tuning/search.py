@@ -10,6 +10,7 @@ from typing import Any, Unpack
 from ringside import planning
 from ringside.programs.placing import ClusterOptions, programs_in
 from ringside.report.writing import write_report
+from ringside.settings.config_file import DEFAULT_PRESET, config_of_call
 from ringside.settings.train_settings import TrainSettings
 from ringside.tuning.space import Space, checked_space, default_space, make_space, read_space
 from ringside.tuning.study import BEST_FILE, Task, TrialResult, Tuner, require_optuna
@@ -79,8 +80,8 @@ def tune(
         if settings.get(name) is not None:
             raise ConfigError(f"A study says itself what {flag} is: omit it and use --out.")
     return run_study(
-        planning.config_of_call(preset, config, settings),
-        preset or planning.DEFAULT_PRESET,
+        config_of_call(preset, config, settings),
+        preset or DEFAULT_PRESET,
         trials=trials,
         space=space,
         out=None if out is None else Path(out),

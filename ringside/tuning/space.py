@@ -125,7 +125,7 @@ def checked_space(space: Space, config: Config, source: str = "The space") -> Sp
         for value in dimension.examples:
             try:
                 tried = config.with_settings(**(first | {name: value}))
-                require_used(list(space), tried.algorithm.method)
+                require_used(space, tried.algorithm.method)
                 planning.check(tried)
             except ConfigError as error:
                 raise ConfigError(f"{source} cannot be used: {error}") from error

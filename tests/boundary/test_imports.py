@@ -44,7 +44,7 @@ MAY_IMPORT = {
     "ringside.cluster": _ALL_SHARED | {"ringside.supervisor"},
     "ringside.zoo": _ALL_SHARED,
     "ringside.supervisor": _ALL_SHARED,
-    "ringside.settings": _ALL_SHARED,
+    "ringside.settings": _ALL_SHARED | {"actors"},
     "ringside.load": _ALL_SHARED,
     "ringside.options": _ALL_SHARED,
     "ringside.recording": _ALL_SHARED | {"ringside.load"},
@@ -245,7 +245,7 @@ def test_the_launcher_loads_neither_torch_nor_the_emulator(module: str) -> None:
 
 
 def test_a_task_loads_nothing_of_ray_unless_it_is_asked_for() -> None:
-    loaded = loaded_after("from ringside.tasks import suite, train")
+    loaded = loaded_after("from ringside.tasks import suite, train; import ringside.watch.display, ringside.training")
     assert "rich" in loaded
     assert not loaded & OF_CLUSTER
 
@@ -253,3 +253,9 @@ def test_a_task_loads_nothing_of_ray_unless_it_is_asked_for() -> None:
 @pytest.mark.parametrize("module", ["launch", "ringside"])
 def test_children_import_launch_again_so_it_is_light(module: str) -> None:
     assert not loaded_after(f"import {module}") & {"numpy", "rich", "multiprocess"}
+
+
+def test_help_is_shown_before_anything_of_weight_is_loaded() -> None:
+    loaded = loaded_after("import launch\ntry: launch.main(['--help'])\nexcept SystemExit: pass")
+    assert "argparse" in loaded
+    assert not loaded & {"numpy", "rich", "multiprocess", "torch", "ale_py", "gymnasium", "numba"}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ringside import planning
+from ringside.settings.config_file import starting_point
 from ringside.tasks.train import configuration, how_to_continue, next_steps
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
 from shared.checkpoint.finding import find_checkpoint
@@ -65,11 +65,11 @@ def write_newest_start(run_dir: Path, **settings: object) -> None:
 
 def test_a_resume_keeps_the_values_of_the_newest_start(tmp_path: Path) -> None:
     write_run(tmp_path, 2, CONFIG.with_settings(stop_at=12.0, actors=4))
-    kept = planning.starting_point(None, tmp_path)
+    kept = starting_point(None, tmp_path)
     assert (kept.run.stop_at, kept.machine.actors) == (12.0, 4)
     write_newest_start(tmp_path, stop_at=18.0, actors=2, total_steps=1_200, track="wandb", plain=True, plugin="forged")
     for resume in (tmp_path, tmp_path / "checkpoints" / "checkpoint-00000001.json"):
-        kept = planning.starting_point(None, resume)
+        kept = starting_point(None, resume)
         assert (kept.run.stop_at, kept.machine.actors, kept.learn.total_steps) == (18.0, 2, 1_200)
         assert (kept.run.track, kept.run.plain, kept.run.plugin, kept.run.resume) == ("off", False, None, resume)
     assert configuration(["--resume", str(tmp_path), "--stop-at", "unset"]).run.stop_at is None
@@ -79,19 +79,19 @@ def test_a_resume_keeps_the_values_of_the_newest_start(tmp_path: Path) -> None:
 def test_a_resume_takes_the_checkpoint_where_the_newest_start_is_damaged(tmp_path: Path, content: str) -> None:
     write_run(tmp_path, 2, CONFIG.with_settings(stop_at=12.0))
     write_newest_start(tmp_path, envs=8, stop_at=18.0)
-    assert planning.starting_point(None, tmp_path).run.stop_at == 12.0, "it is another run's"
+    assert starting_point(None, tmp_path).run.stop_at == 12.0, "it is another run's"
     (tmp_path / "config.json").write_text(content)
-    assert planning.starting_point(None, tmp_path).run.stop_at == 12.0
+    assert starting_point(None, tmp_path).run.stop_at == 12.0
 
 
 def test_a_run_that_goes_on_is_not_resumed_before_its_first_checkpoint_either(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
     write_newest_start(tmp_path)
     with pytest.raises(ConfigError, match=r"There is no checkpoint in .*: its run has made none\. Name another\."):
-        planning.starting_point(None, tmp_path)
+        starting_point(None, tmp_path)
     goes_on = rf"--resume {tmp_path} belongs to a run that is still going on, or saving\."
     with locked(tmp_path / LOCK_FILE, "--run-dir", "a run"), pytest.raises(ConfigError, match=goes_on):
-        planning.starting_point(None, tmp_path)
+        starting_point(None, tmp_path)
 
 
 def test_a_run_of_a_suite_names_no_commands(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ The range of a single setting stands at its field. A check takes the first sente
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -32,20 +32,17 @@ in Atlantis."""
 _OF_WORKERS = " and ".join(WORKER_SCHEDULES)
 
 
-def require_used(names: Iterable[str], method: str) -> None:
+def require_used(given: Mapping[str, Any], method: str) -> None:
     """Refuse settings that a user gave although they have no effect with the method.
-
-    Args:
-        names: of the settings; `no_x` is the flag that turns `x` off.
 
     Raises:
         ConfigError: one of them has no effect.
     """
     unused = unused_settings(method_declaration(method))
-    for name in names:
-        need = unused.get(name) or unused.get(name.removeprefix("no_"))
-        if need is not None:
-            raise ConfigError(f"{flag_of(name)} has no effect with --method {method}, which {need.value}: omit it.")
+    for name in given:
+        if name in unused:
+            flag, why = flag_of(f"no_{name}" if given[name] is False else name), unused[name].value
+            raise ConfigError(f"{flag} has no effect with --method {method}, which {why}: omit it.")
 
 
 def require_consistent(names: Container[str]) -> None:
@@ -67,7 +64,7 @@ def conflicts(config: Config) -> Iterator[str]:
     """Sentences about the settings of a user, each of which is in its range."""
     play, learn, algorithm, run = config.play, config.learn, config.algorithm, config.run
     method, changed = method_declaration(algorithm.method), _changed(config)
-    require_used([f"no_{name}" if value is False else name for name, value in changed.items()], method.name)
+    require_used(changed, method.name)
     eval_rules(play, config.evaluate, method)  # which refuses what it cannot do
     if learn.network != "impala" and (algorithm.width > 1 or algorithm.spectral_norm or algorithm.pooling):
         yield "--width, --pooling and --spectral-norm are for --network impala."
@@ -204,7 +201,7 @@ def _of_exploration(config: Config) -> Iterator[str]:
 
 
 def _of_learner(config: Config, changed: Mapping[str, Any]) -> Iterator[str]:
-    """Sentences about settings that only workers have, and about what a learner cannot do."""
+    """Settings that only workers have, and others that a learner cannot learn from."""
     method = method_declaration(config.algorithm.method)
     for name in ("t_max", "local_replay", "epsilon_by_worker"):
         if name in changed:
@@ -286,7 +283,7 @@ def _of_replay(config: Config) -> Iterator[str]:
 
 
 def _of_workers(config: Config, changed: Mapping[str, Any]) -> Iterator[str]:
-    """Sentences about what workers cannot do, and about settings without effect with them."""
+    """Settings that workers cannot have, or that have no effect with them."""
     play, learn, algorithm = config.play, config.learn, config.algorithm
     method, schedule = method_declaration(algorithm.method), f"--schedule {learn.schedule}"
     if learn.schedule not in WORKER_SCHEDULES:

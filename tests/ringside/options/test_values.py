@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
 import pytest
 from msgspec import Meta
 
-from ringside.options.option import Option, Positional, options_of, texts_of
-from ringside.options.values import filled, values_in
+from ringside.options.option import Option, Positional, options_of, values_in
 from shared.errors import ConfigError
 
 
@@ -26,7 +25,7 @@ class Inner:
 
 
 @dataclass(frozen=True)
-class Task:
+class Task(Inner):
     """A task."""
 
     files: Positional[tuple[Path, ...]] = ()
@@ -37,9 +36,6 @@ class Task:
     """Steps."""
     color: bool = False
     """In color."""
-    tags: tuple[str, ...] = ()
-    """Tags of it."""
-    inner: Inner = field(default_factory=Inner)
 
 
 @dataclass(frozen=True)
@@ -54,19 +50,19 @@ OPTIONS = options_of(Task())
 
 
 def read(*words: str) -> Task:
-    return filled(Task(), OPTIONS, values_in(words, OPTIONS, ["eval"]))
+    return Task(**values_in(words, OPTIONS, ["eval"]))
 
 
 def test_values_of_all_kinds_reach_their_fields() -> None:
-    words = ("--shape=square", "--total_steps", "1e6", "--color", "--depth", "2", "--rate=1e-4", "a", "--", "--b")
-    assert read(*words) == Task((Path("a"), Path("--b")), "square", 1_000_000, True, (), Inner(2, 1e-4))
+    words = "--shape=square --total_steps 1e6 a --color --depth 2 --rate=1e-4 b_c -- --d_e"
+    assert read(*words.split()) == Task(2, 1e-4, (Path("a"), Path("b_c"), Path("--d_e")), "square", 1_000_000, True)
     assert read("--rate", "unset", "--color", "--no-color") == Task()
-    assert read("--rate", "-.5", "--depth", "-5").inner == Inner(-5, -0.5)
+    assert read("--rate", "-.5", "--depth", "-5") == Task(-5, -0.5)
+    assert read("--rate", "-1e-3").rate == -1e-3
 
 
 def test_the_last_value_of_a_flag_holds() -> None:
-    assert read("--depth", "1", "--depth", "2").inner.depth == 2
-    assert read("--tags", "a", "--tags=b").tags == ("a", "b")
+    assert read("--depth", "1", "--depth", "2").depth == 2
 
 
 @pytest.mark.parametrize(
@@ -98,9 +94,8 @@ def test_mistakes_are_sentences(words: tuple[str, ...], says: str) -> None:
     ("word", "says"), [("eval", "eval is a task, the first word of the command"), ("pong", "'pong' follows no option")]
 )
 def test_a_word_that_follows_no_option_is_refused(word: str, says: str) -> None:
-    options = options_of(Inner())
     with pytest.raises(ConfigError) as error:
-        values_in(["--depth", "1", word], options, ["eval"])
+        values_in(["--depth", "1", word], options_of(Inner()), ["eval"])
     assert str(error.value).startswith(says)
 
 
@@ -112,10 +107,8 @@ def test_a_missing_option_is_named() -> None:
 
 def test_options_are_read_from_types_and_docstrings() -> None:
     found: dict[str, Option] = {option.name: option for option in OPTIONS}
-    assert [option.name for option in OPTIONS][-2:] == ["depth", "rate"]  # sections come last
-    assert found["depth"].text == "Depth of something."
-    assert (found["depth"].range, found["depth"].title, found["depth"].path) == (">= 1", "Inner settings.", ("inner",))
+    assert [option.name for option in OPTIONS][-2:] == ["depth", "rate"]  # those of bases come last
+    assert (found["depth"].text, found["depth"].range) == ("Depth of something.", ">= 1")
     assert (found["rate"].may_be_unset, found["rate"].kind) == (True, float)
-    assert (found["shape"].choices, found["shape"].placeholder) == (("round", "square"), "{round,square}")
+    assert found["shape"].choices == ("round", "square")
     assert (found["files"].positional, found["files"].many) == (True, True)
-    assert texts_of(Task)["color"] == "In color."

@@ -1,31 +1,51 @@
-"""The types that an editor completes are those of the settings."""
+"""The types that an editor completes are those of the settings.
+
+python -m tests.ringside.settings.test_train_settings        # write them anew
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import fields
-from pathlib import Path
-from typing import Any, get_type_hints
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import ringside
 from ringside.settings.train_settings import TrainSettings
-from shared.config.checks.field_checks import types_of
-from shared.config.method_declaration import method_declaration, method_names
-from shared.config.settings import Config
-from shared.env_name import Value
 from shared.root import ROOT
 
+STUB = ROOT / "ringside" / "settings" / "train_settings.pyi"
+HEAD = '''"""Settings of `ringside.train` for editors and type checkers; tests/ringside/settings compares them."""
 
-def as_given(kind: Any) -> Any:
-    """Type of a value that a user gives: a path may be a text."""
-    return {Path: str | Path, Path | None: str | Path | None}.get(kind, kind)
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, TypedDict
+
+class TrainSettings(TypedDict, total=False):
+    """Settings by the flat names of the flags. Each has the default of the preset."""
+
+'''
+
+
+def spelled(kind: Any) -> str:
+    """A type as source."""
+    if get_origin(kind) is Literal:
+        words = ", ".join(f'"{word}"' for word in get_args(kind))
+        return f"Literal[{words}]"
+    if members := get_args(kind):
+        inner = ", ".join(map(spelled, members))
+        return f"Mapping[{inner}]" if get_origin(kind) not in (None, *UNIONS) else " | ".join(map(spelled, members))
+    return "None" if kind is NoneType else str(kind.__name__)
+
+
+UNIONS = {get_origin(int | None), get_origin(Literal["a"] | None)}
+
+
+def stub() -> str:
+    """The file for editors."""
+    return HEAD + "".join(f"    {name}: {spelled(kind)}\n" for name, kind in get_type_hints(TrainSettings).items())
 
 
 def test_every_setting_is_typed() -> None:
-    sections = [types_of(type(getattr(Config(), item.name))) for item in fields(Config)]
-    sections += [types_of(method_declaration(name).settings) for name in method_names()]
-    known = {name: as_given(kind) for section in sections for name, kind in section.items() if name != "settings"}
-    assert get_type_hints(TrainSettings) == known | {"env_kwargs": str | Mapping[str, Value] | None}
+    assert STUB.read_text() == stub()
 
 
 def test_the_names_of_the_api_are_those_that_are_listed() -> None:
@@ -35,3 +55,7 @@ def test_the_names_of_the_api_are_those_that_are_listed() -> None:
 
 def test_every_package_says_that_it_is_typed() -> None:
     assert all((ROOT / room / "py.typed").exists() for room in ("actors", "learner", "ringside", "shared"))
+
+
+if __name__ == "__main__":
+    STUB.write_text(stub())

@@ -135,17 +135,9 @@ def test_a_setting_with_the_flag_of_another_option_is_refused() -> None:
 
 def test_every_option_beside_settings_is_known_to_be_taken() -> None:
     own = {item.name for item in dataclasses.fields(Config)}
-    tasks = (
-        arguments.Choices,
-        suite.SuiteOptions,
-        tune.Tune,
-        train.Training,
-        train.Limits,
-        train.Nodes,
-        doctor.Diagnosis,
-    )
+    tasks = (arguments.Choices, suite.SuiteOptions, tune.Tune, train.Training, doctor.Diagnosis)
     names = {item.name for kind in tasks for item in dataclasses.fields(kind)}
-    assert names - own - {"limits", "cluster"} == registration.TASK_OPTIONS
+    assert names - own == registration.TASK_OPTIONS
 
 
 def test_a_plan_carries_the_declaration_to_processes_that_have_no_registry(monkeypatch: pytest.MonkeyPatch) -> None:
