@@ -147,7 +147,7 @@ def judged(
         ),
     ],
 )
-def test_what_limits_a_run_and_the_way_to_its_limit(
+def test_the_bottleneck_and_the_way_to_its_limit(
     who: Roles, more: dict[str, Any], kind: str, role: str, share: float, sentence: str
 ) -> None:
     found = judged(who, **more)
@@ -176,7 +176,7 @@ def test_what_limits_a_run_and_the_way_to_its_limit(
         ((*roles(0.2, 0.3, 0.95), *on_nodes(("", 1.0, 0.0))[-1:]), {}, "emulation", "actors"),
     ],
 )
-def test_which_of_two_limits_counts(who: Roles, more: dict[str, Any], kind: str, role: str) -> None:
+def test_the_limit_that_counts_of_two(who: Roles, more: dict[str, Any], kind: str, role: str) -> None:
     found = judged(who, **more)
     assert (found.kind, found.role) == (kind, role)
 

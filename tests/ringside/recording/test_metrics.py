@@ -176,7 +176,7 @@ def refusing(*results: Any) -> Callable[..., Any]:
 def test_a_refused_write_leaves_no_half_round_and_no_half_statistics(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, cuts: bool
 ) -> None:
-    """Where the truncation fails, too, it is repeated before the next record."""
+    """A truncation that fails is repeated before the next record."""
     path, write = tmp_path / "metrics.jsonl", os.write
     with MetricsLog(path) as log:
         log_rounds(log, range(2))
