@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from ringside.sharing.zoo_entries import push_to_hub as push_to_hub
     from ringside.training import run as run
     from ringside.training import train as train
-    from ringside.tuning.search import StudyResult as StudyResult
-    from ringside.tuning.search import tune as tune
+    from ringside.tuning.study import StudyResult as StudyResult
     from ringside.tuning.study import TrialResult as TrialResult
+    from ringside.tuning.study import tune as tune
     from shared.config.method_declaration import MethodDeclaration as MethodDeclaration
     from shared.config.method_declaration import MethodSettings as MethodSettings
     from shared.config.presets import PRESETS as PRESETS
@@ -80,8 +80,7 @@ _HOMES = {
     "ringside.sharing.zoo_entries": ("add_to_zoo", "pull_from_hub", "push_to_hub"),
     "ringside.settings.train_settings": ("TrainSettings",),
     "ringside.training": ("run", "train"),
-    "ringside.tuning.search": ("StudyResult", "tune"),
-    "ringside.tuning.study": ("TrialResult",),
+    "ringside.tuning.study": ("StudyResult", "TrialResult", "tune"),
     "shared.config.method_declaration": ("MethodDeclaration", "MethodSettings"),
     "shared.config.registration": ("register_method",),
     "shared.config.presets": ("PRESETS", "register_preset"),

@@ -9,7 +9,6 @@ from typing import ClassVar
 
 from ringside.programs.placing import ClusterOptions
 from ringside.tasks.arguments import Choices, config_of, parse_choices
-from ringside.tuning.search import DEFAULT_TRIALS, run_study
 from shared.text import PROGRAM, command, printable, words_of
 
 
@@ -18,7 +17,7 @@ class Tune(ClusterOptions, Choices):
     """The options of `tune`: those of training except `replaced`, and these."""
 
     replaced: ClassVar[Mapping[str, str]] = {"run_dir": "out", "resume": "out"}
-    trials: int = DEFAULT_TRIALS
+    trials: int = 20
     """Trainings of the study, those of earlier calls included."""
     space: Path | None = None
     """TOML file with a table for each setting to search (docs/tuning.md); default: what matters most."""
@@ -40,24 +39,21 @@ def main(arguments: Sequence[str]) -> int:
         "Search for settings with Optuna: one training after another, judged and pruned by their evaluations. The same "
         "command continues where it was stopped. Without --eval-every-steps there are five evaluations in a trial.",
     )
+    from ringside.tuning.study import Search  # which loads Optuna
+
+    def say(sentence: str) -> None:
+        print(printable(sentence), flush=True)
+
     config = config_of(options)
-    result = run_study(
-        config,
-        options.preset,
-        trials=options.trials,
-        space=options.space,
-        out=options.out,
-        prune=options.prune,
-        note=lambda sentence: print(printable(sentence), flush=True),
-        cluster=options,
-    )
+    own = (options.trials, options.space, options.out, options.prune)
+    result = Search(config, options.preset, *own, options, say).run()
     if result.stopped:
-        print("Stopped. The same command continues where it was.")
-    if result.best is not None:
-        best = result.best
-        print(printable(f"The best is trial {best.number}, mean return {best.value:.2f}: {result.best_config}"))
-        named = words_of(env=config.play.env, plugin=config.run.plugin)  # which no file decides
-        if result.report is not None:
-            print(printable(f"The report is in {result.report}."))
-        print(printable(f"Train with these settings: {command('--config', str(result.best_config), *named)}"))
-    return 1 if result.stopped or result.best is None else 0
+        say("Stopped. The same command continues where it was.")
+    if result.best is None:
+        return 1
+    say(f"The best is trial {result.best.number}, mean return {result.best.value:.2f}: {result.best_config}")
+    if result.report is not None:
+        say(f"The report is in {result.report}.")
+    named = words_of(env=config.play.env, plugin=config.run.plugin)  # which no file decides
+    say(f"Train with these settings: {command('--config', str(result.best_config), *named)}")
+    return 1 if result.stopped else 0

@@ -1,4 +1,4 @@
-"""Search for settings with Optuna: the space, the study, its trials as runs of their own, and its plots.
+"""Search for settings with Optuna: the space, and the study with its trials, each a run of its own.
 
-Read space, then study, study_plots and search. Optuna comes with the extra `tune`.
+Read space, then study. Optuna comes with the extra `tune`.
 """

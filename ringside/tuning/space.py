@@ -1,25 +1,23 @@
-"""Search spaces: ranges and choices of settings, from a TOML file or by default."""
+"""Search spaces: ranges and choices of settings, from a TOML file or by default, as Optuna's distributions."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
-from math import isfinite
+from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 from ringside import planning
 from shared.config.checks.combinations import require_used
-from shared.config.checks.field_checks import MOST, convert, types_of
+from shared.config.checks.field_checks import convert, types_of
 from shared.config.method_declaration import method_declaration
 from shared.config.sections import Evaluate
 from shared.config.settings import Config
 from shared.config.trust import NEVER_FROM_A_FILE
 from shared.errors import ConfigError
 from shared.files.strict_json import read_toml
-
-if TYPE_CHECKING:
-    import optuna
 
 LENGTH = ("total_steps", "eval_every_steps", "eval_episodes", "init_from", "stop_at")
 """Settings that a resume may change, but that make the evaluations of two trials incomparable."""
@@ -30,159 +28,81 @@ _EXCLUDED = (
 )
 """Settings that are the same in all trials."""
 
-
-@dataclass(frozen=True)
-class Dimension:
-    """Values that one setting may have: a range of numbers, or choices."""
-
-    low: float | int | None = None
-    high: float | int | None = None
-    log: bool = False
-    """Search evenly over the logarithm."""
-    step: float | int | None = None
-    choices: tuple[Any, ...] = ()
-
-    def suggest(self, trial: optuna.Trial, name: str) -> Any:
-        """The value of a trial."""
-        if self.choices:
-            return trial.suggest_categorical(name, self.choices)
-        assert self.low is not None, "a range has two ends"
-        assert self.high is not None, "a range has two ends"
-        if isinstance(self.low, int) and isinstance(self.high, int):
-            return trial.suggest_int(name, self.low, self.high, log=self.log, step=int(self.step or 1))
-        return trial.suggest_float(name, self.low, self.high, log=self.log, step=self.step)
-
-    @property
-    def examples(self) -> tuple[Any, ...]:
-        """Values that must be valid for all of them to be: the ends, or all choices."""
-        return self.choices or (self.low, self.high)
+Space = dict[str, BaseDistribution]
 
 
-Space = dict[str, Dimension]
-
-
-def default_space(config: Config) -> Space:
+def default_tables(config: Config) -> dict[str, dict[str, Any]]:
     """Settings that matter most with a method, over ranges that contain the published values."""
-    space: Space = {"learning_rate": Dimension(1e-5, 1e-3, log=True)}
-    settings = config.algorithm.settings
+    tables = {"learning_rate": {"low": 1e-5, "high": 1e-3, "log": True}}
     if method_declaration(config.algorithm.method).on_policy:
-        if hasattr(settings, "entropy_weight"):
-            space["entropy_weight"] = Dimension(1e-4, 0.05, log=True)
-        if hasattr(settings, "clip_ratio"):
-            space["clip_ratio"] = Dimension(0.05, 0.3)
-        if hasattr(settings, "trace"):
-            space["trace"] = Dimension(0.8, 1.0)
-    else:
-        space["optimizer_epsilon"] = Dimension(1e-8, 1e-2, log=True)
-        space["n_step"] = Dimension(1, 5)
-        if config.explore.epsilon_start >= 0.1:  # the greatest end that is tried; noisy networks begin at 0
-            space["epsilon_end"] = Dimension(0.01, 0.1, log=True)
-    return space
+        own = {
+            "entropy_weight": {"low": 1e-4, "high": 0.05, "log": True},
+            "clip_ratio": {"low": 0.05, "high": 0.3},
+            "trace": {"low": 0.8, "high": 1.0},
+        }
+        return tables | {name: table for name, table in own.items() if hasattr(config.algorithm.settings, name)}
+    tables |= {"optimizer_epsilon": {"low": 1e-8, "high": 1e-2, "log": True}, "n_step": {"low": 1, "high": 5}}
+    if config.explore.epsilon_start >= 0.1:  # the greatest end that is tried; noisy networks begin at 0
+        tables["epsilon_end"] = {"low": 0.01, "high": 0.1, "log": True}
+    return tables
 
 
-def read_space(path: Path) -> Space:
-    """Space of a TOML file with a table for each setting. Raises `ConfigError`, which names the file."""
-    tables = read_toml("--space", path)
-    try:
-        return make_space(tables)
-    except ConfigError as error:
-        raise ConfigError(f"--space {path}: {error}") from error
-
-
-def make_space(tables: Mapping[str, Any]) -> Space:
-    """Space of plain values: {"learning_rate": {"low": 1e-5, "high": 1e-3, "log": True}}. Raises `ConfigError`."""
-    space = {}
-    for key, table in tables.items():
-        name = key.replace("-", "_")
-        if name in space:
-            raise ConfigError(f"The space names {name} twice: keep one table.")
-        space[name] = table if isinstance(table, Dimension) else _dimension(name, table)
-    if not space:
-        raise ConfigError("The space names no setting: it needs a table for each, such as [learning_rate].")
-    return space
-
-
-def checked_space(space: Space, config: Config, source: str = "The space") -> Space:
-    """Return the space, with ranges of whole numbers for exactly the settings that are whole numbers.
+def make_space(given: str | Path | Mapping[str, Any] | None, config: Config) -> Space:
+    """Space of a TOML file with a table for each setting, or of the same as a mapping; None: the default.
 
     The ends of every range, and all choices, are tried with the first values of the other settings.
 
-    Args:
-        source: where the space comes from, for the sentence.
-
     Raises:
-        ConfigError: a trial cannot have one of them.
+        ConfigError: a table says nothing, or a trial cannot have one of its values.
     """
-    for name in space:
-        if name in _EXCLUDED:
-            raise ConfigError(f"{source} names {name}, which is the same in all trials: omit it.")
+    source, space = "The space", dict[str, Any]()
+    tables = default_tables(config) if given is None else given
+    if not isinstance(tables, Mapping):
+        source, tables = f"--space {tables}", read_toml("--space", Path(tables))
     try:
-        space = _with_types(space, config)
-    except ConfigError as error:
-        raise ConfigError(f"{source} cannot be used: {error}") from error
-    first = {name: dimension.examples[0] for name, dimension in space.items()}
-    for name, dimension in space.items():
-        for value in dimension.examples:
-            try:
+        for key, table in tables.items():
+            name = key.replace("-", "_")
+            if name in space:
+                raise ConfigError(f"it names {name} twice: keep one table.")
+            if name in _EXCLUDED:
+                raise ConfigError(f"it names {name}, which is the same in all trials: omit it.")
+            if name == "method" and isinstance(table, dict) and table.get("choices"):
+                config = config.with_settings(method=table["choices"][0])  # what several methods have is of one type
+            space[name] = _distribution(name, table, config)
+        if not space:
+            raise ConfigError("it names no setting: it needs a table for each, such as [learning_rate].")
+        first = {name: values_of(each)[0] for name, each in space.items()}
+        for name, each in space.items():
+            for value in values_of(each):
                 tried = config.with_settings(**(first | {name: value}))
                 require_used(space, tried.algorithm.method)
                 planning.check(tried)
-            except ConfigError as error:
-                raise ConfigError(f"{source} cannot be used: {error}") from error
+    except ConfigError as error:
+        raise ConfigError(f"{source} cannot be used: {error}") from error
     return space
 
 
-def _with_types(space: Space, config: Config) -> Space:
-    """The space with the ends and steps of its ranges as the types of their settings. Raises `ConfigError`."""
-    if "method" in space:  # settings that several methods have are of one type
-        config = config.with_settings(method=space["method"].examples[0])
-    sections = {
-        name: type(section)
-        for section in (*config.sections.values(), config.algorithm.settings)
-        for name in types_of(type(section))
-    }
-
-    def typed(name: str, dimension: Dimension) -> Dimension:
-        # Choices stay as they are written: a trial converts them, and earlier studies stored them so.
-        if dimension.choices or name not in sections:
-            return dimension
-        ends = {each: getattr(dimension, each) for each in ("low", "high", "step")}
-        numbers = {each: convert(sections[name], name, value) for each, value in ends.items() if value is not None}
-        return replace(dimension, **numbers)
-
-    return {name: typed(name, dimension) for name, dimension in space.items()}
+def values_of(each: Any) -> tuple[Any, ...]:
+    """Values that must be valid for all of them to be: the ends, or all choices."""
+    return tuple(each.choices) if isinstance(each, CategoricalDistribution) else (each.low, each.high)
 
 
-def space_to_json(space: Space) -> dict[str, dict[str, Any]]:
-    """The space as plain values, which tell studies apart."""
-    return {name: asdict(each) | {"choices": list(each.choices)} for name, each in space.items()}
-
-
-def _dimension(name: str, table: Any) -> Dimension:
-    sentence = (
-        f"The space of {name} is {table!r:.120}; write low and high, with log = true or a step, or choices = [...]."
-    )
-    if not isinstance(table, Mapping) or not set(table) <= {"low", "high", "log", "step", "choices"}:
-        raise ConfigError(sentence)
-    choices, low, high = table.get("choices"), table.get("low"), table.get("high")
-    if choices is not None:
-        if not isinstance(choices, list | tuple) or not choices or set(table) != {"choices"}:
-            raise ConfigError(sentence)
-        if not all(isinstance(value, bool | int | float | str) for value in choices):
-            raise ConfigError(sentence)
-        return Dimension(choices=tuple(choices))
-    log, step = table.get("log", False), table.get("step")
-    numbers = [value for value in (low, high, step) if value is not None]
-    if not isinstance(log, bool) or not all(type(value) in (int, float) for value in numbers):
-        raise ConfigError(sentence)
-    if not all(abs(value) < MOST and isfinite(value) for value in numbers):
+def _distribution(name: str, table: Any, config: Config) -> BaseDistribution:
+    """The distribution of a table; whole numbers exactly for a setting that is one. Raises `ConfigError`."""
+    sections = [type(each) for each in (*config.sections.values(), config.algorithm.settings)]
+    section = next((each for each in sections if name in types_of(each)), None)
+    try:
+        if set(table) == {"choices"}:
+            return CategoricalDistribution(table["choices"])
+        numbers = {each: table[each] for each in ("low", "high", "step") if each in table}
+        if section is not None:  # else trying the ends says that there is no such setting
+            numbers = {each: convert(section, name, number) for each, number in numbers.items()}
+        kind = IntDistribution if type(numbers["low"]) is int else FloatDistribution
+        return kind(**(table | numbers))
+    except ConfigError:
+        raise
+    except (TypeError, AttributeError, KeyError, ValueError, ArithmeticError) as error:
         raise ConfigError(
-            f"The space of {name} has a number that is not finite, or not below {MOST:_}: {table!r:.120}."
-        )
-    if low is None or high is None or low > high or (log and (low <= 0 or step is not None)):
-        raise ConfigError(sentence)
-    whole = isinstance(low, int) and isinstance(high, int)
-    if step is not None and (step <= 0 or (whole and not isinstance(step, int))):
-        kind = "a whole number" if whole else "a number"
-        raise ConfigError(f"The space of {name} has the step {step}: it must be {kind} above 0.")
-    return Dimension(low, high, log, step)
+            f"the space of {name} is {table!r:.120} ({error}): write low and high, with log = true or a step, or "
+            "choices = [...]."
+        ) from error

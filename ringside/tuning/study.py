@@ -1,380 +1,371 @@
 """A study: trials of settings, each a run of its own, chosen by Optuna and pruned by their evaluations.
 
-The study lies in OUT/study.db (SQLite) and each run in OUT/trial-NUMBER, so the same call continues where it stopped: a
-trial that was interrupted resumes its run.
+The study lies in OUT/study.log, a journal of Optuna, and each run in OUT/trial-NUMBER. Several processes may work on
+one study. So the same call continues where it stopped, and `--ray` starts the same command on the nodes of a cluster.
+A trial whose process has died resumes its run.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+import warnings
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from importlib.util import find_spec
+from datetime import datetime, timedelta
+from functools import cached_property, partial
 from pathlib import Path
-from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import Any, Unpack
 
+import numpy as np
+
+from ringside import planning
+from ringside.callbacks import Callbacks
 from ringside.cluster.hosts import NodeLost
-from ringside.planning import settings_beside_preset
-from ringside.programs.former_runs import wait_for_former
-from ringside.programs.lost_nodes import given_up, newest_checkpoint, run_despite_losses
-from ringside.programs.places import Place, Programs
-from ringside.recording.follow import Follower
-from ringside.tuning.space import LENGTH, Space, space_to_json
-from shared.config.digest import MAY_CHANGE_ON_RESUME
+from ringside.programs.lost_nodes import newest_checkpoint, run_despite_losses
+from ringside.programs.placing import ClusterOptions, programs_in
+from ringside.report.records import RecordsError, load
+from ringside.report.writing import write_report
+from ringside.settings.config_file import DEFAULT_PRESET, config_of_call
+from ringside.settings.train_settings import TrainSettings
+from ringside.training import run
+from ringside.tuning.space import LENGTH, make_space
+from shared.config.checks import validate
 from shared.config.settings import Config
 from shared.config.trust import NEVER_FROM_A_FILE
-from shared.errors import ConfigError, missing_package
+from shared.errors import ConfigError, FileError, RingsideError, missing_package
 from shared.files.atomic import write_atomic
-from shared.files.run_file_names import LOGS, METRICS_FILE, SUMMARY_FILE
-from shared.files.strict_json import read_object
+from shared.files.lock import is_locked
+from shared.files.plain_files import open_to_read
+from shared.files.result_files import make_result_directory
+from shared.files.run_file_names import CONFIG_FILE, SUMMARY_FILE
+from shared.files.strict_json import json_object, read_object
+from shared.process.ownership import LOCK_FILE, REPORT
 from shared.process.signals import handle_stop_signals
-from shared.text import UNSET, flags_of
+from shared.text import UNSET, count, flags_of, words_of
 
-if TYPE_CHECKING:
+try:
     import optuna
+    from optuna.distributions import distribution_to_json
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+    from optuna.trial import FrozenTrial, Trial, TrialState
+except ModuleNotFoundError as error:
+    raise missing_package("tune", "optuna", "tune") from error
 
-DATABASE = "study.db"
-BEST_FILE = "best.toml"
-"""Settings of the best trial, for --config."""
+MOST_TRIALS = 100_000
+STARTING = timedelta(minutes=1)
+"""Longest time from the choice of a trial's settings to the lock of its run."""
+EVALUATIONS = 5
+"""Evaluations of a trial where --eval-every-steps says nothing."""
 FIRST_TRIALS = 5
 """Trials that are never pruned, since the others are compared with the median of those before."""
-_NAME = "ringside"
-
-
-@dataclass(frozen=True)
-class Task:
-    """The work of a study."""
-
-    config: Config
-    """Settings that all trials share; the space replaces some."""
-    preset: str
-    """Preset of the command that starts a trial."""
-    space: Space
-    out: Path
-    trials: int
-    prune: bool
+MOST_REPORTED = 6
+"""Runs in the report, the best trials."""
+JOURNAL, BEST_FILE = "study.log", "best.toml"
+_STATES = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
 
 
 @dataclass(frozen=True)
 class TrialResult:
-    """One trial, as plots and reports need it."""
+    """One trial."""
 
     number: int
     state: str
     """complete, pruned, failed or running."""
     value: float | None
-    """Mean return of its last evaluation."""
+    """Mean return of its last evaluation, of a complete one."""
     settings: dict[str, Any]
     evaluations: list[tuple[int, float]]
     """Number of each evaluation, and its mean return."""
     run_dir: Path
 
 
-def require_optuna() -> None:
-    """Raise `ConfigError` unless Optuna is installed."""
-    if find_spec("optuna") is None:
-        raise missing_package("tune", "optuna", "tune")
+@dataclass(frozen=True)
+class StudyResult:
+    """A study after its last trial, or after a signal has stopped it."""
+
+    best: TrialResult | None
+    """None: no trial is complete."""
+    trials: tuple[TrialResult, ...]
+    report: Path | None
+    """Page with the plots of the study; None: no trial is complete, or it could not be written."""
+    best_config: Path | None
+    """Settings of the best trial, for --config and `ringside.train(config=...)`."""
+    stopped: bool
+    """True if a signal stopped it; the same call continues."""
 
 
-class _Evaluations:
-    """The evaluations of a trial, read while its run records them."""
+def tune(
+    *,
+    trials: int = 20,
+    space: str | Path | Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
+    prune: bool = True,
+    preset: str | None = None,
+    config: str | Path | None = None,
+    ray: str | None = None,
+    cpus_per_run: int = 1,
+    gpus_per_run: float = 0.0,
+    ray_insecure: bool = False,
+    note: Callable[[str], None] = print,
+    **settings: Unpack[TrainSettings],
+) -> StudyResult:
+    """Search for settings by training one trial after another; the same call continues a study.
 
-    def __init__(self, trial: optuna.Trial, reported: Iterable[int], run_dir: Path, lock: Lock) -> None:
-        """Read from the beginning.
+    Args:
+        trials: number of trials, those of earlier calls included.
+        space: a TOML file, or the same as a mapping: {"learning_rate": {"low": 1e-5, "high": 1e-3, "log": True}};
+            default: what matters most with the method.
+        out: directory of the study; default: runs/tune-GAME.
+        prune: stop trials whose evaluations are below the median of those before.
+        preset, config, settings: as for `ringside.train`.
+        ray: "auto" or "HOST:PORT": run the trials on this Ray cluster, many at once; `space` is a file then.
+        cpus_per_run, gpus_per_run: with `ray`: what a trial needs of a node.
+        ray_insecure: with `ray`: accept a cluster without a token, on which any program that reaches it can run code.
+        note: called with a sentence about each trial.
 
-        Args:
-            trial: which gets their means.
-            reported: numbers of those that it has already.
-            run_dir: of its run.
-            lock: held while the study is used.
-        """
-        self.values: list[float] = []
-        """Mean return of each."""
-        self.pruned = False
-        """True once the trial is to be stopped."""
-        self._trial, self._reported, self._lock = trial, set(reported), lock
-        self._follower = Follower(run_dir / METRICS_FILE)
-
-    def read(self) -> None:
-        """Report new evaluations to the study."""
-        has_more = True
-        while has_more:
-            records, is_new_file, has_more = self._follower.read()
-            if is_new_file:
-                self.values.clear()
-            with self._lock:
-                self._report(record for record in records if record["kind"] == "evaluation")
-
-    def _report(self, evaluations: Iterable[dict[str, Any]]) -> None:
-        """Keep the mean return of each, and report those that the study lacks."""
-        for record in evaluations:
-            self.values.append(float(record["mean_return"]))
-            if record["evaluation"] not in self._reported:
-                self._trial.report(self.values[-1], record["evaluation"])
-                self._reported.add(record["evaluation"])
-
-    def should_prune(self) -> bool:
-        """Read, and return True if the newest evaluation is below those of other trials."""
-        self.read()
-        with self._lock:
-            self.pruned = self._trial.should_prune()
-        return self.pruned
+    Raises:
+        ConfigError: Optuna is not installed, a setting or the space is wrong, or `out` holds another study.
+    """
+    for name, flag in (("resume", "--resume"), ("run_dir", "--run-dir")):
+        if settings.get(name) is not None:
+            raise ConfigError(f"A study says itself what {flag} is: omit it and use --out.")
+    chosen = config_of_call(preset, config, settings)
+    cluster = ClusterOptions(ray, cpus_per_run, gpus_per_run, ray_insecure)
+    place = None if out is None else Path(out)
+    return Search(chosen, preset or DEFAULT_PRESET, trials, space, place, prune, cluster, note).run()
 
 
-class Tuner:
-    """Runs the trials of a study, each as a program of its own."""
+@dataclass
+class Search:
+    """A search with a configuration that all trials share; the space replaces some of its settings."""
 
-    def __init__(self, task: Task, programs: Programs, note: Callable[[str], None]) -> None:
-        """Open the study, or create it. Raises `ConfigError` if the directory holds a study of other settings.
+    config: Config
+    preset: str
+    """Preset that is nearest to it."""
+    trials: int
+    given_space: str | Path | Mapping[str, Any] | None
+    out: Path | None
+    prune: bool
+    cluster: ClusterOptions
+    note: Callable[[str], None]
 
-        Args:
-            task: the work.
-            programs: where the trials run.
-            note: called with a sentence about each trial.
-        """
-        import optuna
+    def run(self) -> StudyResult:
+        """Run trials until there are as many as asked for, or a signal stops one."""
+        validate.require_between("--trials", self.trials, MOST_TRIALS)
+        self.cluster.check()
+        learn, played = self.config.learn, self.config.play.played
+        if not self.config.evaluate.eval_every_steps:
+            self.config = self.config.with_settings(eval_every_steps=max(1, learn.total_steps // EVALUATIONS))
+        planning.require_initial_weights(planning.check(self.config))
+        self.space = make_space(self.given_space, self.config)
+        self.directory = self.out or Path("runs") / f"tune-{played.replace(':', '-').replace('/', '-')}"
+        self.note(
+            f"{count(self.trials, 'trial')} of {learn.total_steps:_} steps, judged by evaluations every "
+            f"{self.config.evaluate.eval_every_steps:_} steps (--eval-every-steps)."
+        )
+        if self.cluster.ray is not None:
+            self._run_on_cluster()
+        else:
+            make_result_directory("--out", self.directory)
+            while (trial := self._next()) is not None and self._run_trial(trial):
+                pass
+        return self._results()
 
-        self._optuna = optuna
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
-        self._task = task
-        self._programs = programs
-        self._note = note
-        self._lock = Lock()
-        """Held by a thread that uses the study: trials may run at the same time."""
-        self.stopped = False
-        """True once a signal has asked to stop."""
-        self._study = _open_study(task.out / DATABASE, prune=task.prune)
-        # A study that continues must not draw its first values again.
-        seed = task.config.run.seed + len(self._study.trials)
-        self._study.sampler = optuna.samplers.TPESampler(seed=seed)
-        self._require_same()
+    def _run_on_cluster(self) -> None:
+        """Run the same command on nodes of a cluster, as many at once as it has room for."""
+        if isinstance(self.given_space, Mapping):
+            raise ConfigError("On a cluster the space must be a file, which all nodes read: write it as TOML.")
+        self.directory = self.directory.absolute()  # which nodes see under the same path
+        given = flags_of(planning.settings_beside_preset(self.config, self.preset))
+        own = words_of(trials=self.trials, space=self.given_space, out=self.directory, prune=self.prune)
+        words = ["tune", "--preset", self.preset, *given, *own]
+        with programs_in(self.directory, "a study or suite that is still going on", self.cluster) as programs:
 
-    def _require_same(self) -> None:
-        config = self._task.config
-        plain: dict[str, Any] = {
-            "settings": config.experiment(),
-            "space": space_to_json(self._task.space),
-            "length of trials": {name: str(config.to_flat()[name]) for name in LENGTH},
+            def work(number: int) -> None:
+                def on_loss(lost: NodeLost) -> bool:
+                    self.note(f"worker {number}: its node {lost}; it continues elsewhere.")
+                    return True
+
+                with closing(programs.open()) as place:
+                    if place.claim():
+                        start = partial(place.run, words, f"worker {number}", self.directory)
+                        run_despite_losses(start, self.directory, on_loss)
+
+            with handle_stop_signals(lambda number: programs.stop()):
+                programs.for_each(range(self.trials - len(self.study.trials) + len(self._interrupted())), work)
+
+    @cached_property
+    def study(self) -> optuna.Study:
+        """Optuna's study. Raises `ConfigError` if the directory holds one of other settings."""
+        study = _open_journal(self.directory / JOURNAL, prune=self.prune)
+        flat = self.config.to_flat()
+        task = {
+            "settings": self.config.experiment(),
+            "space": {name: distribution_to_json(each) for name, each in self.space.items()},
+            "length of trials": {name: str(flat[name]) for name in LENGTH},
         }
-        if (found := self._study.user_attrs.get("task")) is not None:
-            # A study of an earlier version does not say all of LENGTH.
-            stored = found | {"length of trials": {**plain["length of trials"], **found["length of trials"]}}
-            if differing := [name for name in plain if not _same_json(stored.get(name), plain[name])]:
-                raise ConfigError(
-                    f"{self._task.out} holds a study with another {' and '.join(differing)}: name another --out, or "
-                    "pass the same options."
-                )
-        if found != plain:
-            self._study.set_user_attr("task", plain)
+        found = study.user_attrs.get("task", task)
+        if differing := [name for name in task if found.get(name) != task[name]]:
+            raise ConfigError(
+                f"{self.directory} holds a study with another {' and '.join(differing)}: name another --out, or pass "
+                "the same options."
+            )
+        study.set_user_attr("task", task)
+        return study
+
+    def _results(self) -> StudyResult:
+        """The trials, with the settings of the best one as a file for --config, and a report."""
+        trials = tuple(self._result(each) for each in self.study.trials if each.params)
+        stopped = sum(each.state != "running" for each in trials) < self.trials
+        complete = sorted((each for each in trials if each.value is not None), key=lambda each: -(each.value or 0.0))
+        if not complete:
+            self.note("No trial is complete, so there is no best one.")
+            return StudyResult(None, trials, None, None, stopped)
+        self._write_best(complete[0])
+        report = None
+        try:
+            report = self._report([each.run_dir for each in complete[:MOST_REPORTED]])
+        except (ConfigError, OSError) as error:
+            self.note(f"There is no report: {error}")
+        return StudyResult(complete[0], trials, report, self.directory / BEST_FILE, stopped)
 
     # --- trials
 
-    def run(self) -> None:
-        """Run trials until there are as many as asked for, or a signal stops the study."""
-        states = self._optuna.trial.TrialState
-        interrupted = self._study.get_trials(states=(states.RUNNING,))
-        new = max(0, self._task.trials - len(self._study.trials))
-        with handle_stop_signals(self._stop):
-            self._programs.for_each([*interrupted, *[None] * new], self._run_trial)
+    def _run_dir(self, number: int) -> Path:
+        return self.directory / f"trial-{number:04}"
 
-    def _run_trial(self, interrupted: optuna.trial.FrozenTrial | None) -> None:
-        """Train with the settings of a new trial, or of one that was interrupted, and tell the study its result."""
-        if self.stopped:
-            return
-        with closing(self._programs.open()) as place:
-            # The settings are drawn once there is room, so that they profit from the trials that ended before.
-            if not place.claim():
-                return
-            with self._lock:
-                if interrupted is None:
-                    trial = self._study.ask()
-                else:
-                    trial = self._optuna.Trial(self._study, interrupted._trial_id)
-                settings = {name: dimension.suggest(trial, name) for name, dimension in self._task.space.items()}
-            title = f"[{trial.number + 1}/{max(self._task.trials, trial.number + 1)}] trial {trial.number}"
-            self._note(f"{title}: {_said(settings)}.")
-            reported = () if interrupted is None else tuple(interrupted.intermediate_values)
-            evaluations = _Evaluations(trial, reported, self.run_dir(trial.number), self._lock)
-            code = self._train(place, title, self.run_dir(trial.number), settings, evaluations.should_prune)
-            if self.stopped:
-                return  # it stays unfinished, and the next call resumes it
-            if code is None:
-                self._note(f"{title}: {given_up('It')}")
-                return
-            evaluations.read()
-            if not (code or evaluations.pruned or self._is_done(trial.number, evaluations.values)):
-                self._note(f"{title}: it was stopped before its end; the same options continue it.")
-                return
-            with self._lock:
-                self._tell(trial, title, evaluations, code)
+    def _result(self, trial: FrozenTrial) -> TrialResult:
+        state, evaluations = _STATES.get(trial.state, "running"), sorted(trial.intermediate_values.items())
+        value = trial.value if state == "complete" else None
+        return TrialResult(trial.number, state, value, trial.params, evaluations, self._run_dir(trial.number))
 
-    def _is_done(self, number: int, values: Sequence[float]) -> bool:
-        """True if a trial with these evaluations has played its last step, or has reached --stop-at."""
-        score = self._task.config.run.stop_at
-        reached = score is not None and len(values) > 0 and values[-1] >= score
-        return reached or read_object(self.run_dir(number) / SUMMARY_FILE).get("finished") is True
+    def _interrupted(self) -> list[FrozenTrial]:
+        """Trials whose process has died. One that has just begun may not hold the lock of its run yet."""
 
-    def _train(
-        self,
-        place: Place,
-        title: str,
-        run_dir: Path,
-        settings: dict[str, Any],
-        should_stop: Callable[[], bool],
-    ) -> int | None:
-        """Run a training to its end, again on another node if its node is lost.
+        def has_died(trial: FrozenTrial) -> bool:
+            run_dir = self._run_dir(trial.number)
+            is_old = datetime.now() - trial.datetime_start > STARTING
+            return (is_old or (run_dir / CONFIG_FILE).exists()) and not is_locked(run_dir / LOCK_FILE)
 
-        Return its exit code; None: it was given up, or the study was stopped.
+        return list(filter(has_died, self.study.get_trials(states=(TrialState.RUNNING,))))
+
+    def _next(self) -> Trial | None:
+        """A trial that was interrupted, or a new one; None: there are as many as asked for."""
+        if interrupted := self._interrupted():
+            trial = Trial(self.study, interrupted[0]._trial_id)
+        elif len(self.study.trials) >= self.trials:
+            return None
+        elif (trial := self.study.ask()).number >= self.trials:  # another process has asked meanwhile
+            self.study.tell(trial, state=TrialState.FAIL)
+            return None
+        # Its values follow from its number and the trials before it, whichever process draws them.
+        self.study.sampler = optuna.samplers.TPESampler(seed=self.config.run.seed + trial.number)
+        for name, distribution in self.space.items():
+            trial._suggest(name, distribution)
+        return trial
+
+    def _run_trial(self, trial: Trial) -> bool:
+        """Train with the settings of a trial, and tell the study its result; return False if a signal stopped it."""
+        run_dir, title = self._run_dir(trial.number), f"[{trial.number + 1}/{self.trials}] trial {trial.number}"
+        self.note(f"{title}: {', '.join(f'{name} {value}' for name, value in trial.params.items())}.")
+        try:
+            value = self._train(trial, run_dir)
+            if value is None:
+                self.note(f"{title}: it was stopped before its end; the same options continue it.")
+                return False
+            self.study.tell(trial, value)
+            best = self.study.best_trial
+            said = f"mean return {value:.2f}; the best so far is trial {best.number}, {best.value:.2f}."
+        except optuna.TrialPruned as pruned:
+            self.study.tell(trial, state=TrialState.PRUNED)
+            said = f"pruned after {pruned}."
+        except (RingsideError, RecordsError) as error:
+            if is_locked(run_dir / LOCK_FILE):
+                return True  # another process was faster to continue it
+            self.study.tell(trial, state=TrialState.FAIL)
+            said = f"failed: {error}"
+        self.note(f"{title}: {said}")
+        return True
+
+    def _train(self, trial: Trial, run_dir: Path) -> float | None:
+        """Mean return of the last evaluation of a run with the settings of a trial; None: it was stopped.
+
+        Raises:
+            TrialPruned: an evaluation is below those of other trials. RingsideError: the run cannot work, or failed.
         """
 
-        def say(lost: NodeLost) -> bool:
-            if not self.stopped:
-                self._note(f"{title}: its node {lost}; it continues elsewhere.")
-            return not self.stopped
+        def judge(record: dict[str, Any]) -> None:
+            with warnings.catch_warnings(action="ignore"):  # a run that is resumed may repeat an evaluation
+                trial.report(record["mean_return"], record["evaluation"])
+            if trial.should_prune():
+                raise optuna.TrialPruned(f"{record['mean_return']:.2f}")
 
-        def note(sentence: str) -> None:
-            self._note(f"{title}: {sentence}")
-
-        def run() -> int:
-            if not wait_for_former(run_dir, lambda: self.stopped, note) and not self.stopped:
-                raise ConfigError(
-                    f"{run_dir} is in use by another run: end that one, then pass the same options again."
-                )
-            if read_object(run_dir / SUMMARY_FILE).get("finished") is True:
-                return 0  # the study was stopped after its end, and a resume would be refused
-            words = [*self._words(run_dir, settings), "--plain"]
-            return place.run(words, title, run_dir, own_session=True, quiet=True, should_stop=should_stop)
-
-        return run_despite_losses(run, run_dir, say)
-
-    def _tell(self, trial: optuna.Trial, title: str, evaluations: _Evaluations, code: int) -> None:
-        """Tell the study the result of a trial whose program has ended with an exit code."""
-        states, values = self._optuna.trial.TrialState, evaluations.values
-        if evaluations.pruned:
-            self._study.tell(trial, state=states.PRUNED)
-            self._note(f"{title}: pruned after {values[-1]:.2f}.")
-        elif code or not values:
-            self._study.tell(trial, state=states.FAIL)
-            why = f"exit code {code}" if code else "it has no evaluation"
-            logs = self.run_dir(trial.number) / LOGS
-            self._note(f"{title}: failed ({why})" + (f"; its logs are in {logs}." if logs.is_dir() else "."))
-        else:
-            self._study.tell(trial, values[-1])
-            best = self._study.best_trial
-            self._note(
-                f"{title}: mean return {values[-1]:.2f}; the best so far is trial {best.number}, {best.value:.2f}."
-            )
-            self._write_best()
-
-    def _words(self, run_dir: Path, settings: dict[str, Any]) -> list[str]:
-        """Options of `launch.py` for a trial."""
-        config = self._task.config.with_settings(**settings, run_dir=run_dir)
-        given = settings_beside_preset(config, self._task.preset)
-        if newest_checkpoint(run_dir) is None:
-            return ["--preset", self._task.preset, *flags_of(given)]
-        kept = (MAY_CHANGE_ON_RESUME | {"env"}) - {"run_dir", "resume", "init_from"}
-        return ["--resume", str(run_dir), *flags_of({name: given[name] for name in given if name in kept})]
-
-    def _stop(self, number: int) -> None:
-        """Stop the current trials, which save themselves, and start no other."""
-        self.stopped = True
-        self._programs.stop()
+        summary = read_object(run_dir / SUMMARY_FILE)
+        if summary.get("finished") is not True:  # else its process died after its end
+            resumed = {} if newest_checkpoint(run_dir) is None else {"resume": run_dir, "init_from": None}
+            ready = planning.plan(self.config.with_settings(**trial.params, run_dir=run_dir, **resumed))
+            summary = run(ready, lambda status: None, lambda sentence: None, Callbacks(on_evaluation=judge))
+        means, score = load(run_dir).evaluations["mean_return"], self.config.run.stop_at
+        if summary["finished"] is not True and not (len(means) and score is not None and means[-1] >= score):
+            return None
+        if not len(means):
+            raise RecordsError("it has no evaluation.")
+        return float(means[-1])
 
     # --- results
 
-    def run_dir(self, number: int) -> Path:
-        """Directory of the run of a trial."""
-        return self._task.out / f"trial-{number:04}"
-
-    def results(self) -> list[TrialResult]:
-        """All trials in their order."""
-        words = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
-        return [
-            TrialResult(
-                number=trial.number,
-                state=words.get(trial.state.name, "running"),
-                value=trial.value if trial.state.name == "COMPLETE" else None,
-                settings=dict(trial.params),
-                evaluations=sorted(trial.intermediate_values.items()),
-                run_dir=self.run_dir(trial.number),
-            )
-            for trial in self._study.trials
-        ]
-
-    def importances(self) -> dict[str, float]:
-        """Share of the variance of the results that each setting explains; empty where that cannot be known yet."""
-        values = {trial.value for trial in self.results() if trial.value is not None}
-        if len(values) < 2 * FIRST_TRIALS or len(self._task.space) < 2:
-            return {}
-        evaluator = self._optuna.importance.PedAnovaImportanceEvaluator()
-        return dict(self._optuna.importance.get_param_importances(self._study, evaluator=evaluator))
-
-    def best(self) -> TrialResult | None:
-        """The complete trial with the greatest result."""
-        complete = [trial for trial in self.results() if trial.value is not None]
-        return max(complete, key=lambda trial: trial.value or 0.0, default=None)
-
-    def _write_best(self) -> None:
+    def _write_best(self, best: TrialResult) -> None:
         """Write the settings of the best trial as a file for --config."""
-        best = self.best()
-        assert best is not None, "a trial is complete"
-        config = self._task.config.with_settings(**best.settings)
-        searched = {name: value for name, value in config.to_flat().items() if name in best.settings}
-        chosen = settings_beside_preset(config, self._task.preset) | searched
-        local = NEVER_FROM_A_FILE | {"plugin"}
-        lines = [
-            f"# Trial {best.number} of a study: mean return {best.value:.2f} in its last evaluation.",
-            f"preset = {json.dumps(self._task.preset)}",
-            *(
-                f"{name} = {json.dumps(UNSET if value is None else value)}"
-                for name, value in chosen.items()
-                if name not in local
-            ),
-        ]
-        write_atomic(self._task.out / BEST_FILE, "\n".join([*lines, ""]).encode())
+        config = self.config.with_settings(**best.settings)
+        flat = config.to_flat()
+        chosen = planning.settings_beside_preset(config, self.preset) | {name: flat[name] for name in best.settings}
+        lines = [f"# Trial {best.number} of a study: mean return {best.value:.2f} in its last evaluation."]
+        for name, value in {"preset": self.preset, **chosen}.items():
+            if name not in NEVER_FROM_A_FILE | {"plugin"}:
+                lines.append(f"{name} = {json.dumps(UNSET if value is None else value)}")
+        write_atomic(self.directory / BEST_FILE, "\n".join([*lines, ""]).encode())
+
+    def _report(self, runs: list[Path]) -> Path:
+        """Write the report: Optuna's plots of the study, and these runs."""
+        from matplotlib import pyplot
+        from optuna.visualization import matplotlib as plots
+
+        from ringside.report.plots import save, style
+
+        drawn: dict[str, tuple[Callable[[optuna.Study], Any], str]] = {
+            "study-history": (plots.plot_optimization_history, "Result of each trial, and the best so far."),
+            "study-evaluations": (plots.plot_intermediate_values, "Evaluations of each trial."),
+            "study-settings": (plots.plot_slice, "Result by each setting of the space."),
+        }
+        directory, pictures = self.directory / REPORT, []
+        make_result_directory("--out", directory)
+        with style(), warnings.catch_warnings(action="ignore"):  # Optuna calls its plots experimental
+            for name, (plot, caption) in drawn.items():
+                figure = np.ravel(plot(self.study))[0].figure
+                pictures.append(save(figure, directory, name, caption))
+                pyplot.close(figure)
+        play, plugin = self.config.play, self.config.run.plugin
+        return write_report(runs, directory, f"Settings for {play.played}", play.env, plugin, pictures)[0]
 
 
-def _open_study(path: Path, *, prune: bool) -> optuna.Study:
+def _open_journal(path: Path, *, prune: bool) -> optuna.Study:
     """The study of a file, which is made where there is none. Raises `ConfigError` if the file holds something else."""
-    import optuna
-    from sqlalchemy.exc import SQLAlchemyError
-
-    if os.path.lexists(path) and (path.is_symlink() or not path.is_file()):
-        raise ConfigError(f"{path} is not a plain file: move it away, or name another --out.")
-    pruner: optuna.pruners.BasePruner = optuna.pruners.NopPruner()
-    if prune:
-        pruner = optuna.pruners.MedianPruner(n_startup_trials=FIRST_TRIALS, n_warmup_steps=1)
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    pruner = optuna.pruners.MedianPruner(n_startup_trials=FIRST_TRIALS, n_warmup_steps=1)
     try:
-        storage = optuna.storages.RDBStorage(f"sqlite:///{path.absolute()}")
+        if os.path.lexists(path):
+            with open_to_read(path) as file:  # Optuna would append to any file
+                if "op_code" not in (json_object(file.readline(1 << 20)) or {}):
+                    raise FileError("it is no journal of Optuna")
         return optuna.create_study(
-            storage=storage, study_name=_NAME, direction="maximize", load_if_exists=True, pruner=pruner
+            storage=JournalStorage(JournalFileBackend(str(path))),
+            study_name="ringside",
+            direction="maximize",
+            load_if_exists=True,
+            pruner=pruner if prune else optuna.pruners.NopPruner(),
         )
-    except (SQLAlchemyError, optuna.exceptions.OptunaError, RuntimeError) as error:
-        # It is no database, a damaged one, or one of another version of Optuna.
-        reason = str(error).partition("\n")[0].rstrip(".")
-        raise ConfigError(f"{path} cannot be used as a study ({reason:.200}): name another --out.") from error
-
-
-def _same_json(one: Any, other: Any) -> bool:
-    """True if two values are the same JSON; to Python 1 and 1.0 are equal, but a range from 1 has whole numbers."""
-    return json.dumps(_with_like_ends(one), sort_keys=True) == json.dumps(_with_like_ends(other), sort_keys=True)
-
-
-def _with_like_ends(stored: Any) -> Any:
-    """A value in which a range with one real end has two: earlier revisions stored ends as they were written."""
-    if not isinstance(stored, dict):
-        return stored
-    alike = {name: _with_like_ends(value) for name, value in stored.items()}
-    ends = [alike.get("low"), alike.get("high")]
-    if any(isinstance(end, float) for end in ends):
-        alike |= {name: float(alike[name]) for name in ("low", "high", "step") if isinstance(alike.get(name), int)}
-    return alike
-
-
-def _said(settings: dict[str, Any]) -> str:
-    return ", ".join(
-        f"{name} {value:.3g}" if isinstance(value, float) else f"{name} {value}" for name, value in settings.items()
-    )
+    except (optuna.exceptions.OptunaError, OSError, ValueError, LookupError, TypeError, AssertionError) as error:
+        raise ConfigError(f"{path} cannot be used as a study ({error!s:.200}): name another --out.") from error

@@ -1,0 +1,49 @@
+"""Runs of a study that train nothing, in this process or, as a program, in that of a worker on a cluster."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from ringside import planning
+from ringside.tuning import study
+from shared.config.settings import Config
+from shared.errors import RunFailed
+from tests.support.written_runs import write_run
+
+CALLS: list[Config] = []
+"""Configurations of the runs, in their order."""
+FAULTS: dict[int, str] = {}
+"""What happens to trials, by their numbers: "fails", "is bad" or "is stopped"."""
+
+
+def plan(config: Config) -> Any:
+    """The plan of a run, unchecked."""
+    return SimpleNamespace(config=config)
+
+
+def run(ready: Any, on_status: Any, note: Any, callbacks: Any) -> dict[str, Any]:
+    """Write the records of a run whose last mean return is 10,000 times its learning rate."""
+    CALLS.append(ready.config)
+    path: Path = ready.config.run.run_dir
+    fault, rate = FAULTS.get(int(path.name[-4:])), ready.config.learn.learning_rate
+    if fault == "fails":
+        raise RunFailed("It failed.")
+    shutil.rmtree(path, ignore_errors=True)
+    means = [-100.0] * 3 if fault == "is bad" else [1.0, 5.0, 1e4 * rate]
+    write_run(path, returns=[1.0, 2.0], evaluations=means, ended=fault != "is stopped", learning_rate=rate)
+    for number, mean in enumerate(means):
+        callbacks.on_evaluation({"kind": "evaluation", "evaluation": number, "mean_return": mean})
+    summary: dict[str, Any] = json.loads((path / "summary.json").read_text())
+    return summary
+
+
+if __name__ == "__main__":
+    import launch
+
+    planning.plan, study.run = plan, run
+    sys.exit(launch.main(sys.argv[1:]))
