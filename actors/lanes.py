@@ -76,7 +76,8 @@ class Lanes:
 
     def prefetch_env(self) -> bool:
         """Make one env for the lanes that are to be this actor's. Return False when none is missing."""
-        coming = {*self._wanted_lanes(), *self._owned_lanes()}
+        board = self._memory.board
+        coming = {*self._lanes_where(board.lane_wanted), *self._lanes_where(board.lane_owner)}
         for index in self._envs.keys() - coming:
             _close(self._envs.pop(index))
         missing = self._lane_missing_envs()
@@ -114,7 +115,7 @@ class Lanes:
         if not self.has_new_lanes:
             return False
         played = {lane.index for lane in self.played}
-        index = next(index for index in self._owned_lanes() if index not in played)
+        index = next(index for index in self._lanes_where(self._memory.board.lane_owner) if index not in played)
         if len(self._envs.get(index, ())) < self._lane_envs:
             self._make_one(index)
             return True
@@ -139,14 +140,6 @@ class Lanes:
             self._doorbells[lane.next_owner].ring()
             _close(lane.envs)
 
-    def _owned_lanes(self) -> list[int]:
-        """Lanes that this actor owns."""
-        return self._lanes_where(self._memory.board.lane_owner)
-
-    def _wanted_lanes(self) -> list[int]:
-        """Lanes that this actor should own."""
-        return self._lanes_where(self._memory.board.lane_wanted)
-
     def _lanes_where(self, actors: np.ndarray) -> list[int]:
         """Numbers of the lanes for which the field of actors names this one."""
         return np.flatnonzero(actors == self._actor).tolist()
@@ -154,7 +147,7 @@ class Lanes:
     def _lane_missing_envs(self) -> int | None:
         """The first lane that is to be this actor's and has not all of its envs."""
         played = {lane.index for lane in self.played}
-        for index in self._wanted_lanes():
+        for index in self._lanes_where(self._memory.board.lane_wanted):
             if index not in played and len(self._envs.get(index, ())) < self._lane_envs:
                 return index
         return None

@@ -83,6 +83,6 @@ def action_names(play: Play) -> tuple[str, ...]:
 
         with closing(GymnasiumEnv(play.env, seed=0, index=0, frames=play.frames)) as env:
             return env.action_names
-    from actors.envs.atari import action_names
+    from actors.envs.atari import action_set, names_of
 
-    return action_names(play.game, PROTOCOLS[play.protocol])
+    return names_of(action_set(play.game, PROTOCOLS[play.protocol]))

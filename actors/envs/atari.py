@@ -17,7 +17,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from ale_py import Action, ALEInterface, ALEState, LoggerMode, roms
@@ -49,8 +49,6 @@ REPLAYED = RESET_ANEW | {"yars_revenge"}
 
 _STATE = struct.Struct("<4sBB")
 _STATE_MAGIC = b"RSA1"
-_REPLAY = struct.Struct("<4sqq")
-_REPLAY_MAGIC = b"RSA2"
 
 
 @cache
@@ -95,9 +93,9 @@ def action_set(game: str, protocol: Protocol) -> tuple[int, ...]:
     return _action_numbers(_load(game_name(game), protocol), protocol)
 
 
-def action_names(game: str, protocol: Protocol) -> tuple[str, ...]:
-    """The emulator's names of the actions: NOOP, FIRE, UP, ...; raises `EnvError` for an unknown game."""
-    return _names_of(action_set(game, protocol))
+def names_of(numbers: tuple[int, ...]) -> tuple[str, ...]:
+    """The emulator's names of actions: NOOP, FIRE, UPRIGHT, ..."""
+    return tuple(Action(number).name for number in numbers)
 
 
 def _action_numbers(ale: ALEInterface, protocol: Protocol) -> tuple[int, ...]:
@@ -105,56 +103,25 @@ def _action_numbers(ale: ALEInterface, protocol: Protocol) -> tuple[int, ...]:
     return tuple(action.value for action in actions)
 
 
-def _names_of(numbers: tuple[int, ...]) -> tuple[str, ...]:
-    """The emulator's names of actions: NOOP, FIRE, UPRIGHT, ..."""
-    return tuple(Action(number).name for number in numbers)
-
-
 @cache
-def _gray_pairs(height: int) -> NDArray[np.uint16]:
-    """The grays of pairs of pixels on a screen of `height` lines; one table for all envs of a process."""
-    return pair_table(gray_table(height))
+def _table(height: int, kind: Literal["luma", "grays", "gray"]) -> NDArray[Any]:
+    """Table of pairs on a screen of `height` lines, one for all envs of a process.
 
-
-@cache
-def _luma_of_pairs(height: int) -> NDArray[np.uint8]:
-    """The luma of pairs of colors on a screen of `height` lines; one table for all envs of a process."""
-    return luma_of_pairs(color_table(height))
-
-
-@cache
-def _gray_of_pairs(height: int) -> NDArray[np.uint8]:
-    """The greater gray of pairs of colors on a screen of `height` lines; one table for all envs of a process."""
+    The luma of pairs of colors, the grays of pairs of pixels, or the greater gray of pairs of colors.
+    """
+    if kind == "luma":
+        return luma_of_pairs(color_table(height))
     grays = gray_table(height)
-    return np.maximum(grays[:, None], grays[None, :])
+    return pair_table(grays) if kind == "grays" else np.maximum(grays[:, None], grays[None, :])
 
 
 def _shrinker(height: int, protocol: Protocol, size: int) -> Shrinker | TableShrinker:
     """From two screens to a frame. The fast kernel has one size."""
     if protocol.frames == "bilinear":
-        return TableShrinker(height, _luma_of_pairs(height), shrink_bilinear)
+        return TableShrinker(height, _table(height, "luma"), shrink_bilinear)
     if size == FRAME_SIDE:
-        return Shrinker(height, _gray_pairs(height))
-    return TableShrinker(height, _gray_of_pairs(height), shrink_area)
-
-
-class FilmedEmulator:
-    """An `ALEInterface` that also shows every frame that it plays."""
-
-    def __init__(self, ale: Any, show: Callable[[Shot], None]) -> None:
-        self._ale = ale
-        self._show = show
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._ale, name)
-
-    def act(self, action: int) -> int:
-        """Act, and show the frame; beyond the end of a game the emulator plays nothing."""
-        over = self._ale.game_over()
-        reward: int = self._ale.act(action)
-        if not over:
-            self._show(Shot(self._ale.getScreenRGB(), reward))
-        return reward
+        return Shrinker(height, _table(height, "grays"))
+    return TableShrinker(height, _table(height, "gray"), shrink_area)
 
 
 @dataclass(frozen=True)
@@ -208,9 +175,10 @@ class AtariEnv(Env):
         self._index = index
         self._reports_lives = training and protocol.life_ends_return
         self._ale: Any = _load(self.game, protocol, window=window)
+        self._act: Callable[[int], int] = self._ale.act
         self.numbers = _action_numbers(self._ale, protocol)
         self.actions = len(self.numbers)
-        self.action_names = _names_of(self.numbers)
+        self.action_names = names_of(self.numbers)
         self._fires = protocol.fire_on_reset and FIRE in self.numbers
         self._sticky = round(protocol.sticky * 65_536)
 
@@ -224,18 +192,23 @@ class AtariEnv(Env):
         # The newest observation's pooled gray, where it is not that of the screens last shrunk; else None.
         self._pooled: NDArray[np.uint8] | None = None
         self._repeated = NOOP  # the action that a sticky step repeats
-        self._lives = 0
+        self.lives = 0
+        """Lives left, as the emulator counts them; 0 in games without lives."""
         self._log = ActionLog() if self.game in REPLAYED else None
         self._starts = [] if self.game in RESET_ANEW else self._recorded_starts()
 
-    @property
-    def lives(self) -> int:
-        """Lives left, as the emulator counts them; 0 in games without lives."""
-        return self._lives
-
     def film(self, show: Callable[[Shot], None]) -> None:
         """Show every emulator frame from now on: screens uint8[height, 160, 3]."""
-        self._ale = FilmedEmulator(self._ale, show)
+        ale, act = self._ale, self._ale.act
+
+        def act_and_show(action: int) -> int:
+            over = ale.game_over()  # beyond the end of a game the emulator plays nothing
+            reward: int = act(action)
+            if not over:
+                show(Shot(ale.getScreenRGB(), reward))
+            return reward
+
+        self._act = act_and_show
 
     def reset(self, tick: int, frame: Frame) -> None:
         """Begin an episode: the protocol's no-ops, as many as (seed, index, tick) say, and FIRE if it asks for it."""
@@ -244,12 +217,12 @@ class AtariEnv(Env):
         if self.game in RESET_ANEW:
             self._reset_emulator(noops)
             self._ale.getScreen(self._third)
-            self._lives = self._ale.lives()
+            self.lives = self._ale.lives()
         else:
             start = self._starts[noops]
             self._ale.restoreState(start.state)
             self._third[:] = start.screen
-            self._lives = start.lives
+            self.lives = start.lives
         self._fourth[:] = self._third
         self._pooled = None
         self._repeated = FIRE if self._fires else NOOP
@@ -262,7 +235,7 @@ class AtariEnv(Env):
         ale = self._ale
         ale.reset_game()
         for action in [NOOP] * noops + [FIRE] * self._fires:
-            ale.act(action)
+            self._act(action)
             if ale.game_over():
                 ale.reset_game()
 
@@ -294,7 +267,7 @@ class AtariEnv(Env):
         if self._log is not None:
             self._log.append(tick, action)
         first, second, third, fourth = self._stick(tick, number) if self._sticky else (number,) * FRAME_SKIP
-        act = ale.act
+        act = self._act
         # The emulator plays nothing beyond an end, so one look tells of three frames.
         reward = act(first) + act(second) + act(third)
         if ale.game_over():
@@ -321,8 +294,8 @@ class AtariEnv(Env):
 
     def _loses_life(self) -> bool:
         """Count the lives. Return True if one was lost and ends the return."""
-        before, self._lives = self._lives, self._ale.lives()
-        return self._reports_lives and self._lives < before
+        before, self.lives = self.lives, self._ale.lives()
+        return self._reports_lives and self.lives < before
 
     def _end(self, reward: int, pooled: NDArray[np.uint8], frame: Frame) -> Outcome:
         """The outcome of a step that ended the episode; `pooled` is the last observation in gray."""
@@ -349,28 +322,22 @@ class AtariEnv(Env):
     def snapshot(self) -> bytes:
         """The emulator's state and the pooled screen, or for a replay the tick of the reset and the actions."""
         if self._log is not None:
-            return _REPLAY.pack(_REPLAY_MAGIC, self._log.reset_tick, self._log.first_tick) + self._log.actions
-        head = _STATE.pack(_STATE_MAGIC, self._repeated, self._lives)
+            return self._log.snapshot()
+        head = _STATE.pack(_STATE_MAGIC, self._repeated, self.lives)
         return head + self._pooled_gray().tobytes() + self._ale.cloneState(include_rng=True).serialize()
 
     def restore(self, data: bytes, heartbeat: Callable[[], None] = lambda: None) -> None:
         """Go on from a snapshot. A replayed game takes as long as the episode took, 0.5 ms a step."""
         if self._log is not None:
-            self._replay(data, heartbeat)
+            replay(self, self.game, self._frame_shape, data, heartbeat)
             return
         pixels = self._third.size
         if len(data) <= _STATE.size + pixels or data[:4] != _STATE_MAGIC:
             raise EnvError(f"The {len(data)} bytes to restore are not a snapshot of {self.game}.")
-        _, self._repeated, self._lives = _STATE.unpack_from(data)
+        _, self._repeated, self.lives = _STATE.unpack_from(data)
         state = _STATE.size + pixels
         self._pooled = np.frombuffer(data[_STATE.size : state], np.uint8).reshape(self._third.shape)
         try:
             self._ale.restoreState(ALEState(data[state:]))
         except (SystemError, RuntimeError, ValueError) as error:  # an exception of C++ comes as any of these
             raise EnvError(f"The bytes to restore hold no state of the emulator of {self.game}.") from error
-
-    def _replay(self, data: bytes, heartbeat: Callable[[], None]) -> None:
-        if len(data) < _REPLAY.size or data[:4] != _REPLAY_MAGIC:
-            raise EnvError(f"The {len(data)} bytes to restore are not a snapshot of {self.game}.")
-        _, reset_tick, first_tick = _REPLAY.unpack_from(data)
-        replay(self, self._frame_shape, reset_tick, first_tick, data[_REPLAY.size :], heartbeat)

@@ -17,10 +17,10 @@ from __future__ import annotations
 import importlib
 import math
 import os
-import struct
 import traceback
 import zlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -51,8 +51,6 @@ _API = (
     " Gymnasium's API: reset(seed=...) returns an observation and a dict; step(action) returns observation, reward, "
     "terminated, truncated and a dict."
 )
-_HEAD = struct.Struct("<4sqqI")
-_MAGIC = b"RSG1"
 
 
 @cache
@@ -134,45 +132,30 @@ def _checked_spaces(name: str, env: gymnasium.Env[Any, Any], frames: FrameShape)
             f"{name} does not tell its observation_space and action_space: {_in_words(error)}. It needs a Box of uint8 "
             "images and a Discrete."
         ) from error
-    if not isinstance(observations, Box) or observations.dtype != np.uint8 or not _is_image(observations.shape):
+    shape = getattr(observations, "shape", None) or ()
+    is_image = shape[2:] in ((), (1,), (3,)) and len(shape) >= 2 and min(shape) > 0
+    if not isinstance(observations, Box) or observations.dtype != np.uint8 or not is_image:
         raise EnvError(
             f"The observations of {name} are {observations}; "
             "images are needed: a Box of uint8 with shape (h, w), (h, w, 1) or (h, w, 3)."
         )
-    if frames.channels == 3 and observations.shape[2:] != (3,):
+    if frames.channels == 3 and shape[2:] != (3,):
         raise EnvError(
-            f"--frame-color rgb needs observations of shape (h, w, 3); those of {name} are {observations.shape}: omit "
-            "it."
+            f"--frame-color rgb needs observations of shape (h, w, 3); those of {name} are {shape}: omit it."
         )
     if not isinstance(actions, Discrete) or not 2 <= actions.n <= MOST_ACTIONS:
         raise EnvError(f"The actions of {name} are {actions}; a Discrete of 2 to {MOST_ACTIONS} actions is needed.")
     return observations, actions
 
 
-def _names(env: gymnasium.Env[Any, Any], first: int, actions: int) -> tuple[str, ...]:
-    """The environment's own names of its actions, where it has any; else their numbers, from `first` on."""
-    try:
-        names = tuple(str(name) for name in env.unwrapped.get_action_meanings())  # type: ignore[attr-defined]
-    except FOREIGN:
-        names = ()
-    return names if len(names) == actions else tuple(str(first + action) for action in range(actions))
-
-
-def _screens_per_second(env: gymnasium.Env[Any, Any]) -> float:
-    """The environment's own pace, where it has one; else the usual one."""
-    try:
+def _decoration(env: gymnasium.Env[Any, Any]) -> tuple[tuple[str, ...], float]:
+    """The environment's own names of its actions and screens a second, where it has any."""
+    names, pace = tuple[str, ...](), 0.0
+    with suppress(*FOREIGN):
+        names = tuple(map(str, env.unwrapped.get_action_meanings()))  # type: ignore[attr-defined]
+    with suppress(*FOREIGN):
         pace = float(env.metadata["render_fps"])
-    except FOREIGN:
-        pace = 0.0
-    return pace if 0 < pace < math.inf else SCREENS_PER_SECOND
-
-
-def _number(value: Any) -> float:
-    """A number of the environment; NaN for what is no number."""
-    try:
-        return math.nan if isinstance(value, str | bytes) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        return math.nan
+    return names, pace if 0 < pace < math.inf else SCREENS_PER_SECOND
 
 
 def _is_truth(value: Any) -> bool:
@@ -181,10 +164,6 @@ def _is_truth(value: Any) -> bool:
         return value in (False, True)
     except ValueError:  # an array of several
         return False
-
-
-def _is_image(shape: tuple[int, ...]) -> bool:
-    return (len(shape) == 2 or (len(shape) == 3 and shape[2] in (1, 3))) and min(shape) > 0
 
 
 class GymnasiumEnv(Env):
@@ -227,8 +206,10 @@ class GymnasiumEnv(Env):
         self._frames = frames
         self._first_action = int(actions.start)
         self.actions = int(actions.n)
-        self.action_names = _names(self._env, self._first_action, self.actions)
-        self.screens_per_second = _screens_per_second(self._env)
+        names, self.screens_per_second = _decoration(self._env)
+        if len(names) != self.actions:
+            names = tuple(str(action) for action in range(actions.start, actions.start + actions.n))
+        self.action_names = names
         self._seed = seed
         self._index = index
         self._log = ActionLog()
@@ -269,7 +250,10 @@ class GymnasiumEnv(Env):
 
     def _checked_reward(self, given: Any) -> float:
         """The reward as a number. Raises `EnvError` if it is none, or it or the return does not fit into float32."""
-        reward = _number(given)
+        reward = math.nan
+        if not isinstance(given, str | bytes):
+            with suppress(TypeError, ValueError, OverflowError):
+                reward = float(given)
         if not abs(reward) <= FLOAT32_MAX:
             raise EnvError(
                 f"{self._name} gave the reward {given!r:.80}; rewards must be finite numbers, and within float32."
@@ -321,17 +305,14 @@ class GymnasiumEnv(Env):
 
     def snapshot(self) -> bytes:
         """The tick of the reset, the actions since, and a checksum of the newest frame, which the replay must match."""
-        return _HEAD.pack(_MAGIC, self._log.reset_tick, self._log.first_tick, self._check) + self._log.actions
+        return self._log.snapshot(self._check)
 
     def restore(self, data: bytes, heartbeat: Callable[[], None] = lambda: None) -> None:
         """Play the episode again. Raises `EnvError` for foreign bytes, `EnvDiffers` for none and for another end."""
         if not data:
             raise EnvDiffers(f"There is no snapshot of {self._name}, which does not repeat itself.")
-        if len(data) < _HEAD.size or data[:4] != _MAGIC:
-            raise EnvError(f"The {len(data)} bytes to restore are not a snapshot of {self._name}.")
-        _, reset_tick, first_tick, check = _HEAD.unpack_from(data)
         try:
-            replay(self, self._frames.frame, reset_tick, first_tick, data[_HEAD.size :], heartbeat)
+            check = replay(self, self._name, self._frames.frame, data, heartbeat)
         except EnvFault as error:
             raise EnvDiffers(f"{self._name} failed where it had not before: {error}") from error
         if self._check != check:
