@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from ringside.cluster.hosts import Host, Hosts, NodeLost
 from ringside.cluster.node_object import LEASE_SECONDS, Node, fingerprint
-from ringside.cluster.program_host import SAVE_SECONDS, ProgramHost, Progress
+from ringside.cluster.program_host import SAVE_SECONDS, ProgramHost
 from shared.errors import ConfigError, RingsideError
 from shared.files.lock import wait_until_free
 from shared.process.ownership import LOCK_FILE
@@ -19,8 +19,6 @@ from shared.text import printable
 
 SILENT_SECONDS = 30.0
 """Time without an answer after which a node counts as lost."""
-PROGRESS_SECONDS = 60.0
-"""Between two lines about one program."""
 MOST_THREADS = 256
 """Items that are worked on at once; a study may have 100,000, and each that waits for a place takes a thread."""
 _POLL_SECONDS = 1.0
@@ -75,7 +73,6 @@ class PlacedPrograms:
         self._node = ""
         """Name of the node, until it has been printed."""
         self._title = ""
-        self._said_at = time.monotonic()
 
     def claim(self) -> bool:
         """Wait until there is a place; False if the programs were stopped before."""
@@ -97,8 +94,7 @@ class PlacedPrograms:
     ) -> int:
         """Run `launch.py` on a node, as `LocalPrograms.run` does here.
 
-        `own_session` has no effect: no Ctrl-C of this terminal reaches a node. With `quiet` the last lines of a failure
-        are still printed.
+        Of its output only the last lines of a failure are printed.
 
         Raises:
             NodeLost: its node was lost. The program has ended, or ends before its lease does.
@@ -106,7 +102,7 @@ class PlacedPrograms:
         """
         self._title = title
         try:
-            return self._run(words, quiet, should_stop or (lambda: False))
+            return self._run(words, should_stop or (lambda: False))
         except NodeLost:
             self.close()
             self._await_end(run_dir)
@@ -118,7 +114,7 @@ class PlacedPrograms:
             self._host.release()
             self._host = None
 
-    def _run(self, words: Sequence[str], quiet: bool, should_stop: Callable[[], bool]) -> int:
+    def _run(self, words: Sequence[str], should_stop: Callable[[], bool]) -> int:
         programs, host = self._programs, self._placed()
         if host is None:
             return 1
@@ -128,11 +124,10 @@ class PlacedPrograms:
         host.call("start", list(words), os.getcwd(), str(programs.shared), seconds=SILENT_SECONDS)
         told, asked, deadline = 0, False, float("inf")
         while True:
-            progress: Progress = host.call("poll", _POLL_SECONDS, seconds=SILENT_SECONDS)
-            if progress.code is not None:
-                if progress.code:
-                    self._say(*progress.lines)
-                return progress.code
+            code, lines = host.call("poll", _POLL_SECONDS, seconds=SILENT_SECONDS)
+            if code is not None:
+                self._say(*(lines if code else []))
+                return int(code)
             if programs.stops > told:
                 told, deadline = programs.stops, min(deadline, time.monotonic() + SAVE_SECONDS)
                 host.call("stop", seconds=SILENT_SECONDS)
@@ -142,8 +137,6 @@ class PlacedPrograms:
             if time.monotonic() > deadline:
                 self.close()
                 return 1
-            if progress.lines and not quiet and time.monotonic() - self._said_at > PROGRESS_SECONDS:
-                self._say(progress.lines[-1])
 
     def _placed(self) -> Host | None:
         """The host, with the software of this machine; None if the programs were stopped before there was a place."""
@@ -161,7 +154,6 @@ class PlacedPrograms:
         return host
 
     def _say(self, *lines: str) -> None:
-        self._said_at = time.monotonic()
         for line in lines:
             print(printable(f"{self._title}: {line}"), flush=True)
 

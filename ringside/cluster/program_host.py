@@ -6,7 +6,7 @@ import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from ringside.cluster.node_object import NodeObject
 from shared.errors import ConfigError
@@ -15,15 +15,6 @@ from shared.root import LAUNCHER
 
 SAVE_SECONDS = 120.0
 """Longest time of a program to save and end after it was asked to stop; then it is killed."""
-
-
-class Progress(NamedTuple):
-    """State of the present program."""
-
-    code: int | None
-    """Exit code, negative for a signal; None while it runs."""
-    lines: Sequence[str]
-    """Last lines of its output."""
 
 
 class ProgramHost(NodeObject):
@@ -65,13 +56,16 @@ class ProgramHost(NodeObject):
         words = [str(self._launcher), *words]
         self._start_program(words, directory, cores=self._claims.threads, stdin=subprocess.DEVNULL)
 
-    def poll(self, seconds: float) -> Progress:
-        """Wait at most `seconds` for the end of the program."""
+    def poll(self, seconds: float) -> tuple[int | None, list[str]]:
+        """Wait at most `seconds` for the end of the program.
+
+        Return its exit code, negative for a signal, and the last lines of its output; None while it runs.
+        """
         assert self._program is not None, "poll what was started"
         try:
-            return Progress(self._program.wait(seconds), self._last_lines())
+            return self._program.wait(seconds), self._last_lines()
         except subprocess.TimeoutExpired:
-            return Progress(None, self._last_lines()[-1:])
+            return None, []
 
     def stop(self) -> None:
         """Ask the program to save and end; a second time, a second later or more, to end at once."""

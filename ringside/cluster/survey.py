@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import statistics
 import timeit
+from functools import partial
+from statistics import median
 from typing import NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from shared.text import count, readable
 
 PLACE_SECONDS = 60.0
 """Longest start of a process on a node."""
-_CALLS, _TRANSFERS = 20, 5
+_TRANSFERS = 5
 
 
 class Finding(NamedTuple):
@@ -72,18 +73,14 @@ def examine_node(address: str, cpus: int, host: Host, plan: Plan, own: str) -> F
         if host.call("probe", seconds=EXAMINE_SECONDS) != own:
             return Finding(address, False, node.other_bits)
         parameters = np.zeros(plan.parameters.count, np.float32)
-        trips = timeit.repeat(lambda: host.call("keep", seconds=BEGIN_SECONDS), number=1, repeat=_CALLS)
-        transfers = timeit.repeat(
-            lambda: host.call("receive", parameters, seconds=BEGIN_SECONDS), number=1, repeat=_TRANSFERS
-        )
-        transfer, round_steps = statistics.median(transfers), plan.run_schedule.round_steps
+        call = partial(host.call, "receive", parameters, seconds=BEGIN_SECONDS)
+        transfer, round_steps = median(timeit.repeat(call, number=1, repeat=_TRANSFERS)), plan.run_schedule.round_steps
         return Finding(
             address,
             True,
-            f"{node.name}: {count(cpus, 'CPU')}, the same software and arithmetic. A call takes "
-            f"{1e3 * statistics.median(trips):.1f} ms, the parameters ({parameters.nbytes / 1e6:.1f} MB, once a round) "
-            f"{1e3 * transfer:.0f} ms. So rounds of {round_steps:,} steps allow at most "
-            f"{readable(round_steps / transfer)} steps/s.",
+            f"{node.name}: {count(cpus, 'CPU')}, the same software and arithmetic. The parameters "
+            f"({parameters.nbytes / 1e6:.1f} MB, once a round) take {1e3 * transfer:.0f} ms. So rounds of "
+            f"{round_steps:,} steps allow at most {readable(round_steps / transfer)} steps/s.",
         )
     except NodeLost as lost:
         return Finding(address, False, f"Node {address} {lost}.")

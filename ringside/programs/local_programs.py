@@ -56,7 +56,7 @@ class LocalPrograms:
         title: str,
         run_dir: Path,
         *,
-        own_session: bool = False,
+        own_session: bool = True,
         quiet: bool = False,
         should_stop: Callable[[], bool] | None = None,
     ) -> int:

@@ -1,29 +1,130 @@
-"""The programs of a suite: each run's training, then its evaluations; and the report of all."""
+"""A suite: each run's training, then its evaluations, as programs; and the report of all."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from ringside import planning
 from ringside.cluster.hosts import NodeLost
-from ringside.planning import settings_beside_preset
-from ringside.programs.former_runs import wait_for_former
-from ringside.programs.lost_nodes import given_up, run_despite_losses
+from ringside.programs.lost_nodes import MOST_LOSSES, newest_checkpoint, run_despite_losses
 from ringside.programs.places import Place, Programs
 from ringside.report.writing import write_report
-from ringside.suites.jobs import Job, weights_of
+from shared.checkpoint.finding import find_checkpoint
+from shared.checkpoint.manifest import BEST_FILE, CHECKPOINTS, plain_field
+from shared.checkpoint.weights_file import read_weights_metadata
+from shared.config.digest import ARITHMETIC, MAY_CHANGE_ON_RESUME
 from shared.config.protocols import PROTOCOLS
+from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import Config
+from shared.errors import CheckpointError, ConfigError
 from shared.files.atomic import write_atomic
-from shared.files.run_file_names import EVALUATION_FILES
+from shared.files.lock import is_locked, wait_until_free
+from shared.files.run_file_names import CONFIG_FILE, EVALUATION_FILES, LOGS, SUMMARY_FILE
 from shared.files.strict_json import read_object
-from shared.process.ownership import PART, REPORT, SUITE_FILE
+from shared.process.ownership import LOCK_FILE, PART, REPORT, SUITE_FILE, require_writable_run
 from shared.process.signals import handle_stop_signals
-from shared.text import PROGRAM, command, count, flags_of, words_of
+from shared.text import PROGRAM, command, count, flag_of, flags_of, words_of
+
+FORMER_RUN_SECONDS = 200.0
+"""Longest wait for a run of a launcher that was killed, which saves and ends by itself: longer than the lease of a node
+and the saving after it."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of the suite."""
+
+    config: Config
+    """Resolved configuration of the run."""
+    directory: Path
+
+    @property
+    def name(self) -> str:
+        """Name in messages."""
+        return f"{self.config.play.game}, seed {self.config.run.seed}"
+
+    @property
+    def finished(self) -> bool:
+        """True if the run has reached the configured number of steps."""
+        summary, recorded = read_object(self.directory / SUMMARY_FILE), read_object(self.directory / CONFIG_FILE)
+        learn, steps = recorded.get("learn"), summary.get("steps")
+        wanted, planned = self.config.learn.total_steps, learn.get("total_steps") if isinstance(learn, dict) else None
+        if summary.get("finished") is not True or type(planned) is not int or type(steps) is not int:
+            return False
+        # Totals that round up to the same boundary are equal: a resume would have nothing to play.
+        last = {make_run_schedule(self.config.with_settings(total_steps=total)).rounds for total in (wanted, planned)}
+        # The summary may be that of a shorter run which is being continued.
+        return steps >= wanted and len(last) == 1
+
+    @property
+    def begun(self) -> bool:
+        """True if there is a checkpoint to continue from."""
+        return newest_checkpoint(self.directory) is not None
+
+    def require_same(self) -> None:
+        """Raise `ConfigError` unless the run in the directory, if there is one, can be continued as this one."""
+        require_writable_run(self.directory, "--out")
+        path = self.directory / CONFIG_FILE
+        if not os.path.exists(path):
+            return
+        sections = read_object(path)
+        if not sections:
+            raise ConfigError(f"{path} is damaged: it holds no JSON object. Name another --out.")
+        try:
+            recorded = Config.from_json(sections)
+        except ConfigError as error:
+            raise ConfigError(f"{self.directory} cannot be continued: {error} Name another --out.") from error
+        if recorded.experiment() != self.config.experiment():
+            wanted, found = self.config.to_flat(), recorded.to_flat()
+            names = (wanted.keys() | found.keys()) - MAY_CHANGE_ON_RESUME - ARITHMETIC
+            # A setting that only one of the methods has differs, too.
+            differing = [flag_of(name) for name in sorted(names) if wanted.get(name) != found.get(name)]
+            raise ConfigError(
+                f"{self.directory} holds a run with other settings ({', '.join(differing)}): name another --out, or "
+                "pass the same options again."
+            )
+
+    def weights(self) -> dict[str, tuple[Path, int]]:
+        """Path and version of the weights to evaluate of a finished run, by kind."""
+        found = {"final": (self.directory, -1)}  # of an error the evaluation itself reports
+        try:
+            found["final"] = (self.directory, find_checkpoint(self.directory).boundary)
+            best = self.directory / CHECKPOINTS / BEST_FILE
+            if os.path.lexists(best):
+                found["best"] = (best, plain_field(read_weights_metadata(best), "version", int, BEST_FILE))
+        except (CheckpointError, OSError):
+            pass
+        return found
+
+
+def make_jobs(config: Config, games: Sequence[str], seeds: int, out: Path) -> list[Job]:
+    """All runs: every game with the first seed, then with the next.
+
+    Args:
+        config: what all runs share, unchecked.
+        games: their names.
+        seeds: number of seeds.
+        out: directory of the suite.
+
+    Raises:
+        ConfigError: a setting is invalid, or a directory holds a run with other settings.
+    """
+    resolved = planning.check(config.with_settings(run_dir=out, game=games[0])).config
+    if resolved.run.init_from is not None:
+        planning.require_initial_weights(*(planning.check(resolved.with_settings(game=game)) for game in games))
+    jobs = []
+    for seed in range(1, seeds + 1):
+        for game in games:
+            directory = out / f"{game}-{seed}"
+            jobs.append(Job(resolved.with_settings(game=game, seed=seed, run_dir=directory), directory))
+            jobs[-1].require_same()
+    return jobs
 
 
 @dataclass(frozen=True)
@@ -53,53 +154,55 @@ class SuiteRunner:
 
     def run(self) -> int:
         """Run all jobs, and write the report. Return the exit code."""
-        runs = {"runs": [job.directory.name for job in self._suite.jobs]}
-        write_atomic(self._suite.out / SUITE_FILE, json.dumps(runs).encode())
+        jobs, out = self._suite.jobs, self._suite.out
+        write_atomic(out / SUITE_FILE, json.dumps({"runs": [job.directory.name for job in jobs]}).encode())
         with handle_stop_signals(self._forward_stop):
-            self._programs.for_each(enumerate(self._suite.jobs, start=1), self._run_numbered)
+            self._programs.for_each(enumerate(jobs, start=1), self._run_job)
         if self._stopped:
-            print(
-                f"Stopped. The same command continues where it was; a report of what there is: {self._report_command()}"
-            )
+            report = f"{command('report', str(out))}/*-*"
+            print(f"Stopped. The same command continues where it was; a report of what there is: {report}")
             return 1
-        for sentence in self._failed:
+        left_out: Sequence[str] = ()
+        found = [job.directory for job in jobs if job.finished]
+        if found:
+            page, left_out = write_report(found, out / REPORT)
+            print(f"The report is in {page}.")
+        for sentence in (*self._failed, *left_out):
             print(f"{PROGRAM}: {sentence}", file=sys.stderr)
-        self._report()
         return 1 if self._failed else 0
 
-    def _run_numbered(self, numbered: tuple[int, Job]) -> None:
-        """Run one job, unless the suite was stopped."""
+    def _run_job(self, numbered: tuple[int, Job]) -> None:
+        """Run one job, unless the suite was stopped: the rest of its training, then its evaluations."""
         number, job = numbered
-        if not self._stopped:
-            title = f"[{number}/{len(self._suite.jobs)}] {job.name}"
-            with closing(self._programs.open()) as place:
-                self._run_job(job, title, place)
-
-    def _run_job(self, job: Job, title: str, place: Place) -> None:
-        """Run one job: the rest of its training, then its evaluations."""
-
-        def say(sentence: str) -> None:
-            print(f"{title}: {sentence}", flush=True)
-
-        wait_for_former(job.directory, lambda: self._stopped, say)  # in vain: then the program refuses with a sentence
-        if job.finished:
-            print(f"{title}: finished already.", flush=True)
-        else:
-            print(f"{title}: {'continues' if job.begun else 'begins'} in {job.directory}.", flush=True)
-            code = self._run(job, title, place, lambda: words_to_train(self._suite, job), own_session=False)
-            if self._stopped or code is None:
+        title = f"[{number}/{len(self._suite.jobs)}] {job.name}"
+        if self._stopped:
+            return
+        with closing(self._programs.open()) as place:
+            if is_locked(job.directory / LOCK_FILE):
+                _say(title, f"{job.directory} is in use by a run that may still be saving; waiting for its end.")
+                # In vain: then the program refuses with a sentence.
+                wait_until_free(job.directory / LOCK_FILE, FORMER_RUN_SECONDS, lambda: self._stopped)
+            if job.finished:
+                _say(title, "finished already.")
+            elif not self._train(job, title, place):
                 return
-            if code != 0 or not job.finished:
-                why = f"exit code {code}" if code else "it was stopped before its end"
-                self._failed.append(f"{job.name} was not finished: {why}. Its logs are in {job.directory / 'logs'}.")
-                return
-        for kind, (load, version) in weights_of(job.directory).items():
-            if not self._stopped:
-                self._evaluate(job, title, place, kind, load, version)
+            for kind, (load, version) in job.weights().items():
+                if not self._stopped:
+                    self._evaluate(job, title, place, kind, load, version)
 
-    def _run(
-        self, job: Job, title: str, place: Place, words: Callable[[], list[str]], *, own_session: bool
-    ) -> int | None:
+    def _train(self, job: Job, title: str, place: Place) -> bool:
+        """Do the rest of a training; return False if it was not finished."""
+        _say(title, f"{'continues' if job.begun else 'begins'} in {job.directory}.")
+        code = self._run(job, title, place, lambda: words_to_train(self._suite, job))
+        if self._stopped or code is None:
+            return False
+        if code != 0 or not job.finished:
+            why = f"exit code {code}" if code else "it was stopped before its end"
+            self._failed.append(f"{job.name} was not finished: {why}. Its logs are in {job.directory / LOGS}.")
+            return False
+        return True
+
+    def _run(self, job: Job, title: str, place: Place, words: Callable[[], list[str]]) -> int | None:
         """Run a program, again on another node if its node is lost.
 
         Return its exit code; None: it was given up, with a sentence, or the suite was stopped.
@@ -108,37 +211,33 @@ class SuiteRunner:
             words: makes the arguments of `launch.py`, which depend on how far the run is.
         """
 
-        def say(lost: NodeLost) -> bool:
+        def on_loss(lost: NodeLost) -> bool:
             if not self._stopped:
-                print(f"{title}: its node {lost}; it continues elsewhere.", flush=True)
+                _say(title, f"its node {lost}; it continues elsewhere.")
             return not self._stopped
 
-        code = run_despite_losses(
-            lambda: place.run(words(), title, job.directory, own_session=own_session), job.directory, say
-        )
+        code = run_despite_losses(lambda: place.run(words(), title, job.directory), job.directory, on_loss)
         if code is None and not self._stopped:
-            self._failed.append(given_up(job.name))
+            self._failed.append(
+                f"{job.name} was not finished: its node was lost {MOST_LOSSES} times in a row without a new "
+                "checkpoint. The same command continues it."
+            )
         return code
 
     def _evaluate(self, job: Job, title: str, place: Place, kind: str, load: Path, version: int) -> None:
         """Evaluate weights by the protocol, unless the same evaluation exists."""
-        target = job.directory / EVALUATION_FILES[kind]
-        protocol = PROTOCOLS[job.config.play.protocol]
-        steps = None if self._suite.final_episodes else protocol.eval_steps
-        episodes = self._suite.final_episodes or protocol.eval_episodes
-        existing = read_object(target)
-        name, wanted = ("episodes", episodes) if steps is None else ("eval_steps", steps)
-        if (existing.get("version"), existing.get(name)) == (version, wanted):
+        target, existing = job.directory / EVALUATION_FILES[kind], read_object(job.directory / EVALUATION_FILES[kind])
+        protocol, episodes = PROTOCOLS[job.config.play.protocol], self._suite.final_episodes
+        steps = None if episodes else protocol.eval_steps
+        episodes = None if steps else episodes or protocol.eval_episodes
+        wanted = {"episodes": episodes} if steps is None else {"eval_steps": steps}
+        if existing.items() >= (wanted | {"version": version}).items():
             return
-        played = count(wanted, "step" if steps else "episode")
-        print(f"{title}: evaluation of the {kind} weights, {played}.", flush=True)
-        unfinished = target.with_suffix(PART)
-        chosen = {"episodes": None if steps else episodes, "plugin": job.config.run.plugin}
-        words = [
-            *("eval", "--load", str(load)),
-            *words_of(**chosen, json=unfinished, device=self._suite.device or job.config.machine.device),
-        ]
-        code = self._run(job, title, place, lambda: words, own_session=True)
+        played = count(steps or episodes or 0, "step" if steps else "episode")
+        _say(title, f"evaluation of the {kind} weights, {played}.")
+        unfinished, device = target.with_suffix(PART), self._suite.device or job.config.machine.device
+        options = words_of(episodes=episodes, plugin=job.config.run.plugin, json=unfinished, device=device)
+        code = self._run(job, title, place, lambda: ["eval", "--load", str(load), *options])
         if code == 0:
             unfinished.replace(target)
         elif code is not None and not self._stopped:
@@ -149,23 +248,16 @@ class SuiteRunner:
         self._stopped = True
         self._programs.stop()
 
-    def _report(self) -> None:
-        """Write the report of the finished runs, if any."""
-        found = [job.directory for job in self._suite.jobs if job.finished]
-        if found:
-            page, left_out = write_report(found, self._suite.out / REPORT)
-            for sentence in left_out:
-                print(f"{PROGRAM}: {sentence}", file=sys.stderr)
-            print(f"The report is in {page}.")
 
-    def _report_command(self) -> str:
-        return f"{command('report', str(self._suite.out))}/*-*"
+def _say(title: str, sentence: str) -> None:
+    """Print a sentence about a job."""
+    print(f"{title}: {sentence}", flush=True)
 
 
 def words_to_train(suite: Suite, job: Job) -> list[str]:
     """Arguments of `launch.py` for a run."""
     own = {"game", "seed", "run_dir", "resume", "total_steps", *(["init_from"] if job.begun else [])}
-    given = settings_beside_preset(suite.config, suite.preset)
+    given = planning.settings_beside_preset(suite.config, suite.preset)
     words = flags_of({name: value for name, value in given.items() if name not in own})
     # Without --total-steps a resume keeps the recorded number.
     words += words_of(total_steps=job.config.learn.total_steps)

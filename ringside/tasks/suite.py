@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from ringside.programs.placing import ClusterOptions, programs_in
-from ringside.suites.jobs import make_jobs
 from ringside.suites.suite_games import SUITES, games_of
-from ringside.suites.suite_runner import Suite, SuiteRunner
+from ringside.suites.suite_runner import Suite, SuiteRunner, make_jobs
 from ringside.tasks.arguments import Choices, config_of, parse_choices
 from shared.config.checks import validate
 from shared.errors import ConfigError

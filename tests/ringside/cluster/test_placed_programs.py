@@ -95,8 +95,7 @@ def test_a_program_gets_no_variable_of_ray(host: ProgramHost, tmp_path: Path, mo
     """The token of the cluster is one of them."""
     monkeypatch.setenv("RAY_AUTH_TOKEN", "secret")
     host.start(["environment"], str(tmp_path), __file__)
-    progress = host.poll(30)
-    assert progress.code == 0
+    assert host.poll(30)[0] == 0
 
 
 def test_a_loss_is_said_and_the_next_program_has_another_place(launcher: Path, tmp_path: Path) -> None:

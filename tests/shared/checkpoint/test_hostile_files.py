@@ -27,7 +27,7 @@ from ringside.recording.metrics import (
     totals_before,
 )
 from ringside.report.records import RecordsError, load
-from ringside.suites.jobs import Job
+from ringside.suites.suite_runner import Job
 from ringside.tasks import report
 from ringside.watch.attach import read_config, runs_below
 from ringside.watch.live_curves import Curves
