@@ -20,7 +20,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import Formatter, MaxNLocator
+from matplotlib.ticker import EngFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 from ringside.recording.scores import REFERENCE
@@ -28,7 +28,7 @@ from ringside.report.comparison import Arm, Comparison
 from ringside.report.published import PublishedCurve, comparable_agents
 from ringside.report.records import Records
 from shared.files.atomic import write_atomic
-from shared.text import readable, short
+from shared.text import readable
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1)))
@@ -42,6 +42,7 @@ _STYLE: Any = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
+    "axes.formatter.useoffset": False,
     "grid.color": "#e3e3e3",
     "legend.frameon": False,
     "legend.fontsize": 8,
@@ -88,22 +89,6 @@ def _round_path(path: re.Match[str]) -> str:
 def color_of(i: int) -> str:
     """Color of the i-th arm."""
     return COLORS[i % len(COLORS)]
-
-
-class Numbers(Formatter):
-    """Labels of ticks with as many digits as tell all of them apart."""
-
-    def __call__(self, value: float, pos: int | None = None) -> str:
-        """Label of one tick."""
-        return short(value)
-
-    def format_ticks(self, values: Sequence[float]) -> list[str]:
-        """Labels of all ticks of an axis."""
-        for digits in range(3, 16):
-            labels = [short(value, digits) for value in values]
-            if len(set(labels)) == len(labels):
-                break
-        return labels
 
 
 Axis = Literal["steps", "hours"]
@@ -157,8 +142,8 @@ def learning_curve(comparison: Comparison, game: str, axis: Axis, published: Seq
     axes.set_xlabel(steps if axis == "steps" else f"{unit} of wall-clock time")
     axes.set_ylabel("return of an episode")
     axes.xaxis.set_major_locator(MaxNLocator(6))
-    axes.xaxis.set_major_formatter(Numbers())
-    axes.yaxis.set_major_formatter(Numbers())
+    if axis == "steps":
+        axes.xaxis.set_major_formatter(EngFormatter(sep=""))
     axes.set_xlim(left=0)
     _references(axes, comparison.protocol, game)
     figure.legend(loc="outside lower left", handlelength=1.6, ncols=1 if published else 2, columnspacing=1.2)

@@ -83,11 +83,6 @@ class Retries:
         board.trouble[0] = next((retry.error for retry in self._all if retry.error), 0)
         board.records_refused[0] = self.records.error != 0
 
-    def succeed(self) -> None:
-        """Forget all refusals."""
-        for retry in self._all:
-            retry.succeed()
-
 
 class Scribe:
     """Recorder of one run. Its state can be rebuilt from shared memory and files."""
@@ -305,7 +300,7 @@ class Scribe:
         summary = make_summary(self._memory, self._files.metrics, boundary, self._former)
         self._files.sync()
         write_atomic(self._files.run_dir / SUMMARY_FILE, json.dumps(summary, indent=1).encode())
-        self.retries.succeed()
+        self.retries = Retries()
         self.retries.publish(self._board)
 
 

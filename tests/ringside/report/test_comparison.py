@@ -96,9 +96,9 @@ def test_a_method_that_is_not_registered_has_its_name(tmp_path: Path) -> None:
 def test_the_same_experiment_counts_once_and_the_one_with_an_end_stays(tmp_path: Path) -> None:
     """Else a seed that was run twice would pass for two."""
     died = load(write_run(tmp_path / "died", returns=[1.0, 2.0], ended=None))
-    again = load(write_run(tmp_path / "again", returns=[1.0, 2.0]))
+    again = load(write_run(tmp_path / "again", returns=[1.0, 2.0], final=1.0))
     found = compare([died, again, load(died.path)])
-    assert found.runs == [again]
+    assert (found.runs, found.measure.name) == ([again], "final evaluation")
     assert len(found.left_out) == 2
     assert all(str(died.path) in sentence and "experiment and seed" in sentence for sentence in found.left_out)
 
@@ -114,6 +114,16 @@ def test_the_same_experiment_counts_once_and_the_one_with_an_end_stays(tmp_path:
 def test_other_bits_are_another_run(tmp_path: Path, first: dict[str, Any], second: dict[str, Any]) -> None:
     found = compared(tmp_path, first, second)
     assert (len(found.arms), len(found.runs), found.left_out) == (1, 2, ())
+
+
+def test_an_inexact_run_repeats_none(tmp_path: Path) -> None:
+    first, second = (load(write_run(tmp_path / name)) for name in ("first", "second"))
+    assert len(compare([first, second]).runs) == 1
+    for run in (first, second):
+        assert run.summary is not None
+        run.summary["exact"] = False
+        assert len(compare([first, second]).runs) == 2
+        run.summary["exact"] = True
 
 
 def test_protocols_are_not_mixed(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from matplotlib.axes import Axes
 
 from ringside.report.comparison import compare
-from ringside.report.plots import COLORS, Axis, Numbers, learning_curve, learning_points, seed_band, style
+from ringside.report.plots import COLORS, Axis, learning_curve, learning_points, seed_band, style
 from ringside.report.published import published_curves
 from ringside.report.records import load
 from ringside.report.report_page import score
@@ -213,18 +213,6 @@ def test_a_published_curve_reaches_as_far_as_the_runs_but_has_a_point(
     assert line.get_linestyle() == "--"
 
 
-@pytest.mark.parametrize(
-    ("values", "labels"),
-    [
-        ([0.0, 0.5, 1.0], ["0", "0.5", "1"]),
-        ([20_000.0, 20_002.0, 20_004.0], ["20k", "20.002k", "20.004k"]),
-        ([-20.99, -20.98, -20.97], ["-20.99", "-20.98", "-20.97"]),
-    ],
-)
-def test_ticks_that_differ_have_different_labels(values: list[float], labels: list[str]) -> None:
-    assert Numbers().format_ticks(values) == labels
-
-
 @pytest.mark.parametrize("published", [(), published_curves()[0][:4]])
 def test_the_names_of_all_curves_fit_the_picture(tmp_path: Path, published: Any) -> None:
     changes = ({}, {"double": True, "batch_size": 64, "learning_rate": 0.00123, "replay_size": 123_456})
@@ -259,6 +247,11 @@ def test_a_long_curve_keeps_its_ends_and_few_points(tmp_path: Path) -> None:
 
 
 def test_a_band_reaches_as_far_as_all_seeds(tmp_path: Path) -> None:
+    seeds = [load(write_run(tmp_path / str(seed), seed=seed, evaluations=())) for seed in (1, 2)]
+    with style():
+        alone, both = (learning_curve(compare(runs), "pong", "steps").axes[0] for runs in (seeds[:1], seeds))
+    assert (len(alone.collections), len(both.collections)) == (0, 1)
+    assert [line.get_linewidth() for line in both.lines[:3]] == [1.6, 0.6, 0.6], "the mean, and each seed"
     short = np.array([0.0, 10.0]), np.array([0.0, 10.0])
     late = np.array([5.0, 10.0, 20.0]), np.array([0.0, 0.0, 100.0])
     found = seed_band([short, late])
