@@ -155,8 +155,9 @@ class Lane:
         boundary = self._boundary
         return boundary is not None and self._kept < boundary and self._memory.is_last(boundary)
 
-    def keep_snapshot(self, boundary: int) -> None:
-        """Keep the snapshot at `boundary`, where the lane stands."""
+    def keep_snapshot(self) -> None:
+        """Keep the snapshot at the boundary where the lane stands."""
+        boundary = self.tick // self._run_schedule.round_ticks
         self._memory.write_snapshot(boundary, self._state())
         self._kept = boundary
 
@@ -285,7 +286,7 @@ class Lane:
     def _finish(self, boundary: int) -> None:
         """Keep a snapshot where one is due, then publish that the ticks before `boundary` are whole."""
         if self._memory.is_snapshot(boundary) and self._kept < boundary:
-            self.keep_snapshot(boundary)
+            self.keep_snapshot()
         if self._memory.finished.read() < boundary:
             self._memory.finished.publish(boundary)
 

@@ -94,7 +94,7 @@ class Lanes:
         """Keep the snapshots that lanes lack where the run ends. Return True if there was one."""
         lacking = [lane for lane in self.played if lane.lacks_last_snapshot]
         for lane in lacking:
-            lane.keep_snapshot(lane.tick // self._memory.run_schedule.round_ticks)
+            lane.keep_snapshot()
         return bool(lacking)
 
     def hand_over(self) -> None:

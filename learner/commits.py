@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from shared.memory.parts.board import METRIC_RECORDS, Stop
 from shared.memory.parts.evaluation_queue import evaluations_until
+from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
-from shared.memory.wait import Doorbell, Waiter
+from shared.memory.wait import Waiter
+from shared.process.child import Doorbells
 
 
 class Commits:
@@ -20,11 +22,12 @@ class Commits:
     A process that was killed may call any method again for the same boundary.
     """
 
-    def __init__(self, memory: Memory, waiter: Waiter, followers: Sequence[Doorbell], scribe: Doorbell) -> None:
-        """`followers` are the doorbells of the processes that wait for every commit; `scribe` that of the scribe."""
+    def __init__(self, memory: Memory, waiter: Waiter, doorbells: Doorbells) -> None:
+        """`doorbells` are those of all processes: all but the scribe wait for every commit."""
         self._memory, self._board, self._run_schedule = memory, memory.board, memory.run_schedule
         self._eval_every = memory.plan.config.evaluate.eval_every_steps
-        self._waiter, self._followers, self._scribe = waiter, followers, scribe
+        self._waiter, self._scribe = waiter, doorbells[Role.SCRIBE]
+        self._followers = doorbells.without(waiter.process, Role.SCRIBE)
 
     def wait_for_lanes(self, boundary: int) -> None:
         """Wait until every lane has finished the rounds before `boundary`."""

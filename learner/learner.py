@@ -27,10 +27,9 @@ from learner.ranks.rank_group import RankGroup
 from shared.config.settings import ResolvedConfig
 from shared.errors import DeviceFault, FatalError
 from shared.memory.parts.board import Phase
-from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Stopped, Waiter
-from shared.process.child import ChildSpec, enter
+from shared.process.child import ChildSpec, Doorbells, enter
 
 SLICE_UPDATES = 16
 """Most updates of a slice, between two reads of the stop word; the granularity of `publish_every_updates`, too."""
@@ -57,7 +56,7 @@ class Rounds:
         memory: Memory,
         waiter: Waiter,
         engine: Engine,
-        commits: Commits,
+        doorbells: Doorbells,
         ranks: RankGroup | None = None,
     ) -> None:
         self._memory = memory
@@ -69,7 +68,7 @@ class Rounds:
         self._engine = engine
         self._record: list[RoundMetrics] = []
         self._slice = 1  # how long an update takes is not known yet
-        self._commits = commits
+        self._commits = Commits(memory, waiter, doorbells)
 
     def restore(self) -> int:
         """Take the newest snapshot, or fresh parameters; return the round to do next."""
@@ -266,9 +265,7 @@ def main(child_spec: ChildSpec) -> None:
         ranks = RankGroup.join(child_spec, waiter, device) if config.machine.learner_ranks > 1 else None
         engine = make_engine(config, memory.plan.network, memory.ring, waiter.heartbeat, ranks)
         memory.board.replay_device_bytes[0] = engine.source_device_bytes
-        scribe = child_spec.doorbells[Role.SCRIBE]
-        followers = child_spec.doorbells.without(child_spec.process, Role.SCRIBE)
-        rounds = Rounds(memory, waiter, engine, Commits(memory, waiter, followers, scribe), ranks)
+        rounds = Rounds(memory, waiter, engine, child_spec.doorbells, ranks)
         try:
             with settled(engine, ranks):
                 round_ = rounds.restore()

@@ -69,8 +69,7 @@ class WorkerProcess:
         self._others = [doorbell for other, doorbell in enumerate(doorbells.of_role(Role.WORKER)) if other != number]
         self._commits: Commits | None = None
         if waiter.process == plan.committer:
-            followers = doorbells.without(waiter.process, Role.SCRIBE)
-            self._commits = Commits(memory, waiter, followers, doorbells[Role.SCRIBE])
+            self._commits = Commits(memory, waiter, doorbells)
         self._lanes = Lanes(
             memory,
             number,

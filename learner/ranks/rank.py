@@ -10,7 +10,6 @@ from contextlib import suppress
 
 import torch
 
-from learner.commits import Commits
 from learner.engine.device import device_bytes_reader
 from learner.engine.engine import NonFiniteError
 from learner.engine.faults import device_faults_named
@@ -20,7 +19,6 @@ from learner.make_engine import make_engine
 from learner.ranks.rank_group import RankGroup, rank_of
 from shared.config.settings import ResolvedConfig
 from shared.memory.parts.board import Phase
-from shared.memory.process_table import Role
 from shared.memory.wait import Stopped
 from shared.process.child import ChildSpec, enter
 
@@ -63,8 +61,7 @@ def main(child_spec: ChildSpec) -> None:
         waiter.wait(lambda: bool(memory.board.prepared[0]))
         ranks = RankGroup.join(child_spec, waiter, device)
         engine = make_engine(config, memory.plan.network, memory.ring, waiter.heartbeat, ranks)
-        commits = Commits(memory, waiter, [], child_spec.doorbells[Role.SCRIBE])
-        rounds = RankRounds(memory, waiter, engine, commits, ranks)
+        rounds = RankRounds(memory, waiter, engine, child_spec.doorbells, ranks)
         try:
             with settled(engine, ranks):
                 round_ = rounds.restore()

@@ -155,16 +155,6 @@ class Priorities:
         self._maximum[:] = quanta[-1:]
         refresh(*self._tree, 0, self.places)
 
-    def check_valid(self) -> None:
-        """Raise `AssertionError` unless weights are in their range and every parent is the sum of its children."""
-        leaves = self._levels[0]
-        assert ((leaves >= 0) & (leaves <= self._maximum)).all(), "a weight is negative or above the maximum"
-        assert not leaves[self.places :].any(), "there is weight behind the last place"
-        for children, parents in zip(self._levels[:-1], self._levels[1:], strict=True):
-            sums = children.reshape(-1, 1 << BITS).sum(1)
-            assert np.array_equal(sums, parents[: len(sums)]), "a parent is not the sum of its children"
-            assert not parents[len(sums) :].any(), "there is weight without a place"
-
     def _pieces(self, first_tick: int, ticks: int) -> list[tuple[int, int, int]]:
         """The places of ticks as one or two ranges [first, last), each with the number of ticks before it."""
         if ticks > self._window_ticks:

@@ -17,7 +17,7 @@ from shared.config.settings import Config
 from shared.memory.parts.board import Stop
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
-from shared.memory.wait import Doorbell
+from tests.support.fake_doorbells import fake_doorbells
 
 ROUND_STEPS = 40
 
@@ -40,7 +40,7 @@ def commits_of(memory: Memory) -> tuple[Commits, list[bool]]:
         return 0
 
     waiter: Any = SimpleNamespace(process=memory.plan.committer, wait=wait)
-    return Commits(memory, waiter, [], Doorbell.create()), answers
+    return Commits(memory, waiter, fake_doorbells()), answers
 
 
 def test_a_commit_waits_for_the_last_lane(memory: Memory) -> None:
@@ -82,7 +82,7 @@ def test_a_commit_is_noted_with_its_moment_and_wakes_those_who_wait(memory: Memo
     rung = list[int]()
     bells: Any = [SimpleNamespace(ring=lambda number=number: rung.append(number)) for number in range(4)]
     waiter: Any = SimpleNamespace(process=memory.plan.committer)
-    commits = Commits(memory, waiter, bells[:3], bells[3])
+    commits = Commits(memory, waiter, fake_doorbells(bells[3], bells[:3]))
     names, before = memory.run_schedule.method.metrics, time.monotonic()
     commits.record(1, lambda: (7, dict.fromkeys(names, 2.0)))
     *means, updates, at, boundary = memory.board.metrics[0].tolist()
@@ -107,7 +107,8 @@ def test_the_scribe_is_woken_where_a_record_ends(memory: Memory) -> None:
     bell: Any = SimpleNamespace(ring=lambda: rung.append(memory.board.committed))
     memory.board.run_schedule = replace(memory.run_schedule, record_rounds=3)
     memory.board.last.publish(8)
-    commits = Commits(memory, SimpleNamespace(process=memory.plan.committer), [], bell)  # type: ignore[arg-type]
+    waiter: Any = SimpleNamespace(process=memory.plan.committer)
+    commits = Commits(memory, waiter, fake_doorbells(bell))
     for boundary in range(1, 9):
         commits.publish(boundary)
     assert rung == [3, 6, 8]

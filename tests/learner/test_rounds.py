@@ -21,8 +21,9 @@ from shared.memory.parts.board import METRIC_RECORDS
 from shared.memory.plan import Plan
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
-from shared.memory.wait import Doorbell, Waiter
+from shared.memory.wait import Waiter
 from tests.support.configurations import settled
+from tests.support.fake_doorbells import fake_doorbells
 
 
 @pytest.fixture
@@ -71,8 +72,7 @@ def make_rounds() -> Iterator[MakeRounds]:
                 doorbell=engine,
             )
             memory.board.commits.publish(0)
-            commits = Commits(memory, cast(Waiter, waiter), [], cast(Doorbell, engine))
-            return Rounds(memory, cast(Waiter, waiter), engine, commits), heartbeats
+            return Rounds(memory, cast(Waiter, waiter), engine, fake_doorbells(engine)), heartbeats
 
         yield make
 
@@ -235,8 +235,8 @@ def may_commit(boundary: int, *, written: int, oldest_readable_tick: int, refuse
         plan=SimpleNamespace(config=Config()),
     )
     asked = list[bool]()
-    waiter = SimpleNamespace(wait=lambda until: asked.append(until()))
-    Commits(cast(Memory, memory), cast(Waiter, waiter), [], Doorbell.create()).wait_for_scribe(boundary)
+    waiter = SimpleNamespace(process=1, wait=lambda until: asked.append(until()))
+    Commits(cast(Memory, memory), cast(Waiter, waiter), fake_doorbells()).wait_for_scribe(boundary)
     (answer,) = asked
     return answer
 

@@ -9,6 +9,7 @@ from learner.replay.priorities import Priorities
 from learner.replay.sampling import draw_fractions
 from learner.replay.sum_tree import EPSILON, QUANTUM
 from shared.config.run_schedule import MOST_PRIORITIES, largest_weight
+from tests.support.valid_tree import check_valid
 
 MOST = 2**38
 """The largest weight of `MOST_PRIORITIES`, in quanta."""
@@ -111,7 +112,7 @@ def test_does_what_the_reference_does(window_ticks: int, envs: int, alpha: float
         errors = np.abs(random.standard_normal(len(places)) ** 4).astype(np.float32)
         reference.update(places, errors)
         priorities.update(places, errors)
-        priorities.check_valid()
+        check_valid(priorities)
         np.testing.assert_array_equal(
             _state(priorities), np.append(reference.weights, reference.maximum).astype(np.float32)
         )
@@ -174,7 +175,7 @@ def test_no_weight_is_lost_among_a_million() -> None:
     weights = np.full(priorities.places, MOST)
     weights[-1] = 1
     _set(priorities, weights)
-    priorities.check_valid()
+    check_valid(priorities)
     assert priorities._levels[-1].item() == (priorities.places - 1) * MOST + 1
     weights[:-1] = 2**20  # so many quanta that a float64 in [0, 1) tells them apart
     _set(priorities, weights)
@@ -277,16 +278,16 @@ def test_weights_beyond_those_of_the_largest_window_are_told_apart() -> None:
     priorities.update(np.arange(3), _errors(2e4, 2e5, 2e6))
     found = _state(priorities)[[0, 1, 2, -1]]
     np.testing.assert_array_equal(found, np.float32([2e4, 2e5, 262_144.0, 262_144.0]))
-    priorities.check_valid()
+    check_valid(priorities)
 
 
 def test_check_valid_sees_what_is_wrong() -> None:
     priorities = _make(100, 4)
     priorities.admit(0, np.ones((100, 4), bool))
-    priorities.check_valid()
+    check_valid(priorities)
     for level in priorities._levels:
         level[0] += 1
         with pytest.raises(AssertionError):
-            priorities.check_valid()
+            check_valid(priorities)
         level[0] -= 1
-    priorities.check_valid()
+    check_valid(priorities)

@@ -21,6 +21,7 @@ from shared.memory.parts.snapshot import state_lengths
 from shared.network_parameters import parameters_of
 from shared.network_spec import Network
 from tests.support.played_ring import ACTIONS, PlayedRing, make_test_engine, small_config
+from tests.support.valid_tree import check_valid
 
 UPDATES, BATCH = 4, 8
 EXTEND = Algorithm(prioritized=True, importance_start=0.4, importance_end=1.0)
@@ -86,7 +87,7 @@ def test_exactly_what_can_be_sampled_has_weight(n_step: int) -> None:
     played.play(played.run_schedule.round_ticks)
     for round_ in range(1, 10):
         prioritized.begin_round(round_, played.ticks)
-        prioritized.tree.check_valid()
+        check_valid(prioritized.tree)
         assert set(np.flatnonzero(_weights(prioritized)).tolist()) == _places(played, played.ticks)
         places, _ = _drawn(prioritized)
         prioritized.update_priorities(places, torch.full((len(places),), 2.0))

@@ -20,7 +20,7 @@ from shared.process.child import run_role
 directory = Path(sys.argv[1])
 sys.path.append(str(directory))
 role = Role[sys.argv[2]] if sys.argv[2:] else Role.LEARNER
-words = dict(name="learner", role=role, cores=None, environment={})
+words = dict(name="learner", role=role, cores=None)
 run_role("failing_role", SimpleNamespace(parent=os.getppid(), run_dir=directory, **words))
 """
 
