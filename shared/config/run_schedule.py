@@ -7,6 +7,7 @@ window down to whole rounds. Learning-starts and the total are rounded up to who
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from shared.config.method_declaration import MethodDeclaration, OnPolicySettings, SlotField, method_declaration
 from shared.config.sections import Explore, Learn, Play
@@ -242,31 +243,29 @@ def make_run_schedule(config: Config, method: MethodDeclaration | None = None) -
     return _on_policy_schedule(config, method, settings.epochs if isinstance(settings, OnPolicySettings) else 1)
 
 
-@dataclass(frozen=True)
-class _Intervals:
-    """The total of a run and its intervals, in rounds; fields of `RunSchedule`."""
+def _fixed(config: Config, method: MethodDeclaration) -> dict[str, Any]:
+    """Fields that need no calculation."""
+    play, learn = config.play, config.learn
+    of_play = {"envs": play.emulators, "lane_envs": play.lane_envs, "frames": play.frames, "workers": play.workers}
+    return of_play | {"method": method, "anneal_steps": learn.anneal_steps}
 
-    rounds: int
-    snapshot_rounds: int
-    record_rounds: int
-    segment_rounds: int
 
-    @classmethod
-    def of(cls, learn: Learn, round_steps: int, default_steps: int, window_rounds: int) -> _Intervals:
-        """Intervals for rounds of `round_steps`, with a snapshot every `default_steps` unless `learn` sets it.
+def _intervals(learn: Learn, round_steps: int, default_steps: int, window_rounds: int) -> dict[str, Any]:
+    """The total of a run and its intervals, in rounds of `round_steps`.
 
-        A segment is as long as the default, but not longer than the window.
-        """
-        records = max(1, RECORD_STEPS // round_steps)
-        wanted = max(1, (learn.snapshot_every_steps or default_steps) // round_steps)
-        segment = max(1, min(default_steps // round_steps, window_rounds))
-        within = min(records, wanted)
-        return cls(
-            rounds=-(-learn.total_steps // round_steps),
-            snapshot_rounds=wanted - wanted % within,
-            record_rounds=within,
-            segment_rounds=segment - segment % min(records, segment),
-        )
+    There is a snapshot every `default_steps` unless `learn` sets it. A segment is as long as the default, but not
+    longer than the window.
+    """
+    records = max(1, RECORD_STEPS // round_steps)
+    wanted = max(1, (learn.snapshot_every_steps or default_steps) // round_steps)
+    segment = max(1, min(default_steps // round_steps, window_rounds))
+    within = min(records, wanted)
+    return {
+        "rounds": -(-learn.total_steps // round_steps),
+        "snapshot_rounds": wanted - wanted % within,
+        "record_rounds": within,
+        "segment_rounds": segment - segment % min(records, segment),
+    }
 
 
 def _opening_slots(play: Play, units: int) -> int:
@@ -291,30 +290,26 @@ def _replay_schedule(config: Config, method: MethodDeclaration) -> RunSchedule:
         target_steps = default_steps = round_ticks * play.emulators
     round_steps = round_ticks * play.emulators
     window_rounds = learn.replay_size // round_steps
-    intervals = _Intervals.of(learn, round_steps, default_steps, window_rounds)
-    window_ticks = min(window_rounds, intervals.rounds) * round_ticks
+    intervals = _intervals(learn, round_steps, default_steps, window_rounds)
+    window_ticks = min(window_rounds, intervals["rounds"]) * round_ticks
     max_rounds_ahead = 2 if learn.schedule == "free" else 1
-    in_flight = max(intervals.snapshot_rounds, intervals.segment_rounds)
+    in_flight = max(intervals["snapshot_rounds"], intervals["segment_rounds"])
     in_flight += 1 if learn.schedule == "alternate" else max_rounds_ahead - 1
     return RunSchedule(
-        envs=play.emulators,
-        lane_envs=play.lane_envs,
+        **_fixed(config, method),
         round_ticks=round_ticks,
         window_ticks=window_ticks,
         target_steps=target_steps,
         train_every=learn.train_every,
         first_learning_round=-(-learn.learning_starts // round_steps),
-        **vars(intervals),
+        **intervals,
         max_rounds_ahead=max_rounds_ahead,
         learns_same_round=learn.schedule == "alternate",
         has_own_target=learn.schedule == "alternate" and method.has_target_network,
         capacity=window_ticks + in_flight * round_ticks + _opening_slots(play, 0),
         learning_starts_ticks=-(-learn.learning_starts // play.emulators),
-        method=method,
         n_step=config.algorithm.n_step,
         update_samples=learn.batch_size,
-        anneal_steps=learn.anneal_steps,
-        frames=play.frames,
         # Not those of a window that the run's end bounds: with a later end the run may go on.
         priority_ticks=window_rounds * round_ticks if config.algorithm.prioritized else 0,
     )
@@ -330,29 +325,25 @@ def _on_policy_schedule(config: Config, method: MethodDeclaration, epochs: int) 
     play, learn = config.play, config.learn
     round_ticks = max(1, round(learn.round_steps / play.emulators))
     round_steps = round_ticks * play.emulators
-    intervals = _Intervals.of(learn, round_steps, ON_POLICY_SNAPSHOT_STEPS, window_rounds=1)
+    intervals = _intervals(learn, round_steps, ON_POLICY_SNAPSHOT_STEPS, window_rounds=1)
     learns_same_round = learn.schedule == "alternate"
-    in_flight = 2 * intervals.snapshot_rounds + 1
+    in_flight = 2 * intervals["snapshot_rounds"] + 1
     units = network_of(config, actions=1).recurrent
     return RunSchedule(
-        envs=play.emulators,
-        lane_envs=play.lane_envs,
+        **_fixed(config, method),
         round_ticks=round_ticks,
         window_ticks=round_ticks,
         target_steps=round_steps,
         train_every=learn.train_every,
         first_learning_round=0 if learns_same_round else 1,
-        **vars(intervals),
+        **intervals,
         max_rounds_ahead=1,
         learns_same_round=learns_same_round,
         has_own_target=False,
         capacity=round_ticks + in_flight * round_ticks + _opening_slots(play, units),
         learning_starts_ticks=0,
-        method=method,
         update_samples=learn.batch_size,
         updates_per_round=epochs * round_steps // learn.batch_size,
-        anneal_steps=learn.anneal_steps,
-        frames=play.frames,
         recurrent_units=units,
     )
 
@@ -367,31 +358,27 @@ def _worker_schedule(config: Config, method: MethodDeclaration) -> RunSchedule:
     play, learn = config.play, config.learn
     round_steps = learn.t_max * play.emulators
     window_rounds = max(1, learn.local_replay // (learn.t_max * play.lane_envs))
-    intervals = _Intervals.of(learn, round_steps, ON_POLICY_SNAPSHOT_STEPS, window_rounds)
-    max_rounds_ahead = 1 if learn.schedule == "ordered" else intervals.record_rounds
-    in_flight = intervals.snapshot_rounds + max(intervals.snapshot_rounds, intervals.segment_rounds) + max_rounds_ahead
+    intervals = _intervals(learn, round_steps, ON_POLICY_SNAPSHOT_STEPS, window_rounds)
+    max_rounds_ahead = 1 if learn.schedule == "ordered" else intervals["record_rounds"]
+    span, segment = intervals["snapshot_rounds"], intervals["segment_rounds"]
+    in_flight = span + max(span, segment) + max_rounds_ahead
     window_ticks = window_rounds * learn.t_max
     units = network_of(config, actions=1).recurrent
     return RunSchedule(
-        envs=play.emulators,
-        lane_envs=play.lane_envs,
+        **_fixed(config, method),
         round_ticks=learn.t_max,
         window_ticks=window_ticks,
         target_steps=learn.round_steps,
         train_every=learn.t_max,
         first_learning_round=-(-learn.learning_starts // round_steps) if learn.local_replay else 0,
-        **vars(intervals),
+        **intervals,
         max_rounds_ahead=max_rounds_ahead,
         learns_same_round=True,
         has_own_target=method.has_target_network,
         capacity=window_ticks + in_flight * learn.t_max + _opening_slots(play, units),
         learning_starts_ticks=-(-learn.learning_starts // play.emulators) if learn.local_replay else 0,
-        method=method,
         n_step=config.algorithm.n_step,
         update_samples=learn.batch_size if learn.local_replay else learn.t_max * play.lane_envs,
         updates_per_round=play.workers,
-        anneal_steps=learn.anneal_steps,
-        frames=play.frames,
-        workers=play.workers,
         recurrent_units=units,
     )
