@@ -24,7 +24,7 @@ from shared.config.settings import Config, ResolvedConfig, unused_settings
 from shared.errors import ConfigError
 from shared.frame_shape import BLOCK, SCREEN_WIDTH
 from shared.network_spec import RESCALING, least_frame_size, network_of
-from shared.text import count, flag_of
+from shared.text import count, flag_of, shown
 
 MOST_RAW_ERROR = 1e7
 """Greatest error that is assumed where rewards are not clipped: ten times the greatest score of published.json, 978,200
@@ -98,25 +98,17 @@ def conflicts(config: Config) -> Iterator[str]:
 def conflicts_of_shards(config: Config) -> Iterator[str]:
     """Sentences about minibatches that cannot be divided, and schedules whose updates are not shared."""
     learn, shards, ranks = config.learn, config.machine.learner_shards, config.machine.learner_ranks
-    if shards is not None and shards > learn.batch_size:
-        yield f"--learner-shards {shards} is more than --batch-size {learn.batch_size:_}: pass fewer."
+    yield from _above(config, "learner_shards", "batch_size", ": pass fewer")
     if ranks == 1:
         return
     if learn.schedule == "free":
         yield f"--learner-ranks {ranks} are for --schedule concurrent and alternate, not for free: omit one of the two."
     if config.algorithm.recurrent:
         yield f"--recurrent is for a learner of one process: omit --learner-ranks {ranks}."
-    if shards is not None and shards % ranks:
-        price = ", which changes the last bits" if config.run.resume is not None else ""
-        yield (
-            f"--learner-shards {shards} cannot be shared evenly by --learner-ranks {ranks}: pass a multiple of "
-            f"{ranks}{price}."
-        )
-    if shards is not None and learn.batch_size % shards:
-        yield (
-            f"--batch-size {learn.batch_size:_} must be a multiple of --learner-shards {shards} with --learner-ranks, "
-            "so that all shards are of one size."
-        )
+    if shards is not None:
+        price = ", though another number changes the last bits" if config.run.resume is not None else ""
+        yield from _uneven("learner_shards", shards, ranks, f"--learner-ranks {ranks}, to be shared evenly{price}")
+        yield from _uneven("batch_size", learn.batch_size, shards, f"--learner-shards {shards} with --learner-ranks")
 
 
 def conflicts_of_resolved(config: ResolvedConfig) -> Iterator[str]:
@@ -159,12 +151,24 @@ def _changed(config: Config) -> dict[str, Any]:
     return {name: value for name, value in config.to_flat().items() if value != usual.get(name)}
 
 
+def _above(config: Config, low: str, high: str, why: str = "") -> Iterator[str]:
+    """A setting that is greater than another one."""
+    flat = config.to_flat()
+    if flat[low] is not None and flat[low] > flat[high]:
+        yield f"{flag_of(low)} {shown(flat[low])} is more than {flag_of(high)} {shown(flat[high])}{why}."
+
+
+def _uneven(name: str, value: int, unit: int, words: str) -> Iterator[str]:
+    """A setting that is no multiple of a number, which `words` explain."""
+    if value % unit:
+        nearest = max(1, round(value / unit)) * unit
+        yield f"{flag_of(name)} {value:_} must be a multiple of {words}; the nearest is {nearest:_}."
+
+
 def _of_frames(config: Config) -> Iterator[str]:
     """Frames that the network, or the emulator of a game, cannot have."""
     play, size = config.play, config.play.frame_size
-    if size % BLOCK:
-        nearest = max(1, round(size / BLOCK)) * BLOCK
-        yield f"--frame-size {size} must be a multiple of {BLOCK}; the nearest is {nearest}."
+    yield from _uneven("frame_size", size, BLOCK, str(BLOCK))
     if play.env is None and size > SCREEN_WIDTH:
         yield f"--frame-size {size} is more than an Atari screen has: pass {SCREEN_WIDTH} or less."
     if play.env is None and play.frame_color != "gray":
@@ -196,8 +200,7 @@ def _of_exploration(config: Config) -> Iterator[str]:
         yield "Nothing would be explored: --epsilon-start is 0, and the network is not --noisy."
     if explore.epsilon_ladder and explore.epsilon_start == explore.epsilon_end == 0:
         yield "--epsilon-ladder has no effect with an epsilon of 0."
-    if explore.epsilon_end > explore.epsilon_start:
-        yield f"--epsilon-end {explore.epsilon_end} is more than --epsilon-start {explore.epsilon_start}."
+    yield from _above(config, "epsilon_end", "epsilon_start")
 
 
 def _of_learner(config: Config, changed: Mapping[str, Any]) -> Iterator[str]:
@@ -221,17 +224,9 @@ def _of_rounds(config: Config) -> Iterator[str]:
             f"--method {algorithm.method} learns from whole rounds of one policy, which --schedule free does not keep: "
             "pass alternate or concurrent."
         )
-    if learn.round_steps % envs:
-        nearest = max(1, round(learn.round_steps / envs)) * envs
-        yield (
-            f"--round-steps {learn.round_steps:_} must be a multiple of --envs {envs} with --method "
-            f"{algorithm.method}; the nearest is {nearest:_}."
-        )
-    if learn.round_steps % learn.batch_size:
-        yield (
-            f"--round-steps {learn.round_steps:_} must be a multiple of --batch-size {learn.batch_size:_}, since every "
-            f"step of a round is learned from with --method {algorithm.method}."
-        )
+    yield from _uneven("round_steps", learn.round_steps, envs, f"--envs {envs} with --method {algorithm.method}")
+    why = f", since every step of a round is learned from with --method {algorithm.method}"
+    yield from _uneven("round_steps", learn.round_steps, learn.batch_size, f"--batch-size {learn.batch_size:_}{why}")
     if not algorithm.recurrent:
         return
     ticks = learn.round_steps // envs
@@ -254,19 +249,10 @@ def _of_replay(config: Config) -> Iterator[str]:
     """A replay buffer that nothing could be learned from, or that the tree of priorities cannot hold."""
     play, learn, algorithm = config.play, config.learn, config.algorithm
     yield from _of_targets(config)
-    if algorithm.importance_start > algorithm.importance_end:
-        yield (
-            f"--importance-start {algorithm.importance_start} is more than --importance-end {algorithm.importance_end}."
-        )
-    if learn.learning_starts > learn.total_steps:
-        yield (
-            f"Nothing would be learned: --learning-starts {learn.learning_starts:_} is more than "
-            f"--total-steps {learn.total_steps:_}."
-        )
-    if learn.learning_starts < learn.batch_size:
-        yield f"--learning-starts {learn.learning_starts:_} must be at least --batch-size {learn.batch_size:_}."
-    if learn.replay_size < learn.batch_size:
-        yield f"--replay-size {learn.replay_size:_} is smaller than one batch, --batch-size {learn.batch_size:_}."
+    yield from _above(config, "importance_start", "importance_end")
+    yield from _above(config, "learning_starts", "total_steps", ": nothing would be learned")
+    yield from _above(config, "batch_size", "learning_starts")
+    yield from _above(config, "batch_size", "replay_size")
     run_schedule = make_run_schedule(config)
     if learn.replay_size // play.envs < run_schedule.round_ticks:
         steps = run_schedule.round_steps
@@ -408,8 +394,7 @@ def _greatest_error(config: Config) -> float:
 def _of_processes_of_workers(config: ResolvedConfig) -> Iterator[str]:
     """More processes than workers, and other sizes than theirs."""
     play, machine, schedule = config.play, config.machine, config.learn.schedule
-    if machine.actors > play.workers:
-        yield f"--actors {machine.actors} is more than --workers {play.workers}, each of which runs on one process."
+    yield from _above(config, "actors", "workers", ", each of which runs on one process")
     only = dict.fromkeys(("learner_ranks", "learner_threads", "learner_shards", "inference_threads"), 1)
     for name, expected in (only | ({"inference_batch": play.lane_envs} if schedule == "async" else {})).items():
         if (value := getattr(machine, name)) not in (None, expected):

@@ -19,10 +19,13 @@ from tests.support.configurations import ON_POLICY, assert_refused
         ({"eval_video": True}, "--eval-video films evaluations beside training: pass --eval-every-steps N, too."),
         ({"envs": 97}, "--envs 97 cannot be divided into lanes of --lane-envs 2; --lane-envs 1 takes any number"),
         ({"lane_envs": 128, "envs": 96}, "the nearest is --envs 128"),
-        ({"replay_size": 31}, "--replay-size 31 is smaller than one batch, --batch-size 32"),
+        ({"replay_size": 31}, "--batch-size 32 is more than --replay-size 31."),
         ({"replay_size": 5_000}, "--replay-size 5_000 is smaller than one round, which has 9_984 steps"),
-        ({"learning_starts": 60_000, "total_steps": 50_000}, "Nothing would be learned"),
-        ({"learning_starts": 31}, "--learning-starts 31 must be at least --batch-size 32"),
+        (
+            {"learning_starts": 60_000, "total_steps": 50_000},
+            "--learning-starts 60_000 is more than --total-steps 50_000: nothing would be",
+        ),
+        ({"learning_starts": 31}, "--batch-size 32 is more than --learning-starts 31."),
         ({"epsilon_start": 0.05}, "--epsilon-end 0.1 is more than --epsilon-start 0.05"),
         ({"learning_rate_end": 0.0}, "--learning-rate-end 0 needs --anneal-steps, the steps after which it is reached"),
         ({"anneal_steps": 1_000}, "--anneal-steps 1_000 has no effect, since no setting has an end: add --learning-"),
@@ -67,7 +70,7 @@ from tests.support.configurations import ON_POLICY, assert_refused
         ({"learner_shards": 64}, "--learner-shards 64 is more than --batch-size 32: pass fewer."),
         (
             {"learner_ranks": 2, "learner_shards": 3},
-            "--learner-shards 3 cannot be shared evenly by --learner-ranks 2: pass a multiple of 2.",
+            "--learner-shards 3 must be a multiple of --learner-ranks 2, to be shared evenly; the nearest is 4.",
         ),
         (
             {"learner_ranks": 2, "learner_shards": 4, "batch_size": 34},
