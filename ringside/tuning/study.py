@@ -246,8 +246,8 @@ class Search:
         """Trials whose process has died. One that has just begun may not hold the lock of its run yet."""
 
         def has_died(trial: FrozenTrial) -> bool:
-            run_dir = self._run_dir(trial.number)
-            is_old = datetime.now() - trial.datetime_start > STARTING
+            run_dir, now = self._run_dir(trial.number), datetime.now()
+            is_old = now - (trial.datetime_start or now) > STARTING
             return (is_old or (run_dir / CONFIG_FILE).exists()) and not is_locked(run_dir / LOCK_FILE)
 
         return list(filter(has_died, self.study.get_trials(states=(TrialState.RUNNING,))))

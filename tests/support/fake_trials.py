@@ -18,7 +18,7 @@ from tests.support.written_runs import write_run
 CALLS: list[Config] = []
 """Configurations of the runs, in their order."""
 FAULTS: dict[int, str] = {}
-"""What happens to trials, by their numbers: "fails", "is bad" or "is stopped"."""
+"""Faults of trials by their numbers: "fails", "is bad" or "is stopped"."""
 
 
 def plan(config: Config) -> Any:
