@@ -16,7 +16,7 @@ from ringside.callbacks import Callback, Callbacks, ResumePoint, dispatching
 from ringside.doctor.checks import require_run_directory
 from ringside.env_look import action_names_of
 from ringside.planning import continues, plan, resumed_checkpoint
-from ringside.recording.metrics import next_evaluation, totals_before
+from ringside.recording.metrics import next_evaluation
 from ringside.recording.totals import MEAN_OVER
 from ringside.recording.wandb_track import tracking
 from ringside.settings.config_file import config_of_call
@@ -26,7 +26,7 @@ from ringside.supervisor.spawning import require_main_program
 from ringside.watch.display import Display, open_display
 from ringside.watch.line import ending
 from ringside.watch.notebook import NotebookDisplay, in_notebook
-from ringside.watch.observer import Observer, Restored
+from ringside.watch.observer import Observer
 from ringside.watch.status import Status
 from shared.checkpoint.manifest import Manifest
 from shared.config.digest import flat_of
@@ -117,20 +117,19 @@ def run(
     for sentence in ready.warnings:
         note(sentence)
     with _owned(ready) as checkpoint:
-        source_dir, resume_point, restored = run_dir, ResumePoint(), None
+        source_dir, resume_point = run_dir, ResumePoint()
         if checkpoint is not None:
             for sentence in checkpoint.refused:
                 note(f"{sentence} Continuing from {checkpoint.path.name} instead.")
             if flat_of(checkpoint.config).get("track") == "wandb" and ready.config.run.track == "off":
                 note("This run was sent to Weights & Biases before; pass --track wandb to send the rest, too.")
-            totals = totals_before(checkpoint.run_dir / METRICS_FILE, checkpoint.boundary)
-            restored = Restored(checkpoint.boundary, totals)
             source_dir, resume_point = checkpoint.run_dir, _resume_point(ready, checkpoint)
         if (first_update := learning_begins_sentence(ready, resume_point.rounds)) is not None:
             note(first_update)
+        resumed = checkpoint is not None
         with (
             dispatching(callbacks, run_dir, source_dir, resume_point, note) as dispatch,
-            tracking(ready.config.run, _RunObserver(ready, restored, on_status, dispatch, note), note) as on_poll,
+            tracking(ready.config.run, _RunObserver(ready, resumed, on_status, dispatch, note), note) as on_poll,
         ):
             if not is_compiled():
                 note(COMPILING)
@@ -148,19 +147,19 @@ class _RunObserver:
     def __init__(
         self,
         ready: Plan,
-        restored: Restored | None,
+        resumed: bool,
         on_status: Callable[[Status], None],
         dispatch: Callable[[], None],
         note: Callable[[str], None],
     ) -> None:
-        self._plan, self._restored = ready, restored
+        self._plan, self._resumed = ready, resumed
         self._on_status, self._dispatch, self._note = on_status, dispatch, note
         self._observer: Observer | None = None
 
     def __call__(self, memory: Memory) -> None:
         """Look at the run, several times a second. Raises `StopTraining` at the score of --stop-at."""
         if self._observer is None:
-            self._observer = Observer(memory, self._restored)
+            self._observer = Observer(memory, resumed=self._resumed)
             _announce(self._plan, memory, self._note)
         status = self._observer.observe()
         self._on_status(status)

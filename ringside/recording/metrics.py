@@ -174,14 +174,6 @@ def next_evaluation(path: Path, boundary: int) -> int:
     return max(evaluations_in(path, boundary), default=-1) + 1
 
 
-def totals_before(path: Path, boundary: int) -> Totals:
-    """Totals of the records that `cut_metrics` keeps. Raises as `cut_metrics`."""
-    totals = Totals()
-    for group in _kept(path, boundary):
-        totals.add(group.record, group.episodes)
-    return totals
-
-
 def cut_metrics(path: Path, boundary: int) -> None:
     """Truncate a metrics.jsonl to a boundary, atomically: a run that resumes there plays the rest again.
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import stat
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from shared.config.checks import validate
@@ -30,6 +31,21 @@ RUNS = Path("runs")
 _REGION = "/memfd:ringside"
 
 
+@contextmanager
+def _refusals(path: Path) -> Iterator[None]:
+    """Turn what a file or the system says against watching into a sentence for the user."""
+    try:
+        yield
+    except (FileNotFoundError, ProcessLookupError):
+        raise
+    except PermissionError as error:
+        raise ConfigError(f"{path} belongs to another user; only that user can watch it.") from error
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be watched: {error.strerror}.") from error
+    except (FileError, ConfigError, LiveError, LayoutError) as error:
+        raise ConfigError(f"{path} cannot be watched. {error}") from error
+
+
 def runs_below(runs: Path) -> list[tuple[float, Path]]:
     """Runs under `runs` and in suites there, each with the moment of its configuration, in seconds since 1970.
 
@@ -38,42 +54,31 @@ def runs_below(runs: Path) -> list[tuple[float, Path]]:
     found = []
     if not os.path.isdir(runs):  # never raises, as a name that is too long does in glob
         return []
-    try:
+    with _refusals(runs):
         for pattern in (f"*/{CONFIG_FILE}", f"*/*/{CONFIG_FILE}"):  # the second pattern: runs of a suite
             for config in runs.glob(pattern):
                 with suppress(FileNotFoundError):  # removed since it was listed
                     status = config.lstat()
                     if not stat.S_ISLNK(status.st_mode):
                         found.append((status.st_mtime, config.parent))
-    except PermissionError as error:
-        raise ConfigError(_not_yours(runs)) from error
     return found
 
 
 def read_config(run_dir: Path) -> Config:
     """Configuration of a run. Raises `ConfigError` if this program and this user cannot read one."""
-    path = run_dir / CONFIG_FILE
+    if not os.path.isdir(run_dir):  # never raises
+        near = nearest(run_dir.name, [each.name for each in run_dir.parent.glob("*/")])
+        raise ConfigError(f"There is no run {run_dir}{near if '?' in near else ': name its directory.'}")
     try:
-        if not os.path.isdir(run_dir):  # never raises
-            near = nearest(run_dir.name, [each.name for each in run_dir.parent.glob("*/")])
-            raise ConfigError(f"There is no run {run_dir}{near if '?' in near else ': name its directory.'}")
-        sections = read_json(path)
+        with _refusals(run_dir):
+            sections = read_json(run_dir / CONFIG_FILE)
+            run = sections.get("run")
+            require_loaded_plugin(run.get("plugin") if isinstance(run, dict) else None, what="It")
+            config = Config.from_json(sections)
+            validate.recorded(config)
+            return config
     except FileNotFoundError:
         raise ConfigError(f"{run_dir} is not a run: it has no {CONFIG_FILE}. Name the directory of a run.") from None
-    except PermissionError as error:
-        raise ConfigError(_not_yours(run_dir)) from error
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
-    except FileError as error:
-        raise ConfigError(f"{run_dir} cannot be watched. {error}") from error
-    run = sections.get("run")
-    require_loaded_plugin(run.get("plugin") if isinstance(run, dict) else None, what=f"The run {run_dir}")
-    try:
-        config = Config.from_json(sections)
-        validate.recorded(config)
-        return config
-    except ConfigError as error:
-        raise ConfigError(f"{run_dir} cannot be watched. {error}") from error
 
 
 def is_living(run_dir: Path) -> bool:
@@ -92,16 +97,11 @@ def attach(run_dir: Path, config: Config) -> tuple[Memory, Live] | None:
     Raises `ConfigError` if the run belongs to another user or has another format.
     """
     try:
-        live = Live.read(run_dir)
-        return None if live is None else (_map(config, live), live)
+        with _refusals(run_dir):
+            live = Live.read(run_dir)
+            return None if live is None else (_map(config, live), live)
     except (FileNotFoundError, ProcessLookupError):
         return None  # it has just ended
-    except PermissionError as error:
-        raise ConfigError(_not_yours(run_dir)) from error
-    except OSError as error:
-        raise ConfigError(f"{run_dir} cannot be watched: {error.strerror}.") from error
-    except (LiveError, LayoutError) as error:
-        raise ConfigError(f"{run_dir} cannot be watched. {error}") from error
 
 
 def _map(config: Config, live: Live) -> Memory:
@@ -112,8 +112,6 @@ def _map(config: Config, live: Live) -> Memory:
     descriptor = os.open(link, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with ExitStack() as unless_attached:
         unless_attached.callback(os.close, descriptor)
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise LayoutError(f"Its {LIVE_FILE} leads to something that is not the memory of a run.")
         memory = Memory.attach(descriptor, plan, writable=False)
         unless_attached.pop_all()
     return memory
@@ -123,18 +121,9 @@ def _plan(config: Config, actions: int, gateways: int) -> Plan:
     """The plan that a launcher made of this configuration. Raises `LayoutError` when it cannot have been one."""
     try:
         resolved = ResolvedConfig.from_config(config)
-    except ConfigError as error:
-        raise LayoutError(f"Its {CONFIG_FILE} lacks values that a launcher fills in.") from error
-    if not actions:
-        raise LayoutError(f"Its {LIVE_FILE} names no actions.")
-    try:
         validate.resolved(resolved)
     except ConfigError as error:
         raise LayoutError(f"Its {CONFIG_FILE} is not the configuration of a run: {error}") from error
-    if not 0 <= gateways <= make_run_schedule(resolved).lanes:
-        raise LayoutError(f"Its {LIVE_FILE} names {gateways} gateways.")
+    if not actions or not 0 <= gateways <= make_run_schedule(resolved).lanes:
+        raise LayoutError(f"Its {LIVE_FILE} names {actions} actions and {gateways} gateways.")
     return Plan(resolved, actions, Elsewhere(gateways))
-
-
-def _not_yours(path: Path) -> str:
-    return f"{path} belongs to another user; only that user can watch it."

@@ -11,9 +11,8 @@ import stat
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
-from typing import Self, TextIO, cast
+from typing import Any, Self, TextIO, cast
 
 from rich.console import Console
 from rich.live import Live
@@ -32,7 +31,7 @@ END_SECONDS = 2.0
 """Time limit for such a reader at the end."""
 
 
-class Outlet(io.TextIOBase):
+class Outlet:
     """A stream that never blocks its writer: its reader may be a stopped terminal (Ctrl-S) or a full pipe.
 
     Write to the stream through the outlet only. What is no terminal and no pipe is written to directly.
@@ -52,26 +51,19 @@ class Outlet(io.TextIOBase):
                 flags = os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
                 self._fd = os.open(f"/proc/self/fd/{stream.fileno()}", flags)
 
-    @property
-    def encoding(self) -> str:  # type: ignore[override]
-        """Encoding of the stream."""
-        return self._stream.encoding or "utf-8"
-
-    def isatty(self) -> bool:
-        """True if the stream is a terminal."""
-        return self._stream.isatty()
-
-    def fileno(self) -> int:
-        """The stream's descriptor."""
-        return self._stream.fileno()
+    def __getattr__(self, name: str) -> Any:
+        """Anything else of the stream."""
+        return getattr(self._stream, name)
 
     def write(self, text: str) -> int:
         """Accept text; never blocks if the stream is a terminal or a pipe."""
+        encoding = self._stream.encoding or "utf-8"
+        encoded = text.encode(encoding, "replace")
         if self._fd is None:
-            self._stream.write(text.encode(self.encoding, "replace").decode(self.encoding))
+            self._stream.write(encoded.decode(encoding))
             self._stream.flush()
         else:
-            self._left += text.encode(self.encoding, "replace")
+            self._left += encoded
             self.drained()
         return len(text)
 
@@ -104,12 +96,8 @@ class Outlet(io.TextIOBase):
 class Display:
     """Shows statuses and notes between `__enter__` and `__exit__`: a line every few seconds."""
 
-    def __init__(
-        self, outlet: Outlet, seconds: float = PLAIN_SECONDS, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        """Print a line every `seconds` of `clock`."""
+    def __init__(self, outlet: Outlet) -> None:
         self._outlet = outlet
-        self._seconds, self._clock = seconds, clock
         self._notes: deque[str] = deque(maxlen=MOST_NOTES)
         self._newest: Status | None = None
         """The newest status that was not shown."""
@@ -147,13 +135,13 @@ class Display:
 
     def _is_due(self, status: Status) -> bool:
         """True if it is time for a status, or it has a new warning, which may be short."""
-        return self._clock() >= self._next or not self._warned.issuperset(status.warnings)
+        return time.monotonic() >= self._next or not self._warned.issuperset(status.warnings)
 
     def _say(self, message: str) -> None:
         print(message, file=self._outlet)
 
     def _draw(self, status: Status) -> None:
-        self._next = self._clock() + self._seconds
+        self._next = time.monotonic() + PLAIN_SECONDS
         self._say(line(status))
         found = status.bottleneck
         if found and found.steps_per_second is not None and found.kind != self._limit:

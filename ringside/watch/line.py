@@ -60,33 +60,23 @@ def left(status: Status) -> str:
 
 def figures(status: Status) -> list[tuple[str, str]]:
     """Labels and values of a run's figures, in the order of every display."""
-    pace = f"{number(status.steps_per_second, 0)} steps/s"
-    if status.frames is not None:
-        pace += f", {number(status.frames_per_second, 0)} frames/s"
     learning = f"{number(status.updates_per_second, 0)} updates/s"
     if not status.learning and status.learning_begins is not None:
         learning = f"from step {number(status.learning_begins, 0)} on"
-    evaluation, checkpoint = status.evaluation, status.checkpoint
+    evaluated = saved = UNKNOWN
+    if (found := status.evaluation) is not None:
+        evaluated = f"{number(found.mean_return)} at {short(found.steps)} (best {number(found.best_mean)})"
+    if (written := status.checkpoint) is not None:
+        saved = f"at {short(written.steps)} ({written.bytes / 1e6:,.1f} MB in {written.seconds:.1f} s)"
     return [
-        ("playing", pace),
+        ("playing", f"{number(status.steps_per_second, 0)} steps/s"),
         ("return", _returned(status)),
         ("learning", learning),
         ("episodes", f"{number(status.episodes, 0)} (best {number(status.best_return, 0)})"),
-        ("samples", f"{number(status.samples_per_step, 2)} a step of {number(status.samples_asked, 2)} asked"),
         *_metrics(status.metrics),
         *([] if status.epsilon is None else [("epsilon", number(status.epsilon, 3))]),
-        (
-            "evaluated",
-            f"{number(evaluation.mean_return)} at {short(evaluation.steps)} (best {number(evaluation.best_mean)})"
-            if evaluation
-            else UNKNOWN,
-        ),
-        (
-            "saved",
-            f"at {short(checkpoint.steps)} ({checkpoint.bytes / 1e6:,.1f} MB in {checkpoint.seconds:.1f} s)"
-            if checkpoint
-            else UNKNOWN,
-        ),
+        ("evaluated", evaluated),
+        ("saved", saved),
         ("others", _cores_taken(status)),
     ]
 
@@ -123,11 +113,19 @@ def stopping_words(status: Status) -> str | None:
     return f"stopping at step {number(status.stops_at, 0)}, {clock(status.stopping_for)} since the request"
 
 
+def starting_sentence(status: Status) -> str | None:
+    """Sentence about the processes for which a run waits at its start, when there are no figures yet."""
+    limit = status.bottleneck
+    if limit is None or limit.kind != "starting" or all(role.state != "starting" for role in status.roles):
+        return None
+    return limit.sentence
+
+
 def line(status: Status) -> str:
     """The status in one line; the fields of one run have the same order every time."""
     limit = status.bottleneck
-    if limit is not None and limit.kind == "starting" and any(role.state == "starting" for role in status.roles):
-        return limit.sentence
+    if (sentence := starting_sentence(status)) is not None:
+        return sentence
     parts = [clock(status.elapsed), f"{share(status):.1%}", f"{number(status.steps, 0)} steps"]
     parts += [f"{label} {value}" for label, value in figures(status)]
     if limit is not None and limit.share is not None:

@@ -11,7 +11,6 @@ from werkzeug.exceptions import NotFound
 
 from ringside.watch.attach import is_living, runs_below
 from ringside.watch.source import Source
-from shared.files.run_file_names import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE
 
 MOST_RUNS = 200
 """Runs that the list shows, the newest ones."""
@@ -38,12 +37,11 @@ class Runs:
         return {"directory": str(self.directory), "runs": [self._listed(path) for path in found]}
 
     def _listed(self, path: Path) -> dict[str, Any]:
-        moments, living = [], is_living(path)
-        for name in (CONFIG_FILE, METRICS_FILE, SUMMARY_FILE):
-            with suppress(OSError):
-                moments.append(f"{name} {os.lstat(path / name).st_mtime_ns}")
+        living, moment = is_living(path), 0
+        with suppress(OSError):  # removed since it was listed
+            moment = sum(each.stat(follow_symlinks=False).st_mtime_ns for each in os.scandir(path))
         name = str(path.relative_to(self.directory))
-        return {"id": self._paths.index(path), "name": name, "living": living, "seen": f"{living} {moments}"}
+        return {"id": self._paths.index(path), "name": name, "living": living, "seen": f"{living} {moment}"}
 
     def source(self, number: int) -> Source:
         """The source of a run that was listed. Raises `NotFound`, and `ConfigError` if the run cannot be watched."""

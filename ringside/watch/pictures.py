@@ -15,8 +15,22 @@ from numpy.typing import NDArray
 from shared.memory.parts.mailbox import Mailbox
 from shared.memory.run_memory import Memory
 
+MOST_ENVS = 96
+"""Most envs in one mosaic; the page has buttons for the others."""
 LAST_ACTIONS = 24
 """Number of recent actions shown for the selected env."""
+
+
+def pictures(memory: Memory, first: int, count: int, env: int) -> tuple[dict[str, Any], list[NDArray[np.uint8]]]:
+    """Fields and frames of a mosaic of at most `count` envs from `first`, and of one env with its stack.
+
+    Numbers out of range are clipped.
+    """
+    last = memory.run_schedule.envs - 1
+    mosaic_fields, frames = mosaic(memory, min(max(first, 0), last), min(max(count, 1), MOST_ENVS))
+    env_fields, stack = selected_env(memory, min(max(env, 0), last))
+    shape = memory.run_schedule.frames._asdict()
+    return {"mosaic": mosaic_fields, "chosen": env_fields, "shape": shape}, [frames, stack]
 
 
 def mosaic(memory: Memory, first: int, count: int) -> tuple[dict[str, Any], NDArray[np.uint8]]:

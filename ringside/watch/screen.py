@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ringside.load.role_status import RoleStatus
-from ringside.watch.line import UNKNOWN, clock, figures, kind, left, number, share, stopping_words
+from ringside.watch.line import UNKNOWN, clock, figures, kind, left, number, share, starting_sentence, stopping_words
 from ringside.watch.status import Status
 from shared.text import short
 
@@ -41,18 +41,11 @@ def render(status: Status, width: int, height: int = 100) -> RenderableType:
         more = status.changes[MOST_CHANGES:]
         changes = ", ".join([*status.changes[:MOST_CHANGES], *([f"{len(more)} more"] if more else [])])
         picture.add_row(Text(f"Changed: {changes}", style="dim"))
-    picture.add_row(
-        ProgressBar(
-            total=max(1, status.total_steps),
-            completed=min(status.steps, status.total_steps),
-            style="dim",
-            complete_style="blue",
-            finished_style="blue",
-        )
-    )
-    picture.add_row(_progress(status))
-    picture.add_row()
-    picture.add_row(_figures(status, width))
+    if starting_sentence(status) is None:
+        picture.add_row(ProgressBar(1.0, share(status), style="dim", complete_style="blue", finished_style="blue"))
+        picture.add_row(_progress(status))
+        picture.add_row()
+        picture.add_row(_figures(status, width))
     picture.add_row()
     picture.add_row(_roles(status.roles, width, fold=fold))
     picture.add_row()
@@ -93,7 +86,7 @@ def _figures(status: Status, width: int) -> Table:
     """Table of numbers, in two columns if there is room."""
     cells, pairs = figures(status), 2 if width >= _TWO_COLUMNS else 1
     table = Table.grid(padding=(0, 1))
-    for least in (29, 0)[:pairs]:
+    for least in (26, 0)[:pairs]:
         table.add_column(style="dim", no_wrap=True, min_width=9)
         table.add_column(min_width=least if pairs == 2 else 0)
     for start in range(0, len(cells), pairs):

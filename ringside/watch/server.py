@@ -26,7 +26,8 @@ from werkzeug.utils import redirect, send_from_directory
 from werkzeug.wrappers import Request, Response
 
 from ringside.watch.listing import Runs
-from ringside.watch.source import MOST_ENVS, Source
+from ringside.watch.pictures import MOST_ENVS
+from ringside.watch.source import Source
 from shared.errors import ConfigError
 from shared.machine.facts import usable_cores
 
@@ -55,31 +56,29 @@ class Budget:
     More viewers, more envs or a slower machine get fewer pictures, not a slower run.
     """
 
-    def __init__(
-        self, cores: float, now: Callable[[], float] = time.monotonic, cpu: Callable[[], float] = time.process_time
-    ) -> None:
-        self._allowed, self._now, self._cpu = SHARE * cores, now, cpu
-        self._spent, self._next_at = cpu(), now()
+    def __init__(self, cores: float) -> None:
+        self._allowed = SHARE * cores
+        self._spent, self._next_at = time.process_time(), time.monotonic()
 
     @property
     def pause(self) -> float:
         """Seconds until the next picture may be made."""
-        return max(0.0, self._next_at - self._now())
+        return max(0.0, self._next_at - time.monotonic())
 
     def charge(self) -> None:
         """Account for a picture. Viewers of different envs also wait for each other's pictures."""
-        cost, self._spent = self._cpu() - self._spent, self._cpu()
-        interval = min(max(cost / self._allowed, LEAST_SECONDS), MOST_SECONDS)
-        self._next_at = self._now() + min(self.pause + interval, MOST_SECONDS)
+        spent, self._spent = self._spent, time.process_time()
+        interval = min(max((self._spent - spent) / self._allowed, LEAST_SECONDS), MOST_SECONDS)
+        self._next_at = time.monotonic() + min(self.pause + interval, MOST_SECONDS)
 
 
 class App:
     """The list of runs below `/KEY/`, and the page of each below `/KEY/run/ID/`."""
 
-    def __init__(self, runs: Runs, budget: Budget | None = None) -> None:
+    def __init__(self, runs: Runs) -> None:
         self.key = secrets.token_urlsafe(12)
         self._runs = runs
-        self._budget = budget or Budget(usable_cores())
+        self._budget = Budget(usable_cores())
         self._lock = threading.Lock()
         self._picture: tuple[object, bytes] = None, b""
 

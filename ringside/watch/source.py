@@ -18,7 +18,7 @@ from ringside.watch.attach import attach, is_living, read_config
 from ringside.watch.line import kind, left
 from ringside.watch.live_curves import Curves, finite
 from ringside.watch.observer import Observer
-from ringside.watch.pictures import mosaic, selected_env
+from ringside.watch.pictures import pictures
 from ringside.watch.status import Status, planned
 from shared.config.method_declaration import method_declaration
 from shared.config.run_schedule import make_run_schedule
@@ -31,8 +31,6 @@ from shared.process.live import Live, LiveError
 from shared.process.ownership import VIDEOS, evaluation_video
 from shared.text import headline
 
-MOST_ENVS = 96
-"""Most envs in one mosaic; the page has buttons for the others."""
 MOST_VIDEOS = 100
 _OF_ROLES = ("busy", "cores", "restarts")
 MOST_VIDEO_BYTES = 64 << 20
@@ -92,6 +90,8 @@ class Source:
             memory, live, observer = self._attached
             status, actions = observer.observe(), live.action_names
             finished, prepared = bool(memory.board.finished), bool(memory.board.prepared[0])
+            if not prepared:  # a resumed run has its figures in files
+                status = replace(self._recorded({}), roles=status.roles, bottleneck=status.bottleneck)
         else:
             summary = read_object(self.run_dir / SUMMARY_FILE)
             status, actions = replace(self._recorded(summary), warnings=tuple(refused)), ()
@@ -106,8 +106,6 @@ class Source:
             "left": left(status),
             "envs": self._config.play.emulators,
             "actions": actions,
-            "evaluates": bool(self._config.evaluate.eval_every_steps),
-            "has_epsilon": method_declaration(self._config.algorithm.method).has_epsilon,
             "videos": self._videos(),
             "curves": self._curves.since(edition, known),
             "more": more,
@@ -166,19 +164,9 @@ class Source:
         except (OSError, FileError):
             return None
 
-    def pictures(self, first: int, count: int, env: int) -> tuple[dict[str, Any], list[NDArray[np.uint8]]] | None:
-        """Mosaic from env `first`, one env with its stack, and the shape of frames; None: the run has ended.
-
-        Numbers out of range are clipped.
-        """
-        if self._attached is None:
-            return None
-        memory = self._attached[0]
-        last = memory.run_schedule.envs - 1
-        mosaic_fields, frames = mosaic(memory, min(max(first, 0), last), min(max(count, 1), MOST_ENVS))
-        env_fields, stack = selected_env(memory, min(max(env, 0), last))
-        shape = memory.run_schedule.frames._asdict()
-        return {"mosaic": mosaic_fields, "chosen": env_fields, "shape": shape}, [frames, stack]
+    def pictures(self, *place: int) -> tuple[dict[str, Any], list[NDArray[np.uint8]]] | None:
+        """Fields and frames of `ringside.watch.pictures.pictures`; None: the run has ended."""
+        return None if self._attached is None else pictures(self._attached[0], *place)
 
 
 def _shown(status: Status) -> dict[str, Any]:

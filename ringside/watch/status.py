@@ -47,8 +47,6 @@ class Status:
     run_dir: Path
     total_steps: int
     rounds: int
-    samples_asked: float
-    """Configured samples per step."""
     workers: int = 0
     """0: a learner learns."""
     preset: str = ""
@@ -61,8 +59,6 @@ class Status:
     """As --stop-at."""
     steps: int = 0
     """Ticks x envs of all ticks played, including the current round."""
-    frames: int | None = 0
-    """Emulator frames; None: not known, for an environment that is no game."""
     committed: int = 0
     """Rounds committed."""
     elapsed: float | None = None
@@ -76,11 +72,8 @@ class Status:
     time_left_at_least: bool = False
     """True until the speed covers a whole round with learning."""
     steps_per_second: float | None = None
-    frames_per_second: float | None = None
     updates: int = 0
     updates_per_second: float | None = None
-    samples_per_step: float | None = None
-    """Achieved since learning began."""
     can_be_saved: bool = False
     """True once a stop can save a boundary, or a resumed run has a saved one."""
     learning: bool = False
@@ -125,10 +118,10 @@ def planned(config: Config, run_schedule: RunSchedule, run_dir: Path) -> Status:
         run_dir=run_dir,
         total_steps=run_schedule.rounds * run_schedule.round_steps,
         rounds=run_schedule.rounds,
-        samples_asked=run_schedule.update_samples / run_schedule.steps_per_update,
         workers=run_schedule.workers,
         preset=preset,
         changes=tuple(changes),
         suite_place=suite_place(run_dir),
         stop_at=config.run.stop_at,
+        learning_begins=run_schedule.learning_begins if run_schedule.updates_before(run_schedule.rounds) else None,
     )

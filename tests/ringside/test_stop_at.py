@@ -13,7 +13,7 @@ from ringside.watch.status import Status
 from shared.config.settings import Config
 from tests.support.runs import finish, records, start, summary
 
-STATUS = Status("pong", "nature", "concurrent", Path(), total_steps=1, rounds=1, samples_asked=8.0)
+STATUS = Status("pong", "nature", "concurrent", Path(), total_steps=1, rounds=1)
 EVALUATED = EvaluationStatus(100, 30, mean_return=18.0, best_mean=20.0)
 
 

@@ -26,7 +26,7 @@ export class Curves {
   }
 
   // rows: records by kind; the state of a living run adds the present moment.
-  update({ status, living, evaluates, has_epsilon: hasEpsilon, curves }, rows) {
+  update({ status, living, curves }, rows) {
     this.last = Math.max(status.steps ?? 0, rows.round.at(-1)?.[0] ?? 0, rows.evaluation.at(-1)?.[0] ?? 0);
     const upToNow = (place, now) => {
       const points = rows.round.map((row) => [row[0], row[place]]);
@@ -36,7 +36,7 @@ export class Curves {
     this.show("Return", [{ name: "an episode", look: "c5", dots: true }, { name: "mean of up to 100", look: "c1", main: true }],
       [rows.episode, upToNow(RETURN, status.mean_return_100)]);
     this.show("Evaluation", [{ name: "mean return", look: "c3", main: true }], [rows.evaluation],
-      { nothing: evaluates ? "no evaluation yet" : "none beside training (--eval-every-steps)" });
+      { nothing: "no evaluation yet (--eval-every-steps)" });
     // A role with busy share b would alone allow 1/b of the speed (ringside/load/bottleneck.py); before
     // learning begins, the learner waits by design.
     const works = (row, place) => row[place] > 0.005 && (place !== LEARNER || row[FIRST_METRIC] !== null);
@@ -48,7 +48,7 @@ export class Curves {
       this.show(title(label) + (unit ? ` (${unit})` : ""), [{ name: label, look: LOOKS[i % LOOKS.length], main: true }],
         [upToNow(FIRST_METRIC + i, status.metrics[name])], { nothing: "learning has not begun", meaning });
     });
-    if (hasEpsilon) {
+    if (rows.round.some((row) => row[EPSILON] !== null) || status.epsilon !== null) {
       this.show("Epsilon", [{ name: "epsilon", look: "c1", main: true }], [upToNow(EPSILON, status.epsilon)], { floor: 0 });
     }
     curves.own_metrics.forEach((name, i) => {

@@ -22,9 +22,7 @@ from ringside.recording.metrics import (
     cut_metrics,
     episodes_in,
     read_metrics,
-    totals_before,
 )
-from ringside.recording.totals import EvaluationStatus
 from shared.memory.parts.ring import SLOT_FIELDS
 
 
@@ -263,22 +261,6 @@ def test_tensorboard_reads_the_events(tmp_path: Path) -> None:
     assert found["charts/episodic_length"] == [(4, 100.0), (8, 101.0), (12, 102.0)]
     assert found["losses/td_loss"] == [(40, 0.5)]
     assert found["eval/mean_return"] == [(40, 1.5)]
-
-
-def test_totals_before_a_boundary_are_those_of_the_file_that_is_cut_back_to_it(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    assert totals_before(path, 3).episodes == 0
-    with MetricsLog(path) as log:
-        for round_ in range(5):
-            log.log_round(round_, 10 * (round_ + 1), {}, [Episode(0, round_, float(round_), 7)], envs=1)
-        for number, boundary in enumerate((2, 3, 4)):
-            log.log_evaluation(number, boundary, 10 * boundary, {"mean_return": 5.0 - number, "episodes": 2})
-    found = totals_before(path, 3)
-    assert (found.episodes, found.mean_return_100, found.best_return) == (3, 1.0, 2.0)
-    assert found.evaluation == EvaluationStatus(30, 2, 4.0, 5.0)
-    cut_metrics(path, 3)
-    with MetricsLog(path) as log:
-        assert vars(log.totals) == vars(found)
 
 
 def test_settings_are_in_the_tab_of_hyperparameters(tmp_path: Path) -> None:

@@ -7,7 +7,29 @@ from pathlib import Path
 
 import pytest
 
+from ringside.watch import display, observer, server
 from tests.support.watched import Pretended
+
+
+class Clock:
+    """Wall-clock and processor time that are set by hand."""
+
+    now, cpu = 1_000.0, 5.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def process_time(self) -> float:
+        return self.cpu
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The time of displays, observers and the page."""
+    clock = Clock()
+    for module in (display, observer, server):
+        monkeypatch.setattr(module, "time", clock)
+    return clock
 
 
 @pytest.fixture

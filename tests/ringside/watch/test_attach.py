@@ -71,7 +71,7 @@ def test_another_action_set_is_refused(run: Pretended) -> None:
 
 
 def test_a_configuration_that_no_launcher_wrote_is_refused(run: Pretended) -> None:
-    with pytest.raises(ConfigError, match="lacks values"):
+    with pytest.raises(ConfigError, match="actors None"):
         attach(run.run_dir, Config.from_json(run.config.to_json()).with_settings(actors=None))
     with pytest.raises(ConfigError, match="--envs 0"):
         attach(run.run_dir, run.config.with_settings(envs=0))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,11 +14,10 @@ from rich.console import Console
 
 from ringside.load.board_samples import NEWEST, Sample
 from ringside.recording import summary
-from ringside.recording.totals import EvaluationStatus, Totals
+from ringside.recording.totals import EvaluationStatus
 from ringside.scribe.record_values import record_values
-from ringside.watch import observer
 from ringside.watch.line import line, number
-from ringside.watch.observer import Observer, Restored
+from ringside.watch.observer import Observer
 from ringside.watch.screen import render
 from ringside.watch.status import Status
 from shared.config.method_declaration import A2C
@@ -28,6 +29,7 @@ from shared.memory.parts.board import METRIC_RECORDS, RECORD_METRICS, Phase
 from shared.memory.plan import Plan
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
+from tests.ringside.watch.conftest import Clock
 
 CONFIG = Config(
     play=Play(game="pong", envs=4, lane_envs=2),
@@ -37,22 +39,24 @@ CONFIG = Config(
 )
 
 
-class Clock:
-    now = 1_000.0
-
-    def monotonic(self) -> float:
-        return self.now
+Make = Callable[..., Memory]
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    clock = Clock()
-    monkeypatch.setattr(observer, "time", clock)
-    return clock
+def make(clock: Clock) -> Iterator[Make]:
+    """A maker of the memory of a run."""
+    with ExitStack() as stack:
+
+        def made(config: Config = CONFIG) -> Memory:
+            memory = Memory.create(Plan(config, actions=6))
+            stack.callback(memory.arena.close)
+            return memory
+
+        yield made
 
 
-def test_a_run_that_has_not_begun(clock: Clock) -> None:
-    memory = Memory.create(Plan(CONFIG, actions=6))
+def test_a_run_that_has_not_begun(make: Make) -> None:
+    memory = make()
     found = Observer(memory).observe()
     assert (found.steps, found.committed, found.total_steps, found.rounds) == (0, 0, 400, 10)
     assert found.mean_return_100 is found.steps_per_second is found.evaluation is None
@@ -64,11 +68,10 @@ def test_a_run_that_has_not_begun(clock: Clock) -> None:
     assert not found.can_be_saved
     assert "Starting: waits for" in line(found)
     assert "actor 0 and actor 1" in line(found)
-    memory.arena.close()
 
 
-def test_before_an_episode_ends_the_returns_so_far_are_shown(clock: Clock) -> None:
-    memory = Memory.create(Plan(CONFIG, actions=6))
+def test_before_an_episode_ends_the_returns_so_far_are_shown(make: Make) -> None:
+    memory = make()
     board, watcher = memory.board, Observer(memory)
     assert watcher.observe().running_return is None
     board.prepared[0] = 1
@@ -83,35 +86,32 @@ def test_before_an_episode_ends_the_returns_so_far_are_shown(clock: Clock) -> No
     found = watcher.observe()
     assert found.running_return is None
     assert "return 2.0 (mean of the last 1)" in line(found)
-    memory.arena.close()
 
 
-def test_the_title_names_the_nearest_preset(clock: Clock) -> None:
+def test_the_title_names_the_nearest_preset(make: Make) -> None:
     changes = ["--round-steps 40", "--replay-size 100", "--learning-starts 80", "--network small"]
     for start, found in ((PRESETS["rainbow"], ("rainbow", [])), (CONFIG, ("nature", changes))):
         config = start.with_settings(game="pong", envs=4, lane_envs=2, actors=2, run_dir="runs/pong", total_steps=400)
         assert nearest_preset(config) == found
-    memory = Memory.create(Plan(CONFIG, actions=6))
+    memory = make()
     shown = rendered(Observer(memory).observe())
     assert "pong  nature, protocol nature, concurrent ─" in shown
     assert f"Changed: {', '.join(changes)}" in shown
-    memory.arena.close()
 
 
-def test_the_title_names_the_place_in_a_suite(clock: Clock, tmp_path: Path) -> None:
+def test_the_title_names_the_place_in_a_suite(make: Make, tmp_path: Path) -> None:
     run = replace(CONFIG.run, run_dir=tmp_path / "pong-2", stop_at=18.0)
-    memory = Memory.create(Plan(replace(CONFIG, run=run), actions=6))
+    memory = make(replace(CONFIG, run=run))
     found = Observer(memory).observe()
     assert (found.suite_place, found.stop_at) == ("", 18.0)
     for content, place in (('{"runs": 3}', ""), ('{"runs": ["pong-1", "pong-2", "pong-3"]}', "run 2 of 3")):
         (tmp_path / "suite.json").write_text(content)
         assert Observer(memory).observe().suite_place == place
-    memory.arena.close()
 
 
-def test_the_time_is_that_of_the_records(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_is_that_of_the_records(make: Make, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """Display, page and the line at the end count it from the beginning of the run, and over its starts."""
-    memory = Memory.create(Plan(CONFIG, actions=6))
+    memory = make()
     watcher = Observer(memory)
     clock.now += 30
     assert watcher.observe().elapsed is None
@@ -122,15 +122,13 @@ def test_the_time_is_that_of_the_records(clock: Clock, monkeypatch: pytest.Monke
     memory.board.phase[Role.SCRIBE] = Phase.DONE  # the summary is written
     clock.now += 3
     assert watcher.observe().elapsed == 607
-    memory.arena.close()
 
 
-def test_a_screen_of_a_run_that_is_over_offers_no_end(clock: Clock) -> None:
-    memory = Memory.create(Plan(CONFIG, actions=6))
+def test_a_screen_of_a_run_that_is_over_offers_no_end(make: Make) -> None:
+    memory = make()
     assert "Ctrl-C" in rendered(Observer(memory).observe())
     memory.board.phase[:] = Phase.DONE
     assert "Ctrl-C" not in rendered(Observer(memory).observe())
-    memory.arena.close()
 
 
 def test_no_number_is_a_negative_zero() -> None:
@@ -143,8 +141,8 @@ def rendered(status: Status) -> str:
     return console.file.getvalue()
 
 
-def test_speeds_shares_and_figures(clock: Clock) -> None:
-    memory = Memory.create(Plan(CONFIG, actions=6))
+def test_speeds_shares_and_figures(make: Make, clock: Clock) -> None:
+    memory = make()
     board, watcher = memory.board, Observer(memory)
     board.prepared[0] = 1
     board.heartbeat[:] = 1_000_000_000_000
@@ -167,11 +165,10 @@ def test_speeds_shares_and_figures(clock: Clock) -> None:
     board.mean_return_100[0], board.best_return[0], board.episodes[0] = -20.5, -19.0, 7
     board.trouble[0] = 28
     found = watcher.observe()
-    assert (found.steps, found.frames, found.committed) == (120, 480, 3)
-    assert (found.steps_per_second, found.frames_per_second, found.updates_per_second) == (55.0, 220.0, 5.0)
+    assert (found.steps, found.committed) == (120, 3)
+    assert (found.steps_per_second, found.updates_per_second) == (55.0, 5.0)
     assert found.can_be_saved
     assert found.time_left == pytest.approx(280 / 55)
-    assert found.samples_per_step == 10 * 32 / (120 - 80)
     assert found.metrics == {"loss": 0.25, "mean_q": 1.5}
     assert (found.mean_return_100, found.best_return, found.episodes) == (-20.5, -19.0, 7)
     inference, learner = found.roles[:2]
@@ -188,22 +185,20 @@ def test_speeds_shares_and_figures(clock: Clock) -> None:
         "runs/pong cannot be written (No space left on device): make space on its disk. The run continues until its "
         "next evaluation, which waits for former ones, and writing is tried again.",
     )
-    memory.arena.close()
 
 
-def test_a_network_that_gives_all_screens_the_same_values_is_warned_of(clock: Clock) -> None:
-    memory = Memory.create(Plan(CONFIG, actions=6))
+def test_a_network_that_gives_all_screens_the_same_values_is_warned_of(make: Make) -> None:
+    memory = make()
     memory.board.commits.publish(3)
     memory.board.updates[0] = 20_000
     memory.board.metrics[2] = 0.03, -2.42, 0.1, 0.0002, 10.0, 1.0, 3.0
     (warning,) = Observer(memory).observe().warnings
     assert "Q is still the same number for all screens" in warning
-    memory.arena.close()
 
 
-def test_a_policy_is_judged_by_its_entropy_and_never_by_the_spread_of_values(clock: Clock) -> None:
+def test_a_policy_is_judged_by_its_entropy_and_never_by_the_spread_of_values(make: Make) -> None:
     spread = replace(A2C, name="spread", metrics=(*A2C.metrics, "mean_q", "q_spread"))
-    memory = Memory.create(Plan(CONFIG.with_settings(method="a2c", batch_size=20, total_steps=4_000), actions=6))
+    memory = make(CONFIG.with_settings(method="a2c", batch_size=20, total_steps=4_000))
     object.__setattr__(memory.plan, "method", spread)
     memory.board.metric_names = (*spread.metrics, *RECORD_METRICS)
     memory.board.metrics = np.full((METRIC_RECORDS, len(memory.board.metric_names)), np.nan)
@@ -217,20 +212,20 @@ def test_a_policy_is_judged_by_its_entropy_and_never_by_the_spread_of_values(clo
     memory.board.metrics[:, memory.board.metric_names.index("entropy")] = 0.01
     (warning,) = Observer(memory).observe().warnings
     assert "the entropy of the policy fell below 1% of that of uniform play" in warning
-    memory.arena.close()
 
 
-def test_a_support_that_returns_leave_is_warned_of(clock: Clock) -> None:
-    memory = Memory.create(Plan(CONFIG.with_settings(method="c51"), actions=6))
+def test_a_support_that_returns_leave_is_warned_of(make: Make) -> None:
+    memory = make(CONFIG.with_settings(method="c51"))
     assert Observer(memory).observe().warnings == ()  # not known before the first round is written down
     memory.board.outside_support[0] = 0.02
     (warning,) = Observer(memory).observe().warnings
     assert "beyond --v-min -10 or --v-max 10" in warning
-    memory.arena.close()
 
 
-def test_a_lane_that_is_played_again_gives_no_negative_speed_and_old_samples_are_forgotten(clock: Clock) -> None:
-    memory = Memory.create(Plan(CONFIG, actions=6))
+def test_a_lane_that_is_played_again_gives_no_negative_speed_and_old_samples_are_forgotten(
+    make: Make, clock: Clock
+) -> None:
+    memory = make()
     watcher = Observer(memory)
     memory.board.prepared[0] = 1
     for ticks in (10, 11):
@@ -244,11 +239,10 @@ def test_a_lane_that_is_played_again_gives_no_negative_speed_and_old_samples_are
         memory.board.lane_done.publish_all(memory.board.lane_done.values + 1)
         found = watcher.observe()
     assert found.steps_per_second == pytest.approx(4.0)
-    memory.arena.close()
 
 
-def test_the_time_before_the_first_step_does_not_count_for_the_speed(clock: Clock) -> None:
-    memory = Memory.create(Plan(CONFIG, actions=6))
+def test_the_time_before_the_first_step_does_not_count_for_the_speed(make: Make, clock: Clock) -> None:
+    memory = make()
     watcher = Observer(memory)
     for _ in range(10):
         clock.now += 1.0
@@ -264,22 +258,20 @@ def test_the_time_before_the_first_step_does_not_count_for_the_speed(clock: Cloc
         memory.board.lane_done.publish_all(memory.board.lane_done.values + 5)
         found = watcher.observe()
     assert found.steps_per_second == pytest.approx(20.0)
-    memory.arena.close()
 
 
-def test_a_late_observer_knows_the_speed_since_the_newest_record(clock: Clock) -> None:
-    memory = Memory.create(Plan(CONFIG, actions=6))
+def test_a_late_observer_knows_the_speed_since_the_newest_record(make: Make) -> None:
+    memory = make()
     memory.board.prepared[0] = 1
     memory.board.lane_done.publish_all(10)
     memory.board.samples[NEWEST] = Sample.take(memory, 995_000_000_000).words
     memory.board.lane_done.publish_all(30)
     assert Observer(memory).observe().steps_per_second == 80 / 5
-    memory.arena.close()
 
 
-def test_until_a_whole_round_with_learning_the_time_left_is_the_least(clock: Clock) -> None:
+def test_until_a_whole_round_with_learning_the_time_left_is_the_least(make: Make, clock: Clock) -> None:
     """Learning begins with the third round, at step 80 of 400."""
-    memory = Memory.create(Plan(CONFIG, actions=6))
+    memory = make()
     board, watcher = memory.board, Observer(memory)
     board.prepared[0] = 1
     seen = []
@@ -293,44 +285,29 @@ def test_until_a_whole_round_with_learning_the_time_left_is_the_least(clock: Clo
     assert [at_least for _, at_least, _ in seen] == [True] * 2 + [False] * 5
     assert seen[-1][2] == pytest.approx(4.0), "what was played before learning does not count"
     assert found.learning_begins == 80
-    memory.arena.close()
 
 
-def test_a_run_that_never_learns_has_one_pace(clock: Clock) -> None:
+def test_a_run_that_never_learns_has_one_pace(make: Make) -> None:
     config = replace(CONFIG, learn=replace(CONFIG.learn, learning_starts=400))
-    memory = Memory.create(Plan(config, actions=6))
+    memory = make(config)
     found = Observer(memory).observe()
     assert (found.time_left_at_least, found.learning_begins) == (False, None)
-    memory.arena.close()
 
 
-def test_a_resumed_run_is_shown_as_it_was_before_anything_is_in_memory(clock: Clock) -> None:
-    memory = Memory.create(Plan(CONFIG, actions=6))
-    totals = Totals()
-    totals.add({"kind": "round"}, [{"return": 3.0}, {"return": 5.0}])
-    for steps, mean in ((160, 7.0), (200, 6.0)):
-        totals.add({"kind": "evaluation", "steps": steps, "episodes": 3, "mean_return": mean})
-    watcher = Observer(memory, Restored(5, totals))
-    found = watcher.observe()
-    assert (found.steps, found.committed, found.updates) == (200, 5, memory.run_schedule.updates_before(5))
-    assert found.can_be_saved
-    assert found.epsilon == memory.run_schedule.epsilon(50, CONFIG.explore) < 1.0
-    assert (found.episodes, found.mean_return_100, found.best_return) == (2, 4.0, 5.0)
-    assert found.evaluation == EvaluationStatus(200, 3, 6.0, 7.0)
-    memory.board.commits.publish(5)
-    memory.board.lane_done.publish_all(50)
-    memory.board.prepared[0] = 1
-    assert watcher.observe().steps == 200
-    memory.board.commits.publish(6)
-    memory.board.lane_done.publish_all(60)
-    assert (watcher.observe().steps, watcher.observe().committed) == (240, 6)
-    memory.arena.close()
+def test_a_resumed_run_can_be_saved_from_its_start_and_shows_no_figures_before_they_are_known(make: Make) -> None:
+    memory = make()
+    for resumed in (False, True):
+        found = Observer(memory, resumed=resumed).observe()
+        assert found.can_be_saved == resumed
+        assert "of 400 steps" not in rendered(found)
+    memory.board.phase[:] = Phase.WORKING
+    assert "of 400 steps" in rendered(Observer(memory).observe())
 
 
-def test_a_method_that_samples_its_actions_has_no_epsilon_on_any_display(clock: Clock) -> None:
+def test_a_method_that_samples_its_actions_has_no_epsilon_on_any_display(make: Make) -> None:
     sampled = CONFIG.with_settings(method="a2c", batch_size=20)
     for config, shown in ((CONFIG, True), (sampled, False)):
-        memory = Memory.create(Plan(config, actions=6))
+        memory = make(config)
         memory.board.phase[:] = Phase.WORKING
         found = Observer(memory).observe()
         console = Console(file=io.StringIO(), width=120)
@@ -340,14 +317,12 @@ def test_a_method_that_samples_its_actions_has_no_epsilon_on_any_display(clock: 
         assert ("epsilon" in console.file.getvalue()) == shown  # type: ignore[attr-defined]
         values = record_values(memory, 0, 1, Sample.take(memory, 1), held=False)
         assert (values["epsilon"] is not None) == shown
-        memory.arena.close()
 
 
-def test_the_newest_evaluation_and_the_best(clock: Clock) -> None:
+def test_the_newest_evaluation_and_the_best(make: Make) -> None:
     config = replace(CONFIG, evaluate=Evaluate(eval_every_steps=40, eval_episodes=3))
-    memory = Memory.create(Plan(config, actions=6))
+    memory = make(config)
     watcher = Observer(memory)
     assert watcher.observe().evaluation is None
     memory.board.evaluation[:] = 80, 3, 3.0, 5.0
     assert watcher.observe().evaluation == EvaluationStatus(80, 3, 3.0, 5.0)
-    memory.arena.close()

@@ -16,23 +16,30 @@ from werkzeug.test import Client, TestResponse
 
 from ringside.recording.follow import Follower, NewRecords
 from ringside.recording.metrics import MetricsLog
+from ringside.watch import server
 from ringside.watch.listing import Runs
+from ringside.watch.pictures import MOST_ENVS
 from ringside.watch.server import HEADERS, LEAST_SECONDS, MOST_SECONDS, SHARE, STATIC, App, Budget, listen
-from ringside.watch.source import MOST_ENVS, OUTLINE_POINTS
+from ringside.watch.source import OUTLINE_POINTS
 from shared.errors import ConfigError
 from shared.process.ownership import evaluation_video
+from tests.ringside.watch.conftest import Clock
 from tests.support.watched import NAMES, Pretended
 from tests.support.written_runs import write_run
 
 FRAME = 84 * 84
 
 
+@pytest.fixture(autouse=True)
+def has_two_cores(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "usable_cores", lambda: 2)
+
+
 class Viewer:
-    """A browser without a window, with wall-clock and processor time that are set by hand."""
+    """A browser without a window."""
 
     def __init__(self, directory: Path, run_dir: Path | None = None) -> None:
-        self.wall, self.cpu = 100.0, 5.0
-        self.app = App(Runs(directory, run_dir), Budget(2, lambda: self.wall, lambda: self.cpu))
+        self.app = App(Runs(directory, run_dir))
         self._client = Client(self.app)
         self.run = ""
 
@@ -165,30 +172,30 @@ def test_a_mosaic_has_a_bound(tmp_path: Path) -> None:
     run.end()
 
 
-def test_pictures_are_made_as_often_as_the_budget_allows(run: Pretended, viewer: Viewer) -> None:
+def test_pictures_are_made_as_often_as_the_budget_allows(run: Pretended, viewer: Viewer, clock: Clock) -> None:
     first = viewer.get("pictures").data
     run.play(1)
     assert viewer.get("pictures").data == first  # another viewer, at once
-    viewer.wall += LEAST_SECONDS
+    clock.now += LEAST_SECONDS
     answer = viewer.get("pictures")
     assert answer.data != first
     assert float(answer.headers["X-Pause"]) >= LEAST_SECONDS
 
 
-def test_the_cost_of_pictures_sets_their_rate(viewer: Viewer) -> None:
-    budget = Budget(4, lambda: viewer.wall, lambda: viewer.cpu)
+def test_the_cost_of_pictures_sets_their_rate(clock: Clock) -> None:
+    budget = Budget(4)
     for cost, pause in ((0.024, 0.024 / (SHARE * 4)), (0.0001, LEAST_SECONDS), (10.0, MOST_SECONDS)):
-        viewer.wall += budget.pause
-        viewer.cpu += cost
+        clock.now += budget.pause
+        clock.cpu += cost
         assert budget.pause == 0
         budget.charge()
         assert budget.pause == pytest.approx(pause)
 
 
-def test_viewers_who_look_at_different_envs_share_one_budget(viewer: Viewer) -> None:
+def test_viewers_who_look_at_different_envs_share_one_budget(viewer: Viewer, clock: Clock) -> None:
     pauses = []
     for i in range(20):
-        viewer.cpu += 0.006
+        clock.cpu += 0.006
         pauses.append(float(viewer.get(f"pictures?env={i % 2}").headers["X-Pause"]))
     assert pauses == pytest.approx([min(0.5 * (i + 1), MOST_SECONDS) for i in range(20)], abs=0.002)
 
@@ -233,14 +240,14 @@ def test_two_viewers_read_the_records_in_turn(viewer: Viewer, monkeypatch: pytes
     assert not overlapped.is_set()
 
 
-def test_a_run_that_ends_gives_its_memory_back_and_files_stand_in(run: Pretended, viewer: Viewer) -> None:
+def test_a_run_that_ends_gives_its_memory_back_and_files_stand_in(run: Pretended, viewer: Viewer, clock: Clock) -> None:
     before = run.mappings()
     viewer.pictures()
     (run.run_dir / "live.json").unlink()
     (run.run_dir / "metrics.jsonl").write_text('{"kind": "round", "round": 3, "steps": 240, "loss": 0.5}\n')
     told = viewer.json("state?edition=0&known=0,0,0,0")
     assert run.mappings() == before - 1
-    viewer.wall += MOST_SECONDS
+    clock.now += MOST_SECONDS
     assert viewer.get("pictures").status_code == 204
     assert (told["living"], told["finished"]) == (False, False)
     assert told["status"]["steps"] == 240
@@ -259,14 +266,6 @@ def test_a_run_that_ends_gives_its_memory_back_and_files_stand_in(run: Pretended
     run.live.write(run.run_dir)  # it is resumed
     assert viewer.json("state")["living"]
     assert viewer.get("pictures").status_code == 200
-
-
-@pytest.mark.parametrize(("method", "has_epsilon"), [("dqn", True), ("a2c", False)])
-def test_the_page_knows_if_there_is_an_epsilon(run: Pretended, method: str, has_epsilon: bool) -> None:
-    (run.run_dir / "live.json").unlink()
-    config = run.config.with_settings(method=method, batch_size=20)
-    (run.run_dir / "config.json").write_text(json.dumps(config.to_json()))
-    assert viewer_of(run).json("state")["has_epsilon"] == has_epsilon
 
 
 def test_the_page_of_a_run_of_workers_names_them(tmp_path: Path) -> None:

@@ -24,7 +24,6 @@ from ringside.recording.metrics import (
     evaluations_in,
     read_metrics,
     require_readable,
-    totals_before,
 )
 from ringside.report.records import RecordsError, load
 from ringside.suites.suite_runner import Job
@@ -393,7 +392,6 @@ def test_a_file_of_metrics_without_lines_is_not_read_whole(tmp_path: Path) -> No
         require_readable,
         evaluations_in,
         partial(cut_metrics, boundary=1),
-        partial(totals_before, boundary=1),
     ],
 )
 def test_a_file_of_metrics_that_is_too_large_is_not_taken_up(take_up: Callable[[Path], object], tmp_path: Path) -> None:
