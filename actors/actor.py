@@ -55,11 +55,7 @@ class Housekeeping:
 
     def start(self) -> None:
         """Make the envs, wait until the memory is prepared, and start the lanes."""
-        while self.lanes.prefetch_env():
-            self._waiter.heartbeat()
-        self._waiter.wait(lambda: bool(self._board.prepared[0]))
-        while self.lanes.adopt():
-            self._waiter.heartbeat()
+        self.lanes.start(self._waiter.wait)
         self._learner.ring()
         self._inference.ring()
         self._set_phase()

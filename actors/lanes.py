@@ -55,9 +55,16 @@ class Lanes:
     @property
     def due(self) -> bool:
         """True if there is a tick to play, a lane to start, to hand over or to keep, or an env to make."""
-        if any(lane.ready or lane.other_owner is not None for lane in self.played) or self.lack_last_snapshots:
-            return True
-        return self.has_new_lanes or self._lane_missing_envs() is not None
+        waiting = any(lane.ready or lane.other_owner is not None or lane.lacks_last_snapshot for lane in self.played)
+        return waiting or self.has_new_lanes or self._lane_missing_envs() is not None
+
+    def start(self, wait: Callable[[Callable[[], bool]], object]) -> None:
+        """Make the envs, `wait` until the memory is prepared, and start the lanes."""
+        while self.prefetch_env():
+            self._heartbeat()
+        wait(lambda: bool(self._memory.board.prepared[0]))
+        while self.adopt():
+            self._heartbeat()
 
     def ready(self) -> Iterator[Lane]:
         """The lanes whose next tick can be played; each is checked when its turn comes."""
@@ -147,10 +154,8 @@ class Lanes:
     def _lane_missing_envs(self) -> int | None:
         """The first lane that is to be this actor's and has not all of its envs."""
         played = {lane.index for lane in self.played}
-        for index in self._lanes_where(self._memory.board.lane_wanted):
-            if index not in played and len(self._envs.get(index, ())) < self._lane_envs:
-                return index
-        return None
+        wanted = (index for index in self._lanes_where(self._memory.board.lane_wanted) if index not in played)
+        return next((index for index in wanted if len(self._envs.get(index, ())) < self._lane_envs), None)
 
     def _make_one(self, index: int) -> None:
         envs = self._envs.setdefault(index, [])

@@ -98,11 +98,7 @@ class WorkerProcess:
 
     def start(self) -> None:
         """Make the envs, wait until the memory is prepared, start the lanes, and fill the first version with others."""
-        while self._lanes.prefetch_env():
-            self._waiter.heartbeat()
-        self._waiter.wait(lambda: bool(self._board.prepared[0]))
-        while self._lanes.adopt():
-            self._waiter.heartbeat()
+        self._lanes.start(self._waiter.wait)
         for lane in self._lanes.played:
             self._gradients.resume(lane.index, max(0, self._board.committed))
         self._parameters.fill()
