@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import errno
 import math
 import os
@@ -91,12 +92,14 @@ def test_the_mean_is_of_the_newest_hundred_also_after_opening_again(tmp_path: Pa
     returns = np.random.default_rng(0).normal(0, 10, 250)
     with MetricsLog(path) as log:
         for round_, some in enumerate(np.split(returns, 10)):
-            log.log_round(round_, 0, {}, [Episode(0, i, float(x), 1) for i, x in enumerate(some)], envs=1)
+            metrics = {"mean_return": 9.0}  # of a plug-in
+            log.log_round(round_, 0, metrics, [Episode(0, i, float(x), 1) for i, x in enumerate(some)], envs=1)
         before = log.totals.mean_return_100, log.totals.best_return, log.totals.episodes
     assert before[0] == pytest.approx(returns[-100:].mean())
     assert before[1:] == (returns.max(), 250)
     with MetricsLog(path) as log:
         assert (log.totals.mean_return_100, log.totals.best_return, log.totals.episodes) == before
+        assert log.totals.evaluation is None
 
 
 def test_nothing_is_written_twice(tmp_path: Path) -> None:
@@ -178,7 +181,7 @@ def test_a_refused_write_leaves_no_half_round_and_no_half_statistics(
     path, write = tmp_path / "metrics.jsonl", os.write
     with MetricsLog(path) as log:
         log_rounds(log, range(2))
-        content, totals = path.read_bytes(), vars(log.totals)
+        content, totals = path.read_bytes(), copy.deepcopy(vars(log.totals))
         with monkeypatch.context() as disk:
             disk.setattr(os, "write", refusing(lambda fd, data: write(fd, data[:100])))
             if not cuts:
