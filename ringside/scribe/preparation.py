@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import astuple
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -57,11 +57,7 @@ class RunFiles:
             heartbeat: called before operations that take long on a slow disk.
             lock: identity of the lock that the run holds on the directory; None: it holds none.
         """
-        self.run_dir = run_dir
-        self._memory, self._heartbeat, self._lock = memory, heartbeat, lock
-        self._checkpoints: CheckpointWriter | None = None
-        self._metrics: MetricsLog | None = None
-        self._events: EventLog | None = None
+        self.run_dir, self._memory, self._heartbeat, self._lock = run_dir, memory, heartbeat, lock
 
     def require_own_directory(self) -> None:
         """Raise `OSError` (EBUSY) if the directory has the lock of another run, as after a move of this one's."""
@@ -69,47 +65,40 @@ class RunFiles:
         if None not in (self._lock, found) and found != self._lock:
             raise OSError(errno.EBUSY, "another run is in its place", str(self.run_dir))
 
-    @property
+    @cached_property
     def checkpoints(self) -> CheckpointWriter:
         """Writer of checkpoints. Raises as `CheckpointWriter`."""
-        if self._checkpoints is None:
-            plan, config_file = self._memory.plan, self.run_dir / CONFIG_FILE
-            # Processes that restart write their logs there.
-            make_directory(self.run_dir / LOGS)
-            if not os.path.lexists(config_file):
-                write_atomic(config_file, json.dumps(plan.config.to_json(), indent=2).encode() + b"\n")
-            schedule, actions = plan.run_schedule, plan.actions
-            self._checkpoints = CheckpointWriter(self.run_dir, plan.config, schedule, actions, self._heartbeat)
-        return self._checkpoints
+        plan, config_file = self._memory.plan, self.run_dir / CONFIG_FILE
+        # Processes that restart write their logs there.
+        make_directory(self.run_dir / LOGS)
+        if not os.path.lexists(config_file):
+            write_atomic(config_file, json.dumps(plan.config.to_json(), indent=2).encode() + b"\n")
+        return CheckpointWriter(self.run_dir, plan.config, plan.run_schedule, plan.actions, self._heartbeat)
 
-    @property
+    @cached_property
     def metrics(self) -> MetricsLog:
         """Log of records. Raises `OSError`."""
-        if self._metrics is None:
-            self._metrics = MetricsLog(self.run_dir / METRICS_FILE)
-        return self._metrics
+        return MetricsLog(self.run_dir / METRICS_FILE)
 
-    @property
+    @cached_property
     def events(self) -> EventLog:
         """TensorBoard events. Raises `OSError`."""
-        if self._events is None:
-            steps = int(self._memory.board.written[0]) * self._memory.run_schedule.round_steps
-            self._events = EventLog(self.run_dir / EVENTS, steps, self._memory.plan.config.to_flat())
-        return self._events
+        steps = int(self._memory.board.written[0]) * self._memory.run_schedule.round_steps
+        return EventLog(self.run_dir / EVENTS, steps, self._memory.plan.config.to_flat())
 
     def sync(self) -> None:
         """Force the records to the disk, and have TensorBoard see them. Raises `OSError`."""
         self.metrics.sync()
-        if self._events is not None:
-            self._events.flush()
+        if "events" in vars(self):
+            self.events.flush()
 
     def reopen(self) -> None:
         """Open checkpoints and events again at their next use. Records stay open: their data may be nowhere else."""
-        self._checkpoints = None
-        if self._events is not None:
+        vars(self).pop("checkpoints", None)
+        if "events" in vars(self):
             with suppress(OSError):  # buffered events are lost to the charts; the records have them
-                self._events.close()
-        self._events = None
+                self.events.close()
+            del self.events
 
 
 def prepare(memory: Memory, files: RunFiles, heartbeat: Callable[[], None], checkpoint: Manifest | None) -> None:

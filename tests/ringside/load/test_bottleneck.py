@@ -165,6 +165,8 @@ def test_the_bottleneck_and_the_way_to_its_limit(
         (roles(0.95, 0.3, 0.5, scribe=0.96), {}, "learner", "learner"),
         (roles(0.6, 0.93, 0.4), {"evaluation_wait": 0.3}, "inference", "inference"),  # which evaluations wait for
         (roles(0.95, 0.5, 0.4), {"evaluation_wait": 0.3}, "learner", "learner"),
+        (roles(0.6, 0.5, 0.4, scribe=0.96), {"evaluation_wait": 0.3}, "scribe", "scribe"),
+        (roles(0.3, 0.6, 0.2), {"alternates": True}, "turns", "inference"),
         (roles(0.6, 0.5, 0.4), {"evaluation_wait": 0.05}, "none", "learner"),
         (FEW_CORES, {"usable_cores": 3}, "learner", "learner"),
         (HARDLY_A_CORE, {"usable_cores": 2}, "learner", "learner"),

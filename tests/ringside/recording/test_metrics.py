@@ -239,11 +239,13 @@ def test_an_unfinished_round_before_an_evaluation_is_not_taken_for_another_round
     with MetricsLog(path) as log:
         log_rounds(log, range(2))
     with open(path, "ab") as file:
-        file.write(b'{"kind": "episode", "round": 2, "return": 99.0}\n')
+        file.write(b'{"kind": "episode", "round": 2, "steps": 90, "return": 99.0}\n')
+        file.write(b'{"kind": "evaluation", "round": 1, "steps": 80, "evaluation": 0}\n')
     with MetricsLog(path) as log:
-        log.log_evaluation(0, 1, 80, {})
-        assert log.totals.best_return == 1.2
-    assert not [record for record in read_metrics(path) if record.get("return") == 99.0]
+        assert (log.totals.best_return, log.evaluations) == (1.2, {0})
+    assert 99.0 not in [record.get("return") for record in read_metrics(path)]
+    cut_metrics(path, 2)
+    assert b"99.0" not in path.read_bytes()
 
 
 def scalars(directory: Path) -> dict[str, list[tuple[int, float]]]:
