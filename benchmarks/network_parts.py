@@ -17,7 +17,6 @@ import torch
 
 from benchmarks.harness import Figure, WrongResult, seconds_per_call
 from benchmarks.memory_paths import SEED, fill
-from learner.commits import Commits
 from learner.engine.accelerator import accelerator_of, is_gpu
 from learner.engine.initialization import initial_parameters
 from learner.engine.interfaces import CHUNK_UPDATES
@@ -33,6 +32,7 @@ from shared.memory.plan import Plan
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Doorbell, Waiter
+from shared.process.child import Doorbells
 
 WINDOW_STEPS = 100_000
 """Largest replay buffer, in steps: 0.7 GB exceeds any cache, and a million steps would take long to fill."""
@@ -57,7 +57,8 @@ def learner_alone(plan: Plan) -> Callable[[float], float]:
     board.lane_finished.publish_all(FOREVER)
     engine = make_engine(memory.plan.config, memory.plan.network, memory.ring)
     waiter = Waiter(board, Role.LEARNER, Doorbell.create())
-    rounds = Rounds(memory, waiter, engine, Commits(memory, waiter, [], Doorbell.create()))
+    doorbells = tuple(Doorbell.create().fd for _ in range(len(plan.processes)))
+    rounds = Rounds(memory, waiter, engine, Doorbells(doorbells, plan.processes))
     rounds.restore()
     next_round = schedule.first_learning_round + schedule.window_ticks // schedule.round_ticks
     rounds.run_round(next_round)

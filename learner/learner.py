@@ -117,14 +117,18 @@ class Rounds:
             self._commit(round_ + 1)
 
     def _run(self, round_: int, count: int) -> None:
-        """Do the updates of a round in slices, with heartbeats between them."""
+        """Do the updates of a round in slices, as long as their pace allows, with heartbeats between them."""
         before = self._run_schedule.updates_before(round_)
         free, every = self._learn.schedule == "free", self._learn.publish_every_updates
         done = published = 0
         while done < count:
             # Slices end where chunks and graphs do: on a GPU a part of a graph is launched kernel by kernel.
-            part = min(self._slice, count - done, SLICE_UPDATES - done % SLICE_UPDATES)
-            self._run_slice(part)
+            part, began = min(self._slice, count - done, SLICE_UPDATES - done % SLICE_UPDATES), time.monotonic()
+            self._engine.run(part)
+            self._wait_for_slices(SLICES_AHEAD)
+            pace = max((time.monotonic() - began) / part, SLICE_SECONDS / SLICE_UPDATES)
+            fits = int(SLICE_SECONDS / pace)
+            self._slice = max(1, fits if fits < CHUNK_UPDATES else fits - fits % CHUNK_UPDATES)
             done += part
             self._record_updates(round_, before + done, part)
             self._waiter.note_progress(progress_at(round_, done))
@@ -132,15 +136,6 @@ class Rounds:
             if free and done < count and done - published >= every:
                 published = done
                 self._publish(before + done)
-
-    def _run_slice(self, part: int) -> None:
-        """Do `part` updates, and fit the length of the next slice to their pace."""
-        began = time.monotonic()
-        self._engine.run(part)
-        self._wait_for_slices(SLICES_AHEAD)
-        pace = max((time.monotonic() - began) / part, SLICE_SECONDS / SLICE_UPDATES)
-        fits = int(SLICE_SECONDS / pace)
-        self._slice = max(1, fits if fits < CHUNK_UPDATES else fits - fits % CHUNK_UPDATES)
 
     def _record_updates(self, round_: int, done: int, part: int) -> None:
         """Record that `done` updates of the run are done, the last `part` of them in this round."""

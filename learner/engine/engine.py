@@ -185,12 +185,18 @@ class Engine(Generic[M]):
     @torch.inference_mode()
     def run(self, count: int) -> None:
         """Do the next `count` updates of the round, at most those that are left. On a GPU this only submits them."""
-        end = min(self._done + count, self._planned)
-        chunk = self._source.chunk_updates
+        end, chunk = min(self._done + count, self._planned), self._source.chunk_updates
         while self._done < end:
             number, first = divmod(self._done, chunk)
             last = min(chunk, first + end - self._done)
-            self._done += self._run_some(self._source.load(number), first, last)
+            buffer = self._source.load(number)
+            if self._graphs is not None:
+                last = min(last, first - first % self._graph_updates + self._graph_updates)
+            if self._graphs is not None and (buffer, first, last) in self._graphs:
+                self._graphs.replay((buffer, first, last))
+            else:  # as where the rest of a round is no whole number of chunks: the same kernels, one by one
+                self._updates(buffer, first, last)
+            self._done += last - first
         if is_gpu(self._device):
             self._slices.append(accelerator_of(self._device).make_event())
             self._slices[-1].record()
@@ -285,34 +291,19 @@ class Engine(Generic[M]):
                 graphs.capture((buffer, first, last), partial(self._updates, buffer, first, last))
         return graphs
 
-    def _run_some(self, buffer: int, first: int, last: int) -> int:
-        """Do the first of the updates [first, last) of the chunk in a buffer; return their number."""
-        if self._graphs is None:
-            self._updates(buffer, first, last)
-            return last - first
-        last = min(last, first - first % self._graph_updates + self._graph_updates)
-        if (buffer, first, last) in self._graphs:
-            self._graphs.replay((buffer, first, last))
-        else:  # the rest of a round that is no whole number of chunks: the same kernels, one by one
-            self._updates(buffer, first, last)
-        return last - first
-
     def _updates(self, buffer: int, first: int, last: int) -> None:
-        """Updates [first, last) of the chunk in a buffer."""
-        for index in range(first, last):
-            self._update(self._source.minibatch(buffer, index), costly_metrics=index == 0)
-        self._side_stream.settle()
-
-    def _update(self, minibatch: M, *, costly_metrics: bool) -> None:
-        """One gradient update: forward pass, loss gradient by the outputs, backward pass, optimizer step."""
+        """Updates [first, last) of the chunk in a buffer: forward, loss gradient by the outputs, backward, step."""
         online, optimizer = self._online, self._optimizer
-        saved = online.forward(minibatch.blocks, 0, minibatch.extra_inputs, self._side_stream.settle, learns=True)
-        output = self._rule.learn(saved.outputs.detach(), minibatch, costly_metrics=costly_metrics)
-        if optimizer.gradient_scale != 1.0:
-            output.gradient.mul_(optimizer.gradient_scale)
-        online.backward(saved, output.gradient, self._side_stream)
+        for index in range(first, last):
+            minibatch, costly = self._source.minibatch(buffer, index), index == 0
+            saved = online.forward(minibatch.blocks, 0, minibatch.extra_inputs, self._side_stream.settle, learns=True)
+            output = self._rule.learn(saved.outputs.detach(), minibatch, costly_metrics=costly)
+            if optimizer.gradient_scale != 1.0:
+                output.gradient.mul_(optimizer.gradient_scale)
+            online.backward(saved, output.gradient, self._side_stream)
+            self._side_stream.settle()
+            if costly and GRADIENT_NORM in self._means.names:
+                self._means.add({GRADIENT_NORM: optimizer.norm()}, scale=1.0 / optimizer.mean_factor)
+            optimizer.step(self._side_stream)
+            self._means.add(output.metrics)
         self._side_stream.settle()
-        if costly_metrics and GRADIENT_NORM in self._means.names:
-            self._means.add({GRADIENT_NORM: optimizer.norm()}, scale=1.0 / optimizer.mean_factor)
-        optimizer.step(self._side_stream)
-        self._means.add(output.metrics)
