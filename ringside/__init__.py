@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from shared.config.method_declaration import MethodSettings as MethodSettings
     from shared.config.presets import PRESETS as PRESETS
     from shared.config.presets import register_preset as register_preset
-    from shared.config.registration import register_method as register_method
     from shared.config.settings import Config as Config
+    from shared.config.settings import register_method as register_method
     from shared.env_name import env_name as env_name
     from shared.errors import ConfigError as ConfigError
     from shared.errors import RunFailed as RunFailed
@@ -82,9 +82,8 @@ _HOMES = {
     "ringside.training": ("run", "train"),
     "ringside.tuning.study": ("StudyResult", "TrialResult", "tune"),
     "shared.config.method_declaration": ("MethodDeclaration", "MethodSettings"),
-    "shared.config.registration": ("register_method",),
     "shared.config.presets": ("PRESETS", "register_preset"),
-    "shared.config.settings": ("Config",),
+    "shared.config.settings": ("Config", "register_method"),
     "shared.env_name": ("env_name",),
     "shared.errors": ("ConfigError", "RunFailed", "StopTraining"),
     "shared.memory.region.arena": ("ArenaError",),

@@ -16,7 +16,6 @@ from shared.config.sections import MOST_NOISE, MOST_WIDTH
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.frame_shape import BLOCK, FRAME_SIDE, MOST_SIDE, MOST_STACK, STACK, FrameShape
-from shared.text import flag_of
 
 
 class Convolution(NamedTuple):
@@ -230,29 +229,6 @@ class Network:
         said = [f"{item.name}={getattr(self, item.name)}" for item in fields(self)[2:]]
         plain = [f"{item.name}={item.default}" for item in fields(self)[2:]]
         return " ".join([self.name, *(word for word, usual in zip(said, plain, strict=True) if word != usual)])
-
-    def differences(self, other: Network) -> list[str]:
-        """Options that give another network than `other`, with both values: "--method dqn, here ppo"."""
-        options = {name: option for name, option in _OPTIONS.items() if getattr(self, name) != getattr(other, name)}
-        return [f"{option} {_word(self, name)}, here {_word(other, name)}" for name, option in options.items()]
-
-
-_OPTIONS = {
-    **{name: flag_of(name) for name in ("method", "dueling", "noisy", "width", "pooling", "spectral_norm")},
-    **{name: flag_of(name) for name in ("recurrent", "frame_size", "frame_stack")},
-    **{"name": "--network", "rescaled": "--value-rescaling", "frame_channels": "--frame-color"},
-    **{"layer_norm": "--normalize last", "conv_norm": "--normalize all"},
-}
-"""Options that decide a network, except those of a method, by field."""
-_SWITCHES = {"noisy", "recurrent"}
-"""Fields with a number where the option is a switch."""
-
-
-def _word(network: Network, name: str) -> str:
-    value = getattr(network, name)
-    if name == "frame_channels":
-        return network.frames.color
-    return str(value) if not isinstance(value, bool) and name not in _SWITCHES else "on" if value else "off"
 
 
 def network_of(config: Config, actions: int) -> Network:

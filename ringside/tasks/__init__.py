@@ -1,7 +1,7 @@
 """The tasks of the command, a file each, with their options. `launch.py` chooses one.
 
 Read train and arguments first, then watch, report, suite and tune, and trained/ for the tasks about a trained agent.
-The rest are bench, doctor and completion.
+The rest are doctor and completion.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ _MODULES = {
     "suite": "suite",
     "tune": "tune",
     "export": "trained.export",
-    "bench": "bench",
     "doctor": "doctor",
     "completion": "completion",
 }

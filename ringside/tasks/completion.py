@@ -13,7 +13,6 @@ from typing import Literal
 import shtab
 
 from actors.envs.atari import games
-from ringside.bench import bench_command
 from ringside.options.option import Option, Parser, options_of
 from ringside.suites.suite_games import SUITES
 from ringside.tasks import TASKS, module_of
@@ -51,11 +50,7 @@ def script(shell: str) -> str:
     root = _filled(Parser(prog="ringside"), _options(module_of("train").OPTIONS))
     tasks = root.add_subparsers()
     for task in TASKS:
-        if task != "bench":
-            _filled(tasks.add_parser(task, help=task), _options(module_of(task).OPTIONS))
-    benchmarks = tasks.add_parser("bench", help="bench").add_subparsers()
-    for name in bench_command.BENCHMARKS:
-        _filled(benchmarks.add_parser(name, help=name), _options(bench_command.find_benchmark(name).options))
+        _filled(tasks.add_parser(task, help=task), _options(module_of(task).OPTIONS))
     agents = f"_ringside_agents() {{ compgen -f -- $1; compgen -W '{_AGENTS}' -- $1; }}\n"
     words, preamble = ("complete -o bashdefault -F", agents) if shell == "bash" else ("compdef", "")
     return f"{shtab.complete(root, shell, preamble=preamble)}\n{words} _shtab_ringside launch.py\n"

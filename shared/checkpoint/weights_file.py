@@ -68,8 +68,9 @@ class StoredWeights:
                 f"{self.game}."
             )
         if network is not None and self.network != network:
-            differing = "; ".join(self.network.differences(network)) or f"{self.network}, here {network}"
-            raise CheckpointError(f"The weights are of another network: {differing}. Pass the options of their run.")
+            raise CheckpointError(
+                f"The weights are of another network: {self.network}, here {network}. Pass the options of their run."
+            )
         if game is not None and self.game != game:
             raise CheckpointError(f"The weights were trained on {self.game}, not on {game}.")
 

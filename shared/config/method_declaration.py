@@ -300,7 +300,7 @@ _REGISTRY = {
 
 
 def add_method(declaration: MethodDeclaration) -> None:
-    """Add a method to those that --method may name, whatever its settings are called (shared/config/registration.py).
+    """Add a method to those that --method may name, whatever its settings are called (`register_method`).
 
     A second addition of an equal declaration has no effect.
 

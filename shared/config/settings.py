@@ -12,7 +12,7 @@ import msgspec
 
 from shared.config.checks.field_checks import convert, marks_of
 from shared.config.digest import ARITHMETIC, digest_of, flat_of
-from shared.config.method_declaration import MethodDeclaration, Need, method_declaration, methods_with
+from shared.config.method_declaration import MethodDeclaration, Need, add_method, method_declaration, methods_with
 from shared.config.other_libraries import name_here
 from shared.config.sections import (
     OF_METHOD,
@@ -32,6 +32,14 @@ from shared.config.sections import (
 from shared.env_name import with_kwargs
 from shared.errors import ConfigError
 from shared.text import flag_of, nearest
+
+TASK_OPTIONS = frozenset(
+    {"preset", "config", "env_kwargs", "cgroup", "cpus", "memory", "games", "seeds", "out", "final_episodes", "json"}
+    | {"ray", "ray_insecure", "nodes", "head_plays", "mixed_numerics", "cpus_per_run", "gpus_per_run"}
+    | {"trials", "space", "prune"}
+)
+"""Options of the tasks that take settings of runs, too (train, suite, tune, doctor); no setting of a method may
+be called so, since it would have the same flag."""
 
 
 @dataclass(frozen=True)
@@ -214,3 +222,22 @@ def _names_in(value: Any, path: str = "") -> set[str]:
     if not isinstance(value, dict):
         return {path}
     return {f"{path}/"}.union(*(_names_in(inner, f"{path}/{name}") for name, inner in value.items()))
+
+
+def register_method(declaration: MethodDeclaration) -> None:
+    """Add a method to those that --method may name. A second registration of an equal declaration has no effect.
+
+    Raises:
+        ConfigError: another method has the name, or a setting of it has the name of one that every run has, or of an
+            option of a task that takes settings.
+    """
+    for item in dataclasses.fields(declaration.settings):
+        name = item.name
+        if name in Config().to_flat():
+            raise ConfigError(f"The method {declaration.name} has a setting {name}, as every run has: rename it.")
+        if name in TASK_OPTIONS:
+            raise ConfigError(
+                f"The method {declaration.name} has a setting {name}, and {flag_of(name)} is an option of the command: "
+                "rename it."
+            )
+    add_method(declaration)

@@ -57,7 +57,6 @@ MAY_IMPORT = {
     | {"ringside.agents", "ringside.doctor", "ringside.settings", "ringside.sharing", "ringside.tuning"}
     | {"ringside.zoo"},
     "ringside.doctor": _ALL_SHARED | {"actors", "ringside.planning", "ringside.env_look"},
-    "ringside.bench": {"shared", "actors", "learner", "ringside"},
     "ringside.programs": _ALL_SHARED | {"ringside.cluster"},
     "ringside.suites": _ALL_SHARED | {"actors", "ringside"},
     "ringside.tuning": _ALL_SHARED | {"ringside"},
@@ -186,7 +185,7 @@ def test_packages_import_only_what_they_may(package: str) -> None:
         ("ringside.report.plots", "from ringside.watch import status"),
         ("ringside.supervisor.supervisor", "from ringside.scribe import scribe"),
         ("ringside.planning", "from ringside.tasks import train"),
-        ("ringside.bench.limits", "from tests.support.runs import start"),
+        ("ringside.planning", "from tests.support.runs import start"),
         ("ringside.zoo.catalogue", "from learner import inference"),
         ("launch", "from ringside.agents import agent"),
         ("ringside.tasks.suite", "import ray"),

@@ -27,7 +27,8 @@ NORMALIZED = {"network": "a3c", "normalize": "all", "initial": "orthogonal"}
 
 def weights(run_dir: Path, **settings: object) -> Path:
     """A file of fresh weights for Pong."""
-    config = Config().with_settings(**({"game": "pong", "network": "small"} | settings))
+    rules = {"eval_epsilon": 0.05, "eval_max_frames": 18_000, "eval_actions": "greedy"}
+    config = Config().with_settings(**({"game": "pong", "network": "small"} | rules | settings))
     flat = initial_parameters(network_of(config, ACTIONS), 1)
     CheckpointWriter(run_dir, config, make_run_schedule(config), ACTIONS).save_best(flat, version=7, mean_return=0.0)
     return run_dir / "checkpoints" / "best.safetensors"
@@ -39,11 +40,12 @@ SMALL = ("--game", "pong", "--network", "small", "--envs", "8", "--device", "cpu
 @pytest.mark.parametrize(
     ("of", "words", "says"),
     [
-        ({}, ("--dueling",), "The weights are of another network: --dueling off, here on."),
+        ({}, ("--dueling",), "The weights are of another network: small, here small dueling=True."),
         (
             RAINBOW,
             ("--method", "c51", "--atoms", "11"),
-            "The weights are of another network: --dueling on, here off; --noisy on, here off.",
+            "The weights are of another network: small method=c51 atoms=11 v_min=-10.0 v_max=10.0 dueling=True "
+            "noisy=0.5, here small method=c51 atoms=11 v_min=-10.0 v_max=10.0.",
         ),
         (
             {"method": "c51", "atoms": 11},
@@ -54,15 +56,15 @@ SMALL = ("--game", "pong", "--network", "small", "--envs", "8", "--device", "cpu
         (
             IQN,
             (),
-            "The weights are of another network: --method iqn, here dqn; --dueling on, here off; --normalize last, "
-            "here none.",
+            "The weights are of another network: small method=iqn dueling=True layer_norm=True fractions=32, here "
+            "small.",
         ),
         (
             {"normalize": "all"},
             ("--normalize", "last"),
-            "The weights are of another network: --normalize all, here last.",
+            "The weights are of another network: small layer_norm=True conv_norm=True, here small layer_norm=True.",
         ),
-        ({}, ("--network", "nature"), "The weights are of another network: --network small, here nature."),
+        ({}, ("--network", "nature"), "The weights are of another network: small, here nature."),
         ({}, ("--game", "breakout"), "The weights choose among 6 actions; the game here has 4."),
     ],
 )

@@ -27,8 +27,6 @@ CASES = {
     "ringside tune --res": [],
     "ringside play --sc": ["--scale"],
     "./launch.py play --eval-actions gr": ["greedy"],
-    "ringside bench sca": ["scaling"],
-    "ringside bench limits --rep": ["--repeats"],
     "ringside eval --load ": ["FILES", *catalogue.names()],
     "ringside --total-steps ": [],
     "ringside report ru": ["FILES"],
@@ -74,5 +72,4 @@ def test_zsh_takes_the_script_and_knows_the_same_options(bash_script: Path) -> N
 
 def test_every_task_has_options() -> None:
     for task in TASKS:
-        if task not in ("train", "bench"):  # the first is there without a word, the second has words of its own
-            assert isinstance(module_of(task).OPTIONS, type)
+        assert isinstance(module_of(task).OPTIONS, type)

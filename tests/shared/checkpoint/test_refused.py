@@ -256,9 +256,9 @@ def test_weights_for_another_game_network_or_action_set_are_refused(tmp_path: Pa
     weights = load_weights(tmp_path)
     small = Network("small", ACTIONS)
     weights.require(network=small, actions=ACTIONS, game="breakout")
-    with pytest.raises(CheckpointError, match="--network small, here nature"):
+    with pytest.raises(CheckpointError, match="another network: small, here nature"):
         weights.require(network=Network("nature", ACTIONS), actions=ACTIONS)
-    with pytest.raises(CheckpointError, match="--dueling off, here on"):
+    with pytest.raises(CheckpointError, match="small, here small dueling=True"):
         weights.require(network=replace(small, dueling=True), actions=ACTIONS)
     with pytest.raises(CheckpointError, match="choose among 4 actions"):
         weights.require(network=Network("small", 18), actions=18)

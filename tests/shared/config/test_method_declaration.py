@@ -16,10 +16,9 @@ from learner.rollout.on_policy_method import OnPolicyMethod
 from ringside import planning
 from ringside.tasks import arguments, doctor, suite, train, tune
 from shared.config import method_declaration as declarations
-from shared.config import registration
 from shared.config.method_declaration import MethodDeclaration, MethodSettings, add_method
 from shared.config.resolve import resolve
-from shared.config.settings import Config
+from shared.config.settings import TASK_OPTIONS, Config, register_method
 from shared.errors import ConfigError
 from shared.memory.plan import Plan
 from shared.root import ROOT
@@ -127,9 +126,9 @@ class Stepped(MethodSettings):
 def test_a_setting_with_the_flag_of_another_option_is_refused() -> None:
     seeded, stepped = (dataclasses.replace(THEIRS, settings=kind) for kind in (Seeded, Stepped))
     with pytest.raises(ConfigError, match="has a setting seeds, and --seeds is an option of the command: rename it"):
-        registration.register_method(seeded)
+        register_method(seeded)
     with pytest.raises(ConfigError, match="has a setting total_steps, as every run has: rename it"):
-        registration.register_method(stepped)
+        register_method(stepped)
     assert "theirs" not in declarations.method_names()
 
 
@@ -137,7 +136,7 @@ def test_every_option_beside_settings_is_known_to_be_taken() -> None:
     own = {item.name for item in dataclasses.fields(Config)}
     tasks = (arguments.Choices, suite.SuiteOptions, tune.Tune, train.Training, doctor.Diagnosis)
     names = {item.name for kind in tasks for item in dataclasses.fields(kind)}
-    assert names - own == registration.TASK_OPTIONS
+    assert names - own == TASK_OPTIONS
 
 
 def test_a_plan_carries_the_declaration_to_processes_that_have_no_registry(monkeypatch: pytest.MonkeyPatch) -> None:
