@@ -14,8 +14,8 @@ from threading import Thread
 from ringside.options.option import Positional
 from ringside.tasks.arguments import parse
 from ringside.watch.attach import RUNS, is_living, runs_below
-from ringside.watch.listing import Runs
 from ringside.watch.server import App, listen, serve
+from ringside.watch.source import Runs
 from shared.config.trust import load_plugin
 from shared.errors import ConfigError
 from shared.files.run_file_names import CONFIG_FILE

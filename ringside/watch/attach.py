@@ -52,8 +52,6 @@ def runs_below(runs: Path) -> list[tuple[float, Path]]:
     Raises `ConfigError` when the directory belongs to another user.
     """
     found = []
-    if not os.path.isdir(runs):  # never raises, as a name that is too long does in glob
-        return []
     with _refusals(runs):
         for pattern in (f"*/{CONFIG_FILE}", f"*/*/{CONFIG_FILE}"):  # the second pattern: runs of a suite
             for config in runs.glob(pattern):
@@ -83,10 +81,9 @@ def read_config(run_dir: Path) -> Config:
 
 def is_living(run_dir: Path) -> bool:
     """True if a run of this version plays in a directory."""
-    try:
+    with suppress(LiveError, OSError):
         return Live.read(run_dir) is not None
-    except (LiveError, OSError):
-        return False
+    return False
 
 
 def attach(run_dir: Path, config: Config) -> tuple[Memory, Live] | None:

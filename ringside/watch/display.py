@@ -165,10 +165,6 @@ class LiveDisplay(Display):
         # No refresh thread: it redraws on new data only, and the process stays single-threaded.
         self._live = Live(console=self._console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False)
 
-    def __enter__(self) -> Self:
-        self._live.start()
-        return self
-
     def _is_due(self, status: Status) -> bool:
         return True
 
@@ -176,6 +172,7 @@ class LiveDisplay(Display):
         self._console.print(Text(f"{time.strftime('%H:%M:%S')}  {message}"), soft_wrap=False)
 
     def _draw(self, status: Status) -> None:
+        self._live.start()
         self._live.update(render(status, self._console.width, self._console.height), refresh=True)
 
     def _end(self) -> None:

@@ -42,9 +42,7 @@ def screens_alike(mean_q: float | None, q_spread: float | None, updates: int, ba
     return _DEAD if q_spread < ALIKE * abs(mean_q) else None
 
 
-def policy_collapsed(
-    entropy: float | None, actions: int, share: float, *, has_weight: bool, collapsed_before: bool = False
-) -> str | None:
+def policy_collapsed(entropy: float | None, actions: int, share: float, *, has_weight: bool) -> str | None:
     """Warning of a policy that hardly explores since early in a run, or None; the text is always the same.
 
     Args:
@@ -52,10 +50,8 @@ def policy_collapsed(
         actions: size of the action set.
         share: of the run that is over, in [0, 1].
         has_weight: True if the method has the setting --entropy-weight.
-        collapsed_before: True if the former look gave this warning, which then lasts while the entropy stays low.
     """
-    late = share >= EARLY and not collapsed_before
-    if entropy is None or late or entropy >= COLLAPSED * math.log(actions):
+    if entropy is None or share >= EARLY or entropy >= COLLAPSED * math.log(actions):
         return None
     return (
         f"Before {EARLY:.0%} of the run, the entropy of the policy fell below {COLLAPSED:.0%} of that of uniform play "

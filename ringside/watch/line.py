@@ -29,12 +29,9 @@ def number(value: float | None, digits: int = 1) -> str:
     return UNKNOWN if value is None else f"{round(value, digits) + 0.0:,.{digits}f}"  # no -0.0
 
 
-def figure(value: float | None, metric: str = "") -> str:
-    """A number of unknown size; of a metric, with its unit."""
-    if value is None:
-        return UNKNOWN
-    unit = metric_of(metric).unit if metric else ""
-    return f"{readable(value)} {unit}".rstrip()
+def figure(value: float | None) -> str:
+    """A number of unknown size."""
+    return UNKNOWN if value is None else readable(value)
 
 
 def kind(status: Status) -> str:
@@ -83,7 +80,8 @@ def figures(status: Status) -> list[tuple[str, str]]:
 
 def _metrics(metrics: Mapping[str, float | None]) -> list[tuple[str, str]]:
     """The method's metrics, two in a cell."""
-    cells = [(label_of(name), figure(value, name)) for name, value in metrics.items()]
+    units = {name: "" if value is None else metric_of(name).unit for name, value in metrics.items()}
+    cells = [(label_of(name), f"{figure(value)} {units[name]}".rstrip()) for name, value in metrics.items()]
     pairs = [cells[place : place + 2] for place in range(0, len(cells), 2)]
     return [(pair[0][0], pair[0][1] + "".join(f", {label} {value}" for label, value in pair[1:])) for pair in pairs]
 

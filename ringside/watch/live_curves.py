@@ -15,16 +15,9 @@ from shared.process.ownership import OWN_METRICS_FILE
 
 MOST_POINTS = 1_000
 """Most points of a series; beyond that, every second point is dropped."""
+BUSY = tuple(f"{role}_busy" for role in ("learner", "inference", "actors", "workers"))
 SERIES: dict[str, tuple[str, ...]] = {
-    "round": (
-        "mean_return_100",
-        "epsilon",
-        "steps_per_second",
-        "learner_busy",
-        "inference_busy",
-        "actors_busy",
-        "workers_busy",
-    ),
+    "round": ("mean_return_100", "epsilon", "steps_per_second", *BUSY),
     "episode": ("return",),
     "evaluation": ("mean_return", "evaluation"),
     "own": (),
@@ -45,16 +38,16 @@ class Series:
         edition: changes when viewers must get all rows again: thinned, with another metric, or cleared.
     """
 
-    def __init__(self, fields: Sequence[str], metrics: Sequence[str]) -> None:
-        """Each row has `fields`, then `metrics` and those that records name later."""
-        self._fields, self._declared = fields, metrics
+    def __init__(self, fields: Sequence[str]) -> None:
+        """Each row has `fields`, then the metrics that records name."""
+        self._fields = fields
         self.edition = 0
         self.clear()
 
     def clear(self) -> None:
         """Forget all rows."""
         self.rows: list[list[float | None]] = []
-        self.metrics = list(self._declared)
+        self.metrics: list[str] = []
         self.last: Mapping[str, Any] = {}
         self._stride, self._added = 1, 0
         self.edition += 1
@@ -82,10 +75,8 @@ class Series:
 class Curves:
     """The series of a run, by kind of record."""
 
-    def __init__(self, run_dir: Path, metrics: Sequence[str] = ()) -> None:
-        """Read the files of `run_dir`; `metrics` are drawn from the beginning, others from their first record."""
-        declared = {"round": displayed(metrics)}
-        self.series = {kind: Series(fields, declared.get(kind, ())) for kind, fields in SERIES.items()}
+    def __init__(self, run_dir: Path) -> None:
+        self.series = {kind: Series(fields) for kind, fields in SERIES.items()}
         self._records = Follower(run_dir / METRICS_FILE)
         self._own = Follower(run_dir / OWN_METRICS_FILE, parse_own)
 

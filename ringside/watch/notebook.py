@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import html
-import io
 import sys
 import time
 from collections import deque
 from importlib import import_module
+from io import StringIO
 from typing import Any, Self
 
 from rich.console import Console
@@ -30,6 +30,7 @@ COLORS = TerminalTheme(
 )
 """Colors that are readable on light and on dark pages: the notebook's theme is not known. Dim text is half of
 foreground and background; other text has the color of the page."""
+_TERMINAL: Any = {"force_terminal": True, "force_jupyter": False, "color_system": "truecolor"}
 _PAGE = '<pre style="line-height:1.2;font-family:Menlo,Consolas,monospace">{code}</pre>'
 
 
@@ -75,14 +76,7 @@ class NotebookDisplay:
 
     def _page(self) -> Any:
         """HTML of notes and status."""
-        console = Console(
-            file=io.StringIO(),
-            record=True,
-            width=WIDTH,
-            force_terminal=True,
-            force_jupyter=False,
-            color_system="truecolor",
-        )
+        console = Console(file=StringIO(), record=True, width=WIDTH, **_TERMINAL)
         if self._status is not None:
             console.print(render(self._status, WIDTH))
         told = "".join(f"{html.escape(note)}\n" for note in self._notes)

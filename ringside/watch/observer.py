@@ -21,8 +21,7 @@ from ringside.watch.status import CheckpointStatus, Status, planned
 from shared.config.method_declaration import C51Settings
 from shared.files import disk_trouble
 from shared.machine.facts import usable_cores
-from shared.memory.parts.board import METRIC_RECORDS, Phase
-from shared.memory.process_table import Role
+from shared.memory.parts.board import METRIC_RECORDS
 from shared.memory.run_memory import Memory
 
 WINDOW_SECONDS = 60.0
@@ -44,7 +43,6 @@ class Observer:
         self._first_committed: int | None = None
         self._samples: deque[Sample] = deque()
         self._first_steps = 0
-        self._elapsed: float | None = None
         self._collapsed = False
         newest = Sample.kept(memory, NEWEST)
         self._prepared = bool(newest.at)
@@ -70,7 +68,7 @@ class Observer:
             self._planned,
             committed=committed,
             steps=steps,
-            elapsed=self._seconds(),
+            elapsed=run_counters(self._memory)["seconds"] if board.begun_ns[0] else None,
             stops_at=None if stops_at is None else stops_at * run_schedule.round_steps,
             stopping_for=None if stops_at is None else now - float(board.stop_asked_ns[0]) / 1e9,
             time_left=(self._planned.total_steps - steps) / speed if speed else None,
@@ -138,12 +136,6 @@ class Observer:
         lanes = np.flatnonzero(newest >= 0)
         return float(returns[lanes, newest[lanes] % returns.shape[1]].mean()) if len(lanes) else None
 
-    def _seconds(self) -> float | None:
-        """Seconds of the run; None: it has not begun. They end with the summary, which the scribe writes last."""
-        if self._memory.board.begun_ns[0] and self._memory.board.phase[Role.SCRIBE] != Phase.DONE:
-            self._elapsed = run_counters(self._memory)["seconds"]
-        return self._elapsed
-
     def _checkpoint(self) -> CheckpointStatus | None:
         """Newest checkpoint since the last start."""
         size, seconds, steps, _ = self._memory.board.checkpoint.tolist()
@@ -176,15 +168,10 @@ class Observer:
             batch = self._memory.run_schedule.update_samples
             found.append(screens_alike(known.get("mean_q"), known.get("q_spread"), updates, batch))
         else:
-            collapsed = policy_collapsed(
-                known.get("entropy"),
-                self._memory.plan.actions,
-                steps / self._planned.total_steps,
-                has_weight=hasattr(settings, "entropy_weight"),
-                collapsed_before=self._collapsed,
-            )
-            self._collapsed = collapsed is not None
-            found.append(collapsed)
+            share = 0.0 if self._collapsed else steps / self._planned.total_steps  # a warning lasts until it explores
+            has_weight, actions = hasattr(settings, "entropy_weight"), self._memory.plan.actions
+            found.append(policy_collapsed(known.get("entropy"), actions, share, has_weight=has_weight))
+            self._collapsed = found[-1] is not None
         if isinstance(settings, C51Settings):
             outside, clipped = _known(board.outside_support[0]), self._config.learn.clip_rewards
             found.append(returns_outside(outside, settings.v_min, settings.v_max, clipped=clipped))

@@ -63,7 +63,6 @@ def selected_env(memory: Memory, env: int) -> tuple[dict[str, Any], NDArray[np.u
         "env": env,
         "lane": lane,
         "owner": int(board.lane_owner[lane]),
-        "is_worker": run_schedule.workers > 0,
         "return": _finite(flat["episode_return"][past])[-1] if len(past) else 0.0,
         "steps": int(flat["episode_steps"][past[-1]]) if len(past) else 0,
         "actions": flat["action"][past].tolist(),

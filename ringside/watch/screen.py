@@ -21,8 +21,6 @@ from shared.text import short
 
 FEW_ACTORS = 4
 """Most actors with a line each."""
-MOST_CHANGES = 6
-"""Most changed settings that are named."""
 _WIDEST = 100
 _TWO_COLUMNS = 80
 _LOW = 26
@@ -38,9 +36,7 @@ def render(status: Status, width: int, height: int = 100) -> RenderableType:
     picture.add_column(width=width - 2)
     picture.add_row(Rule(title, align="left", style="blue", characters="─"))
     if status.changes:
-        more = status.changes[MOST_CHANGES:]
-        changes = ", ".join([*status.changes[:MOST_CHANGES], *([f"{len(more)} more"] if more else [])])
-        picture.add_row(Text(f"Changed: {changes}", style="dim"))
+        picture.add_row(Text(f"Changed: {', '.join(status.changes)}", style="dim"))
     if starting_sentence(status) is None:
         picture.add_row(ProgressBar(1.0, share(status), style="dim", complete_style="blue", finished_style="blue"))
         picture.add_row(_progress(status))

@@ -16,6 +16,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,9 @@ from werkzeug.sansio.utils import host_is_trusted
 from werkzeug.utils import redirect, send_from_directory
 from werkzeug.wrappers import Request, Response
 
-from ringside.watch.listing import Runs
 from ringside.watch.pictures import MOST_ENVS
-from ringside.watch.source import Source
-from shared.errors import ConfigError
+from ringside.watch.source import Runs, Source
+from shared.errors import ConfigError, FileError
 from shared.machine.facts import usable_cores
 
 NAMES = ("localhost", "127.0.0.1")
@@ -96,9 +96,11 @@ class App:
         return response(environ, start)
 
     def release_ended(self) -> None:
-        """Release the memory of runs that have ended, though no viewer asks."""
-        with self._lock:
-            self._runs.release_ended()
+        """Once a second, release the memory of runs that have ended, though no viewer asks."""
+        while True:
+            time.sleep(1)
+            with self._lock:
+                self._runs.release_ended()
 
     def _answer(self, request: Request) -> Response:
         if not host_is_trusted(request.environ.get("HTTP_HOST"), NAMES):
@@ -128,10 +130,11 @@ class App:
             return _json(source.state(_number(words.get("edition")), known))
         if what == "pictures":
             return self._pictures(source, words)
-        if (content := source.video(_number(words.get("number"), -1))) is None:
-            raise NotFound
-        response = Response(content, mimetype="video/mp4")
-        return response.make_conditional(request, accept_ranges=True, complete_length=len(content))
+        with suppress(OSError, FileError):
+            content = source.video(_number(words.get("number"), -1))
+            response = Response(content, mimetype="video/mp4")
+            return response.make_conditional(request, accept_ranges=True, complete_length=len(content))
+        raise NotFound
 
     def _pictures(self, source: Source, words: Mapping[str, str]) -> Response:
         """Newest pictures, shared by viewers of the same envs: u32 length of the JSON, the JSON, frames."""
@@ -171,12 +174,7 @@ def listen(port: int) -> socket.socket:
 def serve(app: App, listening: socket.socket) -> None:
     """Serve until the process is interrupted."""
 
-    def release() -> None:
-        while True:
-            time.sleep(1)
-            app.release_ended()
-
-    threading.Thread(target=release, daemon=True).start()
+    threading.Thread(target=app.release_ended, daemon=True).start()
     logging.getLogger("waitress").setLevel(logging.ERROR)  # viewers of a busy machine often wait
     limits = {"max_request_header_size": 16_384, "max_request_body_size": 1_024, "channel_timeout": 30}
     waitress.create_server(app, sockets=[listening], ident=None, asyncore_use_poll=True, **limits).run()

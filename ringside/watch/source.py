@@ -1,28 +1,30 @@
-"""Data of the page: from a run's memory while it lives, from its files before and after."""
+"""Data of the page: from the memory of a run while it lives, from its files before and after; and the runs to show."""
 
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from werkzeug.exceptions import NotFound
 
 from ringside.load.bottleneck import Bottleneck
 from ringside.load.role_status import RoleStatus
 from ringside.recording.totals import MEAN_OVER, mean_name
-from ringside.watch.attach import attach, is_living, read_config
+from ringside.watch.attach import attach, is_living, read_config, runs_below
 from ringside.watch.line import kind, left
 from ringside.watch.live_curves import Curves, finite
 from ringside.watch.observer import Observer
 from ringside.watch.pictures import pictures
 from ringside.watch.status import Status, planned
-from shared.config.method_declaration import method_declaration
 from shared.config.run_schedule import make_run_schedule
-from shared.errors import ConfigError, FileError
+from shared.errors import ConfigError
 from shared.files.plain_files import read_bytes
 from shared.files.run_file_names import SUMMARY_FILE
 from shared.files.strict_json import read_object
@@ -31,6 +33,8 @@ from shared.process.live import Live, LiveError
 from shared.process.ownership import VIDEOS, evaluation_video
 from shared.text import headline
 
+MOST_RUNS = 200
+"""Runs that the list shows, the newest ones."""
 MOST_VIDEOS = 100
 _OF_ROLES = ("busy", "cores", "restarts")
 MOST_VIDEO_BYTES = 64 << 20
@@ -46,13 +50,8 @@ class Source:
         """Raises `ConfigError` if there is no run, or it cannot be watched."""
         self.run_dir = run_dir
         self._config = read_config(run_dir)
-        self._curves = Curves(run_dir, method_declaration(self._config.algorithm.method).metrics)
+        self._curves = Curves(run_dir)
         self._attached: tuple[Memory, Live, Observer] | None = None
-
-    @property
-    def lives(self) -> bool:
-        """True while the memory of the run is mapped."""
-        return self._attached is not None
 
     def attach(self) -> None:
         """Attach to the run if it lives. Raises `ConfigError` if it cannot be watched."""
@@ -98,7 +97,7 @@ class Source:
             finished, prepared = bool(summary.get("finished")), bool(summary)
         return {
             **_shown(status),
-            "living": self.lives,
+            "living": self._attached is not None,
             "finished": finished,
             "prepared": prepared,
             "name": self.run_dir.resolve().name,
@@ -157,12 +156,9 @@ class Source:
         paths = [(evaluation_video(self.run_dir, int(row[2] or 0)), row) for row in rows[: -MOST_VIDEOS - 1 : -1]]
         return [row for path, row in paths if path.is_file() and not path.is_symlink()]
 
-    def video(self, number: int) -> bytes | None:
-        """The video of an evaluation; None: there is none that can be read."""
-        try:
-            return read_bytes(evaluation_video(self.run_dir, number), MOST_VIDEO_BYTES)
-        except (OSError, FileError):
-            return None
+    def video(self, number: int) -> bytes:
+        """The video of an evaluation. Raises `OSError` or `FileError` if there is none that can be read."""
+        return read_bytes(evaluation_video(self.run_dir, number), MOST_VIDEO_BYTES)
 
     def pictures(self, *place: int) -> tuple[dict[str, Any], list[NDArray[np.uint8]]] | None:
         """Fields and frames of `ringside.watch.pictures.pictures`; None: the run has ended."""
@@ -176,3 +172,45 @@ def _shown(status: Status) -> dict[str, Any]:
         "title": headline(status.game).replace("_", " ").title(),
         "mean_name": f"mean of up to {MEAN_OVER}" if status.episodes is None else mean_name(status.episodes),
     }
+
+
+class Runs:
+    """Runs below a directory, with numbers that stay theirs."""
+
+    def __init__(self, directory: Path, run: Path | None = None) -> None:
+        """`run`: show this one only. Raises `ConfigError` if it cannot be watched."""
+        self.directory = directory
+        self._only = run
+        self._paths: list[Path] = []
+        self._sources: dict[Path, Source] = {}
+        if run is not None:
+            self._paths.append(run)
+            self.source(0).attach()
+
+    def listed(self) -> dict[str, Any]:
+        """Runs, the newest first; `seen` changes when the outline of a run may have changed."""
+        found = [path for _, path in sorted(runs_below(self.directory), reverse=True)[:MOST_RUNS]]
+        found = found if self._only is None else [self._only]
+        self._paths += [path for path in found if path not in self._paths]
+        return {"directory": str(self.directory), "runs": [self._listed(path) for path in found]}
+
+    def _listed(self, path: Path) -> dict[str, Any]:
+        living, moment = is_living(path), 0
+        with suppress(OSError):  # removed since it was listed
+            moment = sum(each.stat(follow_symlinks=False).st_mtime_ns for each in os.scandir(path))
+        told = {"name": str(path.relative_to(self.directory)), "living": living, "seen": f"{living} {moment}"}
+        return told | {"id": self._paths.index(path)}
+
+    def source(self, number: int) -> Source:
+        """The source of a run that was listed. Raises `NotFound`, and `ConfigError` if the run cannot be watched."""
+        if not 0 <= number < len(self._paths):
+            raise NotFound
+        path = self._paths[number]
+        if path not in self._sources:
+            self._sources[path] = Source(path)
+        return self._sources[path]
+
+    def release_ended(self) -> None:
+        """Release the memory of runs that have ended."""
+        for source in self._sources.values():
+            source.release_ended()

@@ -272,7 +272,7 @@ def watch(workspace: Workspace, whole: str) -> list[str]:
     assert all(run_dir.is_relative_to(workspace.run) for run_dir in found)  # a link back is a run in there, too
     source = Source(workspace.run)
     source.attach()
-    lives = source.lives
+    lives = source.state()["living"]
     for _ in range(2):
         json.dumps([source.state(), source.outline()], default=str, allow_nan=False)
         found = source.pictures(0, 96, 0)

@@ -39,7 +39,7 @@ export class Curves {
       { nothing: "no evaluation yet (--eval-every-steps)" });
     // A role with busy share b would alone allow 1/b of the speed (ringside/load/bottleneck.py); before
     // learning begins, the learner waits by design.
-    const works = (row, place) => row[place] > 0.005 && (place !== LEARNER || row[FIRST_METRIC] !== null);
+    const works = (row, place) => row[place] > 0.005 && (place !== LEARNER || row[FIRST_METRIC] != null);
     const alone = ({ place }) => rows.round.map((row) => [row[0], works(row, place) ? row[SPEED] / row[place] : null]);
     const roles = status.workers ? OF_WORKERS : OF_ACTORS;
     this.show("Steps a second", [...roles, { name: "the run", look: "c1", main: true }],

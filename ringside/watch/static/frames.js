@@ -71,7 +71,7 @@ export class Mosaic {
 }
 
 // Show the chosen env; its stack begins behind `before` frames.
-export function showEnv(fields, bytes, before, names, shape) {
+export function showEnv(fields, bytes, before, { actions: names, status }, shape) {
   const shown = Math.min(shape.stack, MOST_STACK);
   const stack = find("stack");
   if (stack.children.length !== shown) {
@@ -83,7 +83,7 @@ export function showEnv(fields, bytes, before, names, shape) {
   stack.querySelectorAll("canvas").forEach((canvas, i) => draw(canvas, shown - 1 - i));
   draw(find("large"), 0);
   say(find("one-title"), `Env ${fields.env}`);
-  const player = fields.is_worker ? `worker ${fields.lane}, process ${fields.owner}`
+  const player = status.workers ? `worker ${fields.lane}, process ${fields.owner}`
     : `lane ${fields.lane}, actor ${fields.owner}`;
   say(find("one-facts"), `${player} · ${fields.steps === 1 ? "1 step" : `${score(fields.steps)} steps`} into its episode`);
   say(find("one-return"), score(fields.return));

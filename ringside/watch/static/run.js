@@ -152,7 +152,7 @@ function showPictures(content) {
   const frames = new Uint8Array(content, 4 + length);
   const { shape } = fields;
   mosaic.show(fields.mosaic, frames, view.env, shape);
-  showEnv(fields.chosen, frames, fields.mosaic.envs, state.actions, shape);
+  showEnv(fields.chosen, frames, fields.mosaic.envs, state, shape);
   say(find("shape"), `, ${shape.size} by ${shape.size}, ${shape.channels === 1 ? "gray" : "in color"}`);
   const now = performance.now();
   shownAt = [...shownAt.filter((at) => now - at < 15_000), now];

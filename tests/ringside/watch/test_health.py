@@ -50,13 +50,6 @@ def test_a_policy_that_is_fixed_early_is_warned_of(
     assert plain is None or "--entropy-weight" not in plain
 
 
-def test_a_policy_that_was_fixed_early_stays_warned_of_until_it_explores() -> None:
-    late = {"actions": 4, "share": 0.5, "has_weight": True}
-    assert policy_collapsed(0.001, **late) is None
-    assert policy_collapsed(0.001, **late, collapsed_before=True) is not None
-    assert policy_collapsed(1.0, **late, collapsed_before=True) is None
-
-
 def test_a_support_that_returns_leave_is_said() -> None:
     said = returns_outside(0.25, -10.0, 20.0, clipped=False)
     assert said == (

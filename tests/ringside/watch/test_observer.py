@@ -210,8 +210,14 @@ def test_a_policy_is_judged_by_its_entropy_and_never_by_the_spread_of_values(mak
         memory.board.metrics[:, memory.board.metric_names.index(name)] = value
     assert Observer(memory).observe().warnings == ()
     memory.board.metrics[:, memory.board.metric_names.index("entropy")] = 0.01
-    (warning,) = Observer(memory).observe().warnings
+    watcher = Observer(memory)
+    (warning,) = watcher.observe().warnings
     assert "the entropy of the policy fell below 1% of that of uniform play" in warning
+    memory.board.lane_done.publish_all(500)  # later a policy may have learned what to do
+    assert Observer(memory).observe().warnings == ()
+    assert watcher.observe().warnings == (warning,), "it lasts until the policy explores"
+    memory.board.metrics[:, memory.board.metric_names.index("entropy")] = 1.2
+    assert watcher.observe().warnings == ()
 
 
 def test_a_support_that_returns_leave_is_warned_of(make: Make) -> None:

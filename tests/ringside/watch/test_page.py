@@ -17,10 +17,9 @@ from werkzeug.test import Client, TestResponse
 from ringside.recording.follow import Follower, NewRecords
 from ringside.recording.metrics import MetricsLog
 from ringside.watch import server
-from ringside.watch.listing import Runs
 from ringside.watch.pictures import MOST_ENVS
 from ringside.watch.server import HEADERS, LEAST_SECONDS, MOST_SECONDS, SHARE, STATIC, App, Budget, listen
-from ringside.watch.source import OUTLINE_POINTS
+from ringside.watch.source import OUTLINE_POINTS, Runs
 from shared.errors import ConfigError
 from shared.process.ownership import evaluation_video
 from tests.ringside.watch.conftest import Clock
@@ -200,17 +199,25 @@ def test_viewers_who_look_at_different_envs_share_one_budget(viewer: Viewer, clo
     assert pauses == pytest.approx([min(0.5 * (i + 1), MOST_SECONDS) for i in range(20)], abs=0.002)
 
 
-def test_a_run_that_ends_releases_its_memory_without_a_request(run: Pretended, viewer: Viewer) -> None:
+def test_a_run_that_ends_releases_its_memory_without_a_request(
+    run: Pretended, viewer: Viewer, monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    def a_second_passes() -> None:
+        naps = iter([None])
+        monkeypatch.setattr(clock, "sleep", lambda seconds: next(naps), raising=False)
+        with pytest.raises(StopIteration):
+            viewer.app.release_ended()
+
     before = run.mappings()
-    viewer.app.release_ended()
+    a_second_passes()
     assert run.mappings() == before
     replace(run.live, made=run.live.made + 1).write(run.run_dir)  # the next run of a process may have its descriptor
-    viewer.app.release_ended()
+    a_second_passes()
     assert run.mappings() == before - 1
     assert viewer.json("state")["living"]
     assert run.mappings() == before
     (run.run_dir / "live.json").unlink()
-    viewer.app.release_ended()
+    a_second_passes()
     assert run.mappings() == before - 1
 
 
