@@ -1,6 +1,6 @@
 """Actor processes: play the games, and write frames and results into shared memory. They never load torch.
 
-Read actor first, then lane, lanes, env, make_env and env_trial; then evaluator, evaluation, filming and h264; then
+Read actor first, then lane, lanes, env, make_env and env_trial; then evaluator, evaluation and filming; then
 envs/ and pixels/.
 """
 

@@ -1,4 +1,4 @@
 """Environments: Atari games, any Gymnasium environment, and their shared parts.
 
-Read atari first, then gymnasium_env and action_log; then film and preprocessed, which training does not use.
+Read atari first, then gymnasium_env and action_log; then preprocessed, which training does not use.
 """

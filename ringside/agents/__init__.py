@@ -1,5 +1,4 @@
 """Trained agents outside of training: load, query, play, show.
 
-Read stored_weights first, then agent and evaluation_policy. Then read player, scene, picture and the outputs: window,
-terminal and video.
+Read stored_weights first, then agent, evaluation_policy and player.
 """
