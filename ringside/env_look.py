@@ -9,6 +9,7 @@ from __future__ import annotations
 import signal
 import sys
 import time
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cache
 
@@ -69,42 +70,21 @@ def look_at(env: str, frames: FrameShape) -> EnvLook:
         EnvError: the env cannot be used.
     """
     require_main_guard()
-    begun, noted = time.monotonic(), False
-    trials: list[_Trial] = []
-    samples: list[EnvSample] = []
-    try:
-        for _ in range(2):
-            trials.append(_Trial(env, frames))
-        while len(samples) < len(trials):
-            waits_for = trials[len(samples)]
-            samples += waits_for.poll()
-            elapsed = time.monotonic() - begun
-            if elapsed > NOTE_SECONDS and not noted:
-                noted = True
-                text = f"Playing --env {env} before the start, for {LIMIT_SECONDS:.0f} s at most ..."
-                print(printable(text), file=sys.stderr)
-            if elapsed > LIMIT_SECONDS:
-                raise EnvError(f"--env {env} did not return from {waits_for.call} within {LIMIT_SECONDS:.0f} s.")
-    finally:
-        for trial in trials:
-            trial.end()
-    first, second = samples
+    begun = time.monotonic()
+    with ExitStack() as held:
+        trials = [held.enter_context(closing(_Trial(env, frames))) for _ in range(2)]
+        first, second = (trial.sample(begun) for trial in trials)
     common = min(len(first.ticks), len(second.ticks))
     same = first.ticks[:common] == second.ticks[:common] and first.action_names == second.action_names
     return EnvLook(first.action_names, same, first.only_one)
 
 
 class _Trial:
-    """A process that plays an env for some time.
-
-    Attributes:
-        call: the call of the env's code that it has not returned from.
-    """
+    """A process that plays an env for some time."""
 
     def __init__(self, env: str, frames: FrameShape) -> None:
         """Start it."""
-        self.call = "its import, or its factory"
-        self._env = env
+        self._env, self._call = env, "its import, or its factory"
         self._connection, theirs = multiprocess.Pipe(duplex=False)
         self._process = ChildProcess(target=env_trial.main, args=(theirs, env, frames), daemon=True)
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # until it ignores them
@@ -115,32 +95,40 @@ class _Trial:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             theirs.close()
 
-    def poll(self) -> list[EnvSample]:
-        """Wait a moment; return the result, if it is there. Raises `EnvError`."""
-        ended = self._process.exitcode is not None  # processes that it has started may hold its pipe
-        if not self._connection.poll(_POLL_SECONDS):
-            if ended:
+    def sample(self, begun: float) -> EnvSample:
+        """Result of the process. Raises `EnvError` if the env cannot be used, or does not return."""
+        noted = time.monotonic() > begun + NOTE_SECONDS  # by the other trial
+        while True:
+            ended = self._process.exitcode is not None  # processes that it has started may hold its pipe
+            if self._connection.poll(_POLL_SECONDS):
+                try:
+                    message = self._connection.recv()
+                except EOFError:
+                    raise self._lost() from None
+                if isinstance(message, EnvSample):
+                    return message
+                if not isinstance(message, str):
+                    raise EnvError(str(message)) from message
+                self._call = message
+            elif ended:
                 raise self._lost()
-            return []
-        try:
-            message = self._connection.recv()
-        except EOFError:
-            raise self._lost() from None
-        if isinstance(message, EnvSample):
-            return [message]
-        if not isinstance(message, str):
-            raise EnvError(str(message)) from message
-        self.call = message
-        return []
+            elapsed, limit = time.monotonic() - begun, f"{LIMIT_SECONDS:.0f} s"
+            if elapsed > NOTE_SECONDS and not noted:
+                noted = True
+                print(
+                    printable(f"Playing --env {self._env} before the start, for {limit} at most ..."), file=sys.stderr
+                )
+            if elapsed > LIMIT_SECONDS:
+                raise EnvError(f"--env {self._env} did not return from {self._call} within {limit}.")
 
     def _lost(self) -> EnvError:
         """The error of a process that ended without a result."""
         wait_for_end(self._process, REAP_SECONDS)
         code = self._process.exitcode or 0
         how = f"was killed by {signal_name(-code)}" if code < 0 else f"ended with code {code}"
-        return EnvError(f"The process of --env {self._env} {how} in {self.call}: its code must not end the program.")
+        return EnvError(f"The process of --env {self._env} {how} in {self._call}: its code must not end the program.")
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Leave nothing of it behind."""
         self._process.kill()
         if wait_for_end(self._process, REAP_SECONDS):
