@@ -12,6 +12,8 @@ import os
 import re
 import signal
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from shared.errors import ConfigError, missing_package
@@ -34,12 +36,16 @@ class ClusterNode(NamedTuple):
     cpus: int
 
 
-def connect(address: str, *, insecure: bool) -> str:
-    """Connect this process to a cluster, and return its address.
+@contextmanager
+def connected(address: str, *, insecure: bool) -> Iterator[str]:
+    """Connect this process to a cluster during the block, at the end of which all that was placed ends.
 
     Args:
         address: "auto" for the cluster that runs on this machine, or HOST:PORT.
         insecure: accept a cluster without a token.
+
+    Yields:
+        Its address.
 
     Raises:
         ConfigError: there is no package or no cluster, or it is refused.
@@ -50,14 +56,17 @@ def connect(address: str, *, insecure: bool) -> str:
     join(found)
     import ray
 
-    for node in ray.nodes():
-        if node["Alive"]:
-            require_private("Its node", node["NodeManagerAddress"])
-    return found
+    try:
+        for node in ray.nodes():
+            if node["Alive"]:
+                require_private("Its node", node["NodeManagerAddress"])
+        yield found
+    finally:
+        ray.shutdown()
 
 
 def join(address: str) -> None:
-    """Connect this process to a cluster that `connect` has checked. Raises `ConfigError` if that fails."""
+    """Connect this process to a cluster that `connected` has checked. Raises `ConfigError` if that fails."""
     import ray
 
     host = address.rpartition(":")[0]
@@ -84,13 +93,6 @@ def nodes_with_cpus() -> list[ClusterNode]:
     return sorted(
         ClusterNode(node["NodeManagerAddress"], node["NodeID"], int(node["Resources"]["CPU"])) for node in living
     )
-
-
-def disconnect() -> None:
-    """End the connection, and with it all that was placed."""
-    import ray
-
-    ray.shutdown()
 
 
 def cluster_address(address: str) -> str:

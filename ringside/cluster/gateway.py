@@ -13,7 +13,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from ringside.cluster.connection import disconnect, join
+from ringside.cluster.connection import join
 from ringside.cluster.remote_lanes import RemoteLanes
 from ringside.supervisor.lane_balance import Move, count_moves
 from shared.errors import ConfigError, RunFailed
@@ -35,13 +35,10 @@ def main(child_spec: ChildSpec) -> None:
             join(settings["address"])
         except ConfigError as error:  # the launcher has checked it: a gateway that starts again may succeed
             raise RunFailed(str(error)) from error
-        try:
-            from ringside.cluster.ray_hosts import RayHosts
+        from ringside.cluster.ray_hosts import RayHosts
 
-            hosts = RayHosts(settings["cores"], 0)
-            RemoteLanes(memory, child_spec.number, waiter, child_spec.doorbells, hosts).run()
-        finally:
-            disconnect()
+        hosts = RayHosts(settings["cores"], 0)
+        RemoteLanes(memory, child_spec.number, waiter, child_spec.doorbells, hosts).run()
         memory.board.phase[child_spec.process] = Phase.DONE
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import subprocess
 import sys
 import tempfile
 import time
@@ -159,11 +158,7 @@ class GroupHost(NodeObject):
         """Start the program."""
         fds = [memory.arena.fd, *(doorbell.fd for doorbell in self._doorbells)]
         words = ["-m", GROUP_PROGRAM, *map(str, fds)]
-        self._start_program(words, os.getcwd(), stdin=subprocess.PIPE, pass_fds=fds)
-        assert self._program is not None, "it was started"
-        assert self._program.stdin is not None, "it is a pipe"
-        with self._program.stdin as pipe:
-            pipe.write(ForkingPickler.dumps(self._plan))
+        self._start_program(words, os.getcwd(), question=bytes(ForkingPickler.dumps(self._plan)), pass_fds=fds)
 
     def _stop(self) -> None:
         """End the program, and give its region back."""

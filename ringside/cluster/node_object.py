@@ -121,15 +121,22 @@ class NodeObject:
         self._log.close()
 
     def _start_program(
-        self, words: Sequence[str], directory: str, *, cores: Sequence[int] = (), **options: Any
+        self,
+        words: Sequence[str],
+        directory: str,
+        *,
+        question: bytes = b"",
+        cores: Sequence[int] = (),
+        pass_fds: Sequence[int] = (),
     ) -> None:
         """Start a program of Python, which is asked to stop when this process ends.
 
         Args:
             words: arguments of Python.
             directory: working directory.
+            question: its standard input.
             cores: CPUs that it is bound to; none: all.
-            options: of `subprocess.Popen`.
+            pass_fds: descriptors that it inherits.
         """
         self._log.close()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115  (`close` closes it)
@@ -137,12 +144,16 @@ class NodeObject:
             [sys.executable, *words],
             cwd=directory,
             env=node_environment(),
+            stdin=subprocess.PIPE,
             stdout=self._log,
             stderr=self._log,
             start_new_session=True,
             preexec_fn=partial(_begin, os.getpid(), tuple(cores)),
-            **options,
+            pass_fds=pass_fds,
         )
+        assert self._program.stdin is not None, "it is a pipe"
+        with self._program.stdin as pipe:
+            pipe.write(question)
 
     def _last_lines(self) -> list[str]:
         """Last lines of the program's output."""

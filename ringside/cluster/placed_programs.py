@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 from ringside.cluster.hosts import Host, Hosts, NodeLost
 from ringside.cluster.node_object import LEASE_SECONDS, Node, fingerprint
 from ringside.cluster.program_host import SAVE_SECONDS, ProgramHost
+from shared.checkpoint.finding import newest_checkpoint
 from shared.errors import ConfigError, RingsideError
 from shared.files.lock import wait_until_free
 from shared.process.ownership import LOCK_FILE
@@ -21,8 +23,9 @@ SILENT_SECONDS = 30.0
 """Time without an answer after which a node counts as lost."""
 MOST_THREADS = 256
 """Items that are worked on at once; a study may have 100,000, and each that waits for a place takes a thread."""
+MOST_LOSSES = 5
+"""Losses of its node in a row, without a new checkpoint between them, after which a program is given up."""
 _POLL_SECONDS = 1.0
-_Item = TypeVar("_Item")
 
 
 class ClusterPrograms:
@@ -42,18 +45,16 @@ class ClusterPrograms:
         self.stops = 0
         self.software = fingerprint()
 
-    def for_each(self, items: Iterable[_Item], work: Callable[[_Item], None]) -> None:
+    def for_each(self, items: Iterable[Any], work: Callable[[Any], None]) -> None:
         """Call `work` for items, `MOST_THREADS` at once; the first error ends all of them and is raised."""
         with ThreadPoolExecutor(max_workers=MOST_THREADS) as threads:
-            running = {threads.submit(work, item) for item in items}
-            while running:
-                # In short waits, since Python runs handlers of signals only between them.
-                done, running = wait(running, timeout=_POLL_SECONDS, return_when=FIRST_EXCEPTION)
-                if any(future.exception() for future in done):
-                    self.stop()
-                    threads.shutdown(wait=False, cancel_futures=True)
-                for future in done:
+            try:
+                for future in as_completed([threads.submit(work, item) for item in items]):
                     future.result()
+            except BaseException:
+                self.stop()
+                threads.shutdown(wait=False, cancel_futures=True)
+                raise
 
     def open(self) -> PlacedPrograms:
         """The place of one job, whose programs all run there unless it is lost."""
@@ -74,39 +75,29 @@ class PlacedPrograms:
         """Name of the node, until it has been printed."""
         self._title = ""
 
-    def claim(self) -> bool:
-        """Wait until there is a place; False if the programs were stopped before."""
-        try:
-            return self._placed() is not None
-        except NodeLost:
-            self.close()
-            return True  # `run` asks for another
+    def run(self, words: Callable[[], Sequence[str]], title: str, run_dir: Path) -> int | None:
+        """Run `launch.py` on a node, as `LocalPrograms.run` does here, and again elsewhere if the node is lost.
 
-    def run(
-        self,
-        words: Sequence[str],
-        title: str,
-        run_dir: Path,
-        *,
-        own_session: bool = False,
-        quiet: bool = False,
-        should_stop: Callable[[], bool] | None = None,
-    ) -> int:
-        """Run `launch.py` on a node, as `LocalPrograms.run` does here.
+        A training continues from its newest checkpoint. Of the output only the last lines of a failure are printed.
 
-        Of its output only the last lines of a failure are printed.
+        Returns:
+            Its exit code; None: it was given up after `MOST_LOSSES`, or its node was lost after a stop.
 
         Raises:
-            NodeLost: its node was lost. The program has ended, or ends before its lease does.
-            ConfigError: the node cannot run it.
+            ConfigError: a node cannot run it. RingsideError: a lost program did not end.
         """
-        self._title = title
-        try:
-            return self._run(words, should_stop or (lambda: False))
-        except NodeLost:
-            self.close()
-            self._await_end(run_dir)
-            raise
+        self._title, lost_in_row, newest = title, 0, newest_checkpoint(run_dir)
+        while True:
+            try:
+                return self._run(words())
+            except NodeLost as lost:
+                self.close()
+                self._await_end(run_dir)
+                former, newest = newest, newest_checkpoint(run_dir)
+                lost_in_row = lost_in_row + 1 if newest == former else 1
+                if self._programs.stops or lost_in_row == MOST_LOSSES:
+                    return None
+                self._say(f"its node {lost}; it continues elsewhere.")
 
     def close(self) -> None:
         """Give the place back."""
@@ -114,7 +105,7 @@ class PlacedPrograms:
             self._host.release()
             self._host = None
 
-    def _run(self, words: Sequence[str], should_stop: Callable[[], bool]) -> int:
+    def _run(self, words: Sequence[str]) -> int:
         programs, host = self._programs, self._placed()
         if host is None:
             return 1
@@ -122,8 +113,8 @@ class PlacedPrograms:
             self._say(f"on node {self._node}.")
             self._node = ""
         host.call("start", list(words), os.getcwd(), str(programs.shared), seconds=SILENT_SECONDS)
-        told, asked, deadline = 0, False, float("inf")
-        while True:
+        told, deadline = 0, math.inf
+        while time.monotonic() < deadline:
             code, lines = host.call("poll", _POLL_SECONDS, seconds=SILENT_SECONDS)
             if code is not None:
                 self._say(*(lines if code else []))
@@ -131,12 +122,8 @@ class PlacedPrograms:
             if programs.stops > told:
                 told, deadline = programs.stops, min(deadline, time.monotonic() + SAVE_SECONDS)
                 host.call("stop", seconds=SILENT_SECONDS)
-            elif not asked and should_stop():
-                asked = True
-                host.call("stop", seconds=SILENT_SECONDS)
-            if time.monotonic() > deadline:
-                self.close()
-                return 1
+        self.close()
+        return 1
 
     def _placed(self) -> Host | None:
         """The host, with the software of this machine; None if the programs were stopped before there was a place."""

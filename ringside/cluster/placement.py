@@ -5,7 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from ringside.cluster.connection import cluster_address, connect, disconnect, nodes_with_cpus
+from ringside.cluster.connection import cluster_address, connected, nodes_with_cpus
 from ringside.cluster.group_host import group_actors
 from ringside.cluster.node_object import numerics
 from shared.errors import ConfigError
@@ -35,11 +35,8 @@ def with_gateways(
     cluster_address(address)  # which is refused before seconds of work
     with ThreadPoolExecutor(max_workers=1) as thread:
         own = thread.submit(numerics, plan)  # takes seconds, as the connection does
-        found = connect(address, insecure=insecure)
-        try:
+        with connected(address, insecure=insecure) as found:
             cpus = [node.cpus for node in nodes_with_cpus()]
-        finally:
-            disconnect()
     if not cpus:
         raise ConfigError(f"No node of the cluster at {found} has CPUs: join one with `ray start --address {found}`.")
     share = plan.config.machine.actors / group_actors(plan, min(cpus)) if head_plays else 0.0

@@ -54,7 +54,7 @@ class ProgramHost(NodeObject):
         if not os.path.isdir(directory):
             raise ConfigError(f"Node {name} has no directory {directory}: start the command from a shared one.")
         words = [str(self._launcher), *words]
-        self._start_program(words, directory, cores=self._claims.threads, stdin=subprocess.DEVNULL)
+        self._start_program(words, directory, cores=self._claims.threads)
 
     def poll(self, seconds: float) -> tuple[int | None, list[str]]:
         """Wait at most `seconds` for the end of the program.

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ringside.cluster.connection import connect, disconnect, nodes_with_cpus
+from ringside.cluster.connection import ClusterNode, connected, nodes_with_cpus
 from ringside.cluster.group_host import GroupHost
 from ringside.cluster.hosts import Host, NodeLost
 from ringside.cluster.node_object import Node, fingerprint, numerics
@@ -40,30 +40,25 @@ def survey(plan: Plan, address: str, *, insecure: bool) -> list[Finding]:
     Raises:
         ConfigError: the cluster is refused. RunFailed: this machine cannot compute the network.
     """
-    connect(address, insecure=insecure)
-    try:
+    with connected(address, insecure=insecure):
         from ringside.cluster.ray_hosts import RayHosts
 
         own = numerics(plan)
-        findings = []
-        for node in nodes_with_cpus():
-            host = RayHosts(0, 0, node.identity).place(GroupHost, plan, node.cpus)
-            findings.append(examine_node(node.address, node.cpus, host, plan, own))
-        return findings
-    finally:
-        disconnect()
+        nodes = nodes_with_cpus()
+        hosts = [RayHosts(0, 0, node.identity).place(GroupHost, plan, node.cpus) for node in nodes]
+        return [examine_node(node, host, plan, own) for node, host in zip(nodes, hosts, strict=True)]
 
 
-def examine_node(address: str, cpus: int, host: Host, plan: Plan, own: str) -> Finding:
+def examine_node(place: ClusterNode, host: Host, plan: Plan, own: str) -> Finding:
     """Finding of one node.
 
     Args:
-        address: of the node.
-        cpus: number of its CPUs.
+        place: the node.
         host: a group there.
         plan: of the run.
         own: hash of what this machine computes.
     """
+    address = place.address
     try:
         if not host.ready(PLACE_SECONDS):
             return Finding(address, False, f"Node {address} starts no process within {PLACE_SECONDS:.0f} s.")
@@ -78,7 +73,7 @@ def examine_node(address: str, cpus: int, host: Host, plan: Plan, own: str) -> F
         return Finding(
             address,
             True,
-            f"{node.name}: {count(cpus, 'CPU')}, the same software and arithmetic. The parameters "
+            f"{node.name}: {count(place.cpus, 'CPU')}, the same software and arithmetic. The parameters "
             f"({parameters.nbytes / 1e6:.1f} MB, once a round) take {1e3 * transfer:.0f} ms. So rounds of "
             f"{round_steps:,} steps allow at most {readable(round_steps / transfer)} steps/s.",
         )

@@ -9,15 +9,11 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any
 
 from shared.machine.subprocesses import die_with
 from shared.process.signals import stack_dumps_held_back
 from shared.root import LAUNCHER
-
-POLL_SECONDS = 0.5
-"""Interval of the calls of `should_stop`."""
-_Item = TypeVar("_Item")
 
 
 class LocalPrograms:
@@ -28,61 +24,43 @@ class LocalPrograms:
         self._child: subprocess.Popen[bytes] | None = None
         self._stopped = False
 
-    def for_each(self, items: Iterable[_Item], work: Callable[[_Item], None]) -> None:
+    def for_each(self, items: Iterable[Any], work: Callable[[Any], None]) -> None:
         """Call `work` for one item after another."""
         for item in items:
             work(item)
 
     def open(self) -> LocalPrograms:
-        """All jobs share this object."""
+        """The place of one job, whose programs run there one after another."""
         return self
 
-    def claim(self) -> bool:
-        """True unless the programs were stopped: there is always room for one."""
-        return not self._stopped
-
     def close(self) -> None:
-        """Nothing is held between programs."""
+        """Give the room back."""
 
     def stop(self) -> None:
-        """Stop the present program, which saves itself, and start no other."""
+        """Ask the present program to save and end, and start no other; a second time, to end at once."""
         self._stopped = True
         if self._child is not None:
-            self._child.send_signal(signal.SIGTERM)  # a run counts two signals within a second as one
+            self._child.terminate()
 
-    def run(
-        self,
-        words: Sequence[str],
-        title: str,
-        run_dir: Path,
-        *,
-        own_session: bool = True,
-        quiet: bool = False,
-        should_stop: Callable[[], bool] | None = None,
-    ) -> int:
-        """Run `launch.py` with these arguments. It stops gracefully if this process is killed."""
+    def run(self, words: Callable[[], Sequence[str]], title: str, run_dir: Path) -> int | None:
+        """Run `launch.py` to its end. It stops gracefully if this process is killed. No Ctrl-C reaches it.
+
+        Args:
+            words: makes the arguments, which may depend on how far the job is.
+            title: beginning of the lines about the job.
+            run_dir: run directory of the job.
+
+        Returns:
+            Its exit code, negative for a signal; None: it was given up.
+        """
         if self._stopped:
             return -signal.SIGTERM
-        end = partial(die_with, os.getpid(), signal.SIGTERM)
-        command = [sys.executable, str(self._launcher), *words]
-        output = subprocess.DEVNULL if quiet else None
+        command, end = [sys.executable, str(self._launcher), *words()], partial(die_with, os.getpid(), signal.SIGTERM)
         with stack_dumps_held_back():
-            self._child = subprocess.Popen(command, stdout=output, start_new_session=own_session, preexec_fn=end)
+            self._child = subprocess.Popen(command, start_new_session=True, preexec_fn=end)
         try:
             if self._stopped:  # the signal came before the child existed
                 self._child.terminate()
-            return _wait(self._child, should_stop)
+            return self._child.wait()
         finally:
             self._child = None
-
-
-def _wait(child: subprocess.Popen[bytes], should_stop: Callable[[], bool] | None) -> int:
-    """Wait for the end of a program, and ask it to end once it should stop; return its exit code."""
-    while should_stop is not None:
-        try:
-            return child.wait(POLL_SECONDS)
-        except subprocess.TimeoutExpired:
-            if should_stop():
-                child.terminate()
-                should_stop = None
-    return child.wait()

@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from ringside.cluster.connection import connected
+from ringside.cluster.placed_programs import ClusterPrograms
 from ringside.programs.local_programs import LocalPrograms
 from ringside.programs.places import Programs
 from shared.errors import ConfigError
@@ -66,14 +68,8 @@ def _placed(cluster: ClusterOptions, shared: Path, launcher: Path) -> Iterator[P
     if cluster.ray is None:
         yield LocalPrograms(launcher)
         return
-    from ringside.cluster.connection import connect, disconnect
-
-    connect(cluster.ray, insecure=cluster.ray_insecure)
-    try:
-        from ringside.cluster.placed_programs import ClusterPrograms
+    with connected(cluster.ray, insecure=cluster.ray_insecure):
         from ringside.cluster.ray_hosts import RayHosts
 
         hosts = RayHosts(cluster.cpus_per_run, cluster.gpus_per_run)
         yield ClusterPrograms(hosts, cluster.cpus_per_run, shared)
-    finally:
-        disconnect()

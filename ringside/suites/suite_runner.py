@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from ringside import planning
-from ringside.cluster.hosts import NodeLost
-from ringside.programs.lost_nodes import MOST_LOSSES, newest_checkpoint, run_despite_losses
+from ringside.cluster.placed_programs import MOST_LOSSES
 from ringside.programs.places import Place, Programs
 from ringside.report.writing import write_report
-from shared.checkpoint.finding import find_checkpoint
+from shared.checkpoint.finding import find_checkpoint, newest_checkpoint
 from shared.checkpoint.manifest import BEST_FILE, CHECKPOINTS, plain_field
 from shared.checkpoint.weights_file import read_weights_metadata
 from shared.config.digest import ARITHMETIC, MAY_CHANGE_ON_RESUME
@@ -193,36 +192,18 @@ class SuiteRunner:
     def _train(self, job: Job, title: str, place: Place) -> bool:
         """Do the rest of a training; return False if it was not finished."""
         _say(title, f"{'continues' if job.begun else 'begins'} in {job.directory}.")
-        code = self._run(job, title, place, lambda: words_to_train(self._suite, job))
-        if self._stopped or code is None:
+        code = place.run(lambda: words_to_train(self._suite, job), title, job.directory)
+        if self._stopped:
             return False
-        if code != 0 or not job.finished:
-            why = f"exit code {code}" if code else "it was stopped before its end"
-            self._failed.append(f"{job.name} was not finished: {why}. Its logs are in {job.directory / LOGS}.")
-            return False
-        return True
-
-    def _run(self, job: Job, title: str, place: Place, words: Callable[[], list[str]]) -> int | None:
-        """Run a program, again on another node if its node is lost.
-
-        Return its exit code; None: it was given up, with a sentence, or the suite was stopped.
-
-        Args:
-            words: makes the arguments of `launch.py`, which depend on how far the run is.
-        """
-
-        def on_loss(lost: NodeLost) -> bool:
-            if not self._stopped:
-                _say(title, f"its node {lost}; it continues elsewhere.")
-            return not self._stopped
-
-        code = run_despite_losses(lambda: place.run(words(), title, job.directory), job.directory, on_loss)
-        if code is None and not self._stopped:
+        if code is None:
             self._failed.append(
                 f"{job.name} was not finished: its node was lost {MOST_LOSSES} times in a row without a new "
                 "checkpoint. The same command continues it."
             )
-        return code
+        elif code != 0 or not job.finished:
+            why = f"exit code {code}" if code else "it was stopped before its end"
+            self._failed.append(f"{job.name} was not finished: {why}. Its logs are in {job.directory / LOGS}.")
+        return code == 0 and job.finished
 
     def _evaluate(self, job: Job, title: str, place: Place, kind: str, load: Path, version: int) -> None:
         """Evaluate weights by the protocol, unless the same evaluation exists."""
@@ -237,11 +218,12 @@ class SuiteRunner:
         _say(title, f"evaluation of the {kind} weights, {played}.")
         unfinished, device = target.with_suffix(PART), self._suite.device or job.config.machine.device
         options = words_of(episodes=episodes, plugin=job.config.run.plugin, json=unfinished, device=device)
-        code = self._run(job, title, place, lambda: ["eval", "--load", str(load), *options])
+        code = place.run(lambda: ["eval", "--load", str(load), *options], title, job.directory)
         if code == 0:
             unfinished.replace(target)
-        elif code is not None and not self._stopped:
-            self._failed.append(f"The {kind} weights of {job.name} could not be evaluated: exit code {code}.")
+        elif not self._stopped:
+            why = "its node was lost again and again" if code is None else f"exit code {code}"
+            self._failed.append(f"The {kind} weights of {job.name} could not be evaluated: {why}.")
 
     def _forward_stop(self, number: int) -> None:
         """Stop the present programs, which save themselves, and start no other."""

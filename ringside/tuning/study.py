@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -22,8 +22,6 @@ import numpy as np
 
 from ringside import planning
 from ringside.callbacks import Callbacks
-from ringside.cluster.hosts import NodeLost
-from ringside.programs.lost_nodes import newest_checkpoint, run_despite_losses
 from ringside.programs.placing import ClusterOptions, programs_in
 from ringside.report.records import RecordsError, load
 from ringside.report.writing import write_report
@@ -31,6 +29,7 @@ from ringside.settings.config_file import DEFAULT_PRESET, config_of_call
 from ringside.settings.train_settings import TrainSettings
 from ringside.training import run
 from ringside.tuning.space import LENGTH, make_space
+from shared.checkpoint.finding import newest_checkpoint
 from shared.config.checks import validate
 from shared.config.settings import Config
 from shared.config.trust import NEVER_FROM_A_FILE
@@ -185,14 +184,8 @@ class Search:
         with programs_in(self.directory, "a study or suite that is still going on", self.cluster) as programs:
 
             def work(number: int) -> None:
-                def on_loss(lost: NodeLost) -> bool:
-                    self.note(f"worker {number}: its node {lost}; it continues elsewhere.")
-                    return True
-
                 with closing(programs.open()) as place:
-                    if place.claim():
-                        start = partial(place.run, words, f"worker {number}", self.directory)
-                        run_despite_losses(start, self.directory, on_loss)
+                    place.run(lambda: words, f"worker {number}", self.directory)
 
             with handle_stop_signals(lambda number: programs.stop()):
                 programs.for_each(range(self.trials - len(self.study.trials) + len(self._interrupted())), work)

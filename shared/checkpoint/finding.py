@@ -37,6 +37,11 @@ def find_checkpoint(path: Path, heartbeat: Callable[[], None] = lambda: None) ->
     return newest_usable(path, verified)
 
 
+def newest_checkpoint(run_dir: Path) -> str | None:
+    """Name of the newest checkpoint of a run, whole or not; None: there is none."""
+    return max((path.name for path in (run_dir / CHECKPOINTS).glob("checkpoint-*.json")), default=None)
+
+
 def newest_usable(path: Path, use: Callable[[Manifest], T]) -> T:
     """Result of `use` for the manifest at `path`, or for the newest in a directory that it does not refuse."""
     if os.path.isfile(path):  # which raises for no path

@@ -286,13 +286,13 @@ def watch(workspace: Workspace, whole: str) -> list[str]:
 
 def read_suite(workspace: Workspace, whole: str) -> list[str]:
     """The checks of a suite before it continues."""
-    from ringside.suites.jobs import make_jobs, weights_of
+    from ringside.suites.suite_runner import make_jobs
 
     config = Config.from_json(json.loads((workspace.runs / "breakout" / "config.json").read_bytes()))
     (workspace.run.parent / "breakout-1").symlink_to(workspace.run)
     (job,) = make_jobs(config, ["breakout"], 1, workspace.run.parent)
     parts = [f"finished {job.finished}", f"begun {job.begun}"]
-    for kind, (load, version) in weights_of(job.directory).items():
+    for kind, (load, version) in job.weights().items():
         assert isinstance(version, int)
         parts.append(f"{kind} {load.name}")
     return parts

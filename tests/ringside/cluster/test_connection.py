@@ -11,13 +11,19 @@ from ringside.cluster import connection
 from shared.errors import ConfigError
 
 
+def enter(address: str, *, insecure: bool) -> None:
+    """Connect to a cluster, and leave it."""
+    with connection.connected(address, insecure=insecure):
+        pass
+
+
 def test_without_the_package_the_sentence_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> str:
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "version", missing)
     with pytest.raises(ConfigError, match=r"run `\.venv/bin/pip install --editable '\.\[ray\]'`"):
-        connection.connect("auto", insecure=False)
+        enter("auto", insecure=False)
 
 
 def test_without_a_cluster_the_sentence_says_how_to_start_one(
@@ -31,14 +37,14 @@ def test_without_a_cluster_the_sentence_says_how_to_start_one(
 
     monkeypatch.setattr(services, "canonicalize_bootstrap_address", nothing)
     with pytest.raises(ConfigError, match="There is no Ray cluster on this machine: start one with `ray start --head`"):
-        connection.connect("auto", insecure=False)
+        enter("auto", insecure=False)
 
 
 @pytest.mark.parametrize("version", ["2.9.3", "2.51.0", "1.13.0"])
 def test_an_old_version_is_refused(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "version", lambda name: version)
     with pytest.raises(ConfigError, match=rf"Ray is {version}: versions below 2\.60 are not safe"):
-        connection.connect("auto", insecure=False)
+        enter("auto", insecure=False)
 
 
 @pytest.mark.parametrize("version", ["2.60.0", "2.61.0rc1", "3.0.0"])
@@ -79,4 +85,4 @@ def test_a_server_that_does_not_answer_is_no_cluster(monkeypatch: pytest.MonkeyP
     with socket.create_server(("127.0.0.2", 0)) as silent:  # accepts, and says nothing
         address = f"127.0.0.2:{silent.getsockname()[1]}"
         with pytest.raises(ConfigError, match=f"No Ray cluster answers at {address} within"):
-            connection.connect(address, insecure=False)
+            enter(address, insecure=False)

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
 import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from ringside.cluster import node_object, placed_programs
-from ringside.cluster.hosts import NodeLost
 from ringside.cluster.node_object import Node, fingerprint
-from ringside.cluster.placed_programs import ClusterPrograms
+from ringside.cluster.placed_programs import MOST_LOSSES, ClusterPrograms
 from ringside.cluster.program_host import ProgramHost
 from shared.errors import ConfigError, RingsideError
+from shared.files.lock import locked
 from shared.machine.subprocesses import REAP_SECONDS
+from shared.process.ownership import LOCK_FILE
 from tests.support.cluster_of_objects import Fault, ObjectCluster
 from tests.support.waiting import until
 
@@ -83,8 +84,8 @@ def test_the_exit_code_and_the_last_lines_of_a_failure(
 ) -> None:
     programs, hosts = cluster(launcher, tmp_path)
     job = programs.open()
-    assert job.run(["good"], "pong", tmp_path) == 0
-    assert job.run(["fail"], "pong", tmp_path) == 1
+    assert job.run(lambda: ["good"], "pong", tmp_path) == 0
+    assert job.run(lambda: ["fail"], "pong", tmp_path) == 1
     assert "pong: first\npong: it failed\n" in capsys.readouterr().out
     job.close()
     assert len(hosts.hosts) == 1  # both in one place
@@ -98,51 +99,58 @@ def test_a_program_gets_no_variable_of_ray(host: ProgramHost, tmp_path: Path, mo
     assert host.poll(30)[0] == 0
 
 
-def test_a_loss_is_said_and_the_next_program_has_another_place(launcher: Path, tmp_path: Path) -> None:
-    def dies(method: str, call: int) -> str | None:
-        return "died" if method == "poll" else None
+def dies(method: str, call: int) -> str | None:
+    """A node that is lost once a program runs there."""
+    return "died" if method == "poll" else None
 
+
+def test_a_lost_program_goes_on_elsewhere_from_where_it_is(
+    launcher: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     programs, hosts = cluster(launcher, tmp_path, dies)
-    job = programs.open()
-    with pytest.raises(NodeLost, match="died"):
-        job.run(["wait", str(tmp_path / "first")], "pong", tmp_path)
-    assert hosts.hosts[0].released
-    assert job.run(["good"], "pong", tmp_path) == 0
-    assert len(hosts.hosts) == 2
+    words = iter([["wait", str(tmp_path / "first")], ["good"]])
+    assert programs.open().run(lambda: next(words), "pong", tmp_path) == 0
+    assert [host.released for host in hosts.hosts] == [True, False]
+    assert "pong: its node died; it continues elsewhere.\n" in capsys.readouterr().out
+
+
+def test_losses_in_a_row_are_counted_from_the_newest_checkpoint(launcher: Path, tmp_path: Path) -> None:
+    programs, hosts = cluster(launcher, tmp_path, *[dies] * 20)
+    (tmp_path / "checkpoints").mkdir()
+
+    def words() -> list[str]:
+        if len(hosts.hosts) == 2:
+            (tmp_path / "checkpoints" / "checkpoint-00000001.json").touch()
+        return ["wait", str(tmp_path / "first")]
+
+    assert programs.open().run(words, "pong", tmp_path) is None
+    assert len(hosts.hosts) == 2 + MOST_LOSSES
 
 
 def test_a_lost_run_that_still_saves_is_waited_for(
     launcher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    programs, _ = cluster(launcher, tmp_path, lambda method, call: "died" if method == "poll" else None)
+    programs, _ = cluster(launcher, tmp_path, dies)
     monkeypatch.setattr(placed_programs, "_POLL_SECONDS", 0.01)
-    job = programs.open()
-    lost = threading.Event()
-
-    def run() -> None:
-        with pytest.raises(NodeLost):
-            job.run(["good"], "pong", tmp_path)
-        lost.set()
-
-    thread = threading.Thread(target=run)
-    with open(tmp_path / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        thread.start()
-        assert not lost.wait(0.2)
-    assert lost.wait(10)
-    thread.join()
+    with ThreadPoolExecutor() as threads:
+        with locked(tmp_path / LOCK_FILE, "--run-dir", "a test"):
+            code = threads.submit(programs.open().run, lambda: ["good"], "pong", tmp_path)
+            with pytest.raises(TimeoutError):
+                code.result(0.3)
+        assert code.result(10) == 0
 
 
 def test_a_run_directory_that_stays_in_use_is_a_sentence(
     launcher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    programs, _ = cluster(launcher, tmp_path, lambda method, call: "died" if method == "poll" else None)
+    programs, _ = cluster(launcher, tmp_path, dies)
     monkeypatch.setattr(placed_programs, "LEASE_SECONDS", 0.0)
     monkeypatch.setattr(placed_programs, "SAVE_SECONDS", 0.0)
-    with open(tmp_path / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        with pytest.raises(RingsideError, match="is still in use, though its node was lost"):
-            programs.open().run(["good"], "pong", tmp_path)
+    with (
+        locked(tmp_path / LOCK_FILE, "--run-dir", "a test"),
+        pytest.raises(RingsideError, match="is still in use, though its node was lost"),
+    ):
+        programs.open().run(lambda: ["good"], "pong", tmp_path)
 
 
 def test_a_stop_asks_the_program_and_begins_no_other(
@@ -154,7 +162,7 @@ def test_a_stop_asks_the_program_and_begins_no_other(
     codes = []
 
     def run(file: Path) -> None:
-        codes.append(programs.open().run(["wait", str(file)], file.name, tmp_path))
+        codes.append(programs.open().run(lambda: ["wait", str(file)], file.name, tmp_path))
 
     def stop() -> None:
         until(lambda: all(file.exists() for file in files))
@@ -178,7 +186,7 @@ def test_an_error_of_one_job_ends_the_others(launcher: Path, tmp_path: Path, mon
         if number == 0:
             until(file.exists)
             raise ConfigError("No.")
-        programs.open().run(["wait", str(file)], "pong", tmp_path)
+        programs.open().run(lambda: ["wait", str(file)], "pong", tmp_path)
 
     with pytest.raises(ConfigError, match=r"No\."):
         programs.for_each([0, 1], work)
@@ -313,7 +321,7 @@ def test_a_node_with_other_software_is_refused(launcher: Path, tmp_path: Path, m
     monkeypatch.setattr(ProgramHost, "describe", lambda self: other)
     programs, _ = cluster(launcher, tmp_path)
     with pytest.raises(ConfigError, match=r"^Node n7 has torch 2\.12\.0, this machine .*: weights could differ\."):
-        programs.open().run(["good"], "pong", tmp_path)
+        programs.open().run(lambda: ["good"], "pong", tmp_path)
 
 
 def test_a_fingerprint_sees_every_change_of_a_source(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ringside.cluster.connection import ClusterNode
 from ringside.cluster.node_object import Node, fingerprint
 from ringside.cluster.survey import Finding, examine_node
 from tests.support.cluster_of_objects import Fault, ObjectHost, no_fault
@@ -18,7 +19,7 @@ def examined(node: Node, bits: str, monkeypatch: pytest.MonkeyPatch, fault: Faul
     monkeypatch.setattr(PlayedGroup, "probe", lambda self: bits)
     plan = make_plan(1)
     host = ObjectHost(lambda: PlayedGroup(plan, 2), fault)
-    finding = examine_node("10.0.0.7", 2, host, plan, BITS)
+    finding = examine_node(ClusterNode("10.0.0.7", "", 2), host, plan, BITS)
     assert host.released
     return finding
 

@@ -9,16 +9,14 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import NoReturn
 
 import pytest
 
-from ringside.cluster.hosts import NodeLost
 from ringside.programs.local_programs import LocalPrograms
-from ringside.programs.lost_nodes import MOST_LOSSES
 from ringside.programs.placing import ClusterOptions, programs_in
 from ringside.suites.suite_games import SUITES, games_of
 from ringside.suites.suite_runner import words_to_train
@@ -216,39 +214,26 @@ def test_one_failure_stops_no_other_but_the_exit_code_tells(
     assert (code, kinds(told)) == (0, ["run-dir pong-1", "eval pong-1"])
 
 
-def test_a_run_whose_node_is_lost_goes_on_from_its_checkpoint(
-    program: Program, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("given_up", "says"),
+    [
+        (0, "pong, seed 1 was not finished: its node was lost 5 times in a row without a new checkpoint"),
+        (1, "The final weights of pong, seed 1 could not be evaluated: its node was lost again and again"),
+    ],
+)
+def test_a_program_that_loses_its_node_without_progress_is_given_up(
+    program: Program, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], given_up: int, says: str
 ) -> None:
-    run, lost = LocalPrograms.run, []
+    run, calls = LocalPrograms.run, list[str]()
 
-    def lose(programs: LocalPrograms, words: Sequence[str], *arguments: Any, **named: Any) -> int:
-        if "pong" in words and not lost:  # the words of a run that begins; one that is resumed names its directory
-            lost.append(words)
-            checkpoints = program.out / "pong-1" / "checkpoints"
-            checkpoints.mkdir(parents=True)
-            (checkpoints / "checkpoint-00000001.json").touch()
-            raise NodeLost("died")
-        return run(programs, words, *arguments, **named)
+    def lose(programs: LocalPrograms, words: Callable[[], Sequence[str]], title: str, run_dir: Path) -> int | None:
+        calls.append(title)
+        return None if len(calls) == given_up + 1 else run(programs, words, title, run_dir)
 
     monkeypatch.setattr(LocalPrograms, "run", lose)
     code, told = program()
-    assert (code, kinds(told)) == (0, ["resume pong-1", "eval pong-1", "run-dir freeway-1", "eval freeway-1"])
-    assert "pong, seed 1: its node died; it continues elsewhere." in capsys.readouterr().out
-
-
-def test_a_run_that_loses_its_node_without_progress_is_given_up(
-    program: Program, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    losses = []
-
-    def lose(programs: LocalPrograms, words: Sequence[str], *arguments: Any, **named: Any) -> int:
-        losses.append(words)
-        raise NodeLost("died")
-
-    monkeypatch.setattr(LocalPrograms, "run", lose)
-    assert program("--games", "pong")[0] == 1
-    assert len(losses) == MOST_LOSSES
-    assert "pong, seed 1 was not finished: its node was lost 5 times in a row" in capsys.readouterr().err
+    assert (code, len(told)) == (1, 2 + given_up)
+    assert says in capsys.readouterr().err
 
 
 def test_other_settings_are_refused_before_anything_starts(ended: Program) -> None:
@@ -339,10 +324,10 @@ def test_lists_are_known_by_name() -> None:
 
 
 def test_a_cluster_that_is_refused_leaves_no_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(address: str, *, insecure: bool) -> str:
+    def refuse(address: str, *, insecure: bool) -> NoReturn:
         raise ConfigError(f"{address} has no token.")
 
-    monkeypatch.setattr("ringside.cluster.connection.connect", refuse)
+    monkeypatch.setattr("ringside.programs.placing.connected", refuse)
     with (
         pytest.raises(ConfigError, match="auto has no token"),
         programs_in(tmp_path / "out", "a suite that is still going on", ClusterOptions(ray="auto")),
