@@ -1,9 +1,7 @@
-"""From two samples of the board to shares, speeds and a bottleneck; what processes tell of themselves."""
+"""From two samples of the board to shares, speeds and a bottleneck."""
 
 from __future__ import annotations
 
-import mmap
-import os
 import time
 from pathlib import Path
 
@@ -19,7 +17,6 @@ from shared.memory.parts.board import Phase
 from shared.memory.plan import Elsewhere, Plan
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
-from shared.memory.wait import REPORT_NS, Doorbell, Waiter
 
 SECOND = 1_000_000_000
 CONFIG = Config(
@@ -146,61 +143,6 @@ def test_the_summary_says_what_limited_the_run_since_the_beginning_of_learning(m
         "device_bytes": {"learner": 8_000_000_000},
         "replay_device_bytes": 7_000_000_000,
     }
-
-
-# What a process tells of itself
-
-
-def work(waiter: Waiter) -> None:
-    """Work until it has been told."""
-    told = int(waiter.board.cpu_ns[waiter.process])
-    deadline = time.monotonic() + 30
-    while waiter.board.cpu_ns[waiter.process] == told:
-        assert time.monotonic() < deadline
-        waiter.heartbeat()
-
-
-def test_cpu_time_adds_up_over_incarnations_and_memory_is_told(memory: Memory) -> None:
-    board = memory.board
-    doorbell = Doorbell.create()
-    board.cpu_ns[ACTOR] = 1_000 * SECOND  # of a former life
-    before = time.process_time_ns()
-    waiter = Waiter(board, ACTOR, doorbell)
-    work(waiter)
-    first = int(board.cpu_ns[ACTOR])
-    assert 0 < first - 1_000 * SECOND <= time.process_time_ns() - before
-    size = int(board.private_bytes[ACTOR])
-    assert size > 1_000_000
-    ballast = mmap.mmap(-1, 200_000_000, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # not from a heap that has room
-    ballast.write(bytes([1]) * len(ballast))
-    assert not board.device_bytes.any()
-    waiter.device_bytes = lambda: 123
-    work(waiter)
-    assert board.device_bytes[ACTOR] == 123
-    assert board.cpu_ns[ACTOR] > first
-    assert board.private_bytes[ACTOR] - size > 0.9 * len(ballast)
-    assert not board.cpu_ns[Role.LEARNER]
-    os.close(doorbell.fd)
-
-
-def test_telling_is_no_system_call_at_every_tick(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
-    now, asked = 0, 0
-
-    def ask() -> int:
-        nonlocal asked
-        asked += 1
-        return 0
-
-    doorbell = Doorbell.create()
-    monkeypatch.setattr(time, "monotonic_ns", lambda: now)
-    monkeypatch.setattr(time, "process_time_ns", ask)
-    waiter = Waiter(memory.board, ACTOR, doorbell)
-    asked = 0
-    while now < 10 * REPORT_NS:
-        now += REPORT_NS // 100
-        waiter.heartbeat()
-    assert asked == 10
-    os.close(doorbell.fd)
 
 
 def test_a_gateway_has_a_node(memory: Memory) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import threading
 from types import SimpleNamespace
@@ -115,11 +116,24 @@ def test_the_furthest_point_never_goes_back(board: Any, clock: Clock) -> None:
 def test_time_on_a_processor_is_added_to_that_of_former_lives(board: Any, clock: Clock) -> None:
     board.cpu_ns[ME] = 100
     waiter = waiter_of(board, Ears(clock))
-    waiter.device_bytes = lambda: 12_345
+    asked = list[int]()
+    waiter.device_bytes = lambda: asked.append(clock.now) or 12_345
     clock.now += SECOND
     waiter.heartbeat()
     assert board.cpu_ns[ME] == 100 + SECOND
     assert board.device_bytes[ME] == 12_345
+    asked.clear()
+    for _ in range(1_000):
+        clock.now += wait.REPORT_NS // 100
+        waiter.heartbeat()
+    assert len(asked) == 10, "no system call at every tick"
+
+
+def test_memory_that_is_not_shared_is_told() -> None:
+    before = wait._private_bytes()
+    ballast = mmap.mmap(-1, 200_000_000, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # not from a heap that has room
+    ballast.write(bytes([1]) * len(ballast))
+    assert wait._private_bytes() - before > 0.9 * len(ballast)
 
 
 def test_a_ring_wakes_once_and_a_ring_too_early_is_kept() -> None:
