@@ -91,38 +91,7 @@ _HOMES = {
 }
 """Names of the API by module. Each is imported at its first use, so a plug-in loads only what it names."""
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
-__all__ = [
-    "PRESETS",
-    "Agent",
-    "ArenaError",
-    "Callback",
-    "Callbacks",
-    "Config",
-    "ConfigError",
-    "Exported",
-    "MethodDeclaration",
-    "MethodSettings",
-    "RunFailed",
-    "StopTraining",
-    "StudyResult",
-    "TrainSettings",
-    "TrialResult",
-    "add_to_zoo",
-    "env_name",
-    "evaluate",
-    "export_onnx",
-    "load_agent",
-    "plan",
-    "pull_from_hub",
-    "push_to_hub",
-    "register_method",
-    "register_network",
-    "register_preset",
-    "run",
-    "starting_point",
-    "train",
-    "tune",
-]
+__all__ = [*_HOME]
 
 
 def __getattr__(name: str) -> Any:
