@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, NoReturn, TypeVar
 
 from ringside.options.option import Option, options_of, page, values_in
 from ringside.settings.config_file import DEFAULT_PRESET, config_of_call, read_config
@@ -21,7 +22,7 @@ from shared.config.trust import load_plugin
 from shared.env_name import with_kwargs
 from shared.errors import ConfigError
 from shared.network_spec import network_names
-from shared.text import UNSET, as_spelt, closest, flag_of, nearest_or_all
+from shared.text import PROGRAM, UNSET, as_spelt, closest, flag_of, nearest_or_all
 
 CHOICES: Mapping[str, Callable[[], Sequence[str]]] = {
     "method": method_names,
@@ -122,19 +123,19 @@ def config_of(options: Choices) -> Config:
     return Config(**options.sections)
 
 
-def parse(kind: type[_Options], arguments: Sequence[str], program: str, description: str) -> _Options:
-    """Values for the fields of a dataclass from flat flags. Exits with 0 after --help.
+def parse(kind: type[_Options], arguments: Sequence[str], task: str) -> _Options:
+    """Values for the fields of a dataclass from flat flags. Exits with 0 after --help, which shows its docstring.
 
     Raises:
         ConfigError: there is no such option, or its value is missing or wrong.
     """
     options, (words, help_) = options_of(kind, CHOICES), _without_help(arguments)
     if help_ is not None:
-        _show(page(program, description, options))
+        _show(kind, task, options)
     return kind(**values_in(words, options, TASKS))
 
 
-def parse_choices(kind: type[_Choices], arguments: Sequence[str], program: str, description: str) -> _Choices:
+def parse_choices(kind: type[_Choices], arguments: Sequence[str], task: str) -> _Choices:
     """As `parse`, with the defaults of --preset or of the run to --resume. --help shows `COMMON`, --help all the rest.
 
     Raises:
@@ -146,7 +147,7 @@ def parse_choices(kind: type[_Choices], arguments: Sequence[str], program: str, 
     given = values_in(words, [*own, *setting_options(Config(), method_names())], TASKS)
     for name in kind.replaced.keys() & given.keys():
         instead = flag_of(kind.replaced[name])
-        raise ConfigError(f"{program.split()[-1]} sets {flag_of(name)} itself: omit it and use {instead}.")
+        raise ConfigError(f"{task} sets {flag_of(name)} itself: omit it and use {instead}.")
     mine = {option.name: given.pop(option.name) for option in own if option.name in given}
     kwargs, preset, file = (mine.get(name) for name in ("env_kwargs", "preset", "config"))
     config = config_of_call(preset, file, given if kwargs is None else given | {"env_kwargs": kwargs})
@@ -156,9 +157,7 @@ def parse_choices(kind: type[_Choices], arguments: Sequence[str], program: str, 
         hidden = {*unused_settings(method_declaration(config.algorithm.method)), *kind.replaced}
         known = [*options_of(options, CHOICES), *setting_options(config)]
         shown = [option for option in known if option.name not in hidden]
-        if help_ != "all":
-            description, shown = f"{description} {program} --help all lists every option.", _common(kind, shown)
-        _show(page(program, description, shown, short=help_ != "all"))
+        _show(kind, task, shown if help_ == "all" else _common(kind, shown), short=help_ != "all")
     return options
 
 
@@ -177,7 +176,8 @@ def _common(kind: type[Choices], options: Sequence[Option]) -> list[Option]:
     """The options of a task itself, and those in `COMMON` by their groups there."""
     known = {option.name: option for option in options}
     titles = {name: title for title, names in COMMON.items() for name in names}
-    own = [item.name for item in fields(kind) if item.name not in (*kind.rare, *titles)]
+    mine = {item.name for item in fields(kind)}.difference(kind.rare, titles)
+    own = [option.name for option in options if option.name in mine]
     found = [known[name] for name in (*own, *titles) if name in known]
     return [option._replace(title=titles.get(option.name, option.title), range="") for option in found]
 
@@ -200,6 +200,12 @@ def _load_plugin(words: Sequence[str]) -> None:
     load_plugin(None if plugin == UNSET else plugin)
 
 
-def _show(text: str) -> None:
-    print(text, end="", flush=True)
+def _show(kind: type, task: str, options: Sequence[Option], *, short: bool = False) -> NoReturn:
+    """Print a page of --help, whose description is the docstring of the options."""
+    program, description = (PROGRAM if task == "train" else f"{PROGRAM} {task}"), inspect.cleandoc(kind.__doc__ or "")
+    if task == "train":
+        others = ", ".join(each for each in TASKS if each != task)
+        description += f" Other tasks, as the first word: {others}. {PROGRAM} help TASK explains one."
+    description += f" {program} --help all lists every option." if short else ""
+    print(page(program, description, options, short=short), end="", flush=True)
     sys.exit(0)

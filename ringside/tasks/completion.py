@@ -20,7 +20,6 @@ from ringside.tasks.arguments import CHOICES, Choices, parse, setting_options
 from ringside.zoo import catalogue
 from shared.config.method_declaration import method_names
 from shared.config.settings import Config
-from shared.text import PROGRAM
 
 _AGENTS = " ".join(catalogue.names())
 _AGENT = {"bash": "_ringside_agents", "zsh": f"{{compadd {_AGENTS}; _files}}"}
@@ -29,7 +28,7 @@ _AGENT = {"bash": "_ringside_agents", "zsh": f"{{compadd {_AGENTS}; _files}}"}
 
 @dataclass(frozen=True)
 class Completion:
-    """The options of `completion`."""
+    """Print a script that completes this command. At once: eval "$(ringside completion --shell bash)"."""
 
     shell: Literal["bash", "zsh"] = "bash"
     """For which: evaluate what is printed in ~/.bashrc or, after compinit, in ~/.zshrc (docs/agents.md)."""
@@ -40,8 +39,7 @@ OPTIONS = Completion
 
 def main(arguments: Sequence[str]) -> int:
     """Print the script."""
-    description = 'Print a script that completes this command. At once: eval "$(ringside completion --shell bash)"'
-    print(script(parse(Completion, arguments, f"{PROGRAM} completion", description).shell), end="")
+    print(script(parse(Completion, arguments, "completion").shell), end="")
     return 0
 
 

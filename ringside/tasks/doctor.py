@@ -13,12 +13,11 @@ from shared.errors import ConfigError
 from shared.files.result_files import require_writable, write_result
 from shared.machine import facts
 from shared.memory.plan import Plan
-from shared.text import PROGRAM
 
 
 @dataclass(frozen=True)
 class Diagnosis(Choices):
-    """The options of `doctor`."""
+    """Examine whether this machine can do a run: the one that these options of training describe."""
 
     json: Path | None = None
     """Write the findings to this file, too."""
@@ -33,12 +32,7 @@ OPTIONS = Diagnosis
 
 def main(arguments: Sequence[str]) -> int:
     """Examine the machine. Return 1 if a run cannot work on it."""
-    options = parse_choices(
-        Diagnosis,
-        arguments,
-        f"{PROGRAM} doctor",
-        "Examine whether this machine can do a run: the one that these options of training describe.",
-    )
+    options = parse_choices(Diagnosis, arguments, "doctor")
     if options.ray is not None:
         from ringside.cluster.connection import cluster_address
 

@@ -19,7 +19,7 @@ from shared.text import PROGRAM, printable
 
 @dataclass(frozen=True)
 class Report:
-    """The options of `report`."""
+    """Write one page about one or more runs: learning curves, scores beside published ones, throughput, settings."""
 
     runs: Positional[tuple[Path, ...]] = ()
     """Run directories: seeds, games or configurations to set beside one another."""
@@ -38,12 +38,7 @@ OPTIONS = Report
 
 def main(arguments: Sequence[str]) -> int:
     """Write a report of runs: an HTML page, its pictures as PNG, its figures as JSON."""
-    options = parse(
-        Report,
-        arguments,
-        f"{PROGRAM} report",
-        "Write one page about one or more runs: learning curves, scores beside published ones, throughput, settings.",
-    )
+    options = parse(Report, arguments, "report")
     if not options.runs:
         raise ConfigError(f"Name at least one run directory: {PROGRAM} report runs/*")
     if missing := [str(path) for path in options.runs if not exists(path)]:

@@ -17,14 +17,14 @@ from ringside.tasks.arguments import Choices, config_of, parse_choices
 from shared.config.checks import validate
 from shared.errors import ConfigError
 from shared.root import LAUNCHER
-from shared.text import PROGRAM
 
 MOST_SEEDS = 1_000
 
 
 @dataclass(frozen=True)
 class SuiteOptions(ClusterOptions, Choices):
-    """The options of `suite`: those of training except `replaced`, and these."""
+    """Train on many games and seeds, one run after another, evaluate each by its protocol, and report. The same command
+    continues where it was stopped."""
 
     replaced: ClassVar[Mapping[str, str]] = {
         "game": "games",
@@ -49,13 +49,7 @@ OPTIONS = SuiteOptions
 
 def main(arguments: Sequence[str]) -> int:
     """Run the suite. Return 1 if a run or an evaluation failed, or the suite was stopped."""
-    options = parse_choices(
-        SuiteOptions,
-        arguments,
-        f"{PROGRAM} suite",
-        "Train on many games and seeds, one run after another, evaluate each by its protocol, and report. The same "
-        "command continues where it was stopped.",
-    )
+    options = parse_choices(SuiteOptions, arguments, "suite")
     suite = make_suite(options)
     with programs_in(suite.out, "a suite that is still going on", options, LAUNCHER) as programs:
         return SuiteRunner(suite, programs).run()

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, ClassVar
 
-from ringside.tasks import TASKS
 from ringside.tasks.arguments import Choices, config_of, parse_choices
 from shared.config.digest import ARITHMETIC
 from shared.config.method_declaration import method_declaration
@@ -55,7 +54,8 @@ class Nodes:
 
 @dataclass(frozen=True)
 class Training(Limits, Nodes, Choices):
-    """The options of `train`."""
+    """Train an Atari agent. A step is one action of the agent, four emulator frames. For a first run: --game pong
+    --preset ppo-quick."""
 
     rare: ClassVar[Sequence[str]] = [item.name for kind in (Limits, Nodes) for item in fields(kind)]
 
@@ -65,12 +65,12 @@ OPTIONS = Training
 
 def configuration(arguments: Sequence[str]) -> Config:
     """Configuration from the options, unchecked. Raises `ConfigError`; exits with code 2 on an unknown option."""
-    return config_of(_parse(arguments))
+    return config_of(parse_choices(Training, arguments, "train"))
 
 
 def main(arguments: Sequence[str]) -> int:
     """Train an agent. Return 1 if a fault ended the run."""
-    options = _parse(arguments)
+    options = parse_choices(Training, arguments, "train")
     from ringside import planning, training
     from ringside.watch.display import open_display
 
@@ -176,17 +176,6 @@ def _has_checkpoint(config: ResolvedConfig) -> bool:
 
     checkpoints = config.run.run_dir / CHECKPOINTS
     return checkpoints.is_dir() and bool(manifests_in(checkpoints))
-
-
-def _parse(arguments: Sequence[str]) -> Training:
-    others = ", ".join(task for task in TASKS if task != "train")
-    return parse_choices(
-        Training,
-        arguments,
-        PROGRAM,
-        "Train an Atari agent. A step is one action of the agent, four emulator frames. For a first run: --game pong "
-        f"--preset ppo-quick. Other tasks, as the first word: {others}. {PROGRAM} help TASK explains one.",
-    )
 
 
 def _confine(limits: Limits) -> None:

@@ -9,12 +9,13 @@ from typing import ClassVar
 
 from ringside.programs.placing import ClusterOptions
 from ringside.tasks.arguments import Choices, config_of, parse_choices
-from shared.text import PROGRAM, command, printable, words_of
+from shared.text import command, printable, words_of
 
 
 @dataclass(frozen=True)
 class Tune(ClusterOptions, Choices):
-    """The options of `tune`: those of training except `replaced`, and these."""
+    """Search for settings with Optuna: one training after another, judged and pruned by their evaluations. The same
+    command continues where it was stopped. Without --eval-every-steps there are five evaluations in a trial."""
 
     replaced: ClassVar[Mapping[str, str]] = {"run_dir": "out", "resume": "out"}
     trials: int = 20
@@ -32,13 +33,7 @@ OPTIONS = Tune
 
 def main(arguments: Sequence[str]) -> int:
     """Run the study. Return 1 if it was stopped, or no trial is complete."""
-    options = parse_choices(
-        Tune,
-        arguments,
-        f"{PROGRAM} tune",
-        "Search for settings with Optuna: one training after another, judged and pruned by their evaluations. The same "
-        "command continues where it was stopped. Without --eval-every-steps there are five evaluations in a trial.",
-    )
+    options = parse_choices(Tune, arguments, "tune")
     from ringside.tuning.study import Search  # which loads Optuna
 
     def say(sentence: str) -> None:

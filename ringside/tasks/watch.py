@@ -20,7 +20,7 @@ from shared.config.trust import load_plugin
 from shared.errors import ConfigError
 from shared.files.run_file_names import CONFIG_FILE
 from shared.process.signals import handle_stop_signals, ignore_requests
-from shared.text import PROGRAM, count, printable
+from shared.text import count, printable
 
 LEAST_URGENT = 19
 """Nice value of the page's process, below all processes of a run in priority."""
@@ -28,7 +28,8 @@ LEAST_URGENT = 19
 
 @dataclass(frozen=True)
 class Watching:
-    """The options of `watch`."""
+    """A page in the browser that shows a run as it plays: its envs, curves and roles; without a run, all runs under
+    runs/, or under the directory that is named. It only reads: open or closed, it changes nothing in a run."""
 
     run: Positional[Path | None] = None
     """Directory of a run, or of several, all of which are shown; default: runs/."""
@@ -45,13 +46,7 @@ OPTIONS = Watching
 
 def main(arguments: Sequence[str]) -> int:
     """Serve the page until Ctrl-C, SIGTERM or SIGHUP."""
-    options = parse(
-        Watching,
-        arguments,
-        f"{PROGRAM} watch",
-        "A page in the browser that shows a run as it plays: its envs, curves and roles; without a run, all runs under "
-        "runs/, or under the directory that is named. It only reads: open or closed, it changes nothing in a run.",
-    )
+    options = parse(Watching, arguments, "watch")
 
     load_plugin(options.plugin)
     listening = listen(options.port)

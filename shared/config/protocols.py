@@ -6,7 +6,7 @@ different rules cannot be compared.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from shared.config.method_declaration import MethodDeclaration
@@ -64,75 +64,25 @@ class EvalRules:
         return -(-self.max_frames // FRAME_SKIP)
 
 
-PROTOCOLS: dict[str, Protocol] = {
-    protocol.name: protocol
-    for protocol in (
-        Protocol(
-            name="nature",
-            sticky=0.0,
-            noop_max=30,
-            life_ends_return=True,
-            fire_on_reset=False,
-            action_set="minimal",
-            longest_episode_frames=108_000,
-            eval_episodes=30,
-            eval_epsilon=0.05,
-            eval_max_frames=18_000,
-        ),
-        Protocol(
-            name="machado",
-            sticky=0.25,
-            noop_max=0,
-            life_ends_return=False,
-            fire_on_reset=False,
-            action_set="full",
-            longest_episode_frames=108_000,
-            eval_episodes=100,
-            eval_epsilon=0.001,
-            eval_max_frames=108_000,
-        ),
-        Protocol(
-            name="envpool",
-            sticky=0.0,
-            noop_max=30,
-            life_ends_return=True,
-            fire_on_reset=True,
-            action_set="minimal",
-            longest_episode_frames=108_000,
-            eval_episodes=30,
-            eval_epsilon=0.05,
-            eval_max_frames=108_000,
-        ),
-        Protocol(
-            name="dopamine",
-            sticky=0.25,
-            noop_max=0,
-            life_ends_return=False,
-            fire_on_reset=False,
-            action_set="minimal",
-            longest_episode_frames=108_000,
-            eval_episodes=30,
-            eval_epsilon=0.001,
-            eval_max_frames=108_000,
-            eval_steps=125_000,
-        ),
-        Protocol(
-            name="dqn_zoo",
-            sticky=0.0,
-            noop_max=30,
-            life_ends_return=True,
-            fire_on_reset=False,
-            action_set="minimal",
-            longest_episode_frames=108_000,
-            eval_episodes=30,
-            eval_epsilon=0.05,
-            eval_max_frames=108_000,
-            eval_steps=125_000,
-            frames="bilinear",
-            drops_last_episode=True,
-        ),
-    )
-}
+_NATURE = Protocol(
+    name="nature",
+    sticky=0.0,
+    noop_max=30,
+    life_ends_return=True,
+    fire_on_reset=False,
+    action_set="minimal",
+    longest_episode_frames=108_000,
+    eval_episodes=30,
+    eval_epsilon=0.05,
+    eval_max_frames=18_000,
+)
+_ENVPOOL = replace(_NATURE, name="envpool", fire_on_reset=True, eval_max_frames=108_000)
+_STICKY = replace(_ENVPOOL, sticky=0.25, noop_max=0, life_ends_return=False, fire_on_reset=False, eval_epsilon=0.001)
+_DOPAMINE = replace(_STICKY, name="dopamine", eval_steps=125_000)
+_MACHADO = replace(_STICKY, name="machado", action_set="full", eval_episodes=100)
+_BY_STEPS = replace(_NATURE, eval_max_frames=108_000, eval_steps=125_000)
+_DQN_ZOO = replace(_BY_STEPS, name="dqn_zoo", frames="bilinear", drops_last_episode=True)
+PROTOCOLS: dict[str, Protocol] = {each.name: each for each in (_NATURE, _MACHADO, _ENVPOOL, _DOPAMINE, _DQN_ZOO)}
 """Protocols by name. Sources: nature, Mnih et al. 2015, Methods ("Evaluation procedure": 30 games of up to 5 minutes)
 and Extended Data Table 1; machado, Machado et al. 2018, "Revisiting the Arcade Learning Environment"; envpool, the
 wrappers of Weng et al. 2022; dopamine, the files dopamine/discrete_domains/atari_lib.py and run_experiment.py with the

@@ -16,12 +16,12 @@ from ringside.tasks.arguments import PlayingOptions, parse
 from shared.config.protocols import acting_in_words
 from shared.config.sections import FRAME_SKIP
 from shared.files.result_files import require_writable, write_result
-from shared.text import PROGRAM, count
+from shared.text import count
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation(PlayingOptions):
-    """The options of `eval`."""
+    """Play whole episodes with trained weights, by the rules of their protocol and run."""
 
     load: Path = field()  # required here
     episodes: int | None = None
@@ -35,12 +35,7 @@ OPTIONS = Evaluation
 
 def main(arguments: Sequence[str]) -> int:
     """Evaluate an agent: print the result, and write it as JSON if requested."""
-    options = parse(
-        Evaluation,
-        arguments,
-        f"{PROGRAM} eval",
-        "Play whole episodes with trained weights, by the rules of their protocol and run.",
-    )
+    options = parse(Evaluation, arguments, "eval")
     if options.json is not None:
         require_writable("--json", options.json, beside=options.load)
     weights_at(options.load, options.trained_env, options.plugin)  # which is refused before seconds of loading

@@ -8,12 +8,13 @@ from pathlib import Path
 
 from ringside.sharing.onnx_export import CHECKED_FRAMES, export_onnx
 from ringside.tasks.arguments import AgentOptions, parse
-from shared.text import PROGRAM, printable
+from shared.text import printable
 
 
 @dataclass(frozen=True, kw_only=True)
 class Export(AgentOptions):
-    """The options of `export`."""
+    """Write a trained agent as an ONNX file, for programs without Ringside. Before that, onnxruntime must give the
+    agent's numbers on frames that the agent plays."""
 
     load: Path = field()  # required here
     onnx: Path
@@ -29,13 +30,7 @@ OPTIONS = Export
 
 def main(arguments: Sequence[str]) -> int:
     """Export an agent."""
-    options = parse(
-        Export,
-        arguments,
-        f"{PROGRAM} export",
-        "Write a trained agent as an ONNX file, for programs without Ringside. Before that, onnxruntime must give the "
-        "agent's numbers on frames that the agent plays.",
-    )
+    options = parse(Export, arguments, "export")
     done = export_onnx(
         options.load,
         options.onnx,

@@ -21,14 +21,14 @@ from shared.config.checks import validate
 from shared.errors import ConfigError
 from shared.files.result_files import require_writable
 from shared.process.signals import Requests, handle_stop_signals
-from shared.text import PROGRAM, headline
+from shared.text import headline
 
 DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Playing(PlayingOptions):
-    """The options of `play`."""
+    """Watch an agent play by the rules of its protocol, in a window or in a video. Ctrl-C ends it."""
 
     load: Path = field()  # required here
     game: str | None = None
@@ -50,12 +50,7 @@ OPTIONS = Playing
 
 def main(arguments: Sequence[str]) -> int:
     """Show episodes, and print their returns."""
-    options = parse(
-        Playing,
-        arguments,
-        f"{PROGRAM} play",
-        "Watch an agent play by the rules of its protocol, in a window or in a video. Ctrl-C ends it.",
-    )
+    options = parse(Playing, arguments, "play")
     _check(options)
     weights = weights_at(options.load, options.trained_env, options.plugin)
     load_libraries()

@@ -12,12 +12,13 @@ from ringside.tasks.arguments import parse
 from ringside.zoo import catalogue
 from shared.errors import ConfigError
 from shared.files.strict_json import read_json
-from shared.text import PROGRAM, command, count, flag_of, nearest, printable
+from shared.text import command, count, flag_of, nearest, printable
 
 
 @dataclass(frozen=True)
 class Zoo:
-    """The options of `zoo`."""
+    """Agents that come with the repository: list them (zoo), make one of a run (zoo add RUN), or exchange them with the
+    Hugging Face Hub (zoo push pong --repo USER/pong, zoo pull USER/pong)."""
 
     add: Path | None = None
     """A run directory, or a checkpoint or file of weights in one, to make an entry of; without it, list the entries."""
@@ -55,13 +56,7 @@ VERBS = {
 
 def main(arguments: Sequence[str]) -> int:
     """List the entries, add one, or push or pull one."""
-    options = parse(
-        Zoo,
-        _with_flags(arguments),
-        f"{PROGRAM} zoo",
-        "Agents that come with the repository: list them (zoo), make one of a run (zoo add RUN), or exchange them with "
-        "the Hugging Face Hub (zoo push pong --repo USER/pong, zoo pull USER/pong).",
-    )
+    options = parse(Zoo, _with_flags(arguments), "zoo")
     chosen = [verb for verb in VERBS if getattr(options, verb) is not None]
     if len(chosen) > 1:
         raise ConfigError(f"{' and '.join(map(flag_of, chosen))} are two things: do one after the other.")

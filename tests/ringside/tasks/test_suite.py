@@ -159,7 +159,7 @@ def test_a_run_of_an_on_policy_method_gets_no_flag_that_it_refuses(tmp_path: Pat
     """Another method than the preset's resets settings, and these are no flags of the user."""
     words = ("--preset", "quick", "--method", "a2c", "--envs", "16", "--round-steps", "160", "--batch-size", "160")
     more = ("--games", "pong", "--seeds", "1", "--device", "cpu", "--out", str(tmp_path / "out"))
-    made = suite.make_suite(parse_choices(suite.SuiteOptions, [*words, *more], "", ""))
+    made = suite.make_suite(parse_choices(suite.SuiteOptions, [*words, *more], "suite"))
     (job,) = made.jobs
     told = words_to_train(made, job)
     assert told[told.index("--method") + 1] == "a2c"

@@ -134,7 +134,7 @@ def test_nothing_imports_what_a_checkpoint_to_resume_names(
 
 def test_a_suite_passes_on_nothing_that_a_file_in_its_directory_names(mark: Path, tmp_path: Path) -> None:
     words = ["--games", "pong", "--seeds", "1", "--out", str(tmp_path / "out"), "--device", "cpu"]
-    options = parse_choices(suite.SuiteOptions, words, "", "")
+    options = parse_choices(suite.SuiteOptions, words, "suite")
     (job,) = suite.make_suite(options).jobs
     (tmp_path / "out").mkdir()
     write_run(job.directory, 1, CONFIG.with_settings(env="marker:factory", track="wandb"))
