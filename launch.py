@@ -36,56 +36,60 @@ def main(arguments: Sequence[str]) -> int:
 
     2: a mistake in the arguments. 1: a fault at run time. 130: Ctrl-C. 141: the reader of the output has gone.
     """
-    from ringside.tasks import FIRST_LINES, TASKS, VERSION, module_of
     from shared.errors import RingsideError
     from shared.root import INSTALL
-    from shared.text import PROGRAM, printable
 
-    task, rest = _task_and_words(arguments)
     try:
-        if task == "version":
-            print(f"Ringside {VERSION}", flush=True)
-            return 0
-        if task not in TASKS:
-            from ringside.tasks.arguments import unknown_task
-
-            raise unknown_task(task)
-        if task in FIRST_LINES and sys.stdout.isatty() and not {"-h", "--help"} & set(rest):
-            print(FIRST_LINES[task], flush=True)
-        chosen = module_of(task)
-        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # `cli` had it so
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-        code: int = chosen.main(rest)
-        sys.stdout.flush()
-        return code
+        return _run(*_task_and_words(arguments))
     except RingsideError as error:
-        print(printable(f"{PROGRAM}: {error}"), file=sys.stderr)
-        return error.exit_code
-    except PermissionError as error:
-        if error.filename is None:
-            raise
-        # A file of another user's run, say, which is private.
-        print(printable(f"{PROGRAM}: This user may not read or write {error.filename}."), file=sys.stderr)
-        return 2
+        return _end(error.exit_code, str(error))
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         if not package or (ROOT / package).exists() or (ROOT / f"{package}.py").exists():
             raise
-        print(f"{PROGRAM}: {package} is not installed for {sys.executable}. Run {INSTALL}.", file=sys.stderr)
-        return 2
+        return _end(2, f"{package} is not installed for {sys.executable}. Run {INSTALL}.")
     except KeyboardInterrupt:
-        print(f"{PROGRAM}: Stopped.", file=sys.stderr)
-        return 130
+        return _end(130, "Stopped.")
     except BrokenPipeError:  # the reader of the output has gone, as `head` does
         _drop_output()
         return 128 + signal.SIGPIPE
     except OSError as error:
+        if isinstance(error, PermissionError) and error.filename is not None:  # a file of another user's run, say
+            return _end(2, f"This user may not read or write {error.filename}.")
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         _drop_output()
         where = error.filename or "standard output, or of a file that was being written,"
-        print(printable(f"{PROGRAM}: The disk of {where} is full: make room and try again."), file=sys.stderr)
-        return 1
+        return _end(1, f"The disk of {where} is full: make room and try again.")
+
+
+def _run(task: str, words: Sequence[str]) -> int:
+    """Run one task; returns its exit code."""
+    from ringside.tasks import FIRST_LINES, TASKS, VERSION, module_of
+
+    if task == "version":
+        print(f"Ringside {VERSION}", flush=True)
+        return 0
+    if task not in TASKS:
+        from ringside.tasks.arguments import unknown_task
+
+        raise unknown_task(task)
+    if task in FIRST_LINES and sys.stdout.isatty() and not {"-h", "--help"} & set(words):
+        print(FIRST_LINES[task], flush=True)
+    chosen = module_of(task)
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # `cli` had it so
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    code: int = chosen.main(words)
+    sys.stdout.flush()
+    return code
+
+
+def _end(code: int, sentence: str) -> int:
+    """Print the sentence of an error; returns the exit code."""
+    from shared.text import PROGRAM, printable
+
+    print(printable(f"{PROGRAM}: {sentence}"), file=sys.stderr)
+    return code
 
 
 def _task_and_words(arguments: Sequence[str]) -> tuple[str, list[str]]:
