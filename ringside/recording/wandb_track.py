@@ -1,24 +1,22 @@
-"""`--track wandb`: a process that reads the records of a run and sends them to Weights & Biases.
+"""`--track wandb`: a thread of the launcher that reads the records of a run and sends them to Weights & Biases.
 
-It only reads files, so neither the service nor the network can disturb the run. `Tracker` starts
-`python -m ringside.recording.wandb_track RUN`; closing its standard input tells it that the run is over.
+It only reads files, and the package sends from a process of its own. So neither the service nor the network can disturb
+the run.
 """
 
 from __future__ import annotations
 
-import copy
 import json
 import os
 import secrets
-import select
-import signal
-import subprocess
-import sys
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any, TypeVar
+
+import psutil
 
 from ringside.recording.follow import Follower, Unsent
 from ringside.recording.metric_names import episode_scalars, evaluation_scalars, round_scalars
@@ -26,94 +24,20 @@ from ringside.recording.metrics import cut_metrics
 from ringside.recording.own_metrics import own_scalars, parse_own
 from shared.config.digest import flat_of
 from shared.config.settings import ResolvedRun
-from shared.errors import FileError
-from shared.files.atomic import PRIVATE_UMASK, make_directory, write_atomic
-from shared.files.plain_files import open_to_write, read_bytes
-from shared.files.run_file_names import CONFIG_FILE, LOGS, METRICS_FILE, SUMMARY_FILE
+from shared.files.atomic import write_atomic
+from shared.files.run_file_names import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE
 from shared.files.strict_json import read_object
-from shared.machine.cores import NICENESS
-from shared.machine.subprocesses import die_with, kill_and_reap
-from shared.process.ownership import OWN_METRICS_FILE, TRACK_FILE, evaluation_video
-from shared.process.signals import enable_stack_dumps, handle_stop_signals, ignore_requests, stack_dumps_held_back
-from shared.root import ROOT
+from shared.process.ownership import OWN_METRICS_FILE, TRACK_FILE, WANDB, evaluation_video
+from shared.process.signals import handle_stop_signals
 
 POLL_SECONDS = 2.0
 """Interval between two reads of the records."""
 SILENT_SECONDS = 2.0
-"""Wait for the end of the process without a word."""
+"""Wait for the end of the thread without a word."""
 FINISH_SECONDS = 120.0
 """Time limit for sending the rest after the end of the run."""
-_LOG_LIMIT = 16 << 20
 
 T = TypeVar("T")
-
-
-class Tracker:
-    """The launcher's side of the process."""
-
-    def __init__(self, run_dir: Path, note: Callable[[str], None]) -> None:
-        """Start the process. Its output goes to RUN/logs/track.log."""
-        self._run_dir = run_dir
-        self._note = note
-        self._log = run_dir / LOGS / "track.log"
-        self._shown = self._lost = False
-        make_directory(self._log.parent)
-        with open(open_to_write(self._log, os.O_WRONLY | os.O_APPEND), "ab") as log, stack_dumps_held_back():
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "ringside.recording.wandb_track", str(run_dir.absolute())],
-                cwd=ROOT,
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C does not reach it: it sends the rest first
-                preexec_fn=partial(die_with, os.getpid()),
-            )
-
-    def poll(self) -> None:
-        """Report, once each, the address of the run, and a failure of the process."""
-        if not self._lost and self._process.poll():
-            self._lost = True
-            self._note(
-                f"Weights & Biases gets nothing more of this run; the run continues: {self._last_log_line()} "
-                f"({self._log})"
-            )
-        if self._shown or self._lost:
-            return
-        state = read_object(self._run_dir / TRACK_FILE)
-        if state.get("process") == self._process.pid and "address" in state:  # else it is of a former process
-            self._shown = True
-            self._note(f"Weights & Biases: {state['address']}")
-
-    def _last_log_line(self) -> str:
-        lines = []
-        with suppress(OSError, FileError):  # the run's directory may be gone
-            lines = read_bytes(self._log, _LOG_LIMIT).decode(errors="replace").strip().splitlines()
-        return lines[-1] if lines else f"exit code {self._process.returncode}"
-
-    def finish(self) -> None:
-        """Let the process send the rest, and wait `FINISH_SECONDS` at most; a request to stop ends the wait."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        try:
-            with handle_stop_signals(_interrupt):
-                with suppress(subprocess.TimeoutExpired):
-                    self._process.wait(SILENT_SECONDS)
-                if self._process.poll() is None:
-                    self._note(f"Weights & Biases gets the rest: {FINISH_SECONDS:.0f} s at most. Ctrl-C ends that.")
-                self._process.wait(FINISH_SECONDS)
-            self.poll()
-        except KeyboardInterrupt:
-            self._note("Weights & Biases did not take the rest: you have interrupted that.")
-        except subprocess.TimeoutExpired:
-            self._note(f"Weights & Biases did not take the rest within {FINISH_SECONDS:.0f} s; see {self._log}.")
-        finally:
-            if self._process.poll() is None:
-                os.killpg(self._process.pid, signal.SIGKILL)
-                kill_and_reap(self._process)
-
-
-def _interrupt(number: int) -> None:
-    raise KeyboardInterrupt
 
 
 @contextmanager
@@ -130,93 +54,111 @@ def tracking(run: ResolvedRun, poll: Callable[[T], None], note: Callable[[str], 
         # What a former run without a checkpoint left in this directory: the scribe may cut the records too late.
         (run.run_dir / TRACK_FILE).unlink(missing_ok=True)
         cut_metrics(run.run_dir / METRICS_FILE, 0)
-    tracker = Tracker(run.run_dir, note)
+    is_over, said = Event(), deque[str]()
+    thread = Thread(target=_send, args=(run.run_dir, is_over, said.append), daemon=True)
+    thread.start()
 
     def poll_both(at: T) -> None:
         poll(at)
-        tracker.poll()
+        while said:  # in this thread, which draws the display
+            note(said.popleft())
 
     try:
         yield poll_both
     finally:
-        tracker.finish()
+        is_over.set()
+        _finish(thread, note)
+        while said:
+            note(said.popleft())
 
 
-# --- the process
+def _finish(thread: Thread, note: Callable[[str], None]) -> None:
+    """Wait `FINISH_SECONDS` at most until the rest is sent; a request to stop ends the wait."""
+
+    def interrupt(number: int) -> None:
+        raise KeyboardInterrupt
+
+    why = f"within {FINISH_SECONDS:.0f} s"
+    try:
+        with handle_stop_signals(interrupt):
+            thread.join(SILENT_SECONDS)
+            if thread.is_alive():
+                note(f"Weights & Biases gets the rest: {FINISH_SECONDS:.0f} s at most. Ctrl-C ends that.")
+            thread.join(FINISH_SECONDS)
+    except KeyboardInterrupt:
+        why = "because you have interrupted that"
+    if thread.is_alive():
+        note(f"Weights & Biases did not take the rest {why}; `wandb sync` sends it later.")
+        for child in psutil.Process().children():  # else the end of this process would wait for it
+            if child.name().startswith(WANDB):
+                child.kill()
+        import wandb
+
+        with suppress(Exception):
+            wandb.teardown()
 
 
-def main(run_dir: Path) -> None:
-    """Send new records until standard input is closed, then the rest and the summary."""
-    ignore_requests()
-    enable_stack_dumps()
-    os.umask(PRIVATE_UMASK)
-    os.nice(NICENESS)
-    import wandb
+def _send(run_dir: Path, is_over: Event, note: Callable[[str], None]) -> None:
+    """Send new records until the run is over, then the rest and the summary."""
+    os.environ.setdefault("WANDB_SILENT", "true")  # else it asks for a key on the terminal of the run
+    state, config = read_object(run_dir / TRACK_FILE), flat_of(read_object(run_dir / CONFIG_FILE))
+    try:
+        import wandb
 
-    state = read_object(run_dir / TRACK_FILE)
-    config = flat_of(read_object(run_dir / CONFIG_FILE))
-    run = wandb.init(
-        project=os.environ.get("WANDB_PROJECT", "ringside"),
-        dir=str(run_dir),
-        id=state.setdefault("id", secrets.token_hex(4)),
-        name=run_dir.name,
-        resume="allow",
-        config=config,
-        entity=config.get("wandb_entity"),
-        group=config.get("wandb_group"),
-        tags=[tag.strip() for tag in (config.get("wandb_tags") or "").split(",") if tag.strip()],
-    )
-    run.define_metric("steps")
-    run.define_metric("*", step_metric="steps")
-    state["process"] = os.getpid()
-    state["address"] = run.url or f"kept in {run_dir / 'wandb'}"
-    write_atomic(run_dir / TRACK_FILE, json.dumps(state).encode())
-    unsent = Unsent(run_dir / METRICS_FILE, state)
-    own = UnsentOwn(run_dir / OWN_METRICS_FILE, state)
-    over = False
-    while not over:
-        over = bool(select.select([sys.stdin], [], [], POLL_SECONDS)[0])
-        before = copy.deepcopy(state)
+        run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", "ringside"),
+            dir=str(run_dir),
+            id=state.setdefault("id", secrets.token_hex(4)),
+            name=run_dir.name,
+            resume="allow",
+            reinit="create_new",  # beside a run that the user's program may have
+            config=config,
+            entity=config.get("wandb_entity"),
+            group=config.get("wandb_group"),
+            tags=[tag.strip() for tag in (config.get("wandb_tags") or "").split(",") if tag.strip()],
+            settings=wandb.Settings(console="off"),
+        )
+        run.define_metric("steps")
+        run.define_metric("*", step_metric="steps")
+        note(f"Weights & Biases: {run.url or f'kept in {run_dir / WANDB}'}")
+        new_values, written, is_last = _reader(run_dir, state, wandb.Video), "", False
+        while not is_last:
+            is_last = is_over.wait(POLL_SECONDS)
+            for values in new_values():
+                run.log(values)
+            if (content := json.dumps(state)) != written:
+                write_atomic(run_dir / TRACK_FILE, content.encode())
+                written = content
+        summary = read_object(run_dir / SUMMARY_FILE)
+        run.summary.update({name: value for name, value in summary.items() if not isinstance(value, dict | list)})
+        run.finish()
+    except Exception as error:  # noqa: BLE001  (whatever the service raises, the run continues)
+        reason = " ".join(str(error).split()) or type(error).__name__
+        note(f"Weights & Biases gets nothing more of this run; the run continues: {reason:.300}")
+
+
+def _reader(run_dir: Path, state: dict[str, Any], video: Callable[..., Any]) -> Callable[[], Iterator[dict[str, Any]]]:
+    """Make a function that returns values that were not sent yet, by the names of dashboards.
+
+    `state` holds how far records were sent, and is kept up to date.
+    """
+    unsent, own = Unsent(run_dir / METRICS_FILE, state), Follower(run_dir / OWN_METRICS_FILE, parse_own)
+    sent_before = state.get("own", -1)
+
+    def new_values() -> Iterator[dict[str, Any]]:
         for record in unsent.records():
-            run.log(_scalars(record) | {"steps": record["steps"]})
-            video = evaluation_video(run_dir, record["evaluation"]) if record["kind"] == "evaluation" else None
-            if video is not None and video.is_file():
-                run.log({"eval/video": wandb.Video(str(video), format="mp4"), "steps": record["steps"]})
-        for record in own.records():
-            run.log(own_scalars(record["values"]) | {"steps": record["steps"]})
-        if state != before:
-            write_atomic(run_dir / TRACK_FILE, json.dumps(state).encode())
-    summary = read_object(run_dir / SUMMARY_FILE)
-    run.summary.update({name: value for name, value in summary.items() if not isinstance(value, dict | list)})
-    run.finish()
-
-
-class UnsentOwn:
-    """The user's own metrics that were not sent yet."""
-
-    def __init__(self, path: Path, state: dict[str, Any]) -> None:
-        """`state` holds the place of the newest record sent of each kind, `own_places`, and is kept up to date."""
-        self._follower = Follower(path, parse_own)
-        self._sent: dict[str, list[int]] = state.setdefault("own_places", {})
-        self._read: dict[str, list[int]] = {}
-
-    def records(self) -> Iterator[dict[str, Any]]:
-        """New records. A resume cuts the file, and its callbacks may return values for other steps than before.
-
-        The place of a record is its steps, and its number among those of its kind with the same steps.
-        """
+            yield _scalars(record) | {"steps": record["steps"]}
+            film = evaluation_video(run_dir, record["evaluation"]) if record["kind"] == "evaluation" else None
+            if film is not None and film.is_file():
+                yield {"eval/video": video(str(film), format="mp4"), "steps": record["steps"]}
         has_more = True
         while has_more:
-            found, is_new_file, has_more = self._follower.read()
-            if is_new_file:
-                self._read.clear()
-            for record in found:
-                kind, steps = str(record.get("kind")), record["steps"]
-                before, number = self._read.get(kind, [steps, 0])
-                self._read[kind] = place = [steps, number + 1 if steps == before else 1]
-                if place > self._sent.get(kind, []):
-                    self._sent[kind] = place
-                    yield record
+            records, _, has_more = own.read()
+            for record in (each for each in records if each["steps"] > sent_before):
+                state["own"] = max(state.get("own", -1), record["steps"])
+                yield own_scalars(record["values"]) | {"steps": record["steps"]}
+
+    return new_values
 
 
 def _scalars(record: dict[str, Any]) -> dict[str, Any]:
@@ -225,10 +167,4 @@ def _scalars(record: dict[str, Any]) -> dict[str, Any]:
         return episode_scalars(record["return"], record["length"])
     if record["kind"] == "round":
         return round_scalars(record)
-    return evaluation_scalars(
-        {name: value for name, value in record.items() if name not in ("evaluation", "round", "steps")}
-    )
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    return evaluation_scalars({name: record[name] for name in record.keys() - {"evaluation", "round", "steps"}})

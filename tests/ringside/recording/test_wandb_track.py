@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import signal
-from collections.abc import Callable
+import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-import psutil
 import pytest
 
 from ringside.recording import wandb_track
 from ringside.recording.follow import Unsent
 from ringside.recording.metrics import Episode, MetricsLog, cut_metrics
-from ringside.recording.wandb_track import Tracker, UnsentOwn, tracking
+from ringside.recording.wandb_track import tracking
 from shared.config.checks.validate import settings
 from shared.config.sections import Run
 from shared.config.settings import Config
@@ -26,80 +28,117 @@ from shared.process.signals import handle_stop_signals
 from tests.support.waiting import until
 from tests.support.written_runs import write_run
 
-FAKE = """
-import json, os, time
-class _Run:
-    url = os.environ.get("FAKE_URL")
-    def __init__(self, told): self.summary = self; self.say("init", told)
-    def say(self, *words):
-        with open(os.environ["FAKE_LOG"], "a") as log: log.write(json.dumps(words, default=str) + "\\n")
-    def define_metric(self, *words, **more): self.say("define", words, more)
-    def log(self, values): self.say("log", values)
-    def update(self, values): self.say("summary", values)
-    def finish(self): self.say("finish"); time.sleep(float(os.environ.get("FAKE_SECONDS", 0)))
-class Video:
-    def __init__(self, path, format): self.path, self.format = path, format
-    def __str__(self): return "video " + os.path.basename(self.path) + " " + self.format
-def init(**told):
-    if os.environ.get("FAKE_ERROR"): raise RuntimeError("no key: log in first")
-    return _Run(told)
-"""
+
+class Service:
+    """The package wandb, with the calls that it has received.
+
+    Attributes:
+        error: raised by `init`.
+        wait: the end of each run waits for it.
+    """
+
+    def __init__(self) -> None:
+        self.inits: list[dict[str, Any]] = []
+        self.logged: list[dict[str, Any]] = []
+        self.summary: dict[str, Any] = {}
+        self.url: str | None = None
+        self.error: Exception | None = None
+        self.wait = threading.Event()
+        self.wait.set()
+        self.was_torn_down = False
+
+    def init(self, **told: Any) -> Service:
+        """Begin a run: this object."""
+        self.inits.append(told)
+        if self.error is not None:
+            raise self.error
+        return self
+
+    def define_metric(self, *words: str, **more: str) -> None:
+        """Ignore names of metrics."""
+
+    def log(self, values: dict[str, Any]) -> None:
+        """Keep values."""
+        self.logged.append(values)
+
+    def finish(self) -> None:
+        """End a run."""
+        self.wait.wait(20)
+
+    def teardown(self) -> None:
+        """End the process of the package."""
+        self.was_torn_down = True
+
+    Video = staticmethod(lambda path, format: f"video {Path(path).name} {format}")
+    Settings = staticmethod(SimpleNamespace)
+
+    @property
+    def steps(self) -> list[int]:
+        """Steps of the values, in their order."""
+        return [values["steps"] for values in self.logged]
 
 
 @pytest.fixture
-def sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[list[Any]]]:
-    """Calls that the fake has received."""
-    (tmp_path / "fake").mkdir()
-    (tmp_path / "fake" / "wandb.py").write_text(FAKE)
-    log = tmp_path / "told.jsonl"
-    log.touch()
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "fake"))
-    monkeypatch.setenv("FAKE_LOG", str(log))
-    monkeypatch.setattr(wandb_track, "POLL_SECONDS", 0.1)
-    return lambda: [json.loads(line) for line in log.read_text().splitlines()]
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+    fake = Service()
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+    monkeypatch.setattr(wandb_track, "POLL_SECONDS", 0.05)
+    yield fake
+    fake.wait.set()
 
 
-def of(kind: str, told: list[list[Any]]) -> list[Any]:
-    return [words[1] for words in told if words[0] == kind]
+def track(path: Path, notes: list[str], resume: Path | None = Path()) -> None:
+    """Track a run that is over at once."""
+    with tracking(Run(run_dir=path, resume=resume, track="wandb"), lambda at: None, notes.append) as look:
+        look("memory")
 
 
-def test_records_are_sent_under_the_names_of_the_dashboards(
-    tmp_path: Path, sent: Callable[[], list[list[Any]]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FAKE_URL", "https://example.org/run")
+def test_records_are_sent_under_the_names_of_the_dashboards(tmp_path: Path, service: Service) -> None:
+    service.url = "https://example.org/run"
     path = write_run(tmp_path / "run", returns=[3.0, 4.0], evaluations=[5.0])
     notes: list[str] = []
-    tracker = Tracker(path, notes.append)
-    until(lambda: (tracker.poll(), notes)[1])
-    tracker.finish()
+    track(path, notes)
     assert notes == ["Weights & Biases: https://example.org/run"]
-    (told,) = of("init", sent())
+    (told,) = service.inits
     assert (told["name"], told["resume"], told["config"]["game"], told["config"]["batch_size"]) == (
         "run",
         "allow",
         "pong",
         32,
     )
-    logged = of("log", sent())
-    assert [values["steps"] for values in logged] == [1_000, 1_000, 2_000, 2_000, 2_000]
+    assert service.steps == [1_000, 1_000, 2_000, 2_000, 2_000]
+    logged = service.logged
     assert logged[0] == {"charts/episodic_return": 3.0, "charts/episodic_length": 50, "steps": 1_000}
-    assert logged[1]["charts/SPS"] == 100.0
-    assert logged[1]["losses/td_loss"] == 0.5
+    assert (logged[1]["charts/SPS"], logged[1]["losses/td_loss"]) == (100.0, 0.5)
     assert logged[4] == {"eval/mean_return": 5.0, "eval/episodes": 30, "steps": 2_000}
-    assert of("summary", sent())[0]["weights_sha256"] == "0123456789abcdef"
-    assert sent()[-1] == ["finish"]
+    assert service.summary["weights_sha256"] == "0123456789abcdef"
 
 
-def test_entity_group_tags_and_videos_are_sent(tmp_path: Path, sent: Callable[[], list[list[Any]]]) -> None:
+def test_records_are_sent_and_the_address_is_shown_during_the_run(tmp_path: Path, service: Service) -> None:
+    path = write_run(tmp_path / "run", returns=[3.0], evaluations=[], track="wandb")
+    notes: list[str] = []
+    seen: list[str] = []
+    with tracking(Run(run_dir=path, resume=path, track="wandb"), seen.append, notes.append) as look:
+        until(lambda: (look("memory"), notes)[1])
+        assert notes == [f"Weights & Biases: kept in {path / 'wandb'}"]
+        assert set(seen) == {"memory"}
+        until(lambda: len(service.logged) == 2)
+        with MetricsLog(path / "metrics.jsonl") as log:
+            round_of(log, 100)
+        until(lambda: len(service.logged) == 4)
+    assert len(service.logged) == 4
+
+
+def test_entity_group_tags_and_videos_are_sent(tmp_path: Path, service: Service) -> None:
     told = {"wandb_entity": "team", "wandb_group": "atari5", "wandb_tags": "first, quick,"}
     path = write_run(tmp_path / "run", returns=[3.0, 4.0], evaluations=[5.0], track="wandb", **told)
     video = evaluation_video(path, 0)
     video.parent.mkdir()
     video.touch()
-    Tracker(path, print).finish()
-    (init,) = of("init", sent())
+    track(path, [])
+    (init,) = service.inits
     assert (init["entity"], init["group"], init["tags"]) == ("team", "atari5", ["first", "quick"])
-    assert {"eval/video": "video evaluation-00000.mp4 mp4", "steps": 2_000} in of("log", sent())
+    assert {"eval/video": "video evaluation-00000.mp4 mp4", "steps": 2_000} in service.logged
 
 
 @pytest.mark.parametrize("name", ["wandb_entity", "wandb_group", "wandb_tags"])
@@ -158,111 +197,84 @@ def test_nothing_is_sent_twice_when_a_run_is_resumed(tmp_path: Path, monkeypatch
     assert names(list(again.records())) == [("episode", 5), ("round", 5)]
 
 
-def test_a_resumed_run_goes_on_under_the_same_id_and_sends_nothing_twice(
-    tmp_path: Path, sent: Callable[[], list[list[Any]]]
-) -> None:
+def test_a_resumed_run_goes_on_under_the_same_id_and_sends_nothing_twice(tmp_path: Path, service: Service) -> None:
     path = write_run(tmp_path / "run", returns=[3.0, 4.0], evaluations=[])
-    Tracker(path, print).finish()
+    track(path, [])
     with MetricsLog(path / "metrics.jsonl") as log:
         log.log_round(2, 3_000, {}, [Episode(0, 250, 9.0, 1)], envs=10)
-    Tracker(path, print).finish()
-    first, second = of("init", sent())
+    track(path, [])
+    first, second = service.inits
     assert first["id"] == second["id"]
-    assert [values["steps"] for values in of("log", sent())] == [1_000, 1_000, 2_000, 2_000, 2_510, 3_000]
+    assert service.steps == [1_000, 1_000, 2_000, 2_000, 2_510, 3_000]
 
 
-def test_a_new_run_in_the_same_directory_is_a_new_one_there(
-    tmp_path: Path, sent: Callable[[], list[list[Any]]]
-) -> None:
+def test_a_new_run_in_the_same_directory_is_a_new_one_there(tmp_path: Path, service: Service) -> None:
     path = write_run(tmp_path / "run", returns=[3.0], evaluations=[])
-    seen: list[str] = []
     for resume in (None, path, None):
-        with tracking(Run(run_dir=path, resume=resume, track="wandb"), seen.append, print) as look:
-            look("memory")
-    first, second, third = (told["id"] for told in of("init", sent()))
+        track(path, [], resume)
+    first, second, third = (told["id"] for told in service.inits)
     assert first == second != third
-    assert seen == ["memory"] * 3
 
 
-def test_a_refusal_of_the_service_is_shown_and_the_run_goes_on(
-    tmp_path: Path, sent: Callable[[], list[list[Any]]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("FAKE_ERROR", "1")
+def test_a_refusal_of_the_service_is_shown_once(tmp_path: Path, service: Service) -> None:
+    service.error = RuntimeError("no key:\nlog in first")
     notes: list[str] = []
-    path = write_run(tmp_path / "run")
-    tracker = Tracker(path, notes.append)
-    until(lambda: (tracker.poll(), notes)[1])
-    tracker.finish()
-    assert len(notes) == 1
-    assert "no key: log in first" in notes[0]
-    assert str(path / "logs" / "track.log") in notes[0]
-    assert (path / "logs" / "track.log").stat().st_mode & 0o077 == 0
+    track(write_run(tmp_path / "run"), notes)
+    (note,) = notes
+    assert note == "Weights & Biases gets nothing more of this run; the run continues: no key: log in first"
 
 
 def test_a_service_that_does_not_answer_is_not_waited_for(
-    tmp_path: Path, sent: Callable[[], list[list[Any]]], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("FAKE_SECONDS", "600")
+    service.wait.clear()
+    monkeypatch.setattr(wandb_track, "SILENT_SECONDS", 0.1)
     monkeypatch.setattr(wandb_track, "FINISH_SECONDS", 1.0)
     notes: list[str] = []
-    tracker = Tracker(write_run(tmp_path / "run"), notes.append)
-    child = psutil.Process(tracker._process.pid)
-    until(lambda: of("init", sent()))
-    tracker.finish()
-    assert "did not take the rest within 1 s" in notes[-1]
-    assert not child.is_running()
+    track(write_run(tmp_path / "run"), notes)
+    assert "did not take the rest within 1 s" in "".join(notes)
+    assert service.was_torn_down
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_request_to_stop_while_the_rest_is_sent_ends_that(
-    tmp_path: Path, sent: Callable[[], list[list[Any]]], monkeypatch: pytest.MonkeyPatch, number: int
+    tmp_path: Path, service: Service, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     """The handler of the command does nothing: the run is over."""
-    monkeypatch.setenv("FAKE_SECONDS", "600")
+    service.wait.clear()
     monkeypatch.setattr(wandb_track, "SILENT_SECONDS", 0.0)
     notes: list[str] = []
+    path = write_run(tmp_path / "run")
 
     def note(sentence: str) -> None:
         notes.append(sentence)
         if "at most" in sentence:
             signal.raise_signal(number)
 
-    tracker = Tracker(write_run(tmp_path / "run"), note)
-    child = psutil.Process(tracker._process.pid)
-    until(lambda: of("init", sent()))
-    with handle_stop_signals(lambda number: None):
-        tracker.finish()
-    assert notes[-1] == "Weights & Biases did not take the rest: you have interrupted that."
-    assert not child.is_running()
+    with handle_stop_signals(lambda number: None):  # noqa: SIM117  (the run's handler comes first)
+        with tracking(Run(run_dir=path, resume=path, track="wandb"), print, note):
+            pass
+    assert any("did not take the rest because you have interrupted that" in each for each in notes)
+    assert service.was_torn_down
 
 
-def test_own_metrics_alone_are_noted_as_sent(tmp_path: Path, sent: Callable[[], list[list[Any]]]) -> None:
-    path = write_run(tmp_path / "run", returns=[3.0], evaluations=[])
-    Tracker(path, print).finish()
-    record = {"steps": 1_000, "round": 0, "kind": "round", "values": {"mine": 1.0}}
-    (path / "own-metrics.jsonl").write_text(json.dumps(record) + "\n")
-    for _ in range(2):
-        Tracker(path, print).finish()
-    assert sum("own/mine" in values for values in of("log", sent())) == 1
-
-
-def test_own_metrics_of_other_steps_than_before_a_resume_are_sent(tmp_path: Path) -> None:
+def test_own_metrics_of_other_steps_than_before_a_resume_are_sent_once(tmp_path: Path, service: Service) -> None:
     """Six rounds were sent. The resumed run begins at boundary 2, and its callback returns values from round 4 on."""
-    path, state = tmp_path / "own-metrics.jsonl", dict[str, Any]()
+    path = write_run(tmp_path / "run", returns=[], evaluations=[])
 
     def write(*records: tuple[str, int]) -> None:
         lines = [{"steps": 40 * (number + 1), "kind": kind, "values": {"mine": 1.0}} for kind, number in records]
-        write_atomic(path, "".join(json.dumps(line) + "\n" for line in lines).encode())
+        write_atomic(path / "own-metrics.jsonl", "".join(json.dumps(line) + "\n" for line in lines).encode())
 
-    unsent = UnsentOwn(path, state)
     write(*(("round", number) for number in range(6)), ("evaluation", 3), ("episode", 5), ("episode", 5))
-    assert len(list(unsent.records())) == 9
+    track(path, [])
+    assert len(service.logged) == 9
+    assert service.logged[0] == {"own/mine": 1.0, "steps": 40}
+    service.logged.clear()
     write(*(("round", number) for number in (0, 1, 4, 5, 6, 7)), ("episode", 5), ("evaluation", 3), ("evaluation", 6))
-    found = [(record["kind"], record["steps"]) for record in UnsentOwn(path, json.loads(json.dumps(state))).records()]
-    assert found == [("round", 280), ("round", 320), ("evaluation", 280)]
-    assert [(record["kind"], record["steps"]) for record in unsent.records()] == found
-    write(("episode", 5), ("episode", 5), ("episode", 5))
-    assert len(list(unsent.records())) == 1, "the third of the same steps"
+    for _ in range(2):
+        track(path, [])
+    assert service.steps == [280, 320, 280]
 
 
 def test_without_it_nothing_is_started(tmp_path: Path) -> None:
