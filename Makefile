@@ -65,7 +65,7 @@ stress: install ## the long tests
 	$(BIN)/python -m pytest -m stress $(ARGS)
 
 bench: install ## measure this machine; BENCH=throughput ARGS="--json FILE" for another benchmark
-	$(BIN)/python launch.py bench $(BENCH) $(ARGS)
+	$(BIN)/python -m benchmarks $(BENCH) $(ARGS)
 
 clean: ## remove caches, build products, .venv and .venv-peers; runs/ stays
 	rm -rf $(VENV) .venv-peers build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache

@@ -4,7 +4,6 @@
     python launch.py --actors 12 --game breakout
     python launch.py watch
     python launch.py eval --load runs/breakout-20260101-120000 --episodes 30
-    python launch.py bench limits
     python launch.py doctor
     python launch.py help
 

@@ -110,8 +110,6 @@ LEARNERS = (
     *("as it comes", "replay on the host", "one update in a launch", "four updates in a launch", "no graphs"),
     *("any kernels", "fp32", "bf16"),
 )
-LENGTHS = (1, 2, 4, 8)
-"""Values of --graph-updates beside which inference is measured."""
 KILLS = "killed_processes or alternate"
 """Tests of the stage `kills`; the stage `tests` runs the others."""
 SETTINGS = ("as it comes", MPS, "replay on the host", "fp32", "any kernels")
@@ -126,13 +124,13 @@ BENCHES: dict[str, dict[str, str]] = {
         for name in ("as it comes", "more lanes", "more envs")
     },
     "learner": {name: f"throughput --only learner --seconds 3 -- {FLAGS[name]}" for name in LEARNERS},
-    "presets": {"all": f"{COSTS} quick,double,dueling,c51,qr-dqn --"},
-    "large": {"all": f"{COSTS} rainbow,iqn,btr --"},
-    "on-policy": {"all": f"{COSTS} ppo,ppo-quick,a2c,a3c,impala,pqn,pqn-quick --"},
-    "scaling": {"all": "scaling --"},
-    "limits": {"all": "limits --only inference,update --"},
+    "presets": {"all": f"{COSTS} quick,double,dueling,c51,qr-dqn"},
+    "large": {"all": f"{COSTS} rainbow,iqn,btr"},
+    "on-policy": {"all": f"{COSTS} ppo,ppo-quick,a2c,a3c,impala,pqn,pqn-quick"},
+    "scaling": {"all": "scaling"},
+    "limits": {"all": "limits --only inference,update"},
     "settings": {name: f"throughput --only evaluation --seconds 10 -- {FLAGS[name]}" for name in SETTINGS},
-    "machine": {"all": "limits --only emulator,actors --game ten --"},
+    "machine": {"all": "limits --only emulator,actors --game ten"},
 }
 """Benchmarks of stages, by the name of their file."""
 NAMES = (
@@ -141,7 +139,7 @@ NAMES = (
 )
 DEFAULTS = {"only": "all", "repeats": 1}
 OPTIONS = {
-    "--out": {"type": Path, "default": ROOT / "benchmarks/results/gpu", "help": "directory of all files"},
+    "--out": {"type": Path, "default": ROOT / "benchmarks" / "results" / "gpu", "help": "directory of all files"},
     "--within": {"type": float, "default": math.inf, "metavar": "SECONDS", "help": "time limit in total"},
 }
 
@@ -206,12 +204,13 @@ class Proof:
         """Run a benchmark, under MPS if its name says so, and note what is missing or wrong."""
         file = self.out / f"{self._stage}-{name.replace(' ', '-')}.json"
         file.unlink(missing_ok=True)
-        own, _, flags = words.partition(" --")
+        own, _, flags = words.partition(" -- ")
         written = f"--repeats {self._repeats} --json {shlex.quote(str(file))}"
         self.run(f"-m benchmarks {own} {written} -- {CUDA} {flags}", seconds, mps=name == MPS)
-        report = json.loads(file.read_text()) if file.exists() else {"missing": None, "wrong": None}
-        if report["missing"] or report["wrong"]:
-            self.note({"file": file.name, "missing": report["missing"], "wrong": report["wrong"], "good": False})
+        report = json.loads(file.read_text()) if file.exists() else {}
+        failed = {kind: report[kind] for kind in ("missing", "wrong") if report.get(kind)}
+        if failed:
+            self.note({"file": file.name, **failed, "good": False})
 
     def launch(self, words: str, seconds: float, run_dir: Path, *, mps: bool = False) -> dict[str, Any] | None:
         """Run `launch.py` with these flags; return the summary of the run, or None if it failed or was late."""
@@ -350,7 +349,7 @@ def latency(proof: Proof) -> None:
     proof.note({"with": "nobody", **answers(plan, {}, alone=True)})
     for how in ("in turns", MPS):
         with sharing(mps=how == MPS) as environment:
-            for length in LENGTHS:
+            for length in (1, 2, 4, 8):
                 learning = Plan(plan.config.with_settings(graph_updates=length), plan.actions)
                 proof.note({"with": f"a learner {how}", "in a launch": length, **answers(learning, environment)})
 

@@ -48,6 +48,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from actors.envs.atari import game_name
 from benchmarks.harness import Case, Options, Report, measure_at_once, speed_case
 from benchmarks.measured_run import measure_run, measured_words, plan_of
 from benchmarks.serial import serial_speed
@@ -58,21 +59,11 @@ from shared.text import words_of
 FAST_ENVS = (1, 2, 4, 8)
 ASYNC_WORKERS = (1, 2, 4, 8, 16)
 TRAIN_EVERY, BATCH = 4, PRESETS["quick"].learn.batch_size
-PLAIN_DQN: dict[str, Any] = {
-    "preset": "quick",
-    "double": False,
-    "n_step": 1,
-    "learning_rate": 1e-4,
-    "round_steps": 1_024,
-    "snapshot_every_steps": 1_024,
-    "learning_starts": 512,
-    "replay_size": 20_000,
-}
-"""Settings of the first two tables; the learning rate is Lapan's. The last two shorten a measurement without changing
+PLAIN_DQN = "--preset quick --no-double --n-step 1 --learning-rate 1e-4 --round-steps 1_024 \
+--snapshot-every-steps 1_024 --learning-starts 512 --replay-size 20_000"
+"""Flags of the first two tables; the learning rate is Lapan's. The last two shorten a measurement without changing
 its speed."""
-
-
-GYMNASIUM = ("--env", "benchmarks.gymnasium_env:make")
+GYMNASIUM = ("--env", "benchmarks.wrapped_game:make")
 """Flags with which Gymnasium's preprocessing replaces our frames."""
 JOBS = (
     ("fast-dqn before", "alternate-1", "fast-dqn", "556 steps/s on a GTX 1080 (25 h for 50 M steps)"),
@@ -108,7 +99,7 @@ class Rung:
 def dqn(larger: int = 1, **settings: Any) -> tuple[str, ...]:
     """Flags of plain DQN with 8 samples per step; `larger` is a factor for the batch size and for the steps between."""
     ratio = {"train_every": larger * TRAIN_EVERY, "batch_size": larger * BATCH}
-    return tuple(words_of(**PLAIN_DQN, **ratio, **settings))
+    return (*PLAIN_DQN.split(), *words_of(**ratio, **settings))
 
 
 def rungs() -> list[Rung]:
@@ -150,6 +141,7 @@ DEFAULTS = {"only": "lapan,fast-dqn", "game": "pong", "seconds": 20.0}
 
 def run(options: Options, report: Report) -> None:
     """Measure the speed of the requested rungs. Raises `ConfigError` before anything runs if a setting is invalid."""
+    options.game = game_name(options.game)
     wanted = [rung for rung in RUNGS if {rung.name, rung.table} & set(options.names)]
     firsts: dict[str, str] = {}
     report.run([case_of(rung, options, firsts) for rung in wanted], options.repeats)

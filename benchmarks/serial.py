@@ -52,18 +52,18 @@ class Layers:
         body = [layer for shape in convolutions for layer in (nn.LazyConv2d(*shape), nn.ReLU())]
         head = (nn.Flatten(), nn.LazyLinear(hidden), nn.ReLU(), nn.LazyLinear(plan.actions))
         self._device, self._gradients = torch.device(plan.config.machine.device), gradients
-        self._layers = nn.Sequential(*body, *head).to(self._device)
-        self._layers(torch.zeros(1, *plan.network.frames.observation, device=self._device))
-        self._layers.requires_grad_(gradients)
+        self.layers = nn.Sequential(*body, *head).to(self._device)
+        self.layers(torch.zeros(1, *plan.network.frames.observation, device=self._device))
+        self.layers.requires_grad_(gradients)
 
     def load(self, flat: NDArray[np.float32]) -> None:
         """See `Answering`."""
-        vector_to_parameters(torch.from_numpy(flat.copy()).to(self._device), self._layers.parameters())
+        vector_to_parameters(torch.from_numpy(flat.copy()).to(self._device), self.layers.parameters())
 
     def values(self, stacks: NDArray[np.uint8]) -> NDArray[np.float32]:
         """See `Answering`."""
         with torch.set_grad_enabled(self._gradients):
-            q = self._layers(torch.from_numpy(stacks).to(self._device).float() / 255.0)
+            q = self.layers(torch.from_numpy(stacks).to(self._device).float() / 255.0)
         values: NDArray[np.float32] = q.detach().cpu().numpy()
         return values
 

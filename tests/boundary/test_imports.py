@@ -14,8 +14,9 @@ import pytest
 from shared.root import ROOT
 
 TOP = ("actors", "learner", "shared", "ringside", "workers")
-"""The packages; `launch.py`, `examples` and `tests` stand beside them."""
+"""The packages; `launch.py`, `examples`, `benchmarks` and `tests` stand beside them."""
 EXAMPLES = "examples"
+BENCHMARKS = "benchmarks"
 
 SHARED_MAY = {"msgspec", "numpy", "psutil", "safetensors", "zstandard", "setproctitle"}
 """Packages that shared/ may load beside the standard library; setproctitle names a process and imports nothing."""
@@ -64,6 +65,7 @@ MAY_IMPORT = {
     "ringside.tasks": {"shared", "actors", "ringside"},
     "launch": _ALL_SHARED | {"ringside.tasks"},
     EXAMPLES: {"ringside"},
+    BENCHMARKS: {"shared", "actors", "learner", "ringside"},
 }
 """Our modules that each folder, or file beside them, may import; always itself. The deepest folder decides."""
 
@@ -92,7 +94,7 @@ def module_of(path: Path) -> str:
 
 def ours() -> list[Path]:
     """Every Python file but the tests."""
-    found = [path for top in (*TOP, EXAMPLES) for path in (ROOT / top).rglob("*.py")]
+    found = [path for top in (*TOP, EXAMPLES, BENCHMARKS) for path in (ROOT / top).rglob("*.py")]
     return sorted([*found, ROOT / "launch.py"])
 
 
@@ -125,7 +127,7 @@ def offences(module: str, source: str, modules: set[str]) -> list[str]:
     found = []
     for line, name in imports_of(source, modules):
         top = name.partition(".")[0]
-        if top in (*TOP, "launch", "tests"):
+        if top in (*TOP, BENCHMARKS, "launch", "tests"):
             broken = top in ("launch", "tests") or not (
                 package_of(name) == package or any(within(name, other) for other in MAY_IMPORT[package])
             )
@@ -185,7 +187,7 @@ def test_packages_import_only_what_they_may(package: str) -> None:
         ("ringside.report.plots", "from ringside.watch import status"),
         ("ringside.supervisor.supervisor", "from ringside.scribe import scribe"),
         ("ringside.planning", "from ringside.tasks import train"),
-        ("ringside.planning", "from tests.support.runs import start"),
+        ("benchmarks.limits", "from tests.support.runs import start"),
         ("ringside.zoo.catalogue", "from learner import inference"),
         ("launch", "from ringside.agents import agent"),
         ("ringside.tasks.suite", "import ray"),

@@ -59,4 +59,3 @@ def test_it_works_beside_files_of_a_user_with_names_like_ours(wheel: Path, tmp_p
     bare = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
     assert bare.returncode == 2
     assert bare.stderr.endswith(f"is not installed for {sys.executable}. Run pip check, and install what it names.\n")
-    assert "--parts" in python("-c", "import launch; launch.cli()", "bench", "limits", "--help")

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from benchmarks.serial import Serial
 from learner.learner import prepare
 from learner.networks.policy import Policy
 from ringside import planning
-from ringside.bench.ladder.serial import Serial
 from shared.config.settings import Config
 from shared.files.run_file_names import CONFIG_FILE
 from tests.support.runs import finish, start, summary

@@ -65,7 +65,7 @@ def test_a_file_cannot_name_impossible_frames(values: dict[str, int], says: str)
         Network.from_json({**written, **values})
 
 
-def test_only_defaults_and_benchmarks_of_parts_know_a_size() -> None:
+def test_only_defaults_know_a_size() -> None:
     """A run takes sizes from its configuration. A constant of the default would be right in every test but those of
     other sizes."""
     may = {"shared/config/sections.py", "ringside/report/notes.py", "shared/network_spec.py", "shared/frame_shape.py"}

@@ -12,8 +12,8 @@ from learner.networks.frame_blocks import planes_in
 from learner.networks.make_model import make_model
 from learner.replay.replay_frames import Batch
 from learner.replay.sampling import Replay
-from ringside.bench.network_parts.plain_update import plain_values
 from shared.memory.run_memory import Memory
+from tests.support.plain_network import plain_values
 from tests.support.played_ring import PlayedRing
 from tests.support.worker_memory import LANE_ENVS, T_MAX, worker_config, worker_memory
 from workers.gradients import Gradients, make_worker_method

@@ -18,7 +18,6 @@ from learner.rollout.advantages import generalized_advantages
 from learner.rollout.on_policy_method import Rollout
 from learner.rollout.rollout_source import RolloutSource
 from learner.rollout.step_reader import StepReader
-from ringside.bench.network_parts.plain_update import plain_values
 from shared.config.method_declaration import ActorCriticSettings, method_declaration, method_names
 from shared.config.sections import Algorithm
 from shared.config.settings import Config
@@ -26,6 +25,7 @@ from shared.errors import ConfigError
 from shared.frame_shape import STACK
 from shared.network_parameters import parameters_of
 from shared.network_spec import network_of
+from tests.support.plain_network import plain_values
 from tests.support.played_ring import ACTIONS, PlayedRing, small_config
 
 TRACE = 0.9

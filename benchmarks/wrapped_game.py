@@ -1,6 +1,6 @@
 """Games with Gymnasium's preprocessing, for comparison with ours.
 
-    python launch.py --env benchmarks.gymnasium_env:make --env-kwargs game=pong
+    python launch.py --env benchmarks.wrapped_game:make --env-kwargs game=pong
 
 A step reads two gray screens from the emulator, takes their maximum and resizes it with OpenCV. Lost lives are not
 reported, as the interface of `--env` has no field for them.

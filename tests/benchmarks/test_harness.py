@@ -1,0 +1,228 @@
+"""The harness: interleaved cases, shares, failures, interrupts, files; and the workers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from rich.console import Console
+
+from benchmarks import __main__ as command
+from benchmarks.harness import (
+    CannotRun,
+    Case,
+    Figure,
+    Report,
+    WrongResult,
+    measure_at_once,
+    names_in_list,
+    seconds_per_call,
+    speed_case,
+)
+from shared.errors import ConfigError, DeviceFault
+from shared.root import ROOT
+
+
+@pytest.fixture
+def report() -> Report:
+    return Report("limits", "Title.", console=Console(quiet=True))
+
+
+def answering(*values: float | BaseException) -> Callable[[], float]:
+    """A measurement that gives one value after the other, or raises it."""
+    rest = iter(values)
+
+    def measure() -> float:
+        value = next(rest)
+        if isinstance(value, BaseException):
+            raise value
+        return value
+
+    return measure
+
+
+def cases(**values: Iterable[float | BaseException]) -> list[Case]:
+    return [speed_case(name, answering(*each)) for name, each in values.items()]
+
+
+def values(report: Report) -> dict[str, tuple[float, ...]]:
+    return {name: row.values for name, row in report.rows.items()}
+
+
+def test_shares_are_taken_repeat_by_repeat_of_a_limit_before_or_after(report: Report) -> None:
+    gather = speed_case("gather", answering(5.0, 15.0, 10.0), "GB/s", "memcpy", part="memory", note="cold")
+    given = Case("env", lambda found: [Figure("env", 2 * found["gather"], limit="no row", ratio=0.9)])
+    report.run([gather, speed_case("memcpy", answering(10.0, 20.0, 40.0), "GB/s"), given], 3)
+    row = report.rows["gather"]
+    assert (row.values, row.ratios, row.median, row.ratio) == ((5.0, 15.0, 10.0), (0.5, 0.75, 0.25), 10.0, 0.5)
+    assert (row.part, row.unit, row.note) == ("memory", "GB/s", "cold")
+    assert (report.rows["env"].values, report.rows["env"].ratio) == ((10.0, 30.0, 20.0), 0.9)
+    assert report.rows["memcpy"].ratio is None
+    assert report.code == 0
+
+
+def test_cases_take_turns_and_those_that_fail_are_left_out(report: Report) -> None:
+    asked = []
+
+    def measure(name: str, fails_at: int) -> float:
+        asked.append(name)
+        if asked.count(name) == fails_at:
+            raise (CannotRun if name == "b" else WrongResult)(f"{name} failed.")
+        return float(asked.count(name))
+
+    taking = [speed_case(name, lambda n=name, f=at: measure(n, f)) for name, at in (("a", 0), ("b", 2), ("c", 1))]
+    on_b = Case("d", lambda found: [Figure("d", found["a"] + found["b"])])
+    report.run([*taking, on_b], 3)
+    assert asked == ["a", "b", "c", "a", "b", "a"]
+    assert values(report) == {"a": (1.0, 2.0, 3.0)}
+    assert report.missing == {"b": "b failed.", "d": "It is measured against 'b', which is missing."}
+    assert report.wrong == {"c": "c failed."}
+    assert report.code == 1, "a wrong result"
+
+
+@pytest.mark.parametrize(
+    ("second", "kept"),
+    [((3, KeyboardInterrupt()), {"a": (1,), "b": (3,)}), ((KeyboardInterrupt(),), {"a": (1,)})],
+    ids=["whole repeats", "what there is of the first"],
+)
+def test_an_interrupt_keeps(report: Report, second: tuple[float | BaseException, ...], kept: dict[str, object]) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        report.run(cases(a=(1, 2), b=second), 5)
+    assert values(report) == kept
+
+
+def test_a_row_that_a_repeat_lacks_is_left_out_and_a_name_stands_for_one_row(report: Report) -> None:
+    rows = iter([["a", "b"], ["a"]])
+    report.run([Case("a", lambda found: [Figure(name, 1.0) for name in next(rows)])], 2)
+    assert values(report) == {"a": (1.0, 1.0)}
+    with pytest.raises(AssertionError, match="two rows named 'a'"):
+        report.run(cases(a=(1,)), 1)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_result_that_is_no_number_is_wrong(value: float, report: Report) -> None:
+    report.run(cases(a=(10.0, value)), 2)
+    assert report.wrong == {"a": f"a came out as {value} steps/s."}
+    assert not report.rows
+
+
+def test_faults_of_this_project_are_missing_and_others_are_not_hidden(report: Report) -> None:
+    with pytest.raises(ZeroDivisionError):
+        report.run(cases(a=(1,), b=(DeviceFault("The GPU is lost."),), c=(ZeroDivisionError(),)), 1)
+    assert (values(report), report.missing) == ({"a": (1,)}, {"b": "The GPU is lost."})
+
+
+def run_command(monkeypatch: pytest.MonkeyPatch, file: Path, measure: Callable[[Report], None]) -> int:
+    """Exit code of the command with a benchmark that does this."""
+
+    def run(options: object, report: Report) -> None:
+        measure(report)
+
+    module = SimpleNamespace(__doc__="Title.\n\nMore.", NAMES=("a",), DEFAULTS={"only": "all", "seconds": 1.0}, run=run)
+    monkeypatch.setattr(command.importlib, "import_module", lambda name: module)
+    return command.main(["limits", "--json", str(file), "--", "--envs", "8"])
+
+
+def test_the_file_and_the_table_hold_all_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def measure(report: Report) -> None:
+        report.run(cases(memcpy=(10.0, 30.0)), 2)
+        gather = speed_case("gather", answering(5.0, 9.0), limit="memcpy", note="cold")
+        report.run([gather, *cases(broken=(WrongResult("It is wrong."),))], 2)
+        report.notes["subject"] = "A sentence."
+        raise KeyboardInterrupt
+
+    path = tmp_path / "report.json"
+    assert run_command(monkeypatch, path, measure) == 1, "a wrong result"
+    held = json.loads(path.read_text())
+    assert held["command"] == f"python -m benchmarks limits --json {path} -- --envs 8"
+    rows = [(row["name"], row["median"], row["ratio"]) for row in held["rows"]]
+    assert rows == [("memcpy", 20.0, None), ("gather", 7.0, pytest.approx(0.4))]
+    assert held["missing"] == {"the rest": "It was interrupted."}
+    assert held["wrong"] == {"broken": "It is wrong."}
+    assert held["notes"] == ["A sentence."]
+    assert held["machine"]["usable_cores"] >= 1
+    shown = capsys.readouterr().out
+    for words in (
+        "Title.",
+        "gather  cold",
+        "0.400",
+        "wrong broken: It is wrong.",
+        "not measured the rest",
+        "A sentence.",
+    ):
+        assert words in shown
+    assert "More." not in shown
+
+
+@pytest.mark.parametrize(("error", "code"), [(CannotRun("no GPU"), 1), (KeyboardInterrupt(), 130)])
+def test_a_benchmark_without_a_figure_leaves_an_earlier_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "out.json"
+    file.write_text("figures")
+    assert run_command(monkeypatch, file, lambda report: report.run(cases(a=(error,)), 1)) == code
+    assert file.read_text() == "figures"
+    assert "Nothing was measured" in capsys.readouterr().out
+
+
+def test_a_benchmark_with_a_mistake_of_its_own_keeps_what_it_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "out.json"
+    with pytest.raises(ZeroDivisionError):
+        run_command(monkeypatch, file, lambda report: report.run(cases(a=(1,), b=(ZeroDivisionError(),)), 1))
+    assert [row["name"] for row in json.loads(file.read_text())["rows"]] == ["a"]
+
+
+def test_names_are_chosen_in_the_known_order() -> None:
+    assert names_in_list("all", ["a", "b"]) == ["a", "b"]
+    assert names_in_list("b, a", ["a", "b", "c"]) == ["a", "b"]
+    with pytest.raises(ConfigError, match="--only d is not one of a, b"):
+        names_in_list("a,d", ["a", "b"])
+
+
+def test_calls_are_timed_in_slices_until_each_had_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+
+    def taking(seconds: float) -> Callable[[], None]:
+        def action() -> None:
+            clock[0] += seconds
+
+        return action
+
+    monkeypatch.setattr("benchmarks.harness.time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    assert seconds_per_call([taking(0.001), taking(0.5)], 2.0) == pytest.approx([0.001, 0.5])
+    assert clock[0] == pytest.approx(2 * 0.001 + 2 * 0.5 + 0.01 * 200 + 200 * 0.5, abs=0.6)
+
+
+def _measuring(answer: float | Exception) -> Callable[[float], float]:
+    def measure(seconds: float) -> float:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer + seconds
+
+    return measure
+
+
+def test_workers_measure_at_once_and_say_what_is_wrong() -> None:
+    assert measure_at_once([(_measuring, 1.0), (_measuring, 2.0)], 0.5) == [1.5, 2.5]
+    for error, kind, says in (
+        (WrongResult("It is off."), WrongResult, "It is off."),
+        (DeviceFault("The GPU is lost."), CannotRun, "The GPU is lost."),
+        (RuntimeError("CUDA out of memory\nmore"), CannotRun, r"RuntimeError: CUDA out of memory$"),
+        (SystemExit(1), CannotRun, "ended early"),
+    ):
+        with pytest.raises(kind, match=says):
+            measure_at_once([(_measuring, error)], 0.5)
+
+
+def test_a_kept_result_names_its_file() -> None:
+    for path in sorted((ROOT / "benchmarks" / "results").glob("*.json")):
+        command = json.loads(path.read_text())["command"]
+        words = command.split() if isinstance(command, str) else command
+        assert words[words.index("--json") + 1] in (str(path.relative_to(ROOT)), path.name)

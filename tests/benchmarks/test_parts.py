@@ -1,0 +1,93 @@
+"""Measurements in workers: passes are complete, data paths are verified, inference is; all of them give figures."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks import memory_paths, network_parts
+from benchmarks.harness import CannotRun, WrongResult
+from benchmarks.measured_run import plan_of
+from benchmarks.network_parts import Passes
+from shared.config.sections import Algorithm
+from shared.memory.plan import Plan
+from shared.network_parameters import parameters_of
+from tests.support.played_ring import ACTIONS, make_algorithm, small_config
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+SMALL = "--game pong --device cpu --precision fp32 --envs 4 --actors 1 --inference-batch 4 --learner-threads 1 \
+--network small --round-steps 400 --replay-size 800 --learning-starts 400"
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return plan_of(SMALL.split())
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        Algorithm(),
+        Algorithm(double=True, dueling=True, noisy=True, n_step=3),
+        make_algorithm(method="iqn", iqn_samples=4, iqn_policy_samples=2, munchausen=True),
+        make_algorithm(method="c51", atoms=11, v_min=-2.0, v_max=2.0, double=True),
+    ],
+    ids=["plain", "parts", "implicit", "categorical"],
+)
+def test_every_pass_reaches_every_layer(algorithm: Algorithm) -> None:
+    plan = Plan(small_config(algorithm).with_settings(device="cpu", precision="fp32", actors=1), ACTIONS)
+    passes = Passes(plan)
+    with torch.inference_mode():
+        passes.run()
+    canonical = np.zeros(parameters_of(plan.network).count, np.float32)
+    passes.online.unpack(passes.gradient, canonical)
+    assert np.isfinite(canonical).all()
+    for name, part in parameters_of(plan.network).split(canonical).items():
+        assert part.any(), name
+    assert passes.chunk.target.any()
+
+
+def test_learner_passes_and_inference_have_a_speed(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    measure = network_parts.learner_alone(plan)
+    assert measure(1e-3) > 0
+    assert measure(1e-3) > 0, "at least one round each"
+    assert network_parts.passes(plan)(1e-3) > 0
+    monkeypatch.setitem(network_parts.BATCHES, "cpu", (2, 4))
+    figures = network_parts.inference(plan)(1e-3)
+    assert [figure.name for figure in figures] == ["inference, fp32, 2", "inference, fp32, 4"]
+
+
+def test_a_changed_answer_is_wrong(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = network_parts.make_policy(plan, 4)
+    answer()
+    monkeypatch.setattr(network_parts.Policy, "values", lambda self, stacks: np.zeros(1))
+    with pytest.raises(WrongResult, match="other values"):
+        answer()
+
+
+def test_every_data_path_stands_beside_its_memcpy(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    figures = memory_paths.memory_paths(plan)(1e-3)
+    limits = [figure.limit for figure in figures]
+    assert limits[1::2] == [figure.name for figure in figures[::2]]
+    assert len(figures) == 10
+    assert all(figure.value > 0 for figure in figures)
+    monkeypatch.setattr(memory_paths, "usable_memory", lambda: 10**9)
+    with pytest.raises(CannotRun, match="a smaller --replay-size needs less"):
+        memory_paths.memory_paths(plan)
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "says"),
+    [
+        ("HostFrames.select", lambda self, rows, mask, out: out.fill_(1), "The learner gathers other blocks"),
+        ("gather_planes_to", lambda planes, rows, mask, places, words: words.fill(1), "Inference gathers other blocks"),
+        ("FusedModel.take", lambda self, exported: None, "Inference reads other parameters"),
+    ],
+)
+def test_a_path_that_moves_something_else_is_wrong(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch, name: str, wrong: object, says: str
+) -> None:
+    monkeypatch.setattr(f"benchmarks.memory_paths.{name}", wrong)
+    with pytest.raises(WrongResult, match=says):
+        memory_paths.memory_paths(plan)
