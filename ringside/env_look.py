@@ -115,9 +115,8 @@ class _Trial:
             elapsed, limit = time.monotonic() - begun, f"{LIMIT_SECONDS:.0f} s"
             if elapsed > NOTE_SECONDS and not noted:
                 noted = True
-                print(
-                    printable(f"Playing --env {self._env} before the start, for {limit} at most ..."), file=sys.stderr
-                )
+                text = f"Playing --env {self._env} before the start, for {limit} at most ..."
+                print(printable(text), file=sys.stderr)
             if elapsed > LIMIT_SECONDS:
                 raise EnvError(f"--env {self._env} did not return from {self._call} within {limit}.")
 

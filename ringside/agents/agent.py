@@ -168,9 +168,8 @@ class Agent:
         values = policy.values(padded, state)
         self._next_state = policy.next_state[:rows]
         state_values = policy.state_values if self._weights.network.value_output else None
-        if single:
-            return values[0], None if state_values is None else state_values[0]
-        return values[:rows], None if state_values is None else state_values[:rows]
+        asked = 0 if single else slice(rows)
+        return values[asked], None if state_values is None else state_values[asked]
 
     def _require_rows(self, rows: int) -> None:
         if self._state is not None and rows != len(self._state):

@@ -180,6 +180,9 @@ def test_the_played_action_is_marked_and_the_former_moment_is_gone(pictures: lis
     assert pixels(first, BAR) > 100
     assert not np.array_equal(first, other)
     assert not np.array_equal(first, random), "the word random"
+    assert np.array_equal((first == CHOSEN).all(axis=2), (random == CHOSEN).all(axis=2)), (
+        "the mark is at what is played"
+    )
     assert np.array_equal(first, again)
 
 
