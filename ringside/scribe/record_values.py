@@ -48,8 +48,8 @@ def record_values(
     )
     if row["boundary"] == stop:  # else the learner has reused the row
         begun, at = float(board.begun_ns[0]) / 1e9, row["committed_at"]
-        # The first record after a start is measured from the start.
-        seconds = at - (former["committed_at"] if begun < former["committed_at"] < at else begun)
+        # The first record after a start, with no row before it, is measured from the start.
+        seconds = at - (former["committed_at"] if former["committed_at"] < at else begun)
         values |= {name: row[name] for name in memory.plan.method.metrics}
         values["seconds"] = float(board.before[0]) + at - begun
         values["steps_per_second"] = steps / seconds
