@@ -18,9 +18,8 @@ from multiprocess.connection import wait as wait_for
 
 from ringside.supervisor.children import GPU_ROLES, Child, ChildMaker
 from ringside.supervisor.deaths import diagnose, unkillable_message
-from ringside.supervisor.hang_detector import process_state
+from ringside.supervisor.hang_detector import LATE_SECONDS, process_state
 from ringside.supervisor.lane_balance import Balancer, LaneBalancer
-from ringside.supervisor.shutdown_timer import ShutdownTimer
 from shared.checkpoint.manifest import Manifest
 from shared.errors import RunFailed, StopTraining
 from shared.files.run_file_names import LOGS
@@ -47,6 +46,10 @@ CONTENTION_NS = 1_000_000_000
 RETRY_SECONDS = 10.0
 """Time limit for attempts to restart a process that has died."""
 
+GRACE_SECONDS = 8.0
+"""Longest time that a process may take to leave when asked."""
+SAVE_SECONDS = 120.0
+"""Longest silence of the scribe while it writes the last checkpoint."""
 FINISH_SECONDS = 20.0
 """Time to finish a round after SIGTERM or SIGHUP, whose sender may kill soon after."""
 
@@ -81,7 +84,9 @@ class Supervisor:
         self._refusal: BaseException | None = None
         """Exception of `on_poll`, which ends the run as a signal does."""
         self._killed_scribe = False
-        self._shutdown = ShutdownTimer()
+        self._leaving_seconds = self._saving_seconds = 0.0
+        """Time since all processes were asked to leave, and since the scribe's last heartbeat then, poll by poll."""
+        self._scribe_heartbeat = -1
         self._answered = 0
         """Requests to stop that were answered; one more has the run end sooner."""
         self._finish_until = math.inf
@@ -159,8 +164,8 @@ class Supervisor:
         if self._board.stop[0] == Stop.FINISH:
             self._watch_finish()
         if self._board.stopping:
-            self._shutdown.count(since, int(self._board.heartbeat[Role.SCRIBE]))
-            if self._force_exit or self._shutdown.timed_out:
+            self._count_shutdown(since)
+            if self._force_exit or self._leaving_seconds > GRACE_SECONDS:
                 self._kill_late()
         if self._balancer is not None and not self._board.stopping:
             for move in self._balancer.measure():
@@ -352,7 +357,14 @@ class Supervisor:
     @property
     def _force_exit(self) -> bool:
         """True if even the scribe may not continue: the user asked again while it saves, or it no longer saves."""
-        return self._requests.count > self._answered or self._shutdown.scribe_timed_out
+        return self._requests.count > self._answered or self._saving_seconds > SAVE_SECONDS
+
+    def _count_shutdown(self, seconds: float) -> None:
+        """Count the seconds since the last poll as time of the shutdown."""
+        seconds = min(seconds, LATE_SECONDS)  # the supervisor was stopped then, or the machine slept
+        former, self._scribe_heartbeat = self._scribe_heartbeat, int(self._board.heartbeat[Role.SCRIBE])
+        self._leaving_seconds += seconds
+        self._saving_seconds = self._saving_seconds + seconds if self._scribe_heartbeat == former else 0.0
 
     def _fail(self, sentence: str) -> None:
         self._failure = self._failure or sentence

@@ -19,8 +19,7 @@ import pytest
 from ringside.supervisor import supervisor
 from ringside.supervisor.children import Child
 from ringside.supervisor.deaths import unkillable_message
-from ringside.supervisor.shutdown_timer import SAVE_SECONDS, ShutdownTimer
-from ringside.supervisor.supervisor import FINISH_SECONDS, Supervisor
+from ringside.supervisor.supervisor import FINISH_SECONDS, GRACE_SECONDS, SAVE_SECONDS, Supervisor
 from shared.machine.subprocesses import REAP_SECONDS, wait_for_end
 from shared.memory.parts.board import Phase, Stop
 from shared.memory.plan import Plan
@@ -70,7 +69,7 @@ def finish(made: Supervisor) -> None:
 def time_out_the_scribe(stopping: Supervisor) -> None:
     """Count more time without a heartbeat than the scribe has."""
     for _ in range(int(SAVE_SECONDS) + 2):
-        stopping._shutdown.count(1.0, heartbeat=0)
+        stopping._count_shutdown(1.0)
 
 
 class Process:
@@ -227,18 +226,17 @@ def test_a_request_while_the_scribe_saves_does_not_wait_for_it(stopping: Supervi
     assert stopping._killed_scribe
 
 
-def test_time_in_which_no_process_could_end_does_not_count() -> None:
+def test_time_in_which_no_process_could_end_does_not_count(stopping: Supervisor) -> None:
     """The supervisor was stopped (Ctrl-Z) or the machine slept; or the scribe saves much, and sends heartbeats."""
-    timer = ShutdownTimer()
-    timer.count(3_600.0, heartbeat=0)
-    assert not timer.timed_out
+    stopping._count_shutdown(3_600.0)
+    assert stopping._leaving_seconds <= GRACE_SECONDS
     for look in range(10 * int(SAVE_SECONDS)):
-        timer.count(1.0, heartbeat=look // 100)
-    assert timer.timed_out
-    assert not timer.scribe_timed_out
-    for _ in range(int(SAVE_SECONDS) + 2):
-        timer.count(1.0, heartbeat=0)
-    assert timer.scribe_timed_out
+        stopping._board.heartbeat[Role.SCRIBE] = look // 100
+        stopping._count_shutdown(1.0)
+    assert stopping._leaving_seconds > GRACE_SECONDS
+    assert not stopping._force_exit
+    time_out_the_scribe(stopping)
+    assert stopping._force_exit
 
 
 def test_a_lack_that_passes_ends_no_run(stopping: Supervisor) -> None:

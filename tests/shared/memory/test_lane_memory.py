@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 
 from shared.config.settings import Config
-from shared.memory.lane_memory import LaneMemory
 from shared.memory.parts.mailbox import Mailbox, request_number
 from shared.memory.plan import Plan
-from shared.memory.run_memory import Memory
+from shared.memory.run_memory import LaneMemory, Memory
 
 
 def region() -> Memory:
