@@ -89,10 +89,9 @@ def load_plugin(name: str | None) -> None:
         if not f"{name}.".startswith(f"{error.name or name}."):
             raise ConfigError(f"--plugin {name} cannot be imported: {error}; install what it needs.") from error
         raise ConfigError(f"--plugin {name} is not found: put its directory into PYTHONPATH.") from error
-    except (ImportError, SyntaxError) as error:
-        raise ConfigError(f"--plugin {name} cannot be imported: {error}.") from error
-    except SystemExit as error:
-        raise ConfigError(f"--plugin {name} cannot be imported: it ends the program, as a script does.") from error
+    except (ImportError, SyntaxError, SystemExit) as error:
+        why = "it ends the program, as a script does" if isinstance(error, SystemExit) else error
+        raise ConfigError(f"--plugin {name} cannot be imported: {why}.") from error
     except ConfigError as error:
         raise ConfigError(f"--plugin {name} cannot be used. {error}") from error
     if "torch" in sys.modules and not had_torch:

@@ -247,7 +247,7 @@ def _of_rounds(config: Config) -> Iterator[str]:
 
 def _of_replay(config: Config) -> Iterator[str]:
     """A replay buffer that nothing could be learned from, or that the tree of priorities cannot hold."""
-    play, learn, algorithm = config.play, config.learn, config.algorithm
+    play, learn = config.play, config.learn
     yield from _of_targets(config)
     yield from _above(config, "importance_start", "importance_end")
     yield from _above(config, "learning_starts", "total_steps", ": nothing would be learned")
@@ -260,12 +260,7 @@ def _of_replay(config: Config) -> Iterator[str]:
     yield from _of_priorities(config)
     if run_schedule.priorities > MOST_PRIORITIES:
         yield f"--replay-size {learn.replay_size:_} is more than {MOST_PRIORITIES:_}, the most for --prioritized."
-    played_ticks = run_schedule.first_learning_round * run_schedule.round_ticks
-    if algorithm.n_step > played_ticks:
-        yield (
-            f"--n-step {algorithm.n_step} is more than the {played_ticks} steps that each of --envs {play.envs} "
-            f"has made when learning starts; --learning-starts {algorithm.n_step * play.envs:_} is enough."
-        )
+    yield from _of_n_step(config, ends_with_round=0)
 
 
 def _of_workers(config: Config, changed: Mapping[str, Any]) -> Iterator[str]:
@@ -320,17 +315,20 @@ def _of_local_replay(config: Config) -> Iterator[str]:
     least = max(learn.batch_size, (play.frame_stack + algorithm.n_step + learn.t_max) * play.lane_envs)
     if learn.local_replay < least:
         yield f"--local-replay {learn.local_replay:_} is too small to draw from; {least:_} is the least."
-    if not 0 < learn.learning_starts <= learn.total_steps:
+    yield from _above(config, "learning_starts", "total_steps", ": nothing would be learned")
+    if not learn.learning_starts:
+        yield "--learning-starts 0 must be at least 1 with --local-replay."
+    yield from _of_n_step(config, ends_with_round=1)
+
+
+def _of_n_step(config: Config, ends_with_round: int) -> Iterator[str]:
+    """Returns that are longer than what is there; `ends_with_round`: rounds played when the first update draws."""
+    run_schedule, n_step, emulators = make_run_schedule(config), config.algorithm.n_step, config.play.emulators
+    played_ticks = (run_schedule.first_learning_round + ends_with_round) * run_schedule.round_ticks
+    if n_step > played_ticks:
         yield (
-            f"Nothing would be learned: --learning-starts {learn.learning_starts:_} must lie between 1 and "
-            f"--total-steps {learn.total_steps:_}."
-        )
-    run_schedule = make_run_schedule(config)
-    played_ticks = (run_schedule.first_learning_round + 1) * run_schedule.round_ticks
-    if algorithm.n_step > played_ticks:
-        yield (
-            f"--n-step {algorithm.n_step} is more than the {played_ticks} steps that each emulator has made when "
-            f"learning starts; --learning-starts {(algorithm.n_step - 1) * play.emulators:_} is enough."
+            f"--n-step {n_step} is more than the {played_ticks} steps that each of {emulators} emulators has made when "
+            f"learning starts; --learning-starts {(n_step - ends_with_round) * emulators:_} is enough."
         )
 
 

@@ -38,7 +38,8 @@ REPLAY: dict[str, Any] = WORKERS | {"method": "dqn", "local_replay": 1_000}
         (REPLAY | {"train_every": 8}, "--train-every 8 has no effect with --schedule ordered, since --t-max says it"),
         (REPLAY | {"prioritized": True}, "--prioritized makes no sense with --local-replay 1_000"),
         (REPLAY | {"local_replay": 19}, "--local-replay 19 is too small to draw from; 32 is the least"),
-        (REPLAY | {"total_steps": 10}, "Nothing would be learned"),
+        (REPLAY | {"total_steps": 10}, "nothing would be learned"),
+        (REPLAY | {"learning_starts": 0}, "--learning-starts 0 must be at least 1"),
         (
             {"method": "n-step-q"},
             "--method n-step-q computes its gradients in workers: pass --schedule ordered or async",

@@ -40,7 +40,7 @@ from tests.support.configurations import ON_POLICY, assert_refused
         ({"normalize": "all", "network": "impala"}, "pass --normalize last with --network impala"),
         (
             {"n_step": 625},
-            "--n-step 625 is more than the 624 steps that each of --envs 96 has made when learning starts",
+            "--n-step 625 is more than the 624 steps that each of 96 emulators has made when learning starts",
         ),
         ({"method": "c51", "v_min": 2.0}, "--v-min 2.0 to --v-max 10.0 must hold 0"),
         (
@@ -149,7 +149,10 @@ C51 = {"method": "c51", "v_min": -10.0}
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"n_step": 10, "learning_starts": 16}, "--n-step 10 is more than the 8 steps that each emulator has made"),
+        (
+            {"n_step": 10, "learning_starts": 16},
+            "--n-step 10 is more than the 8 steps that each of 4 emulators has made",
+        ),
         ({**C51, "v_min": 5.0, "v_max": -5.0}, "--v-min 5.0 must be below --v-max -5.0"),
         ({**C51, "v_min": 5.0, "v_max": 10.0}, "--v-min 5.0 to --v-max 10.0 must hold 0"),
         ({"munchausen": True, "double": True}, "--munchausen learns the soft value of a state"),
