@@ -95,11 +95,18 @@ class Config:
         if kwargs is not None:
             settings["env"] = with_kwargs(convert(Play, "env", settings.get("env", self.play.env)), kwargs)
         changed = self._with_method(convert(Algorithm, "method", settings.get("method", self.algorithm.method)))
-        sections = changed.sections | {OWN_SETTINGS: changed.algorithm.settings}
-        values = _values_by_section(settings, sections, changed.algorithm.method)
-        values["algorithm"][OWN_SETTINGS] = dataclasses.replace(sections.pop(OWN_SETTINGS), **values.pop(OWN_SETTINGS))
-        replaced = {name: dataclasses.replace(section, **values[name]) for name, section in sections.items()}
-        return dataclasses.replace(changed, **replaced)
+        parts = changed.sections | {OWN_SETTINGS: changed.algorithm.settings}
+        homes = {item.name: part for part, section in parts.items() for item in dataclasses.fields(section)}
+        del homes[OWN_SETTINGS]
+        values: dict[str, dict[str, Any]] = {name: {} for name in parts}
+        for name, value in settings.items():
+            if name not in homes:
+                raise ConfigError(_no_setting(name, homes, changed.algorithm.method))
+            values[homes[name]][name] = convert(type(parts[homes[name]]), name, value)
+        values["algorithm"][OWN_SETTINGS] = dataclasses.replace(parts.pop(OWN_SETTINGS), **values.pop(OWN_SETTINGS))
+        return dataclasses.replace(
+            changed, **{name: dataclasses.replace(section, **values[name]) for name, section in parts.items()}
+        )
 
     def _with_method(self, method: str) -> Self:
         """A copy with another method and its default settings; the same configuration where it is that method."""
@@ -177,24 +184,6 @@ class ResolvedConfig(Config):
             values = vars(sections[name])
             sections[name] = kind(**{each: convert(kind, each, value) for each, value in values.items()})
         return cls(**sections)
-
-
-def _values_by_section(
-    given: Mapping[str, object], sections: Mapping[str, Any], method: str
-) -> dict[str, dict[str, Any]]:
-    """Settings by flat name, converted to their types, by the name of the section that has them.
-
-    Raises `ConfigError` for a name that is no setting, or a value of another type.
-    """
-    section_of = {item.name: name for name, section in sections.items() for item in dataclasses.fields(section)}
-    del section_of[OWN_SETTINGS]
-    values: dict[str, dict[str, Any]] = {name: {} for name in sections}
-    for name, value in given.items():
-        if name not in section_of:
-            raise ConfigError(_no_setting(name, section_of, method))
-        section = section_of[name]
-        values[section][name] = convert(type(sections[section]), name, value)
-    return values
 
 
 def _no_setting(name: str, known: Mapping[str, str], method: str) -> str:
