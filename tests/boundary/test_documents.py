@@ -19,8 +19,8 @@ DOCUMENTS = sorted(
     for pattern in ("*.md", "docs/**/*.md", "shared/**/*.md", "ringside/**/*.md")
     for path in ROOT.glob(pattern)
 )
-PRESENT = [document for document in DOCUMENTS if not document.startswith("docs/lab/2026")]
-"""Documents without the dated ones: a page of the lab may name what was measured and is gone."""
+PRESENT = [document for document in DOCUMENTS if not document.startswith(("docs/lab/", "CHANGELOG"))]
+"""Documents without those of the past, which may name files and options that are gone."""
 SOURCES = sorted(path for top in TOP for path in (ROOT / top).rglob("*.py"))
 
 IMAGINED = {"learner/methods/log_cosh.py"}

@@ -11,6 +11,8 @@ from shared.root import ROOT
 MOST_CALLS, MOST_FILES = 1_500, 66
 """From the settings of `--game pong --preset ppo-quick`, as parsed, to the start of the first process."""
 
+ROOMS = tuple(f"{ROOT / room}/" for room in ("actors", "learner", "shared", "ringside", "workers"))
+
 PROGRAM = f"""
 import sys
 from multiprocess.context import SpawnProcess
@@ -28,7 +30,7 @@ importing, files = 0, []
 def count(frame, event, argument):
     global importing
     code = frame.f_code
-    if code.co_filename.startswith({str(ROOT)!r}):
+    if code.co_filename.startswith({ROOMS!r}):
         if code.co_name == "<module>":
             importing += {{"call": 1, "return": -1}}.get(event, 0)
         elif event == "call" and not importing and not code.co_name.startswith("<"):
