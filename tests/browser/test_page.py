@@ -11,7 +11,9 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -127,18 +129,26 @@ class PageView:
         return [each for each in found if not ("/pictures?" in each and each.endswith("net::ERR_CONNECTION_RESET"))]
 
 
-def watch(run_dir: Path) -> tuple[subprocess.Popen[str], str]:
+def begin(*words: str, **options: Any) -> tuple[subprocess.Popen[str], str]:
     """`launch.py watch` in a process of its own, and the address that it prints."""
-    return address_of(start_words("watch", str(run_dir), program=PROGRAM))
-
-
-def address_of(process: subprocess.Popen[str]) -> tuple[subprocess.Popen[str], str]:
-    """The process of a page, and the address that it prints."""
+    process = start_words("watch", *words, program=PROGRAM, **options)
     assert process.stdout is not None
     for line in process.stdout:
         if found := re.search(r"http://127\.0\.0\.1:\d+/\S+/", line):
             return process, found[0]
     raise AssertionError("No address was printed.")
+
+
+@contextmanager
+def watched(browser: Chrome, *words: str, **options: Any) -> Iterator[PageView]:
+    """The page, wide, which complains of nothing to its end."""
+    process, address = begin(*words, **options)
+    view = PageView(browser, address)
+    view.resize(WIDE)
+    yield view
+    assert view.complaints() == []
+    process.send_signal(signal.SIGINT)
+    finish(process)
 
 
 def maps_memory(process: subprocess.Popen[str]) -> bool:
@@ -150,7 +160,7 @@ def test_a_run_from_its_first_step_to_its_end(browser: Chrome, tmp_path: Path) -
     evaluates = {"eval_every_steps": "960", "eval_episodes": "1", "eval_envs": "1", "eval_max_frames": "400"}
     run = start(run_dir, total_steps="4_800_000", **evaluates)
     wait_until(run, (run_dir / "config.json").exists)
-    page, address = watch(run_dir)
+    page, address = begin(str(run_dir))
     view = PageView(browser, address)
     # Learning begins with round 2; on a busy machine most of this is the start of the processes.
     wait_until(run, lambda: len(records(run_dir, "round")) > 3, seconds=150, every=0.1)
@@ -192,7 +202,7 @@ def test_a_run_from_its_first_step_to_its_end(browser: Chrome, tmp_path: Path) -
 def test_more_envs_than_fit_and_a_server_that_goes_away(browser: Chrome, tmp_path: Path) -> None:
     run = Pretended(tmp_path / "run", envs=200)
     run.play(30)
-    page, address = watch(run.run_dir)
+    page, address = begin(str(run.run_dir))
     view = PageView(browser, address)
     view.resize(WIDE)
     label = "return document.querySelector('#mosaic [aria-pressed=true]')?.getAttribute('aria-label') ?? ''"
@@ -232,27 +242,22 @@ def test_a_policy_has_probabilities_and_charts_of_its_metrics_and_no_epsilon(bro
     with MetricsLog(run.run_dir / "metrics.jsonl") as log:
         for round_ in range(3):
             log.log_round(round_, 60 * (round_ + 1), values, [], envs=6)
-    page, address = watch(run.run_dir)
-    view = PageView(browser, address)
-    view.resize(WIDE)
-    for chart in ("Entropy (nats)", "KL (nats)", "Clip fraction", "Explained variance", "Mean value"):
-        view.until(lambda chart=chart: view.script(POINTS, chart), f"there is no curve {chart}")  # type: ignore[misc]
-    titles = view.script("return [...document.querySelectorAll('.chart h3')].map(each => each.textContent)")
-    assert isinstance(titles, list)
-    assert "Epsilon" not in titles
-    assert "Randomness of the policy" in view.text(".chart:nth-child(6) .legend")
-    view.until(lambda: view.text("#values-name") == "Probabilities", "the bars are of something else")
-    widths = "return [...document.querySelectorAll('#values .bar div')].map(each => parseFloat(each.style.width))"
-    view.until(lambda: view.script(widths) == [20.0, 30.0, 50.0], "a bar is not as long as its probability")
-    assert view.text("#values tr.best .mark") == "likeliest, taken"
-    assert view.count("#stack canvas") == 2
-    assert view.text("#shape") == ", 48 by 48, in color"
-    ticks = int(run.memory.board.lane_done.values[0])
-    color = run.memory.ring.field["frame"][0, ticks % run.memory.run_schedule.capacity, 0, :, 7, 5]
-    assert view.script(PIXEL, 5, 7) == [*color.tolist(), 255]
-    assert view.complaints() == []
-    page.send_signal(signal.SIGINT)
-    finish(page)
+    with watched(browser, str(run.run_dir)) as view:
+        for chart in ("Entropy (nats)", "KL (nats)", "Clip fraction", "Explained variance", "Mean value"):
+            view.until(lambda chart=chart: view.script(POINTS, chart), f"there is no curve {chart}")  # type: ignore[misc]
+        titles = view.script("return [...document.querySelectorAll('.chart h3')].map(each => each.textContent)")
+        assert isinstance(titles, list)
+        assert "Epsilon" not in titles
+        assert "Randomness of the policy" in view.text(".chart:nth-child(6) .legend")
+        view.until(lambda: view.text("#values-name") == "Probabilities", "the bars are of something else")
+        widths = "return [...document.querySelectorAll('#values .bar div')].map(each => parseFloat(each.style.width))"
+        view.until(lambda: view.script(widths) == [20.0, 30.0, 50.0], "a bar is not as long as its probability")
+        assert view.text("#values tr.best .mark") == "likeliest, taken"
+        assert view.count("#stack canvas") == 2
+        assert view.text("#shape") == ", 48 by 48, in color"
+        ticks = int(run.memory.board.lane_done.values[0])
+        color = run.memory.ring.field["frame"][0, ticks % run.memory.run_schedule.capacity, 0, :, 7, 5]
+        assert view.script(PIXEL, 5, 7) == [*color.tolist(), 255]
     run.end()
 
 
@@ -263,41 +268,37 @@ def test_on_a_phone_curves_follow_one_row_of_pictures_and_axes_have_both_ends(br
         for i, speed in enumerate((120.0, 150.0, 180.0)):
             values = {"steps_per_second": speed, "learner_busy": 0.5, "loss": 20_000.0 + 2 * i, "epsilon": 0.5}
             log.log_round(i, 120 * (i + 1), values, [Episode(0, 10 * i + 9, 3.0, 10)], envs=12)
-    page, address = watch(run.run_dir)
-    view = PageView(browser, address)
-    view.resize(NARROW)
-    view.until(lambda: view.count("#mosaic canvas") == 12, "there is no mosaic")
-    view.until(lambda: view.script(POINTS, "Loss"), "there is no curve")
-    tops = "return [...document.querySelectorAll(arguments[0])].map(each => each.getBoundingClientRect().top)"
-    (row,) = set(view.script(tops, "#mosaic canvas"))  # type: ignore[call-overload]
-    (curve, *_), (env,) = view.script(tops, ".chart"), view.script(tops, "#one")  # type: ignore[misc]
-    assert row < curve < env
-    assert view.fits()
-    axes = (
-        "return [...[...document.querySelectorAll('.chart')].find(each => each.querySelector('h3').textContent === "
-        "arguments[0]).querySelectorAll('text')].map(each => each.textContent)"
-    )
-    assert view.script(axes, "Loss") == [
-        "20k",
-        "20.001k",
-        "20.002k",
-        "20.003k",
-        "20.004k",
-        "0",
-        "100",
-        "200",
-        "300",
-        "360",
-    ]
-    assert view.script(axes, "Epsilon") == ["0", "0.5", "1", "0", "100", "200", "300", "360"]
-    assert view.script(axes, "Steps a second") == ["100", "200", "500", "0", "100", "200", "300", "360"]
-    assert "logarithmic axis" in view.text(".chart:nth-child(3) .legend")
-    assert " · --stop-at 18 · " in view.text("#progress")
-    assert view.text("#run") == "run, nature, protocol nature, concurrent, 12 envs"
-    assert view.text("#changes").startswith("Changed: --round-steps 120, --replay-size 360")
-    assert view.complaints() == []
-    page.send_signal(signal.SIGINT)
-    finish(page)
+    with watched(browser, str(run.run_dir)) as view:
+        view.resize(NARROW)
+        view.until(lambda: view.count("#mosaic canvas") == 12, "there is no mosaic")
+        view.until(lambda: view.script(POINTS, "Loss"), "there is no curve")
+        tops = "return [...document.querySelectorAll(arguments[0])].map(each => each.getBoundingClientRect().top)"
+        (row,) = set(view.script(tops, "#mosaic canvas"))  # type: ignore[call-overload]
+        (curve, *_), (env,) = view.script(tops, ".chart"), view.script(tops, "#one")  # type: ignore[misc]
+        assert row < curve < env
+        assert view.fits()
+        axes = (
+            "return [...[...document.querySelectorAll('.chart')].find(each => each.querySelector('h3').textContent === "
+            "arguments[0]).querySelectorAll('text')].map(each => each.textContent)"
+        )
+        assert view.script(axes, "Loss") == [
+            "20k",
+            "20.001k",
+            "20.002k",
+            "20.003k",
+            "20.004k",
+            "0",
+            "100",
+            "200",
+            "300",
+            "360",
+        ]
+        assert view.script(axes, "Epsilon") == ["0", "0.5", "1", "0", "100", "200", "300", "360"]
+        assert view.script(axes, "Steps a second") == ["100", "200", "500", "0", "100", "200", "300", "360"]
+        assert "logarithmic axis" in view.text(".chart:nth-child(3) .legend")
+        assert " · --stop-at 18 · " in view.text("#progress")
+        assert view.text("#run") == "run, nature, protocol nature, concurrent, 12 envs"
+        assert view.text("#changes").startswith("Changed: --round-steps 120, --replay-size 360")
     run.end()
 
 
@@ -309,23 +310,20 @@ def test_workers_have_their_names_and_one_curve_of_their_speed(browser: Chrome, 
     with MetricsLog(run.run_dir / "metrics.jsonl") as log:
         for round_ in range(3):
             log.log_round(round_, 60 * (round_ + 1), values, [], envs=6)
-    page, address = watch(run.run_dir)
-    view = PageView(browser, address)
-    view.resize(WIDE)
-    view.until(lambda: view.script(POINTS, "Steps a second"), "there is no curve of the speed")
-    assert "protocol nature, ordered, 3 workers, 6 envs" in view.text("#run")
-    legend = "return [...document.querySelectorAll('.chart:nth-child(3) .legend span')].map(each => each.textContent)"
-    assert view.script(legend) == ["workers alone", "the run"]
-    lines = "return document.querySelectorAll('.chart:nth-child(3) .series path').length"
-    view.until(lambda: view.script(lines) == 4, "a curve or its key is missing")
-    view.until(lambda: view.count("#mosaic canvas") == 6, "there is no mosaic")
-    view.press(Keys.END)
-    view.until(lambda: view.text("#one-facts").startswith("worker 2, process 1 ·"), "the env has another player")
-    assert view.count(".role.worker") == 2
-    assert "actor" not in view.text("body")
-    assert view.complaints() == []
-    page.send_signal(signal.SIGINT)
-    finish(page)
+    with watched(browser, str(run.run_dir)) as view:
+        view.until(lambda: view.script(POINTS, "Steps a second"), "there is no curve of the speed")
+        assert "protocol nature, ordered, 3 workers, 6 envs" in view.text("#run")
+        legend = (
+            "return [...document.querySelectorAll('.chart:nth-child(3) .legend span')].map(each => each.textContent)"
+        )
+        assert view.script(legend) == ["workers alone", "the run"]
+        lines = "return document.querySelectorAll('.chart:nth-child(3) .series path').length"
+        view.until(lambda: view.script(lines) == 4, "a curve or its key is missing")
+        view.until(lambda: view.count("#mosaic canvas") == 6, "there is no mosaic")
+        view.press(Keys.END)
+        view.until(lambda: view.text("#one-facts").startswith("worker 2, process 1 ·"), "the env has another player")
+        assert view.count(".role.worker") == 2
+        assert "actor" not in view.text("body")
     run.end()
 
 
@@ -345,38 +343,35 @@ def test_the_list_of_runs_shows_a_curve_of_each_and_follows_them(browser: Chrome
     live = Pretended(runs / "pong-live")
     with MetricsLog(live.run_dir / "metrics.jsonl") as log:
         log.log_round(0, 60, {"steps_per_second": 100.0}, [Episode(0, 9, -3.0, 10)], envs=6)
-    page, address = address_of(start_words("watch", program=PROGRAM, cwd=tmp_path))
-    view = PageView(browser, address)
-    tiles = "return [...document.querySelectorAll('#runs article')].map(each => each.TEXT)"
-    names = ["Pong, pong-live", "old", "Breakout, atari/breakout-1", "Pong, pong-one"]
+    with watched(browser, cwd=tmp_path) as view:
+        tiles = "return [...document.querySelectorAll('#runs article')].map(each => each.TEXT)"
+        names = ["Pong, pong-live", "old", "Breakout, atari/breakout-1", "Pong, pong-one"]
 
-    def told(part: str) -> list[str]:
-        found = view.script(tiles.replace("TEXT", f"querySelector('{part}').textContent"))
-        assert isinstance(found, list)
-        return found
+        def told(part: str) -> list[str]:
+            found = view.script(tiles.replace("TEXT", f"querySelector('{part}').textContent"))
+            assert isinstance(found, list)
+            return found
 
-    for size in (WIDE, NARROW):
-        view.resize(size)
-        view.until(lambda: told("h3") == names, "a run is missing")
-        assert view.fits()
-    assert (view.text("#mode"), view.text("#count")) == ("1 live", "4 under runs")
-    view.until(lambda: told(".pill") == ["live", "not readable", "stopped", "finished"], "a state is wrong")
-    live_facts, refused, few, done = told(".facts")
-    assert live_facts == "mean of the last 1: −3 · dqn, seed 1 · 60 of 600 steps · 100 steps/s"
-    assert "old cannot be watched" in refused
-    assert few.startswith("mean of the last 2: 2 · dqn, seed 1 · 2,000 of ")
-    assert done.startswith("evaluation: 4.5 · mean of the last 3: −9.33 · dqn, seed 1 · 3,000 of ")
-    assert view.count("#runs .main path") == 2
-    with MetricsLog(live.run_dir / "metrics.jsonl") as log:
-        log.log_round(1, 120, {"steps_per_second": 100.0}, [], envs=6)
-    view.until(lambda: view.count("#runs .main path") == 3, "the curve of the live run does not grow")
-    assert view.complaints() == []
-    live.end()
-    view.until(lambda: view.text("#mode") == "none live", "the end of the run is not seen")
-    view.click("#runs a[href]")
-    view.until(lambda: view.text("#game") == "Pong", "the name does not lead to the page of the run")
-    page.send_signal(signal.SIGINT)
-    finish(page)
+        for size in (WIDE, NARROW):
+            view.resize(size)
+            view.until(lambda: told("h3") == names, "a run is missing")
+            assert view.fits()
+        assert (view.text("#mode"), view.text("#count")) == ("1 live", "4 under runs")
+        view.until(lambda: told(".pill") == ["live", "not readable", "stopped", "finished"], "a state is wrong")
+        live_facts, refused, few, done = told(".facts")
+        assert live_facts == "mean of the last 1: −3 · dqn, seed 1 · 60 of 600 steps · 100 steps/s"
+        assert "old cannot be watched" in refused
+        assert few.startswith("mean of the last 2: 2 · dqn, seed 1 · 2,000 of ")
+        assert done.startswith("evaluation: 4.5 · mean of the last 3: −9.33 · dqn, seed 1 · 3,000 of ")
+        assert view.count("#runs .main path") == 2
+        with MetricsLog(live.run_dir / "metrics.jsonl") as log:
+            log.log_round(1, 120, {"steps_per_second": 100.0}, [], envs=6)
+        view.until(lambda: view.count("#runs .main path") == 3, "the curve of the live run does not grow")
+        assert view.complaints() == []
+        live.end()
+        view.until(lambda: view.text("#mode") == "none live", "the end of the run is not seen")
+        view.click("#runs a[href]")
+        view.until(lambda: view.text("#game") == "Pong", "the name does not lead to the page of the run")
 
 
 @pytest.mark.stress
@@ -387,18 +382,14 @@ def test_videos_of_evaluations_are_played(browser: Chrome, tmp_path: Path) -> No
     for brightness in range(0, 240, 8):
         file.add(np.full((320, 320, 3), brightness, np.uint8))
     file.finish()
-    page, address = watch(run_dir)
-    view = PageView(browser, address)
-    view.until(lambda: view.count("#videos a") == 1, "there is no list of videos")
-    assert view.text("#videos a") == "5 at step 4,000"
-    view.browser.get(str(view.script("return document.querySelector('#videos a').href")))
-    player = "return document.querySelector('video')"
-    view.until(lambda: view.script(f"{player}.duration") == 2, "the video is not read")
-    view.script(f"{player}.play()")
-    view.until(lambda: view.script(f"{player}.currentTime") == 2, "the video is not played")
-    assert view.complaints() == []
-    page.send_signal(signal.SIGINT)
-    finish(page)
+    with watched(browser, str(run_dir)) as view:
+        view.until(lambda: view.count("#videos a") == 1, "there is no list of videos")
+        assert view.text("#videos a") == "5 at step 4,000"
+        view.browser.get(str(view.script("return document.querySelector('#videos a').href")))
+        player = "return document.querySelector('video')"
+        view.until(lambda: view.script(f"{player}.duration") == 2, "the video is not read")
+        view.script(f"{player}.play()")
+        view.until(lambda: view.script(f"{player}.currentTime") == 2, "the video is not played")
 
 
 def _controls(view: PageView) -> None:

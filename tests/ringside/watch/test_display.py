@@ -117,54 +117,67 @@ def test_everything_stands_in_eighty_columns() -> None:
     assert "…" not in text
 
 
-def test_after_the_last_round_the_evaluation_is_what_is_left() -> None:
-    over = replace(status(), committed=5_000, steps=50_000_000, time_left=0.0)
-    assert "0:00:00 left" in picture(over, 80)
-    evaluates = replace(over, roles=(*over.roles, RoleStatus("evaluator", "working", 1.0)))
-    assert "1:23:45 gone, the last evaluation left" in " ".join(picture(evaluates, 80).split())
-    assert line(evaluates).endswith("left the last evaluation")
-    assert "9:41:40 left" in picture(replace(evaluates, committed=4_999, time_left=34_900.0), 80)
+OVER = replace(status(), committed=5_000, steps=50_000_000, time_left=0.0)
+EVALUATES = replace(OVER, roles=(*OVER.roles, RoleStatus("evaluator", "working", 1.0)))
+EARLY = replace(status(), time_left_at_least=True, learning=False, learning_begins=59_904)
+STOPS = replace(status(), stop_at=18.0)
+FEW = replace(status(), episodes=32)
+TURNS = replace(status(), preset="ppo-quick", schedule="alternate", suite_place="run 2 of 4")
+STOPPING = replace(status(), stops_at=19_456, stopping_for=12.0)
+WORKERS = replace(
+    status(),
+    workers=16,
+    schedule="ordered",
+    roles=(RoleStatus("scribe", "waiting", 0.1), *(RoleStatus(f"worker {i}", "working", 0.8) for i in range(2))),
+    bottleneck=None,
+)
+NODES = (NodeStatus("n7", 4, 1, 0, 0.1, 1e6, 1e5), NodeStatus("", 0, 2, 0, 0.0, 0.0, 0.0))
+GATEWAYS = tuple(RoleStatus(f"actor {i + 1}", "working", 0.9, node=node) for i, node in enumerate(NODES))
+SHARED = replace(status(), usable_cores=128, others=13.25, stolen=0.04)
+POLICY = replace(status(), metrics={"loss": 0.5, "entropy": 1.25, "explained_variance": None})
 
 
-def test_a_time_left_that_is_the_least_is_said_so() -> None:
-    early = replace(status(), time_left_at_least=True, learning=False, learning_begins=59_904)
-    assert "1:23:45 gone, at least 9:41:40 left" in " ".join(picture(early, 80).split())
-    assert line(early).endswith("left at least 9:41:40")
-    assert "learning  from step 59,904 on" in picture(early, 80)
-    assert "at least" not in picture(replace(early, time_left=None), 80)
-
-
-def test_a_run_that_may_stop_at_a_score_ends_at_the_latest_then() -> None:
-    stops = replace(status(), stop_at=18.0)
-    assert "1:23:45 gone, at the latest 9:41:40 left --stop-at 18" in " ".join(picture(stops, 80).split())
-    assert line(stops).endswith("left at the latest 9:41:40  --stop-at 18")
-    assert line(replace(stops, time_left_at_least=True)).endswith("left about 9:41:40  --stop-at 18")
-    assert line(replace(stops, time_left=None)).endswith("left –  --stop-at 18")
-
-
-def test_a_mean_of_few_episodes_is_not_called_one_of_a_hundred() -> None:
-    few = replace(status(), episodes=32)
-    assert "812.3 (mean of the last 32)" in picture(few, 80)
-    assert "10,812.3 (mean of the last 32)" in picture(replace(few, mean_return_100=10_812.3), 80)
-    assert "return 812.3 (mean of the last 32)" in line(few)
-
-
-def test_the_title_names_the_settings_that_were_changed_and_the_place_in_a_suite() -> None:
-    turns = replace(status(), preset="ppo-quick", schedule="alternate", suite_place="run 2 of 4")
-    assert "ppo-quick, protocol nature, turns, run 2 of 4" in picture(turns, 80)
-    assert "Changed" not in picture(turns, 80)
-    few = replace(turns, changes=("--n-step 3", "--double"))
-    assert "Changed: --n-step 3, --double\n" in re.sub(" +\n", "\n", picture(few, 80))
-    many = replace(turns, changes=tuple(f"--x-{i} 1" for i in range(9)))
-    assert "--x-5 1, 3 more" in picture(many, 80)
-
-
-def test_the_display_says_what_a_stop_saves() -> None:
-    assert "Ctrl-C finishes the round, saves and ends" in picture(replace(status(), can_be_saved=True), 80)
-    assert "Ctrl-C ends; nothing is saved yet" in picture(NEW, 80)
-    stopping = replace(status(), stops_at=19_456, stopping_for=12.0)
-    assert "stopping at step 19,456, 0:00:12 since the request" in picture(stopping, 80)
-    assert line(stopping).endswith("stopping at step 19,456, 0:00:12 since the request")
+@pytest.mark.parametrize(
+    ("what", "on_screen", "in_line"),
+    [
+        (OVER, ["0:00:00 left"], []),
+        (EVALUATES, ["1:23:45 gone, the last evaluation left"], ["left the last evaluation"]),
+        (replace(EVALUATES, committed=4_999, time_left=34_900.0), ["9:41:40 left"], []),
+        (EARLY, ["1:23:45 gone, at least 9:41:40 left", "learning from step 59,904 on"], ["left at least 9:41:40"]),
+        (replace(EARLY, time_left=None), ["-at least", "time left unknown"], ["left –"]),
+        (STOPS, ["1:23:45 gone, at the latest 9:41:40 left --stop-at 18"], ["left at the latest 9:41:40 --stop-at 18"]),
+        (replace(STOPS, time_left_at_least=True), [], ["left about 9:41:40 --stop-at 18"]),
+        (replace(STOPS, time_left=None), [], ["left – --stop-at 18"]),
+        (FEW, ["812.3 (mean of the last 32)"], ["return 812.3 (mean of the last 32)"]),
+        (replace(FEW, mean_return_100=10_812.3), ["10,812.3 (mean of the last 32)"], []),
+        (TURNS, ["ppo-quick, protocol nature, turns, run 2 of 4", "-Changed"], []),
+        (replace(TURNS, changes=("--n-step 3", "--double")), ["Changed: --n-step 3, --double ━"], []),
+        (replace(status(), can_be_saved=True), ["Ctrl-C finishes the round, saves and ends"], []),
+        (NEW, ["Ctrl-C ends; nothing is saved yet", "time left unknown", "0.0% 0 of 40k steps"], []),
+        (NEW, ["others –", "-nan", "-None"], ["-nan", "-None"]),
+        (STOPPING, ["stopping at step 19,456, 0:00:12 since"], ["stopping at step 19,456, 0:00:12 since the request"]),
+        (WORKERS, ["nature, protocol nature, ordered, 16 workers", "80% 0", "worker 1 working", "-actor"], []),
+        (status(12), ["actors 12 working", "90% (88%-92%) 0", "-actor 0"], ["-nodes"]),
+        (status(4), ["actor 0", "actor 1", "actor 2", "actor 3", "░ 2% 3"], []),
+        (
+            replace(status(1), roles=(*roles(1), *GATEWAYS)),
+            ["actor 0 working", "actor 1 on n7", "actor 2 without a node"],
+            ["nodes 1 of 2"],
+        ),
+        (SHARED, ["others 13.2 of 128 cores"], ["others 13.2 of 128 cores"]),
+        (replace(SHARED, stolen=10.5), ["others 13.2, 10.5 stolen, of 128"], []),
+        (
+            POLICY,
+            ["0.5, entropy 1.25 nats", "explained variance –"],
+            ["loss 0.5, entropy 1.25 nats explained variance –"],
+        ),
+    ],
+)
+def test_words_on_the_screen_and_in_the_line(what: Status, on_screen: list[str], in_line: list[str]) -> None:
+    for text, words in ((picture(what, 80), on_screen), (line(what), in_line)):
+        said = " ".join(text.split())
+        for word in words:
+            assert (word in said) if word[0] != "-" else (word[1:] not in said), word
 
 
 def test_the_line_that_offers_the_end_leaves_room_for_what_a_terminal_echoes() -> None:
@@ -172,42 +185,9 @@ def test_the_line_that_offers_the_end_leaves_room_for_what_a_terminal_echoes() -
     assert picture(status(), 80).splitlines()[-1] == " Ctrl-C ends; nothing is saved yet"
 
 
-def test_workers_are_counted_and_their_processes_have_lines() -> None:
-    who = (RoleStatus("scribe", "waiting", 0.1), *(RoleStatus(f"worker {i}", "working", 0.8) for i in range(2)))
-    shown = replace(status(), workers=16, schedule="ordered", roles=who, bottleneck=None)
-    text = picture(shown, 80)
-    assert "nature, protocol nature, ordered, 16 workers" in text
-    assert re.search(r"worker 1 +working .* 80% +0", text)
-    assert "actor" not in text
-    assert "workers 2" in picture(shown, 80, height=24)
-
-
-def test_many_actors_share_a_line_and_few_have_their_own() -> None:
-    text = picture(status(12), 80)
-    assert re.search(r"actors 12 +working .* 90% \(88%-92%\) +0", text)
-    assert "actor 0" not in text
-    text = picture(status(4), 80)
-    assert all(f"actor {i}" in text for i in range(4))
+def test_a_low_terminal_has_one_line_for_all_that_play() -> None:
     assert "actors 4" in picture(status(4), 80, height=24)
-    assert re.search(r"scribe +waiting +░+ +2% +3", text)
-
-
-def test_gateways_are_shown_with_their_nodes() -> None:
-    nodes = [NodeStatus("n7", 4, 1, 0, 0.1, 1e6, 1e5), NodeStatus("", 0, 2, 0, 0.0, 0.0, 0.0)]
-    gateways = tuple(RoleStatus(f"actor {i + 1}", "working", 0.9, node=node) for i, node in enumerate(nodes))
-    shown = replace(status(1), roles=(*roles(1), *gateways))
-    for said in ("actor 0 ", "actor 1 on n7 ", "actor 2 without a node "):
-        assert said in picture(shown, 80)
-    assert "nodes 1 of 2" in line(shown)
-    assert "nodes" not in line(status())
-
-
-def test_unknown_figures_are_shown_as_unknown() -> None:
-    text = picture(NEW, 80)
-    assert "time left unknown" in text
-    assert "0.0%  0 of 40k steps" in text
-    assert "nan" not in (text + line(NEW)).lower()
-    assert "None" not in text + line(NEW)
+    assert "workers 2" in picture(WORKERS, 80, height=24)
 
 
 def test_the_plain_line() -> None:
@@ -219,25 +199,11 @@ def test_the_plain_line() -> None:
     )
 
 
-def test_the_cores_that_others_use_are_shown() -> None:
-    shared = replace(status(), usable_cores=128, others=13.25, stolen=0.04)
-    assert "others    13.2 of 128 cores" in picture(shared, 80)
-    assert "  others 13.2 of 128 cores  " in line(shared)
-    assert "others    13.2, 10.5 stolen, of 128" in picture(replace(shared, stolen=10.5), 80)
-    assert "others    –" in picture(NEW, 80)
-
-
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [(0, "0"), (950, "950"), (9_984, "9.98k"), (40_000, "40k"), (999_999, "1,000k"), (50e6, "50M"), (1.5e9, "1.5G")],
-)
-def test_short_numbers(value: float, words: str) -> None:
-    assert short(value) == words
-
-
 def test_other_words_for_numbers() -> None:
     assert [time_words(s) for s in (None, 7.9, 3_661, 360_000)] == ["–", "0:00:07", "1:01:01", "4 d 04:00"]
     assert [figure(x) for x in (None, 0.000123456, 1234.5, -3.0)] == ["–", "0.000123", "1,234", "-3"]
+    numbers = {0: "0", 950: "950", 9_984: "9.98k", 40_000: "40k", 999_999: "1,000k", 50e6: "50M", 1.5e9: "1.5G"}
+    assert [short(value) for value in numbers] == list(numbers.values())
 
 
 # The plain display
@@ -292,17 +258,21 @@ def test_output_without_a_terminal_is_plain(monkeypatch: pytest.MonkeyPatch) -> 
     assert type(open_display(plain=False, stream=Terminal())) is Display
 
 
-def test_a_stream_that_is_no_file_is_written_to_itself() -> None:
-    """As that of a notebook, whose descriptor is that of its server."""
+def test_a_notebook_and_a_file_are_written_to_directly(tmp_path: Path) -> None:
+    """The descriptor of a notebook's stream is that of its server; a file is continued."""
 
     class Cell(io.StringIO):
         def fileno(self) -> int:
             return 1
 
-    cell = Cell()
-    with Display(Outlet(cell)) as display:
-        display.note("in the cell")
-    assert cell.getvalue() == "in the cell\n"
+    cell, path = Cell(), tmp_path / "out"
+    path.write_text("before\n")
+    with path.open("a") as file:
+        for stream in (cell, file):
+            with Display(Outlet(stream)) as display:
+                display.note("here")
+                assert "here" in (cell.getvalue() if stream is cell else path.read_text()), "at once"
+    assert (cell.getvalue(), path.read_text()) == ("here\n", "before\nhere\n")
 
 
 def test_a_reader_that_goes_away_does_not_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -345,63 +315,53 @@ def test_a_terminal_that_is_not_read_delays_no_process() -> None:
     assert len(numbers) >= 1_000
 
 
-STUCK = """
-import sys
-sys.path.insert(0, {tests!r})
-from test_display import status
-from ringside.watch import display as displays
-displays.END_SECONDS = 0.2
-with displays.open_display(plain={plain}) as display:
-    for _ in range(300):
-        display.note("x" * 200)
-        display.show(status())
-print("after")
-"""
-
-
-@pytest.mark.parametrize("plain", [True, False])
-def test_a_terminal_that_is_never_read_lets_the_program_end(plain: bool) -> None:
-    main, side = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "40"}
-    script = STUCK.format(tests=str(Path(__file__).parent), plain=plain)
-    process = subprocess.Popen(
-        [sys.executable, "-c", script], stdout=side, stderr=side, stdin=side, env=environment, cwd=ROOT
-    )
-    assert process.wait(60) == 0
-    os.close(main)
-    os.close(side)
-
-
 SCRIPT = """
 import sys
 sys.path.insert(0, {tests!r})
 from test_display import status
 from dataclasses import replace
-from ringside.watch.display import LiveDisplay, open_display
+from ringside.watch import display as displays
 try:
-    with open_display(plain=False) as display:
-        assert isinstance(display, LiveDisplay)
-        for steps in range(0, 50_000_001, 10_000_000):
-            display.show(replace(status(), steps=steps))
-        display.note("actor 3 was killed by SIGKILL; it starts again from its snapshot.")
-        display.show(replace(status(), steps=50_000_000))
-        {end}
+    with displays.open_display(plain={plain}) as display:
+        {body}
 except KeyboardInterrupt:
     print("interrupted")
 print("after")
 """
+STUCK = """displays.END_SECONDS = 0.2
+        for _ in range(300):
+            display.note("x" * 200)
+            display.show(status())
+"""
+SHOWN = """assert isinstance(display, displays.LiveDisplay)
+        for steps in range(0, 50_000_001, 10_000_000):
+            display.show(replace(status(), steps=steps))
+        display.note("actor 3 was killed by SIGKILL; it starts again from its snapshot.")
+        display.show(replace(status(), steps=50_000_000))
+"""
+
+
+def in_terminal(body: str, *, plain: bool = False) -> tuple[subprocess.Popen[bytes], int]:
+    """A program with a display in a terminal of its own, and the terminal's other end."""
+    main, side = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "40"}
+    words = [sys.executable, "-c", SCRIPT.format(tests=str(Path(__file__).parent), plain=plain, body=body)]
+    process = subprocess.Popen(words, stdout=side, stderr=side, stdin=side, env=environment, cwd=ROOT)
+    os.close(side)
+    return process, main
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_terminal_that_is_never_read_lets_the_program_end(plain: bool) -> None:
+    process, main = in_terminal(STUCK, plain=plain)
+    assert process.wait(60) == 0
+    os.close(main)
 
 
 @pytest.mark.parametrize("end", ["pass", "raise KeyboardInterrupt"])
 def test_the_terminal_is_as_before_afterwards(end: str) -> None:
-    main, side = pty.openpty()
+    process, main = in_terminal(f"{SHOWN}        {end}")
     os.set_blocking(main, False)
-    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "80", "LINES": "40"}
-    script = SCRIPT.format(tests=str(Path(__file__).parent), end=end)
-    process = subprocess.Popen(
-        [sys.executable, "-c", script], stdout=side, stderr=side, stdin=side, env=environment, cwd=ROOT
-    )
-    os.close(side)
     output = b""
     while _readable(main, 30):
         try:
@@ -418,11 +378,3 @@ def test_the_terminal_is_as_before_afterwards(end: str) -> None:
     assert "\x1b[2J" not in text  # no clearing of the whole screen, which would flicker
     assert re.search(r"actor 3 was killed by SIGKILL", text)
     assert "100.0%" in text
-
-
-def test_the_metrics_of_another_method_have_their_names() -> None:
-    what = replace(status(2), metrics={"loss": 0.5, "entropy": 1.25, "explained_variance": None})
-    assert "loss 0.5, entropy 1.25 nats  explained variance –  epsilon" in line(what)
-    shown = picture(what, 120)
-    assert "0.5, entropy 1.25 nats" in shown
-    assert "explained variance" in shown
