@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import shutil
 from collections.abc import Sequence
@@ -42,11 +41,6 @@ class BestWeights:
         value = _about(self._best).get("mean_return")
         return value if isinstance(value, float) else None
 
-    def beaten_by(self, mean_return: float) -> bool:
-        """True if this mean return is better than all before it; an equal one is not."""
-        best = self.mean_return
-        return mean_return > (-math.inf if best is None else best)
-
     def replace(self, data: bytes, boundaries: Sequence[int]) -> None:
         """Put better ones in their place, and delete the former best that no kept checkpoint needs.
 
@@ -60,8 +54,9 @@ class BestWeights:
         versions = self._versions()
         needed = {_newest(versions, boundary) for boundary in boundaries}
         if self._best in needed:
+            former = self._directory / f"best-{versions[self._best]:08d}.safetensors"
             with open_to_read(self._best) as best:
-                write_atomic(self._former(versions[self._best]), partial(shutil.copyfileobj, best))
+                write_atomic(former, partial(shutil.copyfileobj, best))
         write_atomic(self._best, data)
         for path in versions.keys() - needed - {self._best}:
             path.unlink()
@@ -75,11 +70,8 @@ class BestWeights:
         elif found != self._best:
             found.replace(self._best)
         for path in best_files(self._directory):
-            if path != self._best and not _existed(versions.get(path), boundary):
+            if path != self._best and (boundary == 0 or not 0 <= versions.get(path, -1) <= boundary):
                 path.unlink()
-
-    def _former(self, version: int) -> Path:
-        return self._directory / f"best-{version:08d}.safetensors"
 
     def _versions(self) -> dict[Path, int]:
         """The versions of the files that can be read."""
@@ -88,14 +80,9 @@ class BestWeights:
 
 
 def _newest(versions: dict[Path, int], boundary: int) -> Path | None:
-    """The file of the newest version that existed at a boundary."""
-    existed = [path for path, version in versions.items() if _existed(version, boundary)]
+    """The file of the newest version that existed at a boundary of the run; at 0 none did."""
+    existed = [path for path, version in versions.items() if boundary > 0 and version <= boundary]
     return max(existed, key=lambda path: (versions[path], path.name == BEST_FILE), default=None)
-
-
-def _existed(version: int | None, boundary: int) -> bool:
-    """True if a version existed at a boundary of the run; at 0 none did."""
-    return version is not None and boundary > 0 and version <= boundary
 
 
 def _about(path: Path) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -249,7 +250,8 @@ class CheckpointWriter:
         Returns:
             True if it is the best.
         """
-        if not self.best.beaten_by(mean_return):
+        best = self.best.mean_return
+        if not mean_return > (-math.inf if best is None else best):
             return False
         boundaries = [next_boundary, *(manifest.boundary for manifest in self._readable()[:KEPT])]
         self.best.replace(self._weights_bytes(weights, version, {"mean_return": float(mean_return)}), boundaries)

@@ -19,19 +19,18 @@ MOST_REFUSALS = 3
 """Manifests whose faults are reported; of the others, the number."""
 
 
-def find_checkpoint(path: Path, heartbeat: Callable[[], None] = lambda: None) -> Manifest:
+def find_checkpoint(path: Path) -> Manifest:
     """The newest whole checkpoint at `path`, with every piece verified.
 
     Args:
         path: a run directory, its `checkpoints` directory, or one manifest.
-        heartbeat: called before each piece, which may take a slow disk long.
 
     Raises:
         CheckpointError: there is none, or none that is whole; the message names the fault of each.
     """
 
     def verified(manifest: Manifest) -> Manifest:
-        manifest.verify(heartbeat)
+        manifest.verify()
         return manifest
 
     return newest_usable(path, verified)

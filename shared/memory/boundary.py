@@ -121,7 +121,9 @@ def captured_arrays(memory: Memory, past: EvaluationHistory) -> dict[str, ArrayS
     shapes["lanes.bytes"] = ArraySpec("|u1", (lanes * _most_lane_bytes(memory),), variable=True)
     shapes["evaluation.counts"] = ArraySpec("<i8", (2,))
     shapes["evaluation.step"] = ArraySpec("<i8", (past.places,))
-    shapes["evaluation.data"] = ArraySpec("<f4", (past.places, _evaluated(memory, past)), variable=True)
+    # A run without evaluation has one number for each place.
+    evaluated = memory.plan.parameters.count if past.every else 1
+    shapes["evaluation.data"] = ArraySpec("<f4", (past.places, evaluated), variable=True)
     return shapes
 
 
@@ -130,20 +132,12 @@ def _most_lane_bytes(memory: Memory) -> int:
     return memory.run_schedule.lane_envs * ENV_BYTES
 
 
-def _evaluated(memory: Memory, past: EvaluationHistory) -> int:
-    """Numbers of a version to evaluate; a run without evaluation has one."""
-    return memory.plan.parameters.count if past.every else 1
-
-
 def _check(memory: Memory, arrays: Mapping[str, NDArray[np.generic]], past: EvaluationHistory) -> None:
-    """Raise `CheckpointError` unless the arrays agree with each other, and a run can have written them."""
-    lanes, lengths = arrays.get("lanes.bytes"), arrays["lanes.length"].tolist()
-    most = _most_lane_bytes(memory)
-    suitable = lanes is not None and lanes.dtype == np.uint8 and lanes.shape == (sum(lengths),)
-    if not suitable or not all(0 <= length <= most for length in lengths):
+    """Raise `CheckpointError` unless the arrays, which `captured_arrays` suits, agree with each other."""
+    lengths, most = arrays["lanes.length"].tolist(), _most_lane_bytes(memory)
+    if len(arrays["lanes.bytes"]) != sum(lengths) or not all(0 <= length <= most for length in lengths):
         raise CheckpointError("The checkpoint is damaged: its lanes have no snapshots of the lengths that it says.")
-    data, length = arrays.get("evaluation.data"), _evaluated(memory, past)
-    if data is None or data.dtype != np.float32 or data.shape not in ((past.places, length), (0, length)):
+    if len(arrays["evaluation.data"]) not in (0, past.places):
         raise CheckpointError("The checkpoint is damaged: its versions to evaluate are none of this run.")
     queued, logged = arrays["evaluation.counts"].tolist()
     if not 0 <= logged <= queued <= logged + past.places:

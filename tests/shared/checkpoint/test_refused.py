@@ -377,7 +377,6 @@ def boundary_of(memory: Memory) -> Fields:
         ("lanes.length", np.array([1 << 40, 6 - (1 << 40)])),
         ("lanes.length", np.array([4, 4])),
         ("lanes.bytes", np.zeros((2, 3), np.uint8)),
-        ("lanes.bytes", np.zeros(6, np.float32)),
         ("evaluation.data", np.zeros((9, 9), np.float32)),
         ("evaluation.counts", np.array([-1, 0])),
         ("evaluation.counts", np.array([1 << 40, 0])),
