@@ -240,16 +240,12 @@ def test_other_settings_are_refused_before_anything_starts(ended: Program) -> No
     with pytest.raises(ConfigError) as error:
         ended("--batch-size", "64")
     assert f"{ended.out / 'pong-1'} holds a run with other settings (--batch-size)" in str(error.value)
+    with pytest.raises(ConfigError) as error:
+        ended("--method", "c51")
+    assert "holds a run with other settings (--atoms, --method, --v-max, --v-min)" in str(error.value)
     (ended.out / "pong-1" / "config.json").write_text('{"play": {}}')
     with pytest.raises(ConfigError, match=r"cannot be continued: .*another version.* Name another --out\."):
         ended()
-
-
-def test_a_run_of_another_method_is_refused_with_the_settings_that_differ(ended: Program) -> None:
-    with pytest.raises(ConfigError) as error:
-        ended("--method", "c51")
-    says = f"{ended.out / 'pong-1'} holds a run with other settings (--atoms, --method, --v-max, --v-min)"
-    assert says in str(error.value)
 
 
 def test_help_leaves_out_what_a_suite_sets_itself(capsys: pytest.CaptureFixture[str]) -> None:
@@ -258,11 +254,6 @@ def test_help_leaves_out_what_a_suite_sets_itself(capsys: pytest.CaptureFixture[
     shown = set(re.findall(r"^  (--[a-z-]+)", capsys.readouterr().out, re.MULTILINE))
     assert not shown & {"--game", "--env", "--env-kwargs", "--seed", "--run-dir", "--resume"}
     assert shown >= {"--games", "--seeds", "--out", "--learning-rate"}
-
-
-def test_runs_that_could_not_go_on_are_refused(program: Program) -> None:
-    with pytest.raises(ConfigError, match="--no-checkpoint-replay is not for suites"):
-        program("--no-checkpoint-replay")
 
 
 @pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM])
@@ -292,7 +283,9 @@ def test_a_signal_ends_the_present_run_and_begins_no_other(program: Program, tmp
         (("--games", "atari7"), "neither a list of games (atari5, atari26, atari57) nor a game; did you mean atari57?"),
         (("--games", "pong,brakout"), "--games pong,brakout: There is no game 'brakout'; did you mean breakout?"),
         (("--games", ","), "names no game"),
-        (("--seeds", "0"), "--seeds 0 must lie between 1 and 1_000"),
+        (("--no-checkpoint-replay",), "--no-checkpoint-replay is not for suites"),
+        (("--stop-at", "3"), "--stop-at is not for suites"),
+        (("--seeds", "1e15"), "--seeds 1_000_000_000_000_000 must lie between 1 and 1_000"),
         (("--final-episodes", "0"), "--final-episodes 0 must lie between 1 and 100_000"),
         (("--game", "pong"), "omit it and use --games"),
         (("--seed=3",), "use --seeds"),

@@ -304,6 +304,10 @@ def test_weights_that_are_foreign_not_finite_or_mislabelled_are_refused(tmp_path
     refused(spec.split(flat), good | {"network": network | {"width": 10**6}}, "width is 1000000")
     refused(spec.split(flat), good | {"network": network | {"noisy": 0.5}}, "too few for the network small")
     refused(spec.split(flat), good | {"network": network | {"dueling": 1}}, "dueling is 1")
+    refused(spec.split(flat), good | {"network": network | {"method": "iqn"}}, "fractions is 0")
+    refused(
+        spec.split(flat), good | {"network": network | {"recurrent": 64}}, "recurrent is not 0 in a network without"
+    )
     refused(spec.split(flat), good | {"network": network | {"conv_norm": 1}}, "conv_norm is 1")
     refused(spec.split(flat), good | {"network": network | {"conv_norm": True}}, "does not hold the parameters")
     refused(

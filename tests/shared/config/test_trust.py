@@ -317,29 +317,22 @@ def test_a_plug_in_in_a_file_is_only_compared(recorded: object, given: str | Non
     assert "mine" not in sys.modules
 
 
-def test_a_plug_in_with_an_error_of_syntax_is_refused_in_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("def f(:", r"cannot be imported: .*line 1"),
+        ("raise SystemExit(0)", "cannot be imported: it ends the program"),
+        ("import broken", r"cannot be imported: No module named 'broken'; install what it needs\."),
+        ("from ringside import ConfigError\nraise ConfigError('No.')", r"cannot be used\. No\."),
+    ],
+)
+def test_a_plug_in_that_cannot_be_loaded_is_refused_in_a_sentence(
+    source: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "unfinished_plugin.py").write_text("def f(:\n")
+    (tmp_path / "broken_plugin.py").write_text(source)
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ConfigError, match=r"--plugin unfinished_plugin cannot be imported: .*line 1"):
-        load_plugin("unfinished_plugin")
-
-
-def test_a_script_is_no_plug_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "script_plugin.py").write_text("raise SystemExit(0)\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ConfigError, match="--plugin script_plugin cannot be imported: it ends the program"):
-        load_plugin("script_plugin")
-
-
-def test_a_plug_in_that_lacks_a_module_of_a_similar_name_is_not_called_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "needy_plugin.py").write_text("import needy\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ConfigError, match=r"cannot be imported: No module named 'needy'; install what it needs\."):
-        load_plugin("needy_plugin")
+    with pytest.raises(ConfigError, match=f"--plugin broken_plugin {says}"):
+        load_plugin("broken_plugin")
 
 
 def test_a_weights_file_that_names_a_plug_in_imports_nothing(tmp_path: Path) -> None:
