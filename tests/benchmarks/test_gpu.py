@@ -230,12 +230,14 @@ def test_inference_is_timed_alone_and_beside_a_learner() -> None:
 RUNS = [
     *(f"{SMALL_RUN} {FLAGS[name]}" for name in EXACT),
     *(f"{SMALL_RUN} {words} {FLAGS[name]}" for words in FAMILY for name in EXACT_FAMILY),
-    *{
-        f"--replay-size 20_000 {words.partition(' -- ')[2]}"
-        for benches in BENCHES.values()
-        for words in benches.values()
-        if words.startswith("throughput")
-    },
+    *sorted(
+        {
+            f"--replay-size 20_000 {words.partition(' -- ')[2]}"
+            for benches in BENCHES.values()
+            for words in benches.values()
+            if words.startswith("throughput")
+        }
+    ),
 ]
 
 

@@ -14,7 +14,6 @@ import ringside
 from ringside.callbacks import Callbacks, ResumePoint, dispatching
 from ringside.recording.metrics import Episode, MetricsLog
 from ringside.recording.own_metrics import OwnMetrics
-from ringside.recording.wandb_track import UnsentOwn
 from ringside.watch.live_curves import SERIES, Curves
 from shared.errors import ConfigError, StopTraining
 from shared.files.run_file_names import METRICS_FILE
@@ -102,17 +101,14 @@ def test_metrics_of_callbacks_are_recorded_at_the_steps_of_the_record(tmp_path: 
 
 def test_a_resume_goes_on_with_the_metrics_up_to_its_boundary(tmp_path: Path) -> None:
     callbacks = Callbacks(on_round=rounds_by_two)
-    former, state = tmp_path / "former", {"round": 0}
+    former = tmp_path / "former"
     former.mkdir()
     with dispatching(callbacks, former, former, ResumePoint(), fail):
         log_rounds(former, 0, 3)
-    sent = UnsentOwn(former / OWN_METRICS_FILE, state)
-    assert len(list(sent.records())) == 3
     with dispatching(callbacks, former, former, ResumePoint(rounds=2, steps=80, evaluations=0), fail) as poll:
         poll()
         log_rounds(former, 3, 4)
     assert [record["steps"] for record in own_records(former)] == [40, 80, 120, 160]
-    assert [record["steps"] for record in sent.records()] == [160], "none is sent twice"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import pytest
 
 from shared.machine.allocation import (
     busy_threads,
-    cells_of_head,
     fewest_actors,
     greatest_share,
     largest_batch,
@@ -27,14 +26,6 @@ def test_the_largest_batch_makes_equal_groups() -> None:
         for most in range(1, 50):
             sizes = [size * 2 for size in range(1, lanes + 1) if lanes % size == 0 and size * 2 <= most]
             assert largest_batch(lanes, 2, most) == max(sizes, default=2)
-
-
-def test_the_head_plays_its_share_of_the_cells() -> None:
-    assert [cells_of_head(12, 1, share) for share in (0.01, 0.5, 1, 2, 100)] == [1, 4, 6, 8, 11]
-    assert [cells_of_head(12, groups, 2) for groups in (1, 2, 4, 11)] == [8, 6, 4, 1]
-    for cells in range(2, 30):
-        for groups in range(1, cells):
-            assert 1 <= cells_of_head(cells, groups, 1.5) <= cells - groups
 
 
 @pytest.mark.parametrize(
