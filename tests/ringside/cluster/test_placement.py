@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ringside.cluster.gateway import lane_owners
+from ringside.cluster.gateway import cells_of_head, lane_owners
 from ringside.cluster.placement import require_cells, with_gateways
 from shared.errors import ConfigError
 from shared.memory.plan import Plan
@@ -73,3 +73,11 @@ def test_cells_are_divided_among_the_head_and_the_nodes_that_are_there(
     settings: dict[str, Any], nodes: list[int], owners: list[int]
 ) -> None:
     assert lane_owners(make_plan(2, **settings), nodes) == owners
+
+
+def test_the_head_plays_its_share_of_the_cells() -> None:
+    assert [cells_of_head(12, 1, share) for share in (0.01, 0.5, 1, 2, 100)] == [1, 4, 6, 8, 11]
+    assert [cells_of_head(12, groups, 2) for groups in (1, 2, 4, 11)] == [8, 6, 4, 1]
+    for cells in range(2, 30):
+        for groups in range(1, cells):
+            assert 1 <= cells_of_head(cells, groups, 1.5) <= cells - groups
