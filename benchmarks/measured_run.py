@@ -195,6 +195,8 @@ def measure_run(words: Sequence[str], seconds: float, *, learning: bool = True) 
         schedule = make_run_schedule(Config.from_json(json.loads((run_dir / CONFIG_FILE).read_text())))
         summary = json.loads((run_dir / SUMMARY_FILE).read_text())
         counting = _counting(_records(run_dir), learning=learning)
+    if counting and counting[-1]["steps"] < (counting[-1]["round"] + schedule.record_rounds) * schedule.round_steps:
+        counting.pop()  # the stop ended its record early
     if len(counting) < 2:
         raise CannotRun(f"{' '.join(command[1:])} ended before two records could be measured.")
     check_records(schedule, counting)
@@ -216,8 +218,8 @@ def measure_run(words: Sequence[str], seconds: float, *, learning: bool = True) 
 def check_records(schedule: RunSchedule, records: Sequence[dict[str, Any]]) -> None:
     """Raise `WrongResult` unless consecutive records show the work that the settings ask for."""
     for previous, record in pairwise(records):
-        stop = min(previous["round"] + 2 * schedule.record_rounds, schedule.rounds)
         before = previous["round"] + schedule.record_rounds
+        stop = before + schedule.record_rounds
         asked = {
             "round": before,
             "steps": stop * schedule.round_steps,

@@ -136,8 +136,6 @@ def whole_run(run: Throughput, plan: Plan, report: Report) -> Iterator[Figure]:
         yield Figure("on the GPU, of it the replay", memory["replay_device_bytes"] / 1e6, "MB")
         yield Figure("on the GPU, contexts and others", rest / 1e6, "MB")
     report.notes["limit"] = f"What the run says of itself: {run.summary['limit']['sentence']}"
-    if not run.episodes:
-        report.notes["resets"] = "No episode ended while a run was measured: its speed is without resets."
 
 
 def by_role(processes: Mapping[str, Any]) -> dict[str, list[Any]]:
