@@ -12,6 +12,7 @@ loaded game, as Gymnasium's after `reset(seed=...)`. That state is kept for ever
 
 from __future__ import annotations
 
+import os
 import re
 import struct
 from collections.abc import Callable
@@ -83,7 +84,12 @@ def _load(game: str, protocol: Protocol, *, window: bool = False) -> ALEInterfac
     path = roms.get_rom_path(game)
     if path is None:
         raise EnvError(f"ale-py knows the game {game!r}, but its ROM file is missing; install ale-py again.")
-    ale.loadROM(path)
+    if window:
+        os.environ.setdefault("SDL_VIDEODRIVER", "wayland,x11")  # else SDL may show it nowhere, without a word
+    try:
+        ale.loadROM(path)
+    except RuntimeError as error:  # an exception of C++
+        raise EnvError(f"The emulator of {game} cannot be started: {error}.") from error
     return ale
 
 

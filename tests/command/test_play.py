@@ -76,7 +76,9 @@ def test_a_window_shows_whole_episodes(
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     words = ["play", "--load", str(catch), "--env", CATCH, "--device", "cpu", "--episodes", "2"]
     assert main(words) == 2
-    assert "A window needs an env that takes render_mode: write a video with --video" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "got an unexpected keyword argument 'render_mode'" in said
+    assert "Write a video instead: --video FILE.mp4." in said
     monkeypatch.setattr("tests.support.pixel_game.factory", factory)
     monkeypatch.setattr("ringside.agents.player.time.sleep", lambda seconds: None)
     assert main(words) == 0
@@ -89,8 +91,17 @@ def test_a_window_shows_a_game_for_some_seconds(
 ) -> None:
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     weights = random_weights(tmp_path / "run")
-    done = launched("play", "--load", str(weights), "--device", "cpu", "--seconds", "1.5", timeout=110)
+    words = ("play", "--load", str(weights), "--device", "cpu", "--seconds", "1.5")
+    done = launched(*words, timeout=110)
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "")
+    monkeypatch.delenv("SDL_VIDEODRIVER")
+    monkeypatch.setenv("DISPLAY", ":987")
+    done = launched(*words, timeout=110)
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert (
+        "The emulator of pong cannot be started: Failed to initialize SDL. Write a video instead: --video"
+        in done.stderr
+    )
 
 
 @pytest.mark.parametrize("times", [1, 2])

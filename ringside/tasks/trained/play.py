@@ -94,7 +94,7 @@ def _env(evaluation: Evaluation, *, window: bool) -> Env:
     except EnvError as error:
         if not window:
             raise
-        raise EnvError(f"{error} A window needs an env that takes render_mode: write a video with --video.") from error
+        raise EnvError(f"{error} Write a video instead: --video FILE.mp4.") from error
 
 
 def _show(options: Playing, evaluation: Evaluation, env: Env, network: EvaluationPolicy, stop: Requests) -> None:
