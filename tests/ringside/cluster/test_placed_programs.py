@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -15,12 +14,11 @@ from pathlib import Path
 import pytest
 
 from ringside.cluster import node_object, placed_programs
-from ringside.cluster.node_object import Node, fingerprint
+from ringside.cluster.node_object import Node, NodeObject, fingerprint
 from ringside.cluster.placed_programs import MOST_LOSSES, ClusterPrograms
 from ringside.cluster.program_host import ProgramHost
 from shared.errors import ConfigError, RingsideError
 from shared.files.lock import locked
-from shared.machine.subprocesses import REAP_SECONDS
 from shared.process.ownership import LOCK_FILE
 from tests.support.cluster_of_objects import Fault, ObjectCluster
 from tests.support.waiting import until
@@ -49,10 +47,6 @@ def launcher(tmp_path: Path) -> Path:
     return path
 
 
-PLACED: list[ObjectCluster] = []
-"""Clusters of the present test."""
-
-
 @pytest.fixture
 def host(launcher: Path) -> Iterator[ProgramHost]:
     made = ProgramHost(1, launcher=launcher)
@@ -60,36 +54,41 @@ def host(launcher: Path) -> Iterator[ProgramHost]:
     made.close()
 
 
-@pytest.fixture(autouse=True)
-def no_host_is_left() -> Iterator[None]:
-    """Hosts end with their test: the lease of a forgotten one would end the process of all tests."""
-    yield
-    while PLACED:
-        for host in PLACED.pop().hosts:
-            if not host.released:
-                host.release()
+Make = Callable[..., tuple[ClusterPrograms, ObjectCluster]]
 
 
-def cluster(launcher: Path, tmp_path: Path, *faults: Fault) -> tuple[ClusterPrograms, ObjectCluster]:
-    """Programs on a cluster of objects that run `launcher`."""
-    hosts = ObjectCluster(partial(ProgramHost, launcher=launcher), *faults)
-    PLACED.append(hosts)
+@pytest.fixture
+def cluster(launcher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
+    """Makes programs on a cluster of objects with these faults. Hosts end with their test, or their lease ends it."""
+    placed: list[ObjectCluster] = []
+    monkeypatch.setattr(placed_programs, "_POLL_SECONDS", 0.05)
     shared = tmp_path / "shared"
     shared.touch()
-    return ClusterPrograms(hosts, 1, shared), hosts
+
+    def make(*faults: Fault) -> tuple[ClusterPrograms, ObjectCluster]:
+        placed.append(ObjectCluster(partial(ProgramHost, launcher=launcher), *faults))
+        return ClusterPrograms(placed[-1], 1, shared), placed[-1]
+
+    yield make
+    for host in (host for each in placed for host in each.hosts if not host.released):
+        host.release()
+
+
+def dies(method: str, call: int) -> str | None:
+    """A node that is lost once a program runs there."""
+    return "died" if method == "poll" else None
 
 
 def test_the_exit_code_and_the_last_lines_of_a_failure(
-    launcher: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    cluster: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    programs, hosts = cluster(launcher, tmp_path)
+    programs, hosts = cluster()
     job = programs.open()
     assert job.run(lambda: ["good"], "pong", tmp_path) == 0
     assert job.run(lambda: ["fail"], "pong", tmp_path) == 1
     assert "pong: first\npong: it failed\n" in capsys.readouterr().out
     job.close()
-    assert len(hosts.hosts) == 1  # both in one place
-    assert hosts.hosts[0].released
+    assert [host.released for host in hosts.hosts] == [True]  # both in one place
 
 
 def test_a_program_gets_no_variable_of_ray(host: ProgramHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,23 +98,18 @@ def test_a_program_gets_no_variable_of_ray(host: ProgramHost, tmp_path: Path, mo
     assert host.poll(30)[0] == 0
 
 
-def dies(method: str, call: int) -> str | None:
-    """A node that is lost once a program runs there."""
-    return "died" if method == "poll" else None
-
-
 def test_a_lost_program_goes_on_elsewhere_from_where_it_is(
-    launcher: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    cluster: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    programs, hosts = cluster(launcher, tmp_path, dies)
+    programs, hosts = cluster(dies)
     words = iter([["wait", str(tmp_path / "first")], ["good"]])
     assert programs.open().run(lambda: next(words), "pong", tmp_path) == 0
     assert [host.released for host in hosts.hosts] == [True, False]
     assert "pong: its node died; it continues elsewhere.\n" in capsys.readouterr().out
 
 
-def test_losses_in_a_row_are_counted_from_the_newest_checkpoint(launcher: Path, tmp_path: Path) -> None:
-    programs, hosts = cluster(launcher, tmp_path, *[dies] * 20)
+def test_losses_in_a_row_are_counted_from_the_newest_checkpoint(cluster: Make, tmp_path: Path) -> None:
+    programs, hosts = cluster(*[dies] * 20)
     (tmp_path / "checkpoints").mkdir()
 
     def words() -> list[str]:
@@ -128,103 +122,51 @@ def test_losses_in_a_row_are_counted_from_the_newest_checkpoint(launcher: Path, 
 
 
 def test_a_lost_run_that_still_saves_is_waited_for(
-    launcher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    programs, _ = cluster(launcher, tmp_path, dies)
-    monkeypatch.setattr(placed_programs, "_POLL_SECONDS", 0.01)
+    programs, _ = cluster(dies, dies)
     with ThreadPoolExecutor() as threads:
         with locked(tmp_path / LOCK_FILE, "--run-dir", "a test"):
             code = threads.submit(programs.open().run, lambda: ["good"], "pong", tmp_path)
             with pytest.raises(TimeoutError):
                 code.result(0.3)
+            monkeypatch.setattr(placed_programs, "LEASE_SECONDS", -placed_programs.SAVE_SECONDS)
+            with pytest.raises(RingsideError, match="is still in use, though its node was lost"):
+                programs.open().run(lambda: ["good"], "pong", tmp_path)
         assert code.result(10) == 0
 
 
-def test_a_run_directory_that_stays_in_use_is_a_sentence(
-    launcher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    programs, _ = cluster(launcher, tmp_path, dies)
-    monkeypatch.setattr(placed_programs, "LEASE_SECONDS", 0.0)
-    monkeypatch.setattr(placed_programs, "SAVE_SECONDS", 0.0)
-    with (
-        locked(tmp_path / LOCK_FILE, "--run-dir", "a test"),
-        pytest.raises(RingsideError, match="is still in use, though its node was lost"),
-    ):
-        programs.open().run(lambda: ["good"], "pong", tmp_path)
-
-
-def test_a_stop_asks_the_program_and_begins_no_other(
-    launcher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(placed_programs, "_POLL_SECONDS", 0.05)
-    programs, hosts = cluster(launcher, tmp_path)
-    files = [tmp_path / "first", tmp_path / "second"]
-    codes = []
-
-    def run(file: Path) -> None:
-        codes.append(programs.open().run(lambda: ["wait", str(file)], file.name, tmp_path))
-
-    def stop() -> None:
-        until(lambda: all(file.exists() for file in files))
-        programs.stop()
-
-    stopper = threading.Thread(target=stop)
-    stopper.start()
-    programs.for_each(files, run)
-    stopper.join()
-    assert codes == [0, 0]
-    assert [file.read_text() for file in files] == ["asked", "asked"]
-    assert len(hosts.hosts) == 2
-
-
-def test_an_error_of_one_job_ends_the_others(launcher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(placed_programs, "_POLL_SECONDS", 0.05)
-    programs, _ = cluster(launcher, tmp_path)
-    file = tmp_path / "first"
-
-    def work(number: int) -> None:
-        if number == 0:
-            until(file.exists)
-            raise ConfigError("No.")
-        programs.open().run(lambda: ["wait", str(file)], "pong", tmp_path)
-
-    with pytest.raises(ConfigError, match=r"No\."):
-        programs.for_each([0, 1], work)
-    assert file.read_text() == "asked"
-
-
-def test_items_are_worked_on_by_a_bounded_number_of_threads(
-    launcher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_stop_or_an_error_asks_the_programs_and_begins_no_other(
+    cluster: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(placed_programs, "MOST_THREADS", 3)
-    programs, _ = cluster(launcher, tmp_path)
-    threads, done = set[int](), list[int]()
-
-    def work(number: int) -> None:
-        threads.add(threading.get_ident())
-        done.append(number)
-
-    programs.for_each(range(50), work)
-    assert sorted(done) == list(range(50))
-    assert len(threads) <= 3
-
-
-def test_an_error_begins_no_item_that_waits(launcher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(placed_programs, "MOST_THREADS", 2)
-    monkeypatch.setattr(placed_programs, "_POLL_SECONDS", 0.02)
-    programs, _ = cluster(launcher, tmp_path)
-    begun = list[int]()
+    programs, _ = cluster()
+    files = [tmp_path / "first", tmp_path / "second"]
+    begun, codes = list[int](), list[int | None]()
 
     def work(number: int) -> None:
         begun.append(number)
-        if number == 0:
+        if number == 2:
+            until(lambda: all(file.exists() for file in files))
             raise ConfigError("No.")
+        if number < 2:
+            codes.append(programs.open().run(lambda: ["wait", str(files[number])], "pong", tmp_path))
         until(lambda: programs.stops > 0)
         time.sleep(0.05)  # until the others are cancelled
 
     with pytest.raises(ConfigError, match=r"No\."):
         programs.for_each(range(50), work)
-    assert len(begun) <= 4
+    assert codes == [0, 0]
+    assert [file.read_text() for file in files] == ["asked", "asked"]
+    assert len(begun) <= 6
+
+
+def test_items_are_worked_on_by_a_bounded_number_of_threads(cluster: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placed_programs, "MOST_THREADS", 3)
+    done = list[tuple[int, int]]()
+    cluster()[0].for_each(range(50), lambda number: done.append((number, threading.get_ident())))
+    assert sorted(number for number, _ in done) == list(range(50))
+    assert len({thread for _, thread in done}) <= 3
 
 
 class Clock:
@@ -263,33 +205,19 @@ def test_a_host_without_calls_stops_its_program_and_ends(launcher: Path, tmp_pat
     host.close()
 
 
-def test_a_program_that_cannot_be_killed_is_waited_for_with_a_bound(host: ProgramHost) -> None:
-    """As one behind a disk that does not answer."""
-    waits = []
-
-    class Stuck:
-        def kill(self) -> None:
-            pass
-
-        def wait(self, timeout: float | None = None) -> int:
-            waits.append(timeout)
-            raise subprocess.TimeoutExpired("program", timeout or 0.0)
-
-    host._program = Stuck()  # type: ignore[assignment]
-    host.close()
-    assert waits == [REAP_SECONDS]
-    host._program = None
-
-
-def test_calls_renew_the_lease(launcher: Path, tmp_path: Path, clock: Clock) -> None:
+def test_calls_renew_the_lease_and_none_is_too_long(clock: Clock) -> None:
     ended: list[int] = []
-    host = ProgramHost(1, launcher=launcher, lease_seconds=LEASE, end=ended.append)
-    host.start(["wait", str(tmp_path / "first")], str(tmp_path), __file__)
+
+    class Slow(NodeObject):
+        def wait(self, share: float) -> None:
+            looks = clock.looks
+            clock.now += share * LEASE
+            until(lambda: clock.looks > looks + 1)
+
+    host = Slow(LEASE, ended.append)
     for _ in range(3):
-        host.answer("poll", 0.0)
-        looks = clock.looks
-        clock.now += 0.75 * LEASE
-        until(lambda looks=looks: clock.looks > looks + 1)  # type: ignore[misc]
+        host.answer("wait", 5.0)
+        host.wait(0.75)
     assert not ended
     host.close()
 
@@ -316,18 +244,19 @@ def test_a_node_that_does_not_share_the_files_is_refused(host: ProgramHost, tmp_
         host.start(["good"], "/missing", __file__)
 
 
-def test_a_node_with_other_software_is_refused(launcher: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_node_with_other_software_is_refused(cluster: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = Node("n7", fingerprint() | {"torch": "2.12.0"}, "CPU 7")
     monkeypatch.setattr(ProgramHost, "describe", lambda self: other)
-    programs, _ = cluster(launcher, tmp_path)
+    programs, _ = cluster()
     with pytest.raises(ConfigError, match=r"^Node n7 has torch 2\.12\.0, this machine .*: weights could differ\."):
         programs.open().run(lambda: ["good"], "pong", tmp_path)
 
 
-def test_a_fingerprint_sees_every_change_of_a_source(tmp_path: Path) -> None:
+@pytest.mark.parametrize("package", ["actors", "learner", "shared", "ringside", "workers"])
+def test_a_fingerprint_sees_every_change_of_a_source(package: str, tmp_path: Path) -> None:
     (tmp_path / "launch.py").write_text("1")
-    (tmp_path / "shared").mkdir()
-    source = tmp_path / "shared" / "a.py"
+    source = tmp_path / package / "a.py"
+    source.parent.mkdir()
     source.write_text("x = 1")
     ours = fingerprint(tmp_path)
     assert Node("n", fingerprint(tmp_path), "").difference(ours) is None

@@ -119,7 +119,8 @@ def test_a_lost_node_changes_nothing(method: str, call: int, span: int) -> None:
     assert sum("died" in note for note in world.notes) == 2
 
 
-def test_a_node_lost_again_and_again_changes_nothing() -> None:
+def test_a_node_lost_again_and_again_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_lanes, "MOST_LOSSES", 6)  # in a row without a new step
     faults = [fails("collect", number) for number in range(3, 33, 2)]
     world = RemoteWorld(2, ObjectCluster(PlayedGroup, *faults), span=2).run()
     assert world.played() == alone(2)
