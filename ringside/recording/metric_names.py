@@ -79,11 +79,6 @@ def metric_of(name: str) -> Metric:
     return _METRICS.get(name, Metric(name.replace("_", " "), ""))
 
 
-def label_of(metric: str) -> str:
-    """Name of a metric on a screen."""
-    return metric_of(metric).label
-
-
 def round_scalars(values: Mapping[str, object]) -> Scalars:
     """Values of a round that dashboards show: those named in `ROUND_TAGS`, and the metrics of its method."""
     metrics = metrics_of(values)

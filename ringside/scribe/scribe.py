@@ -319,9 +319,8 @@ def main(child_spec: ChildSpec) -> None:
     board.phase[child_spec.process] = Phase.WORKING
 
     def finished() -> bool:
-        if not board.finished or evaluations.done.read() < evaluations.queued.read():
-            return False
-        return bool(board.trouble[0]) or not (evaluations.pending or scribe.due())
+        is_over = board.finished and evaluations.done.read() >= evaluations.queued.read()
+        return is_over and (bool(board.trouble[0]) or not (evaluations.pending or scribe.due()))
 
     try:
         while not finished():

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ringside.recording.metric_names import label_of, metric_of
+from ringside.recording.metric_names import metric_of
 from ringside.recording.totals import EvaluationStatus, mean_name
 from ringside.watch.status import Status
 from shared.text import count, readable, short
@@ -81,7 +81,7 @@ def figures(status: Status) -> list[tuple[str, str]]:
 def _metrics(metrics: Mapping[str, float | None]) -> list[tuple[str, str]]:
     """The method's metrics, two in a cell."""
     units = {name: "" if value is None else metric_of(name).unit for name, value in metrics.items()}
-    cells = [(label_of(name), f"{figure(value)} {units[name]}".rstrip()) for name, value in metrics.items()]
+    cells = [(metric_of(name).label, f"{figure(value)} {units[name]}".rstrip()) for name, value in metrics.items()]
     pairs = [cells[place : place + 2] for place in range(0, len(cells), 2)]
     return [(pair[0][0], pair[0][1] + "".join(f", {label} {value}" for label, value in pair[1:])) for pair in pairs]
 

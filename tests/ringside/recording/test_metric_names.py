@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ringside.load.board_samples import Sample
-from ringside.recording.metric_names import _METRICS, displayed, label_of, metric_of, metrics_of, round_scalars
+from ringside.recording.metric_names import _METRICS, displayed, metric_of, metrics_of, round_scalars
 from ringside.recording.metrics import MetricsLog, read_metrics
 from ringside.scribe.record_values import record_values
 from shared.config import method_declaration as declarations
@@ -46,7 +46,7 @@ def test_metrics_of_built_in_methods_are_explained() -> None:
         found = metric_of(name)
         assert found.meaning.endswith(".")
         assert len(found.meaning) < 100
-    assert [label_of(name) for name in displayed(PPO.metrics)] == [
+    assert [metric_of(name).label for name in displayed(PPO.metrics)] == [
         *("loss", "mean value", "entropy", "KL", "explained variance", "clip fraction")
     ]
 
@@ -61,8 +61,8 @@ def test_dashboards_show_the_metrics_of_a_policy_under_cleanrls_names() -> None:
 def test_a_metric_of_a_plug_in_has_a_tag_and_a_label() -> None:
     tags = round_scalars(RECORD | {"loss": 0.5, "mean_baseline": 0.25, "entropy": None})
     assert tags == {"charts/epsilon": 0.1, "losses/loss": 0.5, "losses/mean_baseline": 0.25}
-    assert label_of("mean_baseline") == "mean baseline"
+    assert metric_of("mean_baseline").label == "mean baseline"
 
 
 def test_screens_of_dqn_show_loss_and_mean_q() -> None:
-    assert [label_of(name) for name in displayed(DQN.metrics)] == ["loss", "mean Q"]
+    assert [metric_of(name).label for name in displayed(DQN.metrics)] == ["loss", "mean Q"]
