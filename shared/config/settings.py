@@ -188,8 +188,8 @@ class ResolvedConfig(Config):
 
 def _no_setting(name: str, known: Mapping[str, str], method: str) -> str:
     """The sentence about a name that is no setting of a method."""
-    if methods_with(name):
-        return foreign_setting(name, method)
+    if methods := methods_with(name):
+        return f"{flag_of(name)} is for --method {' and '.join(methods)}; omit it with --method {method}."
     here = name_here(name, known.keys() | {"env_kwargs"}, str)
     return f"There is no setting {name!r}{nearest(name, known) if here is None else f': pass {here}.'}"
 
@@ -199,11 +199,6 @@ def unused_settings(method: MethodDeclaration) -> dict[str, Need]:
     sections = map(type, vars(Config()).values())
     needs = {name: need for section in sections for name, need in marks_of(section, Need).items()}
     return {name: need for name, need in needs.items() if not method.provides(need) and name not in method.also_uses}
-
-
-def foreign_setting(name: str, method: str) -> str:
-    """The sentence about a setting that other methods have, and `method` has not."""
-    return f"{flag_of(name)} is for --method {' and '.join(methods_with(name))}; omit it with --method {method}."
 
 
 def _names_in(value: Any, path: str = "") -> set[str]:
