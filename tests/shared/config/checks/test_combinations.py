@@ -40,7 +40,8 @@ from tests.support.configurations import ON_POLICY, assert_refused
         ({"normalize": "all", "network": "impala"}, "pass --normalize last with --network impala"),
         (
             {"n_step": 625},
-            "--n-step 625 is more than the 624 steps that each of 96 emulators has made when learning starts",
+            "--n-step 625 is more than the 624 steps that each of 96 emulators has made when learning starts; "
+            "--learning-starts 60_000 is enough.",
         ),
         ({"method": "c51", "v_min": 2.0}, "--v-min 2.0 to --v-max 10.0 must hold 0"),
         (
@@ -151,7 +152,7 @@ C51 = {"method": "c51", "v_min": -10.0}
     [
         (
             {"n_step": 10, "learning_starts": 16},
-            "--n-step 10 is more than the 8 steps that each of 4 emulators has made",
+            "8 steps that each of 4 emulators has made when learning starts; --learning-starts 36 is",
         ),
         ({**C51, "v_min": 5.0, "v_max": -5.0}, "--v-min 5.0 must be below --v-max -5.0"),
         ({**C51, "v_min": 5.0, "v_max": 10.0}, "--v-min 5.0 to --v-max 10.0 must hold 0"),
