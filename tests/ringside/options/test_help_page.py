@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from ringside.options.option import options_of, page
@@ -40,6 +42,7 @@ def test_help_all_lists_every_option_in_sections(launch: Launch) -> None:
         assert option.text.split()[0] in text or not has_effect
     assert "\nThe game or environment, its rules, and the emulators:\n" in text
     assert "--envs INT >= 1" in text
+    assert not re.search(r"\w-$", text, re.MULTILINE), "no flag is broken"
     assert launch("help", "all").stdout == text
 
 

@@ -76,6 +76,7 @@ def test_the_last_value_of_a_flag_holds() -> None:
         (("--total-steps", "many"), "--total-steps many is not a whole number: write it as 20_000, 20k or 2e4."),
         (("--total-steps", "3.5"), "--total-steps 3.5 is not a whole number: write it as 20_000, 20k or 2e4."),
         (("--rate", "fast"), "--rate fast is not a number."),
+        (("--depth", "unset"), "--depth unset is not a whole number: write it as 20_000, 20k or 2e4."),
         (("--color=yes",), "--color takes no value: pass --color or --no-color."),
         (("--shape",), "--shape needs a value: one of round, square."),
         (("--shape", "--color"), "--shape needs a value: one of round, square."),

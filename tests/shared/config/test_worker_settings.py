@@ -68,6 +68,7 @@ def test_settings_that_workers_lack_are_refused(settings: dict[str, Any], senten
 def test_sizes_of_processes_of_workers(settings: dict[str, Any], sentence: str) -> None:
     config = resolve(Config().with_settings(**WORKERS))
     validate.settings(config)
+    validate.settings(config.with_settings(envs=config.play.emulators))
     validate.resolved(config)
     assert (config.machine.device, config.machine.precision, config.machine.learner_threads) == ("cpu", "fp32", 1)
     with pytest.raises(ConfigError) as refused:
