@@ -301,10 +301,14 @@ class Search:
             resumed = {} if newest_checkpoint(run_dir) is None else {"resume": run_dir, "init_from": None}
             ready = planning.plan(self.config.with_settings(**trial.params, run_dir=run_dir, **resumed))
             summary = run(ready, lambda status: None, lambda sentence: None, Callbacks(on_evaluation=judge))
-        means, score = load(run_dir).evaluations["mean_return"], self.config.run.stop_at
-        if summary["finished"] is not True and not (len(means) and score is not None and means[-1] >= score):
-            return None
-        if not len(means):
+        if summary["finished"] is True:
+            means = list(load(run_dir).evaluations["mean_return"])
+        else:
+            reported, score = self.study.trials[trial.number].intermediate_values, self.config.run.stop_at
+            means = [reported[number] for number in sorted(reported)]
+            if score is None or not means or means[-1] < score:
+                return None
+        if not means:
             raise RecordsError("it has no evaluation.")
         return float(means[-1])
 

@@ -18,7 +18,7 @@ from tests.support.written_runs import write_run
 CALLS: list[Config] = []
 """Configurations of the runs, in their order."""
 FAULTS: dict[int, str] = {}
-"""Faults of trials by their numbers: "fails", "is bad" or "is stopped"."""
+"""Faults of trials by their numbers: "fails", "is bad", "is stopped" or "never began"."""
 
 
 def plan(config: Config) -> Any:
@@ -34,8 +34,10 @@ def run(ready: Any, on_status: Any, note: Any, callbacks: Any) -> dict[str, Any]
     if fault == "fails":
         raise RunFailed("It failed.")
     shutil.rmtree(path, ignore_errors=True)
-    means = [-100.0] * 3 if fault == "is bad" else [1.0, 5.0, 1e4 * rate]
-    write_run(path, returns=[1.0, 2.0], evaluations=means, ended=fault != "is stopped", learning_rate=rate)
+    returns, means = [1.0, 2.0], [-100.0] * 3 if fault == "is bad" else [1.0, 5.0, 1e4 * rate]
+    if fault == "never began":
+        returns, means = [], []
+    write_run(path, returns=returns, evaluations=means, ended=fault in (None, "is bad"), learning_rate=rate)
     for number, mean in enumerate(means):
         callbacks.on_evaluation({"kind": "evaluation", "evaluation": number, "mean_return": mean})
     summary: dict[str, Any] = json.loads((path / "summary.json").read_text())

@@ -117,13 +117,17 @@ def test_the_file_of_the_best_has_settings_of_its_method_alone(program: Program)
     assert ringside.starting_point(None, None, config=best).algorithm.method == "dqn"
 
 
-def test_a_trial_that_was_stopped_before_its_end_ends_the_call_and_is_continued(program: Program) -> None:
-    program.faults[0] = "is stopped"
-    result = program()
+@pytest.mark.parametrize(("fault", "score"), [("is stopped", None), ("is stopped", 90.0), ("never began", 0.5)])
+def test_a_trial_that_was_stopped_before_its_end_ends_the_call_and_is_continued(
+    program: Program, fault: str, score: float | None
+) -> None:
+    program.faults[0] = fault
+    config = CONFIG.with_settings(stop_at=score)
+    result = program(config)
     assert ([trial.state for trial in result.trials], result.stopped, result.best) == (["running"], True, None)
     assert any("trial 0: it was stopped before its end" in note for note in program.notes)
     program.faults.clear()
-    assert [trial.state for trial in program().trials] == ["complete", "complete"]
+    assert [trial.state for trial in program(config).trials] == ["complete", "complete"]
 
 
 def test_a_trial_that_reached_its_score_is_complete(program: Program) -> None:
