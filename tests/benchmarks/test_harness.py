@@ -137,6 +137,7 @@ def test_the_file_and_the_table_hold_all_of_it(
         raise KeyboardInterrupt
 
     path = tmp_path / "report.json"
+    path.write_text("{}")
     assert run_command(monkeypatch, path, measure) == 1, "a wrong result"
     held = json.loads(path.read_text())
     assert held["command"] == f"python -m benchmarks limits --json {path} -- --envs 8"

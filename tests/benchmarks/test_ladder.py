@@ -63,6 +63,8 @@ def test_no_two_rungs_are_the_same() -> None:
     for rungs in TABLES.values():
         assert len({(rung.serial, rung.gradients, rung.words) for rung in rungs}) == len(rungs)
     assert len(ladder.NAMES) == len(set(ladder.NAMES))
+    batches = {rung.name: plan(rung).config.learn.batch_size for rung in TABLES["lapan"]}
+    assert (batches["one-env"], batches["three-envs"], batches["light-parallel"]) == (32, 96, 128)
 
 
 def test_jobs_are_rungs_or_presets_with_what_was_published() -> None:
