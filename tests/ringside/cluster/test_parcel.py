@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import zstandard
 
-from ringside.cluster.parcel import ParcelError, pack, unpack
+from ringside.cluster.parcel import ParcelError, capture_lane, pack, restore_lane, unpack
 from shared.memory.parts.snapshot import ENV_BYTES
 from shared.memory.run_memory import Memory
-from tests.support.remote_world import ROUND_TICKS, make_plan
+from tests.support.remote_world import LANE_ENVS, ROUND_TICKS, make_plan
 
 SESSION = "0123456789abcdef"
 SENT = {1: 20, 3: 20}
@@ -73,6 +73,18 @@ def test_the_beginning_of_a_lane_is_a_frame_and_a_snapshot(memory: Memory) -> No
     assert found.fields["frame"] == memory.ring.field["frame"][0, 0].tobytes()
 
 
+def test_the_state_of_a_lane_has_the_frames_of_its_first_stack_and_the_logged_actions(memory: Memory) -> None:
+    memory.board.lane_logged.publish(1, 40)
+    group = Memory.create(memory.plan, [1])
+    restore_lane(group, capture_lane(memory, 1))
+    for name, ticks in (("frame", range(31, 35)), ("action", range(34, 40))):
+        slots = np.array(ticks) % memory.run_schedule.capacity
+        assert np.array_equal(group.ring.field[name][1, slots], memory.ring.field[name][1, slots])
+    assert group.lane_snapshots.read(1, 2) == bytes([1]) * 1000
+    board = group.board
+    assert [each.values[1] for each in (board.lane_logged, board.lane_done, board.lane_finished)] == [40, 34, 2]
+
+
 def test_nothing_played_is_an_empty_parcel(memory: Memory) -> None:
     assert pack(memory, SESSION, {1: 34, 2: -1}) == b""
     assert unpack(memory, SESSION, {1: 34}, b"") == []
@@ -119,8 +131,11 @@ def changed(**fields: object) -> Change:
         changed(last=20),
         changed(last=33),
         changed(last=35),
+        lambda lanes: changed(
+            last=35, snapshot=None, fields={n: d + d[: len(d) // 14] for n, d in lanes[0]["fields"].items()}
+        )(lanes),
         changed(snapshot=None),
-        changed(snapshot=bytes(10 * ENV_BYTES)),
+        changed(snapshot=bytes(LANE_ENVS * ENV_BYTES + 1)),
         changed(fields={}),
         lambda lanes: changed(fields=lanes[0]["fields"] | {"action": b"1"})(lanes),
         lambda lanes: changed(fields=lanes[0]["fields"] | {"other": b""})(lanes),

@@ -196,7 +196,7 @@ def test_a_host_without_calls_stops_its_program_and_ends(launcher: Path, tmp_pat
     ended: list[int] = []
     host = ProgramHost(1, launcher=launcher, lease_seconds=LEASE, end=ended.append)
     file = tmp_path / "first"
-    host.start(["wait", str(file)], str(tmp_path), __file__)
+    host.answer("start", ["wait", str(file)], str(tmp_path), __file__)
     until(file.exists)
     clock.now += 1.5 * LEASE
     until(lambda: ended)
