@@ -10,7 +10,6 @@ from typing import Any
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution, IntDistribution
 
 from ringside import planning
-from shared.config.checks.combinations import require_used
 from shared.config.checks.field_checks import convert, types_of
 from shared.config.method_declaration import method_declaration
 from shared.config.sections import Evaluate
@@ -74,9 +73,7 @@ def make_space(given: str | Path | Mapping[str, Any] | None, config: Config) -> 
         first = {name: values_of(each)[0] for name, each in space.items()}
         for name, each in space.items():
             for value in values_of(each):
-                tried = config.with_settings(**(first | {name: value}))
-                require_used(space, tried.algorithm.method)
-                planning.check(tried)
+                planning.check(config.with_settings(**(first | {name: value})))
     except ConfigError as error:
         raise ConfigError(f"{source} cannot be used: {error}") from error
     return space
