@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from actors.env import Env, Shot
+from shared.errors import missing_package
 from shared.files.atomic import make_directory
 from shared.files.disk_trouble import log_line
 
@@ -23,6 +24,15 @@ _H264 = {"crf": "16", "preset": "veryfast", "tune": "animation"}
 _BT709, _LIMITED = 1, 1
 SIDE = 320
 """Least height of the video of an evaluation, in whole multiples of the screen."""
+
+
+def encoder() -> Any:
+    """PyAV. Raises `ConfigError` if it is not installed."""
+    try:
+        import av
+    except ModuleNotFoundError as error:
+        raise missing_package("A video", "av", "video") from error
+    return av
 
 
 class VideoFile:
@@ -38,16 +48,14 @@ class VideoFile:
             path: with a suffix of `MOST_RATE`.
             rate: pictures a second of those that are added. The file leaves some out beyond its most.
         """
-        import av
-
-        self._av, self._path, self._part = av, path, part_of(path)
+        self._av, self._path, self._part = encoder(), path, part_of(path)
         self._kind = path.suffix.lower()
         self._each = math.ceil(rate / MOST_RATE[self._kind])
         self._period = Fraction(1, max(1, round(rate / self._each)))
         self._part.unlink(missing_ok=True)  # of a process that was killed
         # FFmpeg's own file access crashes the process on a full disk (av 18.1). x follows no link.
         self._out = open(self._part, "xb")  # noqa: SIM115  (closed by `finish` or `drop`)
-        self._file = av.open(self._out, "w", format=self._kind[1:])
+        self._file = self._av.open(self._out, "w", format=self._kind[1:])
         self._stream: Any = None
         self._graph: Any = None
         self._added = 0
@@ -174,11 +182,9 @@ class FilmedEpisode:
 
     def _guarded(self, write: Callable[[], None]) -> None:
         """Call `write`; an error of the disk or the encoder ends the film, not the evaluation."""
-        import av
-
         try:
             write()
-        except (OSError, av.FFmpegError) as error:
+        except (OSError, encoder().FFmpegError) as error:
             self._films, self._video = False, None
             with suppress(OSError):
                 part_of(self._path).unlink(missing_ok=True)

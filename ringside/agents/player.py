@@ -11,13 +11,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Self, TypeVar
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from actors.env import Env, Shot
 from actors.evaluation import Episode, Evaluation
-from actors.filming import VideoFile, enlarge, part_of
+from actors.filming import VideoFile, encoder, enlarge, part_of
 from ringside.agents.evaluation_policy import ROWS, EvaluationPolicy
 from shared.errors import ConfigError
 
@@ -122,6 +121,8 @@ class Video:
 
     def _panel(self, moment: Moment, height: int) -> NDArray[np.uint8]:
         """Panel beside the screen: uint8[height, PANEL, 3]."""
+        import cv2  # of the extra `video`, as the encoder that has been loaded before
+
         picture = np.full((height, PANEL, 3), GROUND, np.uint8)
         line = min(_MOST_LINE, height / (len(self._names) + 7))
         margin = round(line / 2)
@@ -161,11 +162,9 @@ class Video:
 
     def _guarded(self, write: Callable[[], _Result]) -> _Result:
         """Result of `write`; an error of the disk or the encoder becomes a sentence, and leaves no file."""
-        import av
-
         try:
             return write()
-        except (OSError, av.FFmpegError) as error:
+        except (OSError, encoder().FFmpegError) as error:
             self._whole = False
             with suppress(OSError):
                 part_of(self._path).unlink(missing_ok=True)

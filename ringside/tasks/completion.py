@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import shtab
-
 from actors.envs.atari import games
 from ringside.options.option import Option, Parser, options_of
 from ringside.suites.suite_games import SUITES
@@ -20,6 +18,12 @@ from ringside.tasks.arguments import CHOICES, Choices, parse, setting_options
 from ringside.zoo import catalogue
 from shared.config.method_declaration import method_names
 from shared.config.settings import Config
+from shared.errors import missing_package
+
+try:
+    import shtab
+except ModuleNotFoundError as error:
+    raise missing_package("completion", "shtab", "completion") from error
 
 _AGENTS = " ".join(catalogue.names())
 _AGENT = {"bash": "_ringside_agents", "zsh": f"{{compadd {_AGENTS}; _files}}"}

@@ -44,6 +44,8 @@ def settings(config: Config) -> None:
             raise ConfigError(f"{flag_of(name)} is for --track wandb: pass that, too.")
     if run.track == "wandb" and importlib.util.find_spec("wandb") is None:
         raise missing_package("--track wandb", "wandb", "wandb")
+    if config.evaluate.eval_video and importlib.util.find_spec("av") is None:
+        raise missing_package("--eval-video", "av", "video")
     if run.resume is not None and not exists(run.resume):
         raise ConfigError(f"--resume {run.resume} does not exist.")
 
