@@ -119,9 +119,6 @@ def test_the_time_is_that_of_the_records(make: Make, clock: Clock, monkeypatch: 
     memory.board.begun_ns[0], memory.board.before[0] = int(clock.now * 1e9), 600
     clock.now += 7
     assert watcher.observe().elapsed == 607
-    memory.board.phase[Role.SCRIBE] = Phase.DONE  # the summary is written
-    clock.now += 3
-    assert watcher.observe().elapsed == 607
 
 
 def test_a_screen_of_a_run_that_is_over_offers_no_end(make: Make) -> None:

@@ -152,6 +152,16 @@ def test_the_state_of_a_living_run(run: Pretended, viewer: Viewer) -> None:
     assert [role["name"] for role in told["status"]["roles"]][:2] == ["inference", "learner"]
 
 
+def test_a_resumed_run_has_the_figures_of_its_files_until_it_is_prepared(run: Pretended, viewer: Viewer) -> None:
+    (run.run_dir / "metrics.jsonl").write_text('{"kind": "round", "round": 3, "steps": 240, "loss": 0.5}\n')
+    run.memory.board.prepared[0] = 0
+    told = viewer.json("state")
+    assert (told["living"], told["prepared"], told["status"]["steps"]) == (True, False, 240)
+    assert {role["state"] for role in told["status"]["roles"]} == {"starting"}
+    run.memory.board.prepared[0] = 1
+    assert viewer.json("state")["status"]["steps"] == 0
+
+
 def test_pictures_are_json_and_frames(run: Pretended, viewer: Viewer) -> None:
     run.play(4)
     told, frames = viewer.pictures("?first=2&count=3&env=5")
@@ -283,7 +293,7 @@ def test_the_page_of_a_run_of_workers_names_them(tmp_path: Path) -> None:
     assert (told["status"]["workers"], told["envs"]) == (3, 6)
     assert "3 workers" in told["kind"]
     assert [role["name"] for role in told["status"]["roles"]] == ["scribe", "worker 0", "worker 1"]
-    assert viewer.pictures("?env=5")[0]["chosen"]["is_worker"]
+    assert viewer.pictures("?env=5")[0]["chosen"]["owner"] == 1
     run.end()
 
 
@@ -358,10 +368,14 @@ def test_the_list_tells_curve_and_score_of_every_run(tmp_path: Path) -> None:
     write_run(tmp_path / "done", returns=[1.0, 3.0], evaluations=[5.0], learning_starts=1_000)
     write_run(tmp_path / "atari" / "pong-2", seed=2, ended=False, returns=[0.0] * 120, learning_starts=1_000)
     live = Pretended(tmp_path / "live")
+    for name in ("done", "live"):  # a run that was resumed has the summary of its former start
+        summary = {"finished": True, "steps": 2_000, "episodes": 2, "mean_return_100": 2.0, "best_return": 77.0}
+        (tmp_path / name / "summary.json").write_text(json.dumps(summary))
     viewer = Viewer(tmp_path)
     assert [run["living"] for run in viewer.json("runs")["runs"]] == [True, False, False], "the newest first"
     found = viewer.tiles()
     done, member = found["done"], found["atari/pong-2"]
+    assert (done["status"]["best_return"], found["live"]["status"]["best_return"]) == (77.0, None)
     assert (done["title"], done["method"], done["seed"], done["finished"]) == ("Pong", "dqn", 1, True)
     assert (done["status"]["steps"], done["status"]["total_steps"]) == (2_000, 9_984)
     assert done["curve"] == [[1_000, 1.0], [2_000, 2.0]]

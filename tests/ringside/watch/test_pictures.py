@@ -60,7 +60,7 @@ def test_an_env_of_a_worker_names_the_worker_and_its_process(tmp_path: Path) -> 
     run = Pretended(tmp_path / "workers", method="a2c", workers=3)
     run.play(4)
     told, _ = selected_env(run.memory, 5)
-    assert (told["lane"], told["is_worker"]) == (2, True)
+    assert told["lane"] == 2
     assert told["owner"] == run.memory.board.lane_owner[2] == 1
     run.end()
 
