@@ -20,8 +20,7 @@ from shared.errors import FatalError
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
 from workers.local_replay import LocalReplay
-from workers.newest_sequences import NewestSequences
-from workers.newest_steps import Choose, NewestSteps
+from workers.newest_steps import Choose, NewestSequences, NewestSteps
 
 
 class Source(Protocol):
