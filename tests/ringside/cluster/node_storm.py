@@ -159,8 +159,10 @@ class Storm:
         return time.monotonic() - self._struck_at if played else None
 
     def _living(self) -> list[psutil.Process]:
-        """Programs of groups on nodes that were not silenced."""
-        return [each for each in self._cluster.programs() if each.pid not in self._silenced]
+        """Programs of groups on living nodes that were not silenced; those of a lost node may still be ending."""
+        raylets = {node.all_processes["raylet"][0].process.pid for node in self._cluster.nodes}
+        found = [each for each in self._cluster.programs() if each.pid not in self._silenced]
+        return [each for each in found if raylets & {parent.pid for parent in parents_of(each)}]
 
     # --- strikes at groups, by their programs; they return False where there is nothing to strike
 
@@ -250,6 +252,13 @@ def children_of(program: psutil.Process) -> list[psutil.Process]:
     """Children of a process; none if it has ended."""
     with suppress(psutil.NoSuchProcess):
         return program.children()
+    return []
+
+
+def parents_of(program: psutil.Process) -> list[psutil.Process]:
+    """Processes above a process; none if it has ended."""
+    with suppress(psutil.NoSuchProcess):
+        return program.parents()
     return []
 
 
