@@ -64,13 +64,13 @@ def main(arguments: Sequence[str]) -> int:
 
 def _run(task: str, words: Sequence[str]) -> int:
     """Run one task; returns its exit code."""
-    from ringside.tasks import FIRST_LINES, TASKS, VERSION, module_of
+    from ringside.command import FIRST_LINES, TASKS, VERSION, module_of
 
     if task == "version":
         print(f"Ringside {VERSION}", flush=True)
         return 0
     if task not in TASKS:
-        from ringside.tasks.arguments import unknown_task
+        from ringside.command.arguments import unknown_task
 
         raise unknown_task(task)
     if task in FIRST_LINES and sys.stdout.isatty() and not {"-h", "--help"} & set(words):
@@ -128,7 +128,7 @@ def cli() -> NoReturn:
         # While libraries load Ctrl-C kills: an exception in the middle of an import aborts some, and others lose it.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     _have_streams()
-    import ringside.tasks  # noqa: F401  # which ends with a sentence where a module of the user hides ours
+    import ringside.command  # noqa: F401  # which ends with a sentence where a module of the user hides ours
     from shared.machine.subprocesses import leave_threads
     from shared.process.signals import enable_stack_dumps
 

@@ -8,7 +8,7 @@ from actors.env import Env
 from actors.lane import Lane
 from actors.lanes import Lanes
 from actors.make_env import make_env
-from shared.memory.parts.board import Phase
+from shared.memory.board import Phase
 from shared.memory.process_table import Role
 from shared.memory.wait import Stopped
 from shared.process.child import ChildSpec, enter

@@ -71,7 +71,7 @@ class Env(ABC):
     def snapshot(self) -> bytes:
         """State from which `restore` continues this episode bit for bit; `SNAPSHOT_BYTES` at most.
 
-        That bound is in `shared.memory.parts.snapshot`.
+        That bound is in `shared.memory.snapshot`.
         """
 
     @abstractmethod

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from actors.evaluation import Evaluation, play_episodes
 from shared.config.protocols import eval_rules
-from shared.memory.parts.board import Phase
+from shared.memory.board import Phase
 from shared.memory.process_table import Role
 from shared.memory.wait import Stopped
 from shared.process.child import ChildSpec, enter

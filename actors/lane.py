@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 from actors.env import Env, EnvDiffers, EnvError
 from shared.errors import EnvFault, FatalError
 from shared.exploration import Exploration
-from shared.memory.parts.snapshot import SNAPSHOT_BYTES
 from shared.memory.plan import Plan
 from shared.memory.run_memory import LaneMemory
+from shared.memory.snapshot import SNAPSHOT_BYTES
 
 _ENV_HEADER = struct.Struct("<qqdq")  # env bytes, 1 if its next tick resets, return and steps of the episode
 _MOST_STEPS = np.iinfo(np.uint16).max

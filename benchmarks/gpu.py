@@ -55,7 +55,7 @@ from matplotlib.figure import Figure as Picture
 from benchmarks.harness import CannotRun, Case, Figure, Found, Options, Report, WrongResult, commit, workers
 from benchmarks.measured_run import plan_of, read_logs, running
 from benchmarks.network_parts import learner_alone, make_policy
-from ringside.recording.metrics import read_metrics
+from ringside.records.metrics import read_metrics
 from shared.errors import ConfigError
 from shared.files.atomic import write_atomic
 from shared.files.run_file_names import METRICS_FILE, SUMMARY_FILE

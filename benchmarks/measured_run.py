@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.harness import CannotRun, WrongResult
-from ringside import planning
-from ringside.recording.metrics import read_metrics
-from ringside.tasks.train import configuration
+from ringside.command.train import configuration
+from ringside.records.metrics import read_metrics
+from ringside.run import planning
 from shared.config.method_declaration import method_declaration
 from shared.config.run_schedule import RunSchedule, make_run_schedule
 from shared.config.settings import Config, unused_settings

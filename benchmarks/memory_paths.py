@@ -24,8 +24,8 @@ from learner.replay.replay_frames import HostFrames, planes_per_transition
 from learner.replay.sampling import Replay
 from shared.frame_shape import BLOCK, DEFAULT_FRAMES, FRAME_SIDE, STACK
 from shared.machine.facts import usable_memory
-from shared.memory.parts.ring import SLOT_FIELDS, Ring
 from shared.memory.plan import Plan
+from shared.memory.ring import SLOT_FIELDS, Ring
 from shared.memory.run_memory import Memory
 
 GRID = DEFAULT_FRAMES.grid

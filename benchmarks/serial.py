@@ -24,7 +24,7 @@ from learner.learner import prepare
 from learner.make_engine import make_engine
 from learner.networks.policy import greedy
 from shared.errors import ConfigError
-from shared.memory.parts.mailbox import Mailbox
+from shared.memory.mailbox import Mailbox
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
 from shared.network_spec import PLAIN_NETWORKS

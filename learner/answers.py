@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from learner.networks.categorical import probabilities, sample
 from learner.networks.policy import Policy, greedy
 from shared.config.run_schedule import RECURRENT_STATE
-from shared.memory.parts.mailbox import Mailbox
-from shared.memory.parts.ring import plane_rows
+from shared.memory.mailbox import Mailbox
+from shared.memory.ring import plane_rows
 from shared.memory.run_memory import Memory
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.memory.parts.board import METRIC_RECORDS, Stop
-from shared.memory.parts.evaluation_queue import evaluations_until
+from shared.memory.board import METRIC_RECORDS, Stop
+from shared.memory.evaluation_queue import evaluations_until
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Waiter

@@ -19,8 +19,8 @@ from learner.engine.faults import device_faults_named
 from learner.losses.method import make_method
 from learner.networks.categorical import sample_at
 from learner.networks.policy import Policy, greedy
-from shared.memory.parts.board import Phase
-from shared.memory.parts.mailbox import Mailbox
+from shared.memory.board import Phase
+from shared.memory.mailbox import Mailbox
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Stopped

@@ -26,7 +26,7 @@ from learner.make_engine import make_engine
 from learner.ranks.rank_group import RankGroup
 from shared.config.settings import ResolvedConfig
 from shared.errors import DeviceFault, FatalError
-from shared.memory.parts.board import Phase
+from shared.memory.board import Phase
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Stopped, Waiter
 from shared.process.child import ChildSpec, Doorbells, enter
@@ -36,7 +36,7 @@ SLICE_UPDATES = 16
 SLICE_SECONDS = 0.5
 """Aim for the length of a slice, reached by fewer updates where these are slow.
 
-Heartbeats must come often (ringside/supervisor/hang_detector.py).
+Heartbeats must come often (ringside/run/hang_detector.py).
 """
 SLICES_AHEAD = 8
 """Most unfinished slices that a GPU may have; a stop waits for all of them."""

@@ -23,7 +23,7 @@ from shared.config.method_declaration import MethodDeclaration
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.machine.facts import usable_cores
-from shared.memory.parts.ring import Ring
+from shared.memory.ring import Ring
 from shared.network_spec import Network
 
 

@@ -22,22 +22,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from ringside.agents.agent import Agent as Agent
     from ringside.agents.agent import load_agent as load_agent
-    from ringside.callbacks import Callback as Callback
-    from ringside.callbacks import Callbacks as Callbacks
-    from ringside.evaluating import evaluate as evaluate
-    from ringside.planning import plan as plan
-    from ringside.settings.config_file import starting_point as starting_point
-    from ringside.settings.train_settings import TrainSettings as TrainSettings
-    from ringside.sharing.onnx_export import Exported as Exported
-    from ringside.sharing.onnx_export import export_onnx as export_onnx
-    from ringside.sharing.zoo_entries import add_to_zoo as add_to_zoo
-    from ringside.sharing.zoo_entries import pull_from_hub as pull_from_hub
-    from ringside.sharing.zoo_entries import push_to_hub as push_to_hub
-    from ringside.training import run as run
-    from ringside.training import train as train
-    from ringside.tuning.study import StudyResult as StudyResult
-    from ringside.tuning.study import TrialResult as TrialResult
-    from ringside.tuning.study import tune as tune
+    from ringside.agents.evaluating import evaluate as evaluate
+    from ringside.agents.onnx_export import Exported as Exported
+    from ringside.agents.onnx_export import export_onnx as export_onnx
+    from ringside.agents.zoo_entries import add_to_zoo as add_to_zoo
+    from ringside.agents.zoo_entries import pull_from_hub as pull_from_hub
+    from ringside.agents.zoo_entries import push_to_hub as push_to_hub
+    from ringside.command.study import StudyResult as StudyResult
+    from ringside.command.study import TrialResult as TrialResult
+    from ringside.command.study import tune as tune
+    from ringside.run.callbacks import Callback as Callback
+    from ringside.run.callbacks import Callbacks as Callbacks
+    from ringside.run.config_file import starting_point as starting_point
+    from ringside.run.planning import plan as plan
+    from ringside.run.train_settings import TrainSettings as TrainSettings
+    from ringside.run.training import run as run
+    from ringside.run.training import train as train
     from shared.config.method_declaration import MethodDeclaration as MethodDeclaration
     from shared.config.method_declaration import MethodSettings as MethodSettings
     from shared.config.presets import PRESETS as PRESETS
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from shared.errors import ConfigError as ConfigError
     from shared.errors import RunFailed as RunFailed
     from shared.errors import StopTraining as StopTraining
-    from shared.memory.region.arena import ArenaError as ArenaError
+    from shared.memory.arena import ArenaError as ArenaError
     from shared.network_spec import register_network as register_network
 
 __version__ = "0.1.0"
@@ -71,21 +71,21 @@ _require_own_packages()
 
 _HOMES = {
     "ringside.agents.agent": ("Agent", "load_agent"),
-    "ringside.callbacks": ("Callback", "Callbacks"),
-    "ringside.evaluating": ("evaluate",),
-    "ringside.planning": ("plan",),
-    "ringside.settings.config_file": ("starting_point",),
-    "ringside.sharing.onnx_export": ("Exported", "export_onnx"),
-    "ringside.sharing.zoo_entries": ("add_to_zoo", "pull_from_hub", "push_to_hub"),
-    "ringside.settings.train_settings": ("TrainSettings",),
-    "ringside.training": ("run", "train"),
-    "ringside.tuning.study": ("StudyResult", "TrialResult", "tune"),
+    "ringside.run.callbacks": ("Callback", "Callbacks"),
+    "ringside.agents.evaluating": ("evaluate",),
+    "ringside.run.planning": ("plan",),
+    "ringside.run.config_file": ("starting_point",),
+    "ringside.agents.onnx_export": ("Exported", "export_onnx"),
+    "ringside.agents.zoo_entries": ("add_to_zoo", "pull_from_hub", "push_to_hub"),
+    "ringside.run.train_settings": ("TrainSettings",),
+    "ringside.run.training": ("run", "train"),
+    "ringside.command.study": ("StudyResult", "TrialResult", "tune"),
     "shared.config.method_declaration": ("MethodDeclaration", "MethodSettings"),
     "shared.config.presets": ("PRESETS", "register_preset"),
     "shared.config.settings": ("Config", "register_method"),
     "shared.env_name": ("env_name",),
     "shared.errors": ("ConfigError", "RunFailed", "StopTraining"),
-    "shared.memory.region.arena": ("ArenaError",),
+    "shared.memory.arena": ("ArenaError",),
     "shared.network_spec": ("register_network",),
 }
 """Names of the API by module. Each is imported at its first use, so a plug-in loads only what it names."""

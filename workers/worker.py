@@ -25,8 +25,8 @@ from learner.engine.device import prepare_torch
 from learner.networks.make_model import make_model
 from learner.networks.policy import Policy
 from shared.errors import FatalError
-from shared.memory.parts.board import Phase
-from shared.memory.parts.evaluation_queue import next_evaluation_boundary
+from shared.memory.board import Phase
+from shared.memory.evaluation_queue import next_evaluation_boundary
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Stopped, Waiter

@@ -16,7 +16,7 @@ from safetensors.numpy import save
 
 from learner.engine.engine import Engine, NonFiniteError
 from shared.files.atomic import write_atomic
-from shared.memory.parts.board import Phase
+from shared.memory.board import Phase
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Waiter
 

@@ -20,11 +20,11 @@ from torch import Tensor
 from learner.engine.device import compute_dtype
 from learner.engine.host_transfer import HostTransfer
 from learner.engine.side_stream import SideStream
+from learner.networks import lstm
 from learner.networks.frame_blocks import PIXEL, network_input, planes_in, stack_in
+from learner.networks.linear import Affine, linear
 from learner.networks.model import ExtraInputs
-from learner.networks.operations import lstm
-from learner.networks.operations.linear import Affine, linear
-from learner.networks.operations.pooling import max_pool
+from learner.networks.pooling import max_pool
 from shared.frame_shape import BLOCK, CELL
 from shared.network_parameters import aligned_places, parameters_of
 from shared.network_spec import COSINES, IMPALA, PLAIN_NETWORKS, RESIDUALS, Network

@@ -16,8 +16,8 @@ from torch import Tensor
 from learner.engine.device import compute_dtype
 from learner.engine.side_stream import SideStream
 from learner.networks.frame_blocks import PIXEL, network_input
+from learner.networks.linear import Affine, write_gradient
 from learner.networks.model import ExtraInputs
-from learner.networks.operations.linear import Affine, write_gradient
 from learner.networks.packed_layout import LayerViews, PackedLayout
 from shared.network_spec import Network
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from learner.engine.host_transfer import HostTransfer
-from learner.networks.operations.linear import Affine
+from learner.networks.linear import Affine
 from shared.frame_shape import BLOCK
 from shared.network_parameters import parameters_of
 from shared.network_spec import PLAIN_NETWORKS, Network

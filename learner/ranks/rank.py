@@ -18,7 +18,7 @@ from learner.learner import Rounds, prepare, progress_at, settled
 from learner.make_engine import make_engine
 from learner.ranks.rank_group import RankGroup, rank_of
 from shared.config.settings import ResolvedConfig
-from shared.memory.parts.board import Phase
+from shared.memory.board import Phase
 from shared.memory.wait import Stopped
 from shared.process.child import ChildSpec, enter
 

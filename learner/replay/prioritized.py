@@ -21,7 +21,7 @@ from learner.replay.replay_frames import Batch
 from learner.replay.sampling import Replay, draw_fractions
 from shared.config.sections import Algorithm
 from shared.errors import FatalError
-from shared.memory.parts.snapshot import PRIORITIES
+from shared.memory.snapshot import PRIORITIES
 
 
 class PrioritizedSampler:

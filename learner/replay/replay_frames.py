@@ -15,7 +15,7 @@ from learner.engine.host_transfer import Pinned
 from learner.networks.frame_blocks import blocks
 from learner.replay.gather import gather_planes
 from shared.frame_shape import BLOCK, FrameShape
-from shared.memory.parts.ring import Ring
+from shared.memory.ring import Ring
 
 STAGING_BYTES = 16 << 20
 """Size of each of the two pinned buffers through which `DeviceFrames` copies new frames."""

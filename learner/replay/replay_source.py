@@ -22,7 +22,7 @@ from learner.replay.sampling import Replay
 from learner.replay.uniform import UniformSampler
 from shared.config.settings import Config
 from shared.errors import ConfigError
-from shared.memory.parts.ring import Ring
+from shared.memory.ring import Ring
 
 DEVICE_SHARE = 0.8
 """Share of a GPU's free memory that the window may take."""

@@ -10,7 +10,7 @@ from learner.engine.host_transfer import upload
 from learner.replay.replay_frames import Batch, Frames
 from learner.replay.returns import End, n_step
 from shared.config.sections import Learn
-from shared.memory.parts.ring import Ring, plane_rows
+from shared.memory.ring import Ring, plane_rows
 from shared.prng import Stream, bits
 
 

@@ -15,7 +15,7 @@ from learner.networks.model import ExtraInputs, Model
 from learner.rollout.on_policy_method import STEP_NUMBERS, OnPolicyMethod, StepBatch
 from learner.rollout.step_reader import StepReader
 from shared.config.settings import Config
-from shared.memory.parts.ring import Ring
+from shared.memory.ring import Ring
 from shared.prng import Stream, bits
 
 

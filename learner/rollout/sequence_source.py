@@ -13,7 +13,7 @@ from learner.networks.model import ExtraInputs, Model, Recurrence
 from learner.rollout.on_policy_method import OnPolicyMethod
 from learner.rollout.rollout_source import RolloutSource
 from shared.config.settings import Config
-from shared.memory.parts.ring import Ring
+from shared.memory.ring import Ring
 
 
 class SequenceSource(RolloutSource):

@@ -12,7 +12,7 @@ from learner.replay.replay_frames import HostFrames
 from learner.rollout.on_policy_method import OnPolicyMethod, Rollout, StepBatch, StepTargets
 from shared.config.run_schedule import RECURRENT_STATE
 from shared.config.sections import Learn
-from shared.memory.parts.ring import Ring, plane_rows
+from shared.memory.ring import Ring, plane_rows
 
 
 class StepReader:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from ringside.zoo.catalogue import find_weights
 from shared.checkpoint.weights_file import StoredWeights, load_weights
-from shared.config.checks.field_checks import check_ranges
+from shared.config.field_checks import check_ranges
 from shared.config.method_declaration import MethodDeclaration, method_declaration, method_names
 from shared.config.protocols import EvalRules, eval_rules
 from shared.config.sections import EvalActions, Play

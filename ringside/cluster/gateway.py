@@ -15,10 +15,10 @@ import numpy as np
 
 from ringside.cluster.connection import join
 from ringside.cluster.remote_lanes import RemoteLanes
-from ringside.supervisor.lane_balance import Move, count_moves
+from ringside.run.lane_balance import Move, count_moves
 from shared.errors import ConfigError, RunFailed
 from shared.machine.allocation import greatest_share
-from shared.memory.parts.board import Phase
+from shared.memory.board import Phase
 from shared.memory.plan import Plan, deal, divide
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory

@@ -25,14 +25,14 @@ from numpy.typing import NDArray
 
 from ringside.cluster.node_object import NodeObject, numerics
 from ringside.cluster.parcel import LaneState, pack, restore_lane
-from ringside.supervisor.supervisor import Supervisor
+from ringside.run.supervisor import Supervisor
 from shared.errors import RingsideError, RunFailed
 from shared.files.disk_trouble import log_line
 from shared.files.run_file_names import LOGS
 from shared.machine.subprocesses import terminate_and_reap
+from shared.memory.arena import ArenaError
 from shared.memory.plan import Plan
 from shared.memory.process_table import Role
-from shared.memory.region.arena import ArenaError
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Doorbell
 from shared.process.library_env import choose_workspace

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from shared.config.run_schedule import RECURRENT_STATE
 from shared.errors import RingsideError
-from shared.memory.parts.snapshot import ENV_BYTES
 from shared.memory.run_memory import Memory
+from shared.memory.snapshot import ENV_BYTES
 
 OPENING = ("frame", "start", "valid")
 """Fields that a tick writes into the slot of the next one."""

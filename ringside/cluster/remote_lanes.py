@@ -29,7 +29,7 @@ from ringside.cluster.node_object import Node, fingerprint
 from ringside.cluster.parcel import OPENING, LaneTicks, ParcelError, capture_lane, ticks_by_field, unpack
 from shared.errors import FatalError, RingsideError, RunFailed
 from shared.files.disk_trouble import log_line
-from shared.memory.parts.board import Phase
+from shared.memory.board import Phase
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Waiter

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.recording.scores import REFERENCE, human_normalized
-from ringside.recording.totals import MEAN_OVER
+from ringside.records.scores import REFERENCE, human_normalized
+from ringside.records.totals import MEAN_OVER
 from ringside.report.aggregate import STATISTICS, Estimate, estimate
 from ringside.report.records import Records, RecordsError, newest, number
 from shared.config.digest import ARITHMETIC, MAY_CHANGE_ON_RESUME

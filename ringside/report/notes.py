@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
-from ringside.recording.totals import MEAN_OVER
+from ringside.records.totals import MEAN_OVER
 from ringside.report.comparison import IGNORED_SETTINGS, Comparison, EvaluationRules, differences
 from ringside.report.records import Records, number, part
 from shared.config.digest import ARITHMETIC

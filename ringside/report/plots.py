@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 from numpy.typing import NDArray
 
-from ringside.recording.scores import REFERENCE
+from ringside.records.scores import REFERENCE
 from ringside.report.comparison import Arm, Comparison
 from ringside.report.published import PublishedCurve, comparable_agents
 from ringside.report.records import Records

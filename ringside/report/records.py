@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.recording.metrics import MetricsError, read_metrics
+from ringside.records.metrics import MetricsError, read_metrics
 from shared.config.digest import flat_of
 from shared.config.method_declaration import method_declaration, method_names
 from shared.config.presets import nearest_preset

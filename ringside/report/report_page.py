@@ -16,8 +16,8 @@ from typing import Any
 import jinja2
 import numpy as np
 
-from ringside.recording.scores import REFERENCE, SOURCE, human_normalized
-from ringside.recording.totals import MEAN_OVER, mean_name
+from ringside.records.scores import REFERENCE, SOURCE, human_normalized
+from ringside.records.totals import MEAN_OVER, mean_name
 from ringside.report.aggregate import CONFIDENCE, REPLICATES, Estimate
 from ringside.report.comparison import Arm, Comparison, differences
 from ringside.report.notes import notes, training_rules

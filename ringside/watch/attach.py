@@ -13,15 +13,15 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from shared.config.checks import validate
+from shared.config import validate
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import Config, ResolvedConfig
 from shared.config.trust import require_loaded_plugin
 from shared.errors import ConfigError, FileError
 from shared.files.run_file_names import CONFIG_FILE
 from shared.files.strict_json import read_json
+from shared.memory.layout import LayoutError
 from shared.memory.plan import Elsewhere, Plan
-from shared.memory.region.layout import LayoutError
 from shared.memory.run_memory import Memory
 from shared.process.live import LIVE_FILE, Live, LiveError
 from shared.text import nearest

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ringside.recording.metric_names import metric_of
-from ringside.recording.totals import EvaluationStatus, mean_name
+from ringside.records.metric_names import metric_of
+from ringside.records.totals import EvaluationStatus, mean_name
 from ringside.watch.status import Status
 from shared.text import count, readable, short
 

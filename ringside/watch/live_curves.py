@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ringside.recording.follow import Follower
-from ringside.recording.metric_names import displayed, metric_of, metrics_of
-from ringside.recording.own_metrics import parse_own
+from ringside.records.follow import Follower
+from ringside.records.metric_names import displayed, metric_of, metrics_of
+from ringside.records.own_metrics import parse_own
 from shared.files.run_file_names import METRICS_FILE
 from shared.process.ownership import OWN_METRICS_FILE
 

@@ -12,16 +12,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from ringside.load.board_samples import NEWEST, Sample, load_between
-from ringside.recording.metric_names import displayed
-from ringside.recording.summary import run_counters
-from ringside.recording.totals import EvaluationStatus
+from ringside.records.board_samples import NEWEST, Sample, load_between
+from ringside.records.metric_names import displayed
+from ringside.records.summary import run_counters
+from ringside.records.totals import EvaluationStatus
 from ringside.watch.health import policy_collapsed, returns_outside, screens_alike
 from ringside.watch.status import CheckpointStatus, Status, planned
 from shared.config.method_declaration import C51Settings
 from shared.files import disk_trouble
 from shared.machine.facts import usable_cores
-from shared.memory.parts.board import METRIC_RECORDS
+from shared.memory.board import METRIC_RECORDS
 from shared.memory.run_memory import Memory
 
 WINDOW_SECONDS = 60.0

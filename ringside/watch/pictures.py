@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.memory.parts.mailbox import Mailbox
+from shared.memory.mailbox import Mailbox
 from shared.memory.run_memory import Memory
 
 MOST_ENVS = 96

@@ -14,7 +14,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from ringside.load.role_status import RoleStatus
+from ringside.records.role_status import RoleStatus
 from ringside.watch.line import UNKNOWN, clock, figures, kind, left, number, share, starting_sentence, stopping_words
 from ringside.watch.status import Status
 from shared.text import short

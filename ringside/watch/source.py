@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from werkzeug.exceptions import NotFound
 
-from ringside.load.bottleneck import Bottleneck
-from ringside.load.role_status import RoleStatus
-from ringside.recording.totals import MEAN_OVER, mean_name
+from ringside.records.bottleneck import Bottleneck
+from ringside.records.role_status import RoleStatus
+from ringside.records.totals import MEAN_OVER, mean_name
 from ringside.watch.attach import attach, is_living, read_config, runs_below
 from ringside.watch.line import kind, left
 from ringside.watch.live_curves import Curves, finite

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ringside.load.bottleneck import Bottleneck
-from ringside.load.role_status import RoleStatus
-from ringside.recording.totals import EvaluationStatus
+from ringside.records.bottleneck import Bottleneck
+from ringside.records.role_status import RoleStatus
+from ringside.records.totals import EvaluationStatus
 from shared.config.presets import nearest_preset
 from shared.config.run_schedule import RunSchedule
 from shared.config.sections import Schedule

@@ -19,7 +19,7 @@ from shared.config.digest import ARITHMETIC, MAY_CHANGE_ON_RESUME, digest_of, fl
 from shared.config.settings import Config
 from shared.errors import CheckpointError, FileError
 from shared.files.strict_json import read_json
-from shared.memory.parts.evaluation_queue import EvaluationHistory
+from shared.memory.evaluation_queue import EvaluationHistory
 from shared.network_spec import Network
 from shared.text import PLAIN_NAME, flag_of
 

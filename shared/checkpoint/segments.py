@@ -33,7 +33,7 @@ from shared.config.run_schedule import RunSchedule
 from shared.errors import CheckpointError
 from shared.files.atomic import write_atomic
 from shared.files.strict_json import json_object
-from shared.memory.parts.ring import SLOT_FIELDS, slot_fields
+from shared.memory.ring import SLOT_FIELDS, slot_fields
 
 FORMAT = 4
 _HEADER_LIMIT = 1 << 16

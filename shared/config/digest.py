@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from shared.config.checks.field_checks import marks_of
+from shared.config.field_checks import marks_of
 from shared.config.sections import (
     OWN_SETTINGS,
     Algorithm,

@@ -24,7 +24,7 @@ MOST_EPOCHS = 1000
 """Passes over a round."""
 
 SlotField = tuple[str, str, tuple[int, ...]]
-"""Name, dtype and shape of a field of a ring's slot, as in `shared.memory.parts.ring.SLOT_FIELDS`."""
+"""Name, dtype and shape of a field of a ring's slot, as in `shared.memory.ring.SLOT_FIELDS`."""
 
 RECORD_FIELDS = frozenset(
     {"kind", "round", "steps", "frames", "updates", "seconds", "valid_steps", "samples_per_step", "epsilon"}

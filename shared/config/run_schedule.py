@@ -24,7 +24,7 @@ ALTERNATE_SNAPSHOT_STEPS = 10_000
 ON_POLICY_SNAPSHOT_STEPS = 20_000
 """The same of an on-policy method: 1,000 to 2,000 steps a round are too few for a snapshot of everything each."""
 RECORD_STEPS = 1_000
-"""Steps of a record (ringside/scribe): whole rounds within them, at least one."""
+"""Steps of a record (ringside/records): whole rounds within them, at least one."""
 
 RECURRENT_STATE = "recurrent_state"
 """Field of a slot with the output and the cell of an LSTM after the tick."""

@@ -10,8 +10,8 @@ from typing import Any, Self
 
 import msgspec
 
-from shared.config.checks.field_checks import convert, marks_of
 from shared.config.digest import ARITHMETIC, digest_of, flat_of
+from shared.config.field_checks import convert, marks_of
 from shared.config.method_declaration import MethodDeclaration, Need, add_method, method_declaration, methods_with
 from shared.config.other_libraries import name_here
 from shared.config.sections import (

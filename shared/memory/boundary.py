@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from shared.config.run_schedule import RECURRENT_STATE, RunSchedule
 from shared.errors import CheckpointError
-from shared.memory.parts.evaluation_queue import EvaluationHistory
-from shared.memory.parts.snapshot import ENV_BYTES, state_lengths
+from shared.memory.evaluation_queue import EvaluationHistory
 from shared.memory.run_memory import Memory
+from shared.memory.snapshot import ENV_BYTES, state_lengths
 
 _OPENING = ("frame", "start", "valid")
 """Fields of the slot that opens the next round, written with the last tick of the round before."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from shared.errors import ConfigError
-from shared.memory.parts.ring import ring_fields
 from shared.memory.plan import Plan
 from shared.memory.process_table import Role
+from shared.memory.ring import ring_fields
 
 OWN_BYTES = 1_500_000_000
 """Private memory of learner, inference, scribe and supervisor, generously, with torch on a CPU."""

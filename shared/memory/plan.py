@@ -12,16 +12,16 @@ from typing import Any
 from shared.config.method_declaration import MethodDeclaration, add_method, method_declaration
 from shared.config.run_schedule import RunSchedule, make_run_schedule
 from shared.config.settings import ResolvedConfig
-from shared.memory.parts.board import Board
-from shared.memory.parts.evaluation_queue import Evaluations
-from shared.memory.parts.gateways import Gateways
-from shared.memory.parts.mailbox import Mailbox
-from shared.memory.parts.publication import PublishedWeights
-from shared.memory.parts.ring import ring_fields
-from shared.memory.parts.shared_parameters import SharedParameters
-from shared.memory.parts.snapshot import LaneSnapshots, LearnerSnapshots, state_fields
+from shared.memory.board import Board
+from shared.memory.evaluation_queue import Evaluations
+from shared.memory.gateways import Gateways
+from shared.memory.layout import Layout
+from shared.memory.mailbox import Mailbox
 from shared.memory.process_table import ProcessTable, Role
-from shared.memory.region.layout import Layout
+from shared.memory.publication import PublishedWeights
+from shared.memory.ring import ring_fields
+from shared.memory.shared_parameters import SharedParameters
+from shared.memory.snapshot import LaneSnapshots, LearnerSnapshots, state_fields
 from shared.network_parameters import ParameterSpec, packed_count, parameters_of
 from shared.network_spec import PLAIN_NETWORKS, Network, PlainLayers, network_of, register_network
 
@@ -31,13 +31,13 @@ class Elsewhere:
     """The seam for lanes that are played elsewhere: further actors, which follow those of this machine.
 
     Such an actor is a process that owns lanes and writes their memory as every actor does. It need not play them itself
-    (ringside/cluster). `ringside.supervisor` knows no more of it than this.
+    (ringside/cluster). `ringside.run` knows no more of it than this.
     """
 
     actors: int = 0
     module: str = ""
     """Module with `main(child_spec)`, which their processes run, and `make_balancer(memory, note)`, which divides the
-    lanes before any process starts and moves them later (`ringside.supervisor.lane_balance.LaneBalancer`)."""
+    lanes before any process starts and moves them later (`ringside.run.lane_balance.LaneBalancer`)."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """For the module."""
 

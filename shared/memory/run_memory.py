@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from shared.memory.parts.board import Board
-from shared.memory.parts.evaluation_queue import Evaluations
-from shared.memory.parts.gateways import Gateways
-from shared.memory.parts.mailbox import Mailbox, request_number
-from shared.memory.parts.publication import PublishedWeights
-from shared.memory.parts.ring import Ring, ring_fields
-from shared.memory.parts.shared_parameters import SharedParameters
-from shared.memory.parts.snapshot import LANE_DATA, LaneSnapshots, LearnerSnapshots
+from shared.memory.arena import Arena
+from shared.memory.board import Board
+from shared.memory.evaluation_queue import Evaluations
+from shared.memory.gateways import Gateways
+from shared.memory.layout import Layout
+from shared.memory.mailbox import Mailbox, request_number
 from shared.memory.plan import Plan
-from shared.memory.region.arena import Arena
-from shared.memory.region.layout import Layout
+from shared.memory.publication import PublishedWeights
+from shared.memory.ring import Ring, ring_fields
+from shared.memory.shared_parameters import SharedParameters
+from shared.memory.snapshot import LANE_DATA, LaneSnapshots, LearnerSnapshots
 
 
 class Memory:

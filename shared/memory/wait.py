@@ -15,7 +15,7 @@ import select
 import time
 from collections.abc import Callable
 
-from shared.memory.parts.board import Board, Phase
+from shared.memory.board import Board, Phase
 
 POLL_SECONDS = 0.5
 """Longest sleep of a wait."""

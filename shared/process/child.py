@@ -22,7 +22,7 @@ from shared.files.plain_files import open_to_write
 from shared.files.run_file_names import LOGS
 from shared.machine.cores import NICENESS
 from shared.machine.subprocesses import die_with, leave_threads
-from shared.memory.parts.board import Phase
+from shared.memory.board import Phase
 from shared.memory.plan import Plan
 from shared.memory.process_table import ProcessTable, Role, process_name, process_title
 from shared.memory.run_memory import Memory

@@ -10,7 +10,7 @@ import pytest
 
 from actors import actor as module
 from actors.actor import Housekeeping
-from shared.memory.parts.board import Phase
+from shared.memory.board import Phase
 from shared.memory.process_table import Role
 from tests.actors.test_lane import memory_of_lane
 from tests.support.counting_env import Counting

@@ -12,7 +12,7 @@ from actors.evaluation import Episode, Evaluation, play_episodes
 from shared.config.protocols import PROTOCOLS, EvalRules
 from shared.config.sections import Play
 from shared.frame_shape import FRAME_SIDE, STACK
-from shared.memory.parts.evaluation_queue import evaluations_until
+from shared.memory.evaluation_queue import evaluations_until
 from tests.support.pixel_game import Catch
 
 

@@ -12,7 +12,7 @@ import pytest
 from actors import evaluator
 from actors.evaluation import Evaluation, play_episodes
 from shared.config.protocols import EvalRules
-from shared.memory.parts.board import Phase
+from shared.memory.board import Phase
 from shared.memory.plan import Plan
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory

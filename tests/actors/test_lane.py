@@ -13,12 +13,12 @@ import pytest
 
 from actors.env import EnvError
 from actors.lane import Lane, ReplayMismatchError
-from ringside.recording.metrics import episodes_in
+from ringside.records.metrics import episodes_in
 from shared.config.settings import Config
 from shared.exploration import Exploration
-from shared.memory.parts.snapshot import SNAPSHOT_BYTES
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
+from shared.memory.snapshot import SNAPSHOT_BYTES
 from tests.support import sampled_method
 from tests.support.counting_env import Counting
 

@@ -19,8 +19,8 @@ from actors.lane import flat
 from actors.lanes import Lanes
 from shared.config.settings import Config
 from shared.memory.plan import Plan
-from shared.memory.region.sequence import Sequence
 from shared.memory.run_memory import Memory
+from shared.memory.sequence import Sequence
 from shared.memory.wait import Doorbell, Stopped
 from tests.actors.test_lane import memory_of_lane
 from tests.support.counting_env import Counting

@@ -21,7 +21,7 @@ from benchmarks import gpu
 from benchmarks.gpu import BENCHES, EXACT, EXACT_FAMILY, FAMILY, FLAGS, MPS, SMALL_RUN, Proof
 from benchmarks.harness import Options, Report
 from benchmarks.measured_run import plan_of
-from ringside.tasks.train import configuration
+from ringside.command.train import configuration
 from shared.config.presets import PRESETS
 from shared.machine.facts import cuda_devices
 from shared.root import ROOT

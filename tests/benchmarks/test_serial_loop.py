@@ -16,7 +16,7 @@ from benchmarks.harness import WrongResult
 from benchmarks.serial import Layers, Serial, serial_speed
 from learner.learner import prepare
 from learner.networks.policy import Policy
-from ringside import planning
+from ringside.run import planning
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.frame_shape import FRAME_SIDE, STACK

@@ -8,7 +8,7 @@ from importlib import import_module
 import pytest
 
 from benchmarks.__main__ import BENCHMARKS, make_parser
-from ringside.tasks import completion
+from ringside.command import completion
 from shared.config.digest import MAY_CHANGE_ON_RESUME
 from shared.root import ROOT
 from shared.text import flag_of

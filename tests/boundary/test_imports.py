@@ -26,44 +26,33 @@ _FACTS = _WORDS | {"shared.machine", "shared.files"}
 _SETTINGS = _FACTS | {"shared.config", "shared.network_spec", "shared.network_parameters"}
 _MEMORY = _SETTINGS | {"shared.memory", "shared.prng", "shared.exploration"}
 _ALL_SHARED = {"shared"}
-_NO_TORCH = _ALL_SHARED | {f"ringside.{package}" for package in ("load", "recording", "supervisor", "watch")}
-
 MAY_IMPORT = {
     "shared": _WORDS | {"shared.config"},
     "shared.machine": _WORDS,
     "shared.files": _FACTS,
     "shared.config": _SETTINGS,
     "shared.memory": _MEMORY,
-    "shared.memory.region": _WORDS,
-    "shared.memory.parts": _SETTINGS | {"shared.memory.region"},
+    "shared.memory.layout": _WORDS | {"shared.memory.sequence"},
+    "shared.memory.sequence": _WORDS,
+    "shared.memory.arena": _WORDS | {"shared.memory.layout"},
     "shared.checkpoint": _MEMORY | {"shared.checkpoint"},
     "shared.process": _MEMORY | {"shared.checkpoint", "shared.process"},
     "actors": {"actors"} | _MEMORY | {"shared.process"},
     "learner": {"learner"} | _MEMORY | {"shared.process"},
     "workers": {"workers", "actors", "learner"} | _MEMORY | {"shared.process"},
-    "ringside.cgroup": _ALL_SHARED,
-    "ringside.cluster": _ALL_SHARED | {"ringside.supervisor"},
     "ringside.zoo": _ALL_SHARED,
-    "ringside.supervisor": _ALL_SHARED,
-    "ringside.settings": _ALL_SHARED | {"actors"},
-    "ringside.load": _ALL_SHARED,
-    "ringside.options": _ALL_SHARED,
-    "ringside.recording": _ALL_SHARED | {"ringside.load"},
-    "ringside.scribe": _ALL_SHARED | {"ringside.load", "ringside.recording"},
-    "ringside.watch": _ALL_SHARED | {"ringside.load", "ringside.recording"},
-    "ringside.report": _ALL_SHARED | {"ringside.recording"},
-    "ringside.agents": _ALL_SHARED | {"actors", "learner", "ringside.recording", "ringside.zoo"},
-    "ringside": _NO_TORCH
-    | {"actors", "learner.networks"}
-    | {"ringside.agents", "ringside.doctor", "ringside.settings", "ringside.sharing", "ringside.tuning"}
-    | {"ringside.zoo"},
-    "ringside.doctor": _ALL_SHARED | {"actors", "ringside.planning", "ringside.env_look"},
-    "ringside.programs": _ALL_SHARED | {"ringside.cluster"},
-    "ringside.suites": _ALL_SHARED | {"actors", "ringside"},
-    "ringside.tuning": _ALL_SHARED | {"ringside"},
-    "ringside.sharing": _ALL_SHARED | {"actors", "learner", "ringside"},
-    "ringside.tasks": {"shared", "actors", "ringside"},
-    "launch": _ALL_SHARED | {"ringside.tasks"},
+    "ringside.records": _ALL_SHARED,
+    "ringside.watch": _ALL_SHARED | {"ringside.records"},
+    "ringside.report": _ALL_SHARED | {"ringside.records"},
+    "ringside.run": _ALL_SHARED
+    | {"actors", "ringside.records", "ringside.run.supervisor", "ringside.watch", "ringside.zoo"},
+    "ringside.run.supervisor": _ALL_SHARED | {"ringside.run"},
+    "ringside.cluster": _ALL_SHARED | {"ringside.run"},
+    "ringside.agents": _ALL_SHARED
+    | {"actors", "learner", "ringside.records", "ringside.report", "ringside.run", "ringside.zoo"},
+    "ringside.command": {"shared", "actors", "ringside"},
+    "ringside": _ALL_SHARED | {"ringside.agents", "ringside.command", "ringside.run"},
+    "launch": _ALL_SHARED | {"ringside.command"},
     EXAMPLES: {"ringside"},
     BENCHMARKS: {"shared", "actors", "learner", "ringside"},
 }
@@ -72,13 +61,10 @@ MAY_IMPORT = {
 NEVER = {
     "actors": {"torch"},
     "learner": {"ale_py", "gymnasium"},
-    "ringside.load": {"torch", "ale_py"},
-    "ringside.recording": {"torch", "ale_py"},
-    "ringside.scribe": {"torch", "ale_py"},
+    "ringside.records": {"torch", "ale_py"},
     "ringside.watch": {"torch", "ale_py"},
     "ringside.report": {"torch", "ale_py"},
-    "ringside.supervisor": {"torch", "ale_py"},
-    "ringside.cgroup": {"torch", "ale_py"},
+    "ringside.run": {"torch", "ale_py"},
     "ringside.cluster": {"torch", "ale_py"},
 }
 """Libraries that a package must not load."""
@@ -169,31 +155,29 @@ def test_packages_import_only_what_they_may(package: str) -> None:
         ("learner.learner", "from shared.checkpoint.manifest import read_manifest"),
         ("shared.errors", "import torch"),
         ("shared.text", "import rich"),
-        ("shared.memory.parts.board", "from ringside.scribe import scribe"),
+        ("shared.memory.board", "from ringside.records import scribe"),
         ("shared.machine.facts", "from shared.config.settings import Config"),
         ("shared.files.atomic", "from shared.config import settings"),
-        ("shared.config.checks.validate", "from shared.memory.parts.ring import ring_fields"),
-        ("shared.memory.parts.ring", "from shared.checkpoint import manifest"),
-        ("shared.memory.parts.ring", "from shared.memory.run_memory import Memory"),
-        ("shared.memory.region.layout", "from shared.memory.parts.board import Board"),
+        ("shared.config.validate", "from shared.memory.ring import ring_fields"),
+        ("shared.memory.ring", "from shared.checkpoint import manifest"),
+        ("shared.memory.layout", "from shared.memory.board import Board"),
         ("shared.checkpoint.manifest", "from shared.process import child"),
-        ("ringside.scribe.scribe", "import torch.nn"),
-        ("ringside.scribe.scribe", "from ringside.watch import status"),
-        ("ringside.load.bottleneck", "from ringside.scribe import scribe"),
-        ("ringside.load.board_samples", "import torch"),
-        ("ringside.recording.wandb_track", "from ringside.watch import status"),
-        ("ringside.recording.follow", "import ale_py"),
-        ("ringside.watch.server", "from ringside.supervisor import supervisor"),
+        ("ringside.records.scribe", "import torch.nn"),
+        ("ringside.records.scribe", "from ringside.watch import status"),
+        ("ringside.records.board_samples", "import torch"),
+        ("ringside.records.wandb_track", "from ringside.watch import status"),
+        ("ringside.records.follow", "import ale_py"),
+        ("ringside.watch.server", "from ringside.run import supervisor"),
         ("ringside.report.plots", "from ringside.watch import status"),
-        ("ringside.supervisor.supervisor", "from ringside.scribe import scribe"),
-        ("ringside.planning", "from ringside.tasks import train"),
+        ("ringside.run.supervisor", "from ringside.records import scribe"),
+        ("ringside.run.planning", "from ringside.command import train"),
         ("benchmarks.limits", "from tests.support.runs import start"),
         ("ringside.zoo.catalogue", "from learner import inference"),
         ("launch", "from ringside.agents import agent"),
-        ("ringside.tasks.suite", "import ray"),
-        ("ringside.supervisor.supervisor", "def f():\n    from ray import exceptions"),
+        ("ringside.command.suite", "import ray"),
+        ("ringside.run.supervisor", "def f():\n    from ray import exceptions"),
         ("ringside.cluster.hosts", "import torch"),
-        ("ringside.cluster.hosts", "from ringside.tasks import suite"),
+        ("ringside.cluster.hosts", "from ringside.command import suite"),
     ],
 )
 def test_a_broken_law_is_seen(module: str, line: str) -> None:
@@ -233,12 +217,12 @@ def loaded_after(statement: str) -> set[str]:
     [
         "launch",
         "ringside",
-        "ringside.planning",
-        "ringside.training",
-        "ringside.evaluating",
-        "ringside.supervisor.supervisor",
+        "ringside.run.planning",
+        "ringside.run.training",
+        "ringside.agents.evaluating",
+        "ringside.run.supervisor",
         "ringside.watch.observer",
-        "ringside.scribe.scribe",
+        "ringside.records.scribe",
     ],
 )
 def test_the_launcher_loads_neither_torch_nor_the_emulator(module: str) -> None:
@@ -246,7 +230,9 @@ def test_the_launcher_loads_neither_torch_nor_the_emulator(module: str) -> None:
 
 
 def test_a_task_loads_nothing_of_ray_unless_it_is_asked_for() -> None:
-    loaded = loaded_after("from ringside.tasks import suite, train; import ringside.watch.display, ringside.training")
+    loaded = loaded_after(
+        "from ringside.command import suite, train; import ringside.watch.display, ringside.run.training"
+    )
     assert "rich" in loaded
     assert not loaded & OF_CLUSTER
 

@@ -16,8 +16,8 @@ ROOMS = tuple(f"{ROOT / room}/" for room in ("actors", "learner", "shared", "rin
 PROGRAM = f"""
 import sys
 from multiprocess.context import SpawnProcess
-from ringside import planning, training
-from ringside.tasks import train
+from ringside.run import planning, training
+from ringside.command import train
 
 class Started(BaseException):
     pass

@@ -23,8 +23,8 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
 from actors.filming import VideoFile
-from ringside.recording.metrics import Episode, MetricsLog
-from ringside.tasks.report import write_report
+from ringside.command.report import write_report
+from ringside.records.metrics import Episode, MetricsLog
 from shared.config.method_declaration import method_declaration
 from shared.process.ownership import evaluation_video
 from tests.support.runs import finish, records, start, start_words, wait_until
@@ -52,7 +52,7 @@ FLAGS = (
 )
 PROGRAM = (
     "-c",
-    "import sys; from launch import main; from ringside.tasks import watch; watch.LEAST_URGENT = 0; "
+    "import sys; from launch import main; from ringside.command import watch; watch.LEAST_URGENT = 0; "
     "sys.exit(main(sys.argv[1:]))",
 )
 """The command with a page of ordinary priority: of a busy machine the usual one gets next to nothing for minutes."""

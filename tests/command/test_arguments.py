@@ -12,7 +12,7 @@ import pytest
 
 import launch as launch_py
 import ringside
-from ringside.tasks.train import configuration
+from ringside.command.train import configuration
 from shared.errors import ConfigError
 from shared.root import ROOT
 from shared.text import whole_number
@@ -109,7 +109,7 @@ def test_a_forbidden_file_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert launch_py.main(["eval", "--load", str(ROOT)]) == 2
     told = f"launch.py: --load {ROOT} cannot be used. {ROOT} cannot be read: Permission denied.\n"
     assert capsys.readouterr().err == told
-    monkeypatch.setattr("ringside.tasks.trained.eval.main", lambda _: refuse(ROOT))
+    monkeypatch.setattr("ringside.command.eval.main", lambda _: refuse(ROOT))
     assert launch_py.main(["eval"]) == 2
     assert capsys.readouterr().err == f"launch.py: This user may not read or write {ROOT}.\n"
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import ringside
-from ringside.doctor import examination
-from ringside.doctor.checks import Check
-from ringside.tasks.train import configuration
+from ringside.command import examination
+from ringside.command.train import configuration
+from ringside.run.checks import Check
 from shared.config.method_declaration import method_declaration
 from shared.config.presets import PRESETS
 from tests.conftest import Launch, Refused

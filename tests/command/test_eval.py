@@ -18,8 +18,8 @@ import pytest
 
 import ringside
 from launch import main
-from ringside import evaluating
-from ringside.recording.scores import human_normalized
+from ringside.agents import evaluating
+from ringside.records.scores import human_normalized
 from shared.config.protocols import PROTOCOLS
 from shared.config.sections import ProtocolName
 from shared.root import ROOT

@@ -11,8 +11,8 @@ import torch
 import ringside
 from learner.engine.initialization import initial_parameters
 from learner.networks.policy import Policy
-from ringside import planning
 from ringside.agents.stored_weights import weights_at
+from ringside.run import planning
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import Config

@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ringside.tasks.train import configuration
+from ringside.command.train import configuration
 from shared.config.presets import PRESETS
-from shared.memory.parts.board import Phase
+from shared.memory.board import Phase
 from shared.memory.process_table import ProcessTable, Role
 from shared.root import ROOT
 from tests.support.runs import STARTED, finish, gone, memory_of, wait_until

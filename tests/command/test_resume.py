@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ringside.settings.config_file import starting_point
-from ringside.tasks.train import configuration, how_to_continue, next_steps
+from ringside.command.train import configuration, how_to_continue, next_steps
+from ringside.run.config_file import starting_point
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
 from shared.checkpoint.finding import find_checkpoint
 from shared.errors import ConfigError

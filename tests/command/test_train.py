@@ -11,7 +11,7 @@ import pytest
 
 import ringside
 from ringside import planning, training
-from ringside.recording.metrics import MetricsLog
+from ringside.records.metrics import MetricsLog
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.memory.plan import Plan

@@ -51,7 +51,7 @@ def test_it_works_beside_files_of_a_user_with_names_like_ours(wheel: Path, tmp_p
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    where = "import ringside, ringside.planning; print(ringside.__file__); print(ringside.train.__name__)"
+    where = "import ringside, ringside.run.planning; print(ringside.__file__); print(ringside.train.__name__)"
     assert python("-c", where).split() == [str(tmp_path / "site/ringside/__init__.py"), "train"]
     assert "--total-steps" in python("-c", "import launch; launch.cli()", "--help")
     # -S: without the packages that the wheel requires

@@ -13,7 +13,7 @@ import os
 import sys
 
 import launch
-from ringside.supervisor import children
+from ringside.run import children
 from shared.config import resolve
 from shared.machine import facts
 from shared.memory.process_table import Role

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import psutil
 
 from shared.machine.proc_files import stat_fields
-from shared.memory.parts.board import Phase
+from shared.memory.board import Phase
 from shared.memory.process_table import Role, process_title
 from tests.support.runs import SPAWN_FLAG, evaluations, finish, memory_of, start, summary, wait_until
 

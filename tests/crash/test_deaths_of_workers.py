@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from shared.memory.parts.board import Phase
+from shared.memory.board import Phase
 from shared.memory.run_memory import Memory
 from tests.support.checkpoints import boundary_in
 from tests.support.runs import child, finish, gone, kill, memory_of, shared_names, start, summary, wait_until

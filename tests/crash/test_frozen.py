@@ -30,8 +30,8 @@ from pathlib import Path
 
 import pytest
 
-from ringside.supervisor.hang_detector import STOPPED_SECONDS
-from shared.memory.parts.board import Phase
+from ringside.run.hang_detector import STOPPED_SECONDS
+from shared.memory.board import Phase
 from shared.memory.process_table import Role
 from tests.crash.storm import FLAGS, Storm, Undisturbed, begin, result_of
 from tests.support.runs import finish, gone, start, summary

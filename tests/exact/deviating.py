@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 import launch
-from ringside.supervisor import children
+from ringside.run import children
 from shared.memory.process_table import Role
 from shared.process.child import ChildSpec
 

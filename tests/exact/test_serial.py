@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from benchmarks.serial import Serial
 from learner.learner import prepare
 from learner.networks.policy import Policy
-from ringside import planning
+from ringside.run import planning
 from shared.config.settings import Config
 from shared.files.run_file_names import CONFIG_FILE
 from tests.support.runs import finish, start, summary

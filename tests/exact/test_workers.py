@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from shared.memory.parts.board import Board
+from shared.memory.board import Board
 from tests.support.runs import finish, gone, kill, memory_of, records, same_summary, start, summary, wait_until
 
 ROUNDS = {

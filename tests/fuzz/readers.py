@@ -177,7 +177,7 @@ def _of_memory(memory: Memory, boundary: int) -> list[str]:
 
 def resume_and_write(workspace: Workspace, whole: str) -> list[str]:
     """The launcher's and the scribe's part of a resumed run, which write in its directory."""
-    from ringside.scribe.scribe import Scribe
+    from ringside.records.scribe import Scribe
     from shared.process.child import log_path
 
     ready = _plan(workspace, whole)
@@ -221,7 +221,7 @@ def read_records(workspace: Workspace, whole: str) -> list[str]:
 
 
 def read_report(workspace: Workspace, whole: str) -> list[str]:
-    from ringside.tasks.report import write_report
+    from ringside.command.report import write_report
 
     page, left_out = write_report([workspace.run], workspace.work / "report")
     assert not left_out
@@ -233,8 +233,8 @@ def read_report(workspace: Workspace, whole: str) -> list[str]:
 
 def read_metrics_file(workspace: Workspace, whole: str) -> list[str]:
     """All that follow a file of metrics, and the writer that takes it up again."""
-    from ringside.recording.metrics import MetricsLog, cut_metrics, read_metrics
-    from ringside.recording.wandb_track import Unsent
+    from ringside.records.metrics import MetricsLog, cut_metrics, read_metrics
+    from ringside.records.wandb_track import Unsent
     from ringside.watch.live_curves import Curves
 
     path = workspace.run / "metrics.jsonl"
@@ -286,7 +286,7 @@ def watch(workspace: Workspace, whole: str) -> list[str]:
 
 def read_suite(workspace: Workspace, whole: str) -> list[str]:
     """The checks of a suite before it continues."""
-    from ringside.suites.suite_runner import make_jobs
+    from ringside.command.suite_runner import make_jobs
 
     config = Config.from_json(json.loads((workspace.runs / "breakout" / "config.json").read_bytes()))
     (workspace.run.parent / "breakout-1").symlink_to(workspace.run)
@@ -300,7 +300,7 @@ def read_suite(workspace: Workspace, whole: str) -> list[str]:
 
 def add_to_zoo(workspace: Workspace, whole: str) -> list[str]:
     """An entry of the zoo, made of the run; the evaluation itself is left out."""
-    from ringside.sharing.zoo_entries import add_to_zoo
+    from ringside.agents.zoo_entries import add_to_zoo
 
     def evaluate(load: Path, *, env: str | None, plugin: str | None, device: str) -> dict[str, Any]:
         weights = stored_weights.weights_at(load, env, plugin)

@@ -15,7 +15,7 @@ from learner.networks.categorical import probabilities, sample
 from learner.networks.policy import Policy
 from shared.config.resolve import resolve
 from shared.config.settings import Config
-from shared.memory.parts.mailbox import request_number
+from shared.memory.mailbox import request_number
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
 

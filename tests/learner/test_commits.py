@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from learner.commits import Commits
 from shared.config.settings import Config
-from shared.memory.parts.board import Stop
+from shared.memory.board import Stop
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
 from tests.support.fake_doorbells import fake_doorbells

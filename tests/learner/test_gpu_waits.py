@@ -24,7 +24,7 @@ from learner.engine.prefetcher import Graphs, Prefetcher
 from learner.engine.side_stream import CudaSideStream
 from learner.replay.replay_frames import DeviceFrames
 from shared.errors import ConfigError
-from shared.memory.parts.ring import Ring
+from shared.memory.ring import Ring
 from tests.support.device_work import Numbers, Work, answer, differences, learn, make_test_engine, played_ring
 from tests.support.simulated_gpu import DEVICE, SimulatedGpu, simulated_gpu
 

@@ -17,7 +17,7 @@ from learner.engine.round_means import RoundMetrics
 from learner.learner import SLICE_SECONDS, SLICE_UPDATES, SLICES_AHEAD, SLICES_LEFT, STUCK_SECONDS, Rounds
 from shared.config.settings import Config
 from shared.errors import DeviceFault, FatalError
-from shared.memory.parts.board import METRIC_RECORDS
+from shared.memory.board import METRIC_RECORDS
 from shared.memory.plan import Plan
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ringside.recording.totals import EvaluationStatus
-from ringside.training import score_reached
+from ringside.records.totals import EvaluationStatus
+from ringside.run.training import score_reached
 from ringside.watch.status import Status
 from shared.config.settings import Config
 from tests.support.runs import finish, records, start, summary

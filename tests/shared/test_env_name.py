@@ -11,7 +11,7 @@ import pytest
 import ringside
 from actors.env import EnvError
 from actors.make_env import is_registered, make_env
-from shared.config.checks import validate
+from shared.config import validate
 from shared.config.sections import Play
 from shared.config.settings import Config
 from shared.env_name import Value, env_name, parse_env_name, with_kwargs

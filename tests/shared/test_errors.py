@@ -6,7 +6,7 @@ import pytest
 
 import launch as launch_py
 from shared.errors import CheckpointError, ConfigError, DeviceFault, FileError, RingsideError, RunFailed
-from shared.memory.region.arena import ArenaError
+from shared.memory.arena import ArenaError
 
 KINDS = {ConfigError: 2, FileError: 1, CheckpointError: 1, RunFailed: 1, DeviceFault: 1, ArenaError: 1}
 
@@ -18,6 +18,6 @@ def test_an_error_ends_the_command_with_its_sentence_and_code(
     def fail(_: object) -> int:
         raise kind("It cannot work.")
 
-    monkeypatch.setattr("ringside.tasks.trained.eval.main", fail)
+    monkeypatch.setattr("ringside.command.eval.main", fail)
     assert launch_py.main(["eval"]) == code
     assert capsys.readouterr().err == "launch.py: It cannot work.\n"

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import pytest
 
-from shared.config.checks import validate
+from shared.config import validate
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.frame_shape import DEFAULT_FRAMES, FrameShape

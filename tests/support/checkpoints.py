@@ -21,7 +21,7 @@ from shared.config.run_schedule import RunSchedule, make_run_schedule
 from shared.config.sections import Evaluate, Learn, Play
 from shared.config.settings import Config
 from shared.memory.boundary import ArraySpec
-from shared.memory.parts.ring import slot_fields
+from shared.memory.ring import slot_fields
 from shared.network_parameters import parameters_of
 from shared.network_spec import Network, network_of
 

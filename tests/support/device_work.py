@@ -19,7 +19,7 @@ from shared.config.method_declaration import method_declaration
 from shared.config.presets import PRESETS
 from shared.config.settings import Config
 from shared.frame_shape import FRAME_SIDE, STACK
-from shared.memory.parts.snapshot import state_lengths
+from shared.memory.snapshot import state_lengths
 from shared.network_parameters import parameters_of
 from shared.network_spec import Network, network_of
 from tests.support.played_ring import ACTIONS, PlayedRing

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 import launch
-from ringside.supervisor import children
+from ringside.run import children
 from shared.memory.process_table import Role
 
 if __name__ == "__main__":

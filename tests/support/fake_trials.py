@@ -9,8 +9,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from ringside import planning
-from ringside.tuning import study
+from ringside.command import study
+from ringside.run import planning
 from shared.config.settings import Config
 from shared.errors import RunFailed
 from tests.support.written_runs import write_run

@@ -15,9 +15,9 @@ from shared.config.run_schedule import RunSchedule, make_run_schedule
 from shared.config.sections import Algorithm, Learn, Play
 from shared.config.settings import Config
 from shared.frame_shape import FRAME_SIDE
-from shared.memory.parts.ring import Ring, ring_fields
-from shared.memory.region.arena import Arena
-from shared.memory.region.layout import Layout
+from shared.memory.arena import Arena
+from shared.memory.layout import Layout
+from shared.memory.ring import Ring, ring_fields
 from shared.network_spec import network_of
 
 ACTIONS = 4

@@ -21,8 +21,8 @@ from ringside.cluster.group_host import GroupHost
 from ringside.cluster.hosts import Hosts
 from ringside.cluster.remote_lanes import RemoteLanes
 from shared.config.settings import Config, ResolvedConfig
-from shared.memory.parts.board import Stop
-from shared.memory.parts.mailbox import Mailbox
+from shared.memory.board import Stop
+from shared.memory.mailbox import Mailbox
 from shared.memory.plan import Elsewhere, Plan
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory

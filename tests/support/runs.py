@@ -17,8 +17,8 @@ from multiprocess import spawn
 
 from shared.config.method_declaration import method_declaration, method_names
 from shared.config.settings import Config
+from shared.memory.layout import LayoutError
 from shared.memory.plan import Elsewhere, Plan
-from shared.memory.region.layout import LayoutError
 from shared.memory.run_memory import Memory
 from shared.root import ROOT
 from shared.text import flag_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 import launch
-from ringside.scribe import scribe
-from ringside.supervisor import children
+from ringside.records import scribe
+from ringside.run import children
 from shared.memory.process_table import Role
 from shared.process.child import ChildSpec
 from tests.support.slowed import compute

@@ -11,7 +11,7 @@ import numpy as np
 from shared.config.resolve import resolve
 from shared.config.sections import Learn, Machine, Play, Run
 from shared.config.settings import Config, ResolvedConfig
-from shared.memory.parts.mailbox import request_number
+from shared.memory.mailbox import request_number
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
 from shared.process.live import Live

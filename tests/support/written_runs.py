@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ringside.recording.metrics import Episode, MetricsLog
+from ringside.records.metrics import Episode, MetricsLog
 from shared.config.protocols import PROTOCOLS
 from shared.config.settings import Config
 

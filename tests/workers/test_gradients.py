@@ -18,8 +18,8 @@ from learner.rollout.advantages import generalized_advantages
 from learner.rollout.on_policy_method import Rollout
 from learner.rollout.step_reader import StepReader
 from shared.errors import FatalError
-from shared.memory.parts.shared_parameters import SharedParameters
 from shared.memory.run_memory import Memory
+from shared.memory.shared_parameters import SharedParameters
 from tests.support.plain_network import plain_values
 from tests.support.played_ring import ACTIONS
 from tests.support.worker_memory import LANE_ENVS, T_MAX, WORKERS, worker_config, worker_memory

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from shared.memory import wait
-from shared.memory.parts.board import Stop
+from shared.memory.board import Stop
 from shared.memory.plan import Plan
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory

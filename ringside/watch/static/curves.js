@@ -37,7 +37,7 @@ export class Curves {
       [rows.episode, upToNow(RETURN, status.mean_return_100)]);
     this.show("Evaluation", [{ name: "mean return", look: "c3", main: true }], [rows.evaluation],
       { nothing: "no evaluation yet (--eval-every-steps)" });
-    // A role with busy share b would alone allow 1/b of the speed (ringside/load/bottleneck.py); before
+    // A role with busy share b would alone allow 1/b of the speed (ringside/records/bottleneck.py); before
     // learning begins, the learner waits by design.
     const works = (row, place) => row[place] > 0.005 && (place !== LEARNER || row[FIRST_METRIC] != null);
     const alone = ({ place }) => rows.round.map((row) => [row[0], works(row, place) ? row[SPEED] / row[place] : null]);

@@ -18,7 +18,7 @@ from actors.make_env import action_names, make_env
 from actors.pixels.palette import gray_table
 from shared.config.protocols import PROTOCOLS
 from shared.config.sections import Play
-from shared.memory.parts.snapshot import SNAPSHOT_BYTES
+from shared.memory.snapshot import SNAPSHOT_BYTES
 from shared.root import ROOT
 
 NATURE = PROTOCOLS["nature"]

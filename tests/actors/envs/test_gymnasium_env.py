@@ -20,7 +20,7 @@ from actors.envs.gymnasium_env import GymnasiumEnv
 from actors.make_env import action_names, is_registered, make_env
 from shared.config.sections import Play
 from shared.frame_shape import DEFAULT_FRAMES, FRAME_SIDE, FrameShape
-from shared.memory.parts.snapshot import SNAPSHOT_BYTES
+from shared.memory.snapshot import SNAPSHOT_BYTES
 from tests.support.pixel_game import FALL, Catch
 
 CATCH = "tests.support.pixel_game:factory"

@@ -11,7 +11,7 @@ import pytest
 from learner.engine.nan_report import repeat_updates
 from shared.config.sections import Algorithm
 from shared.config.settings import Config
-from shared.memory.parts.snapshot import state_lengths
+from shared.memory.snapshot import state_lengths
 from shared.network_parameters import parameters_of
 from shared.network_spec import Network
 from tests.support.played_ring import ACTIONS, PlayedRing, make_test_engine, small_config

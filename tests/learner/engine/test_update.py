@@ -20,7 +20,7 @@ from shared.config.method_declaration import DQN
 from shared.config.presets import PRESETS
 from shared.config.sections import Algorithm, Learn
 from shared.config.settings import Config
-from shared.memory.parts.snapshot import state_lengths
+from shared.memory.snapshot import state_lengths
 from shared.network_parameters import parameters_of
 from shared.network_spec import Network, network_of
 from tests.support.device_work import Work, played_ring

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 
 from learner.engine.initialization import initial_parameters
 from learner.engine.side_stream import SideStream
+from learner.networks import lstm
 from learner.networks.arithmetic_check import check_arithmetic
 from learner.networks.autograd import AutogradModel
 from learner.networks.make_model import make_model
 from learner.networks.model import ExtraInputs, Model, Recurrence
-from learner.networks.operations import lstm
 from learner.networks.policy import Policy
 from learner.networks.sharded import ShardedModel
 from shared.network_parameters import parameters_of

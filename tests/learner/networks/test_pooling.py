@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from learner.networks.operations.pooling import MaxPool, max_pool
+from learner.networks.pooling import MaxPool, max_pool
 
 
 @pytest.mark.parametrize("side", [160, 127, 84, 42, 21, 11, 3])

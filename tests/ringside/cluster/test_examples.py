@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
-from ringside.tasks import train
-from ringside.tasks.arguments import parse_choices
+from ringside.command import train
+from ringside.command.arguments import parse_choices
 from shared.root import ROOT
 
 FOLDER = ROOT / "examples" / "clusters"

@@ -12,8 +12,8 @@ import pytest
 import zstandard
 
 from ringside.cluster.parcel import ParcelError, capture_lane, pack, restore_lane, unpack
-from shared.memory.parts.snapshot import ENV_BYTES
 from shared.memory.run_memory import Memory
+from shared.memory.snapshot import ENV_BYTES
 from tests.support.remote_world import LANE_ENVS, ROUND_TICKS, make_plan
 
 SESSION = "0123456789abcdef"

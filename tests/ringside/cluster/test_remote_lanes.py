@@ -13,7 +13,7 @@ from ringside.cluster import audit, remote_lanes
 from ringside.cluster.hosts import NodeLost
 from ringside.cluster.node_object import Node, fingerprint
 from shared.errors import FatalError
-from shared.memory.parts.board import Stop
+from shared.memory.board import Stop
 from shared.memory.run_memory import Memory
 from tests.support.cluster_of_objects import Fault, ObjectCluster, ObjectHost
 from tests.support.remote_world import NUMERICS, ROUND_TICKS, ROUNDS, PlayedGroup, RemoteWorld

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ringside.recording.scores import human_normalized
+from ringside.records.scores import human_normalized
 from ringside.report.comparison import Comparison, compare, differences
 from ringside.report.notes import notes
 from ringside.report.records import RecordsError, load

@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from ringside.recording.scores import REFERENCE, human_normalized
+from ringside.command.suite_games import SUITES
+from ringside.records.scores import REFERENCE, human_normalized
 from ringside.report.published import comparable_agents, comparable_curves, published, published_curves
-from ringside.suites.suite_games import SUITES
 from shared.config.protocols import PROTOCOLS
 from shared.config.sections import FRAME_SKIP
 

@@ -105,6 +105,6 @@ def test_a_directory_that_is_no_run_is_refused(tmp_path: Path) -> None:
 
 def test_too_long_records_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_run(tmp_path / "run")
-    monkeypatch.setattr("ringside.recording.metrics._FILE_LIMIT", 100)
+    monkeypatch.setattr("ringside.records.metrics._FILE_LIMIT", 100)
     with pytest.raises(RecordsError, match="may have at most 100"):
         load(path)

@@ -86,7 +86,7 @@ def test_a_file_that_was_cut_back_or_replaced_is_told_anew(tmp_path: Path) -> No
     curves.read()
     had, edition = known(curves), edition_of(curves)
     add(tmp_path / "new", round_(10), round_(20, loss=0.1), round_(30), round_(40))
-    os.replace(tmp_path / "new", path)  # as a resume cuts it (ringside/recording/metrics.py)
+    os.replace(tmp_path / "new", path)  # as a resume cuts it (ringside/records/metrics.py)
     curves.read()
     told = curves.since(edition, had)
     assert told["fresh"]
@@ -111,7 +111,7 @@ def test_a_long_run_is_thinned_evenly(tmp_path: Path) -> None:
 
 
 def test_a_long_file_is_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ringside.recording.follow.READ_BYTES", 200)
+    monkeypatch.setattr("ringside.records.follow.READ_BYTES", 200)
     path = tmp_path / "metrics.jsonl"
     add(path, *(round_(10 * i) for i in range(20)))
     curves = Curves(tmp_path)

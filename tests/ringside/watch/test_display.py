@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from ringside.load.bottleneck import Activity, find_bottleneck
-from ringside.load.role_status import NodeStatus, RoleStatus
-from ringside.recording.totals import EvaluationStatus
+from ringside.records.bottleneck import Activity, find_bottleneck
+from ringside.records.role_status import NodeStatus, RoleStatus
+from ringside.records.totals import EvaluationStatus
 from ringside.watch import display as displays
 from ringside.watch.display import Display, LiveDisplay, Outlet, open_display
 from ringside.watch.line import clock as time_words

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ringside import training
-from ringside.load.role_status import RoleStatus
+from ringside.records.role_status import RoleStatus
+from ringside.run import training
 from ringside.watch import notebook
 from ringside.watch.line import line
 from ringside.watch.notebook import NotebookDisplay, in_notebook

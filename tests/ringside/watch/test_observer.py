@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from ringside.load.board_samples import NEWEST, Sample
-from ringside.recording import summary
-from ringside.recording.totals import EvaluationStatus
-from ringside.scribe.record_values import record_values
+from ringside.records import summary
+from ringside.records.board_samples import NEWEST, Sample
+from ringside.records.record_values import record_values
+from ringside.records.totals import EvaluationStatus
 from ringside.watch.line import line, number
 from ringside.watch.observer import Observer
 from ringside.watch.screen import render
@@ -25,7 +25,7 @@ from shared.config.presets import PRESETS, nearest_preset
 from shared.config.run_schedule import make_run_schedule
 from shared.config.sections import Evaluate, Learn, Machine, Play, Run
 from shared.config.settings import Config
-from shared.memory.parts.board import METRIC_RECORDS, RECORD_METRICS, Phase
+from shared.memory.board import METRIC_RECORDS, RECORD_METRICS, Phase
 from shared.memory.plan import Plan
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory

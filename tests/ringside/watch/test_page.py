@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from werkzeug.test import Client, TestResponse
 
-from ringside.recording.follow import Follower, NewRecords
-from ringside.recording.metrics import MetricsLog
+from ringside.records.follow import Follower, NewRecords
+from ringside.records.metrics import MetricsLog
 from ringside.watch import server
 from ringside.watch.pictures import MOST_ENVS
 from ringside.watch.server import HEADERS, LEAST_SECONDS, MOST_SECONDS, SHARE, STATIC, App, Budget, listen

@@ -12,7 +12,7 @@ from learner.inference import Server
 from learner.networks.policy import Policy
 from ringside.watch.pictures import LAST_ACTIONS, mosaic, selected_env
 from shared.config.method_declaration import method_declaration
-from shared.memory.parts.mailbox import request_number
+from shared.memory.mailbox import request_number
 from tests.support.watched import NAMES, Pretended
 
 

@@ -13,11 +13,11 @@ from PIL import Image
 
 import ringside
 from launch import main
-from ringside import planning
 from ringside.agents.stored_weights import play_of, rules_of, weights_at
-from ringside.recording.scores import summarize
-from ringside.sharing.zoo_entries import command_of, steps_at_version
-from ringside.tasks.train import configuration
+from ringside.agents.zoo_entries import command_of, steps_at_version
+from ringside.command.train import configuration
+from ringside.records.scores import summarize
+from ringside.run import planning
 from ringside.zoo import catalogue
 from shared.config.presets import PRESETS
 from shared.config.protocols import PROTOCOLS

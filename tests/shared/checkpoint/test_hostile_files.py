@@ -15,10 +15,11 @@ import pytest
 import launch
 import ringside
 from ringside import planning, training
-from ringside.doctor.checks import require_run_directory
-from ringside.programs.placing import ClusterOptions, programs_in
-from ringside.recording.follow import Follower
-from ringside.recording.metrics import (
+from ringside.cluster.placing import ClusterOptions, programs_in
+from ringside.command import report
+from ringside.command.suite_runner import Job
+from ringside.records.follow import Follower
+from ringside.records.metrics import (
     MetricsLog,
     cut_metrics,
     evaluations_in,
@@ -26,8 +27,7 @@ from ringside.recording.metrics import (
     require_readable,
 )
 from ringside.report.records import RecordsError, load
-from ringside.suites.suite_runner import Job
-from ringside.tasks import report
+from ringside.run.checks import require_run_directory
 from ringside.watch.attach import read_config, runs_below
 from ringside.watch.live_curves import Curves
 from ringside.zoo.catalogue import find_weights
@@ -36,7 +36,7 @@ from shared.checkpoint.checkpoint_writer import CheckpointWriter
 from shared.checkpoint.finding import find_checkpoint
 from shared.checkpoint.pieces import Piece, open_piece
 from shared.checkpoint.weights_file import load_weights, read_weights_metadata
-from shared.config.checks import validate
+from shared.config import validate
 from shared.config.settings import Config
 from shared.errors import CheckpointError, ConfigError, FileError
 from shared.files.atomic import remove_temporaries, write_atomic

@@ -21,7 +21,7 @@ from shared.checkpoint.weights_file import WEIGHTS_FORMAT, load_weights
 from shared.config.settings import Config
 from shared.errors import CheckpointError, ConfigError
 from shared.memory.boundary import ArraySpec, captured_arrays, restore
-from shared.memory.parts.evaluation_queue import EvaluationHistory
+from shared.memory.evaluation_queue import EvaluationHistory
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
 from shared.network_parameters import parameters_of

@@ -11,7 +11,7 @@ import zstandard
 from shared.checkpoint.pieces import verify_piece
 from shared.checkpoint.segments import SegmentShape, read_segment_into, write_segment
 from shared.errors import CheckpointError
-from shared.memory.parts.ring import SLOT_FIELDS
+from shared.memory.ring import SLOT_FIELDS
 from tests.support.checkpoints import SHAPE, empty_ring, play_round
 
 

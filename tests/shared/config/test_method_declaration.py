@@ -13,8 +13,8 @@ import pytest
 
 from learner.losses.method import Method
 from learner.rollout.on_policy_method import OnPolicyMethod
-from ringside import planning
-from ringside.tasks import arguments, doctor, suite, train, tune
+from ringside.command import arguments, doctor, suite, train, tune
+from ringside.run import planning
 from shared.config import method_declaration as declarations
 from shared.config.method_declaration import MethodDeclaration, MethodSettings, add_method
 from shared.config.resolve import resolve

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from ringside import planning
-from shared.config import resolve
-from shared.config.checks import validate
+from ringside.run import planning
+from shared.config import resolve, validate
 from shared.config.sections import Play
 from shared.config.settings import Config
 from shared.errors import ConfigError

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from shared.config import method_declaration as declarations
-from shared.config import resolve
-from shared.config.checks import validate
+from shared.config import resolve, validate
 from shared.config.method_declaration import C51Settings, QRDQNSettings, method_declaration
 from shared.config.presets import PRESETS
 from shared.config.settings import Config, unused_settings

@@ -18,10 +18,10 @@ from safetensors.numpy import load_file, save_file
 
 import ringside
 from actors.make_env import is_registered
-from ringside.suites.suite_runner import words_to_train
-from ringside.tasks import report, suite
-from ringside.tasks.arguments import parse_choices
-from ringside.tasks.train import configuration, how_to_continue
+from ringside.command import report, suite
+from ringside.command.arguments import parse_choices
+from ringside.command.suite_runner import words_to_train
+from ringside.command.train import configuration, how_to_continue
 from ringside.zoo import catalogue
 from shared.config.resolve import resolve
 from shared.config.sections import Play

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from shared.config.checks import validate
+from shared.config import validate
 from shared.config.presets import PRESETS
 from shared.config.resolve import resolve
 from shared.config.run_schedule import make_run_schedule

@@ -11,7 +11,7 @@ from shared.config.settings import Config
 from shared.errors import CheckpointError
 from shared.frame_shape import STACK
 from shared.memory.boundary import Moved, capture, captured_arrays, restore
-from shared.memory.parts.evaluation_queue import EvaluationHistory
+from shared.memory.evaluation_queue import EvaluationHistory
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from shared.config.settings import Config
-from shared.memory.parts.mailbox import Mailbox, request_number
+from shared.memory.mailbox import Mailbox, request_number
 from shared.memory.plan import Plan
 from shared.memory.run_memory import LaneMemory, Memory
 

@@ -16,9 +16,9 @@ from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.memory import memory_need
-from shared.memory.parts.ring import ring_fields
+from shared.memory.arena import ArenaError
 from shared.memory.plan import Plan
-from shared.memory.region.arena import ArenaError
+from shared.memory.ring import ring_fields
 from shared.memory.run_memory import Memory
 from shared.root import ROOT
 from tests.support.configurations import assert_sentence, settled

@@ -15,11 +15,11 @@ from shared.config.presets import PRESETS
 from shared.config.resolve import resolve
 from shared.config.settings import Config
 from shared.errors import ConfigError
-from shared.memory.parts.ring import SLOT_FIELDS, slot_fields
-from shared.memory.parts.snapshot import LANE_DATA
+from shared.memory.layout import Layout
 from shared.memory.plan import Plan
-from shared.memory.region.layout import Layout
+from shared.memory.ring import SLOT_FIELDS, slot_fields
 from shared.memory.run_memory import Memory
+from shared.memory.snapshot import LANE_DATA
 from tests.support import sampled_method
 
 ACTIONS = 4

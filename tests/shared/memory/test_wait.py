@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from shared.memory import wait
-from shared.memory.parts.board import Phase
+from shared.memory.board import Phase
 from shared.memory.wait import Doorbell, Stopped, Waiter
 
 ME = 1

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ringside import planning
-from shared.config.checks import validate
+from ringside.run import planning
+from shared.config import validate
 from shared.config.method_declaration import method_declaration
 from shared.config.presets import PRESETS
 from shared.config.protocols import EvalRules, eval_rules

@@ -1,1 +1,0 @@
-"""Operations with hand-written backward passes, for `learner.networks.autograd`."""

@@ -1,1 +1,0 @@
-"""`--cgroup`: the run as one systemd scope. Read scope."""

@@ -1,0 +1,75 @@
+"""Places for the programs of a task: this machine, or a Ray cluster that the options name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ringside.cluster.connection import connected
+from ringside.cluster.local_programs import LocalPrograms
+from ringside.cluster.placed_programs import ClusterPrograms
+from ringside.cluster.places import Programs
+from shared.errors import ConfigError
+from shared.files.lock import locked
+from shared.files.result_files import make_result_directory
+from shared.process.ownership import SUITE_LOCK_FILE, require_writable_run
+from shared.root import LAUNCHER
+
+
+@dataclass(frozen=True)
+class ClusterOptions:
+    """Options of a task whose runs may be placed on a cluster."""
+
+    ray: str | None = None
+    """auto or HOST:PORT: place the runs on this Ray cluster, many at once (docs/clusters.md)."""
+    cpus_per_run: int = 1
+    """With --ray: CPUs of a node for each run."""
+    gpus_per_run: float = 0.0
+    """With --ray: GPUs of a node for each run; a fraction shares one."""
+    ray_insecure: bool = False
+    """With --ray: accept a cluster without a token, on which any program that reaches it can run code."""
+
+    def check(self) -> None:
+        """Raise `ConfigError` unless the options are used with a cluster, and can be met."""
+        if self.cpus_per_run < 1:
+            raise ConfigError(f"--cpus-per-run {self.cpus_per_run} must be at least 1.")
+        if self.gpus_per_run < 0:
+            raise ConfigError(f"--gpus-per-run {self.gpus_per_run} must be at least 0.")
+        if self.ray is None and (self.cpus_per_run, self.gpus_per_run, self.ray_insecure) != (1, 0, False):
+            raise ConfigError("--cpus-per-run, --gpus-per-run and --ray-insecure are for clusters: pass --ray, too.")
+
+
+@contextmanager
+def programs_in(out: Path, owner: str, cluster: ClusterOptions, launcher: Path = LAUNCHER) -> Iterator[Programs]:
+    """Programs whose runs lie in one directory, which is locked against others during the block.
+
+    Args:
+        out: the directory; it is made where there is none.
+        owner: what may hold it otherwise, for the sentence: "a suite that is still going on".
+        cluster: where they run, checked.
+        launcher: the program, on this machine.
+
+    Raises:
+        ConfigError: the directory cannot be written or is in use, or the cluster is refused.
+    """
+    lock = out / SUITE_LOCK_FILE
+    with _placed(cluster, lock, launcher) as programs:  # before anything is written, since a cluster may be refused
+        make_result_directory("--out", out)
+        require_writable_run(out, "--out")
+        with locked(lock, "--out", owner):
+            yield programs
+
+
+@contextmanager
+def _placed(cluster: ClusterOptions, shared: Path, launcher: Path) -> Iterator[Programs]:
+    """Programs on this machine, or on a cluster during the block, whose nodes must see the file `shared`."""
+    if cluster.ray is None:
+        yield LocalPrograms(launcher)
+        return
+    with connected(cluster.ray, insecure=cluster.ray_insecure):
+        from ringside.cluster.ray_hosts import RayHosts
+
+        hosts = RayHosts(cluster.cpus_per_run, cluster.gpus_per_run)
+        yield ClusterPrograms(hosts, cluster.cpus_per_run, shared)

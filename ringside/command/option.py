@@ -1,0 +1,306 @@
+"""Options of the command line: fields of dataclasses, with the docstrings below them, read and shown by argparse.
+
+Each mistake in the words is a `ConfigError` of one sentence.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import inspect
+import re
+import shutil
+import sys
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from shared.config.field_checks import range_hint, ranges_of
+from shared.config.other_libraries import name_here
+from shared.errors import ConfigError
+from shared.text import PROGRAM, UNSET, as_spelt, flag_of, nearest, require_name, shown, whole_number
+
+_Value = TypeVar("_Value")
+POSITIONAL = "positional"
+Positional = Annotated[_Value, POSITIONAL]
+"""Type of a field that is given by its place, without a flag."""
+
+_KINDS = {
+    int: ("INT", "a whole number"),
+    float: ("FLOAT", "a number"),
+    str: ("TEXT", "a text"),
+    Path: ("PATH", "a path"),
+    bool: ("", ""),
+}
+"""Placeholder of a value in --help, and words for it in a sentence, by type."""
+_INDENT = 26
+"""Column of the texts in --help, and the longest list of choices that stands behind a flag."""
+
+
+class Option(NamedTuple):
+    """One option of a task."""
+
+    name: str
+    title: str
+    """Title of its group in --help."""
+    kind: type
+    """One of `_KINDS`."""
+    default: Any
+    """`MISSING` if it is required."""
+    may_be_unset: bool
+    choices: tuple[str, ...]
+    """Possible values; empty: not limited to a list."""
+    range: str
+    """Range of a number as --help shows it; empty: none."""
+    many: bool
+    """True if any number of values is taken."""
+    positional: bool
+    owner: type
+    """Class that declares it, whose source holds its text."""
+
+    @property
+    def flag(self) -> str:
+        """Its flag, as `--help` spells it, or the name of its place."""
+        return self.name.upper() if self.positional else flag_of(self.name)
+
+    @property
+    def text(self) -> str:
+        """The docstring of its field as one line."""
+        return texts_of(self.owner).get(self.name, "")
+
+    @property
+    def expected(self) -> str:
+        """Its values in a sentence."""
+        return f"one of {', '.join(self.choices)}" if self.choices else _KINDS[self.kind][1]
+
+
+def options_of(
+    start: Any, choices: Mapping[str, Callable[[], Sequence[str]]] | None = None, title: str = "Options"
+) -> list[Option]:
+    """Options of a dataclass, or of an instance of one, whose values are the defaults; sections are left out.
+
+    Those that the class itself declares come first, then those of its bases.
+
+    Args:
+        choices: function that lists the values of an option, by name, where the type does not say them.
+        title: of their group.
+    """
+    kind = start if isinstance(start, type) else type(start)
+    hints, ranges, own = get_type_hints(kind, include_extras=True), ranges_of(kind), inspect.get_annotations(kind)
+    found = []
+    for item in sorted(fields(kind), key=lambda item: item.name not in own):
+        default = item.default if isinstance(start, type) else getattr(start, item.name)
+        if is_dataclass(default) or (default is MISSING and item.default_factory is not MISSING):
+            continue
+        hint = hints[item.name]
+        inner, words, may_be_unset, many = _taken_apart(hint)
+        listed = choices[item.name]() if choices and item.name in choices else ()
+        limits = range_hint(ranges[item.name]) if item.name in ranges else ""
+        positional = POSITIONAL in getattr(hint, "__metadata__", ())
+        found.append(
+            Option(
+                *(item.name, title, inner, default, may_be_unset),
+                *(words or tuple(listed), limits, many, positional, kind),
+            )
+        )
+    return found
+
+
+def _taken_apart(hint: Any) -> tuple[type, tuple[str, ...], bool, bool]:
+    """Type of a value, its choices, True if it may be None, True if it is a tuple of values."""
+    while get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
+    if get_origin(hint) in (Union, UnionType):
+        (member,) = (each for each in get_args(hint) if each is not NoneType)
+        kind, words, _, many = _taken_apart(member)
+        return kind, words, True, many
+    if get_origin(hint) is Literal:
+        return str, get_args(hint), False, False
+    if get_origin(hint) is tuple:
+        return get_args(hint)[0], (), False, True
+    return hint, (), False, False
+
+
+@cache
+def texts_of(kind: type) -> Mapping[str, str]:
+    """Docstrings below the fields of a dataclass and its bases, each as one line; empty where there is no source."""
+    found: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        for node in ast.walk(_tree_of(base.__module__)):
+            if isinstance(node, ast.ClassDef) and node.name == base.__name__:
+                for pair in zip(node.body, node.body[1:], strict=False):
+                    match pair:
+                        case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                            found[name] = " ".join(text.split())
+    return found
+
+
+@cache
+def _tree_of(module: str) -> ast.Module:
+    try:
+        return ast.parse(inspect.getsource(sys.modules[module]))
+    except (OSError, TypeError):  # the module has no source
+        return ast.Module([], [])
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse without its sentences: values are checked by `Option`, and words that it does not know are returned."""
+
+    def __init__(self, **rest: Any) -> None:
+        super().__init__(add_help=False, allow_abbrev=False, exit_on_error=False, formatter_class=_Formatter, **rest)
+        self._negative_number_matcher = re.compile(r"-\.?\d")  # -1e-3 is a value, too
+
+    def take(self, options: Sequence[Option], help_of: Callable[[Option], str] = lambda option: "") -> Parser:
+        """Add options, by groups. Returns the parser itself."""
+        groups: dict[str, Any] = {}
+        for option in options:
+            title = "Arguments" if option.positional else option.title
+            group = groups.get(title) or groups.setdefault(title, self.add_argument_group(title))
+            more: dict[str, Any] = {"help": help_of(option).replace("%", "%%"), "default": argparse.SUPPRESS}
+            if option.kind is bool:
+                group.add_argument(option.flag, action=argparse.BooleanOptionalAction, **more)
+            elif option.positional:
+                more |= {"nargs": "*", "metavar": option.flag + " ..."} if option.many else {"nargs": "?"}
+                group.add_argument(option.name, action=_Store, option=option, **{"metavar": option.flag} | more)
+            else:
+                more |= {"dest": option.name, "metavar": _placeholder(option)}
+                group.add_argument(option.flag, action=_Store, option=option, **more)
+        return self
+
+
+class _Store(argparse.Action):
+    """Keeps the value of an option."""
+
+    def __init__(self, option: Option, **rest: Any) -> None:
+        super().__init__(**rest)
+        self.option = option
+
+    def __call__(self, parser: object, namespace: argparse.Namespace, values: Any, flag: str | None = None) -> None:
+        option = self.option
+        value = tuple(value_of(option, word) for word in values) if option.many else value_of(option, values)
+        setattr(namespace, self.dest, value)
+
+
+class _Formatter(argparse.HelpFormatter):
+    """Help that breaks no flag, in lines of a hundred columns at most."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=_INDENT, width=min(100, shutil.get_terminal_size((80, 24)).columns))
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return textwrap.wrap(text, width, break_on_hyphens=False)
+
+
+def values_in(words: Sequence[str], options: Sequence[Option], tasks: Sequence[str] = ()) -> dict[str, Any]:
+    """Values that the words give, by the names of the options. A flag given twice has its last value.
+
+    Args:
+        words: as typed, without the program and the task; behind `--` every word is a value by its place.
+        options: those that the task has.
+        tasks: first words of the command, for a better sentence about a word that follows no flag.
+
+    Raises:
+        ConfigError: there is no such option, or its value is missing or wrong.
+    """
+    cut = [*words, "--"].index("--")
+    try:
+        found, strays = (
+            Parser(usage="").take(options).parse_known_intermixed_args([*as_spelt(words[:cut]), *words[cut:]])
+        )
+    except argparse.ArgumentError as error:
+        names = str(error.argument_name).split("/")
+        if len(names) == 2:
+            raise ConfigError(f"{names[0]} takes no value: pass {names[0]} or {names[1]}.") from None
+        option = next(option for option in options if option.flag == names[0])
+        raise ConfigError(f"{option.flag} needs a value: {option.expected}.") from None
+    for word in strays:
+        raise ConfigError(_unknown(word.partition("=")[0], options) if word[0] == "-" else _stray(word, options, tasks))
+    for option in options:
+        if option.default is MISSING and not hasattr(found, option.name):
+            text = option.text.partition(";")[0].rstrip(".")
+            raise ConfigError(f"{option.flag} is missing: {text[:1].lower()}{text[1:]}.")
+    return vars(found)
+
+
+def value_of(option: Option, word: str) -> Any:
+    """The value that a word gives an option. Raises `ConfigError` for a word that cannot be one."""
+    if not word:
+        raise ConfigError(f"The value of {option.flag} is empty: give {option.expected}, or omit it.")
+    if option.may_be_unset and word == UNSET:
+        return None
+    if option.choices:
+        require_name(option.flag, word, option.choices)
+    if option.kind is int:
+        number = whole_number(word)
+        if number is None:
+            raise ConfigError(f"{option.flag} {word:.40} is not a whole number: write it as 20_000, 20k or 2e4.")
+        return number
+    try:
+        return option.kind(word)
+    except ValueError:
+        raise ConfigError(f"{option.flag} {word:.40} is not a number.") from None
+
+
+def _stray(word: str, options: Sequence[Option], tasks: Sequence[str]) -> str:
+    """Sentence about a word that follows no option."""
+    if word in tasks:
+        return f"{word} is a task, the first word of the command: {PROGRAM} {word} ..."
+    names = {option.name for option in options}
+    choosing = [option.flag for option in options if word in option.choices]
+    if len(choosing) == 1:
+        advice = f"pass {choosing[0]} {word}"
+    elif "load" in names:
+        advice = f"pass --load {word:.60}"
+    else:
+        advice = "every value has one, as in --game pong" if "game" in names else "--help lists the options"
+    return f"{word!r:.60} follows no option: {advice}."
+
+
+def _unknown(flag: str, options: Sequence[Option]) -> str:
+    """Sentence about a flag that there is not."""
+    names = [option.flag.removeprefix("--") for option in options]
+    names += [f"no-{option.flag[2:]}" for option in options if option.kind is bool]
+    here = name_here(flag.removeprefix("--"), {option.name for option in options}, flag_of)
+    advice = nearest(flag.removeprefix("--"), names).replace("mean ", "mean --") if here is None else f": pass {here}."
+    return f"There is no option {flag:.60}{advice}"
+
+
+def page(program: str, description: str, options: Sequence[Option], *, short: bool = False) -> str:
+    """Page of --help, group by group; `short`: with texts up to their first clause."""
+    places = [f"[{each.flag}{' ...' if each.many else ''}]" for each in options if each.positional]
+    parser = Parser(prog=program, description=description, usage=" ".join([program, "[options]", *places]))
+    return parser.take(options, lambda option: _help(option, short=short)).format_help()
+
+
+def _placeholder(option: Option) -> str:
+    listed = ",".join(option.choices)
+    named = f"{{{listed}}}" if len(listed) <= _INDENT - 2 else "NAME"
+    return f"{named if option.choices else _KINDS[option.kind][0]} {option.range}".rstrip()
+
+
+def _help(option: Option, *, short: bool) -> str:
+    """Text and default of an option; a long list of choices stands in the text."""
+    text, default = option.text, _default(option)
+    if _placeholder(option) == "NAME" and not set(option.choices) <= set(re.findall(r"[\w-]+", text)):
+        text = f"{text} One of {', '.join(option.choices)}."
+    if short:
+        first, *others = re.split(r"(?<=\w\w)[.;](?: |$)", text)
+        kept = [clause for clause in others if clause.startswith(("default: ", "0: "))]
+        text = "; ".join([first, *kept]).rstrip(".") + "."
+    return f"{re.sub(r'; default: [^;.]*(?=[;.])', '', text)} [{default}]" if default else text
+
+
+def _default(option: Option) -> str:
+    """Default of an option as it is typed; empty where there is none."""
+    value = option.default
+    if value is MISSING:
+        return "required"
+    if isinstance(value, bool):
+        return "on" if value else ""
+    if value is None or value == ():
+        return "" if "default:" in option.text.lower() or option.positional else UNSET if option.range else ""
+    return shown(value)

@@ -1,0 +1,368 @@
+"""A study: trials of settings, each a run of its own, chosen by Optuna and pruned by their evaluations.
+
+The study lies in OUT/study.log, a journal of Optuna, and each run in OUT/trial-NUMBER. Several processes may work on
+one study. So the same call continues where it stopped, and `--ray` starts the same command on the nodes of a cluster.
+A trial whose process has died resumes its run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+
+from ringside.cluster.placing import ClusterOptions, programs_in
+from ringside.command.space import LENGTH, make_space
+from ringside.report.records import RecordsError, load
+from ringside.report.writing import write_report
+from ringside.run import planning
+from ringside.run.callbacks import Callbacks
+from ringside.run.config_file import DEFAULT_PRESET, config_of_call
+from ringside.run.train_settings import TrainSettings
+from ringside.run.training import run
+from shared.checkpoint.finding import newest_checkpoint
+from shared.config import validate
+from shared.config.settings import Config
+from shared.config.trust import NEVER_FROM_A_FILE
+from shared.errors import ConfigError, FileError, RingsideError, missing_package
+from shared.files.atomic import write_atomic
+from shared.files.lock import is_locked
+from shared.files.plain_files import open_to_read
+from shared.files.result_files import make_result_directory
+from shared.files.run_file_names import CONFIG_FILE, SUMMARY_FILE
+from shared.files.strict_json import json_object, read_object
+from shared.process.ownership import LOCK_FILE, REPORT
+from shared.process.signals import handle_stop_signals
+from shared.text import UNSET, count, flags_of, words_of
+
+try:
+    import optuna
+    from optuna.distributions import distribution_to_json
+    from optuna.storages import JournalStorage
+    from optuna.storages.journal import JournalFileBackend
+    from optuna.trial import FrozenTrial, Trial, TrialState
+except ModuleNotFoundError as error:
+    raise missing_package("tune", "optuna", "tune") from error
+
+MOST_TRIALS = 100_000
+STARTING = timedelta(minutes=1)
+"""Longest time from the choice of a trial's settings to the lock of its run."""
+EVALUATIONS = 5
+"""Evaluations of a trial where --eval-every-steps says nothing."""
+FIRST_TRIALS = 5
+"""Trials that are never pruned, since the others are compared with the median of those before."""
+MOST_REPORTED = 6
+"""Runs in the report, the best trials."""
+JOURNAL, BEST_FILE = "study.log", "best.toml"
+_STATES = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
+
+
+@dataclass(frozen=True)
+class TrialResult:
+    """One trial."""
+
+    number: int
+    state: str
+    """complete, pruned, failed or running."""
+    value: float | None
+    """Mean return of its last evaluation, of a complete one."""
+    settings: dict[str, Any]
+    evaluations: list[tuple[int, float]]
+    """Number of each evaluation, and its mean return."""
+    run_dir: Path
+
+
+@dataclass(frozen=True)
+class StudyResult:
+    """A study after its last trial, or after a signal has stopped it."""
+
+    best: TrialResult | None
+    """None: no trial is complete."""
+    trials: tuple[TrialResult, ...]
+    report: Path | None
+    """Page with the plots of the study; None: no trial is complete, or it could not be written."""
+    best_config: Path | None
+    """Settings of the best trial, for --config and `ringside.train(config=...)`."""
+    stopped: bool
+    """True if a signal stopped it; the same call continues."""
+
+
+def tune(
+    *,
+    trials: int = 20,
+    space: str | Path | Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
+    prune: bool = True,
+    preset: str | None = None,
+    config: str | Path | None = None,
+    ray: str | None = None,
+    cpus_per_run: int = 1,
+    gpus_per_run: float = 0.0,
+    ray_insecure: bool = False,
+    note: Callable[[str], None] = print,
+    **settings: Unpack[TrainSettings],
+) -> StudyResult:
+    """Search for settings by training one trial after another; the same call continues a study.
+
+    Args:
+        trials: number of trials, those of earlier calls included.
+        space: a TOML file, or the same as a mapping: {"learning_rate": {"low": 1e-5, "high": 1e-3, "log": True}};
+            default: what matters most with the method.
+        out: directory of the study; default: runs/tune-GAME.
+        prune: stop trials whose evaluations are below the median of those before.
+        preset, config, settings: as for `ringside.train`.
+        ray: "auto" or "HOST:PORT": run the trials on this Ray cluster, many at once; `space` is a file then.
+        cpus_per_run, gpus_per_run: with `ray`: what a trial needs of a node.
+        ray_insecure: with `ray`: accept a cluster without a token, on which any program that reaches it can run code.
+        note: called with a sentence about each trial.
+
+    Raises:
+        ConfigError: Optuna is not installed, a setting or the space is wrong, or `out` holds another study.
+    """
+    for name, flag in (("resume", "--resume"), ("run_dir", "--run-dir")):
+        if settings.get(name) is not None:
+            raise ConfigError(f"A study says itself what {flag} is: omit it and use --out.")
+    chosen = config_of_call(preset, config, settings)
+    cluster = ClusterOptions(ray, cpus_per_run, gpus_per_run, ray_insecure)
+    place = None if out is None else Path(out)
+    return Search(chosen, preset or DEFAULT_PRESET, trials, space, place, prune, cluster, note).run()
+
+
+@dataclass
+class Search:
+    """A search with a configuration that all trials share; the space replaces some of its settings."""
+
+    config: Config
+    preset: str
+    """Preset that is nearest to it."""
+    trials: int
+    given_space: str | Path | Mapping[str, Any] | None
+    out: Path | None
+    prune: bool
+    cluster: ClusterOptions
+    note: Callable[[str], None]
+
+    def run(self) -> StudyResult:
+        """Run trials until there are as many as asked for, or a signal stops one."""
+        validate.require_between("--trials", self.trials, MOST_TRIALS)
+        self.cluster.check()
+        learn, played = self.config.learn, self.config.play.played
+        if not self.config.evaluate.eval_every_steps:
+            self.config = self.config.with_settings(eval_every_steps=max(1, learn.total_steps // EVALUATIONS))
+        planning.require_initial_weights(planning.check(self.config))
+        self.space = make_space(self.given_space, self.config)
+        self.directory = self.out or Path("runs") / f"tune-{played.replace(':', '-').replace('/', '-')}"
+        self.note(
+            f"{count(self.trials, 'trial')} of {learn.total_steps:_} steps, judged by evaluations every "
+            f"{self.config.evaluate.eval_every_steps:_} steps (--eval-every-steps)."
+        )
+        if self.cluster.ray is not None:
+            self._run_on_cluster()
+        else:
+            make_result_directory("--out", self.directory)
+            while (trial := self._next()) is not None and self._run_trial(trial):
+                pass
+        return self._results()
+
+    def _run_on_cluster(self) -> None:
+        """Run the same command on nodes of a cluster, as many at once as it has room for."""
+        if isinstance(self.given_space, Mapping):
+            raise ConfigError("On a cluster the space must be a file, which all nodes read: write it as TOML.")
+        self.directory = self.directory.absolute()  # which nodes see under the same path
+        given = flags_of(planning.settings_beside_preset(self.config, self.preset))
+        own = words_of(trials=self.trials, space=self.given_space, out=self.directory, prune=self.prune)
+        words = ["tune", "--preset", self.preset, *given, *own]
+        with programs_in(self.directory, "a study or suite that is still going on", self.cluster) as programs:
+
+            def work(number: int) -> None:
+                with closing(programs.open()) as place:
+                    place.run(lambda: words, f"worker {number}", self.directory)
+
+            with handle_stop_signals(lambda number: programs.stop()):
+                programs.for_each(range(self.trials - len(self.study.trials) + len(self._interrupted())), work)
+
+    @cached_property
+    def study(self) -> optuna.Study:
+        """Optuna's study. Raises `ConfigError` if the directory holds one of other settings."""
+        study = _open_journal(self.directory / JOURNAL, prune=self.prune)
+        flat = self.config.to_flat()
+        task = {
+            "settings": self.config.experiment(),
+            "space": {name: distribution_to_json(each) for name, each in self.space.items()},
+            "length of trials": {name: str(flat[name]) for name in LENGTH},
+        }
+        found = study.user_attrs.get("task", task)
+        if differing := [name for name in task if found.get(name) != task[name]]:
+            raise ConfigError(
+                f"{self.directory} holds a study with another {' and '.join(differing)}: name another --out, or pass "
+                "the same options."
+            )
+        study.set_user_attr("task", task)
+        return study
+
+    def _results(self) -> StudyResult:
+        """The trials, with the settings of the best one as a file for --config, and a report."""
+        trials = tuple(self._result(each) for each in self.study.trials if each.params)
+        stopped = sum(each.state != "running" for each in trials) < self.trials
+        complete = sorted((each for each in trials if each.value is not None), key=lambda each: -(each.value or 0.0))
+        if not complete:
+            self.note("No trial is complete, so there is no best one.")
+            return StudyResult(None, trials, None, None, stopped)
+        self._write_best(complete[0])
+        report = None
+        try:
+            report = self._report([each.run_dir for each in complete[:MOST_REPORTED]])
+        except (ConfigError, OSError) as error:
+            self.note(f"There is no report: {error}")
+        return StudyResult(complete[0], trials, report, self.directory / BEST_FILE, stopped)
+
+    # --- trials
+
+    def _run_dir(self, number: int) -> Path:
+        return self.directory / f"trial-{number:04}"
+
+    def _result(self, trial: FrozenTrial) -> TrialResult:
+        state, evaluations = _STATES.get(trial.state, "running"), sorted(trial.intermediate_values.items())
+        value = trial.value if state == "complete" else None
+        return TrialResult(trial.number, state, value, trial.params, evaluations, self._run_dir(trial.number))
+
+    def _interrupted(self) -> list[FrozenTrial]:
+        """Trials whose process has died. One that has just begun may not hold the lock of its run yet."""
+
+        def has_died(trial: FrozenTrial) -> bool:
+            run_dir, now = self._run_dir(trial.number), datetime.now()
+            is_old = now - (trial.datetime_start or now) > STARTING
+            return (is_old or (run_dir / CONFIG_FILE).exists()) and not is_locked(run_dir / LOCK_FILE)
+
+        return list(filter(has_died, self.study.get_trials(states=(TrialState.RUNNING,))))
+
+    def _next(self) -> Trial | None:
+        """A trial that was interrupted, or a new one; None: there are as many as asked for."""
+        if interrupted := self._interrupted():
+            trial = Trial(self.study, interrupted[0]._trial_id)
+        elif len(self.study.trials) >= self.trials:
+            return None
+        elif (trial := self.study.ask()).number >= self.trials:  # another process has asked meanwhile
+            self.study.tell(trial, state=TrialState.FAIL)
+            return None
+        # Its values follow from its number and the trials before it, whichever process draws them.
+        self.study.sampler = optuna.samplers.TPESampler(seed=self.config.run.seed + trial.number)
+        for name, distribution in self.space.items():
+            trial._suggest(name, distribution)
+        return trial
+
+    def _run_trial(self, trial: Trial) -> bool:
+        """Train with the settings of a trial, and tell the study its result; return False if a signal stopped it."""
+        run_dir, title = self._run_dir(trial.number), f"[{trial.number + 1}/{self.trials}] trial {trial.number}"
+        self.note(f"{title}: {', '.join(f'{name} {value}' for name, value in trial.params.items())}.")
+        try:
+            value = self._train(trial, run_dir)
+            if value is None:
+                self.note(f"{title}: it was stopped before its end; the same options continue it.")
+                return False
+            self.study.tell(trial, value)
+            best = self.study.best_trial
+            said = f"mean return {value:.2f}; the best so far is trial {best.number}, {best.value:.2f}."
+        except optuna.TrialPruned as pruned:
+            self.study.tell(trial, state=TrialState.PRUNED)
+            said = f"pruned after {pruned}."
+        except (RingsideError, RecordsError) as error:
+            if is_locked(run_dir / LOCK_FILE):
+                return True  # another process was faster to continue it
+            self.study.tell(trial, state=TrialState.FAIL)
+            said = f"failed: {error}"
+        self.note(f"{title}: {said}")
+        return True
+
+    def _train(self, trial: Trial, run_dir: Path) -> float | None:
+        """Mean return of the last evaluation of a run with the settings of a trial; None: it was stopped.
+
+        Raises:
+            TrialPruned: an evaluation is below those of other trials. RingsideError: the run cannot work, or failed.
+        """
+
+        def judge(record: dict[str, Any]) -> None:
+            with warnings.catch_warnings(action="ignore"):  # a run that is resumed may repeat an evaluation
+                trial.report(record["mean_return"], record["evaluation"])
+            if trial.should_prune():
+                raise optuna.TrialPruned(f"{record['mean_return']:.2f}")
+
+        summary = read_object(run_dir / SUMMARY_FILE)
+        if summary.get("finished") is not True:  # else its process died after its end
+            resumed = {} if newest_checkpoint(run_dir) is None else {"resume": run_dir, "init_from": None}
+            ready = planning.plan(self.config.with_settings(**trial.params, run_dir=run_dir, **resumed))
+            summary = run(ready, lambda status: None, lambda sentence: None, Callbacks(on_evaluation=judge))
+        if summary["finished"] is True:
+            means = list(load(run_dir).evaluations["mean_return"])
+        else:
+            reported, score = self.study.trials[trial.number].intermediate_values, self.config.run.stop_at
+            means = [reported[number] for number in sorted(reported)]
+            if score is None or not means or means[-1] < score:
+                return None
+        if not means:
+            raise RecordsError("it has no evaluation.")
+        return float(means[-1])
+
+    # --- results
+
+    def _write_best(self, best: TrialResult) -> None:
+        """Write the settings of the best trial as a file for --config."""
+        config = self.config.with_settings(**best.settings)
+        flat = config.to_flat()
+        chosen = planning.settings_beside_preset(config, self.preset) | {name: flat[name] for name in best.settings}
+        lines = [f"# Trial {best.number} of a study: mean return {best.value:.2f} in its last evaluation."]
+        for name, value in {"preset": self.preset, **chosen}.items():
+            if name not in NEVER_FROM_A_FILE | {"plugin"}:
+                lines.append(f"{name} = {json.dumps(UNSET if value is None else value)}")
+        write_atomic(self.directory / BEST_FILE, "\n".join([*lines, ""]).encode())
+
+    def _report(self, runs: list[Path]) -> Path:
+        """Write the report: Optuna's plots of the study, and these runs."""
+        from matplotlib import pyplot
+        from optuna.visualization import matplotlib as plots
+
+        from ringside.report.plots import save, style
+
+        drawn: dict[str, tuple[Callable[[optuna.Study], Any], str]] = {
+            "study-history": (plots.plot_optimization_history, "Result of each trial, and the best so far."),
+            "study-evaluations": (plots.plot_intermediate_values, "Evaluations of each trial."),
+            "study-settings": (plots.plot_slice, "Result by each setting of the space."),
+        }
+        directory, pictures = self.directory / REPORT, []
+        make_result_directory("--out", directory)
+        with style(), warnings.catch_warnings(action="ignore"):  # Optuna calls its plots experimental
+            for name, (plot, caption) in drawn.items():
+                figure = np.ravel(plot(self.study))[0].figure
+                pictures.append(save(figure, directory, name, caption))
+                pyplot.close(figure)
+        play, plugin = self.config.play, self.config.run.plugin
+        return write_report(runs, directory, f"Settings for {play.played}", play.env, plugin, pictures)[0]
+
+
+def _open_journal(path: Path, *, prune: bool) -> optuna.Study:
+    """The study of a file, which is made where there is none. Raises `ConfigError` if the file holds something else."""
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    pruner = optuna.pruners.MedianPruner(n_startup_trials=FIRST_TRIALS, n_warmup_steps=1)
+    try:
+        if os.path.lexists(path):
+            with open_to_read(path) as file:  # Optuna would append to any file
+                if "op_code" not in (json_object(file.readline(1 << 20)) or {}):
+                    raise FileError("it is no journal of Optuna")
+        return optuna.create_study(
+            storage=JournalStorage(JournalFileBackend(str(path))),
+            study_name="ringside",
+            direction="maximize",
+            load_if_exists=True,
+            pruner=pruner if prune else optuna.pruners.NopPruner(),
+        )
+    except (optuna.exceptions.OptunaError, OSError, ValueError, LookupError, TypeError, AssertionError) as error:
+        raise ConfigError(f"{path} cannot be used as a study ({error!s:.200}): name another --out.") from error

@@ -1,1 +1,0 @@
-"""`launch.py doctor`: checks of the machine before a run. Read checks first, then examination."""

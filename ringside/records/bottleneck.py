@@ -1,0 +1,289 @@
+"""The bottleneck of a run: the role that limits its speed, and the distance from that limit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from ringside.records.role_status import RoleGroup, RoleStatus, groups_of
+from shared.machine.contention import contention_sentences
+from shared.text import readable
+
+SATURATED = 0.9
+"""Busy share from which a role counts as the bottleneck."""
+CORES_IN_USE = 0.9
+"""Share of the usable cores from which they count as all in use."""
+EVALUATION_WAIT = 0.1
+"""Share of the time spent waiting for a slot in the queue of evaluations, from which evaluation is the bottleneck."""
+TRANSFERRING = 0.3
+"""Share of the time for which a node waits for parameters, from which the network counts as the bottleneck."""
+
+
+@dataclass(frozen=True)
+class Activity:
+    """Work of a run's processes over an interval of several rounds."""
+
+    roles: tuple[RoleStatus, ...]
+    usable_cores: int
+    """Cores that the run may use."""
+    learning: bool
+    """True if updates have begun; before, the learner waits by design."""
+    alternates: bool = False
+    """True if playing and learning take turns."""
+    steps_per_second: float | None = None
+    """None: not known."""
+    evaluation_wait: float = 0.0
+    """Share of the time in which the learner waited for a slot in the queue of evaluations."""
+    others: float | None = None
+    """Cores that other programs used; None: not known."""
+    stolen: float | None = None
+    """Cores that the hypervisor took; None: not known."""
+
+    @cached_property
+    def groups(self) -> dict[str, RoleGroup]:
+        """Groups of the processes whose busy share is known, by name."""
+        return groups_of(self.roles)
+
+    @property
+    def has_started(self) -> bool:
+        """True if the shares of those that play are known."""
+        return "workers" in self.groups or self.groups.keys() >= {"actors", "inference"}
+
+    @property
+    def learner_busy(self) -> float:
+        """Busy share of the learner; 0 before it learns."""
+        return self.groups["learner"].busy if self.learning and "learner" in self.groups else 0.0
+
+    @cached_property
+    def slowest(self) -> RoleStatus:
+        """The busiest actor or gateway."""
+        players = [role for name in ("actors", "nodes") if name in self.groups for role in self.groups[name].roles]
+        return max(players, key=lambda role: role.busy or 0.0)
+
+    @property
+    def slowest_busy(self) -> float:
+        """Busy share of `slowest`, which the others wait for at the end of a round."""
+        return self.slowest.busy or 0.0
+
+    @property
+    def players(self) -> RoleGroup:
+        """Group of `slowest`: the actors or the nodes."""
+        return self.groups[self.slowest.group]
+
+    @property
+    def players_wait(self) -> str:
+        """Clause about the players."""
+        return f"the {self.slowest.group} wait {1 - self.players.busy:.0%} of the time"
+
+    @property
+    def learner_waits(self) -> str:
+        """Clause about the learner, with its comma; empty before it learns."""
+        return f", and the learner waits {1 - self.learner_busy:.0%} of its time" if self.learning else ""
+
+
+@dataclass(frozen=True)
+class Bottleneck:
+    """The limiting role of a run, and the distance from its limit."""
+
+    kind: str
+    """starting, cores, learner, emulation, network, node, inference, scribe, evaluation, turns, workers or none."""
+    sentence: str
+    role: str | None = None
+    """Group at the limit: learner, actors, nodes, inference, scribe, evaluator. For `cores` the group that uses most of
+    them, for `turns` and `none` the busiest. None: not known yet."""
+    share: float | None = None
+    """Share of the limit reached, in [0, 1]: the busy share of `role`. For `cores` the share in use; for `evaluation`
+    1, because an evaluation is always pending; for `turns` the busy shares of learning and playing together."""
+    steps_per_second: float | None = None
+    """The limit: speed if `role` never waited, or if the run used all cores, with everything else equal."""
+
+
+def find_bottleneck(run: Activity) -> Bottleneck:
+    """Find the role that limits the run, and the share of its limit that the run reaches.
+
+    If all cores are in use, every role seems busy, if only with waiting for a core. Then the cores are the bottleneck,
+    and the sentence names the group that uses most of them. Cores of other programs count if a busy group lacks them.
+
+    Otherwise a role that hardly waits limits the roles that do. Learner and actors wait for each other at the end of a
+    round; actors wait for inference at every step. A role with busy share b would allow 1/b of the speed, since it does
+    the same work for each step. For actors b is the mean, as if lanes were evenly shared; the slowest actor decides
+    whether the others wait. If no role is saturated, and the learner waits a tenth of the time for a free slot in the
+    queue of evaluations, evaluation is the bottleneck. With `alternate` the learner waits while lanes play, and they
+    wait while it learns. So the limit of both is a run in which one of them always works.
+
+    A node's busy time includes the transfer of parameters. So where nodes hardly wait, that share decides between the
+    network and the nodes. If one node is busy and the others wait, it is the bottleneck.
+
+    Limits of the method: a busy role may wait for a core that another program has, or for a device. The sentence names
+    cores that other programs or a hypervisor take. On a GPU, learner and inference are busy while they wait for it. If
+    the limiting role had a core for much less time than it was busy, the sentence says so. A hyper-thread counts as a
+    core, and threads that spin count as work.
+    """
+    if not run.has_started:
+        return Bottleneck("starting", _startup_sentence(run.roles))
+    rules = (_cores, _evaluation, _workers) if "workers" in run.groups else _RULES
+    found = _with_distance(next(limit for rule in rules if (limit := rule(run))), run.steps_per_second)
+    contention = contention_sentences(run.others, run.stolen, run.usable_cores)
+    return replace(found, sentence=" ".join([found.sentence, *contention]))
+
+
+def _cores(run: Activity) -> Bottleneck | None:
+    taken = (run.others or 0.0) + (run.stolen or 0.0)
+    if not any(group.starves for name, group in run.groups.items() if name != "nodes"):
+        taken = 0.0  # no process of the run waits for the cores of other programs
+    used = {name: group.cores for name, group in run.groups.items()}
+    if sum(used.values()) + taken < CORES_IN_USE * run.usable_cores:
+        return None
+    most, *others = sorted(used, key=lambda name: -used[name])
+    takes = "take" if most in ("actors", "workers", "ranks") else "takes"
+    sentence = f"All cores are in use ({run.usable_cores}" + (f", {taken:.1f} by others" if taken >= 0.05 else "")
+    sentence += f"): {'of this run ' if taken >= 0.05 else ''}{most} {takes} the most, {used[most]:.1f}"
+    rest = ", ".join(f"{name} {used[name]:.1f}" for name in others if used[name] >= 0.05)
+    sentence += f", then {rest}" if rest else ""
+    return Bottleneck("cores", sentence, most, min(1.0, sum(used.values()) / run.usable_cores))
+
+
+def _learner(run: Activity) -> Bottleneck | None:
+    if run.learner_busy < SATURATED or run.learner_busy < run.slowest_busy:
+        return None
+    learner = run.groups["learner"]
+    sentence = f"The learner limits the run: it {learner.works}, and {run.players_wait}"
+    return Bottleneck("learner", sentence, "learner", learner.busy)
+
+
+def _nodes(run: Activity) -> Bottleneck | None:
+    """The network, one node, or all of them."""
+    node = run.slowest.node
+    if run.slowest_busy < SATURATED or node is None:
+        return None
+    nodes = run.players
+    reports = [role.node for role in nodes.roles if role.node is not None]
+    others = [role.busy or 0.0 for role in nodes.roles if role is not run.slowest]
+    transfer = sum(each.transfer for each in reports) / len(reports)
+    kind: str
+    if transfer >= TRANSFERRING:
+        rate = sum(each.sent for each in reports) / 1e6
+        waits = f"the nodes wait {transfer:.0%} of the time for parameters ({rate:,.1f} MB/s)"
+        kind, sentence = "network", f"The network limits the run: {waits}"
+    elif others and (mean := sum(others) / len(others)) < SATURATED:
+        shares = f"it works {run.slowest_busy:.0%} of the time, the other nodes {mean:.0%}"
+        kind, sentence = "node", f"Node {node.name} limits the run: {shares}"
+    else:
+        kind, sentence = "emulation", f"Emulation limits the run: the nodes work {nodes.busy:.0%} of the time"
+    return Bottleneck(kind, sentence + run.learner_waits, "nodes", nodes.busy)
+
+
+def _emulation(run: Activity) -> Bottleneck | None:
+    if run.slowest_busy < SATURATED:
+        return None
+    actors, slowest = run.players, run.slowest  # those of nodes are the rule before
+    sentence = f"Emulation limits the run: the actors {actors.works}"
+    sentence += f", {slowest.name} {run.slowest_busy:.0%}" if actors.busy < SATURATED else ""
+    return Bottleneck("emulation", sentence + run.learner_waits, "actors", actors.busy)
+
+
+def _recording(run: Activity) -> Bottleneck | None:
+    scribe = run.groups.get("scribe")
+    if scribe is None or scribe.busy < SATURATED:
+        return None
+    sentence = f"Recording limits the run: the scribe {scribe.works}, and {run.players_wait}"
+    return Bottleneck("scribe", sentence, "scribe", scribe.busy)
+
+
+def _evaluation(run: Activity) -> Bottleneck | None:
+    """Evaluations are always pending; the evaluator's waits for inference are part of its work."""
+    has_workers = "workers" in run.groups
+    if run.evaluation_wait < EVALUATION_WAIT or (not has_workers and run.groups["inference"].busy >= SATURATED):
+        return None
+    waiting = "the first process of the workers" if has_workers else "the learner"
+    sentence = f"Evaluation limits the run: {waiting} waits {run.evaluation_wait:.0%} of the time for a free slot in "
+    return Bottleneck("evaluation", f"{sentence}the queue of evaluations", "evaluator", 1.0)
+
+
+def _turns(run: Activity) -> Bottleneck | None:
+    if not (run.alternates and run.learning and "learner" in run.groups):
+        return None
+    learner, actors, inference = (run.groups[name] for name in ("learner", "actors", "inference"))
+    role = max(("learner", "actors", "inference"), key=lambda name: run.groups[name].busy)
+    sentence = f"Playing and learning take turns: the learner {learner.works}, the actors {actors.works}, and "
+    sentence += f"inference {inference.works}"
+    return Bottleneck("turns", sentence, role, min(1.0, learner.busy + max(run.slowest_busy, inference.busy)))
+
+
+def _inference(run: Activity) -> Bottleneck | None:
+    inference = run.groups["inference"]
+    if inference.busy < max(0.5, run.players.busy, run.learner_busy):
+        return None
+    sentence = f"Inference limits the run: it {inference.works}, and {run.players_wait}"
+    return Bottleneck("inference", sentence, "inference", inference.busy)
+
+
+def _no_single_role(run: Activity) -> Bottleneck:
+    players, inference = run.slowest.group, run.groups["inference"].busy
+    busy = {players: run.players.busy, "inference": inference}
+    busy |= {"learner": run.learner_busy} if "learner" in run.groups else {}
+    role = max(busy, key=lambda name: (busy[name], name))
+    sentence = f"No role limits the run by itself ({players} busy {busy[players]:.0%}, inference {inference:.0%}, "
+    sentence += f"learner {run.learner_busy:.0%}" if run.learning else "learning has not begun"
+    return Bottleneck("none", f"{sentence}): they wait for one another", role, busy[role])
+
+
+def _workers(run: Activity) -> Bottleneck:
+    """Workers wait for nothing but each other, the scribe and evaluations."""
+    workers = run.groups["workers"]
+    shares = f"their processes {workers.works}, and wait for each other in the rest"
+    return Bottleneck("workers", f"The workers limit the run: {shares}", "workers", workers.busy)
+
+
+_RULES = (_cores, _learner, _nodes, _emulation, _recording, _evaluation, _turns, _inference, _no_single_role)
+"""Rules of a run with learner and inference, the first to answer decides. Each returns the bottleneck with a sentence
+without its end, or None."""
+
+
+def _with_distance(found: Bottleneck, steps_per_second: float | None) -> Bottleneck:
+    """Complete a bottleneck with the speed at the limit and the end of the sentence."""
+    if not found.share or not steps_per_second:
+        return replace(found, sentence=f"{found.sentence}.")
+    limit = steps_per_second / found.share
+    speed, possible = readable(steps_per_second), readable(limit)
+    if found.kind == "turns":
+        distance = f". {speed} steps/s; without waiting about {possible} would be possible"
+    else:
+        article = "" if found.role == "inference" else "the "
+        subject = "they allow" if found.kind == "cores" else f"{article}{found.role} would allow"
+        distance = f"; {speed} of about {possible} steps/s that {subject}"
+    return replace(found, sentence=f"{found.sentence}{distance} ({found.share:.0%}).", steps_per_second=limit)
+
+
+# --- the start
+
+_PREPARES = {
+    "scribe": "preparing the memory",
+    **dict.fromkeys(("learner", "ranks", "inference"), "loading PyTorch and the network"),
+    **dict.fromkeys(("evaluator", "actors"), "loading emulators and the game"),
+    "nodes": "looking for a node",
+    "workers": "loading PyTorch, emulators and the game",
+}
+"""Work of a process before its first step, by group."""
+
+_MOST_LISTED = 4
+
+
+def _startup_sentence(roles: Sequence[RoleStatus]) -> str:
+    """Name the processes that have not started, and their work."""
+    awaited: dict[str, list[str]] = {}
+    for role in roles:
+        if role.state == "starting":
+            awaited.setdefault(_PREPARES[role.group], []).append(role.name)
+    if not awaited:
+        return "All processes have started; the first steps are being played."
+    clauses = [f"{_listed(names)} ({work})" for work, names in awaited.items()]
+    return f"Starting: waits for {_listed(clauses)}."
+
+
+def _listed(words: Sequence[str]) -> str:
+    """ "a", "a and b", "a, b and c"; of more than four, the first and the number of the others."""
+    if len(words) > _MOST_LISTED:
+        return f"{words[0]} and {len(words) - 1} more"
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))

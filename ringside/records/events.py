@@ -1,0 +1,105 @@
+"""TensorBoard events of a run's records, without TensorFlow or torch. The x axis is steps."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+from tensorboard.plugins.hparams import metadata
+from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionStartInfo
+from tensorboard.summary.writer.record_writer import RecordWriter
+
+from ringside.records.metric_names import Scalars, episode_scalars, evaluation_scalars, round_scalars
+from ringside.records.metrics import Episode, Values
+from shared.files.atomic import make_directory
+
+FLUSH_SECONDS = 5.0
+"""Least time between two flushes of records: a fast run has several a second."""
+
+
+class EventLog:
+    """TensorBoard events in a directory; every incarnation of the writer opens a new file.
+
+    A kill may lose or double events of a few seconds in the charts; metrics.jsonl is exact.
+    """
+
+    def __init__(self, directory: Path, steps: int, settings: Mapping[str, object]) -> None:
+        """Open a new file of events.
+
+        Args:
+            steps: step at which the run continues; TensorBoard drops later events of older files.
+            settings: settings of the run by flat name, for the tab of hyper-parameters; empty: no such tab.
+
+        Raises:
+            OSError: as the system says it.
+        """
+        make_directory(directory)
+        now = time.time_ns()
+        path = directory / f"events.out.tfevents.{now // 10**9}.{socket.gethostname()}.{os.getpid()}.{now % 10**9}"
+        self._writer = RecordWriter(open(path, "xb", opener=_private))  # noqa: SIM115  (closed by `close`)
+        try:
+            self._write(Event(file_version="brain.Event:2"))
+            self._write(Event(session_log=SessionLog(status=SessionLog.START), step=steps + 1))
+            if settings:
+                self._write(Event(summary=_hyperparameters(settings, now / 1e9)))
+            self.flush()
+        except OSError:
+            path.unlink(missing_ok=True)  # else every attempt on a full disk would leave a file
+            raise
+
+    def round(self, steps: int, values: Values, episodes: Iterable[Episode], envs: int) -> None:
+        """Add a round; arguments as in `MetricsLog.log_round`."""
+        for episode in episodes:
+            self._scalars((episode.tick + 1) * envs, episode_scalars(episode.total, episode.length))
+        self.own(steps, round_scalars(values))
+
+    def evaluation(self, steps: int, values: Values) -> None:
+        """Add the numbers of an evaluation under eval/."""
+        self._scalars(steps, evaluation_scalars(values))
+        self.flush()  # it may be long until the next one
+
+    def own(self, steps: int, scalars: Scalars) -> None:
+        """Add the user's own metrics, by tag."""
+        self._scalars(steps, scalars)
+        if time.monotonic() >= self._flushed_at + FLUSH_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Have the file show all events."""
+        self._writer.flush()
+        self._flushed_at = time.monotonic()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._writer.close()
+
+    def _scalars(self, steps: int, scalars: Scalars) -> None:
+        if scalars:
+            values = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items()]
+            self._write(Event(step=steps, summary=Summary(value=values)))
+
+    def _write(self, event: Event) -> None:
+        event.wall_time = time.time()
+        self._writer.write(event.SerializeToString())
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _hyperparameters(settings: Mapping[str, object], begun: float) -> Summary:
+    """Settings for the HParams plugin, which finds metrics by itself. `begun`: seconds since 1970."""
+    session = SessionStartInfo(start_time_secs=begun)
+    for name, value in settings.items():
+        if isinstance(value, bool | int | float | str):
+            kind = "bool" if isinstance(value, bool) else "string" if isinstance(value, str) else "number"
+            setattr(session.hparams[name], f"{kind}_value", value)
+    data = HParamsPluginData(version=metadata.PLUGIN_DATA_VERSION, session_start_info=session)
+    about = SummaryMetadata.PluginData(plugin_name=metadata.PLUGIN_NAME, content=data.SerializeToString())
+    value = Summary.Value(tag=metadata.SESSION_START_INFO_TAG, metadata=SummaryMetadata(plugin_data=about))
+    return Summary(value=[value])

@@ -1,0 +1,349 @@
+"""metrics.jsonl, the record of a run. TensorBoard events hold the same values: ringside/records/events.py.
+
+metrics.jsonl has one JSON object a line:
+
+    {"kind": "episode", "round": 7, "steps": 73248, "env": 31, "tick": 762, "return": 4.0, "length": 512}
+    {"kind": "round", "round": 7, "steps": 79872, ..., "episodes": 412, "mean_return_100": 1.9, "best_return": 11.0}
+    {"kind": "evaluation", "evaluation": 0, "round": 5, "steps": 50000, "mean_return": 2.4, ...}
+
+Episodes that end in a round precede it: the line of a round says that the round is complete. Opening the file truncates
+what a killed writer left unfinished, and nothing is written twice. So the file is a function of the committed rounds
+alone, except for measured values: seconds, speeds, and the busy share of each group of roles since the record before.
+Evaluations may follow their round late.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ringside.records.totals import Totals
+from shared.errors import FatalError
+from shared.files.atomic import write_atomic
+from shared.files.plain_files import open_to_read, open_to_write
+from shared.files.strict_json import json_object
+
+_FILE_LIMIT = 4 << 30
+_LINE_LIMIT = 1 << 20
+"""Bytes of the longest line; a longer line is no record."""
+_NEEDED: dict[str, dict[str, tuple[type, ...]]] = {
+    "episode": {"round": (int,), "steps": (int,), "return": (int, float)},
+    "round": {"round": (int,), "steps": (int,)},
+    "evaluation": {"round": (int,), "steps": (int,), "evaluation": (int,)},
+}
+"""Required fields and their types, by kind of record."""
+
+Values = Mapping[str, float | int | str | None]
+
+
+class MetricsError(FatalError):
+    """metrics.jsonl is unusable. The message is a sentence for the user."""
+
+
+class Episode(NamedTuple):
+    """A finished episode."""
+
+    env: int
+    tick: int
+    """The tick that ended it."""
+    total: float
+    """Raw return of the episode."""
+    length: int
+    """Steps of the episode."""
+
+
+def episodes_in(ring: Mapping[str, np.ndarray], first_tick: int, stop_tick: int) -> list[Episode]:
+    """The episodes that ended in the ticks [first_tick, stop_tick), by tick and env.
+
+    A lost life ends no episode here, and an episode that was cut has no steps (actors/lane.py). Every slot carries the
+    totals of its episode, so this needs no state.
+
+    Args:
+        ring: the ring's fields, [lanes, capacity, lane_envs, ...]; the ticks are committed.
+    """
+    capacity, lane_envs = ring["valid"].shape[1:3]
+    slots = np.arange(first_tick, stop_tick) % capacity
+    ended = (ring["terminated"][:, slots] | ring["truncated"][:, slots]) & ring["valid"][:, slots]
+    ended &= ring["episode_steps"][:, slots] > 0
+    i, lane, j = ended.transpose(1, 0, 2).nonzero()  # in the order of ticks
+    played = (ring[name][lane, slots[i], j].tolist() for name in ("episode_return", "episode_steps"))
+    places = (lane * lane_envs + j).tolist(), (first_tick + i).tolist()
+    return [Episode(*each) for each in zip(*places, *played, strict=True)]
+
+
+def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
+    """Records of a metrics.jsonl, without an unfinished group at its end.
+
+    Raises:
+        MetricsError: a line before the last record is no record. FileError: it is no plain file, or too large.
+    """
+    for group in _groups(path):
+        yield from group.episodes
+        yield group.record
+
+
+class _Group(NamedTuple):
+    """A round with its episodes, or an evaluation."""
+
+    record: dict[str, Any]
+    episodes: list[dict[str, Any]]
+    content: bytes
+    """Its lines."""
+    size: int
+    """Bytes of the records from the end of the group before to its own end."""
+
+
+def _groups(path: Path, *, damaged: bool = False) -> Iterator[_Group]:
+    """Groups of the file, without an unfinished one at its end. Lines at the end that are no records are skipped.
+
+    With `damaged`, lines in the middle that are no records are skipped, too; otherwise they raise `MetricsError`.
+    Episodes that stand before an evaluation belong to a round that was never finished, so they are in no group.
+    """
+    lines: list[bytes] = []
+    episodes: list[dict[str, Any]] = []
+    unreadable = 0
+    with open_to_read(path, _FILE_LIMIT) as file:
+        for number, line in enumerate(iter(partial(file.readline, _LINE_LIMIT), b""), start=1):
+            record = parse_record(line)
+            if record is None:
+                unreadable = unreadable or number
+                continue
+            if unreadable and not damaged:
+                raise MetricsError(
+                    f"{path} is damaged: line {unreadable} is not a record, but line {number} is. To drop such "
+                    "lines, continue the run with --resume."
+                )
+            lines.append(line)
+            if record["kind"] == "episode":
+                episodes.append(record)
+                continue
+            content, size = b"".join(lines), sum(map(len, lines))
+            is_round = record["kind"] == "round"
+            yield _Group(record, episodes, content, size) if is_round else _Group(record, [], line, size)
+            lines, episodes = [], []
+
+
+def parse_record(line: bytes) -> dict[str, Any] | None:
+    """The record that a whole line of a metrics.jsonl holds, or None."""
+    record = json_object(line) if line.endswith(b"\n") else None
+    kind = None if record is None else record.get("kind")
+    if record is None or not isinstance(kind, str) or kind not in _NEEDED:
+        return None
+    is_complete = all(type(record.get(name)) in types for name, types in _NEEDED[kind].items())
+    return record if is_complete else None
+
+
+def require_readable(path: Path) -> None:
+    """Raise unless a run can continue this metrics.jsonl; the file may be missing.
+
+    Raises:
+        FileError: it is no plain file, or too large. OSError: as the system says it.
+    """
+    if os.path.lexists(path):
+        open_to_read(path, _FILE_LIMIT).close()
+
+
+def _kept(path: Path, boundary: int | None) -> Iterator[_Group]:
+    """Groups of a file that `cut_metrics` keeps, without damaged lines; None: all. None if it is missing.
+
+    Raises:
+        FileError: it is no plain file, or too large. OSError: as the system says it.
+    """
+    for group in _groups(path, damaged=True) if os.path.lexists(path) else ():
+        is_evaluation = group.record["kind"] == "evaluation"
+        if boundary is None or group.record["round"] < boundary + is_evaluation:
+            yield group
+
+
+def evaluations_in(path: Path, boundary: int | None = None) -> set[int]:
+    """Numbers of the evaluations that `cut_metrics` keeps; None: of all. Raises as `cut_metrics`."""
+    return {each.record["evaluation"] for each in _kept(path, boundary) if each.record["kind"] == "evaluation"}
+
+
+def next_evaluation(path: Path, boundary: int) -> int:
+    """Number of the evaluation after those that `cut_metrics` keeps. Raises as `cut_metrics`."""
+    return max(evaluations_in(path, boundary), default=-1) + 1
+
+
+def cut_metrics(path: Path, boundary: int) -> None:
+    """Truncate a metrics.jsonl to a boundary, atomically: a run that resumes there plays the rest again.
+
+    Rounds before `boundary`, their episodes, and evaluations of versions up to `boundary` stay. A missing file stays
+    missing.
+
+    Raises:
+        FileError: it is no plain file, or too large. OSError: as the system says it.
+    """
+    if os.path.lexists(path):
+        write_atomic(path, b"".join(group.content for group in _kept(path, boundary)))
+
+
+class MetricsLog:
+    """The metrics.jsonl of a run, open for writing by one process.
+
+    Attributes:
+        last_round: the newest round in the file; -1: none.
+        totals: of all records.
+        evaluations: numbers of the evaluations in the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Open or create the file, truncate an unfinished group, and read its statistics.
+
+        Lines that are no records are dropped: a failing disk may lose data that it had accepted.
+
+        Raises:
+            FileError: it is too large. OSError: as the system says it.
+        """
+        self._path = path
+        self._fd = open_to_write(path, os.O_RDWR | os.O_APPEND)
+        self._sync_failed = self._has_partial_write = False
+        try:
+            self._read_existing()
+        except MetricsError:
+            write_atomic(path, b"".join(group.content for group in _kept(path, None)))
+            self._reopen()
+            self._read_existing()
+        os.ftruncate(self._fd, self._size)
+
+    def _read_existing(self) -> None:
+        """Read the statistics of the file, and the size of its complete groups."""
+        self.last_round = -1
+        self.totals = Totals()
+        self.evaluations: set[int] = set()
+        self._size = 0
+        for record, episodes, _, size in _groups(self._path):
+            if record["kind"] == "round":
+                self.last_round = record["round"]
+            else:
+                self.evaluations.add(record["evaluation"])
+            self.totals.add(record, episodes)
+            self._size += size
+
+    def log_round(self, round_: int, steps: int, values: Values, episodes: Iterable[Episode], envs: int) -> bool:
+        """Append a committed round and the episodes that ended in it, in one write.
+
+        Args:
+            round_: its number (that of the first round of a record); must grow.
+            steps: the clock at its end: ticks x envs.
+            values: its other values; numbers that are not finite become null.
+            envs: how many play; an episode's clock is (tick + 1) x envs.
+
+        Returns:
+            False if the file has the round already; then nothing is written.
+
+        Raises:
+            OSError: as the system says it; then the file holds nothing of the round.
+        """
+        if round_ <= self.last_round:
+            return False
+        lines = [
+            {"kind": "episode", "round": round_, "steps": (episode.tick + 1) * envs}
+            | dict(zip(("env", "tick", "return", "length"), episode, strict=True))
+            for episode in episodes
+        ]
+        record = {"kind": "round", "round": round_, "steps": steps, **values}
+        totals = copy.deepcopy(self.totals)
+        totals.add(record, lines)
+        record |= {name: getattr(totals, name) for name in ("episodes", "mean_return_100", "best_return")}
+        self._append([*lines, record])
+        self.totals = totals
+        self.last_round = round_
+        return True
+
+    def log_evaluation(self, number: int, round_: int, steps: int, values: Values) -> bool:
+        """Append evaluation `number`, of the version of `round_`; False if the file has it already.
+
+        Raises:
+            OSError: as the system says it; then the file holds nothing of it.
+        """
+        if number in self.evaluations:
+            return False
+        record = {"kind": "evaluation", "evaluation": number, "round": round_, "steps": steps, **values}
+        self._append([record])
+        self.evaluations.add(number)
+        self.totals.add(record)
+        return True
+
+    def cut(self, boundary: int) -> None:
+        """Drop the records after `boundary`, for a run that ends there. Raises as `cut_metrics`."""
+        cut_metrics(self._path, boundary)
+        self._reopen()
+        self._read_existing()
+
+    def sync(self) -> None:
+        """Force the file to the disk, before a checkpoint, which must not be ahead of it.
+
+        A file that was moved or removed, or whose last sync failed, is written again under its name. The open
+        descriptor still has all of it, and after a failed sync the next one may succeed without writing.
+
+        Raises:
+            OSError: as the system says it.
+        """
+        if self._sync_failed or not self._in_place():
+            with open(os.dup(self._fd), "rb") as former:
+                former.seek(0)
+                write_atomic(self._path, partial(shutil.copyfileobj, former))
+            self._reopen()
+        self._sync_failed = True
+        os.fsync(self._fd)
+        self._sync_failed = False
+
+    def _reopen(self) -> None:
+        """Open the file that has the name now."""
+        gone, self._fd = self._fd, open_to_write(self._path, os.O_RDWR | os.O_APPEND)
+        os.close(gone)
+
+    def _in_place(self) -> bool:
+        """True if the name still leads to the open file."""
+        try:
+            return os.path.samestat(os.lstat(self._path), os.fstat(self._fd))
+        except FileNotFoundError:
+            return False
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._fd)
+
+    def __enter__(self) -> MetricsLog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _append(self, records: Iterable[Mapping[str, Any]]) -> None:
+        """Write all lines, or none."""
+        data = b"".join(json.dumps(_finite(record)).encode() + b"\n" for record in records)
+        if self._has_partial_write:
+            self._cut()
+        self._has_partial_write = True
+        try:
+            written = 0
+            while written < len(data):
+                written += os.write(self._fd, data[written:])
+        except OSError:
+            self._cut()
+            raise
+        self._has_partial_write = False
+        self._size += len(data)
+
+    def _cut(self) -> None:
+        """Truncate records that were written in part."""
+        os.ftruncate(self._fd, self._size)
+        self._has_partial_write = False
+
+
+def _finite(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record with null in place of NaN and infinity, which JSON does not know."""
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in record.items()
+    }

@@ -1,0 +1,354 @@
+"""The scribe: the process that records a run. Metrics, TensorBoard events, segments, checkpoints, the summary.
+
+It reads committed ticks from the rings, also when it is late or was killed: the learner waits before lanes overwrite
+ticks that are not recorded, unless the disk refuses writes. A record covers about 1,000 steps, and has the number of
+its first round. A stop may split one in two.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ringside.records.board_samples import LEARNING, NEWEST, Sample
+from ringside.records.metrics import Episode, episodes_in
+from ringside.records.preparation import RunFiles, drop_evaluations, prepare, publish_totals
+from ringside.records.record_values import record_values
+from ringside.records.scores import summarize
+from ringside.records.summary import make_summary, run_counters
+from shared.checkpoint.manifest import Manifest
+from shared.checkpoint.segments import segment_shape
+from shared.errors import FatalError
+from shared.files import disk_trouble
+from shared.files.atomic import write_atomic
+from shared.files.run_file_names import SUMMARY_FILE
+from shared.files.strict_json import read_object
+from shared.memory.board import Board, Phase
+from shared.memory.boundary import Moved, capture, newest_boundary
+from shared.memory.process_table import Role
+from shared.memory.run_memory import Memory
+from shared.memory.wait import Stopped, Waiter
+from shared.process.child import ChildSpec, enter
+
+FIRST_RETRY_SECONDS = 1.0
+RETRY_SECONDS = 30.0
+"""Pause between two attempts to write to a refusing disk; it doubles from the first value up to the second."""
+LAST_TRY_SECONDS = 600.0
+"""Time limit for retries of the last checkpoint after the last round. A run that is asked to stop retries once."""
+
+
+class Retry:
+    """Time at which something is written again that the disk refused; the pause doubles with each refusal."""
+
+    at = 0.0
+    error = 0
+    """errno of the last refusal; 0: there was none, or it was written since."""
+    _seconds = FIRST_RETRY_SECONDS
+
+    @property
+    def may_try(self) -> bool:
+        """True once the pause is over."""
+        return time.monotonic() >= self.at
+
+    def postpone(self, error: OSError) -> None:
+        """Count a refusal."""
+        self.at, self.error = time.monotonic() + self._seconds, error.errno or errno.EIO
+        self._seconds = min(2 * self._seconds, RETRY_SECONDS)
+
+    def succeed(self) -> None:
+        """Forget the refusals."""
+        self.at, self.error, self._seconds = 0.0, 0, FIRST_RETRY_SECONDS
+
+
+class Retries:
+    """One retry for each kind of record.
+
+    A refusal of one kind delays no other: there may be space for a line, and none for a checkpoint.
+    """
+
+    def __init__(self) -> None:
+        self._all = tuple(Retry() for _ in range(5))
+        self.end, self.records, self.segments, self.checkpoints, self.evaluations = self._all
+
+    def publish(self, board: Board) -> None:
+        """Publish what the disk refuses now."""
+        board.trouble[0] = next((retry.error for retry in self._all if retry.error), 0)
+        board.records_refused[0] = self.records.error != 0
+
+
+class Scribe:
+    """Recorder of one run. Its state can be rebuilt from shared memory and files."""
+
+    def __init__(
+        self, memory: Memory, run_dir: Path, lock: bytes | None = None, checkpoint: Manifest | None = None
+    ) -> None:
+        """Prepare the memory, unless a former incarnation did; `lock` as for `RunFiles`, `checkpoint` for `prepare`."""
+        self._memory, self._board, self._run_schedule = memory, memory.board, memory.run_schedule
+        self._config = memory.plan.config
+        self._heartbeat = partial(memory.board.record_heartbeat, Role.SCRIBE)
+        self._files = RunFiles(memory, run_dir, self._heartbeat, lock)
+        self._former: dict[str, Any] = {}
+        """The summary of the start before this one."""
+        if not self._board.prepared[0]:
+            self._former = read_object(run_dir / SUMMARY_FILE)
+            prepare(memory, self._files, self._heartbeat, checkpoint)
+        self.retries = Retries()
+        self._has_recorded = False
+        """True once this incarnation has recorded a round."""
+
+    # --- due work
+
+    def due(self) -> bool:
+        """True if something is due to be recorded."""
+        return self._record_due() or self._evaluation_due() or self._save_due()
+
+    def _record_due(self) -> bool:
+        return bool(self.retries.records.may_try and self._board.written[0] < self._board.newest_record)
+
+    def _evaluation_due(self) -> bool:
+        evaluations = self._memory.evaluations
+        return bool(self.retries.evaluations.may_try and evaluations.logged.read() < evaluations.done.read())
+
+    def _save_due(self) -> bool:
+        every = self._config.run.checkpoint_every_minutes * 60e9
+        behind = self._board.saved[0] < newest_boundary(self._memory)
+        # The board keeps the moment: a scribe that dies in every checkpoint tries it first when it starts again, so its
+        # deaths count as in a row.
+        waited = time.monotonic_ns() - self._board.saved_at_ns[0]
+        return bool(behind and self.retries.checkpoints.may_try and waited >= every)
+
+    # --- writing
+
+    def work(self) -> None:
+        """Record the most urgent thing that is due. What the disk refuses is reported and tried again later."""
+        if self._evaluation_due() and self._record(self.retries.evaluations, self._record_evaluation):
+            return
+        if self._save_due() and self._record(self.retries.checkpoints, lambda: self.save() >= 0):
+            return
+        if self._record_due():  # the last, since in a fast run one is always due
+            self._record(self.retries.records, self._record_rounds)
+
+    def _record(self, retry: Retry, record: Callable[[], bool]) -> bool:
+        """Return what `record` does: False if it can record nothing now. Also False if the disk refuses."""
+        try:
+            self._files.require_own_directory()
+            recorded = record()
+        except OSError as error:
+            self.report(error, retry)
+            return False
+        self.retries.publish(self._board)
+        return recorded
+
+    def _oldest_readable_tick(self) -> int:
+        """Oldest tick that no lane can overwrite now."""
+        return self._run_schedule.oldest_readable_tick(self._board.committed)
+
+    def _record_rounds(self) -> bool:
+        """Write the next record: metrics, events and, of a replay, the segments that end with it. Return True.
+
+        Raises:
+            OSError: the disk refuses; the whole record is retried.
+        """
+        self._heartbeat()  # a checkpoint may write many records first
+        if not self._has_recorded:
+            drop_evaluations(self._files.run_dir, of_versions_from=0)  # newer weights will follow
+            self._has_recorded = True
+        log, events = self._files.metrics, self._files.events
+        run_schedule, first = self._run_schedule, int(self._board.written[0])
+        stop = min(first - first % run_schedule.record_rounds + run_schedule.record_rounds, self._board.last.read())
+        steps = stop * run_schedule.round_steps
+        sample = Sample.take(self._memory, time.monotonic_ns())
+        values, episodes = self._read_rounds(first, stop, sample)
+        log.log_round(first, steps, values, episodes, run_schedule.envs)
+        events.round(steps, values | {"mean_return_100": log.totals.mean_return_100}, episodes, run_schedule.envs)
+        if self._config.run.checkpoint_replay and not run_schedule.method.on_policy:
+            for index in range(first // run_schedule.segment_rounds, stop // run_schedule.segment_rounds):
+                if self.retries.segments.may_try:
+                    self._record(self.retries.segments, partial(self._add_segment_of_record, index))
+        publish_totals(self._board, log.totals, values)
+        if first < run_schedule.first_learning_round <= stop:
+            self._board.samples[LEARNING] = sample.words
+        self._board.samples[NEWEST] = sample.words
+        self._board.written[0] = stop
+        self.retries.records.succeed()
+        return True
+
+    def _read_rounds(self, first: int, stop: int, sample: Sample) -> tuple[dict[str, Any], list[Episode]]:
+        """Values and episodes of the record of the rounds [first, stop).
+
+        After a long disk error the lanes may have overwritten the slots, or do so during the read.
+        """
+        begin, end = first * self._run_schedule.round_ticks, stop * self._run_schedule.round_ticks
+        if begin >= self._oldest_readable_tick():
+            episodes = episodes_in(self._memory.ring.field, begin, end)
+            values = record_values(self._memory, first, stop, sample, held=True)
+            if begin >= self._oldest_readable_tick():
+                return values, episodes
+        return record_values(self._memory, first, stop, sample, held=False), []
+
+    def _add_segment_of_record(self, index: int) -> bool:
+        """Add a segment that is complete. Return True. Of one that is refused the next checkpoint tries again."""
+        with suppress(Moved):  # then it has left the replay window, too
+            self._add_segment(index)
+        self.retries.segments.succeed()
+        return True
+
+    def _add_segment(self, index: int, needed_from: int = 0) -> None:
+        """Compress a segment of which the ticks from `needed_from` are needed.
+
+        Raises:
+            Moved: lanes overwrote it during compression; the segment is deleted.
+        """
+        self._heartbeat()
+        self._files.checkpoints.add_segment(index, self._memory.ring.field)
+        if max(needed_from, segment_shape(self._run_schedule).first_tick(index)) < self._oldest_readable_tick():
+            self._files.checkpoints.discard_segment(index)
+            raise Moved(f"Segment {index} was overwritten during compression.")
+
+    def _record_evaluation(self) -> bool:
+        """Record the next evaluation, and save its version if it is the best so far. Return True."""
+        queue, number = self._memory.evaluations, self._memory.evaluations.logged.read()
+        place = number % len(queue.returns)
+        steps = int(queue.step[place])
+        figures = summarize(self._config.play.played, queue.returns[place])
+        values: dict[str, float | int | str | None] = {
+            "episodes": figures.episodes,
+            "std_return": figures.sd,
+            **{f"{name}_return": getattr(figures, name) for name in ("mean", "median", "best")},
+            "human_normalized": figures.human_normalized,
+            "mean_length": float(queue.lengths[place].mean()),
+            "protocol": self._config.play.protocol,
+            "seconds": run_counters(self._memory)["seconds"],
+        }
+        boundary = steps // self._run_schedule.round_steps
+        best = np.fmax(self._board.evaluation[-1], figures.mean)
+        self._board.evaluation[:] = steps, figures.episodes, figures.mean, best  # even if the disk refuses it
+        self._files.metrics.log_evaluation(number, boundary, steps, values)
+        self._files.events.evaluation(steps, values)
+        self._files.checkpoints.save_best(queue.data[place], boundary, figures.mean, newest_boundary(self._memory))
+        queue.logged.publish(number + 1)
+        self.retries.evaluations.succeed()
+        return True
+
+    def save(self) -> int:
+        """Write a checkpoint of the newest boundary and return the boundary; -1: none yet, or rounds passed too fast.
+
+        Raises:
+            OSError: the disk refuses; older checkpoints are untouched.
+        """
+        begun = time.monotonic()
+        for _ in range(3):  # a capture fails only if a whole round passes during it
+            boundary = newest_boundary(self._memory)
+            if boundary < 0 or boundary <= self._board.saved[0]:
+                return boundary
+            try:
+                arrays = capture(self._memory, boundary)  # first: snapshots are overwritten two spans later
+                while self._board.written[0] < boundary:
+                    self._record_rounds()
+                oldest = self._run_schedule.oldest_needed_tick(boundary)
+                for index in self._files.checkpoints.missing_segments(boundary):
+                    self._add_segment(index, oldest)
+                self._heartbeat()
+                begin = self._run_schedule.segment_begin(boundary) * self._run_schedule.round_ticks
+                has_tail = self._files.checkpoints.add_tail(boundary, self._memory.ring.field)
+                if has_tail and max(oldest, begin) < self._oldest_readable_tick():
+                    raise Moved(f"The ticks before boundary {boundary} were overwritten during compression.")
+            except Moved:
+                continue
+            self._files.sync()
+            weights = np.asarray(arrays["online"], np.float32)
+            size = self._files.checkpoints.save(boundary, arrays, weights, run_counters(self._memory))
+            self._board.saved_at_ns[0] = time.monotonic_ns()
+            count = np.nan_to_num(self._board.checkpoint[-1]) + 1
+            self._board.checkpoint[:] = size, time.monotonic() - begun, boundary * self._run_schedule.round_steps, count
+            self._board.saved[0] = boundary
+            self.retries.checkpoints.succeed()
+            return boundary
+        return -1
+
+    def report(self, error: OSError, retry: Retry) -> None:
+        """Report an error of the disk, and plan a retry with reopened files."""
+        retry.postpone(error)
+        disk_trouble.log_line(f"Could not write: {error}. The run continues and retries.")
+        self.retries.publish(self._board)
+        self._files.reopen()
+
+    # --- the end
+
+    def close(self) -> None:
+        """Record everything due, the last checkpoint and the summary.
+
+        Raises:
+            OSError: the disk refuses.
+        """
+        self._files.require_own_directory()
+        boundary = self.save()
+        self.retries.evaluations.succeed()
+        while self._evaluation_due():
+            self._record_evaluation()
+        if 0 <= boundary < self._board.written[0]:  # the run stopped at its newest snapshot
+            self._files.metrics.cut(boundary)
+            publish_totals(self._board, self._files.metrics.totals, {})
+        summary = make_summary(self._memory, self._files.metrics, boundary, self._former)
+        self._files.sync()
+        write_atomic(self._files.run_dir / SUMMARY_FILE, json.dumps(summary, indent=1).encode())
+        self.retries = Retries()
+        self.retries.publish(self._board)
+
+
+def main(child_spec: ChildSpec) -> None:
+    """Record until the last round is committed and evaluated, or the run stops; then write checkpoint and summary.
+
+    Raises:
+        FatalError: a checkpoint, metrics or the disk at the end; the message says which.
+    """
+    memory, waiter = enter(child_spec)
+    board, evaluations = memory.board, memory.evaluations
+    committer = child_spec.doorbells[memory.plan.committer]
+    scribe = Scribe(memory, child_spec.run_dir, child_spec.lock, child_spec.checkpoint)
+    for process in range(len(child_spec.doorbells.fds)):
+        child_spec.doorbells[process].ring()
+    board.phase[child_spec.process] = Phase.WORKING
+
+    def finished() -> bool:
+        is_over = board.finished and evaluations.done.read() >= evaluations.queued.read()
+        return is_over and (bool(board.trouble[0]) or not (evaluations.pending or scribe.due()))
+
+    try:
+        while not finished():
+            waiter.wait(lambda: scribe.due() or finished())
+            scribe.work()
+            waiter.note_progress(int(board.written[0]))
+            committer.ring()  # it may wait for the record, or for a free place in the evaluation queue
+    except Stopped:
+        pass
+    _close(scribe, waiter, child_spec.run_dir)
+    board.phase[child_spec.process] = Phase.DONE
+
+
+def _close(scribe: Scribe, waiter: Waiter, run_dir: Path) -> None:
+    """Write the last checkpoint and the summary, with retries unless the run was asked to stop.
+
+    Raises:
+        FatalError: the disk still refuses after the last retry.
+    """
+    last_try_at = time.monotonic() + LAST_TRY_SECONDS
+    while True:
+        try:
+            return scribe.close()
+        except OSError as error:
+            scribe.report(error, scribe.retries.end)
+            if time.monotonic() >= last_try_at:
+                raise FatalError(disk_trouble.without_checkpoint(error.errno or errno.EIO, run_dir)) from error
+        try:
+            waiter.wait(lambda: scribe.retries.end.may_try)
+        except Stopped:
+            last_try_at = 0.0

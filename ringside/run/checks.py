@@ -1,0 +1,224 @@
+"""Checks of a machine for a run before it starts: each is a function of facts and returns green, yellow or red.
+
+Every start runs `before_start`, whose facts cost nothing: red refuses the run, yellow is a warning. `launch.py doctor`
+shows the same checks and slower ones.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from ringside.run.env_look import look_at
+from shared.config.config_warnings import config_warnings
+from shared.config.resolve import learner_cores
+from shared.config.settings import ResolvedConfig
+from shared.errors import ConfigError
+from shared.files.run_file_names import SUMMARY_FILE
+from shared.files.strict_json import read_object
+from shared.machine import facts
+from shared.machine.allocation import learner_threads_of, shards_of_rank, teams_of
+from shared.memory import memory_need
+from shared.memory.plan import Plan
+from shared.process import ownership
+from shared.text import count, shell_line, words_of
+
+Color = Literal["green", "yellow", "red"]
+
+MB, GB = 10**6, 10**9
+TIGHT = 0.9
+"""Share of the free memory from which a run counts as tight."""
+DESCRIPTORS, DESCRIPTORS_OF_A_PROCESS = 64, 4
+"""Open files of the launcher: a fixed number, and for every process doorbell, handle, pipe and claimed core."""
+TASKS, TASKS_OF_AN_ACTOR = 64, 2
+"""Threads besides those of actors, learner and inference (CUDA starts some thirty), and threads of an actor."""
+LEAST_DISK = 100 * MB
+"""Free bytes below which even the weights may not fit."""
+COMPRESSED = 10
+"""Conservative compression ratio of a checkpoint's replay (frames of real games: 39)."""
+
+
+class Check(NamedTuple):
+    """Result of one check."""
+
+    name: str
+    color: Color
+    found: str
+    """Finding, as a sentence."""
+    advice: str = ""
+    """Remedy, as a sentence; empty if none is needed."""
+
+    @property
+    def sentence(self) -> str:
+        """Finding and remedy."""
+        return f"{self.found} {self.advice}".strip()
+
+
+def before_start(plan: Plan, *, continues: bool) -> list[Check]:
+    """Checks of every start; they take a few milliseconds and write nothing.
+
+    Args:
+        plan: resolved and validated.
+        continues: True if the run of the run directory is continued.
+    """
+    return [
+        *settings(config_warnings(plan.config)),
+        *environment(plan.config),
+        processor(platform.machine()),
+        *cores(plan, facts.usable_cores()),
+        memory(plan, facts.usable_memory()),
+        descriptors(plan, *facts.descriptors()),
+        tasks(plan, facts.free_tasks()),
+        run_directory(plan, continues=continues),
+        disk_space(plan, facts.free_disk(nearest_directory(plan.config.run.run_dir))),
+    ]
+
+
+def refuse(answers: Iterable[Check]) -> None:
+    """Raise `ConfigError` with the sentence of the first red check, if any."""
+    for answer in answers:
+        if answer.color == "red":
+            raise ConfigError(answer.sentence)
+
+
+def settings(doubted: Sequence[str]) -> list[Check]:
+    """Settings that look like mistakes."""
+    return [Check("settings", "yellow", sentence) for sentence in doubted] or [
+        Check("settings", "green", "No setting looks like a mistake.")
+    ]
+
+
+def environment(config: ResolvedConfig) -> list[Check]:
+    """An env of the user's, by the look at it."""
+    play = config.play
+    if play.env is None:
+        return []
+    if look_at(play.env, play.frames).repeats:
+        return [Check("env", "green", f"Two processes played {play.env} alike.")]
+    found = f"{play.env} does not repeat itself after reset(seed=...): two processes with equal actions differ."
+    if config.run.require_exact:
+        return [Check("env", "red", found, "Omit --require-exact to train on it all the same.")]
+    return [Check("env", "yellow", found, "The run is not exact: a kill or a resume cuts its episodes.")]
+
+
+def processor(kind: str) -> Check:
+    """Instruction set, as in `uname -m`.
+
+    Processes rely on seeing each other's writes in order, which x86-64 guarantees and others do not (docs/design.md).
+    """
+    if kind == "x86_64":
+        return Check("processor", "green", f"{kind}.")
+    return Check("processor", "red", f"This processor is {kind}; Ringside needs x86-64.", "Take such a machine.")
+
+
+def cores(plan: Plan, usable: int) -> list[Check]:
+    """Actors, and threads of the learner, against the cores that affinity and control groups allow.
+
+    The threads of a learner spin while they wait for each other.
+    """
+    found = []
+    machine, actors = plan.config.machine, plan.actors
+    if actors > usable:
+        advice = "They share cores and play no faster than fewer would."
+        found.append(Check("cores", "yellow", f"--actors {actors} share {count(usable, 'core')}.", advice))
+    busy = learner_cores(machine)
+    if machine.learner_threads > 1 and busy >= usable:
+        advised = learner_threads_of(usable, machine.learner_shards, on_cpu=machine.device == "cpu")
+        found.append(
+            Check(
+                "threads",
+                "yellow",
+                f"--learner-threads {machine.learner_threads} keep {busy} cores busy, of which there are {usable}.",
+                f"They wait for each other; --learner-threads {advised} is faster, but changes the last bits of "
+                "weights.",
+            )
+        )
+    return found or [Check("cores", "green", f"{count(usable, 'core')} may be used, by {count(actors, 'actor')}.")]
+
+
+def memory(plan: Plan, usable: int) -> Check:
+    """Memory of the run against the bytes that physical memory and control groups allow."""
+    try:
+        memory_need.require_memory(plan, usable)
+    except ConfigError as error:
+        return Check("memory", "red", str(error))
+    need = plan.layout.size + memory_need.own_bytes(plan)
+    found = f"{need / GB:.1f} GB are needed, {usable / GB:.1f} GB are free"
+    if need > TIGHT * usable:
+        advice = f"Another program may cause the kernel to kill the run; {plan.less_memory}."
+        return Check("memory", "yellow", f"Memory is tight: {found}.", advice)
+    return Check("memory", "green", f"{found}.")
+
+
+def descriptors(plan: Plan, soft: int, hard: int) -> Check:
+    """Open files of the launcher against `ulimit -n`.
+
+    Args:
+        soft: the limit in force; below 0: none.
+        hard: largest limit that may be set; below 0: none.
+    """
+    need = DESCRIPTORS + DESCRIPTORS_OF_A_PROCESS * len(plan.processes)
+    if 0 <= soft < need:
+        raised = hard < 0 or hard >= need
+        advice = f"Run first: ulimit -n {need}" if raised else "Fewer --actors need fewer, or ask for a higher limit."
+        return Check("open files", "red", f"This run opens up to {need:,} files, and {soft:,} are allowed.", advice)
+    return Check("open files", "green", f"{need:,} are needed, and allowed.")
+
+
+def tasks(plan: Plan, free: int | None) -> Check:
+    """Processes and threads against `ulimit -u` and the pids limit of control groups; None: no limit."""
+    machine = plan.config.machine
+    threads = teams_of(shards_of_rank(machine.learner_shards, machine.learner_ranks)) * machine.learner_threads
+    need = TASKS + threads * machine.learner_ranks + machine.inference_threads + TASKS_OF_AN_ACTOR * plan.actors
+    if free is not None and free < need:
+        found = f"This run starts up to {need:,} processes and threads, and {free:,} more are allowed."
+        advice = "Raise ulimit -u or the control group's limit of tasks, or take fewer --actors."
+        return Check("processes", "red", found, advice)
+    return Check("processes", "green", f"Up to {need:,} with threads are needed, and allowed.")
+
+
+def run_directory(plan: Plan, *, continues: bool) -> Check:
+    """Run directory that can be written and holds no other run."""
+    run = plan.config.run
+    try:
+        require_run_directory(run.run_dir, continues=continues, env=plan.config.play.env, plugin=run.plugin)
+    except ConfigError as error:
+        return Check("run directory", "red", str(error))
+    return Check("run directory", "green", f"{run.run_dir} can be written.")
+
+
+def disk_space(plan: Plan, free: int) -> Check:
+    """Free disk space against two checkpoints."""
+    run = plan.config.run
+    region = plan.layout.size if run.checkpoint_replay and not plan.method.on_policy else 0
+    need = LEAST_DISK + region // COMPRESSED + 2 * 16 * plan.parameters.count
+    color: Color = "red" if free < LEAST_DISK else "yellow" if free < need else "green"
+    found = f"{free / GB:.1f} GB are free at --run-dir {run.run_dir}, and checkpoints may take {need / GB:.1f} GB."
+    return Check("disk space", color, found, "" if color == "green" else "Make room, or name one on another disk.")
+
+
+def nearest_directory(path: Path) -> Path:
+    """The path, or its closest existing parent."""
+    return next(above for above in (path.absolute(), *path.absolute().parents) if os.path.exists(above))
+
+
+def require_run_directory(path: Path, *, continues: bool, env: str | None = None, plugin: str | None = None) -> None:
+    """Raise `ConfigError` for a directory that is not writable, or holds another run than the continued one.
+
+    `env`, `plugin`: the user's --env and --plugin, which --resume requires again.
+    """
+    if os.path.exists(path) and not os.path.isdir(path):  # neither raises
+        raise ConfigError(f"--run-dir {path} is a file, not a directory.")
+    ownership.require_writable_run(path, "--run-dir")
+    if any(path.glob("checkpoints/checkpoint-*.json")) and not continues:
+        more = "N" if read_object(path / SUMMARY_FILE).get("finished") is True else None
+        words = ["--resume", str(path), *words_of(env=env, plugin=plugin, total_steps=more)]
+        raise ConfigError(
+            f"--run-dir {path} already holds a run; name another, or continue that one with {shell_line(words)}."
+        )
+    above = nearest_directory(path)
+    if not os.path.isdir(above) or not os.access(above, os.W_OK | os.X_OK):
+        raise ConfigError(f"--run-dir {path} cannot be written: {above} is not a directory that this user may write.")

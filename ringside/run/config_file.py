@@ -1,0 +1,219 @@
+"""The configuration of a command or a call: a preset, a file for `--config` or the run to resume, and single settings.
+
+A file is TOML, or the config.json of a run. The trust rule holds (docs/trust.md): a file never chooses code, nor where
+files are written or sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from shared.config import validate
+from shared.config.combinations import require_consistent, require_used
+from shared.config.presets import PRESETS
+from shared.config.sections import Run
+from shared.config.settings import Config
+from shared.config.trust import NEVER_FROM_A_FILE, load_plugin, require_env, require_plugin
+from shared.env_name import env_named
+from shared.errors import CheckpointError, ConfigError, FileError
+from shared.files.lock import is_locked
+from shared.files.plain_files import exists
+from shared.files.run_file_names import CONFIG_FILE
+from shared.files.strict_json import read_json, read_object, read_toml
+from shared.text import UNSET, flag_of, require_name
+
+DEFAULT_PRESET = "nature"
+_SECTIONS = frozenset({item.name for item in fields(Config)} | {"settings"})
+"""Tables that a TOML file may have, for its reader's sake."""
+
+
+class ConfigFile(NamedTuple):
+    """Settings of a file, as it holds them."""
+
+    path: Path
+    preset: str | None
+    settings: dict[str, Any]
+    """By flat name; empty where it is a whole configuration."""
+    whole: Config | None = None
+    """The configuration of a run."""
+
+    def apply(self, start: Config, env: str | None, plugin: str | None) -> Config:
+        """Return `start` with the settings of the file.
+
+        Args:
+            env: as the user names it; it replaces the one in the file.
+            plugin: as the user names it.
+
+        Raises:
+            ConfigError: a setting is wrong, or is the user's to give.
+        """
+        what = f"The run of {self.path}"
+        try:
+            recorded = self.settings.get("plugin") if self.whole is None else self.whole.run.plugin
+            changed = self._changed(start) if self.whole is None else _without(self.whole, run_dir=None, plugin=None)
+        except ConfigError as error:
+            raise ConfigError(f"--config {self.path} cannot be used: {error}") from error
+        if recorded is not None:
+            require_plugin(recorded, plugin, what=what)
+        if env is not None:
+            return replace(changed, play=replace(changed.play, env=env))
+        require_env(changed.play, env, what=what, is_registered=_is_registered)
+        return changed
+
+    def _changed(self, start: Config) -> Config:
+        given = {name: value for name, value in self.settings.items() if name != "plugin"}
+        for name in sorted(given.keys() & NEVER_FROM_A_FILE):
+            raise ConfigError(f"{name} is never taken from a file; pass {flag_of(name)} on the command line.")
+        changed = start.with_settings(**given)
+        validate.ranges(changed)
+        require_used(given, changed.algorithm.method)
+        return changed
+
+
+def read_config(config: str | Path) -> ConfigFile:
+    """Read a TOML file, or the config.json of a run, which may be named by its directory.
+
+    Raises:
+        ConfigError: there is none, or it is damaged.
+    """
+    path = Path(config)
+    if not exists(path):
+        raise ConfigError(f"--config {config!s:.200} does not exist: name a TOML file, or the directory of a run.")
+    path = path / CONFIG_FILE if path.is_dir() else path
+    if path.suffix != ".json":
+        return _toml(path)
+    try:
+        whole = Config.from_json(read_json(path, follow=True))
+        validate.recorded(whole)
+    except ConfigError as error:
+        raise ConfigError(f"--config {path} is not the configuration of a run: {error}") from error
+    except OSError as error:
+        raise ConfigError(f"--config {path} cannot be read: {error.strerror}.") from error
+    except FileError as error:
+        raise ConfigError(f"--config cannot be read: {error}") from error
+    return ConfigFile(path, None, {}, whole)
+
+
+def starting_point(
+    preset: str | None,
+    resume: str | Path | None,
+    env: str | None = None,
+    plugin: str | None = None,
+    config: str | Path | None = None,
+) -> Config:
+    """Configuration that single settings override: that of a preset (default: nature), or of the run to resume.
+
+    Args:
+        config: settings on top of the preset: a TOML file, or the config.json of a run.
+        env: as the user names it. A run to resume that was trained on an env `module:factory` requires it: no file
+            chooses code (shared/config/trust.py).
+        plugin: as the user names it; it is imported here. A run to resume that was trained with one requires it.
+    """
+    load_plugin(plugin)
+    if resume is not None:
+        for flag, given in (("--preset", preset), ("--config", config)):
+            if given is not None:
+                raise ConfigError(f"--resume keeps the settings of its run: omit {flag}.")
+        return _resumed(Path(resume), env, plugin)
+    file = None if config is None else read_config(config)
+    if file is not None and file.whole is not None and preset is not None:
+        raise ConfigError(f"--config {config} holds every setting: omit --preset.")
+    preset = preset or (file and file.preset) or DEFAULT_PRESET
+    require_name("--preset", preset, list(PRESETS))
+    return PRESETS[preset] if file is None else file.apply(PRESETS[preset], env, plugin)
+
+
+def config_of_call(preset: str | None, config: str | Path | None, settings: Mapping[str, Any]) -> Config:
+    """Configuration of a command or a call with flat settings, unchecked.
+
+    Args:
+        preset, config: as for `starting_point`.
+        settings: those that are given, by name.
+
+    Raises:
+        ConfigError: a name or a value is wrong, or settings have no effect or contradict each other.
+    """
+    env = env_named(settings.get("env"), settings.get("env_kwargs"))
+    start = starting_point(preset, settings.get("resume"), env, settings.get("plugin"), config)
+    chosen = start.with_settings(**settings)
+    require_used(settings, chosen.algorithm.method)
+    require_consistent([name for name, value in settings.items() if value is not None])
+    return chosen
+
+
+def _resumed(resume: Path, env: str | None, plugin: str | None) -> Config:
+    """Configuration of the run to resume; its checkpoint's pieces are verified under the lock. Raises `ConfigError`."""
+    from shared.checkpoint.finding import newest_usable
+    from shared.checkpoint.manifest import CHECKPOINTS
+    from shared.process.ownership import LIVING, LOCK_FILE
+
+    what = "This run"
+    try:
+        checkpoint = newest_usable(resume, lambda manifest: manifest)
+    except CheckpointError as error:
+        if is_locked(resume / LOCK_FILE):
+            raise ConfigError(f"--resume {resume} belongs to {LIVING}.") from error
+        raise ConfigError(f"--resume {resume} cannot be resumed. {error}") from error
+    require_plugin(checkpoint.config.get("run", {}).get("plugin"), plugin, what=what)
+    in_run = checkpoint.directory.absolute().name == CHECKPOINTS
+    try:
+        saved = Config.from_json(checkpoint.config)
+        validate.recorded(saved)
+        if in_run:
+            saved = _newest_start(checkpoint.run_dir, checkpoint.experiment) or saved
+    except ConfigError as error:
+        raise ConfigError(f"--resume {resume} cannot be resumed. {error}") from error
+    require_env(saved.play, env, what=what, is_registered=_is_registered)
+    # Nothing is written next to a checkpoint outside a run.
+    return _without(saved, run_dir=checkpoint.run_dir if in_run else None, resume=resume, plugin=plugin)
+
+
+def _newest_start(run_dir: Path, experiment: str) -> Config | None:
+    """Configuration of the newest start of a checkpoint's run, which may have made no checkpoint; None: not known."""
+    try:
+        newest = Config.from_json(read_object(run_dir / CONFIG_FILE))
+        validate.recorded(newest)
+    except ConfigError:
+        return None
+    return newest if newest.experiment() == experiment else None
+
+
+def _without(config: Config, **run: Any) -> Config:
+    """A copy with the defaults of what no file decides, and some settings of the run."""
+    defaults = {name: getattr(Run(), name) for name in NEVER_FROM_A_FILE}
+    return replace(config, run=replace(config.run, **defaults | run))
+
+
+def _is_registered(env: str) -> bool:
+    from actors.make_env import is_registered  # which loads Gymnasium
+
+    return is_registered(env)
+
+
+def _toml(path: Path) -> ConfigFile:
+    flat: dict[str, Any] = {}
+    for name, value in _flattened(path, read_toml("--config", path)):
+        if name in flat:
+            raise ConfigError(f"--config {path} sets {name} twice: keep one.")
+        flat[name] = None if value == UNSET else value
+    preset = flat.pop("preset", None)
+    if preset is not None and not isinstance(preset, str):
+        raise ConfigError(f"--config {path} has the preset {preset!r:.80}, which is no name.")
+    return ConfigFile(path, preset, flat)
+
+
+def _flattened(path: Path, tables: dict[str, Any]) -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for key, value in tables.items():
+        name = key.replace("-", "_")
+        if not isinstance(value, dict):
+            found.append((name, value))
+        elif name in _SECTIONS:
+            found += _flattened(path, value)
+        else:
+            known = ", ".join(sorted(_SECTIONS))
+            raise ConfigError(f"--config {path} has the table [{key:.40}], which is none of {known}.")
+    return found

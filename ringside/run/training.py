@@ -1,0 +1,254 @@
+"""Training as planned, in a run directory that one launcher owns."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Unpack
+
+from actors.pixels.compilation import compile_kernels
+from actors.pixels.frames import is_compiled
+from ringside.records.metrics import next_evaluation
+from ringside.records.totals import MEAN_OVER
+from ringside.records.wandb_track import tracking
+from ringside.run import supervisor
+from ringside.run.callbacks import Callback, Callbacks, ResumePoint, dispatching
+from ringside.run.checks import require_run_directory
+from ringside.run.config_file import config_of_call
+from ringside.run.env_look import action_names_of
+from ringside.run.planning import continues, plan, resumed_checkpoint
+from ringside.run.spawning import require_main_program
+from ringside.run.train_settings import TrainSettings
+from ringside.watch.display import Display, open_display
+from ringside.watch.line import ending
+from ringside.watch.notebook import NotebookDisplay, in_notebook
+from ringside.watch.observer import Observer
+from ringside.watch.status import Status
+from shared.checkpoint.manifest import Manifest
+from shared.config.digest import flat_of
+from shared.config.settings import Config
+from shared.errors import ConfigError, StopTraining
+from shared.files.atomic import PRIVATE_UMASK, remove_temporaries, write_atomic
+from shared.files.lock import locked
+from shared.files.run_file_names import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE
+from shared.files.strict_json import read_json
+from shared.memory.plan import Plan
+from shared.memory.run_memory import Memory
+from shared.process.live import LIVE_FILE, Live, withdraw
+from shared.process.ownership import LIVING, LOCK_FILE, require_writable_run
+from shared.text import printable
+
+COMPILING = "Compiling the code that shrinks frames, once for this installation: about half a minute."
+NO_CALLBACKS = Callbacks()
+
+
+def train(
+    *,
+    preset: str | None = None,
+    config: str | Path | None = None,
+    progress: bool = True,
+    on_status: Callable[[Status], None] | None = None,
+    on_round: Callback | None = None,
+    on_episode: Callback | None = None,
+    on_evaluation: Callback | None = None,
+    **settings: Unpack[TrainSettings],
+) -> dict[str, Any]:
+    """Train, and return what `summary.json` holds. A run that Ctrl-C has stopped says `"finished": False` there.
+
+    Args:
+        preset: what the settings that are not given default to, "nature" unless given; not together with `resume`.
+        config: settings from a file, under those that are given: TOML, or a run (its config.json).
+        progress: print the lines and notes of the command with --plain, or show the live display in a notebook unless
+            `plain` is set. False: print nothing.
+        on_status: called several times a second with the state of the run. What it raises stops the run, which saves
+            its last boundary and can be resumed; then it is raised here.
+        on_round, on_episode, on_evaluation: called with each new record, a line of metrics.jsonl. The numbers that they
+            return, by name, are recorded as metrics of your own. What they raise acts as for `on_status`.
+        settings: any field of any section in `shared.config.sections`.
+
+    Raises:
+        ConfigError: the settings cannot work. ArenaError: there is too little memory. RunFailed: a fault ended the run.
+    """
+    require_main_program()  # before a plug-in is imported
+    chosen = config_of_call(preset, config, settings)
+    ready = plan(chosen)
+    callbacks = Callbacks(on_round, on_episode, on_evaluation)
+    look = on_status or (lambda status: None)
+    if not progress or sys.stdout is None:  # a program without a terminal may have closed it
+        return run(ready, look, lambda sentence: None, callbacks)
+    in_cell = in_notebook() and not chosen.run.plain
+    return run_shown(ready, NotebookDisplay() if in_cell else open_display(plain=True), look, callbacks)
+
+
+def run_shown(
+    ready: Plan,
+    display: Display | NotebookDisplay,
+    on_status: Callable[[Status], None],
+    callbacks: Callbacks = NO_CALLBACKS,
+) -> dict[str, Any]:
+    """As `run`, with a display that the call opens and closes; print how the run ended."""
+    newest: list[Status] = []
+
+    def show(status: Status) -> None:
+        newest[:] = [status]
+        display.show(status)
+        on_status(status)
+
+    with display:
+        summary = run(ready, show, display.note, callbacks)
+    for sentence in ending(summary, ready.config.run.run_dir, newest[0].evaluation if newest else None):
+        print(printable(sentence), flush=True)
+    return summary
+
+
+def run(
+    ready: Plan,
+    on_status: Callable[[Status], None],
+    note: Callable[[str], None],
+    callbacks: Callbacks = NO_CALLBACKS,
+) -> dict[str, Any]:
+    """Train by a plan in its run directory; `note` receives sentences about events. Otherwise as `train`."""
+    require_main_program()
+    run_dir = ready.config.run.run_dir
+    for sentence in ready.warnings:
+        note(sentence)
+    with _owned(ready) as checkpoint:
+        source_dir, resume_point = run_dir, ResumePoint()
+        if checkpoint is not None:
+            for sentence in checkpoint.refused:
+                note(f"{sentence} Continuing from {checkpoint.path.name} instead.")
+            if flat_of(checkpoint.config).get("track") == "wandb" and ready.config.run.track == "off":
+                note("This run was sent to Weights & Biases before; pass --track wandb to send the rest, too.")
+            source_dir, resume_point = checkpoint.run_dir, _resume_point(ready, checkpoint)
+        if (first_update := learning_begins_sentence(ready, resume_point.rounds)) is not None:
+            note(first_update)
+        resumed = checkpoint is not None
+        with (
+            dispatching(callbacks, run_dir, source_dir, resume_point, note) as dispatch,
+            tracking(ready.config.run, _RunObserver(ready, resumed, on_status, dispatch, note), note) as on_poll,
+        ):
+            if not is_compiled():
+                note(COMPILING)
+            compile_kernels()  # once, into numba's cache, instead of in every actor at the same time
+            try:
+                supervisor.supervise(ready, on_poll, note, checkpoint)
+            finally:
+                withdraw(run_dir)
+    return read_json(run_dir / SUMMARY_FILE)
+
+
+class _RunObserver:
+    """Passes the state and the new records of a run on; what the user's functions raise, it raises."""
+
+    def __init__(
+        self,
+        ready: Plan,
+        resumed: bool,
+        on_status: Callable[[Status], None],
+        dispatch: Callable[[], None],
+        note: Callable[[str], None],
+    ) -> None:
+        self._plan, self._resumed = ready, resumed
+        self._on_status, self._dispatch, self._note = on_status, dispatch, note
+        self._observer: Observer | None = None
+
+    def __call__(self, memory: Memory) -> None:
+        """Look at the run, several times a second. Raises `StopTraining` at the score of --stop-at."""
+        if self._observer is None:
+            self._observer = Observer(memory, resumed=self._resumed)
+            _announce(self._plan, memory, self._note)
+        status = self._observer.observe()
+        self._on_status(status)
+        if memory.board.prepared[0]:  # a resume has cut the records to its boundary
+            self._dispatch()
+        if (sentence := score_reached(self._plan.config, status)) is not None:
+            raise StopTraining(sentence)
+
+
+def _resume_point(ready: Plan, checkpoint: Manifest) -> ResumePoint:
+    """The records that exist when a run continues from a checkpoint."""
+    steps = checkpoint.boundary * ready.run_schedule.round_steps
+    evaluations = next_evaluation(checkpoint.run_dir / METRICS_FILE, checkpoint.boundary)
+    return ResumePoint(checkpoint.boundary, steps, evaluations)
+
+
+def learning_begins_sentence(ready: Plan, boundary: int) -> str | None:
+    """Sentence with the step at which a run at `boundary` begins to learn; None if it learns already or never."""
+    run_schedule, starts = ready.run_schedule, ready.config.learn.learning_starts
+    begins = run_schedule.learning_begins
+    if boundary * run_schedule.round_steps >= begins or not run_schedule.updates_before(run_schedule.rounds):
+        return None
+    waits = begins != starts and not ready.method.on_policy
+    part = "gradient" if run_schedule.workers else "whole round"
+    after = f", with the first {part} after --learning-starts {starts:_}" if waits else ""
+    return f"Learning begins at step {begins:,}{after}."
+
+
+def score_reached(config: Config, status: Status) -> str | None:
+    """Sentence that the mean return has reached --stop-at; None: it has not."""
+    if config.run.stop_at is None:
+        return None
+    if config.evaluate.eval_every_steps:
+        mean, name = None if status.evaluation is None else status.evaluation.mean_return, "an evaluation"
+    else:
+        mean, name = status.mean_return_100 if status.episodes >= MEAN_OVER else None, f"{MEAN_OVER} episodes"
+    if mean is None or mean < config.run.stop_at:
+        return None
+    return f"The mean return of {name}, {mean:.2f}, has reached --stop-at {config.run.stop_at:g}."
+
+
+def _announce(ready: Plan, memory: Memory, note: Callable[[str], None]) -> None:
+    """Write the file by which observers attach to the run. A write error does not end the run."""
+    try:
+        live = Live.for_this_process(memory.arena.fd, action_names_of(ready.config.play), ready.elsewhere.actors)
+        with _private_umask():
+            live.write(ready.config.run.run_dir)
+    except OSError as error:
+        note(f"{LIVE_FILE} cannot be written ({error.strerror}): `launch.py watch` cannot show this run.")
+
+
+@contextmanager
+def _owned(ready: Plan) -> Iterator[Manifest | None]:
+    """Make and lock a run directory, find the checkpoint to resume, if any, and write the configuration.
+
+    Another run may have been here since this one was planned. So the lock comes first, then the look at what is there.
+    A new directory is made once the checkpoint is found.
+    New files are readable by their owner only; children set this themselves (shared/process/child.py).
+
+    Raises:
+        ConfigError: it is another's, holds a run that this one does not continue, or cannot be written; or there is
+            nothing to resume.
+    """
+    config, run = ready.config, ready.config.run
+    run_dir = run.run_dir
+    content = json.dumps(config.to_json(), indent=2).encode() + b"\n"
+    with ExitStack() as held:
+        try:
+            with _private_umask():
+                is_new = not run_dir.exists()
+                checkpoint = resumed_checkpoint(ready) if is_new else None
+                run_dir.mkdir(parents=True, exist_ok=True)
+                require_writable_run(run_dir, "--run-dir")
+                held.enter_context(locked(run_dir / LOCK_FILE, "--run-dir", LIVING))
+                checkpoint = checkpoint if is_new else resumed_checkpoint(ready)
+                own = continues(ready, checkpoint)
+                require_run_directory(run_dir, continues=own, env=config.play.env, plugin=run.plugin)
+                remove_temporaries(run_dir)
+                write_atomic(run_dir / CONFIG_FILE, content)
+        except OSError as error:
+            raise ConfigError(f"--run-dir {run_dir} cannot be written: {error.strerror}.") from error
+        yield checkpoint
+
+
+@contextmanager
+def _private_umask() -> Iterator[None]:
+    """Make new files and directories accessible to their owner only during the block."""
+    previous = os.umask(PRIVATE_UMASK)
+    try:
+        yield
+    finally:
+        os.umask(previous)

@@ -1,1 +1,0 @@
-"""Settings from files: those that a user writes, and those of another run. Read config_file."""

@@ -1,1 +1,0 @@
-"""The tasks about a trained agent: evaluate, play, export and share it."""

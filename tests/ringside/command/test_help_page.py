@@ -1,0 +1,95 @@
+"""Pages of --help."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from ringside.command.arguments import CHOICES, COMMON, setting_options
+from ringside.command.option import options_of, page
+from ringside.command.suite import SuiteOptions
+from ringside.command.train import Training
+from shared.config.method_declaration import method_declaration
+from shared.config.presets import PRESETS
+from shared.config.settings import Config, unused_settings
+from tests.conftest import Launch
+
+OPTIONS = [*options_of(Training(), CHOICES), *setting_options(Config())]
+
+
+@pytest.fixture(autouse=True)
+def eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+def test_help_fits_two_screens_with_the_defaults_of_the_preset(launch: Launch) -> None:
+    for words in (("--preset", "quick", "--help"), ("--help", "--preset", "quick")):
+        text = launch(*words).stdout
+        lines = text.splitlines()
+        assert len(lines) <= 2 * 24
+        assert max(map(len, lines)) <= 80
+        assert f"[{PRESETS['quick'].learn.total_steps:_}]" in text
+        assert "--help all lists every option" in " ".join(text.split())
+        assert "--munchausen" not in text
+
+
+def test_help_all_lists_every_option_in_sections(launch: Launch) -> None:
+    text = launch("--help", "all").stdout
+    for option in OPTIONS:
+        has_effect = option.name not in unused_settings(method_declaration("dqn"))
+        assert (f"  {option.flag}" in text) == has_effect
+        assert option.text.split()[0] in text or not has_effect
+    assert "\nThe game or environment, its rules, and the emulators:\n" in text
+    assert "--envs INT >= 1" in text
+    assert not re.search(r"\w-$", text, re.MULTILINE), "no flag is broken"
+    assert launch("help", "all").stdout == text
+
+
+def test_options_of_the_task_itself_come_first() -> None:
+    names = [option.name for option in options_of(SuiteOptions(), CHOICES)]
+    assert names[:4] == ["games", "seeds", "out", "final_episodes"]
+
+
+def test_options_that_help_shows_exist() -> None:
+    known = {option.name for option in OPTIONS}
+    assert {name for names in COMMON.values() for name in names} <= known
+    assert set(Training.rare) <= known
+
+
+def test_a_long_list_of_choices_stands_in_the_text() -> None:
+    options = setting_options(Config())
+    wide = [option._replace(choices=tuple(f"network-{i}" for i in range(9))) for option in options]
+    text = page("launch.py", "", [option for option in wide if option.name == "network"])
+    assert "--network NAME" in text
+    assert "network-8." in text.replace("\n" + 26 * " ", " ")
+
+
+def test_arguments_stand_in_the_usage_and_apart(launch: Launch) -> None:
+    text = launch("report", "--help").stdout
+    assert text.startswith("usage: launch.py report [options] [RUNS ...]\n")
+    assert "\nArguments:\n  RUNS ..." in text
+    assert launch("watch", "--help").stdout.startswith("usage: launch.py watch [options] [RUN]\n")
+
+
+def test_a_default_is_said_once(launch: Launch) -> None:
+    text = launch("--preset", "ppo", "--help", "all").stdout
+    assert "unbounded" not in text
+    assert "[0.5]" in text
+    assert "unbounded" in launch("--help", "all").stdout
+    assert "default: runs/GAME-DATE-TIME" in launch("--help").stdout
+
+
+def test_options_that_a_task_replaces_and_empty_groups_are_left_out(launch: Launch) -> None:
+    text = launch("suite", "--help").stdout
+    assert "--game " not in text
+    assert "What to play:\n  --envs INT" in text
+    assert "--nodes" not in launch("--help").stdout
+
+
+@pytest.mark.parametrize("task", ["eval", "play", "watch", "report", "suite", "zoo", "doctor", "completion"])
+def test_every_task_has_a_page(launch: Launch, task: str) -> None:
+    done = launch(task, "--help")
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"usage: launch.py {task} [options]")
+    assert launch("help", task).stdout == done.stdout

@@ -1,0 +1,347 @@
+"""`launch.py suite` over a program that trains nothing: what is begun, continued and left alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from ringside.cluster.local_programs import LocalPrograms
+from ringside.cluster.placing import ClusterOptions, programs_in
+from ringside.command import suite
+from ringside.command.arguments import parse_choices
+from ringside.command.suite_games import SUITES, games_of
+from ringside.command.suite_runner import words_to_train
+from ringside.command.train import configuration
+from ringside.watch.status import suite_place
+from shared.config.resolve import resolve
+from shared.errors import ConfigError
+from shared.files.lock import locked
+from shared.process.ownership import LOCK_FILE
+from shared.root import ROOT
+from tests.support.waiting import until
+
+FAKE = """
+import json, os, sys, time
+from pathlib import Path
+words = sys.argv[1:]
+with open(os.environ["FAKE_LOG"], "a") as log: log.write(json.dumps(words) + "\\n")
+if words[0] == "eval":
+    target = Path(words[words.index("--json") + 1])
+    judged = {"mean": 1.0, "sd": 0.0, "median": 1.0, "best": 1.0, "episodes": 7, "eval_steps": 125000, "version": -1}
+    judged |= {"eval_epsilon": 0.05, "eval_max_frames": 18000}
+    if "--episodes" in words:
+        judged |= {"episodes": int(words[words.index("--episodes") + 1]), "eval_steps": None}
+    target.write_text(json.dumps(judged))
+    sys.exit(0)
+sys.path[:0] = [os.environ["FAKE_ROOT"]]
+from tests.support.written_runs import write_run
+from shared.config.settings import Config
+from shared.config.resolve import resolve
+flags = dict(zip(words[::2], words[1::2]))
+path = Path(flags.get("--run-dir") or flags["--resume"])
+if path.name == os.environ.get("FAKE_FAILS"): sys.exit("it failed")
+if path.name == os.environ.get("FAKE_SLOW"):
+    (path / "checkpoints").mkdir(parents=True)
+    (path / "checkpoints" / "checkpoint-00000001.json").touch()
+    Path(os.environ["FAKE_LOG"] + ".slow").touch()
+    time.sleep(60)
+if "--resume" in flags:
+    __import__("shutil").rmtree(path)
+game, _, seed = path.name.rpartition("-")
+numbers = {"batch_size": int(flags.get("--batch-size", 32)), "learning_starts": 1000, "eval_episodes": 30}
+numbers["protocol"] = flags.get("--protocol", "nature")
+write_run(path, game, int(seed), [1.0, 2.0], [], **numbers)
+config = Config.from_json(json.loads((path / "config.json").read_text()))
+config = resolve(config.with_settings(device="cpu", precision="fp32", run_dir=path))
+(path / "config.json").write_text(json.dumps(config.to_json()))
+"""
+
+
+class Program:
+    """The suite as a user calls it, with the fake under it."""
+
+    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.out = tmp_path / "out"
+        self.told_in = tmp_path / "told.jsonl"
+        self.reported: list[str] | None = None
+        (tmp_path / "fake.py").write_text(FAKE)
+        monkeypatch.setattr("ringside.command.suite.LAUNCHER", tmp_path / "fake.py")
+        monkeypatch.setenv("FAKE_LOG", str(self.told_in))
+        monkeypatch.setenv("FAKE_ROOT", str(ROOT))
+
+    def __call__(self, *words: str) -> tuple[int, list[list[str]]]:
+        """The exit code, and with which words the fake was called."""
+        self.told_in.write_text("")
+        code = suite.main(["--games", "pong,Freeway", "--seeds", "1", "--total-steps", "2000", *self.more, *words])
+        return code, [json.loads(line) for line in self.told_in.read_text().splitlines()]
+
+    @property
+    def more(self) -> tuple[str, ...]:
+        return "--learning-starts", "1000", "--device", "cpu", "--precision", "fp32", "--out", str(self.out)
+
+
+@pytest.fixture
+def drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
+    return Program(tmp_path, monkeypatch)
+
+
+def _draw_no_report(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the report of a suite only noted: to draw one takes seconds."""
+
+    def note(runs: Sequence[Path], out: Path) -> tuple[Path, tuple[str, ...]]:
+        program.reported = [path.name for path in runs]
+        return out, ()
+
+    monkeypatch.setattr("ringside.command.suite_runner.write_report", note)
+
+
+@pytest.fixture
+def program(drawn: Program, monkeypatch: pytest.MonkeyPatch) -> Program:
+    """As `drawn`, but its report is only noted."""
+    _draw_no_report(drawn, monkeypatch)
+    return drawn
+
+
+@pytest.fixture(scope="module")
+def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Directory of a suite that has trained and evaluated both games."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        program = Program(tmp_path_factory.mktemp("done"), monkeypatch)
+        _draw_no_report(program, monkeypatch)
+        assert program()[0] == 0
+    return program.out
+
+
+@pytest.fixture
+def ended(program: Program, done: Path) -> Program:
+    """As `program`, after the call that has done all."""
+    shutil.copytree(done, program.out)
+    return program
+
+
+def kinds(told: list[list[str]]) -> list[str]:
+    """Calls, by run."""
+    named = []
+    for words in told:
+        flag = "--load" if words[0] == "eval" else "--resume" if "--resume" in words else "--run-dir"
+        named.append(f"{words[0] if words[0] == 'eval' else flag[2:]} {Path(words[words.index(flag) + 1]).name}")
+    return named
+
+
+def test_each_seed_of_all_games_then_the_next_each_evaluated_and_a_report(drawn: Program) -> None:
+    code, told = drawn("--batch-size", "64", "--seeds", "2")
+    assert code == 0
+    runs = ("pong-1", "freeway-1", "pong-2", "freeway-2")
+    assert kinds(told) == [f"{what} {run}" for run in runs for what in ("run-dir", "eval")]
+    assert [suite_place(drawn.out / run) for run in runs] == [f"run {i} of 4" for i in (1, 2, 3, 4)]
+    first = told[0]
+    for flag, value in (("--game", "pong"), ("--seed", "1"), ("--batch-size", "64"), ("--preset", "nature")):
+        assert first[first.index(flag) + 1] == value
+    assert "--network" not in first  # what is as the preset says is not said again
+    evaluation = told[1]
+    assert evaluation[evaluation.index("--episodes") + 1] == "30"
+    assert (drawn.out / "report" / "report.html").exists()
+    assert not list(drawn.out.rglob("*.part"))
+
+
+def test_a_run_of_an_on_policy_method_gets_no_flag_that_it_refuses(tmp_path: Path) -> None:
+    """Another method than the preset's resets settings, and these are no flags of the user."""
+    words = ("--preset", "quick", "--method", "a2c", "--envs", "16", "--round-steps", "160", "--batch-size", "160")
+    more = ("--games", "pong", "--seeds", "1", "--device", "cpu", "--out", str(tmp_path / "out"))
+    made = suite.make_suite(parse_choices(suite.SuiteOptions, [*words, *more], "suite"))
+    (job,) = made.jobs
+    told = words_to_train(made, job)
+    assert told[told.index("--method") + 1] == "a2c"
+    assert resolve(configuration(told)).experiment() == job.config.experiment()
+
+
+def test_the_same_command_does_what_is_left(ended: Program, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended() == (0, [])
+    assert capsys.readouterr().out.count("finished already") == 2
+    (ended.out / "pong-1" / "evaluation-final.json").unlink()
+    assert kinds(ended()[1]) == ["eval pong-1"]
+    assert kinds(ended("--final-episodes", "5")[1]) == ["eval pong-1", "eval freeway-1"]
+    # This total rounds up to the same boundary, and a resume would be refused: there is nothing to play.
+    assert kinds(ended("--total-steps", "1_990", "--final-episodes", "5")[1]) == []
+
+
+def test_a_protocol_that_counts_steps_gets_no_episodes(program: Program) -> None:
+    _, told = program("--protocol", "dopamine")
+    evaluations = [words for words in told if words[0] == "eval"]
+    assert len(evaluations) == 2
+    assert not any("--episodes" in words for words in evaluations)
+    assert program("--protocol", "dopamine") == (0, [])
+    _, told = program("--protocol", "dopamine", "--final-episodes", "5")
+    assert [words[words.index("--episodes") + 1] for words in told] == ["5", "5"]
+
+
+def test_a_broken_run_is_continued(ended: Program) -> None:
+    broken = ended.out / "freeway-1"
+    (broken / "summary.json").unlink()
+    (broken / "checkpoints").mkdir()
+    (broken / "checkpoints" / "checkpoint-00000001.json").touch()
+    code, told = ended()
+    assert (code, kinds(told)) == (0, ["resume freeway-1", "eval freeway-1"])
+    assert "--preset" not in told[0]
+    assert told[0][told[0].index("--total-steps") + 1] == "2_000"
+
+
+def test_one_failure_stops_no_other_but_the_exit_code_tells(
+    program: Program, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("FAKE_FAILS", "pong-1")
+    code, told = program()
+    assert code == 1
+    assert kinds(told) == ["run-dir pong-1", "run-dir freeway-1", "eval freeway-1"]
+    assert "pong, seed 1 was not finished: exit code 1" in capsys.readouterr().err
+    assert program.reported == ["freeway-1"]
+    monkeypatch.delenv("FAKE_FAILS")
+    code, told = program()
+    assert (code, kinds(told)) == (0, ["run-dir pong-1", "eval pong-1"])
+
+
+@pytest.mark.parametrize(
+    ("given_up", "says"),
+    [
+        (0, "pong, seed 1 was not finished: its node was lost 5 times in a row without a new checkpoint"),
+        (1, "The final weights of pong, seed 1 could not be evaluated: its node was lost again and again"),
+    ],
+)
+def test_a_program_that_loses_its_node_without_progress_is_given_up(
+    program: Program, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], given_up: int, says: str
+) -> None:
+    run, calls = LocalPrograms.run, list[str]()
+
+    def lose(programs: LocalPrograms, words: Callable[[], Sequence[str]], title: str, run_dir: Path) -> int | None:
+        calls.append(title)
+        return None if len(calls) == given_up + 1 else run(programs, words, title, run_dir)
+
+    monkeypatch.setattr(LocalPrograms, "run", lose)
+    code, told = program()
+    assert (code, len(told)) == (1, 2 + given_up)
+    assert says in capsys.readouterr().err
+
+
+def test_other_settings_are_refused_before_anything_starts(ended: Program) -> None:
+    with pytest.raises(ConfigError) as error:
+        ended("--batch-size", "64")
+    assert f"{ended.out / 'pong-1'} holds a run with other settings (--batch-size)" in str(error.value)
+    with pytest.raises(ConfigError) as error:
+        ended("--method", "c51")
+    assert "holds a run with other settings (--atoms, --method, --v-max, --v-min)" in str(error.value)
+    (ended.out / "pong-1" / "config.json").write_text('{"play": {}}')
+    with pytest.raises(ConfigError, match=r"cannot be continued: .*another version.* Name another --out\."):
+        ended()
+
+
+def test_help_leaves_out_what_a_suite_sets_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        suite.main(["--help", "all"])
+    shown = set(re.findall(r"^  (--[a-z-]+)", capsys.readouterr().out, re.MULTILINE))
+    assert not shown & {"--game", "--env", "--env-kwargs", "--seed", "--run-dir", "--resume"}
+    assert shown >= {"--games", "--seeds", "--out", "--learning-rate"}
+
+
+@pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_present_run_and_begins_no_other(program: Program, tmp_path: Path, asked: int) -> None:
+    environment = os.environ | {"FAKE_SLOW": "freeway-1"}
+    code = (
+        f"import sys; from ringside.command import suite; suite.LAUNCHER = {str(tmp_path / 'fake.py')!r}; "
+        f"sys.exit(suite.main(['--games', 'pong,freeway', '--seeds', '2', '--total-steps', '2000', *{program.more!r}]))"
+    )
+    command = [sys.executable, "-c", code]
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+    try:
+        until(program.told_in.with_suffix(".jsonl.slow").exists)
+        process.send_signal(asked)
+        output, _ = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert process.returncode == 1
+    assert "The same command continues where it was" in output
+    assert "seed 2" not in output
+    assert not (program.out / "report").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--games", "atari7"), "neither a list of games (atari5, atari26, atari57) nor a game; did you mean atari57?"),
+        (("--games", "pong,brakout"), "--games pong,brakout: There is no game 'brakout'; did you mean breakout?"),
+        (("--games", ","), "names no game"),
+        (("--no-checkpoint-replay",), "--no-checkpoint-replay is not for suites"),
+        (("--stop-at", "3"), "--stop-at is not for suites"),
+        (("--seeds", "1e15"), "--seeds 1_000_000_000_000_000 must lie between 1 and 1_000"),
+        (("--final-episodes", "0"), "--final-episodes 0 must lie between 1 and 100_000"),
+        (("--game", "pong"), "omit it and use --games"),
+        (("--seed=3",), "use --seeds"),
+        (("--run_dir", "x"), "use --out"),
+        (("--batch-size", "0"), "--batch-size 0 must be at least 1"),
+        (("--ray", "auto", "--cpus-per-run", "0"), "--cpus-per-run 0 must be at least 1"),
+        (("--ray", "auto", "--gpus-per-run", "-1"), "--gpus-per-run -1.0 must be at least 0"),
+        (("--gpus-per-run", "0.5"), "are for clusters: pass --ray, too"),
+    ],
+)
+def test_bad_input_is_a_sentence(program: Program, words: tuple[str, ...], says: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        program(*words)
+    assert says in str(error.value)
+    assert not program.out.exists()
+
+
+def test_two_suites_do_not_share_a_directory(program: Program) -> None:
+    with (
+        programs_in(program.out, "another suite", ClusterOptions()),
+        pytest.raises(ConfigError, match="a suite that is still going on"),
+    ):
+        program()
+
+
+def test_lists_are_known_by_name() -> None:
+    assert games_of("atari5") == list(SUITES["atari5"])
+    assert games_of("SpaceInvaders, pong,pong") == ["space_invaders", "pong"]
+
+
+def test_a_cluster_that_is_refused_leaves_no_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(address: str, *, insecure: bool) -> NoReturn:
+        raise ConfigError(f"{address} has no token.")
+
+    monkeypatch.setattr("ringside.cluster.placing.connected", refuse)
+    with (
+        pytest.raises(ConfigError, match="auto has no token"),
+        programs_in(tmp_path / "out", "a suite that is still going on", ClusterOptions(ray="auto")),
+    ):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_run_waits_for_that_of_a_suite_that_was_killed(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shared.files.lock.POLL_SECONDS", 0.01)
+    directory = program.out / "pong-1"
+    directory.mkdir(parents=True)
+    said: list[str] = []
+    with ExitStack() as held:
+        held.enter_context(locked(directory / LOCK_FILE, "--run-dir", "a test"))
+
+        def say(sentence: str, *, flush: bool = False) -> None:
+            said.append(sentence)
+            if "may still be saving" in sentence:
+                assert program.told_in.read_text() == "", "its directory is in use"
+                held.close()
+
+        monkeypatch.setattr("ringside.command.suite_runner.print", say, raising=False)
+        code, told = program()
+    assert code == 0
+    assert said[0].startswith(f"[1/2] pong, seed 1: {directory} is in use by a run that may still be saving")
+    assert kinds(told)[:2] == ["run-dir pong-1", "eval pong-1"]

@@ -1,0 +1,402 @@
+"""`tune` over runs that train nothing: what is tried, pruned, resumed and reported."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import ringside
+from ringside.cluster import placed_programs
+from ringside.cluster.placed_programs import ClusterPrograms
+from ringside.cluster.places import Programs
+from ringside.cluster.placing import ClusterOptions
+from ringside.cluster.program_host import ProgramHost
+from ringside.command.train import configuration
+from ringside.run import planning
+from shared.config.presets import PRESETS
+from shared.config.settings import Config
+from shared.errors import ConfigError
+from shared.files.lock import locked
+from shared.process.ownership import LOCK_FILE
+from shared.root import ROOT
+from shared.text import flags_of
+from tests.conftest import Refused
+from tests.support.cluster_of_objects import Fault, ObjectCluster
+from tests.support.written_runs import write_run
+
+optuna = pytest.importorskip("optuna", reason="there is no Optuna here: the extra tune of setup.cfg")
+
+from ringside.command import study  # noqa: E402  (after the package that it needs)
+from ringside.command.space import default_tables, make_space, values_of  # noqa: E402
+from tests.support import fake_trials  # noqa: E402
+
+SPACE = {"learning_rate": {"low": 1e-4, "high": 1e-3, "log": True}}
+CONFIG = Config().with_settings(game="pong", total_steps=100_000, eval_every_steps=20_000, device="cpu")
+
+
+class Program:
+    """A study over the fake runs."""
+
+    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.out = tmp_path / "study"
+        self.notes: list[str] = []
+        self.calls: list[Config] = []
+        self.faults: dict[int, str] = {}
+        monkeypatch.setattr(fake_trials, "CALLS", self.calls)
+        monkeypatch.setattr(fake_trials, "FAULTS", self.faults)
+        monkeypatch.setattr(planning, "plan", fake_trials.plan)
+        monkeypatch.setattr(study, "run", fake_trials.run)
+        monkeypatch.setattr(study.Search, "_report", lambda search, runs: search.directory / "report.html")
+
+    def __call__(self, config: Config = CONFIG, trials: int = 2, space: Any = SPACE, **more: Any) -> study.StudyResult:
+        cluster = more.get("cluster", ClusterOptions())
+        prune, note = more.get("prune", True), more.get("note", self.notes.append)
+        return study.Search(config, "nature", trials, space, self.out, prune, cluster, note).run()
+
+    def open_trial(self, number: int, **values: float) -> Path:
+        """A trial whose process has died after its run had begun; the directory of its run."""
+        opened = study._open_journal(self.out / study.JOURNAL, prune=True)
+        trial = opened.ask()
+        assert trial.number == number
+        trial.suggest_float("learning_rate", 1e-4, 1e-3, log=True)
+        trial.report(1.0, 0)
+        return write_run(self.out / f"trial-{number:04}", evaluations=[1.0], ended=None)
+
+
+@pytest.fixture
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
+    return Program(tmp_path, monkeypatch)
+
+
+def test_trials_are_runs_with_settings_of_the_space_and_the_best_is_kept(program: Program) -> None:
+    result = program()
+    assert [trial.state for trial in result.trials] == ["complete", "complete"]
+    rates = [trial.settings["learning_rate"] for trial in result.trials]
+    assert len(set(rates)) == 2
+    assert [trial.value for trial in result.trials] == pytest.approx([1e4 * rate for rate in rates])
+    assert result.best is not None
+    assert (result.best.settings["learning_rate"], result.stopped) == (max(rates), False)
+    for config, rate, trial in zip(program.calls, rates, result.trials, strict=True):
+        assert config == CONFIG.with_settings(learning_rate=rate, run_dir=trial.run_dir)
+    assert result.best_config is not None
+    assert ringside.starting_point(None, None, config=result.best_config).learn.learning_rate == max(rates)
+
+
+def test_the_same_call_continues_and_adds_trials(program: Program) -> None:
+    first = program()
+    assert program(trials=2).trials == first.trials
+    assert len(program.calls) == 2, "all are done"
+    later = program(trials=3)
+    assert later.trials[:2] == first.trials
+    assert len({trial.settings["learning_rate"] for trial in later.trials}) == 3
+    with pytest.raises(ConfigError, match="holds a study with another space"):
+        program(space={"n_step": {"choices": [1, 3]}})
+    with pytest.raises(ConfigError, match="holds a study with another space"):
+        program(space={"learning_rate": {"low": 1e-4, "high": 1e-3}})
+    with pytest.raises(ConfigError, match=r"holds a study with another settings and length of trials:"):
+        program(config=Config().with_settings(game="pong", batch_size=64, eval_every_steps=20_000, device="cpu"))
+    for changed in ({"total_steps": 200_000}, {"eval_every_steps": 10_000}, {"eval_episodes": 5}, {"stop_at": 3.0}):
+        with pytest.raises(ConfigError, match="holds a study with another length of trials"):
+            program(config=CONFIG.with_settings(**changed))
+    assert program(trials=3, config=CONFIG.with_settings(actors=2)).trials == later.trials
+
+
+def test_the_file_of_the_best_has_settings_of_its_method_alone(program: Program) -> None:
+    config = CONFIG.with_settings(method="c51", atoms=21)
+    best = program(trials=1, config=config, space={"method": {"choices": ["dqn"]}}).best_config
+    assert best is not None
+    assert "atoms" not in best.read_text()
+    assert ringside.starting_point(None, None, config=best).algorithm.method == "dqn"
+
+
+@pytest.mark.parametrize(("fault", "score"), [("is stopped", None), ("is stopped", 90.0), ("never began", 0.5)])
+def test_a_trial_that_was_stopped_before_its_end_ends_the_call_and_is_continued(
+    program: Program, fault: str, score: float | None
+) -> None:
+    program.faults[0] = fault
+    config = CONFIG.with_settings(stop_at=score)
+    result = program(config)
+    assert ([trial.state for trial in result.trials], result.stopped, result.best) == (["running"], True, None)
+    assert any("trial 0: it was stopped before its end" in note for note in program.notes)
+    program.faults.clear()
+    assert [trial.state for trial in program(config).trials] == ["complete", "complete"]
+
+
+def test_a_trial_that_reached_its_score_is_complete(program: Program) -> None:
+    program.faults[0] = "is stopped"
+    assert program(trials=1, config=CONFIG.with_settings(stop_at=0.5)).trials[0].state == "complete"
+
+
+def test_settings_that_no_file_may_have_are_not_in_that_of_the_best(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "wandb.py").touch()  # as if it were installed
+    monkeypatch.syspath_prepend(tmp_path)
+    best = program(trials=1, config=CONFIG.with_settings(track="wandb", wandb_group="one")).best_config
+    assert best is not None
+    assert "wandb" not in best.read_text()
+    ringside.starting_point(None, None, config=best)
+
+
+def test_a_trial_that_was_interrupted_is_resumed_with_its_settings(program: Program) -> None:
+    program(trials=1)
+    run_dir = program.open_trial(1)
+    (run_dir / "checkpoints").mkdir()
+    (run_dir / "checkpoints" / "checkpoint-00000001.json").touch()
+    result = program(trials=3, config=CONFIG.with_settings(actors=2))
+    assert [trial.state for trial in result.trials] == ["complete"] * 3
+    resumed, new = program.calls[1:]
+    rate = result.trials[1].settings["learning_rate"]
+    changed = {"learning_rate": rate, "run_dir": run_dir, "actors": 2}
+    assert resumed == CONFIG.with_settings(resume=run_dir, **changed)
+    assert new.run.resume is None
+
+
+def test_a_trial_that_another_process_runs_is_left_to_it(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(trials=1)
+    run_dir = program.open_trial(1)
+    with locked(run_dir / LOCK_FILE, "--run-dir", "a test"):
+        result = program(trials=3)
+    assert [trial.state for trial in result.trials] == ["complete", "running", "complete"]
+
+    def slower(*arguments: Any) -> None:
+        held.__enter__()
+        raise ConfigError("It belongs to another run.")
+
+    held = locked(run_dir / LOCK_FILE, "--run-dir", "a test")
+    with monkeypatch.context() as patched:
+        patched.setattr(study, "run", slower)
+        assert [trial.state for trial in program(trials=3).trials] == ["complete", "running", "complete"]
+    held.__exit__(None, None, None)
+    assert [trial.state for trial in program(trials=3).trials] == ["complete"] * 3
+
+
+def test_a_trial_whose_process_died_before_its_run_began_is_taken_later(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(trials=1)
+    shutil.rmtree(program.open_trial(1))
+    assert [trial.state for trial in program().trials] == ["complete", "running"], "it may be about to begin"
+    monkeypatch.setattr(study, "STARTING", timedelta(0))
+    assert [trial.state for trial in program().trials] == ["complete", "complete"]
+
+
+def test_no_trial_is_run_beyond_those_that_were_asked_for(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    ask = optuna.Study.ask
+    monkeypatch.setattr(optuna.Study, "ask", lambda opened: (ask(opened), ask(opened))[1])  # another process asks, too
+    assert program(trials=1).trials == ()
+    assert not program.calls
+
+
+def test_a_trial_that_had_ended_when_the_study_was_stopped_counts(program: Program) -> None:
+    program(trials=1)
+    write_run(program.open_trial(1), evaluations=[1.0, 7.0])
+    result = program(trials=2)
+    assert len(program.calls) == 1, "its run, which has ended, is not resumed"
+    assert [(trial.state, trial.value) for trial in result.trials][1] == ("complete", 7.0)
+
+
+def test_a_trial_below_the_median_is_pruned(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study, "FIRST_TRIALS", 1)
+    program.faults[1] = "is bad"
+    result = program()
+    assert [trial.state for trial in result.trials] == ["complete", "pruned"]
+    assert result.trials[1].evaluations == [(0, -100.0), (1, -100.0)]
+    assert any("trial 1: pruned after -100.00" in note for note in program.notes)
+    program.out = program.out.with_name("whole")
+    assert [trial.state for trial in program(prune=False).trials] == ["complete", "complete"]
+
+
+def test_a_trial_that_fails_ends_no_study(program: Program) -> None:
+    program.faults[0] = "fails"
+    result = program()
+    assert [trial.state for trial in result.trials] == ["failed", "complete"]
+    assert any("trial 0: failed: It failed." in note for note in program.notes)
+
+
+def test_a_study_on_a_cluster_runs_trials_at_once_and_survives_the_loss_of_a_node(
+    program: Program, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lost: list[int] = []
+
+    def dies(method: str, call: int) -> str | None:
+        if method == "poll" and not lost:
+            lost.append(call)
+            return "died"
+        return None
+
+    hosts = on_objects(monkeypatch, 2, dies)
+    (tmp_path / "space.toml").write_text("[learning_rate]\nlow = 1e-4\nhigh = 1e-3\nlog = true\n")
+    result = program(trials=4, space=tmp_path / "space.toml", cluster=ClusterOptions(ray="auto"))
+    assert [trial.state for trial in result.trials] == ["complete"] * 4
+    assert len({trial.settings["learning_rate"] for trial in result.trials}) == 4
+    assert all(trial.value == pytest.approx(1e4 * trial.settings["learning_rate"]) for trial in result.trials)
+    assert hosts.most_at_once == 2
+    assert all(host.released for host in hosts.hosts)
+    assert capsys.readouterr().out.count("its node died; it continues elsewhere") == 1
+
+
+def on_objects(monkeypatch: pytest.MonkeyPatch, room: int, *faults: Fault) -> ObjectCluster:
+    """Have `--ray` lead to a cluster of objects with room for so many workers at once."""
+    launcher = ROOT / "tests" / "support" / "fake_trials.py"
+    hosts = ObjectCluster(partial(ProgramHost, launcher=launcher), *faults, room=room)
+
+    @contextmanager
+    def placed(cluster: ClusterOptions, shared: Path, launcher: Path) -> Iterator[Programs]:
+        yield ClusterPrograms(hosts, cluster.cpus_per_run, shared)
+
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    monkeypatch.setattr("ringside.cluster.placing._placed", placed)
+    monkeypatch.setattr(placed_programs, "_POLL_SECONDS", 0.02)
+    return hosts
+
+
+def test_a_cluster_needs_its_option_and_a_space_that_nodes_can_read(program: Program) -> None:
+    with pytest.raises(ConfigError, match="are for clusters: pass --ray, too"):
+        program(cluster=ClusterOptions(gpus_per_run=0.5))
+    with pytest.raises(ConfigError, match="the space must be a file"):
+        program(cluster=ClusterOptions(ray="auto"))
+    assert not program.out.exists()
+
+
+def test_the_plots_of_a_study_are_in_its_report(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    monkeypatch.setattr(planning, "plan", fake_trials.plan)
+    monkeypatch.setattr(study, "run", fake_trials.run)
+    result = program()
+    assert result.report is not None
+    page = result.report.read_text()
+    assert page.index("Evaluations of each trial") < page.index("Result by each setting") < page.index("Scores by game")
+    for name in ("study-history", "study-evaluations", "study-settings"):
+        assert (result.report.parent / f"{name}.png").stat().st_size > 1_000
+
+
+def test_a_space_of_a_file_has_ranges_and_choices(tmp_path: Path) -> None:
+    file = tmp_path / "space.toml"
+    file.write_text("[learning-rate]\nlow = 1e-5\nhigh = 1e-3\nlog = true\n[n_step]\nchoices = [1, 3]\n")
+    space = make_space(file, Config())
+    assert space == {
+        "learning_rate": optuna.distributions.FloatDistribution(1e-5, 1e-3, log=True),
+        "n_step": optuna.distributions.CategoricalDistribution((1, 3)),
+    }
+
+
+def test_a_setting_and_not_its_ends_decides_whether_a_range_is_whole() -> None:
+    whole = {
+        "n_step": {"low": 1.0, "high": 5.0, "step": 2.0},
+        "replay_size": {"low": 1e5, "high": 1e6},
+        "atoms": {"low": 11.0, "high": 51.0},
+        "learner_threads": {"low": 1.0, "high": 2.0},
+    }
+    real = {"discount": {"low": 0, "high": 1}, "v_max": {"low": 1, "high": 10, "step": 1}}
+    space = make_space(whole | real, Config().with_settings(method="c51"))
+    kinds = {name: type(each) for name, each in space.items()}
+    distributions = optuna.distributions
+    assert kinds == dict.fromkeys(whole, distributions.IntDistribution) | dict.fromkeys(
+        real, distributions.FloatDistribution
+    )
+    of_method = {"method": {"choices": ["c51", "qr-dqn"]}, "atoms": {"low": 11.0, "high": 51.0}}
+    assert make_space(of_method, Config())["atoms"] == distributions.IntDistribution(11, 51)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_trial_of_a_default_space_can_start(preset: Any) -> None:
+    config = PRESETS[preset].with_settings(device="cpu")
+    space = make_space(None, config)
+    assert space.keys() == default_tables(config).keys()
+    for end in (0, -1):
+        values = {name: values_of(each)[end] for name, each in space.items()}
+        given = planning.settings_beside_preset(config.with_settings(**values), preset)
+        assert values.items() <= configuration(["--preset", preset, *flags_of(given)]).to_flat().items()
+
+
+@pytest.mark.parametrize(
+    ("tables", "says"),
+    [
+        ({}, "names no setting"),
+        ({"n_step": {"choices": [1]}, "n-step": {"choices": [3]}}, "The space cannot be used: it names n_step twice"),
+        ({"n_step": 3}, "the space of n_step is 3 .* write low and high"),
+        ({"n_step": {"low": 3}}, "write low and high"),
+        ({"n_step": {"low": 3, "high": 4, "hihg": 5}}, "hihg.* write low and high"),
+        ({"n_step": {"low": 3, "high": 1}}, "low=3, high=1.* write low and high"),
+        ({"learning_rate": {"low": 0.0, "high": 1.0, "log": True}}, "write low and high"),
+        ({"learning_rate": {"low": 0.1, "high": 1.0, "log": True, "step": 0.1}}, "write low and high"),
+        ({"n_step": {"choices": []}}, "write low and high"),
+        ({"n_stp": {"choices": [1]}}, "no setting 'n_stp'; did you mean n_step"),
+        ({"n_stp": {"low": 1, "high": 2}}, "no setting 'n_stp'; did you mean n_step"),
+        ({"n_step": {"choices": ["many"]}}, "n_step 'many' is not a whole number"),
+        ({"seed": {"choices": [1, 2]}}, "the same in all trials"),
+        ({"protocol": {"choices": ["nature", "dopamine"]}}, "the same in all trials"),
+        ({"eval_episodes": {"low": 1, "high": 2}}, "the same in all trials"),
+        ({"total_steps": {"low": 1, "high": 10**40}}, "the same in all trials"),
+        ({"entropy_weight": {"low": 0.01, "high": 0.1}}, "--entropy-weight"),
+        (
+            {"epsilon_start": {"choices": [0.05, 1.0]}, "epsilon_end": {"choices": [0.1]}},
+            "is more than --epsilon-start",
+        ),
+        ({"n_step": {"low": 1.5, "high": 5}}, "cannot be used: n_step 1.5 is not a whole number"),
+        ({"dueling": {"low": 0, "high": 1}}, "cannot be used: dueling 0 is not True or False"),
+        ({"method": {"choices": ["sarsa"]}, "n_step": {"low": 1, "high": 3}}, "cannot be used: .*sarsa"),
+        ({"n_step": {"low": 1, "high": 5, "step": 0}}, "`step > 0` must hold, but got step=0"),
+        ({"n_step": {"low": 1, "high": 5, "step": -8}}, "`step > 0` must hold, but got step=-8"),
+        ({"n_step": {"low": 1, "high": 5, "step": 1.5}}, "n_step 1.5 is not a whole number"),
+        ({"discount": {"low": 0.9, "high": 1.0, "step": 0.0}}, "`step > 0` must hold, but got step=0.0"),
+        ({"n_step": {"low": 1, "high": 5, "step": float("nan")}}, "n_step nan is not a whole number"),
+        ({"discount": {"low": 0.9, "high": 1.0, "step": float("nan")}}, "--discount nan must be a finite number"),
+        ({"learning_rate": {"low": 1e-5, "high": float("inf")}}, "--learning-rate inf must be a finite number"),
+        ({"learning_rate": {"low": float("nan"), "high": 1.0}}, "--learning-rate nan must be a finite number"),
+        ({"replay_size": {"low": 100_000, "high": 10**40}}, "must be below 4_611_686_018_427_387_904"),
+    ],
+)
+def test_a_wrong_space_is_refused(tables: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        make_space(tables, Config())
+
+
+def test_a_space_of_a_file_is_refused_with_its_name(refused: Refused, tmp_path: Path) -> None:
+    (tmp_path / "space.toml").write_text("[n_step]\nlow = 5\nhigh = 1\n")
+    assert "--space space.toml cannot be used: the space of n_step is" in refused("tune", "--space", "space.toml")
+    (tmp_path / "space.toml").write_text("[n_step]\nlow = 0\nhigh = 1\n")
+    assert "--space space.toml cannot be used: --n-step 0" in refused("tune", "--space", "space.toml")
+
+
+@pytest.mark.parametrize("content", ["mine", "mine\n", '{"a": 1}\n', "link"])
+def test_a_file_that_is_no_study_is_refused(program: Program, content: str, tmp_path: Path) -> None:
+    program.out.mkdir()
+    journal = program.out / study.JOURNAL
+    if content == "link":
+        journal.symlink_to(tmp_path)
+    else:
+        journal.write_text(content)
+    with pytest.raises(ConfigError, match=f"^{re.escape(str(journal))} .* name another --out"):
+        program()
+    assert content == "link" or journal.read_text() == content
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"run_dir": "x"}, "A study says itself what --run-dir is"),
+        ({"resume": "x"}, "A study says itself what --resume is"),
+        ({"env": "m:f", "game": "pong"}, "--game and --env both name what is played"),
+        ({"preset": "ppo", "train_every": 4}, "--train-every has no effect"),
+    ],
+)
+def test_a_call_refuses_what_the_command_refuses(settings: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        ringside.tune(**settings)
+
+
+def test_the_command_refuses_what_a_study_decides(refused: Refused, tmp_path: Path) -> None:
+    assert "omit it and use --out" in refused("tune", "--run-dir", "x")
+    assert "--trials 0 must lie between 1 and 100_000" in refused("tune", "--trials", "0")
+    assert "--trials 1_000_000 must lie between 1 and 100_000" in refused("tune", "--trials", "1e6")
+    assert "--space nowhere.toml cannot be read" in refused("tune", "--space", "nowhere.toml")

@@ -1,0 +1,254 @@
+"""The bottleneck: which role limits a run, and how far the run is from that limit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ringside.records.bottleneck import Activity, Bottleneck, find_bottleneck
+from ringside.records.role_status import NodeStatus, RoleStatus
+
+Roles = tuple[RoleStatus, ...]
+
+
+def roles(
+    learner: float,
+    inference: float,
+    *actors: float,
+    learner_cores: float = 1.0,
+    actor_cores: float = 0.9,
+    scribe: float = 0.02,
+) -> Roles:
+    return (
+        RoleStatus("inference", "waiting", inference, cores=0.9),
+        RoleStatus("learner", "working", learner, cores=learner_cores),
+        RoleStatus("scribe", "waiting", scribe, cores=0.1),
+        *(RoleStatus(f"actor {i}", "working", busy, cores=actor_cores) for i, busy in enumerate(actors)),
+    )
+
+
+def on_nodes(*nodes: tuple[str, float, float]) -> Roles:
+    """Roles of a run with gateways: name, busy share and share of the transfers of each node."""
+    gateways = [
+        RoleStatus(f"actor {i + 1}", "working", busy, 0.02, node=NodeStatus(name, 4, 0, 0, transfer, 2.5e6, 1e5))
+        for i, (name, busy, transfer) in enumerate(nodes)
+    ]
+    return (*roles(0.4, 0.02, 0.0, actor_cores=0.0), *gateways)
+
+
+WORKERS = (
+    RoleStatus("scribe", "waiting", 0.02),
+    *(RoleStatus(f"worker {i}", "working", 0.9, cores=0.9) for i in (0, 1)),
+)
+FEW_CORES = roles(0.97, 0.4, 0.9, learner_cores=0.6, actor_cores=0.3)
+HARDLY_A_CORE = tuple(
+    replace(role, cores={"learner": 0.1, "inference": 0.06, "scribe": 0.0, "actor 0": 0.04}[role.name])
+    for role in roles(1.0, 0.4, 0.9)
+)
+
+
+def judged(
+    who: Sequence[RoleStatus],
+    usable_cores: int = 64,
+    *,
+    learning: bool = True,
+    speed: float | None = 450.0,
+    **more: Any,
+) -> Bottleneck:
+    return find_bottleneck(Activity(tuple(who), usable_cores, learning=learning, steps_per_second=speed, **more))
+
+
+@pytest.mark.parametrize(
+    ("who", "more", "kind", "role", "share", "sentence"),
+    [
+        (
+            *(roles(0.9, 0.4, 0.5, 0.7), {}, "learner", "learner", 0.9),
+            "The learner limits the run: it works 90% of the time, and the actors wait 40% of the time; "
+            "450 of about 500 steps/s that the learner would allow (90%).",
+        ),
+        (
+            *(roles(0.5, 0.4, 0.9, 0.9), {}, "emulation", "actors", 0.9),
+            "Emulation limits the run: the actors work 90% of the time, and the learner waits 50% of its time; "
+            "450 of about 500 steps/s that the actors would allow (90%).",
+        ),
+        (
+            *(roles(0.6, 0.3, 0.5, 1.0), {}, "emulation", "actors", 0.75),
+            "Emulation limits the run: the actors work 75% of the time, actor 1 100%, and the learner waits 40% of its "
+            "time; 450 of about 600 steps/s that the actors would allow (75%).",
+        ),
+        (
+            *(roles(0.3, 0.9, 0.4, 0.4), {}, "inference", "inference", 0.9),
+            "Inference limits the run: it works 90% of the time, and the actors wait 60% of the time; "
+            "450 of about 500 steps/s that inference would allow (90%).",
+        ),
+        (
+            *(roles(0.3, 0.2, 0.6, 0.3), {}, "none", "actors", 0.45),
+            "No role limits the run by itself (actors busy 45%, inference 20%, learner 30%): they wait for one "
+            "another; 450 of about 1,000 steps/s that the actors would allow (45%).",
+        ),
+        (
+            *(roles(0.6, 0.3, 0.5, scribe=0.96), {}, "scribe", "scribe", 0.96),
+            "Recording limits the run: the scribe works 96% of the time and has a core for 10% of that, and the "
+            "actors wait 50% of the time; 450 of about 469 steps/s that the scribe would allow (96%).",
+        ),
+        (  # The limit is a run in which one of them always works, not one in which the busiest works alone.
+            *(roles(0.5, 0.1, 0.3, 0.4), {"alternates": True}, "turns", "learner", 0.9),
+            "Playing and learning take turns: the learner works 50% of the time, the actors work 35% of the time, and "
+            "inference works 10% of the time. 450 steps/s; without waiting about 500 would be possible (90%).",
+        ),
+        (
+            *(roles(0.6, 0.5, 0.4), {"evaluation_wait": 0.3}, "evaluation", "evaluator", 1.0),
+            "Evaluation limits the run: the learner waits 30% of the time for a free slot in the queue of evaluations; "
+            "450 of about 450 steps/s that the evaluator would allow (100%).",
+        ),
+        (
+            *(WORKERS, {}, "workers", "workers", 0.9),
+            "The workers limit the run: their processes work 90% of the time, and wait for each other in the rest; 450 "
+            "of about 500 steps/s that the workers would allow (90%).",
+        ),
+        (
+            *((RoleStatus("inference", "working", 0.95), *WORKERS), {"evaluation_wait": 0.3}),
+            *("evaluation", "evaluator", 1.0),
+            "Evaluation limits the run: the first process of the workers waits 30% of the time for a free slot in the "
+            "queue of evaluations; 450 of about 450 steps/s that the evaluator would allow (100%).",
+        ),
+        (
+            *(FEW_CORES, {"usable_cores": 2}, "cores", "inference", 0.95),
+            "All cores are in use (2): inference takes the most, 0.9, then learner 0.6, actors 0.3, scribe 0.1; "
+            "450 of about 474 steps/s that they allow (95%).",
+        ),
+        (
+            *(HARDLY_A_CORE, {"usable_cores": 2, "others": 1.8}, "cores", "learner", 0.1),
+            "All cores are in use (2, 1.8 by others): of this run learner takes the most, 0.1, then inference 0.1; "
+            "450 of about 4,500 steps/s that they allow (10%). Other programs use 1.8 of 2 cores.",
+        ),
+        (
+            *(on_nodes(("n1", 0.99, 0.5), ("n2", 0.99, 0.4)), {}, "network", "nodes", 0.99),
+            "The network limits the run: the nodes wait 45% of the time for parameters (5.0 MB/s), and the learner "
+            "waits 60% of its time; 450 of about 455 steps/s that the nodes would allow (99%).",
+        ),
+        (
+            *(on_nodes(("n1", 0.98, 0.1), ("n2", 0.6, 0.1), ("n3", 0.5, 0.1)), {}, "node", "nodes", 2.08 / 3),
+            "Node n1 limits the run: it works 98% of the time, the other nodes 55%, and the learner waits 60% of its "
+            "time; 450 of about 649 steps/s that the nodes would allow (69%).",
+        ),
+        (
+            *(on_nodes(("n1", 0.96, 0.1), ("n2", 0.94, 0.1)), {}, "emulation", "nodes", 0.95),
+            "Emulation limits the run: the nodes work 95% of the time, and the learner waits 60% of its time; "
+            "450 of about 474 steps/s that the nodes would allow (95%).",
+        ),
+        (
+            *(on_nodes(("n1", 0.5, 0.1), ("", 1.0, 0.0)), {}, "none", "nodes", 0.5),
+            "No role limits the run by itself (nodes busy 50%, inference 2%, learner 40%): they wait for one another; "
+            "450 of about 900 steps/s that the nodes would allow (50%).",
+        ),
+    ],
+)
+def test_the_bottleneck_and_the_way_to_its_limit(
+    who: Roles, more: dict[str, Any], kind: str, role: str, share: float, sentence: str
+) -> None:
+    found = judged(who, **more)
+    assert (found.kind, found.role, found.sentence) == (kind, role, sentence)
+    assert found.share == pytest.approx(share)
+    assert found.steps_per_second == pytest.approx(450.0 / share)
+
+
+@pytest.mark.parametrize(
+    ("who", "more", "kind", "role"),
+    [
+        (roles(0.9, 0.1, 0.1), {"alternates": True}, "learner", "learner"),
+        (roles(0.5, 0.1, 0.3, 0.4), {"alternates": True, "learning": False}, "none", "actors"),
+        ([*roles(0.0, 0.1, 0.3)[:1], *roles(0.0, 0.1, 0.3)[2:]], {"alternates": True}, "none", "actors"),
+        (roles(0.95, 0.3, 0.5, scribe=0.96), {}, "learner", "learner"),
+        (roles(0.6, 0.93, 0.4), {"evaluation_wait": 0.3}, "inference", "inference"),  # which evaluations wait for
+        (roles(0.95, 0.5, 0.4), {"evaluation_wait": 0.3}, "learner", "learner"),
+        (roles(0.6, 0.5, 0.4, scribe=0.96), {"evaluation_wait": 0.3}, "scribe", "scribe"),
+        (roles(0.3, 0.6, 0.2), {"alternates": True}, "turns", "inference"),
+        (roles(0.6, 0.5, 0.4), {"evaluation_wait": 0.05}, "none", "learner"),
+        (FEW_CORES, {"usable_cores": 3}, "learner", "learner"),
+        (HARDLY_A_CORE, {"usable_cores": 2}, "learner", "learner"),
+        # Others are no limit of a run that has the cores that it needs. A gateway needs none.
+        (roles(0.98, 0.2, 0.3, actor_cores=0.3), {"usable_cores": 3, "others": 0.9}, "learner", "learner"),
+        (on_nodes(("n1", 0.95, 0.1)), {"others": 63.0}, "emulation", "nodes"),
+        # Actors of this machine play beside a faster node, or without a node.
+        ((*roles(0.2, 0.3, 0.95), *on_nodes(("n1", 0.6, 0.1))[-1:]), {}, "emulation", "actors"),
+        ((*roles(0.2, 0.3, 0.95), *on_nodes(("", 1.0, 0.0))[-1:]), {}, "emulation", "actors"),
+    ],
+)
+def test_the_limit_that_counts_of_two(who: Roles, more: dict[str, Any], kind: str, role: str) -> None:
+    found = judged(who, **more)
+    assert (found.kind, found.role) == (kind, role)
+
+
+def test_turns_count_the_busiest_of_those_that_play() -> None:
+    assert judged(roles(0.5, 0.45, 0.2), alternates=True).share == 0.95
+
+
+@pytest.mark.parametrize(
+    ("who", "part"),
+    [
+        (roles(0.95, 0.3, 0.5, learner_cores=0.4), "works 95% of the time and has a core for 42% of that, and"),
+        (roles(0.5, 0.3, 0.96, 0.96, actor_cores=0.5), "work 96% of the time and have a core for 52% of that, and"),
+        (roles(0.95, 0.3, 0.5, learner_cores=1.9), "works 95% of the time, and"),
+    ],
+)
+def test_a_busy_role_without_a_core_is_named(who: Roles, part: str) -> None:
+    assert part in judged(who).sentence
+
+
+def test_before_learning_the_learner_cannot_limit() -> None:
+    found = judged(roles(0.99, 0.4, 0.95), learning=False)
+    assert found.kind == "emulation"
+    assert "learner" not in found.sentence
+
+
+def test_roles_that_have_not_counted_anything_yet_do_not_matter() -> None:
+    idle = [RoleStatus(name, "waiting", 0.0, cores=0.0) for name in ("inference", "actor 0")]
+    found = judged([*idle, RoleStatus("learner", "waiting")])
+    assert (found.kind, found.share, found.steps_per_second) == ("none", 0.0, None)
+    assert [role.is_player for role in WORKERS] == [False, True, True]
+
+
+def test_cores_of_others_are_named_with_every_limit() -> None:
+    found = judged(roles(0.9, 0.4, 0.5), usable_cores=8, others=1.0, stolen=0.8)
+    assert found.kind == "learner"
+    assert found.sentence.endswith(
+        "(90%). Other programs use 1.0 of 8 cores. The hypervisor takes 0.8 of 8 cores (steal time)."
+    )
+    assert judged(roles(0.9, 0.4, 0.5), others=1.0).sentence.endswith("(90%).")
+
+
+def test_more_than_all_cores_is_a_matter_of_counting() -> None:
+    found = judged(roles(1.0, 0.4, 0.9, learner_cores=1.2), usable_cores=2)
+    assert (found.share, found.steps_per_second) == (1.0, 450.0)
+
+
+@pytest.mark.parametrize("speed", [None, 0.0])
+def test_without_a_speed_there_is_a_share_all_the_same(speed: float | None) -> None:
+    found = judged(roles(0.95, 0.3, 0.5), speed=speed)
+    assert (found.share, found.steps_per_second) == (0.95, None)
+    assert found.sentence.endswith("the actors wait 50% of the time.")
+
+
+ALL = ("inference", "learner", "scribe", *(f"actor {i}" for i in range(6)))
+
+
+@pytest.mark.parametrize(
+    ("starting", "sentence"),
+    [
+        (
+            ["learner", "inference", "actor 2"],
+            "Starting: waits for inference and learner (loading PyTorch and the network) and actor 2 (loading "
+            "emulators and the game).",
+        ),
+        (ALL[3:], "Starting: waits for actor 0 and 5 more (loading emulators and the game)."),
+        (["scribe"], "Starting: waits for scribe (preparing the memory)."),
+        ([], "All processes have started; the first steps are being played."),
+    ],
+)
+def test_without_busy_shares_the_start_names_the_roles_that_are_awaited(starting: Sequence[str], sentence: str) -> None:
+    found = judged([RoleStatus(name, "starting" if name in starting else "waiting") for name in ALL])
+    assert found == Bottleneck("starting", sentence)

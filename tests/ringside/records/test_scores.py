@@ -1,0 +1,52 @@
+"""Reference scores and summaries of returns."""
+
+from __future__ import annotations
+
+import pytest
+
+from ringside.records.scores import REFERENCE, SOURCE, human_normalized, summarize
+
+
+def test_random_play_is_zero_and_the_human_is_one_on_all_57_games() -> None:
+    assert len(REFERENCE) == 57
+    for game, (random, human) in REFERENCE.items():
+        assert human > random
+        assert human_normalized(game, random) == 0.0
+        assert human_normalized(game, human) == 1.0
+    assert "1511.06581" in SOURCE
+
+
+@pytest.mark.parametrize(
+    ("game", "score", "normalized"),
+    [
+        # The first two scores are those of DQN in Mnih et al. 2015; the quotients were worked out by hand.
+        ("breakout", 401.2, 13.87),
+        ("pong", 18.9, 1.12),
+        ("montezuma_revenge", 0.0, 0.0),
+        ("skiing", -17098.1, 0.0),
+        ("pong", -21.0, -0.0085),
+    ],
+)
+def test_known_scores(game: str, score: float, normalized: float) -> None:
+    assert human_normalized(game, score) == pytest.approx(normalized, abs=0.005)
+
+
+def test_every_reference_is_a_game_of_ale_py() -> None:
+    from ale_py import roms
+
+    known = set(roms.get_all_rom_ids())
+    assert REFERENCE.keys() <= known
+
+
+def test_a_game_without_reference_has_no_normalized_score() -> None:
+    assert human_normalized("adventure", 1.0) is None
+    assert summarize("adventure", [1.0]).human_normalized is None
+
+
+def test_a_summary_of_returns() -> None:
+    found = summarize("breakout", [1.7, 30.5, 30.5, 59.3])
+    assert found.episodes == 4
+    assert found.mean == pytest.approx(30.5)
+    assert found.sd == pytest.approx((2 * 28.8**2 / 4) ** 0.5)
+    assert (found.median, found.best) == (30.5, 59.3)
+    assert found.human_normalized == pytest.approx(1.0)

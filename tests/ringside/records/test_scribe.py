@@ -1,0 +1,508 @@
+"""The work of the scribe, without a run."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from ringside.records import preparation, scribe
+from ringside.records.metrics import MetricsLog
+from ringside.records.scribe import Scribe
+from ringside.records.summary import make_summary, run_counters
+from shared.checkpoint.checkpoint_writer import CheckpointWriter
+from shared.checkpoint.finding import find_checkpoint
+from shared.checkpoint.segments import segment_shape
+from shared.checkpoint.weights_file import load_weights
+from shared.errors import FatalError
+from shared.files.lock import identity, locked
+from shared.memory.boundary import Moved
+from shared.memory.plan import Plan
+from shared.memory.process_table import Role
+from shared.memory.run_memory import Memory
+from shared.memory.wait import Stopped, Waiter
+from shared.process.ownership import LOCK_FILE
+from tests.support.checkpoints import random_weights
+from tests.support.configurations import settled
+from tests.support.watched import Pretended
+
+SMALL = {"network": "small", "round_steps": 80, "replay_size": 160, "total_steps": 800}
+
+
+def prepared(run_dir: Path, **settings: Any) -> tuple[Memory, Scribe]:
+    """Memory of a run that its scribe has prepared."""
+    run_dir.mkdir(exist_ok=True)
+    memory = Memory.create(Plan(settled(**SMALL | {"run_dir": run_dir} | settings), 4))
+    _ARENAS.append(memory)
+    resume = settings.get("resume")
+    return memory, Scribe(memory, run_dir, checkpoint=None if resume is None else find_checkpoint(resume))
+
+
+_ARENAS = list[Memory]()
+
+
+@pytest.fixture(autouse=True)
+def _close_arenas() -> Iterator[None]:
+    yield
+    while _ARENAS:
+        _ARENAS.pop().arena.close()
+
+
+class Clock:
+    """A clock of its own for the scribe."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 1_000.0
+        for module in (scribe, preparation):
+            monkeypatch.setattr(module, "time", self)
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def monotonic_ns(self) -> int:
+        return round(self.now * 1e9)
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+@pytest.fixture
+def late(tmp_path: Path) -> Any:
+    """A scribe for which everything is due; what it writes is in `done`."""
+    made: Any = prepared(tmp_path)[1]
+    made.done = []
+    made.due_now = {"evaluation", "save", "record"}
+    made._board.written[0], made._board.trouble[0] = 3, 5
+    made._evaluation_due = lambda: "evaluation" in made.due_now
+    made._save_due = lambda: "save" in made.due_now
+    made._record_due = lambda: "record" in made.due_now
+    made._record_evaluation = lambda: made.done.append("evaluation") or True
+    made._record_rounds = lambda: made.done.append("record") or True
+    made.save = lambda: made.done.append("save") or 3
+    return made
+
+
+def test_records_that_are_always_due_keep_nothing_else_waiting(late: Any) -> None:
+    for due in ("evaluation", "save", "record"):
+        late.work()
+        late.due_now.discard(due)
+    assert late.done == ["evaluation", "save", "record"]
+    assert late._board.trouble[0] == 0
+    late._board.trouble[0] = 5
+    late.work()
+    assert late._board.trouble[0] == 5, "an idle scribe leaves a reported disk error"
+    late.due_now = {"save", "record"}
+    late.save = lambda: -1
+    late.work()
+    assert late.done[3:] == ["record"], "a checkpoint that cannot be taken keeps no record waiting"
+
+
+def test_the_interval_of_checkpoints_goes_on_through_a_death(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a scribe that dies in each checkpoint would be restarted for ever, and its run never saved."""
+    monkeypatch.setattr(scribe, "newest_boundary", lambda memory: 3)
+    memory, first = prepared(tmp_path, checkpoint_every_minutes=2.0)
+    assert not first._save_due()
+    clock.now += 119
+    assert not first._save_due()
+    clock.now += 1
+    assert first._save_due()
+    assert Scribe(memory, tmp_path)._save_due()
+    memory.board.saved[0] = 3
+    assert not first._save_due(), "there is nothing newer"
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_a_full_disk_is_tried_again_for_ten_minutes_and_after_a_stop_once(
+    late: Any, clock: Clock, tmp_path: Path, *, stops: bool
+) -> None:
+    """After 1, 2, 4, ... and then every 30 s."""
+    tries = list[float]()
+    late._files = SimpleNamespace(reopen=lambda: None)
+
+    def close() -> None:
+        tries.append(clock.now - 1_000)
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def wait(ready: Any) -> None:
+        if stops:
+            raise Stopped
+        clock.now = late.retries.end.at
+
+    late.close = close
+    with pytest.raises(FatalError):
+        scribe._close(late, cast(Waiter, SimpleNamespace(wait=wait)), tmp_path)
+    assert tries[:8] == ([0, 0] if stops else [0, 1, 3, 7, 15, 31, 61, 91])
+    assert stops or 600 <= tries[-1] <= 630
+
+
+def test_a_checkpoint_takes_its_boundary_before_it_writes_what_came_till_then(
+    late: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Snapshots are gone two rounds later; what is to be written down waits in the rings."""
+
+    def capture(memory: Any, boundary: int) -> Any:
+        late.done.append(f"capture {boundary}")
+        raise Moved("too late")
+
+    monkeypatch.setattr(scribe, "newest_boundary", lambda memory: 9)
+    monkeypatch.setattr(scribe, "capture", capture)
+    assert Scribe.save(late) == -1
+    assert late.done == ["capture 9"] * 3
+
+
+def test_evaluations_of_a_run_stay_until_it_goes_on(late: Any, tmp_path: Path) -> None:
+    """A resume that stops, or fails, before its first round leaves what is still true."""
+    final, best = tmp_path / "evaluation-final.json", tmp_path / "evaluation-best.json"
+    final.write_text('{"version": 5}')
+    best.write_text('{"version": 3}')
+    # An older checkpoint is resumed, and its future deleted.
+    for versions, left in ((6, (True, True)), (5, (False, True))):
+        preparation.drop_evaluations(tmp_path, of_versions_from=versions)
+        assert (final.exists(), best.exists()) == left
+    late._files = SimpleNamespace(run_dir=tmp_path)
+    with pytest.raises(AttributeError):  # at what comes after it
+        Scribe._record_rounds(late)
+    assert not best.exists()
+
+
+@pytest.mark.parametrize(
+    ("oldest_readable_tick", "held"),
+    [([35, 35], True), ([36], False), ([35, 36], False)],
+    ids=["held", "written over", "written over while it was read"],
+)
+def test_overwritten_slots_are_not_part_of_a_record(
+    late: Any, monkeypatch: pytest.MonkeyPatch, oldest_readable_tick: list[int], held: bool
+) -> None:
+    """A record of ticks 35 to 39; where its slots are gone, only what is known without them is told."""
+    late._memory.ring = SimpleNamespace(field={})
+    late._run_schedule = SimpleNamespace(round_ticks=5)
+    late._oldest_readable_tick = iter(oldest_readable_tick).__next__
+    monkeypatch.setattr(scribe, "episodes_in", lambda ring, begin, end: [(begin, end)])
+    monkeypatch.setattr(scribe, "record_values", lambda memory, first, stop, sample, held: {"stop": stop, "held": held})
+    assert late._read_rounds(7, 8, None) == ({"stop": 8, "held": held}, [(35, 40)] if held else [])
+
+
+def ran_to_its_end(run: Pretended, monkeypatch: pytest.MonkeyPatch, *, due: bool) -> list[Any]:
+    """Processes whose doorbells rang in the main loop of a scribe, or that it worked, and its end.
+
+    Args:
+        due: something is due, also after the work.
+    """
+    memory, done, works = run.memory, list[Any](), [True]
+    memory.board.commits.publish(memory.run_schedule.rounds)
+
+    class Doorbells:
+        fds = range(len(memory.plan.processes))
+
+        def __getitem__(self, process: int) -> Any:
+            return SimpleNamespace(ring=lambda: done.append(process))
+
+    def work() -> None:
+        done.clear()  # at the start all were rung
+        works.clear()
+
+    waiter = SimpleNamespace(wait=lambda ready: ready(), note_progress=lambda point: None)
+    monkeypatch.setattr(scribe, "enter", lambda child_spec: (memory, waiter))
+    made = SimpleNamespace(due=lambda: due or bool(works), work=work)
+    monkeypatch.setattr(scribe, "Scribe", lambda *arguments: made)
+    monkeypatch.setattr(scribe, "_close", lambda *arguments: done.append("closed"))
+    child_spec = SimpleNamespace(run_dir=Path(), doorbells=Doorbells(), process=int(Role.SCRIBE), lock=None)
+    child_spec.checkpoint = None
+    scribe.main(cast(Any, child_spec))
+    run.end()
+    return [*done, "worked"] if not works else done
+
+
+@pytest.mark.parametrize(("method", "workers", "role"), [("dqn", 0, Role.LEARNER), ("a2c", 3, Role.WORKER)])
+def test_a_record_wakes_the_process_that_commits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, workers: int, role: Role
+) -> None:
+    """It may wait until the scribe has written what lanes would overwrite."""
+    run = Pretended(tmp_path / "run", method=method, workers=workers)
+    committer = run.memory.plan.processes.index_of(role)
+    assert ran_to_its_end(run, monkeypatch, due=False) == [committer, "closed", "worked"]
+
+
+def test_a_disk_that_stays_full_does_not_keep_the_scribe_from_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There the retries of the last checkpoint have a limit; until then something is due for ever."""
+    run = Pretended(tmp_path / "run", method="dqn")
+    run.memory.board.trouble[0] = errno.ENOSPC
+    found = ran_to_its_end(run, monkeypatch, due=True)
+    assert found[-1] == "closed", "the last round is committed: nothing is worked at"
+
+
+def save_beginning(memory: Memory, scribe: Scribe) -> None:
+    """Write the checkpoint of boundary 0."""
+    for lane in range(memory.run_schedule.lanes):
+        memory.lane_snapshots.write(lane, 0, b"state")
+    memory.learner_snapshots.write(0, lambda out: [vector.fill(0.5) for vector in out.values()] and None)
+    memory.board.commits.publish(0)
+    assert scribe.save() == 0
+
+
+class FullDisk:
+    """A disk on which nothing of a kind fits, on a clock of its own, while a run plays a span a second."""
+
+    def __init__(
+        self, run_dir: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, *refused: str, method: str = "a2c"
+    ) -> None:
+        settings: dict[str, Any] = {"method": method, "schedule": "alternate", "round_steps": 20, "envs": 4}
+        settings |= {"batch_size": 20} if method == "a2c" else {"schedule": "concurrent", "replay_size": 80}
+        settings |= {"snapshot_every_steps": 40, "total_steps": 4_000, "checkpoint_every_minutes": 0, "eval_envs": 2}
+        settings |= {"lane_envs": 2, "actors": 1, "eval_every_steps": 40, "eval_episodes": 2}
+        self.memory = Memory.create(Plan(settled(**settings, run_dir=run_dir), 4))
+        _ARENAS.append(self.memory)
+        self.clock = clock
+        self.scribe = Scribe(self.memory, run_dir)
+        for name in refused:
+            monkeypatch.setattr(CheckpointWriter, name, self._refuse)
+        for name in ("valid", "terminated", "episode_steps"):  # an episode ends in each tick
+            self.memory.ring.field[name][:] = 1
+        self.commit(0)
+
+    @staticmethod
+    def _refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "file")
+
+    def commit(self, boundary: int) -> None:
+        """A second later another boundary is committed, and the scribe does all that it can do."""
+        self.clock.now += 1.0
+        for lane in range(self.memory.run_schedule.lanes):
+            self.memory.lane_snapshots.write(lane, boundary, b"state")
+        self.memory.learner_snapshots.write(boundary, lambda out: [each.fill(0) for each in out.values()] and None)
+        self.memory.board.commits.publish(boundary)
+        before = -1
+        while self.scribe.due() and before != self.memory.board.written[0]:
+            before = int(self.memory.board.written[0])
+            self.scribe.work()
+
+    def played(self, spans: int) -> list[dict[str, Any]]:
+        """Records of a run of so many spans."""
+        rounds = self.memory.run_schedule.snapshot_rounds
+        for span in range(1, spans + 1):
+            self.commit(span * rounds)
+        lines = (self.scribe._files.run_dir / "metrics.jsonl").read_text().splitlines()
+        return [json.loads(line) for line in lines]
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Callable[..., FullDisk]:
+    """Maker of a full disk: what it refuses, and the `method` of its run."""
+    return partial(FullDisk, tmp_path / "run", clock, monkeypatch)
+
+
+@pytest.mark.parametrize("prioritized", [False, True])
+def test_a_run_begins_with_the_weights_that_are_given(tmp_path: Path, *, prioritized: bool) -> None:
+    given = random_weights(tmp_path / "other", actions=4)
+    memory, _ = prepared(tmp_path / "run", init_from=given, prioritized=prioritized)
+    state = memory.learner_snapshots.read(0)
+    assert state is not None
+    np.testing.assert_array_equal(state["online"], load_weights(given).flat)
+    assert not any(state[name].any() for name in state.keys() - {"online", "priorities"})
+    if prioritized:
+        assert state["priorities"].nonzero()[0].tolist() == [len(state["priorities"]) - 1]
+        assert state["priorities"][-1] == 1.0
+
+
+@pytest.mark.parametrize(("change", "since"), [({}, -1), ({"precision": "bf16"}, 0), ({"actors": 1}, -1)])
+def test_a_resume_continues_counts_and_says_whether_it_is_exact(tmp_path: Path, change: Any, since: int) -> None:
+    memory, scribe = prepared(tmp_path / "run")
+    memory.board.restarts[1] = 2
+    save_beginning(memory, scribe)
+    (tmp_path / "run" / "summary.json").write_text('{"finished": true}')
+    (tmp_path / "run" / "evaluation-final.json").write_text('{"version": 3}')
+    memory, scribe = prepared(tmp_path / "run", resume=tmp_path / "run", **change)
+    assert memory.inexact_since == since
+    assert (run_counters(memory)["restarts"], run_counters(memory)["seconds"] > 0) == (2, True)
+    assert not (tmp_path / "run" / "summary.json").exists(), "the run is unfinished"
+    assert not (tmp_path / "run" / "evaluation-final.json").exists(), "of a round that is played again"
+    told = make_summary(memory, scribe._files.metrics, 0)
+    assert (told["exact"], told["inexact_since_steps"]) == (since < 0, None if since < 0 else since)
+    memory.board.commits.publish(0)
+    memory.board.saved[0] = -1
+    scribe.save()
+    memory, _ = prepared(tmp_path / "run", resume=tmp_path / "run", **change)
+    assert memory.inexact_since == since, "also after another resume"
+
+
+def test_a_run_that_begins_keeps_nothing_of_one_without_a_checkpoint(tmp_path: Path) -> None:
+    first = prepared(tmp_path / "run")[1]
+    first._files.metrics.log_round(0, 80, {}, [], envs=8)
+    best = random_weights(tmp_path / "other", actions=4)
+    (tmp_path / "run" / "checkpoints" / "best.safetensors").write_bytes(best.read_bytes())
+    second = prepared(tmp_path / "run", seed=2)[1]
+    assert second._files.metrics.last_round == -1
+    assert second._files.checkpoints.best.mean_return is None
+    assert not (tmp_path / "run" / "checkpoints" / "best.safetensors").exists()
+
+
+def test_a_resume_in_another_directory_takes_records_and_best_weights_along(
+    tmp_path: Path, full_disk: Callable[..., FullDisk]
+) -> None:
+    disk = full_disk()
+    plan, boundary = disk.memory.plan, disk.memory.run_schedule.snapshot_rounds
+    disk.scribe._files.checkpoints.save_best(np.zeros(plan.parameters.count, np.float32), 1, 3.5)
+    disk.commit(boundary)
+    run = replace(plan.config.run, run_dir=tmp_path / "other", resume=tmp_path / "run")
+    left = CheckpointWriter(tmp_path / "other", plan.config, disk.memory.run_schedule, 4)  # without a checkpoint
+    left.save_best(np.zeros(plan.parameters.count, np.float32), boundary, 9.0)
+    (left.directory / "best.safetensors").rename(left.directory / f"best-{boundary:08d}.safetensors")
+    memory = Memory.create(replace(plan, config=replace(plan.config, run=run)))
+    other = Scribe(memory, tmp_path / "other", checkpoint=find_checkpoint(tmp_path / "run"))
+    assert other._files.checkpoints.best.mean_return == 3.5
+    records = [(tmp_path / name / "metrics.jsonl").read_bytes() for name in ("run", "other")]
+    assert b'"kind": "round"' in records[0]
+    assert records[0] == records[1]
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_the_records_are_on_the_disk_before_a_checkpoint_that_counts_them(
+    full_disk: Callable[..., FullDisk], monkeypatch: pytest.MonkeyPatch, *, refused: bool
+) -> None:
+    disk, done = full_disk(), list[str]()
+    save, sync = CheckpointWriter.save, MetricsLog.sync
+
+    def sync_or_refuse(log: MetricsLog) -> None:
+        done.append("sync")
+        if refused:
+            FullDisk._refuse()
+        sync(log)
+
+    def note_save(*arguments: Any) -> int:
+        done.append("save")
+        return save(*arguments)
+
+    monkeypatch.setattr(MetricsLog, "sync", sync_or_refuse)
+    monkeypatch.setattr(CheckpointWriter, "save", note_save)
+    disk.commit(disk.memory.run_schedule.snapshot_rounds)
+    assert done == (["sync"] if refused else ["sync", "save"])
+
+
+def test_a_segment_that_was_overwritten_meanwhile_is_deleted(tmp_path: Path) -> None:
+    memory, scribe = prepared(tmp_path / "run")
+    done: list[str] = []
+    scribe._files = cast(Any, SimpleNamespace())
+    scribe._files.checkpoints = SimpleNamespace(
+        add_segment=lambda index, ring: done.append(f"add {index}"),
+        discard_segment=lambda index: done.append(f"discard {index}"),
+    )
+    first_tick = segment_shape(memory.run_schedule).first_tick(1)
+    for oldest, needed in ((first_tick + 1, 0), (first_tick + 1, first_tick)):
+        scribe._oldest_readable_tick = lambda oldest=oldest: oldest
+        with pytest.raises(Moved):
+            scribe._add_segment(1, needed)
+    scribe._add_segment(1, first_tick + 1)
+    scribe._oldest_readable_tick = lambda: first_tick
+    scribe._add_segment(1)
+    assert done == ["add 1", "discard 1"] * 2 + ["add 1"] * 2
+
+
+@pytest.mark.parametrize("has_tail", [False, True])
+def test_lanes_that_overwrite_a_tail_spoil_a_checkpoint_that_has_one(
+    full_disk: Callable[..., FullDisk], monkeypatch: pytest.MonkeyPatch, *, has_tail: bool
+) -> None:
+    disk = full_disk(method="dqn")
+    monkeypatch.setattr(CheckpointWriter, "add_tail", lambda *arguments: has_tail)
+    monkeypatch.setattr(Scribe, "_save_due", lambda scribe: False)
+    disk.commit(disk.memory.run_schedule.snapshot_rounds)
+    monkeypatch.setattr(CheckpointWriter, "missing_segments", lambda *arguments: [])
+    monkeypatch.setattr(Scribe, "_oldest_readable_tick", lambda scribe: 10**6)
+    assert disk.scribe.save() == (-1 if has_tail else disk.memory.run_schedule.snapshot_rounds)
+
+
+@pytest.mark.parametrize(
+    ("method", "refused"), [("a2c", ["save"]), ("a2c", ["save_best"]), ("dqn", ["save", "add_segment"])]
+)
+def test_a_disk_without_space_for_weights_or_segments_records_all_episodes(
+    full_disk: Callable[..., FullDisk], method: str, refused: list[str]
+) -> None:
+    """Between two tries to write them, lanes overwrite the ring many times."""
+    disk = full_disk(*refused, method=method)
+    memory = disk.memory
+    if "save_best" in refused:
+        memory.evaluations.queued.publish(1)
+        memory.evaluations.done.publish(1)
+    records = disk.played(spans=40)
+    assert sum(record["kind"] == "round" for record in records) == 40
+    assert sum(record["kind"] == "episode" for record in records) == 40 * 40
+    assert memory.board.trouble[0] == errno.ENOSPC
+    assert not memory.board.records_refused[0], "the learner waits for the scribe as ever"
+    assert (memory.board.saved[0] > 0) == ("save_best" in refused)
+
+
+def test_a_disk_that_refuses_records_keeps_nobody_waiting(
+    full_disk: Callable[..., FullDisk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = full_disk("prune")
+    with monkeypatch.context() as patch:
+        patch.setattr(MetricsLog, "log_round", FullDisk._refuse)
+        disk.commit(disk.memory.run_schedule.snapshot_rounds)
+    assert disk.memory.board.records_refused[0]
+    disk.clock.now += 60
+    disk.scribe.work()
+    assert not disk.memory.board.records_refused[0]
+
+
+def test_a_segment_that_was_refused_is_written_once_there_is_space(
+    full_disk: Callable[..., FullDisk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = full_disk(method="dqn")
+    memory, rounds = disk.memory, disk.memory.run_schedule.snapshot_rounds
+    with monkeypatch.context() as patch:
+        patch.setattr(CheckpointWriter, "add_segment", FullDisk._refuse)
+        disk.commit(rounds)
+    assert (memory.board.trouble[0], memory.board.records_refused[0]) == (errno.ENOSPC, 0)
+    disk.clock.now += 60
+    disk.commit(2 * rounds)
+    assert memory.board.trouble[0] == 0
+    assert memory.board.saved[0] == 2 * rounds
+
+
+def test_segments_are_tried_again_after_pauses_alone(
+    full_disk: Callable[..., FullDisk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After 1, 2, 4, ... seconds, while a span is recorded every second."""
+    disk, tries = full_disk("save", method="dqn"), list[float]()
+
+    def refuse(*_: object) -> None:
+        tries.append(disk.clock.now)
+        FullDisk._refuse()
+
+    monkeypatch.setattr(CheckpointWriter, "add_segment", refuse)
+    monkeypatch.setattr(Scribe, "_save_due", lambda scribe: False)
+    disk.played(spans=20)
+    assert [round(later - first) for first, later in pairwise(tries)] == [1, 2, 4, 8]
+
+
+def test_a_run_whose_directory_was_moved_writes_nothing_into_that_of_another(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    path.mkdir()
+    with locked(path / LOCK_FILE, "--run-dir", "a run"):
+        memory = Memory.create(Plan(settled(**SMALL, run_dir=path), 4))
+        moved = Scribe(memory, path, identity(path / LOCK_FILE))
+        moved._files.metrics.log_round(0, 80, {}, [], envs=8)
+        path.rename(tmp_path / "moved")
+        path.mkdir()
+        with locked(path / LOCK_FILE, "--run-dir", "a run"):
+            memory.board.commits.publish(1)
+            moved.work()
+            with pytest.raises(OSError, match="another run is in its place"):
+                moved.close()
+            assert memory.board.trouble[0] == errno.EBUSY
+            assert os.listdir(path) == [LOCK_FILE]

@@ -1,0 +1,305 @@
+"""`--track wandb`: what is sent, under which names, once; and that no run is disturbed. The service is a fake."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ringside.records import wandb_track
+from ringside.records.follow import Unsent
+from ringside.records.metrics import Episode, MetricsLog, cut_metrics
+from ringside.records.wandb_track import tracking
+from shared.config.sections import Run
+from shared.config.settings import Config
+from shared.config.trust import resume_words
+from shared.config.validate import settings
+from shared.errors import ConfigError
+from shared.files.atomic import write_atomic
+from shared.process.ownership import evaluation_video
+from shared.process.signals import handle_stop_signals
+from tests.support.waiting import until
+from tests.support.written_runs import write_run
+
+
+class Service:
+    """The package wandb, with the calls that it has received.
+
+    Attributes:
+        error: raised by `init`.
+        wait: the end of each run waits for it.
+    """
+
+    def __init__(self) -> None:
+        self.inits: list[dict[str, Any]] = []
+        self.logged: list[dict[str, Any]] = []
+        self.summary: dict[str, Any] = {}
+        self.url: str | None = None
+        self.error: Exception | None = None
+        self.wait = threading.Event()
+        self.wait.set()
+        self.was_torn_down = False
+
+    def init(self, **told: Any) -> Service:
+        """Begin a run: this object."""
+        self.inits.append(told)
+        if self.error is not None:
+            raise self.error
+        return self
+
+    def define_metric(self, *words: str, **more: str) -> None:
+        """Ignore names of metrics."""
+
+    def log(self, values: dict[str, Any]) -> None:
+        """Keep values."""
+        self.logged.append(values)
+
+    def finish(self) -> None:
+        """End a run."""
+        self.wait.wait(20)
+
+    def teardown(self) -> None:
+        """End the process of the package."""
+        self.was_torn_down = True
+
+    Video = staticmethod(lambda path, format: f"video {Path(path).name} {format}")
+    Settings = staticmethod(SimpleNamespace)
+
+    @property
+    def steps(self) -> list[int]:
+        """Steps of the values, in their order."""
+        return [values["steps"] for values in self.logged]
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+    fake = Service()
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+    monkeypatch.setattr(wandb_track, "POLL_SECONDS", 0.05)
+    yield fake
+    fake.wait.set()
+
+
+def track(path: Path, notes: list[str], resume: Path | None = Path()) -> None:
+    """Track a run that is over at once."""
+    with tracking(Run(run_dir=path, resume=resume, track="wandb"), lambda at: None, notes.append) as look:
+        look("memory")
+
+
+def test_records_are_sent_under_the_names_of_the_dashboards(tmp_path: Path, service: Service) -> None:
+    service.url = "https://example.org/run"
+    path = write_run(tmp_path / "run", returns=[3.0, 4.0], evaluations=[5.0])
+    notes: list[str] = []
+    track(path, notes)
+    assert notes == ["Weights & Biases: https://example.org/run"]
+    (told,) = service.inits
+    assert (told["name"], told["resume"], told["config"]["game"], told["config"]["batch_size"]) == (
+        "run",
+        "allow",
+        "pong",
+        32,
+    )
+    assert service.steps == [1_000, 1_000, 2_000, 2_000, 2_000]
+    logged = service.logged
+    assert logged[0] == {"charts/episodic_return": 3.0, "charts/episodic_length": 50, "steps": 1_000}
+    assert (logged[1]["charts/SPS"], logged[1]["losses/td_loss"]) == (100.0, 0.5)
+    assert logged[4] == {"eval/mean_return": 5.0, "eval/episodes": 30, "steps": 2_000}
+    assert service.summary["weights_sha256"] == "0123456789abcdef"
+
+
+def test_records_are_sent_and_the_address_is_shown_during_the_run(tmp_path: Path, service: Service) -> None:
+    path = write_run(tmp_path / "run", returns=[3.0], evaluations=[], track="wandb")
+    notes: list[str] = []
+    seen: list[str] = []
+    with tracking(Run(run_dir=path, resume=path, track="wandb"), seen.append, notes.append) as look:
+        until(lambda: (look("memory"), notes)[1])
+        assert notes == [f"Weights & Biases: kept in {path / 'wandb'}"]
+        assert set(seen) == {"memory"}
+        until(lambda: len(service.logged) == 2)
+        with MetricsLog(path / "metrics.jsonl") as log:
+            round_of(log, 100)
+        until(lambda: len(service.logged) == 4)
+    assert len(service.logged) == 4
+
+
+def test_entity_group_tags_and_videos_are_sent(tmp_path: Path, service: Service) -> None:
+    told = {"wandb_entity": "team", "wandb_group": "atari5", "wandb_tags": "first, quick,"}
+    path = write_run(tmp_path / "run", returns=[3.0, 4.0], evaluations=[5.0], track="wandb", **told)
+    video = evaluation_video(path, 0)
+    video.parent.mkdir()
+    video.touch()
+    track(path, [])
+    (init,) = service.inits
+    assert (init["entity"], init["group"], init["tags"]) == ("team", "atari5", ["first", "quick"])
+    assert {"eval/video": "video evaluation-00000.mp4 mp4", "steps": 2_000} in service.logged
+
+
+@pytest.mark.parametrize("name", ["wandb_entity", "wandb_group", "wandb_tags"])
+def test_settings_of_the_service_need_it_and_come_from_no_run(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"--{name.replace('_', '-')} is for --track wandb"):
+        settings(Config().with_settings(**{name: "x"}))
+    config = Config().with_settings(run_dir="runs/x", track="wandb", **{name: "x"})
+    assert resume_words(config)[2:] == ["--track", "wandb", f"--{name.replace('_', '-')}", "x"]
+
+
+def round_of(log: MetricsLog, number: int) -> None:
+    log.log_round(number, 40 * (number + 1), {}, [Episode(0, 10 * number, 1.0, 5)], envs=4)
+
+
+def names(found: list[dict[str, object]]) -> list[tuple[object, object]]:
+    return [(record["kind"], record["evaluation" if record["kind"] == "evaluation" else "round"]) for record in found]
+
+
+def test_every_record_is_sent_once(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    unsent = Unsent(path, {})
+    assert list(unsent.records()) == []
+    with MetricsLog(path) as log:
+        round_of(log, 0)
+        assert names(list(unsent.records())) == [("episode", 0), ("round", 0)]
+        assert list(unsent.records()) == []
+        log.log_evaluation(0, 1, 40, {})
+        round_of(log, 1)
+        assert names(list(unsent.records())) == [("evaluation", 0), ("episode", 1), ("round", 1)]
+
+
+def test_episodes_wait_for_their_round_and_lines_for_their_end(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    unsent = Unsent(path, {})
+    path.write_bytes(b'{"kind": "episode", "round": 0, "steps": 1, "return": 2.0}\n{"kind": "ro')
+    assert list(unsent.records()) == []
+    with open(path, "ab") as file:
+        file.write(b'und", "round": 0, "steps": 1}\n')
+    assert names(list(unsent.records())) == [("episode", 0), ("round", 0)]
+
+
+def test_nothing_is_sent_twice_when_a_run_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "metrics.jsonl"
+    with MetricsLog(path) as log:
+        for number in range(4):
+            round_of(log, number)
+    unsent = Unsent(path, {})
+    monkeypatch.setattr("ringside.records.follow.READ_BYTES", 500)
+    assert len(list(unsent.records())) == 8, "read in several parts"
+    cut_metrics(path, 2)
+    with MetricsLog(path) as log:
+        for number in range(2, 6):
+            round_of(log, number)
+    assert names(list(unsent.records())) == [(kind, number) for number in (4, 5) for kind in ("episode", "round")]
+    again = Unsent(path, {"round": 4})
+    assert names(list(again.records())) == [("episode", 5), ("round", 5)]
+
+
+def test_a_resumed_run_goes_on_under_the_same_id_and_sends_nothing_twice(tmp_path: Path, service: Service) -> None:
+    path = write_run(tmp_path / "run", returns=[3.0, 4.0], evaluations=[])
+    track(path, [])
+    with MetricsLog(path / "metrics.jsonl") as log:
+        log.log_round(2, 3_000, {}, [Episode(0, 250, 9.0, 1)], envs=10)
+    track(path, [])
+    first, second = service.inits
+    assert first["id"] == second["id"]
+    assert service.steps == [1_000, 1_000, 2_000, 2_000, 2_510, 3_000]
+
+
+def test_a_new_run_in_the_same_directory_is_a_new_one_there(tmp_path: Path, service: Service) -> None:
+    path = write_run(tmp_path / "run", returns=[3.0], evaluations=[])
+    for resume in (None, path, None):
+        track(path, [], resume)
+    first, second, third = (told["id"] for told in service.inits)
+    assert first == second != third
+
+
+def test_a_refusal_of_the_service_is_shown_once(tmp_path: Path, service: Service) -> None:
+    service.error = RuntimeError("no key:\nlog in first")
+    notes: list[str] = []
+    track(write_run(tmp_path / "run"), notes)
+    (note,) = notes
+    assert note == "Weights & Biases gets nothing more of this run; the run continues: no key: log in first"
+
+
+def test_a_service_that_does_not_answer_is_not_waited_for(
+    tmp_path: Path, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.wait.clear()
+    monkeypatch.setattr(wandb_track, "SILENT_SECONDS", 0.1)
+    monkeypatch.setattr(wandb_track, "FINISH_SECONDS", 1.0)
+    notes: list[str] = []
+    track(write_run(tmp_path / "run"), notes)
+    assert "did not take the rest within 1 s" in "".join(notes)
+    assert service.was_torn_down
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_request_to_stop_while_the_rest_is_sent_ends_that(
+    tmp_path: Path, service: Service, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """The handler of the command does nothing: the run is over."""
+    service.wait.clear()
+    monkeypatch.setattr(wandb_track, "SILENT_SECONDS", 0.0)
+    notes: list[str] = []
+    path = write_run(tmp_path / "run")
+
+    def note(sentence: str) -> None:
+        notes.append(sentence)
+        if "at most" in sentence:
+            signal.raise_signal(number)
+
+    with handle_stop_signals(lambda number: None):  # noqa: SIM117  (the run's handler comes first)
+        with tracking(Run(run_dir=path, resume=path, track="wandb"), print, note):
+            pass
+    assert any("did not take the rest because you have interrupted that" in each for each in notes)
+    assert service.was_torn_down
+
+
+def test_own_metrics_of_other_steps_than_before_a_resume_are_sent_once(tmp_path: Path, service: Service) -> None:
+    """Six rounds were sent. The resumed run begins at boundary 2, and its callback returns values from round 4 on."""
+    path = write_run(tmp_path / "run", returns=[], evaluations=[])
+
+    def write(*records: tuple[str, int]) -> None:
+        lines = [{"steps": 40 * (number + 1), "kind": kind, "values": {"mine": 1.0}} for kind, number in records]
+        write_atomic(path / "own-metrics.jsonl", "".join(json.dumps(line) + "\n" for line in lines).encode())
+
+    write(*(("round", number) for number in range(6)), ("evaluation", 3), ("episode", 5), ("episode", 5))
+    track(path, [])
+    assert len(service.logged) == 9
+    assert service.logged[0] == {"own/mine": 1.0, "steps": 40}
+    service.logged.clear()
+    write(*(("round", number) for number in (0, 1, 4, 5, 6, 7)), ("episode", 5), ("evaluation", 3), ("evaluation", 6))
+    for _ in range(2):
+        track(path, [])
+    assert service.steps == [280, 320, 280]
+
+
+def test_without_it_nothing_is_started(tmp_path: Path) -> None:
+    with tracking(Run(run_dir=tmp_path), print, print) as look:
+        assert look is print
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"track": "wandb"}, r"--track wandb needs the package wandb, .* --editable '\.\[wandb\]'` "),
+        ({"eval_video": True, "eval_every_steps": 10_000}, r"--eval-video needs the package av, .* '\.\[video\]'` "),
+    ],
+)
+def test_a_missing_package_is_a_sentence_before_the_start(
+    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], says: str
+) -> None:
+    config = Config().with_settings(**changes)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=says):
+        settings(config)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    settings(config)
+
+
+def test_tracking_may_change_on_resume() -> None:
+    assert Config().with_settings(track="wandb").digest() == Config().digest()

@@ -1,0 +1,160 @@
+"""Callbacks: each record once, in order; metrics of the user's own, in their file, on dashboards and on the page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+import ringside
+from ringside.records.metrics import Episode, MetricsLog
+from ringside.records.own_metrics import OwnMetrics
+from ringside.run.callbacks import Callbacks, ResumePoint, dispatching
+from ringside.watch.live_curves import SERIES, Curves
+from shared.errors import ConfigError, StopTraining
+from shared.files.run_file_names import METRICS_FILE
+from shared.process.ownership import OWN_EVENTS, OWN_METRICS_FILE
+
+
+def log_rounds(run_dir: Path, first: int, stop: int, evaluation: int | None = None) -> None:
+    """Rounds of 40 steps with an episode each, and an evaluation of the last."""
+    with MetricsLog(run_dir / METRICS_FILE) as log:
+        for number in range(first, stop):
+            log.log_round(number, 40 * (number + 1), {"loss": 0.5}, [Episode(0, 10 * number, 3.0, 5)], envs=4)
+        if evaluation is not None:
+            log.log_evaluation(evaluation, stop, 40 * stop, {"mean_return": 7.0})
+
+
+def own_records(run_dir: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run_dir / OWN_METRICS_FILE).read_text().splitlines()]
+
+
+def rounds_by_two(record: dict[str, Any]) -> dict[str, float]:
+    return {"twice": 2.0 * record["round"]}
+
+
+def fail(sentence: str) -> None:
+    raise AssertionError(sentence)
+
+
+def test_each_record_is_passed_on_once_and_in_order(tmp_path: Path) -> None:
+    told: list[tuple[str, int]] = []
+
+    def tell(name: str) -> Callable[[dict[str, Any]], None]:
+        return lambda record: told.append((name, record["steps"]))
+
+    callbacks = Callbacks(on_round=tell("round"), on_episode=tell("episode"), on_evaluation=tell("evaluation"))
+    with dispatching(callbacks, tmp_path, tmp_path, ResumePoint(), fail) as poll:
+        poll()
+        log_rounds(tmp_path, 0, 1)
+        poll()
+        poll()
+        assert told == [("episode", 4), ("round", 40)]
+        log_rounds(tmp_path, 1, 2, evaluation=0)
+    assert told[2:] == [("episode", 44), ("round", 80), ("evaluation", 80)], "the rest at the end"
+    assert not (tmp_path / OWN_METRICS_FILE).exists(), "nothing was returned"
+
+
+def test_a_request_to_stop_loses_no_record(tmp_path: Path) -> None:
+    """Several rounds come with one read, and each call asks for a stop."""
+    rounds = []
+
+    def stop(record: dict[str, Any]) -> dict[str, float]:
+        rounds.append(record["round"])
+        if record["round"] in (1, 3):
+            raise StopTraining("enough")
+        return {"mine": 1.0}
+
+    with dispatching(Callbacks(on_round=stop), tmp_path, tmp_path, ResumePoint(), fail) as poll:
+        log_rounds(tmp_path, 0, 4)
+        with pytest.raises(StopTraining):
+            poll()
+        assert rounds == [0, 1]
+        log_rounds(tmp_path, 4, 5)
+    assert rounds == [0, 1, 2, 3, 4]
+    assert [record["round"] for record in own_records(tmp_path)] == [0, 2, 4]
+
+
+def test_metrics_of_callbacks_are_recorded_at_the_steps_of_the_record(tmp_path: Path) -> None:
+    callbacks = Callbacks(on_round=rounds_by_two, on_evaluation=lambda record: {"score": record["mean_return"]})
+    with dispatching(callbacks, tmp_path, tmp_path, ResumePoint(), fail) as poll:
+        log_rounds(tmp_path, 0, 2, evaluation=0)
+        poll()
+    assert [(record["steps"], record["values"]) for record in own_records(tmp_path)] == [
+        (40, {"twice": 0.0}),
+        (80, {"twice": 2.0}),
+        (80, {"score": 7.0}),
+    ]
+    events = EventAccumulator(str(tmp_path / OWN_EVENTS)).Reload()
+    assert [(event.step, event.value) for event in events.Scalars("own/twice")] == [(40, 0.0), (80, 2.0)]
+
+    curves = Curves(tmp_path)
+    curves.read()
+    told = curves.since(0, [0] * len(SERIES))
+    assert told["own_metrics"] == ["twice", "score"]
+    assert told["own"] == [[40, 0.0, None], [80, 2.0, None], [80, None, 7.0]]
+
+
+def test_a_resume_goes_on_with_the_metrics_up_to_its_boundary(tmp_path: Path) -> None:
+    callbacks = Callbacks(on_round=rounds_by_two)
+    former = tmp_path / "former"
+    former.mkdir()
+    with dispatching(callbacks, former, former, ResumePoint(), fail):
+        log_rounds(former, 0, 3)
+    with dispatching(callbacks, former, former, ResumePoint(rounds=2, steps=80, evaluations=0), fail) as poll:
+        poll()
+        log_rounds(former, 3, 4)
+    assert [record["steps"] for record in own_records(former)] == [40, 80, 120, 160]
+
+
+@pytest.mark.parametrize(
+    ("returned", "says"),
+    [
+        (3.0, "on_round returned a float; return numbers by name, or None"),
+        ({"My Metric": 1.0}, "a metric named 'My Metric'"),
+        ({"mine": "x"}, "mine = 'x', which is no number"),
+    ],
+)
+def test_a_value_that_is_no_metric_is_refused(tmp_path: Path, returned: Any, says: str) -> None:
+    log_rounds(tmp_path, 0, 1)
+    callbacks = Callbacks(on_round=lambda record: returned)
+    with (
+        pytest.raises(ConfigError, match=says),
+        dispatching(callbacks, tmp_path, tmp_path, ResumePoint(), fail) as poll,
+    ):
+        poll()
+
+
+def test_a_disk_that_refuses_delays_the_metrics(tmp_path: Path) -> None:
+    notes: list[str] = []
+    own = OwnMetrics(tmp_path, tmp_path, 0, notes.append)
+    (tmp_path / OWN_METRICS_FILE).mkdir()
+    for steps in (40, 80):
+        own.add({"steps": steps, "round": 0, "kind": "round"}, {"mine": 1.0})
+        own.flush()
+    assert len(notes) == 1
+    (tmp_path / OWN_METRICS_FILE).rmdir()
+    own.close()
+    assert [record["steps"] for record in own_records(tmp_path)] == [40, 80]
+
+
+@pytest.mark.stress
+def test_a_run_calls_them_and_stops_when_one_says_so(tmp_path: Path) -> None:
+    def enough(record: dict[str, Any]) -> dict[str, float]:
+        if record["round"] == 2:
+            raise StopTraining("Enough.")
+        return {"pace": record["steps_per_second"]}
+
+    settings: Any = {
+        "env": "tests.support.pixel_game:factory",
+        "run_dir": tmp_path / "run",
+        **{"envs": 8, "actors": 2, "round_steps": 480, "batch_size": 8, "learning_starts": 960, "replay_size": 2_400},
+        **{"network": "small", "learner_threads": 1, "inference_batch": 4, "total_steps": 48_000},
+    }
+    summary = ringside.train(on_round=enough, **settings)
+    assert not summary["finished"]
+    assert [record["round"] for record in own_records(tmp_path / "run")] == [0, 1]

@@ -1,0 +1,226 @@
+"""The hang detector: every kind of silence, late polls, the pace of a role, and states from the kernel."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ringside.run import hang_detector
+from ringside.run.hang_detector import HangDetector, ProcessState, process_state
+from shared.memory.board import Phase
+from shared.root import ROOT
+from tests.support.waiting import until
+
+LOOK = 0.25
+
+
+class _Process:
+    """A process that is looked at every quarter of a second."""
+
+    def __init__(self, watch: HangDetector | None = None) -> None:
+        self.watch = watch or HangDetector()
+        self.beat, self.cpu_seconds, self.seconds = 1, 0.0, 0.0
+
+    def lives(self, seconds: float, every: float = LOOK, phase: Phase = Phase.WORKING) -> None:
+        """It sends a heartbeat `every` so many seconds."""
+        for look in range(round(seconds / LOOK)):
+            self.beat += look % round(every / LOOK) == 0
+            assert self.watch.check(self.beat, phase, LOOK, self._see("S", 0.0)) is None
+
+    def silent(
+        self, seconds: float, state: str = "S", share: float = 0.0, phase: Phase = Phase.WORKING, late: float = LOOK
+    ) -> str | None:
+        """It gives none; it gets a `share` of a processor. Why it hangs, and `self.seconds` when that is said."""
+        for look in range(1, round(seconds / late) + 1):
+            why = self.watch.check(self.beat, phase, late, self._see(state, share * late))
+            if why:
+                self.seconds = look * late
+                return why
+        return None
+
+    def _see(self, state: str, used: float) -> Callable[[], ProcessState]:
+        self.cpu_seconds += used
+        return lambda: ProcessState(state, self.cpu_seconds)
+
+
+def _known(every: float = LOOK) -> _Process:
+    """A process whose pace is known."""
+    process = _Process()
+    process.lives(every * (hang_detector.KNOWN_HEARTBEATS + 2), every)
+    process.lives(LOOK)
+    return process
+
+
+def test_the_page_on_reliability_names_the_bounds() -> None:
+    page = (ROOT / "docs" / "reliability.md").read_text()
+    module, words = hang_detector, {5.0: "five"}
+    for said in (
+        f"is stopped (SIGSTOP) for more than {module.STOPPED_SECONDS:.0f} s",
+        f"{words[module.MULTIPLE]} times its longest gap between heartbeats, from {module.FLOOR_SECONDS:.0f} to "
+        f"{module.CEILING_SECONDS:.0f} s",
+        f"Waiting for a disk or a driver counts up to {module.BLOCKED_SECONDS:.0f} s",
+    ):
+        assert said in page
+
+
+def test_silence_for_a_multiple_of_the_pace_is_a_hang() -> None:
+    quick, slow = _known(), _known(every=3.0)
+    assert "no heartbeat" in (quick.silent(100) or "")
+    assert quick.seconds <= hang_detector.FLOOR_SECONDS + 2 * LOOK
+    assert "no heartbeat" in (slow.silent(100) or "")
+    assert 3.0 * (hang_detector.MULTIPLE - 1) < slow.seconds <= 3.0 * hang_detector.MULTIPLE + 2 * LOOK
+
+
+def test_an_endless_loop_hangs_and_a_starving_process_does_not() -> None:
+    assert _known().silent(10 * hang_detector.FLOOR_SECONDS, "R", share=1.0)
+    assert not _known().silent(10 * hang_detector.FLOOR_SECONDS, "R", share=0.0)
+    overloaded = _known()
+    assert overloaded.silent(100 * hang_detector.FLOOR_SECONDS, "R", share=0.05)
+    assert overloaded.seconds > 10 * hang_detector.FLOOR_SECONDS
+
+
+def test_stopped_is_noticed_at_once_in_every_phase() -> None:
+    for phase in (Phase.STARTING, Phase.WORKING, Phase.REPLAYING, Phase.WAITING):
+        process = _Process()
+        assert "SIGSTOP" in (process.silent(100, "T", phase=phase) or "")
+        assert process.seconds <= hang_detector.STOPPED_SECONDS + hang_detector.LATE_SECONDS + LOOK
+
+
+def test_a_stop_that_ends_in_time_counts_for_nothing() -> None:
+    process = _known()
+    for _ in range(20):
+        assert not process.silent(hang_detector.STOPPED_SECONDS - LOOK, "T")
+        assert not process.silent(hang_detector.FLOOR_SECONDS / 4)  # it runs, and has not come to its next heartbeat
+        process.lives(LOOK)
+
+
+@pytest.mark.parametrize("state", ["D", "t"])
+def test_a_process_blocked_in_the_kernel_has_a_long_limit(state: str) -> None:
+    process = _known()
+    assert not process.silent(hang_detector.BLOCKED_SECONDS - 1, state)
+    assert f"state {state}" in (process.silent(10, state) or "")
+
+
+def test_a_start_and_work_done_again_have_a_longer_grace() -> None:
+    for phase in (Phase.STARTING, Phase.REPLAYING):
+        process = _known()
+        process.lives(LOOK, phase=phase)
+        assert not process.silent(hang_detector.CEILING_SECONDS - 1, phase=phase)
+        assert process.silent(10, phase=phase)
+
+
+def test_until_the_pace_is_known_the_bound_is_the_ceiling() -> None:
+    process = _Process()
+    process.lives(2.0)
+    assert process.watch.bound(Phase.WORKING) == hang_detector.CEILING_SECONDS
+    process.lives(hang_detector.KNOWN_HEARTBEATS * LOOK)
+    assert process.watch.bound(Phase.WORKING) == hang_detector.FLOOR_SECONDS
+    slow = _known(every=40.0)
+    assert slow.watch.bound(Phase.WORKING) == hang_detector.CEILING_SECONDS
+
+
+def test_waiting_tells_nothing_of_the_pace_of_work() -> None:
+    process = _Process()
+    process.lives(10 * hang_detector.KNOWN_HEARTBEATS * LOOK, phase=Phase.WAITING)
+    assert process.watch.bound(Phase.WORKING) == hang_detector.CEILING_SECONDS
+    process.lives(LOOK, phase=Phase.WAITING)
+    for _ in range(hang_detector.KNOWN_HEARTBEATS):
+        assert not process.silent(4.0)  # the wait was over without a heartbeat
+        process.lives(LOOK, phase=Phase.WAITING)
+    assert process.watch.bound(Phase.WORKING) == pytest.approx(4.0 * hang_detector.MULTIPLE)
+
+
+def test_a_late_look_counts_little() -> None:
+    """Ctrl-Z of the whole group, a suspended machine, a supervisor without a processor: no false alarm."""
+    process = _known()
+    assert not process.silent(10_000, late=10_000.0)
+    assert not process.silent(20_000, "T", late=10_000.0)
+    process.lives(1.0)
+
+
+def test_a_clock_that_jumps_is_a_sign_of_life_like_any_other() -> None:
+    process = _known()
+    for beat in (10**18, 5, -(10**18)):
+        assert not process.silent(hang_detector.FLOOR_SECONDS - 1)
+        process.beat = beat
+        assert not process.silent(LOOK)
+
+
+def test_a_false_alarm_gives_the_next_incarnation_more_time() -> None:
+    process = _known()
+    lived = [0.0]
+    for _ in range(3):
+        assert process.silent(1_000)
+        assert process.seconds > lived[-1]
+        lived.append(process.seconds)
+        process.watch.restart()
+        process.lives(1.0)
+    assert lived[-1] <= hang_detector.CEILING_SECONDS + 2 * LOOK
+
+
+def test_a_process_that_is_gone_does_not_hang() -> None:
+    watch = HangDetector()
+    watch.check(1, Phase.WORKING, LOOK, lambda: None)
+    assert not any(watch.check(1, Phase.WORKING, 1.0, lambda: None) for _ in range(1_000))
+
+
+def _seen(process: int, state: str) -> ProcessState:
+    """Look until the process is in a state."""
+    found: list[ProcessState] = []
+
+    def there() -> bool:
+        seen = process_state(process)
+        assert seen is not None
+        found.append(seen)
+        return seen.state == state
+
+    until(there, every=0.0)
+    return found[-1]
+
+
+def test_states_and_processor_time_are_read_of_all_threads() -> None:
+    program = "import threading; t = threading.Thread(target=lambda: [0 for _ in iter(int, 1)]); t.start()"
+    busy = subprocess.Popen([sys.executable, "-c", program])  # its first thread sleeps
+    try:
+        before = _seen(busy.pid, "R")
+        while _seen(busy.pid, "R").cpu_seconds <= before.cpu_seconds:
+            pass
+        busy.send_signal(signal.SIGSTOP)
+        _seen(busy.pid, "T")
+    finally:
+        busy.kill()
+        busy.wait()
+    assert process_state(busy.pid) is None
+
+
+def test_a_sleeper_sleeps_and_a_name_may_hold_anything() -> None:
+    idle = threading.Event()
+    thread = threading.Thread(target=idle.wait)
+    thread.start()
+    try:
+        Path("/proc/self/comm").write_text(") R 1 (")
+        assert _seen(os.getpid(), "R").cpu_seconds > 0  # this thread looks
+    finally:
+        Path("/proc/self/comm").write_text("python")
+        idle.set()
+        thread.join()
+    sleeper = subprocess.Popen(["sleep", "60"])
+    try:
+        assert _seen(sleeper.pid, "S").cpu_seconds < 1
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+
+
+def test_a_process_that_has_done_its_work_leaves_soon() -> None:
+    """An env whose `close` hangs must not keep the run."""
+    done = _Process()
+    assert done.silent(60.0, phase=Phase.DONE)
+    assert done.seconds <= hang_detector.FLOOR_SECONDS + 1.0

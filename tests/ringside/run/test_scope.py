@@ -1,0 +1,177 @@
+"""`--cgroup`: what systemd is asked for, and what happens where there is none."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ringside.run import scope
+from ringside.run.scope import Limits, make_limits
+from shared.errors import ConfigError
+from shared.machine.control_groups import InForce
+from shared.root import ROOT
+from tests.support.waiting import until
+
+GIB = 1 << 30
+
+FAKE = """#!/usr/bin/env python3
+# Stands for systemd-run: notes what it was asked for and becomes the command, as --scope does.
+import os, sys
+if sys.argv[1:] == ["--version"]:
+    print("systemd 255 (255.4-1)")
+    sys.exit()
+with open(os.environ["ASKED"], "w") as file:
+    file.write("\\n".join([str(os.getpid()), *sys.argv[1:]]))
+command = sys.argv[sys.argv.index("--") + 1 :]
+os.execvp(command[0], command)
+"""
+
+LAUNCH = """
+import sys
+from pathlib import Path
+import launch
+from ringside.run import scope
+ask = scope.enter
+scope.enter = lambda limits, command: ask(limits, command, Path(sys.argv[1]))
+sys.exit(launch.main(list(sys.argv[2:])))
+"""
+"""The launcher, for which systemd runs on the machine whose root is the first argument."""
+
+
+@pytest.mark.parametrize(
+    ("words", "memory"),
+    [
+        ("16G", 16 * GIB),
+        ("800m", 800 << 20),
+        ("1.5g", 3 * GIB // 2),
+        ("16GB", 16 * GIB),
+        ("2GiB", 2 * GIB),
+        ("1000000000", 1_000_000_000),
+        (None, None),
+    ],
+)
+def test_amounts_of_memory(words: str | None, memory: int | None) -> None:
+    assert make_limits(None, words) == Limits(None, memory)
+
+
+@pytest.mark.parametrize(
+    ("cpus", "memory"),
+    [
+        (0.0, None),
+        (-1.0, None),
+        (float("nan"), None),
+        (None, "16 GB"),
+        (None, "0"),
+        (None, "much"),
+        (None, "-1G"),
+        (None, "16"),
+    ],
+)
+def test_an_invalid_limit_is_refused(cpus: float | None, memory: str | None) -> None:
+    with pytest.raises(ConfigError, match=r"^--(cpus|memory) "):
+        make_limits(cpus, memory)
+
+
+def test_the_properties_of_the_scope() -> None:
+    words = scope.systemd_run(Limits(1.5, 16 * GIB), ["python", "launch.py", "--cgroup"], "--user", 255)
+    assert words[:5] == ["systemd-run", "--scope", "--user", "--quiet", "--collect"]
+    assert words[5] == f"--unit=ringside-{os.getpid()}.scope"
+    assert words[words.index("--") + 1 :] == ["python", "launch.py", "--cgroup"]
+    properties = {word.removeprefix("--property=") for word in words if word.startswith("--property=")}
+    assert properties >= {"CPUQuota=150%", f"MemoryMax={16 * GIB}", "OOMPolicy=continue", "KillMode=control-group"}
+    assert any(each.startswith("TasksMax=") for each in properties)
+
+
+def test_an_old_systemd_is_not_asked_for_what_it_does_not_know() -> None:
+    words = scope.systemd_run(Limits(None, None), ["true"], "--system", 252)
+    assert not [word for word in words if "OOMPolicy" in word or "MemoryMax" in word or "CPUQuota" in word]
+
+
+def test_limits_that_are_not_in_force_are_named() -> None:
+    asked = Limits(2.0, 4 * GIB)
+    assert asked.missing(InForce("/a", 2.0, 4 * GIB, 100)) == []
+    assert asked.missing(InForce("/a", 1.0, GIB, 100)) == []  # a group above is tighter
+    cores, memory = asked.missing(InForce("/a", None, 8 * GIB, None))
+    assert cores.startswith("--cpus 2 is not in force")
+    assert memory.startswith("--memory of 4.3 GB is not in force")
+    assert Limits(None, None).missing(InForce("/a", None, None, None)) == []
+
+
+def test_without_systemd_a_sentence_says_how_to_do_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match=r"systemd, which does not run here\. Omit --cgroup"):
+        scope.enter(Limits(None, None), ["true"], tmp_path)
+    (tmp_path / "run/systemd/system").mkdir(parents=True)
+    _fake(tmp_path, monkeypatch)
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    with pytest.raises(ConfigError, match="manager of this user"):
+        scope.enter(Limits(None, None), ["true"], tmp_path)
+
+
+def test_a_run_finds_itself_inside_and_keeps_process_output_and_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _systemd(tmp_path, monkeypatch)
+    monkeypatch.setenv(scope._INSIDE, "ringside-1.scope")  # of a run that this one was started from
+    words = ["--cgroup", "--cpus", "3", "--memory", "64T", "--game", "nosuchgame"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", LAUNCH, str(tmp_path), *words],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    output, errors = process.communicate(timeout=60)
+    asked = (tmp_path / "asked").read_text().split("\n")
+    assert asked[0] == str(process.pid)
+    assert asked[1:3] == ["--scope", "--system" if os.getuid() == 0 else "--user"]
+    assert f"--unit=ringside-{process.pid}.scope" in asked
+    assert "--property=CPUQuota=300%" in asked
+    assert asked[-len(words) :] == words
+    assert output.startswith("In force: ")
+    assert "--memory of 70368.7 GB is not in force" in errors
+    assert "There is no game 'nosuchgame'" in errors
+    assert process.returncode == 2
+
+
+def test_processes_left_in_the_scope_are_killed_after_the_launcher(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _systemd(tmp_path, monkeypatch)
+    told = tmp_path / "told"
+    os.mkfifo(told)
+    # Says what it was told, and the state that the launcher is in: Z, since it was not waited for yet.
+    state = "$(grep -s State: /proc/$(echo $4 | tr -dc 0-9)/status)"
+    script = f'#!/bin/sh\n[ $2 = is-active ] || echo "$@" "{state}" > {told}\n'
+    (tmp_path / "systemctl").write_text(script)
+    (tmp_path / "systemctl").chmod(0o755)
+    enter = "import sys, pathlib; from ringside.run import scope; scope.LEAVE_SECONDS = 0.2; "
+    enter += "scope.enter(scope.Limits(None, None), ['cat'], pathlib.Path(sys.argv[1]))"
+    process = subprocess.Popen([sys.executable, "-c", enter, str(tmp_path)], cwd=ROOT, stdin=subprocess.PIPE)
+    with subprocess.Popen(["cat", str(told)], stdout=subprocess.PIPE, text=True) as reader:
+        until((tmp_path / "asked").exists)
+        process.kill()
+        said, _ = reader.communicate(timeout=30)
+    assert process.wait() == -signal.SIGKILL
+    assert said.split()[1:6] == ["kill", "--signal=SIGKILL", f"ringside-{process.pid}.scope", "State:", "Z"]
+
+
+def _fake(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put a systemd-run before all others on the path."""
+    (directory / "systemd-run").write_text(FAKE)
+    (directory / "systemd-run").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
+
+
+def _systemd(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with systemd and a session of this user; what is asked of systemd-run goes to `root / "asked"`."""
+    (root / "run/systemd/system").mkdir(parents=True)
+    (root / "run/user" / str(os.getuid()) / "systemd/private").mkdir(parents=True)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", f"/run/user/{os.getuid()}")
+    _fake(root, monkeypatch)
+    monkeypatch.setenv("ASKED", str(root / "asked"))

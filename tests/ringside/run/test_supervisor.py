@@ -1,0 +1,513 @@
+"""The supervisor and processes that do not end, without real processes."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from ringside.run import supervisor
+from ringside.run.children import Child
+from ringside.run.deaths import unkillable_message
+from ringside.run.supervisor import FINISH_SECONDS, GRACE_SECONDS, SAVE_SECONDS, Supervisor
+from shared.machine.subprocesses import REAP_SECONDS, wait_for_end
+from shared.memory.board import Phase, Stop
+from shared.memory.plan import Plan
+from shared.memory.process_table import Role
+from shared.process.child import FATAL, log_path
+from shared.process.signals import handle_stop_signals
+from tests.support.configurations import settled
+
+SLEEPER = "import time; from shared.process.signals import *; enable_stack_dumps(); print(flush=True); time.sleep(60)"
+
+
+@pytest.fixture
+def notes() -> list[str]:
+    """Sentences of the supervisor for the user."""
+    return []
+
+
+@pytest.fixture
+def stopping(tmp_path: Path, notes: list[str]) -> Iterator[Supervisor]:
+    """A supervisor that has abandoned all processes but the scribe."""
+    with supervisor_of(tmp_path, notes) as made:
+        made._board.stop[0] = Stop.ABANDON
+        made._children = {number: Child(Process()) for number in (Role.SCRIBE, Role.LEARNER)}  # type: ignore[arg-type]
+        yield made
+
+
+@contextmanager
+def supervisor_of(run_dir: Path, notes: list[str], **settings: Any) -> Iterator[Supervisor]:
+    """A supervisor of a small run, which has started no process."""
+    small = {"actors": 1, "network": "small", "balance": "off"}
+    small |= {"round_steps": 80, "replay_size": 160, "total_steps": 800}
+    plan = Plan(settled(run_dir=run_dir, **small | settings), 4)
+    made = Supervisor(plan, lambda memory: None, notes.append)
+    try:
+        yield made
+    finally:
+        made._children.clear()
+        made._end_all()
+        os.close(made._wakeup.fd)
+
+
+def finish(made: Supervisor) -> None:
+    """Commit the last round."""
+    made._board.commits.publish(made._plan.run_schedule.rounds)
+
+
+def time_out_the_scribe(stopping: Supervisor) -> None:
+    """Count more time without a heartbeat than the scribe has."""
+    for _ in range(int(SAVE_SECONDS) + 2):
+        stopping._count_shutdown(1.0)
+
+
+class Process:
+    """One that no signal ends: it waits in the kernel."""
+
+    def __init__(self) -> None:
+        self.killed = 0
+        self.exitcode = None
+
+    def kill(self) -> None:
+        self.killed += 1
+
+
+class Killable(Process):
+    """One that ends when it is killed."""
+
+    def kill(self) -> None:
+        super().kill()
+        self.exitcode = -signal.SIGKILL  # type: ignore[assignment]
+
+
+def test_a_killed_process_that_does_not_end_is_waited_for_no_longer_than_its_limit(stopping: Supervisor) -> None:
+    learner, scribe = stopping._children[Role.LEARNER], stopping._children[Role.SCRIBE]
+    stopping._kill_late()
+    stopping._kill_late()
+    assert (learner.process.killed, scribe.process.killed) == (1, 0), "the scribe still saves"
+    assert learner.killed_at is not None
+    learner.killed_at -= REAP_SECONDS + 1.0
+    stopping._kill_late()
+    assert list(stopping._children) == [Role.SCRIBE]
+    assert stopping._failure == unkillable_message("learner")
+
+
+@pytest.mark.parametrize("heartbeat", [7, 8])
+def test_a_stop_kills_a_process_that_still_loads_its_libraries(stopping: Supervisor, heartbeat: int) -> None:
+    stopping._board.heartbeat[:] = heartbeat
+    for child in stopping._children.values():
+        child.first_heartbeat = 7
+    stopping._stop()
+    learner, scribe = (stopping._children[role].process for role in (Role.LEARNER, Role.SCRIBE))
+    assert (learner.killed, scribe.killed) == (heartbeat == 7, 0)
+
+
+@pytest.mark.parametrize("error", [ValueError("mine"), SystemExit(3), KeyboardInterrupt()])
+def test_whatever_a_callback_raises_stops_the_run_first(tmp_path: Path, notes: list[str], error: BaseException) -> None:
+    """sys.exit() in a callback, too: the scribe must live to save."""
+    with supervisor_of(tmp_path, notes) as made:
+        made._children = {Role.SCRIBE: Child(Process())}  # type: ignore[arg-type]
+
+        def fail(memory: Any) -> None:
+            raise error
+
+        made._on_poll = fail
+        made._notify()
+        assert made._refusal is error
+        assert made._board.stopping
+        assert notes[0].startswith("A callback failed. Stopping: ")
+
+
+@pytest.mark.parametrize(("stops", "code", "restarts"), [(False, 0, 1), (True, 0, 0), (False, 1, 1), (True, 1, 0)])
+def test_a_process_that_ends_in_the_middle_of_a_run_starts_again(
+    tmp_path: Path, notes: list[str], monkeypatch: pytest.MonkeyPatch, *, stops: bool, code: int, restarts: int
+) -> None:
+    """With exit code 0 too: nobody else would do its work."""
+    restarted = list[int]()
+    with supervisor_of(tmp_path, notes) as made:
+        process: Any = SimpleNamespace(exitcode=code, join=lambda seconds: None, sentinel=0)
+        child = Child(process)
+        made._children = {Role.INFERENCE: child}
+        made._restart = restarted.append  # type: ignore[method-assign]
+        monkeypatch.setattr(supervisor, "wait_for_end", lambda process, seconds: True)
+        if stops:
+            made._board.stop[0] = Stop.ABANDON
+        made._handle_exit(Role.INFERENCE, child)
+        assert len(restarted) == restarts
+        assert (Role.INFERENCE in made._children) == bool(restarts)
+
+
+@pytest.mark.parametrize(
+    ("dead", "mps", "ranks", "together"),
+    [
+        (Role.INFERENCE, True, 1, [Role.INFERENCE, Role.LEARNER]),
+        (Role.LEARNER, True, 1, [Role.INFERENCE, Role.LEARNER]),
+        (Role.LEARNER, False, 1, [Role.LEARNER]),
+        (Role.SCRIBE, True, 1, [Role.SCRIBE]),
+        (Role.INFERENCE, False, 3, [Role.INFERENCE]),
+        (Role.LEARNER, False, 3, [Role.LEARNER, 5, 6]),
+        (6, False, 3, [Role.LEARNER, 5, 6]),
+        (6, True, 3, [Role.INFERENCE, Role.LEARNER, 5, 6]),
+    ],
+)
+def test_processes_that_share_a_fault_are_started_again_together(
+    tmp_path: Path, notes: list[str], dead: int, mps: bool, ranks: int, together: list[int]
+) -> None:
+    started = list[int]()
+    with supervisor_of(tmp_path, notes, learner_ranks=ranks, learner_shards=ranks) as made:
+        made._uses_mps = mps
+        running = (Role.SCRIBE, Role.LEARNER, Role.INFERENCE, *range(5, 4 + ranks))
+        made._children = {index: Child(cast(Any, Killable())) for index in running}
+
+        def start(index: int, incarnation: int) -> None:
+            assert all(made._children[each].process.killed for each in together), "no process meets a faulty one"
+            assert incarnation == 1
+            started.append(index)
+
+        made._start = start  # type: ignore[method-assign]
+        made._restart(dead)
+        assert started == together
+        assert [made._board.restarts[index] for index in running] == [index in together for index in running]
+
+
+@pytest.mark.parametrize(("device", "there"), [("cuda:0", True), ("cuda:0", False), ("cpu", True)])
+def test_a_daemon_of_mps_that_the_user_has_started_is_seen(
+    tmp_path: Path, notes: list[str], monkeypatch: pytest.MonkeyPatch, device: str, there: bool
+) -> None:
+    monkeypatch.setattr("shared.machine.facts.cuda_devices", lambda: 1)
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
+    if there:
+        (tmp_path / "control").touch()
+    with supervisor_of(tmp_path, notes, device=device) as made:
+        assert made._uses_mps == (there and device != "cpu")
+
+
+def test_the_scribe_is_abandoned_last(stopping: Supervisor) -> None:
+    time_out_the_scribe(stopping)
+    stopping._kill_late()
+    assert stopping._killed_scribe
+    for child in stopping._children.values():
+        assert child.killed_at is not None
+        child.killed_at -= REAP_SECONDS + 1.0
+    stopping._kill_late()
+    assert not stopping._children
+
+
+@pytest.mark.parametrize(("ranks", "done"), [(0, False), (1, True)])
+def test_after_the_last_commit_no_rank_of_the_learner_is_started_again(tmp_path: Path, ranks: int, done: bool) -> None:
+    """It would wait without end for others that have left; a learner alone may still record its metrics."""
+    with supervisor_of(tmp_path, [], learner_ranks=1 + ranks) as made:
+        made._board.phase[:] = Phase.WORKING
+        assert len(made._processes.learners) == 1 + ranks
+        assert not any(made._did_all(index) for index in made._processes.learners)
+        finish(made)
+        assert all(made._did_all(index) == done for index in made._processes.learners)
+
+
+def test_a_request_while_the_scribe_saves_does_not_wait_for_it(stopping: Supervisor) -> None:
+    stopping._stop()
+    stopping._requests.count = 1
+    assert not stopping._force_exit, "a fault has ended the run, and this is the first request"
+    stopping._requests.count = 2
+    assert stopping._force_exit
+    stopping._kill_late()
+    assert [child.process.killed for child in stopping._children.values()] == [1, 1]
+    assert stopping._killed_scribe
+
+
+def test_time_in_which_no_process_could_end_does_not_count(stopping: Supervisor) -> None:
+    """The supervisor was stopped (Ctrl-Z) or the machine slept; or the scribe saves much, and sends heartbeats."""
+    stopping._count_shutdown(3_600.0)
+    assert stopping._leaving_seconds <= GRACE_SECONDS
+    for look in range(10 * int(SAVE_SECONDS)):
+        stopping._board.heartbeat[Role.SCRIBE] = look // 100
+        stopping._count_shutdown(1.0)
+    assert stopping._leaving_seconds > GRACE_SECONDS
+    assert not stopping._force_exit
+    time_out_the_scribe(stopping)
+    assert stopping._force_exit
+
+
+def test_a_lack_that_passes_ends_no_run(stopping: Supervisor) -> None:
+    tried = list[int]()
+
+    def start() -> None:
+        tried.append(1)
+        if len(tried) < 3:
+            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    stopping._spawn(SimpleNamespace(start=start), seconds=20.0)
+    assert len(tried) == 3
+    tried.clear()
+    with pytest.raises(BlockingIOError):
+        stopping._spawn(SimpleNamespace(start=start), seconds=0.0)
+
+
+def test_a_request_is_handled_between_two_tries(stopping: Supervisor) -> None:
+    counted, tried = list[int](), list[int]()
+
+    def start() -> None:
+        tried.append(1)
+        signal.raise_signal(signal.SIGINT)
+        assert len(counted) == len(tried) - 1, "a child starts with it blocked"
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    def count(number: int) -> None:
+        counted.append(number)
+        stopping._requests.count += 1
+
+    with handle_stop_signals(count), pytest.raises(BlockingIOError):
+        stopping._spawn(SimpleNamespace(start=start), seconds=60.0)
+    assert len(tried) == 3, "a second request ends the wait"
+
+
+def test_a_process_whose_pipe_is_held_by_its_own_children_is_found_dead(
+    stopping: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, write = os.pipe()  # no process closes it
+    stopping._board.stop[0] = Stop.RUN
+    stopping._children = {Role.LEARNER: Child(cast(Any, SimpleNamespace(sentinel=read, exitcode=-signal.SIGKILL)))}
+    exited: list[int] = []
+    monkeypatch.setattr(stopping, "_handle_exit", lambda number, child: exited.append(number))
+    stopping._poll()
+    os.close(read)
+    os.close(write)
+    assert exited == [Role.LEARNER]
+
+
+def test_a_scribe_that_hung_and_may_not_come_back_leaves_no_last_checkpoint(stopping: Supervisor) -> None:
+    stopping._children[Role.SCRIBE].killed_at = time.monotonic()
+    stopping._kill_late()
+    assert not stopping._killed_scribe, "it may still be started again"
+    time_out_the_scribe(stopping)
+    stopping._kill_late()
+    assert stopping._killed_scribe
+
+
+@pytest.mark.parametrize("phase", [Phase.DONE, Phase.WORKING])
+def test_a_process_that_crashes_after_its_work_is_not_restarted(
+    stopping: Supervisor, notes: list[str], monkeypatch: pytest.MonkeyPatch, phase: Phase
+) -> None:
+    stopping._board.stop[0], stopping._board.phase[:] = Stop.RUN, phase
+    finish(stopping)
+    restarted = list[int]()
+    monkeypatch.setattr(stopping, "_restart", restarted.append)
+    broken: Any = SimpleNamespace(exitcode=-signal.SIGSEGV)
+    stopping._handle_exit(Role.LEARNER, Child(broken))
+    assert restarted == ([] if phase == Phase.DONE else [Role.LEARNER])
+    assert (Role.LEARNER in stopping._children) == bool(restarted)
+    assert notes == [
+        "learner was killed by SIGSEGV; it starts again from its snapshot."
+        if restarted
+        else "learner did all of its work, but did not exit cleanly."
+    ]
+
+
+@pytest.mark.parametrize("requests", [1, 2])
+def test_a_fault_found_during_a_stop_is_reported(stopping: Supervisor, tmp_path: Path, requests: int) -> None:
+    """A loss that is NaN, for example: the next resume would find it again."""
+    stopping._requests.count = requests
+    stopping._maker._log_starts[Role.LEARNER] = 0
+    log = log_path(tmp_path, "learner")
+    log.parent.mkdir(exist_ok=True)
+    log.write_text("The loss is NaN.\n")
+    killed: Any = SimpleNamespace(exitcode=-signal.SIGKILL)
+    failed: Any = SimpleNamespace(exitcode=FATAL)
+    stopping._handle_exit(Role.LEARNER, Child(killed))
+    assert stopping._failure is None
+    stopping._children[Role.ACTOR] = Child(failed)
+    stopping._handle_exit(Role.ACTOR, stopping._children[Role.ACTOR])
+    assert stopping._failure is None, "Ctrl-C may have reached what its env had started"
+    stopping._children[Role.LEARNER] = Child(failed)
+    stopping._handle_exit(Role.LEARNER, stopping._children[Role.LEARNER])
+    assert stopping._failure == "The loss is NaN."
+    assert list(stopping._children) == [Role.SCRIBE]
+
+
+def _close_all() -> None:
+    """A process that closes every descriptor by which its end is noticed, and continues."""
+    os.closerange(0, 1 << 20)
+    time.sleep(60)
+
+
+def test_a_process_is_waited_for_until_its_end_or_its_limit() -> None:
+    process = supervisor.multiprocess.get_context("spawn").Process(target=_close_all)
+    process.start()
+    assert supervisor.wait_for([process.sentinel], 20.0), "its descriptors are closed"
+    assert not wait_for_end(process, 0.1)
+    assert supervisor._end(process)
+    assert process.exitcode == -signal.SIGKILL
+    assert wait_for_end(process, 0.0)
+
+
+def test_a_process_without_descriptors_that_does_not_end_is_not_waited_for(
+    stopping: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learner, waited = stopping._children[Role.LEARNER], list[float]()
+    monkeypatch.setattr(supervisor, "wait_for_end", lambda process, seconds: waited.append(seconds))
+    stopping._handle_exit(Role.LEARNER, learner)
+    assert waited == [REAP_SECONDS]
+    assert learner.process.killed
+    assert Role.LEARNER not in stopping._children
+    assert stopping._failure == unkillable_message("learner")
+
+
+def test_multiprocess_does_not_wait_for_it_when_the_program_ends(stopping: Supervisor) -> None:
+    learner = stopping._children[Role.LEARNER].process
+    supervisor.multiprocess.process._children.add(learner)
+    stopping._forget(Role.LEARNER)
+    assert learner not in supervisor.multiprocess.process._children
+
+
+def test_the_board_has_the_cores_of_other_programs_without_those_of_the_run(stopping: Supervisor) -> None:
+    watching: Any = stopping
+    told: list[int] = []
+    watching._contention = SimpleNamespace(read=lambda at, own: told.append(own), at=3, others=2, stolen=1)
+    busy = subprocess.Popen(
+        [sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True); input()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    with busy:
+        watching._children = {}
+        watching._read_contention()
+        assert busy.stdout is not None
+        busy.stdout.readline()
+        watching._children = {0: SimpleNamespace(process=busy)}
+        watching._read_contention()
+        busy.kill()
+    watching._children = {}
+    watching._read_contention()  # it was waited for
+    assert watching._board.contention.tolist() == [3, 2, 1]
+    assert told[1] - told[0] >= 290_000_000
+    assert told[2] >= told[1] - 20_000_000
+
+
+def test_a_process_that_hangs_prints_its_stacks_before_it_is_killed(
+    stopping: Supervisor, notes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hung = subprocess.Popen(
+        [sys.executable, "-c", SLEEPER],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert hung.stdout is not None
+    hung.stdout.readline()
+    process: Any = SimpleNamespace(pid=hung.pid, exitcode=None, kill=hung.kill)
+    child = Child(process)
+    monkeypatch.setattr(child.hang_detector, "check", lambda *_: "hangs")
+    stopping._watch(0, child, 0.25)
+    assert child.killed_at is not None
+    said = hung.communicate(timeout=20)[1]
+    assert b'File "<string>", line 1 in <module>' in said
+    assert hung.returncode == -signal.SIGKILL
+    assert notes == ["inference hangs; it is killed and replaced."]
+
+
+@pytest.mark.parametrize(
+    ("committed", "resumes", "words"),
+    [
+        (-1, False, "there is nothing to save yet."),
+        (-1, True, "there is nothing new to save."),
+        (0, False, "the run is saved at step 0."),
+    ],
+)
+def test_a_stop_before_the_first_step_is_one_at_once(
+    tmp_path: Path, notes: list[str], committed: int, resumes: bool, words: str
+) -> None:
+    with supervisor_of(tmp_path, notes, resume=tmp_path if resumes else None) as made:
+        made._children = {Role.SCRIBE: Child(Process())}  # type: ignore[arg-type]
+        made._board.commits.publish(committed)
+        made._finish("Stopping")
+        assert notes == [f"Stopping: {words}"]
+        assert made._board.stopping
+
+
+@pytest.fixture
+def played(tmp_path: Path, notes: list[str]) -> Iterator[Supervisor]:
+    """A run whose lanes are two ticks into round 3; the newest snapshot is that of boundary 2."""
+    with supervisor_of(tmp_path, notes) as made:
+        made._children = {Role.SCRIBE: Child(Process())}  # type: ignore[arg-type]
+        made._memory.learner_snapshots.write(2, lambda out: None)
+        made._board.commits.publish(3)
+        made._board.lane_done.publish_all(3 * made._board.run_schedule.round_ticks + 2)
+        yield made
+
+
+def steps_of(made: Supervisor, rounds: int) -> int:
+    return rounds * made._board.run_schedule.round_steps
+
+
+def test_the_first_request_finishes_the_round(played: Supervisor, notes: list[str]) -> None:
+    board, dropped = played._board, steps_of(played, 1) + 2 * played._board.run_schedule.envs
+    played._finish("Stopping")
+    assert board.stop[0] == Stop.FINISH
+    assert board.stops_at == 4, "the first boundary that no lane has passed"
+    assert notes == [
+        f"Stopping: the run is saved when its round ends, near step {steps_of(played, 4):,}. Ctrl-C once more stops at "
+        f"step {steps_of(played, 2):,}, and drops the {dropped:,} steps after it."
+    ]
+    played._watch_finish()
+    assert not board.stopping
+    board.last.publish(4)
+    board.commits.publish(4)
+    played._watch_finish()
+    assert board.stopping
+    assert len(notes) == 1, "nothing is dropped"
+
+
+@pytest.mark.parametrize(
+    ("requests", "hurries", "seconds", "stops"),
+    [
+        (1, False, 1_000, False),
+        (1, True, FINISH_SECONDS - 1, False),
+        (1, True, FINISH_SECONDS + 1, True),
+        (2, False, 0, True),
+    ],
+)
+def test_a_second_request_or_twenty_seconds_of_sigterm_drop_the_round(
+    played: Supervisor, notes: list[str], requests: int, hurries: bool, seconds: float, stops: bool
+) -> None:
+    played._requests.count, played._requests.hurries = 1, hurries
+    played._finish("Stopping")
+    played._requests.count = requests
+    played._finish_until -= seconds
+    played._watch_finish()
+    assert played._board.stopping == stops
+    if stops:
+        dropped = steps_of(played, 1) + 2 * played._board.run_schedule.envs
+        assert f"saved at step {steps_of(played, 2):,}, and {dropped:,} steps after it are dropped" in notes[1]
+
+
+def test_a_stop_in_the_last_round_lets_evaluations_end(played: Supervisor) -> None:
+    board = played._board
+    played._finish("Stopping")
+    board.commits.publish(board.run_schedule.rounds)
+    played._watch_finish()
+    assert not board.stopping
+    played._requests.count += 1
+    played._watch_finish()
+    assert board.stopping, "but a second request ends them"
+
+
+def test_a_request_after_the_round_was_finished_lets_the_scribe_save(played: Supervisor) -> None:
+    played._requests.count = 1
+    played._finish("Stopping")
+    played._board.last.publish(4)
+    played._board.commits.publish(4)
+    played._watch_finish()
+    played._requests.count = 2
+    assert not played._force_exit
+    played._requests.count = 3
+    assert played._force_exit
