@@ -1,4 +1,4 @@
-"""The task `doctor`: can this machine do a run? The checks are in ringside/doctor."""
+"""The task `doctor`: can this machine do a run? examination and checks answer it."""
 
 from __future__ import annotations
 

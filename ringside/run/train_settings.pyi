@@ -1,4 +1,4 @@
-"""Settings of `ringside.train` for editors and type checkers; tests/ringside/settings compares them."""
+"""Settings of `ringside.train` for editors and type checkers; tests/ringside/run compares them."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,6 +1,6 @@
 """The types that an editor completes are those of the settings.
 
-python -m tests.ringside.settings.test_train_settings        # write them anew
+python -m tests.ringside.run.test_train_settings        # write them anew
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import ringside
 from ringside.run.train_settings import TrainSettings
 from shared.root import ROOT
 
-STUB = ROOT / "ringside" / "settings" / "train_settings.pyi"
-HEAD = '''"""Settings of `ringside.train` for editors and type checkers; tests/ringside/settings compares them."""
+STUB = ROOT / "ringside" / "run" / "train_settings.pyi"
+HEAD = '''"""Settings of `ringside.train` for editors and type checkers; tests/ringside/run compares them."""
 
 from collections.abc import Mapping
 from pathlib import Path
