@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from shared.memory.arena import ArenaError as ArenaError
     from shared.network_spec import register_network as register_network
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _ROOT = Path(__file__).resolve().parents[1]
 _PACKAGES = ("actors", "learner", "shared", "workers")
