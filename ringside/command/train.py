@@ -71,7 +71,7 @@ def configuration(arguments: Sequence[str]) -> Config:
 def main(arguments: Sequence[str]) -> int:
     """Train an agent. Return 1 if a fault ended the run."""
     options = parse_choices(Training, arguments, "train")
-    from ringside import planning, training
+    from ringside.run import planning, training
     from ringside.watch.display import open_display
 
     _confine(options)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import ringside
-from ringside import planning, training
 from ringside.records.metrics import MetricsLog
+from ringside.run import planning, training
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.memory.plan import Plan

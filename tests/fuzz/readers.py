@@ -18,9 +18,9 @@ from unittest.mock import patch
 import numpy as np
 
 import ringside
-from ringside import evaluating, training
-from ringside.agents import stored_weights
+from ringside.agents import evaluating, stored_weights
 from ringside.report.records import RecordsError
+from ringside.run import training
 from ringside.zoo import catalogue
 from shared.checkpoint.finding import find_checkpoint
 from shared.checkpoint.loading import load_boundary, load_segments

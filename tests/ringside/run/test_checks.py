@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import ringside
-from ringside.command import checks, examination
-from ringside.run import planning
+from ringside.command import examination
+from ringside.run import checks, planning
 from ringside.run.checks import GB, MB, Check
 from shared.config.settings import Config
 from shared.errors import ConfigError

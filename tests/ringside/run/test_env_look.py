@@ -10,8 +10,7 @@ import pytest
 
 from actors.env import EnvError
 from actors.make_env import require_no_game
-from ringside import env_look, planning
-from ringside.run import checks
+from ringside.run import checks, env_look, planning
 from ringside.run.env_look import EnvLook, look_at
 from shared.errors import ConfigError
 from shared.frame_shape import DEFAULT_FRAMES

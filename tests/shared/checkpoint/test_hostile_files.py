@@ -14,7 +14,6 @@ import pytest
 
 import launch
 import ringside
-from ringside import planning, training
 from ringside.cluster.placing import ClusterOptions, programs_in
 from ringside.command import report
 from ringside.command.suite_runner import Job
@@ -27,6 +26,7 @@ from ringside.records.metrics import (
     require_readable,
 )
 from ringside.report.records import RecordsError, load
+from ringside.run import planning, training
 from ringside.run.checks import require_run_directory
 from ringside.watch.attach import read_config, runs_below
 from ringside.watch.live_curves import Curves

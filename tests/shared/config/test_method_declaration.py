@@ -160,7 +160,7 @@ def test_a_method_without_a_file_is_refused_and_the_nearest_named(name: str, nea
 
 def test_looking_for_methods_loads_no_torch() -> None:
     code = (
-        "import sys; from ringside import planning; from shared.config.settings import Config;"
+        "import sys; from ringside.run import planning; from shared.config.settings import Config;"
         "planning.check(Config().with_settings(method='iqn', device='cpu')); sys.exit('torch' in sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=ROOT)
