@@ -1,4 +1,4 @@
-"""The cases of the benchmarks of runs: what each measures, and the rows that follow, without a run."""
+"""Cases of the benchmarks of runs and rungs of the ladder, without a run; words and records of measured runs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from benchmarks import emulator, presets, scaling, throughput
+from benchmarks import emulator, ladder, presets, scaling, throughput
 from benchmarks.harness import Case, Options, Report, WrongResult
-from benchmarks.measured_run import Throughput, measured_words, plan_of
+from benchmarks.measured_run import NEVER_LEARNS, Throughput, acting_words, check_records, measured_words, plan_of
+from shared.config.presets import PRESETS
+from shared.config.run_schedule import make_run_schedule
+from shared.config.settings import Config
 from shared.errors import ConfigError
+from shared.memory.plan import Plan
 
 WORKERS = ["--preset", "a3c-async", "--actors", "2"]
 
@@ -163,3 +167,176 @@ def test_a_lane_whose_frames_differ_from_those_of_its_envs_is_seen(monkeypatch: 
     monkeypatch.setattr(players.envs[1], "step", players.envs[0].step)
     with pytest.raises(WrongResult, match="the lane's slots differ"):
         players.play_block()
+
+
+TABLES = {table: [rung for rung in ladder.RUNGS if rung.table == table] for table in ladder.TABLES}
+
+
+@pytest.fixture
+def speeds_of(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Speeds of runs and of single processes, which a test may change, and the words of the last run."""
+    speeds: dict[str, Any] = {"run": 200.0, "serial": 100.0}
+
+    def run(words: list[str], seconds: float) -> Throughput:
+        speeds["words"] = words
+        return Throughput(speeds["run"], speeds["run"], 8.0, 1, 1.0, 0, {})
+
+    def serial(jobs: list[tuple[object, Plan, bool]], seconds: float) -> list[float]:
+        if speeds["serial"] is None:
+            raise WrongResult("It is wrong.")
+        return [speeds["serial"]]
+
+    monkeypatch.setattr(ladder, "measure_run", run)
+    monkeypatch.setattr(ladder, "measure_at_once", serial)
+    return speeds
+
+
+def report_of(names: str, *words: str) -> Report:
+    options = Options(names=names.split(","), game="pong", seconds=1.0, repeats=2, words=["--device", "cpu", *words])
+    report = Report("ladder", "title", console=Console(quiet=True), machine={})
+    ladder.run(options, report)
+    return report
+
+
+def plan_of_rung(rung: ladder.Rung, *words: str) -> Plan:
+    wrapped = ("--env-kwargs", "game=pong") if "--env" in rung.words else ()
+    return plan_of(measured_words("pong", ["--device", "cpu", *words], *rung.words, *wrapped))
+
+
+@pytest.mark.parametrize("rung", TABLES["lapan"] + TABLES["fast-dqn"], ids=lambda rung: rung.name)
+def test_every_rung_of_dqn_samples_8_transitions_a_step(rung: ladder.Rung) -> None:
+    config = plan_of_rung(rung).config
+    assert config.learn.batch_size / config.learn.train_every == 8
+    assert rung.serial <= (config.learn.schedule == "alternate" and config.machine.actors == 1)
+    assert (config.play.env is None) == ("--env" not in rung.words)
+    if rung.table == "fast-dqn":
+        assert config.play.lane_envs == 1
+        assert config.machine.inference_batch == (config.play.envs if "sync" in rung.name else 1)
+
+
+def test_no_two_rungs_are_the_same() -> None:
+    assert [len(rungs) for rungs in TABLES.values()] == [7, 2 + 3 * 4, 9, 12]
+    for rungs in TABLES.values():
+        assert len({(rung.serial, rung.gradients, rung.words) for rung in rungs}) == len(rungs)
+    assert len(ladder.NAMES) == len(set(ladder.NAMES))
+    batches = {rung.name: plan_of_rung(rung).config.learn.batch_size for rung in TABLES["lapan"]}
+    assert (batches["one-env"], batches["three-envs"], batches["light-parallel"]) == (32, 96, 128)
+
+
+def test_jobs_are_rungs_or_presets_with_what_was_published() -> None:
+    known = {rung.words for rung in TABLES["lapan"] + TABLES["fast-dqn"]}
+    for rung in TABLES["jobs"]:
+        assert rung.system
+        assert rung.words in known or rung.words[1] in PRESETS
+    assert TABLES["jobs"][0].published.startswith("556 steps/s on a GTX 1080")
+
+
+def test_workers_stand_beside_batches_with_the_same_network() -> None:
+    configs = {rung.name: plan_of_rung(rung).config for rung in TABLES["async"]}
+    assert list(configs)[-2:] == ["a3c", "impala"]
+    assert {config.learn.network for config in configs.values()} == {"a3c"}
+    for workers in ladder.ASYNC_WORKERS:
+        for schedule in ("async", "ordered"):
+            config = configs[f"{schedule}-{workers}"]
+            assert (config.learn.schedule, config.play.workers) == (schedule, workers)
+
+
+def test_shares_are_of_the_first_rung_of_a_table_or_system(speeds_of: dict[str, Any]) -> None:
+    report = report_of("gradients,parallel,ringside,fast-dqn before,fast-dqn both,a3c batched")
+    shares = {name: (row.part, row.limit, row.ratio) for name, row in report.rows.items()}
+    assert shares == {
+        "gradients": ("lapan", None, None),
+        "parallel": ("lapan", "gradients", 2.0),
+        "ringside": ("lapan", "gradients", 2.0),
+        "fast-dqn before": ("fast-dqn", None, None),
+        "fast-dqn both": ("fast-dqn", "fast-dqn before", 1.0),
+        "a3c batched": ("tensorpack", None, None),
+    }
+    assert report.rows["fast-dqn both"].note.startswith("published: 1,543 steps/s")
+
+
+def test_a_wrong_rung_is_named_and_flags_of_the_user_come_last(speeds_of: dict[str, Any]) -> None:
+    speeds_of["serial"] = None
+    report = report_of("one-env,parallel", "--train-every", "4", "--batch-size", "128")
+    assert report.wrong == {"one-env": "It is wrong."}
+    assert speeds_of["words"][-4:] == ["--train-every", "4", "--batch-size", "128"]
+    assert speeds_of["words"][speeds_of["words"].index("--env-kwargs") + 1] == "game=pong"
+
+
+SCHEDULE = make_run_schedule(
+    Config().with_settings(envs=8, round_steps=480, snapshot_every_steps=960, learning_starts=960, train_every=4)
+)
+
+
+def record(round_: int) -> dict[str, Any]:
+    """Record of two rounds, of two seconds each, in which two episodes end and are reset."""
+    stop = round_ + 2
+    return {
+        "round": round_,
+        "steps": stop * 480,
+        "updates": SCHEDULE.updates_before(stop),
+        "steps_per_second": 240.0,
+        "updates_per_second": (SCHEDULE.updates_before(stop) - SCHEDULE.updates_before(round_)) / 4,
+        "valid_steps": 958,
+        "episodes": stop,
+    }
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({}, None),
+        ({"steps": 10 * 480 + 8}, "'steps': 4808"),
+        ({"round": 9}, "'round': 9"),
+        ({"updates": 959}, "'updates': 959"),
+        ({"updates_per_second": 59.5}, "'updates of the round': 238"),
+        ({"valid_steps": 900}, "6 episodes ended, but there were 64 resets"),
+    ],
+)
+def test_other_work_than_asked_for_is_seen(changes: dict[str, Any], says: str | None) -> None:
+    assert SCHEDULE.record_rounds == 2
+    records = [record(round_) for round_ in (2, 4, 6, 8)]
+    records[-1] |= changes
+    if says is None:
+        check_records(SCHEDULE, records)
+    else:
+        with pytest.raises(WrongResult, match=says):
+            check_records(SCHEDULE, records)
+
+
+ON_POLICY = ("--method", "a2c", "--envs", "8", "--round-steps", "1_280", "--device", "cpu")
+
+
+@pytest.mark.parametrize(
+    ("words", "before"),
+    [
+        (["--device", "cpu"], ["--game", "pong", "--learning-starts", "5_000", "--round-steps", "1000"]),
+        (["--device", "cpu", "--envs", "192"], ["--learning-starts", "5_000", "--round-steps", "1920"]),
+        (["--round-steps=960"], ["--game", "pong", "--learning-starts", "5_000"]),
+        (["--schedule", "alternate"], ["--game", "pong", "--learning-starts", "5_000"]),
+        (ON_POLICY, ["--game", "pong"]),
+        (["--preset", "a3c-async"], ["--game", "pong"]),
+        (["--env=tests.support.pixel_game:factory", "--network", "small"], ["--learning-starts"]),
+    ],
+)
+def test_a_measured_run_learns_early_in_short_rounds(words: list[str], before: list[str]) -> None:
+    found = measured_words("pong", words)
+    assert found[len(found) - len(words) :] == list(words)
+    assert found[: len(before)] == before or (before[0] != "--game" and set(before) <= set(found))
+    assert ("--game" in found) == ("--env=tests.support.pixel_game:factory" not in words)
+
+
+def test_more_flags_come_before_those_of_the_user_and_ours_are_refused() -> None:
+    found = measured_words("pong", ["--envs", "8"], "--preset", "quick", "--envs", "16")
+    assert plan_of(found).config.play.envs == 8
+    with pytest.raises(ConfigError, match="--run-dir after -- is given by the benchmark itself"):
+        measured_words("pong", ["--run-dir", "x"])
+
+
+def test_actors_of_an_on_policy_method_are_measured_before_the_first_update_of_dqn() -> None:
+    plan = plan_of(["--game", "pong", *ON_POLICY])
+    acting = plan_of(acting_words(plan))
+    assert not acting.method.on_policy
+    assert (acting.config.play.envs, acting.config.machine.actors) == (8, plan.config.machine.actors)
+    assert acting.run_schedule.round_steps == 1_280
+    assert acting.config.learn.learning_starts == int(NEVER_LEARNS[1])

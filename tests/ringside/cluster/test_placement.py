@@ -1,17 +1,24 @@
-"""Runs that cannot be played on other nodes are refused before a cluster is sought."""
+"""What is refused before a cluster is asked: clusters, and runs that nodes cannot play; and the survey of nodes."""
 
 from __future__ import annotations
 
+import importlib.metadata
+import socket
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from ringside.cluster import connection
+from ringside.cluster.connection import ClusterNode
 from ringside.cluster.gateway import cells_of_head, lane_owners
+from ringside.cluster.node_object import Node, fingerprint
 from ringside.cluster.placement import require_cells, with_gateways
+from ringside.cluster.survey import Finding, examine_node
 from shared.errors import ConfigError
 from shared.memory.plan import Plan
-from tests.support.remote_world import make_plan
+from tests.support.cluster_of_objects import Fault, ObjectHost, no_fault
+from tests.support.remote_world import PlayedGroup, make_plan
 
 
 def changed(**settings: object) -> Plan:
@@ -81,3 +88,116 @@ def test_the_head_plays_its_share_of_the_cells() -> None:
     for cells in range(2, 30):
         for groups in range(1, cells):
             assert 1 <= cells_of_head(cells, groups, 1.5) <= cells - groups
+
+
+def enter(address: str, *, insecure: bool) -> None:
+    """Connect to a cluster, and leave it."""
+    with connection.connected(address, insecure=insecure):
+        pass
+
+
+def test_without_the_package_the_sentence_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", missing)
+    with pytest.raises(ConfigError, match=r"run `\.venv/bin/pip install --editable '\.\[ray\]'`"):
+        enter("auto", insecure=False)
+
+
+def test_without_a_cluster_the_sentence_says_how_to_start_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Ray raises an error of its own where it finds no cluster."""
+    services = pytest.importorskip("ray._private.services")
+
+    def nothing(*arguments: object) -> str:
+        raise ConnectionError("Could not find any running Ray instance.")
+
+    monkeypatch.setattr(services, "canonicalize_bootstrap_address", nothing)
+    with pytest.raises(ConfigError, match="There is no Ray cluster on this machine: start one with `ray start --head`"):
+        enter("auto", insecure=False)
+
+
+@pytest.mark.parametrize("version", ["2.9.3", "2.51.0", "1.13.0"])
+def test_an_old_version_is_refused(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: version)
+    with pytest.raises(ConfigError, match=rf"Ray is {version}: versions below 2\.60 are not safe"):
+        enter("auto", insecure=False)
+
+
+@pytest.mark.parametrize("version", ["2.60.0", "2.61.0rc1", "3.0.0"])
+def test_a_new_one_is_not(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: version)
+    assert connection.cluster_address("10.0.0.1:6379") == "10.0.0.1:6379"
+
+
+@pytest.mark.parametrize("host", ["8.8.8.8", "193.99.144.80", "100.128.0.1"])
+def test_public_addresses_are_refused(host: str) -> None:
+    with pytest.raises(ConfigError, match=f"public address {host}"):
+        connection.require_private("The cluster", host)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.2", "10.0.0.7", "192.168.1.9", "172.16.0.1", "100.64.1.2"])
+def test_private_ones_are_not(host: str) -> None:
+    connection.require_private("The cluster", host)
+
+
+@pytest.mark.parametrize(
+    "address", ["head", "head:port", ":6379", "10.0.0.1:0", "10.0.0.1:70000", "10.0.0.1:" + "9" * 5_000]
+)
+def test_an_invalid_address_is_refused(address: str) -> None:
+    with pytest.raises(ConfigError, match="is neither auto nor HOST:PORT"):
+        connection.cluster_address(address)
+
+
+@pytest.mark.parametrize("host", ["a" * 64, "a..b", "a\0b"])
+def test_a_name_that_no_host_can_have_is_refused(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    monkeypatch.setattr(connection, "_require_package", lambda: None)
+    with pytest.raises(ConfigError, match="the host is not known"):
+        connection.cluster_address(f"{host}:6379")
+
+
+def test_a_server_that_does_not_answer_is_no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray")
+    monkeypatch.setattr(connection, "ANSWER_SECONDS", 0.3)
+    with socket.create_server(("127.0.0.2", 0)) as silent:  # accepts, and says nothing
+        address = f"127.0.0.2:{silent.getsockname()[1]}"
+        with pytest.raises(ConfigError, match=f"No Ray cluster answers at {address} within"):
+            enter(address, insecure=False)
+
+
+BITS = "bits"
+
+
+def examined(node: Node, bits: str, monkeypatch: pytest.MonkeyPatch, fault: Fault = no_fault) -> Finding:
+    """Finding about a node that describes itself so, and computes these bits."""
+    monkeypatch.setattr(PlayedGroup, "describe", lambda self: node)
+    monkeypatch.setattr(PlayedGroup, "probe", lambda self: bits)
+    plan = make_plan(1)
+    host = ObjectHost(lambda: PlayedGroup(plan, 2), fault)
+    finding = examine_node(ClusterNode("10.0.0.7", "", 2), host, plan, BITS)
+    assert host.released
+    return finding
+
+
+def test_a_node_that_suits(monkeypatch: pytest.MonkeyPatch) -> None:
+    finding = examined(Node("n7", fingerprint(), "CPU 7"), BITS, monkeypatch)
+    assert finding.suits
+    assert finding.found.startswith("n7: 2 CPUs, the same software and arithmetic. The parameters (")
+    assert "MB, once a round)" in finding.found
+    assert "So rounds of 136 steps allow at most" in finding.found
+
+
+def test_nodes_that_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    software = fingerprint()
+    for node, bits, said in (
+        (Node("n7", software | {"torch": "2.12.0"}, "CPU 7"), BITS, "Node n7 has torch 2.12.0"),
+        (Node("n7", software, "CPU 7"), "other", "Node n7 (CPU 7) computes other last bits"),
+    ):
+        finding = examined(node, bits, monkeypatch)
+        assert not finding.suits
+        assert finding.found.startswith(said)
+    node = Node("n7", software, "CPU 7")
+    lost = examined(node, BITS, monkeypatch, lambda method, call: "died" if method == "receive" else None)
+    assert lost == Finding("10.0.0.7", False, "Node 10.0.0.7 died.")

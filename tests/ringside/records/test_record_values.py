@@ -1,17 +1,26 @@
-"""Values of a record: the learning rate, and the share of returns that the support of c51 does not hold."""
+"""From the board and the ring to a record: shares and speeds, values of a method, and the names of its metrics."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from ringside.records.board_samples import NEWEST, Sample
+from ringside.records.board_samples import LEARNING, NEWEST, Sample, load_between
+from ringside.records.metric_names import _METRICS, displayed, metric_of, metrics_of, round_scalars
+from ringside.records.metrics import MetricsLog, read_metrics
 from ringside.records.record_values import outside_support, record_values
+from ringside.records.summary import _load_fields, make_summary
+from shared.config import method_declaration as declarations
+from shared.config.method_declaration import A2C, DQN, PPO, RECORD_FIELDS
+from shared.config.sections import Learn, Machine, Play, Run
 from shared.config.settings import Config
-from shared.memory.plan import Plan
+from shared.memory.board import RECORD_METRICS, Phase
+from shared.memory.plan import Elsewhere, Plan
+from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 
 CAPACITY = 16
@@ -31,48 +40,48 @@ def ring_of(rewards: list[float], **marks: list[int]) -> dict[str, np.ndarray]:
     return ring
 
 
-def config(**settings: object) -> Config:
+def c51(**settings: object) -> Config:
     return Config().with_settings(method="c51", clip_rewards=False, discount=0.5, v_min=-4.0, v_max=4.0, **settings)
 
 
 def test_rewards_count_as_far_as_they_are_discounted() -> None:
     # Returns from the last tick to the first: 12, 6, 3, 1.5.
-    assert outside_support(ring_of([0, 0, 0, 12]), 0, 4, config()) == 2 / 4
-    assert outside_support(ring_of([0, 0, 0, -12]), 0, 4, config()) == 2 / 4
-    assert outside_support(ring_of([4, 0, 0, 0]), 0, 4, config()) == 0  # the support's end is of it
+    assert outside_support(ring_of([0, 0, 0, 12]), 0, 4, c51()) == 2 / 4
+    assert outside_support(ring_of([0, 0, 0, -12]), 0, 4, c51()) == 2 / 4
+    assert outside_support(ring_of([4, 0, 0, 0]), 0, 4, c51()) == 0  # the support's end is of it
 
 
 def test_clipped_rewards_are_what_is_learned_from() -> None:
-    assert outside_support(ring_of([0, 0, 0, 12]), 0, 4, config().with_settings(clip_rewards=True)) == 0
-    narrow = config().with_settings(clip_rewards=True, v_max=0.75)
+    assert outside_support(ring_of([0, 0, 0, 12]), 0, 4, c51().with_settings(clip_rewards=True)) == 0
+    narrow = c51().with_settings(clip_rewards=True, v_max=0.75)
     assert outside_support(ring_of([0, 0, 0, 12]), 0, 4, narrow) == 1 / 4
 
 
 @pytest.mark.parametrize("end", ["terminated", "truncated", "life_lost"])
 def test_rewards_after_an_end_are_not_part_of_the_return(end: str) -> None:
-    assert outside_support(ring_of([0, 0, 0, 12], **{end: [1]}), 0, 4, config()) == 2 / 4
-    assert outside_support(ring_of([0, 0, 0, 12], **{end: [2]}), 0, 4, config()) == 1 / 4
+    assert outside_support(ring_of([0, 0, 0, 12], **{end: [1]}), 0, 4, c51()) == 2 / 4
+    assert outside_support(ring_of([0, 0, 0, 12], **{end: [2]}), 0, 4, c51()) == 1 / 4
 
 
 def test_ticks_between_episodes_are_no_states() -> None:
     ring = ring_of([0, 0, 0, 12], valid=[2], terminated=[1])
-    assert outside_support(ring, 0, 4, config()) == 1 / 3
+    assert outside_support(ring, 0, 4, c51()) == 1 / 3
     ring = ring_of([0, 0, 0, 12], valid=[3])
-    assert outside_support(ring, 0, 4, config()) == 0
+    assert outside_support(ring, 0, 4, c51()) == 0
 
 
 def test_a_record_may_go_around_the_ring() -> None:
     ring = ring_of([0.0] * 17 + [12.0])
-    assert outside_support(ring, 14, 18, config()) == 2 / 4
-    assert outside_support(ring, 14, 17, config()) == 0
+    assert outside_support(ring, 14, 18, c51()) == 2 / 4
+    assert outside_support(ring, 14, 17, c51()) == 0
 
 
 def test_a_record_without_a_state_has_none_outside() -> None:
-    assert outside_support(ring_of([]), 0, 4, config()) == 0
+    assert outside_support(ring_of([]), 0, 4, c51()) == 0
 
 
 @pytest.fixture
-def memory() -> Iterator[Memory]:
+def annealing() -> Iterator[Memory]:
     """Memory of a run with rounds of 40 steps, which anneals epsilon and the learning rate."""
     sizes = {"envs": 4, "round_steps": 40, "replay_size": 400, "learning_starts": 40, "total_steps": 400}
     anneal = {"learning_rate": 0.5, "learning_rate_end": 0.0, "anneal_steps": 80, "epsilon_start": 1.0}
@@ -83,30 +92,243 @@ def memory() -> Iterator[Memory]:
     made.arena.close()
 
 
-def test_the_learning_rate_is_that_of_the_last_round(memory: Memory) -> None:
-    sample = Sample.kept(memory, NEWEST)
-    rates = [record_values(memory, stop - 1, stop, sample, held=False)["learning_rate"] for stop in (1, 2, 3, 4)]
+def test_the_learning_rate_is_that_of_the_last_round(annealing: Memory) -> None:
+    sample = Sample.kept(annealing, NEWEST)
+    rates = [record_values(annealing, stop - 1, stop, sample, held=False)["learning_rate"] for stop in (1, 2, 3, 4)]
     assert rates == [0.5, 0.25, 0.0, 0.0]
 
 
-def test_the_figures_of_a_record_follow_from_its_ticks_and_commits(memory: Memory) -> None:
+def test_the_figures_of_a_record_follow_from_its_ticks_and_commits(annealing: Memory) -> None:
     """The session began at 10 s, after 100 s of former ones, and committed at 12 and 16 s."""
-    board, names = memory.board, memory.board.metric_names
+    board, names = annealing.board, annealing.board.metric_names
     board.begun_ns[0], board.before[0] = 10_000_000_000, 100.0
     board.commits.publish(2)
     for span, (updates, at) in enumerate(((0, 12.0), (10, 16.0))):
         board.metrics[span, names.index("updates")] = updates
         board.metrics[span, names.index("committed_at")] = at
         board.metrics[span, names.index("boundary")] = span + 1
-    memory.ring.field["valid"][:, :20] = 1
-    memory.ring.field["valid"][0, 3:6, 0] = 0
-    first, second = (record_values(memory, stop - 1, stop, Sample.kept(memory, NEWEST), held=True) for stop in (1, 2))
+    annealing.ring.field["valid"][:, :20] = 1
+    annealing.ring.field["valid"][0, 3:6, 0] = 0
+    first, second = (
+        record_values(annealing, stop - 1, stop, Sample.kept(annealing, NEWEST), held=True) for stop in (1, 2)
+    )
     per_second = [f"{name}_per_second" for name in ("steps", "frames", "updates")]
     wanted = ("frames", "updates", "samples_per_step", "valid_steps", "seconds", *per_second)
     assert [first[name] for name in wanted] == [160, 0, 0.0, 37, 102.0, 20.0, 80.0, 0.0]
     assert [second[name] for name in wanted] == [320, 10, 8.0, 40, 106.0, 10.0, 40.0, 2.5]
     assert [first["epsilon"], second["epsilon"]] == pytest.approx([1.0, 0.6])
-    unread = record_values(memory, 0, 1, Sample.kept(memory, NEWEST), held=False)
+    unread = record_values(annealing, 0, 1, Sample.kept(annealing, NEWEST), held=False)
     assert unread["valid_steps"] is None
     board.metrics[1, names.index("boundary")] = 2 + 256
-    assert "seconds" not in record_values(memory, 1, 2, Sample.kept(memory, NEWEST), held=True), "the row is reused"
+    assert "seconds" not in record_values(annealing, 1, 2, Sample.kept(annealing, NEWEST), held=True), (
+        "the row is reused"
+    )
+
+
+SECOND = 1_000_000_000
+CONFIG = Config(
+    play=Play(game="pong", envs=4, lane_envs=2),
+    learn=Learn(total_steps=400, round_steps=40, replay_size=100, learning_starts=80, network="small"),
+    machine=Machine(actors=2),
+    run=Run(run_dir=Path("runs/pong")),
+)
+ACTOR = int(Role.ACTOR)
+
+
+@pytest.fixture
+def memory() -> Memory:
+    memory = Memory.create(Plan(CONFIG, actions=6))
+    memory.board.heartbeat[:] = 10 * SECOND
+    memory.board.begun_ns[0] = time.monotonic_ns()
+    return memory
+
+
+def after_four_seconds(memory: Memory) -> Sample:
+    """The learner worked all the time, the actors half of it; what inference counted ends two seconds ago."""
+    board = memory.board
+    board.lane_done.publish_all([25, 35])  # of lanes of two envs
+    board.updates[0] = 10
+    board.heartbeat[:] = 14 * SECOND
+    board.busy_ns[Role.LEARNER] = 4 * SECOND
+    board.cpu_ns[Role.LEARNER] = 6 * SECOND
+    board.busy_ns[ACTOR : ACTOR + 2] = board.waited_ns[ACTOR : ACTOR + 2] = 2 * SECOND
+    board.busy_ns[Role.INFERENCE], board.waited_ns[Role.INFERENCE] = SECOND, SECOND
+    board.heartbeat[Role.INFERENCE] = 12 * SECOND
+    board.restarts[ACTOR + 1] = 1
+    return Sample.take(memory, 14 * SECOND)
+
+
+@pytest.mark.parametrize(("phase", "share"), [(Phase.WORKING, 0.75), (Phase.WAITING, 0.25), (Phase.DONE, 0.5)])
+def test_shares_and_speeds_between_two_samples(memory: Memory, phase: Phase, share: float) -> None:
+    old = Sample.take(memory, 10 * SECOND)
+    memory.board.phase[Role.INFERENCE] = phase
+    load = load_between(memory, old, after_four_seconds(memory), usable_cores=4)
+    assert (load.seconds, load.activity.steps_per_second, load.updates_per_second) == (4.0, 30.0, 2.5)
+    inference, learner, scribe, *actors = load.activity.roles
+    assert (inference.busy, inference.state) == (share, phase.name.lower())
+    assert (learner.name, learner.busy, learner.cores, learner.restarts) == ("learner", 1.0, 1.5, 0)
+    assert (scribe.busy, scribe.cores) == (None, 0.0)
+    assert [(actor.name, actor.busy, actor.restarts) for actor in actors] == [("actor 0", 0.5, 0), ("actor 1", 0.5, 1)]
+    assert (load.bottleneck.kind, load.bottleneck.share, load.bottleneck.steps_per_second) == ("learner", 1.0, 30.0)
+
+
+def test_waits_for_evaluations_make_them_the_limit(memory: Memory) -> None:
+    old = Sample.take(memory, 10 * SECOND)
+    memory.board.evaluation_wait_ns[0] = SECOND
+    new = after_four_seconds(memory)
+    assert load_between(memory, old, new, usable_cores=4).bottleneck.kind == "learner", "which is never idle"
+    new.busy[Role.LEARNER], new.waited[Role.LEARNER] = 3 * SECOND, SECOND
+    found = load_between(memory, old, new, usable_cores=4).bottleneck
+    assert found.sentence.startswith("Evaluation limits the run: the learner waits 25% of the time for a free")
+
+
+def test_cores_of_others_between_two_samples(memory: Memory) -> None:
+    board = memory.board
+    nothing_known = Sample.take(memory, 10 * SECOND)
+    board.contention[:] = 10 * SECOND, 5 * SECOND, SECOND
+    old = Sample.take(memory, 10 * SECOND)
+    new = after_four_seconds(memory)
+    load = load_between(memory, nothing_known, new, usable_cores=4)
+    assert (load.activity.others, load.activity.stolen) == (None, None)
+    assert load_between(memory, old, new, usable_cores=4).activity.others is None, "there was no reading in between"
+    board.contention[:] = 13 * SECOND, 11 * SECOND, SECOND
+    load = load_between(memory, old, Sample.take(memory, 14 * SECOND), usable_cores=4)
+    assert (load.activity.others, load.activity.stolen) == (2.0, 0.0)
+    assert load.bottleneck.sentence.endswith("Other programs use 2.0 of 4 cores.")
+    board.samples[LEARNING], board.samples[NEWEST] = old.words, Sample.take(memory, 14 * SECOND).words
+    limit = _load_fields(memory)["limit"]
+    assert (limit["other_programs_cores"], limit["stolen_cores"]) == (2.0, 0.0)
+
+
+def test_a_sample_is_kept_as_words_and_does_not_follow_the_board(memory: Memory) -> None:
+    sample = after_four_seconds(memory)
+    memory.board.samples[NEWEST] = sample.words
+    memory.board.busy_ns[:] = 99 * SECOND
+    memory.board.samples[LEARNING] = 0
+    kept = Sample.kept(memory, NEWEST)
+    assert (kept.at, kept.steps, kept.updates) == (14 * SECOND, 120, 10)
+    assert np.array_equal(kept.words, sample.words)
+    memory.board.samples[NEWEST] = 0
+    assert kept.busy[Role.LEARNER] == 4 * SECOND
+
+
+def test_no_time_between_two_samples_gives_no_shares(memory: Memory) -> None:
+    sample = after_four_seconds(memory)
+    load = load_between(memory, sample, sample, usable_cores=2)
+    assert (load.activity.steps_per_second, load.updates_per_second, load.bottleneck.kind) == (None, None, "starting")
+    assert {(role.busy, role.cores) for role in load.activity.roles} == {(None, None)}
+
+
+def test_a_process_taken_for_working_that_was_dead_gives_no_negative_share(memory: Memory) -> None:
+    memory.board.phase[ACTOR] = Phase.WORKING
+    old = Sample.take(memory, 13 * SECOND)  # silent for three seconds
+    memory.board.phase[ACTOR] = Phase.STARTING
+    memory.board.waited_ns[ACTOR] = SECOND
+    actor = load_between(memory, old, Sample.take(memory, 14 * SECOND), usable_cores=2).activity.roles[-2]
+    assert (actor.name, actor.busy) == ("actor 0", 0.0)
+
+
+def test_the_summary_says_what_limited_the_run_since_the_beginning_of_learning(memory: Memory, tmp_path: Path) -> None:
+    board = memory.board
+    former = {"limit": {"name": "learner"}, "roles": {"learner": {"busy": 1.0}}, "steps": 9}
+    with MetricsLog(tmp_path / "metrics.jsonl") as log:
+        board.samples[[LEARNING, NEWEST]] = Sample.take(memory, 10 * SECOND).words
+        at_once = make_summary(memory, log, -1, former)  # a start that has recorded nothing
+        board.samples[NEWEST] = after_four_seconds(memory).words
+        board.private_bytes[Role.LEARNER] = 700_000_000
+        board.device_bytes[Role.LEARNER] = 8_000_000_000
+        board.replay_device_bytes[0] = 7_000_000_000
+        board.busy_ns[ACTOR:] += 99 * SECOND  # after the newest record
+        found = make_summary(memory, log, -1, former)
+    assert (at_once["limit"], at_once["roles"], at_once["steps"]) == (former["limit"], former["roles"], 0)
+    speeds = {"steps_per_second": 30.0, "limit_steps_per_second": 30.0, "seconds": 4.0}
+    assert found["limit"].items() >= ({"role": "learner", "share_of_limit": 1.0} | speeds).items()
+    assert found["roles"]["actor 1"] == {"busy": 0.5, "cores": 0.0, "restarts": 1}
+    assert found["memory"] == {
+        "shared_bytes": memory.arena.layout.size,
+        "private_bytes": {"learner": 700_000_000},
+        "device_bytes": {"learner": 8_000_000_000},
+        "replay_device_bytes": 7_000_000_000,
+    }
+
+
+def test_a_gateway_has_a_node(memory: Memory) -> None:
+    memory = Memory.create(Plan(memory.plan.config, 6, Elsewhere(1)))
+    board, gateways = memory.board, memory.gateways
+    assert gateways is not None
+    board.heartbeat[:] = 10 * SECOND
+    board.lane_owner[:2] = memory.plan.config.machine.actors
+    old = Sample.take(memory, 10 * SECOND)
+    gateways.transfer_ns[0], gateways.sent_bytes[0], gateways.received_bytes[0] = SECOND, 8_000, 400
+    gateways.write_name(0, "näher" + 80 * "x")
+    gateways.losses[0], gateways.audits[0] = 3, 5
+    load = load_between(memory, old, Sample.take(memory, 14 * SECOND), usable_cores=4)
+    node = load.activity.roles[-1].node
+    assert node is not None
+    assert (node.lanes, node.losses, node.audits, node.transfer) == (2, 3, 5, 0.25)
+    assert (node.sent, node.received) == (2_000, 100)
+    assert node.name.startswith("näherx")
+    assert all(role.node is None for role in load.activity.roles[:-1])
+
+
+def test_an_observer_reads_the_newest_sentences_of_a_gateway(memory: Memory) -> None:
+    gateways = Memory.create(Plan(memory.plan.config, 6, Elsewhere(2))).gateways
+    assert gateways is not None
+    for number in range(11):
+        gateways.tell(1, f"sentence {number}")
+    assert gateways.notices.values.tolist() == [0, 11]
+    assert gateways.sentences(1, 9, 11) == ["sentence 9", "sentence 10"]
+    assert gateways.sentences(1, 0, 11)[0] == "sentence 3"  # older ones are overwritten
+
+
+RECORD = {"kind": "round", "round": 3, "steps": 40, "frames": 160, "seconds": 1.5, "epsilon": 0.1, "episodes": 2}
+
+
+def test_fields_of_every_run_are_no_metrics_of_the_method() -> None:
+    assert metrics_of(RECORD | {"learner_busy": 0.5, "mean_return_100": 1.0, "best_return": 2.0}) == []
+    assert metrics_of(RECORD | dict.fromkeys(DQN.metrics, 0.5)) == list(DQN.metrics)
+
+
+def test_no_metric_may_have_the_name_of_a_field_of_a_record(tmp_path: Path) -> None:
+    """All fields that a record of any method has are reserved, also those of c51 alone, and of workers."""
+    settings = {"envs": 4, "round_steps": 40, "replay_size": 100, "learning_starts": 80, "network": "small"}
+    config = Config().with_settings(method="c51", actors=1, device="cpu", total_steps=400, **settings)
+    memory = Memory.create(Plan(config, actions=6))
+    memory.board.commits.publish(1)
+    memory.board.metrics[0] = 0.5
+    memory.board.metrics[0, -1] = 1
+    values = record_values(memory, 0, 1, Sample.take(memory, 1), held=True)
+    with MetricsLog(tmp_path / "metrics.jsonl") as log:
+        log.log_round(0, 40, values, [], envs=4)
+    memory.arena.close()
+    (record,) = read_metrics(tmp_path / "metrics.jsonl")
+    assert record.keys() - set(DQN.metrics) | {*RECORD_METRICS, "workers_busy"} == RECORD_FIELDS
+
+
+def test_metrics_of_built_in_methods_are_explained() -> None:
+    built_in = {name for each in declarations._REGISTRY.values() for name in each.metrics if each.name != "theirs"}
+    assert built_in <= _METRICS.keys()
+    for name in _METRICS:
+        found = metric_of(name)
+        assert found.meaning.endswith(".")
+        assert len(found.meaning) < 100
+    assert [metric_of(name).label for name in displayed(PPO.metrics)] == [
+        *("loss", "mean value", "entropy", "KL", "explained variance", "clip fraction")
+    ]
+
+
+def test_dashboards_show_the_metrics_of_a_policy_under_cleanrls_names() -> None:
+    tags = round_scalars(RECORD | dict.fromkeys(PPO.metrics, 0.5))
+    assert {"losses/entropy", "losses/approx_kl", "losses/clipfrac", "losses/explained_variance"} <= tags.keys()
+    assert "losses/loss" in round_scalars(RECORD | dict.fromkeys(A2C.metrics, 0.5)), "no TD error"
+    assert "losses/td_loss" not in tags
+
+
+def test_a_metric_of_a_plug_in_has_a_tag_and_a_label() -> None:
+    tags = round_scalars(RECORD | {"loss": 0.5, "mean_baseline": 0.25, "entropy": None})
+    assert tags == {"charts/epsilon": 0.1, "losses/loss": 0.5, "losses/mean_baseline": 0.25}
+    assert metric_of("mean_baseline").label == "mean baseline"
+
+
+def test_screens_of_dqn_show_loss_and_mean_q() -> None:
+    assert [metric_of(name).label for name in displayed(DQN.metrics)] == ["loss", "mean Q"]
