@@ -8,8 +8,7 @@
 Settings have the flat names of the flags (`--total-steps` is `total_steps`). A wrong setting raises `ConfigError`
 before anything starts. Names are resolved when they are used: the import itself loads no library.
 
-Read planning, env_look, training, supervisor/, load/, recording/, scribe/ and watch/ in this order. Then read agents/,
-evaluating, report/, programs/, suites/, tuning/ and doctor/. The command is in tasks/; cgroup/ and zoo/ are small.
+Read run/, records/ and watch/ in this order, then agents/, report/, command/ and cluster/; zoo/ holds trained agents.
 """
 
 from __future__ import annotations
