@@ -19,10 +19,9 @@ from shared.config.method_declaration import method_declaration
 from shared.config.presets import PRESETS
 from shared.config.settings import Config
 from shared.frame_shape import FRAME_SIDE, STACK
-from shared.memory.snapshot import state_lengths
 from shared.network_parameters import parameters_of
 from shared.network_spec import Network, network_of
-from tests.support.played_ring import ACTIONS, PlayedRing
+from tests.support.played_ring import ACTIONS, PlayedRing, stored_state
 
 ROUNDS = 5
 """Rounds of learning, after which a window of two rounds has wrapped in the ring and on the device."""
@@ -96,7 +95,7 @@ def learn(work: Work, device: torch.device, rounds: int = ROUNDS, ranks: Ranks |
     engine = make_test_engine(work, device, played, ranks)
     numbers: Numbers = {"first": _published(engine, network)}
     for round_ in range(1, rounds + 1):
-        state = _stored(engine, played, network)
+        state = stored_state(engine)
         numbers |= {f"snapshot before {round_}, {name}": vector for name, vector in state.items()}
         _play_until(played, schedule.window_end(round_))
         count = engine.begin_round(round_, schedule.window_end(round_))
@@ -198,10 +197,3 @@ def _published(engine: Engine, network: Network) -> NDArray[np.float32]:
     out = np.zeros(parameters_of(network).count, np.float32)
     engine.export_into(out)
     return out
-
-
-def _stored(engine: Engine, played: PlayedRing, network: Network) -> Numbers:
-    lengths = state_lengths(played.run_schedule, parameters_of(network).count)
-    state = {name: np.zeros(length, np.float32) for name, length in lengths.items()}
-    engine.store(state)
-    return state

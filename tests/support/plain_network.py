@@ -11,9 +11,9 @@ from shared.network_spec import PLAIN_NETWORKS
 
 
 def plain_values(network: str, flat: Tensor, stacks: Tensor) -> Tensor:
-    """Q(s, .) [n, actions] of stacks uint8[n, 4, 84, 84], with parameters float32[P] in canonical layout."""
+    """Q(s, .) [n, actions] of stacks uint8[n, planes, y, x], of parameters [P] in canonical layout; in their dtype."""
     layers, hidden = PLAIN_NETWORKS[network]
-    x = stacks.float() / 255.0
+    x = stacks.to(flat.dtype) / 255.0
     offset = 0
 
     def take(*shape: int) -> Tensor:

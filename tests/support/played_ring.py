@@ -18,6 +18,8 @@ from shared.frame_shape import FRAME_SIDE
 from shared.memory.arena import Arena
 from shared.memory.layout import Layout
 from shared.memory.ring import Ring, ring_fields
+from shared.memory.snapshot import state_lengths
+from shared.network_parameters import parameters_of
 from shared.network_spec import network_of
 
 ACTIONS = 4
@@ -172,3 +174,12 @@ def make_test_engine(played: PlayedRing, config: Config, precision: str = "fp32"
     engine = make_engine(settings, network_of(config, ACTIONS), played.ring)
     engine.initialize()
     return engine
+
+
+def stored_state(engine: Engine, *others: str) -> dict[str, NDArray[np.float32]]:
+    """The vectors of a snapshot, and others that have the length of the parameters."""
+    count = parameters_of(engine._online.network).count
+    lengths = state_lengths(engine._run_schedule, count) | dict.fromkeys(others, count)
+    state = {name: np.zeros(length, np.float32) for name, length in lengths.items()}
+    engine.store(state)
+    return state

@@ -16,9 +16,7 @@ from shared.config import method_declaration
 from shared.config.method_declaration import ActorCriticSettings, MethodDeclaration, MethodSettings, add_method
 from shared.config.sections import Algorithm
 from shared.config.settings import Config
-from shared.network_parameters import parameters_of
-from shared.network_spec import network_of
-from tests.support.played_ring import ACTIONS, PlayedRing, make_test_engine, small_config
+from tests.support.played_ring import PlayedRing, make_test_engine, small_config, stored_state
 
 TICKS, ROUNDS, BOUNDARY = 6, 6, 3
 
@@ -69,13 +67,10 @@ def test_targets_read_the_annealed_value_of_their_round_whenever_the_learner_beg
     played = PlayedRing(config, both=True)
     played.ring.field.get("log_prob", np.zeros(0))[:] = -1.0
     first, second = (make_test_engine(played, config) for _ in range(2))
-    size = parameters_of(network_of(config, ACTIONS)).count
     for round_ in range(ROUNDS):
         played.play(TICKS)
         if round_ == BOUNDARY:
-            state = {name: np.zeros(size, np.float32) for name in first._state()}
-            first.store(state)
-            second.load(state)
+            second.load(stored_state(first))
         means = []
         for engine in (first, second)[: 1 + (round_ >= BOUNDARY)]:
             window_end = played.run_schedule.window_end(round_)
@@ -86,8 +81,5 @@ def test_targets_read_the_annealed_value_of_their_round_whenever_the_learner_beg
             assert set(seen) == ({1.0 - round_ / 8} if engine._planned else set())
             engine.update_target()
         assert means[0] == means[-1], "of this round alone"
-    online = np.zeros((2, size), np.float32)
-    for engine, out in zip((first, second), online, strict=True):
-        engine.settle()
-        engine.online_into(out)
-    np.testing.assert_array_equal(online[0], online[1])
+    online = [stored_state(engine)["online"] for engine in (first, second)]
+    np.testing.assert_array_equal(*online)

@@ -11,10 +11,9 @@ import pytest
 from learner.engine.nan_report import repeat_updates
 from shared.config.sections import Algorithm
 from shared.config.settings import Config
-from shared.memory.snapshot import state_lengths
 from shared.network_parameters import parameters_of
 from shared.network_spec import Network
-from tests.support.played_ring import ACTIONS, PlayedRing, make_test_engine, small_config
+from tests.support.played_ring import ACTIONS, PlayedRing, make_test_engine, small_config, stored_state
 
 NETWORK = Network("small", ACTIONS)
 EXTENDS = [Algorithm(), Algorithm(double=True, n_step=3, prioritized=True)]
@@ -36,9 +35,7 @@ def test_rounds_since_the_snapshot_are_done_again_to_the_bit(algorithm: Algorith
     played = PlayedRing(config)
     played.play(24)
     engine = make_test_engine(played, config)
-    lengths = state_lengths(played.run_schedule, parameters_of(NETWORK).count)
-    kept = {name: np.zeros(length, np.float32) for name, length in lengths.items()}
-    engine.store(kept)
+    kept = stored_state(engine)
     for round_ in (3, 4):
         engine.run(engine.begin_round(round_, round_ * 6))
         engine.end_round()

@@ -17,10 +17,7 @@ from learner.replay.sampling import Replay
 from shared.config.sections import Algorithm
 from shared.config.settings import Config
 from shared.errors import FatalError
-from shared.memory.snapshot import state_lengths
-from shared.network_parameters import parameters_of
-from shared.network_spec import Network
-from tests.support.played_ring import ACTIONS, PlayedRing, make_test_engine, small_config
+from tests.support.played_ring import PlayedRing, make_test_engine, small_config
 from tests.support.valid_tree import check_valid
 
 UPDATES, BATCH = 4, 8
@@ -228,19 +225,6 @@ def test_the_priorities_of_a_run_do_not_depend_on_its_end() -> None:
 # The engine with priorities
 
 
-def _stored(engine: Engine, played: PlayedRing) -> dict[str, np.ndarray]:
-    lengths = state_lengths(played.run_schedule, parameters_of(Network("small", ACTIONS)).count)
-    state = {name: np.zeros(length, np.float32) for name, length in lengths.items()}
-    engine.store(state)
-    return state
-
-
-def _do(engine: Engine, round_: int) -> None:
-    engine.run(engine.begin_round(round_, round_ * 6))
-    engine.end_round()
-    engine.update_target()
-
-
 def _watched(engine: Engine) -> list[str]:
     """Draws and updates from here on, in order; chunks are taught in the order in which they were drawn."""
     source: Any = engine._source
@@ -260,44 +244,6 @@ def _watched(engine: Engine) -> list[str]:
 
     sampler.draw, sampler.update_priorities = watched_draw, watched_update
     return events
-
-
-def test_a_stored_engine_goes_on_with_its_priorities() -> None:
-    config = _config(3)
-    played = PlayedRing(config)
-    played.play(36)
-    first = make_test_engine(played, config)
-    for round_ in (2, 3):
-        _do(first, round_)
-    kept = _stored(first, played)
-    assert len(set(kept["priorities"].tolist())) > 10, "errors differ"
-    _do(first, 4)
-    second = make_test_engine(played, config)
-    second.load(kept)
-    _do(second, 4)
-    forgetful = make_test_engine(played, config)
-    fresh = np.zeros_like(kept["priorities"])
-    fresh[-1] = 1.0
-    forgetful.load(kept | {"priorities": fresh})
-    _do(forgetful, 4)
-    wanted, found, without = (_stored(engine, played) for engine in (first, second, forgetful))
-    for name, vector in wanted.items():
-        np.testing.assert_array_equal(found[name], vector, err_msg=name)
-    assert not np.array_equal(without["online"], wanted["online"]), "priorities matter"
-
-
-def test_an_engine_that_begins_anew_forgets_its_priorities() -> None:
-    config = _config()
-    played = PlayedRing(config)
-    played.play(24)
-    engine = make_test_engine(played, config)
-    states = []
-    for _ in range(2):
-        engine.initialize()
-        _do(engine, 4)
-        states.append(_stored(engine, played))
-    for name, vector in states[0].items():
-        np.testing.assert_array_equal(states[1][name], vector, err_msg=name)
 
 
 @pytest.mark.parametrize("done", [3, 8, 11, 12])
