@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -115,57 +116,36 @@ def test_a_page_shows_no_curves_of_what_is_no_plain_file(make: Maker, tmp_path: 
     assert not Curves(tmp_path).read()
 
 
+def lock(path: Path) -> None:
+    with locked(path, "--run-dir", "a run"):
+        pass
+
+
 @pytest.mark.parametrize("make", KINDS)
 @pytest.mark.parametrize(
-    "write",
+    ("write", "error", "says"),
     [
-        lambda path: open_to_write(path, os.O_RDWR),
-        lambda path: MetricsLog(path),
+        (lambda path: open_to_write(path, os.O_RDWR), OSError, r"metrics\.jsonl"),
+        (MetricsLog, OSError, r"metrics\.jsonl"),
+        (lock, ConfigError, r"--run-dir .* cannot be written"),
     ],
 )
 def test_nothing_is_written_in_place_but_plain_files(
-    write: Callable[[Path], object], make: Maker, tmp_path: Path
+    write: Callable[[Path], object], error: type[Exception], says: str, make: Maker, tmp_path: Path
 ) -> None:
     make(tmp_path / "metrics.jsonl")
-    with pytest.raises(OSError, match=r"metrics\.jsonl"):
+    with pytest.raises(error, match=says):
         write(tmp_path / "metrics.jsonl")
     assert all(path.read_bytes() == OUTSIDE for path in tmp_path.glob("outside"))
 
 
-@pytest.mark.parametrize("make", KINDS)
-def test_a_lock_that_is_no_plain_file_is_refused_and_not_emptied(make: Maker, tmp_path: Path) -> None:
-    make(tmp_path / "lock")
-    with (
-        pytest.raises(ConfigError, match=r"--run-dir .* cannot be written"),
-        locked(tmp_path / "lock", "--run-dir", "a run"),
-    ):
-        pass
-    assert all(path.read_bytes() == OUTSIDE for path in tmp_path.glob("outside"))
-
-
-def test_a_lock_keeps_what_it_holds(tmp_path: Path) -> None:
-    (tmp_path / "lock").write_bytes(OUTSIDE)
-    with locked(tmp_path / "lock", "--run-dir", "a run"):
-        pass
-    assert (tmp_path / "lock").read_bytes() == OUTSIDE
-
-
-def test_links_with_names_of_temporaries_are_not_written_through(tmp_path: Path) -> None:
-    outside = tmp_path / "outside"
-    outside.write_bytes(OUTSIDE)
-    for name in (".config.json.tmp", ".live.json.tmp", ".summary.json.tmp"):
-        (tmp_path / name).symlink_to(outside)
-    for name in ("config.json", "live.json", "summary.json"):
-        write_atomic(tmp_path / name, b"{}")
-        assert (tmp_path / name).read_bytes() == b"{}"
-    assert outside.read_bytes() == OUTSIDE
-
-
-def test_a_link_in_place_of_a_file_is_replaced_and_not_written_through(tmp_path: Path) -> None:
-    link(tmp_path / "summary.json")
+@pytest.mark.parametrize("linked", [".summary.json.tmp", "summary.json"])
+def test_a_link_in_place_of_a_file_or_its_temporary_is_not_written_through(linked: str, tmp_path: Path) -> None:
+    link(tmp_path / linked)
     write_atomic(tmp_path / "summary.json", b"{}")
     assert (tmp_path / "outside").read_bytes() == OUTSIDE
     assert not (tmp_path / "summary.json").is_symlink()
+    assert (tmp_path / "summary.json").read_bytes() == b"{}"
 
 
 def test_only_plain_files_count_as_temporaries(tmp_path: Path) -> None:
@@ -348,34 +328,31 @@ def test_a_large_sparse_file_of_weights_is_refused_before_it_is_read(
         load_weights(path)
 
 
-@pytest.mark.parametrize("make", KINDS)
-@pytest.mark.parametrize("name", ["checkpoint-00000004.json", "segment-00000003.ring", "weights-00000004.safetensors"])
-def test_the_older_checkpoint_is_used_where_the_newer_is_no_plain_file(name: str, make: Maker, tmp_path: Path) -> None:
-    write_run(tmp_path, 4)
-    path = tmp_path / "checkpoints" / name
-    path.unlink()
-    make(path)
-    found = find_checkpoint(tmp_path)
-    assert found.boundary == 3
-    assert "not a plain file" in found.refused[0]
+def unreadable(path: Path) -> None:
+    path.touch()
+    path.chmod(0)
 
 
+@pytest.mark.parametrize("make", [*KINDS, unreadable])
 @pytest.mark.parametrize("name", ["checkpoint-00000004.json", "segment-00000003.ring", "weights-00000004.safetensors"])
 def test_the_older_checkpoint_is_used_where_the_newer_cannot_be_read(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, make: Maker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_run(tmp_path, 4)
-    really = os.open
+    path, really = tmp_path / "checkpoints" / name, os.open
+    path.unlink()
+    make(path)
 
     def refuse(path: Path, *more: int) -> int:
-        if Path(path).name == name:
+        if make is unreadable and Path(path).name == name:  # root may read all files
             raise PermissionError(13, "Permission denied", str(path))
         return really(path, *more)
 
-    monkeypatch.setattr("os.open", refuse)  # root may read all files
+    monkeypatch.setattr("os.open", refuse)
     found = find_checkpoint(tmp_path)
     assert found.boundary == 3
-    assert f"{name} cannot be read: Permission denied" in found.refused[0]
+    says = f"{name} cannot be read: Permission denied" if make is unreadable else "not a plain file"
+    assert says in found.refused[0]
 
 
 def test_a_file_of_metrics_without_lines_is_not_read_whole(tmp_path: Path) -> None:
@@ -505,22 +482,23 @@ def test_a_line_that_lacks_what_readers_need_is_no_record(line: bytes, tmp_path:
 # --- commands
 
 
-def test_a_run_directory_of_no_text_is_refused_before_the_start(tmp_path: Path) -> None:
-    for name, flag in (("run_dir", "--run-dir"), ("init_from", "--init-from"), ("resume", "--resume")):
-        with pytest.raises(ConfigError, match=rf"{flag} .*\\udcff.* is not UTF-8"):
-            validate.settings(Config().with_settings(**{name: tmp_path / os.fsdecode(b"run-\xff")}))
-
-
-@pytest.mark.parametrize("env", ["pong\x1b]0;x\x07", "a b:make", ""])
-def test_an_env_that_its_readers_would_refuse_is_refused_before_the_start(env: str) -> None:
-    with pytest.raises(ConfigError, match=r"--env .* cannot be the name of an env"):
-        validate.settings(Config().with_settings(env=env))
-
-
-def test_numbers_that_readers_would_refuse_are_refused_before_the_start() -> None:
-    for settings in ({"seed": 1 << 64}, {"total_steps": 10**310}, {"checkpoint_every_minutes": 10**310}):
-        with pytest.raises(ConfigError, match=r"must be below|is not a finite number"):
-            validate.settings(Config().with_settings(**settings))
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        *(
+            ({name: os.fsdecode(b"run-\xff")}, rf"--{name.replace('_', '-')} .*\\udcff.* is not UTF-8")
+            for name in ("run_dir", "init_from", "resume")
+        ),
+        *(({"env": env}, r"--env .* cannot be the name of an env") for env in ("pong\x1b]0;x\x07", "a b:make", "")),
+        *(
+            ({name: value}, r"must be below|is not a finite number")
+            for name, value in (("seed", 1 << 64), ("total_steps", 10**310), ("checkpoint_every_minutes", 10**310))
+        ),
+    ],
+)
+def test_what_readers_would_refuse_is_refused_before_the_start(settings: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        validate.settings(Config().with_settings(**settings))
 
 
 def test_sentences_hold_nothing_that_a_terminal_would_obey(capsys: pytest.CaptureFixture[str]) -> None:
@@ -577,15 +555,6 @@ def test_nothing_is_written_beside_a_checkpoint_that_lies_in_no_run(tmp_path: Pa
     (tmp_path / "copied").rename(tmp_path / "run" / "checkpoints")
     for place in (tmp_path / "run", tmp_path / "run" / "checkpoints", find_checkpoint(tmp_path / "run").path):
         assert ringside.starting_point(None, place).run.run_dir == tmp_path / "run"
-
-
-def test_pieces_of_absurd_size_are_not_hashed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_run(tmp_path, 1)
-    path = find_checkpoint(tmp_path).path
-    rewrite(path, pieces=[{"name": f"piece-{i}", "bytes": 16 << 30, "sha256": ""} for i in range(5)])
-    monkeypatch.setattr("shared.checkpoint.pieces.open_to_read", lambda *_: pytest.fail("read"))
-    with pytest.raises(CheckpointError, match="names pieces of 85,899,345,920 bytes"):
-        find_checkpoint(path)
 
 
 def test_json_is_parsed_in_one_place() -> None:
