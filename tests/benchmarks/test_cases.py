@@ -192,9 +192,8 @@ def speeds_of(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def report_of(names: str, *words: str) -> Report:
-    options = Options(names=names.split(","), game="pong", seconds=1.0, repeats=2, words=["--device", "cpu", *words])
     report = Report("ladder", "title", console=Console(quiet=True), machine={})
-    ladder.run(options, report)
+    ladder.run(options(names, "--device", "cpu", *words), report)
     return report
 
 

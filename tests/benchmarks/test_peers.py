@@ -105,24 +105,24 @@ DONE = {"steps": 400, "updates": 100, "seconds": 4.0, "threads": 2}
 SEEN = {"steps": 320, "seconds": 4.0, "looks": 10, "seen": 10}
 
 
-@pytest.mark.parametrize("wrong", [{}, {"updates": 98}, {"updates": 102}, {"steps": 399}, {"threads": 1}])
-def test_a_peer_that_learns_is_checked(monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Any]) -> None:
-    monkeypatch.setattr(peers, "run_program", lambda words, seconds: DONE | wrong)
-    if not wrong:
-        assert peers.agent_speed("DQN", ["sb3"], 2, 400) == 100.0
-    else:
-        with pytest.raises(WrongResult, match="were asked for"):
-            peers.agent_speed("DQN", ["sb3"], 2, 400)
+@pytest.mark.parametrize(
+    ("learns", "told", "wrongs"),
+    [
+        (True, DONE, ({"updates": 98}, {"updates": 102}, {"steps": 399}, {"threads": 1})),
+        (False, SEEN, ({"seen": 9}, {"steps": 321}, {"looks": 0, "seen": 0})),
+    ],
+)
+def test_figures_of_a_peer_are_checked(
+    monkeypatch: pytest.MonkeyPatch, *, learns: bool, told: dict[str, Any], wrongs: tuple[dict[str, int], ...]
+) -> None:
+    def speed(wrong: dict[str, int]) -> float:
+        monkeypatch.setattr(peers, "run_program", lambda words, seconds: told | wrong)
+        return peers.agent_speed("DQN", ["sb3"], 2, 400) if learns else peers.env_speed("ale", "pong", 32, 2, 4.0)
 
-
-@pytest.mark.parametrize("wrong", [{}, {"seen": 9}, {"steps": 321}, {"looks": 0, "seen": 0}])
-def test_a_peer_that_plays_is_checked(monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Any]) -> None:
-    monkeypatch.setattr(peers, "run_program", lambda words, seconds: SEEN | wrong)
-    if not wrong:
-        assert peers.env_speed("ale", "pong", 32, 2, 4.0) == 80.0
-    else:
-        with pytest.raises(WrongResult, match="It played"):
-            peers.env_speed("ale", "pong", 32, 2, 4.0)
+    assert speed({}) == (100.0 if learns else 80.0)
+    for wrong in wrongs:
+        with pytest.raises(WrongResult, match="were asked for" if learns else "It played"):
+            speed(wrong)
 
 
 def test_ours_is_compared_with_the_better_setting_of_each_peer(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from ringside.command.train import configuration
 from ringside.run.checks import Check
 from shared.config.method_declaration import method_declaration
 from shared.config.presets import PRESETS
-from tests.conftest import Launch, Refused
+from tests.conftest import Launch
 
 SMALL = ("--game", "pong", "--network", "small", "--device", "cpu", "--replay-size", "20_000")
 CATCH = "tests.support.pixel_game:factory"
@@ -107,24 +107,6 @@ def test_a_red_check_is_shown_and_sets_the_exit_code(
     assert "fix the red checks" in done.stdout
     table = done.stdout[: done.stdout.index("A run would fail")]
     assert max(map(len, table.splitlines())) <= 80
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (("doctor", "--game", "brakout"), "did you mean breakout?"),
-        (("doctor", "--envs", "97"), "--envs 97 cannot be divided"),
-        (("doctor", "--json", "no/such/directory.json"), "--json no/such/directory.json cannot be written"),
-        (("doctor", "--resume", "nowhere"), "--resume nowhere"),
-        (("doctor", "--ray-insecure"), "--ray-insecure is for a cluster: pass --ray, too."),
-        (("doctor", "--ray", "nonsense"), "--ray nonsense"),
-        (("--cgroup", "--memory", "much"), "--memory much is no amount of memory"),
-        (("--cgroup", "--cpus", "0"), "--cpus 0 must be 0.01 to 1,000,000 cores"),
-        (("--memory", "4G"), "pass --cgroup, too"),
-    ],
-)
-def test_options_that_contradict_themselves(refused: Refused, arguments: tuple[str, ...], says: str) -> None:
-    assert says in refused(*arguments)
 
 
 def test_help(launch: Launch) -> None:

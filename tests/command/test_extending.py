@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -12,7 +13,6 @@ from typing import Any
 import pytest
 
 from shared.root import ROOT
-from tests.conftest import Refused
 from tests.support.runs import SMALL, records, summary
 
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -78,8 +78,6 @@ def test_a_plug_in_trains_the_pixel_game(run: Path) -> None:
 
 
 def test_its_settings_are_written_down(run: Path) -> None:
-    import json
-
     settings: dict[str, Any] = json.loads((run / "config.json").read_text())
     assert settings["algorithm"]["settings"] == {"sharpness": 2.0}
     assert settings["learn"]["network"] == "tiny"
@@ -101,19 +99,6 @@ def test_it_is_evaluated_and_resumed_where_it_is_named(folder: Path, run: Path) 
     done = command(folder, *more, *PLUGIN)
     assert done.returncode == 0, (done.stdout, done.stderr)
     assert summary(run)["steps"] == 6_720
-
-
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (("--plugin", "no_such"), "--plugin no_such is not found: put its directory into PYTHONPATH."),
-        (("--plugin", "a/b.py"), "--plugin 'a/b.py' is not the dotted name of a module"),
-        (("--method", "log-cosh"), "--method log-cosh is not one of a2c, a3c, c51, dqn, iqn, n-step-q, "),
-        (("--preset", "log-cosh"), "--preset log-cosh is not one of nature, "),
-    ],
-)
-def test_a_plug_in_that_is_missing_is_a_sentence(refused: Refused, words: tuple[str, ...], says: str) -> None:
-    assert says in refused(*words)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""`launch.py report` and the bad input of `suite` as a user types them."""
+"""`launch.py report` as a user types it."""
 
 from __future__ import annotations
 
@@ -40,8 +40,6 @@ def test_an_unreadable_run_is_left_out_and_named(launch: Launch, refused: Refuse
         (("report", "."), "not a run directory; it contains 2 of them: pass ./*"),
         (("report", "run", "sticky"), "different protocols"),
         (("report", "run", "--out", "run/config.json"), "--out run/config.json is a file: name a directory"),
-        (("suite", "--seeds", "0"), "--seeds 0 must lie between 1 and 1_000"),
-        (("report",), "Name at least one run directory"),
     ],
 )
 def test_bad_input_is_one_sentence(refused: Refused, tmp_path: Path, words: tuple[str, ...], says: str) -> None:

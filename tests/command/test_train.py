@@ -26,6 +26,21 @@ PROMISED = {"steps", "frames", "updates", "samples_per_step", "rounds", "episode
 }
 
 
+@pytest.fixture
+def run_dir(five_rounds: Path, tmp_path: Path) -> Path:
+    """Directory of a finished run, which the test may change."""
+    shutil.copytree(five_rounds, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def change_config(run_dir: Path, section: str, **values: object) -> None:
+    """Change a section of the configuration in the newest checkpoint."""
+    (manifest,) = run_dir.glob("checkpoints/checkpoint-00000005.json")
+    config = json.loads(manifest.read_text())["config"]
+    config[section] |= values
+    rewrite(manifest, config=config)
+
+
 def test_a_run_leaves_what_is_promised(five_rounds: Path) -> None:
     found = summary(five_rounds)
     assert found.keys() >= PROMISED
@@ -54,11 +69,7 @@ def test_resuming_with_what_may_not_change_is_refused(
     assert says in refused("--resume", str(five_rounds), *change)
 
 
-def test_a_finished_run_is_not_resumed_and_nothing_of_it_is_touched(
-    refused: Refused, five_rounds: Path, tmp_path: Path
-) -> None:
-    run_dir = tmp_path / "run"
-    shutil.copytree(five_rounds, run_dir)
+def test_a_finished_run_is_not_resumed_and_nothing_of_it_is_touched(refused: Refused, run_dir: Path) -> None:
     (run_dir / "evaluation-final.json").write_text('{"version": 5, "mean": 1.0}')
 
     def files() -> dict[Path, tuple[bytes, int]]:
@@ -78,13 +89,8 @@ def test_a_finished_run_is_not_resumed_and_nothing_of_it_is_touched(
     ringside.plan(ringside.starting_point(None, run_dir))
 
 
-def test_a_run_whose_last_evaluation_is_missing_is_resumed(five_rounds: Path, tmp_path: Path) -> None:
-    run_dir = tmp_path / "run"
-    shutil.copytree(five_rounds, run_dir)
-    (manifest,) = run_dir.glob("checkpoints/checkpoint-00000005.json")
-    config = json.loads(manifest.read_text())["config"]
-    config["evaluate"]["eval_every_steps"] = 1_200
-    rewrite(manifest, config=config)
+def test_a_run_whose_last_evaluation_is_missing_is_resumed(run_dir: Path) -> None:
+    change_config(run_dir, "evaluate", eval_every_steps=1_200)
     with MetricsLog(run_dir / "metrics.jsonl") as log:
         log.log_evaluation(0, 3, 1_440, {"mean_return": 1.0})
         ringside.plan(ringside.starting_point(None, run_dir))
@@ -105,10 +111,8 @@ def test_a_plan_does_not_run_where_another_run_has_been_since(five_rounds: Path,
     assert after == before
 
 
-def test_a_resume_is_checked_again_once_the_directory_is_locked(five_rounds: Path, tmp_path: Path) -> None:
+def test_a_resume_is_checked_again_once_the_directory_is_locked(run_dir: Path) -> None:
     """Meanwhile another run may have ended in it, or have taken the checkpoint away."""
-    run_dir = tmp_path / "run"
-    shutil.copytree(five_rounds, run_dir)
     ready = ringside.plan(ringside.starting_point(None, run_dir).with_settings(total_steps=2_880))
     with training._owned(ready) as checkpoint:
         assert checkpoint is not None
@@ -123,14 +127,9 @@ def test_a_resume_is_checked_again_once_the_directory_is_locked(five_rounds: Pat
 
 @pytest.mark.parametrize("tracked", [True, False])
 def test_a_resume_without_the_tracking_of_before_says_so(
-    five_rounds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tracked: bool
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch, tracked: bool
 ) -> None:
-    run_dir = tmp_path / "run"
-    shutil.copytree(five_rounds, run_dir)
-    (manifest,) = run_dir.glob("checkpoints/checkpoint-00000005.json")
-    config = json.loads(manifest.read_text())["config"]
-    config["run"]["track"] = "wandb" if tracked else "off"
-    rewrite(manifest, config=config)
+    change_config(run_dir, "run", track="wandb" if tracked else "off")
     monkeypatch.setattr(training.supervisor, "supervise", lambda *of_run: None)
     notes: list[str] = []
     ready = ringside.plan(ringside.starting_point(None, run_dir).with_settings(total_steps=2_880))

@@ -1,4 +1,4 @@
-"""What installing makes: the wheel away from the repository, and the console script from any directory."""
+"""The wheel away from the repository, and the console script from any directory."""
 
 from __future__ import annotations
 

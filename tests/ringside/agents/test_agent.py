@@ -94,7 +94,9 @@ def test_an_agent_with_a_policy_samples_by_its_seed_and_says_what_it_has(tmp_pat
     sampled = [[each(STACKS).tolist() for _ in range(8)] for each in (agent, same, other)]
     assert sampled[0] == sampled[1] != sampled[2]
     assert isinstance(agent(STACKS[0]), int)
-    many = np.concatenate([agent(np.repeat(STACKS[:1], 64, axis=0)) for _ in range(16)])
+    calls = [agent(np.repeat(STACKS[:1], 64, axis=0)) for _ in range(16)]
+    many = np.concatenate(calls)
+    assert calls[0].tolist() != calls[1].tolist(), "every call has draws of its own"
     np.testing.assert_allclose(np.bincount(many, minlength=6) / 1_024, probabilities[0], atol=0.06)
     assert greedy(STACKS).tolist() == probabilities.argmax(axis=1).tolist()
     with pytest.raises(ValueError, match=r"An agent of --method a2c has no Q-values: ask for probabilities"):
@@ -229,9 +231,3 @@ def test_a_network_plays_only_games_with_its_actions(tmp_path: Path) -> None:
 def test_a_missing_agent_is_refused(load: str) -> None:
     with pytest.raises(ConfigError, match=f"--load {load} does not exist: no such run.*zoo"):
         ringside.load_agent(load)
-
-
-def test_every_call_has_draws_of_its_own(tmp_path: Path) -> None:
-    agent = ringside.load_agent(random_weights(tmp_path, method="a2c"), device="cpu")
-    many = np.repeat(STACKS[:1], 64, axis=0)
-    assert agent(many).tolist() != agent(many).tolist()

@@ -1,4 +1,4 @@
-"""What is refused before a cluster is asked: clusters, and runs that nodes cannot play; and the survey of nodes."""
+"""Clusters, and runs that nodes cannot play, are refused before a cluster is asked; and the survey of nodes."""
 
 from __future__ import annotations
 

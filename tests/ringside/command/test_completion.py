@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from ringside.command import TASKS, module_of
 from ringside.command.completion import script
 from ringside.zoo import catalogue
 
@@ -68,8 +67,3 @@ def test_zsh_takes_the_script_and_knows_the_same_options(bash_script: Path) -> N
     assert "compdef _shtab_ringside launch.py" in text
     if shutil.which("zsh") is not None:
         subprocess.run(["zsh", "-n"], input=text, text=True, timeout=60, check=True)
-
-
-def test_every_task_has_options() -> None:
-    for task in TASKS:
-        assert isinstance(module_of(task).OPTIONS, type)

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from ringside.command import TASKS
 from ringside.command.arguments import CHOICES, COMMON, setting_options
 from ringside.command.option import options_of, page
 from ringside.command.suite import SuiteOptions
@@ -87,7 +88,7 @@ def test_options_that_a_task_replaces_and_empty_groups_are_left_out(launch: Laun
     assert "--nodes" not in launch("--help").stdout
 
 
-@pytest.mark.parametrize("task", ["eval", "play", "watch", "report", "suite", "zoo", "doctor", "completion"])
+@pytest.mark.parametrize("task", [task for task in TASKS if task != "train"])
 def test_every_task_has_a_page(launch: Launch, task: str) -> None:
     done = launch(task, "--help")
     assert done.returncode == 0

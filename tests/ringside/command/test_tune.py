@@ -393,10 +393,3 @@ def test_a_file_that_is_no_study_is_refused(program: Program, content: str, tmp_
 def test_a_call_refuses_what_the_command_refuses(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         ringside.tune(**settings)
-
-
-def test_the_command_refuses_what_a_study_decides(refused: Refused, tmp_path: Path) -> None:
-    assert "omit it and use --out" in refused("tune", "--run-dir", "x")
-    assert "--trials 0 must lie between 1 and 100_000" in refused("tune", "--trials", "0")
-    assert "--trials 1_000_000 must lie between 1 and 100_000" in refused("tune", "--trials", "1e6")
-    assert "--space nowhere.toml cannot be read" in refused("tune", "--space", "nowhere.toml")

@@ -27,6 +27,12 @@ from ringside.records.metrics import (
 from shared.memory.ring import SLOT_FIELDS
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """The file of records."""
+    return tmp_path / "metrics.jsonl"
+
+
 def empty_ring(lanes: int, capacity: int, lane_envs: int) -> dict[str, np.ndarray]:
     return {name: np.zeros((lanes, capacity, lane_envs, *shape), dtype) for name, dtype, shape in SLOT_FIELDS}
 
@@ -70,8 +76,7 @@ def log_rounds(log: MetricsLog, rounds: range) -> None:
         assert log.log_round(round_, (round_ + 1) * 40, {"loss": 0.25 * round_}, episodes_of(round_), envs=4)
 
 
-def test_records_are_read_back_with_their_statistics(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
+def test_records_are_read_back_with_their_statistics(path: Path) -> None:
     with MetricsLog(path) as log:
         assert log.totals.mean_return_100 is None
         log.log_round(0, 40, {"loss": math.nan, "epsilon": 1.0}, [], envs=4)
@@ -87,8 +92,7 @@ def test_records_are_read_back_with_their_statistics(tmp_path: Path) -> None:
     assert records[-2]["mean_return_100"] == pytest.approx((1.0 + 1.1 + 1.2 + 2.0 + 2.1 + 2.2) / 6)
 
 
-def test_the_mean_is_of_the_newest_hundred_also_after_opening_again(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
+def test_the_mean_is_of_the_newest_hundred_also_after_opening_again(path: Path) -> None:
     returns = np.random.default_rng(0).normal(0, 10, 250)
     with MetricsLog(path) as log:
         for round_, some in enumerate(np.split(returns, 10)):
@@ -102,8 +106,7 @@ def test_the_mean_is_of_the_newest_hundred_also_after_opening_again(tmp_path: Pa
         assert log.totals.evaluation is None
 
 
-def test_nothing_is_written_twice(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
+def test_nothing_is_written_twice(path: Path) -> None:
     with MetricsLog(path) as log:
         log_rounds(log, range(4))
         log.log_evaluation(0, 2, 80, {})
@@ -118,8 +121,7 @@ def test_nothing_is_written_twice(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_file_cut_at_any_byte_opens_and_grows_to_the_same(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
+def test_a_file_cut_at_any_byte_opens_and_grows_to_the_same(path: Path) -> None:
     with MetricsLog(path) as log:
         log_rounds(log, range(3))
         log.log_evaluation(0, 1, 40, {"mean_return": 1.0})
@@ -136,8 +138,7 @@ def test_a_file_cut_at_any_byte_opens_and_grows_to_the_same(tmp_path: Path) -> N
         assert path.read_bytes() == whole
 
 
-def test_nonsense_at_the_end_is_cut_and_in_the_middle_left_out(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
+def test_nonsense_at_the_end_is_cut_and_in_the_middle_left_out(path: Path) -> None:
     with MetricsLog(path) as log:
         log_rounds(log, range(2))
     whole = path.read_bytes()
@@ -175,10 +176,10 @@ def refusing(*results: Any) -> Callable[..., Any]:
 
 @pytest.mark.parametrize("cuts", [False, True])
 def test_a_refused_write_leaves_no_half_round_and_no_half_statistics(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, cuts: bool
+    path: Path, monkeypatch: pytest.MonkeyPatch, *, cuts: bool
 ) -> None:
     """A truncation that fails is repeated before the next record."""
-    path, write = tmp_path / "metrics.jsonl", os.write
+    write = os.write
     with MetricsLog(path) as log:
         log_rounds(log, range(2))
         content, totals = path.read_bytes(), copy.deepcopy(vars(log.totals))
@@ -193,8 +194,7 @@ def test_a_refused_write_leaves_no_half_round_and_no_half_statistics(
     assert [record["round"] for record in read_metrics(path) if record["kind"] == "round"] == [0, 1, 2]
 
 
-def test_a_record_that_was_not_synced_is_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "metrics.jsonl"
+def test_a_record_that_was_not_synced_is_written_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with MetricsLog(path) as log:
         log_rounds(log, range(2))
         content, former = path.read_bytes(), path.stat().st_ino
@@ -209,8 +209,7 @@ def test_a_record_that_was_not_synced_is_written_again(tmp_path: Path, monkeypat
         assert len(path.read_bytes()) > len(content)
 
 
-def test_cutting_back_to_a_boundary_drops_what_is_played_again(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
+def test_cutting_back_to_a_boundary_drops_what_is_played_again(path: Path) -> None:
     cut_metrics(path, 3)
     assert not path.exists()
     with MetricsLog(path) as log:
@@ -234,8 +233,7 @@ def test_cutting_back_to_a_boundary_drops_what_is_played_again(tmp_path: Path) -
     assert path.read_bytes() == b""
 
 
-def test_an_unfinished_round_before_an_evaluation_is_not_taken_for_another_rounds(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
+def test_an_unfinished_round_before_an_evaluation_is_not_taken_for_another_rounds(path: Path) -> None:
     with MetricsLog(path) as log:
         log_rounds(log, range(2))
     with open(path, "ab") as file:

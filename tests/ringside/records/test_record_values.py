@@ -291,9 +291,7 @@ def test_fields_of_every_run_are_no_metrics_of_the_method() -> None:
 
 def test_no_metric_may_have_the_name_of_a_field_of_a_record(tmp_path: Path) -> None:
     """All fields that a record of any method has are reserved, also those of c51 alone, and of workers."""
-    settings = {"envs": 4, "round_steps": 40, "replay_size": 100, "learning_starts": 80, "network": "small"}
-    config = Config().with_settings(method="c51", actors=1, device="cpu", total_steps=400, **settings)
-    memory = Memory.create(Plan(config, actions=6))
+    memory = Memory.create(Plan(CONFIG.with_settings(method="c51"), actions=6))
     memory.board.commits.publish(1)
     memory.board.metrics[0] = 0.5
     memory.board.metrics[0, -1] = 1

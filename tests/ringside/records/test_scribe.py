@@ -446,32 +446,23 @@ def test_a_disk_without_space_for_weights_or_segments_records_all_episodes(
     assert (memory.board.saved[0] > 0) == ("save_best" in refused)
 
 
-def test_a_disk_that_refuses_records_keeps_nobody_waiting(
-    full_disk: Callable[..., FullDisk], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("kind", "name", "method"), [(MetricsLog, "log_round", "a2c"), (CheckpointWriter, "add_segment", "dqn")]
+)
+def test_a_record_or_a_segment_that_was_refused_is_written_once_there_is_space(
+    full_disk: Callable[..., FullDisk], monkeypatch: pytest.MonkeyPatch, kind: type, name: str, method: str
 ) -> None:
-    disk = full_disk("prune")
+    disk = full_disk(method=method)
+    board, rounds = disk.memory.board, disk.memory.run_schedule.snapshot_rounds
     with monkeypatch.context() as patch:
-        patch.setattr(MetricsLog, "log_round", FullDisk._refuse)
-        disk.commit(disk.memory.run_schedule.snapshot_rounds)
-    assert disk.memory.board.records_refused[0]
+        patch.setattr(kind, name, FullDisk._refuse)
+        disk.commit(rounds)
+    assert (board.trouble[0], board.records_refused[0]) == (errno.ENOSPC, name == "log_round")
     disk.clock.now += 60
     disk.scribe.work()
-    assert not disk.memory.board.records_refused[0]
-
-
-def test_a_segment_that_was_refused_is_written_once_there_is_space(
-    full_disk: Callable[..., FullDisk], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    disk = full_disk(method="dqn")
-    memory, rounds = disk.memory, disk.memory.run_schedule.snapshot_rounds
-    with monkeypatch.context() as patch:
-        patch.setattr(CheckpointWriter, "add_segment", FullDisk._refuse)
-        disk.commit(rounds)
-    assert (memory.board.trouble[0], memory.board.records_refused[0]) == (errno.ENOSPC, 0)
-    disk.clock.now += 60
+    assert not board.records_refused[0]
     disk.commit(2 * rounds)
-    assert memory.board.trouble[0] == 0
-    assert memory.board.saved[0] == 2 * rounds
+    assert (board.trouble[0], board.saved[0]) == (0, 2 * rounds)
 
 
 def test_segments_are_tried_again_after_pauses_alone(

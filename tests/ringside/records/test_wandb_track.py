@@ -87,25 +87,21 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
     fake.wait.set()
 
 
-def track(path: Path, notes: list[str], resume: Path | None = Path()) -> None:
-    """Track a run that is over at once."""
+def track(path: Path, resume: Path | None = Path()) -> list[str]:
+    """Track a run that is over at once; returns what was said."""
+    notes: list[str] = []
     with tracking(Run(run_dir=path, resume=resume, track="wandb"), lambda at: None, notes.append) as look:
         look("memory")
+    return notes
 
 
 def test_records_are_sent_under_the_names_of_the_dashboards(tmp_path: Path, service: Service) -> None:
     service.url = "https://example.org/run"
     path = write_run(tmp_path / "run", returns=[3.0, 4.0], evaluations=[5.0])
-    notes: list[str] = []
-    track(path, notes)
-    assert notes == ["Weights & Biases: https://example.org/run"]
+    assert track(path) == ["Weights & Biases: https://example.org/run"]
     (told,) = service.inits
-    assert (told["name"], told["resume"], told["config"]["game"], told["config"]["batch_size"]) == (
-        "run",
-        "allow",
-        "pong",
-        32,
-    )
+    assert (told["name"], told["resume"]) == ("run", "allow")
+    assert (told["config"]["game"], told["config"]["batch_size"]) == ("pong", 32)
     assert service.steps == [1_000, 1_000, 2_000, 2_000, 2_000]
     logged = service.logged
     assert logged[0] == {"charts/episodic_return": 3.0, "charts/episodic_length": 50, "steps": 1_000}
@@ -135,7 +131,7 @@ def test_entity_group_tags_and_videos_are_sent(tmp_path: Path, service: Service)
     video = evaluation_video(path, 0)
     video.parent.mkdir()
     video.touch()
-    track(path, [])
+    track(path)
     (init,) = service.inits
     assert (init["entity"], init["group"], init["tags"]) == ("team", "atari5", ["first", "quick"])
     assert {"eval/video": "video evaluation-00000.mp4 mp4", "steps": 2_000} in service.logged
@@ -199,10 +195,10 @@ def test_nothing_is_sent_twice_when_a_run_is_resumed(tmp_path: Path, monkeypatch
 
 def test_a_resumed_run_goes_on_under_the_same_id_and_sends_nothing_twice(tmp_path: Path, service: Service) -> None:
     path = write_run(tmp_path / "run", returns=[3.0, 4.0], evaluations=[])
-    track(path, [])
+    track(path)
     with MetricsLog(path / "metrics.jsonl") as log:
         log.log_round(2, 3_000, {}, [Episode(0, 250, 9.0, 1)], envs=10)
-    track(path, [])
+    track(path)
     first, second = service.inits
     assert first["id"] == second["id"]
     assert service.steps == [1_000, 1_000, 2_000, 2_000, 2_510, 3_000]
@@ -211,16 +207,14 @@ def test_a_resumed_run_goes_on_under_the_same_id_and_sends_nothing_twice(tmp_pat
 def test_a_new_run_in_the_same_directory_is_a_new_one_there(tmp_path: Path, service: Service) -> None:
     path = write_run(tmp_path / "run", returns=[3.0], evaluations=[])
     for resume in (None, path, None):
-        track(path, [], resume)
+        track(path, resume)
     first, second, third = (told["id"] for told in service.inits)
     assert first == second != third
 
 
 def test_a_refusal_of_the_service_is_shown_once(tmp_path: Path, service: Service) -> None:
     service.error = RuntimeError("no key:\nlog in first")
-    notes: list[str] = []
-    track(write_run(tmp_path / "run"), notes)
-    (note,) = notes
+    (note,) = track(write_run(tmp_path / "run"))
     assert note == "Weights & Biases gets nothing more of this run; the run continues: no key: log in first"
 
 
@@ -230,9 +224,7 @@ def test_a_service_that_does_not_answer_is_not_waited_for(
     service.wait.clear()
     monkeypatch.setattr(wandb_track, "SILENT_SECONDS", 0.1)
     monkeypatch.setattr(wandb_track, "FINISH_SECONDS", 1.0)
-    notes: list[str] = []
-    track(write_run(tmp_path / "run"), notes)
-    assert "did not take the rest within 1 s" in "".join(notes)
+    assert "did not take the rest within 1 s" in "".join(track(write_run(tmp_path / "run")))
     assert service.was_torn_down
 
 
@@ -267,13 +259,13 @@ def test_own_metrics_of_other_steps_than_before_a_resume_are_sent_once(tmp_path:
         write_atomic(path / "own-metrics.jsonl", "".join(json.dumps(line) + "\n" for line in lines).encode())
 
     write(*(("round", number) for number in range(6)), ("evaluation", 3), ("episode", 5), ("episode", 5))
-    track(path, [])
+    track(path)
     assert len(service.logged) == 9
     assert service.logged[0] == {"own/mine": 1.0, "steps": 40}
     service.logged.clear()
     write(*(("round", number) for number in (0, 1, 4, 5, 6, 7)), ("episode", 5), ("evaluation", 3), ("evaluation", 6))
     for _ in range(2):
-        track(path, [])
+        track(path)
     assert service.steps == [280, 320, 280]
 
 

@@ -1,4 +1,4 @@
-"""How a run is started: `--cgroup` through systemd or without it, and main modules of users."""
+"""The start of a run: `--cgroup` through systemd or without it, and main modules of users."""
 
 from __future__ import annotations
 

@@ -48,11 +48,12 @@ def stopping(tmp_path: Path, notes: list[str]) -> Iterator[Supervisor]:
 
 @contextmanager
 def supervisor_of(run_dir: Path, notes: list[str], **settings: Any) -> Iterator[Supervisor]:
-    """A supervisor of a small run, which has started no process."""
+    """A supervisor of a small run, whose scribe alone runs."""
     small = {"actors": 1, "network": "small", "balance": "off"}
     small |= {"round_steps": 80, "replay_size": 160, "total_steps": 800}
     plan = Plan(settled(run_dir=run_dir, **small | settings), 4)
     made = Supervisor(plan, lambda memory: None, notes.append)
+    made._children = {Role.SCRIBE: Child(cast(Any, Process()))}
     try:
         yield made
     finally:
@@ -117,7 +118,6 @@ def test_a_stop_kills_a_process_that_still_loads_its_libraries(stopping: Supervi
 def test_whatever_a_callback_raises_stops_the_run_first(tmp_path: Path, notes: list[str], error: BaseException) -> None:
     """sys.exit() in a callback, too: the scribe must live to save."""
     with supervisor_of(tmp_path, notes) as made:
-        made._children = {Role.SCRIBE: Child(Process())}  # type: ignore[arg-type]
 
         def fail(memory: Any) -> None:
             raise error
@@ -427,7 +427,6 @@ def test_a_stop_before_the_first_step_is_one_at_once(
     tmp_path: Path, notes: list[str], committed: int, resumes: bool, words: str
 ) -> None:
     with supervisor_of(tmp_path, notes, resume=tmp_path if resumes else None) as made:
-        made._children = {Role.SCRIBE: Child(Process())}  # type: ignore[arg-type]
         made._board.commits.publish(committed)
         made._finish("Stopping")
         assert notes == [f"Stopping: {words}"]
@@ -438,7 +437,6 @@ def test_a_stop_before_the_first_step_is_one_at_once(
 def played(tmp_path: Path, notes: list[str]) -> Iterator[Supervisor]:
     """A run whose lanes are two ticks into round 3; the newest snapshot is that of boundary 2."""
     with supervisor_of(tmp_path, notes) as made:
-        made._children = {Role.SCRIBE: Child(Process())}  # type: ignore[arg-type]
         made._memory.learner_snapshots.write(2, lambda out: None)
         made._board.commits.publish(3)
         made._board.lane_done.publish_all(3 * made._board.run_schedule.round_ticks + 2)

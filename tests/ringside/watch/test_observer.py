@@ -23,21 +23,14 @@ from ringside.watch.status import Status
 from shared.config.method_declaration import A2C
 from shared.config.presets import PRESETS, nearest_preset
 from shared.config.run_schedule import make_run_schedule
-from shared.config.sections import Evaluate, Learn, Machine, Play, Run
+from shared.config.sections import Evaluate
 from shared.config.settings import Config
 from shared.memory.board import METRIC_RECORDS, RECORD_METRICS, Phase
 from shared.memory.plan import Plan
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
+from tests.ringside.records.test_record_values import CONFIG
 from tests.ringside.watch.conftest import Clock
-
-CONFIG = Config(
-    play=Play(game="pong", envs=4, lane_envs=2),
-    learn=Learn(total_steps=400, round_steps=40, replay_size=100, learning_starts=80, network="small"),
-    machine=Machine(actors=2),
-    run=Run(run_dir=Path("runs/pong")),
-)
-
 
 Make = Callable[..., Memory]
 
@@ -313,11 +306,9 @@ def test_a_method_that_samples_its_actions_has_no_epsilon_on_any_display(make: M
         memory = make(config)
         memory.board.phase[:] = Phase.WORKING
         found = Observer(memory).observe()
-        console = Console(file=io.StringIO(), width=120)
-        console.print(render(found, 120, 50))
         assert (found.epsilon is not None) == shown
         assert ("epsilon" in line(found)) == shown
-        assert ("epsilon" in console.file.getvalue()) == shown  # type: ignore[attr-defined]
+        assert ("epsilon" in rendered(found)) == shown
         values = record_values(memory, 0, 1, Sample.take(memory, 1), held=False)
         assert (values["epsilon"] is not None) == shown
 
