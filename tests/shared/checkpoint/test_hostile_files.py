@@ -496,7 +496,7 @@ def test_a_line_that_lacks_what_readers_need_is_no_record(line: bytes, tmp_path:
         ),
     ],
 )
-def test_what_readers_would_refuse_is_refused_before_the_start(settings: dict[str, Any], says: str) -> None:
+def test_settings_that_readers_would_refuse_are_refused_before_the_start(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         validate.settings(Config().with_settings(**settings))
 
