@@ -24,10 +24,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NoReturn
-
-ROOT = Path(__file__).resolve().parent
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -36,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
     2: a mistake in the arguments. 1: a fault at run time. 130: Ctrl-C. 141: the reader of the output has gone.
     """
     from shared.errors import RingsideError
-    from shared.root import INSTALL
+    from shared.root import INSTALL, ROOT
 
     try:
         return _run(*_task_and_words(arguments))
@@ -113,21 +110,17 @@ def _drop_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _have_streams() -> None:
-    """Standard streams that were closed (`>&-`) lead nowhere: what is written to them must end no run."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))  # which takes the number that is free
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a path may hold what its encoding cannot say
-        sys.stdout.reconfigure(errors="backslashreplace")
-
-
 def cli() -> NoReturn:
     """Run the command line of this process; the console script `ringside` calls it."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         # While libraries load Ctrl-C kills: an exception in the middle of an import aborts some, and others lose it.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    _have_streams()
+    # Standard streams that were closed (`>&-`) lead nowhere: what is written to them must end no run.
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))  # which takes the number that is free
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a path may hold what its encoding cannot say
+        sys.stdout.reconfigure(errors="backslashreplace")
     import ringside.command  # noqa: F401  # which ends with a sentence where a module of the user hides ours
     from shared.machine.subprocesses import leave_threads
     from shared.process.signals import enable_stack_dumps

@@ -28,7 +28,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ringside.run.spawning import ChildProcess
+from ringside.run.children import ChildProcess
 from shared.errors import ConfigError, RingsideError
 from shared.files.atomic import write_atomic
 from shared.machine import facts

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from ringside.command.study import StudyResult as StudyResult
     from ringside.command.study import TrialResult as TrialResult
     from ringside.command.study import tune as tune
-    from ringside.run.callbacks import Callback as Callback
-    from ringside.run.callbacks import Callbacks as Callbacks
     from ringside.run.config_file import starting_point as starting_point
     from ringside.run.planning import plan as plan
     from ringside.run.train_settings import TrainSettings as TrainSettings
+    from ringside.run.training import Callback as Callback
+    from ringside.run.training import Callbacks as Callbacks
     from ringside.run.training import run as run
     from ringside.run.training import train as train
     from shared.config.method_declaration import MethodDeclaration as MethodDeclaration
@@ -70,14 +70,13 @@ _require_own_packages()
 
 _HOMES = {
     "ringside.agents.agent": ("Agent", "load_agent"),
-    "ringside.run.callbacks": ("Callback", "Callbacks"),
     "ringside.agents.evaluating": ("evaluate",),
     "ringside.run.planning": ("plan",),
     "ringside.run.config_file": ("starting_point",),
     "ringside.agents.onnx_export": ("Exported", "export_onnx"),
     "ringside.agents.zoo_entries": ("add_to_zoo", "pull_from_hub", "push_to_hub"),
     "ringside.run.train_settings": ("TrainSettings",),
-    "ringside.run.training": ("run", "train"),
+    "ringside.run.training": ("Callback", "Callbacks", "run", "train"),
     "ringside.command.study": ("StudyResult", "TrialResult", "tune"),
     "shared.config.method_declaration": ("MethodDeclaration", "MethodSettings"),
     "shared.config.presets": ("PRESETS", "register_preset"),

@@ -1,4 +1,4 @@
 """Trained agents outside of training: load, query, play, show, evaluate and share.
 
-Read stored_weights first, then agent, evaluation_policy, evaluating and player; then zoo_entries and onnx_export.
+Read stored_weights first, then agent, evaluating and player; then zoo_entries and onnx_export.
 """

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from actors.evaluation import Evaluation, play_episodes
 from actors.make_env import action_names
-from ringside.agents.evaluation_policy import ROWS, make_evaluation_policy
+from ringside.agents.evaluating import ROWS, make_evaluation_policy
 from ringside.agents.stored_weights import play_of, require_actions, rules_of, weights_at
 from shared.checkpoint.weights_file import StoredWeights
 from shared.config import validate

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from actors.env import Env, Shot
 from actors.evaluation import Episode, Evaluation
 from actors.filming import VideoFile, encoder, enlarge, part_of
-from ringside.agents.evaluation_policy import ROWS, EvaluationPolicy
+from ringside.agents.evaluating import ROWS, EvaluationPolicy
 from shared.errors import ConfigError
 
 GROUND, TEXT, DIM, BAR, CHOSEN = (22, 24, 29), (232, 232, 232), (150, 155, 164), (86, 180, 233), (230, 159, 0)

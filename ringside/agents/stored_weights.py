@@ -94,17 +94,8 @@ def play_of(weights: StoredWeights) -> Play:
 def play_named(weights: StoredWeights, **named: str) -> Play:
     """Game or env that the user names, under the protocol of the weights and with their frames."""
     frames = weights.network.frames
-    return (
-        Config()
-        .with_settings(
-            protocol=weights.protocol,
-            frame_size=frames.size,
-            frame_color=frames.color,
-            frame_stack=frames.stack,
-            **named,
-        )
-        .play
-    )
+    seen = {"frame_size": frames.size, "frame_color": frames.color, "frame_stack": frames.stack}
+    return Config().with_settings(protocol=weights.protocol, **seen, **named).play
 
 
 def require_actions(weights: StoredWeights, play: Play) -> None:

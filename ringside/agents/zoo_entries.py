@@ -231,9 +231,8 @@ def _make_entry(
 def _draw(run: Path, game: str, out: Path) -> None:
     """Draw the returns of a run beside published ones; nothing, unless it has records of an episode."""
     # Matplotlib takes half a second, which the list of the zoo does not need.
-    from ringside.report.comparison import compare
+    from ringside.report.comparison import compare, published_curves
     from ringside.report.plots import has_curve, learning_curve, style
-    from ringside.report.published import published_curves
     from ringside.report.records import load as load_records
 
     with suppress(ValueError), style():

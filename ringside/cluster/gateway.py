@@ -4,26 +4,165 @@ A gateway process stands in an actor's place, and has its lanes played on a node
 or those that the actors of this machine do not play. A cell is the set of lanes that inference answers in one batch: on
 a CPU it is answered only when all of it has asked, so it must be played in one place. Where no gateway has a node, the
 actors of this machine play all. Nodes join and leave at boundaries, and no result depends on who plays.
+
+`with_gateways` places a run in a cluster: the number of its gateways, the CPUs of each group, and what gateways must
+know.
+
+`survey` is for `doctor --ray`: each node's software, arithmetic and link to this machine.
 """
 
 from __future__ import annotations
 
+import timeit
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from statistics import median
+from typing import NamedTuple
 
 import numpy as np
 
-from ringside.cluster.connection import join
-from ringside.cluster.remote_lanes import RemoteLanes
+from ringside.cluster.connection import ClusterNode, cluster_address, connected, join, nodes_with_cpus
+from ringside.cluster.group_host import GroupHost, group_actors
+from ringside.cluster.node_object import Host, Node, NodeLost, fingerprint, numerics
+from ringside.cluster.remote_lanes import BEGIN_SECONDS, EXAMINE_SECONDS, RemoteLanes
 from ringside.run.lane_balance import Move, count_moves
 from shared.errors import ConfigError, RunFailed
 from shared.machine.allocation import greatest_share
 from shared.memory.board import Phase
-from shared.memory.plan import Plan, deal, divide
+from shared.memory.plan import Elsewhere, Plan, deal, divide
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Stopped
 from shared.process.child import ChildSpec, enter
+from shared.text import count, flag_of, readable
+
+PLACE_SECONDS = 60.0
+"""Longest start of a process on a node."""
+_TRANSFERS = 5
+
+
+class Finding(NamedTuple):
+    """Result for one node."""
+
+    node: str
+    """Its address."""
+    suits: bool
+    """True if the run can be played there."""
+    found: str
+    """A sentence."""
+
+
+def survey(plan: Plan, address: str, *, insecure: bool) -> list[Finding]:
+    """Findings of all nodes with CPUs of a cluster.
+
+    Raises:
+        ConfigError: the cluster is refused. RunFailed: this machine cannot compute the network.
+    """
+    with connected(address, insecure=insecure):
+        from ringside.cluster.ray_hosts import RayHosts
+
+        own = numerics(plan)
+        nodes = nodes_with_cpus()
+        hosts = [RayHosts(0, 0, node.identity).place(GroupHost, plan, node.cpus) for node in nodes]
+        return [examine_node(node, host, plan, own) for node, host in zip(nodes, hosts, strict=True)]
+
+
+def examine_node(place: ClusterNode, host: Host, plan: Plan, own: str) -> Finding:
+    """Finding of one node.
+
+    Args:
+        place: the node.
+        host: a group there.
+        plan: of the run.
+        own: hash of what this machine computes.
+    """
+    address = place.address
+    try:
+        if not host.ready(PLACE_SECONDS):
+            return Finding(address, False, f"Node {address} starts no process within {PLACE_SECONDS:.0f} s.")
+        node: Node = host.call("describe", seconds=EXAMINE_SECONDS)
+        if sentence := node.difference(fingerprint()):
+            return Finding(address, False, sentence)
+        if host.call("probe", seconds=EXAMINE_SECONDS) != own:
+            return Finding(address, False, node.other_bits)
+        parameters = np.zeros(plan.parameters.count, np.float32)
+        call = partial(host.call, "receive", parameters, seconds=BEGIN_SECONDS)
+        transfer, round_steps = median(timeit.repeat(call, number=1, repeat=_TRANSFERS)), plan.run_schedule.round_steps
+        return Finding(
+            address,
+            True,
+            f"{node.name}: {count(place.cpus, 'CPU')}, the same software and arithmetic. The parameters "
+            f"({parameters.nbytes / 1e6:.1f} MB, once a round) take {1e3 * transfer:.0f} ms. So rounds of "
+            f"{round_steps:,} steps allow at most {readable(round_steps / transfer)} steps/s.",
+        )
+    except NodeLost as lost:
+        return Finding(address, False, f"Node {address} {lost}.")
+    except RunFailed as error:
+        return Finding(address, False, str(error))
+    finally:
+        host.release(gently=True)
+
+
+def with_gateways(
+    plan: Plan, address: str, nodes: int | None, *, head_plays: bool, insecure: bool, mixed: bool
+) -> Plan:
+    """The plan with a gateway for each node.
+
+    Args:
+        address: "auto" or HOST:PORT.
+        nodes: number of groups; None: one for each node that has CPUs.
+        head_plays: have this machine's actors play too, cells in proportion to their number.
+        insecure: accept a cluster without a token.
+        mixed: accept nodes that compute other bits than this machine.
+
+    Raises:
+        ConfigError: the cluster is refused, or the run cannot be played on it. RunFailed: this machine cannot compute
+            the network.
+    """
+    _require_playable(plan)
+    if nodes is not None and nodes < 1:
+        raise ConfigError(f"--nodes {nodes} must be at least 1.")
+    cluster_address(address)  # which is refused before seconds of work
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        own = thread.submit(numerics, plan)  # takes seconds, as the connection does
+        with connected(address, insecure=insecure) as found:
+            cpus = [node.cpus for node in nodes_with_cpus()]
+    if not cpus:
+        raise ConfigError(f"No node of the cluster at {found} has CPUs: join one with `ray start --address {found}`.")
+    share = plan.config.machine.actors / group_actors(plan, min(cpus)) if head_plays else 0.0
+    gateways = len(cpus) if nodes is None else nodes
+    require_cells(plan, gateways, head_plays=head_plays)
+    settings = {"address": found, "cores": min(cpus), "numerics": own.result(), "mixed": mixed, "head_share": share}
+    return replace(plan, elsewhere=Elsewhere(gateways, "ringside.cluster.gateway", settings))
+
+
+def _require_playable(plan: Plan) -> None:
+    """Raise `ConfigError` if nodes cannot play for this run."""
+    schedule, device = plan.config.learn.schedule, plan.config.machine.acts_on
+    if schedule != "concurrent":
+        raise ConfigError(f"--schedule {schedule} cannot be played on other nodes: omit --ray.")
+    if device != "cpu":
+        raise ConfigError(
+            f"Nodes play on their CPUs, and the inference server is on {device}: pass --acting-device cpu."
+        )
+    if not plan.env_repeats:
+        raise ConfigError(f"--ray cannot play {plan.config.play.env}, which does not repeat itself: omit --ray.")
+
+
+def require_cells(plan: Plan, gateways: int, *, head_plays: bool) -> None:
+    """Raise `ConfigError` unless every gateway can have a cell, and this machine where it is to play."""
+    cells, batch = plan.run_schedule.lanes // plan.cell_lanes, plan.config.machine.inference_batch
+    most = cells - head_plays
+    if most < gateways:
+        fewer = f"pass --nodes {most}, or an" if most else "pass an"
+        raise ConfigError(
+            f"{count(cells, 'cell')} of {count(plan.cell_lanes * plan.config.play.lane_envs, 'env')} cannot occupy "
+            f"{count(gateways, 'node')}{' and this machine' if head_plays else ''}: {fewer} "
+            f"{flag_of('inference_batch')} below {batch}, which changes the last bits."
+        )
 
 
 def main(child_spec: ChildSpec) -> None:

@@ -1,21 +1,84 @@
-"""Places for the programs of a task: this machine, or a Ray cluster that the options name."""
+"""Places for the programs of a task: this machine, or a Ray cluster that the options name.
+
+A job is a run: its training, then its evaluations.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from ringside.cluster.connection import connected
-from ringside.cluster.local_programs import LocalPrograms
-from ringside.cluster.placed_programs import ClusterPrograms
-from ringside.cluster.places import Programs
+from ringside.cluster.placed_programs import ClusterPrograms, PlacedPrograms
 from shared.errors import ConfigError
 from shared.files.lock import locked
 from shared.files.result_files import make_result_directory
+from shared.machine.subprocesses import die_with
 from shared.process.ownership import SUITE_LOCK_FILE, require_writable_run
+from shared.process.signals import stack_dumps_held_back
 from shared.root import LAUNCHER
+
+
+class LocalPrograms:
+    """Programs of all jobs, which share one place: this machine."""
+
+    def __init__(self, launcher: Path = LAUNCHER) -> None:
+        self._launcher = launcher
+        self._child: subprocess.Popen[bytes] | None = None
+        self._stopped = False
+
+    def for_each(self, items: Iterable[Any], work: Callable[[Any], None]) -> None:
+        """Call `work` for one item after another."""
+        for item in items:
+            work(item)
+
+    def open(self) -> LocalPrograms:
+        """The place of one job, whose programs run there one after another."""
+        return self
+
+    def close(self) -> None:
+        """Give the room back."""
+
+    def stop(self) -> None:
+        """Ask the present program to save and end, and start no other; a second time, to end at once."""
+        self._stopped = True
+        if self._child is not None:
+            self._child.terminate()
+
+    def run(self, words: Callable[[], Sequence[str]], title: str, run_dir: Path) -> int | None:
+        """Run `launch.py` to its end. It stops gracefully if this process is killed. No Ctrl-C reaches it.
+
+        Args:
+            words: makes the arguments, which may depend on how far the job is.
+            title: beginning of the lines about the job.
+            run_dir: run directory of the job.
+
+        Returns:
+            Its exit code, negative for a signal; None: it was given up.
+        """
+        if self._stopped:
+            return -signal.SIGTERM
+        command, end = [sys.executable, str(self._launcher), *words()], partial(die_with, os.getpid(), signal.SIGTERM)
+        with stack_dumps_held_back():
+            self._child = subprocess.Popen(command, start_new_session=True, preexec_fn=end)
+        try:
+            if self._stopped:  # the signal came before the child existed
+                self._child.terminate()
+            return self._child.wait()
+        finally:
+            self._child = None
+
+
+Programs = LocalPrograms | ClusterPrograms
+Place = LocalPrograms | PlacedPrograms
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import ray
 from ray._private.state import state  # Ray has no public function that says which nodes are being drained
 from ray.exceptions import ActorHandleNotFoundError, GetTimeoutError, RayError, RayTaskError
 
-from ringside.cluster.hosts import Host, NodeLost
+from ringside.cluster.node_object import Host, NodeLost
 
 _NODE_LABEL = "ray.io/node-id"
 _POLL_SECONDS = 0.2

@@ -14,7 +14,7 @@ from actors.envs.atari import games
 from ringside.command import TASKS, module_of
 from ringside.command.arguments import CHOICES, Choices, parse, setting_options
 from ringside.command.option import Option, Parser, options_of
-from ringside.command.suite_games import SUITES
+from ringside.command.suite import SUITES
 from ringside.zoo import catalogue
 from shared.config.method_declaration import method_names
 from shared.config.settings import Config

@@ -1,18 +1,202 @@
-"""The task `doctor`: can this machine do a run? examination and checks answer it."""
+"""The task `doctor`: can this machine do a run? examination and checks answer it.
+
+It shows the fast checks of every start (ringside/run/checks.py), slower ones, and a small real run from beginning to
+end.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import configparser
+import importlib.metadata
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from packaging.requirements import Requirement
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from ringside.command.arguments import Choices, config_of, parse_choices
-from ringside.command.examination import examine, show, worst
-from ringside.run.checks import Check, Color
+from ringside.run import checks, planning
+from ringside.run.checks import GB, Check, Color
+from shared.config.sections import Evaluate, Machine, Run
+from shared.config.settings import Config, unused_settings
 from shared.errors import ConfigError
 from shared.files.result_files import require_writable, write_result
 from shared.machine import facts
 from shared.memory.plan import Plan
+from shared.root import INSTALL, LAUNCHER, ROOT
+from shared.text import words_of
+
+COLORS = ("green", "yellow", "red")
+SUMMARIES = {
+    "green": "All checks passed.",
+    "yellow": "Runs work; see the yellow checks for improvements.",
+    "red": "A run would fail: fix the red checks.",
+}
+ROUNDS = 4
+"""Rounds of the small run; all but the first learn."""
+ROUND_STEPS = 160
+"""Steps of a round, or the smallest multiple in which every env makes the n steps of a return."""
+ENVS = 8
+SECONDS = 300.0
+"""Time after which the small run counts as hung; it takes seconds, and more if kernels are compiled first."""
+
+
+def examine(config: Config) -> tuple[Plan, list[Check]]:
+    """Plan of the configuration, and all checks of this machine for it.
+
+    Raises:
+        ConfigError: the options contradict each other.
+    """
+    devices, build = facts.cuda_devices(), facts.torch_cuda_version()
+    gpu = device(config.machine.device, facts.gpus(), devices, build, driver=facts.has_nvidia_driver())
+    if gpu.color == "red":  # the other checks do not need it
+        config = config.with_settings(device="cpu", precision="auto", replay_on="auto")
+    plan = planning.check(config)
+    answers = [packages(requirements()), gpu]
+    if devices:
+        answers.append(mps(active=facts.mps_serves()))
+    answers += checks.before_start(plan, continues=planning.continues(plan, planning.resumed_checkpoint(plan)))
+    with Console(stderr=True).status("self-test: a small run ..."):
+        answers.append(self_test(plan))
+    return plan, answers
+
+
+def worst(answers: Iterable[Check]) -> str:
+    """The worst color."""
+    return max((answer.color for answer in answers), key=COLORS.index)
+
+
+def show(answers: Sequence[Check]) -> None:
+    """Print the table and the summary."""
+    console = Console()
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for answer in answers:
+        finding = Text(answer.found)
+        if answer.advice:
+            finding.append(f"\n{answer.advice}", style=answer.color)
+        table.add_row(Text(answer.color, answer.color), Text(answer.name, "bold"), finding)
+    console.print(table, "", sep="\n")
+    console.print(SUMMARIES[worst(answers)], style=f"bold {worst(answers)}")
+
+
+def requirements(project: Path = ROOT) -> list[str]:
+    """Required packages, from setup.cfg; in an installed wheel from its metadata."""
+    parser = configparser.ConfigParser()
+    if parser.read(project / "setup.cfg"):
+        return parser["options"]["install_requires"].split()
+    return [name for name in importlib.metadata.requires("ringside") or [] if "extra ==" not in name]
+
+
+def packages(required: Sequence[str]) -> Check:
+    """Installed packages against requirements, such as "torch>=2.11"."""
+    wrong = []
+    for requirement in map(Requirement, required):
+        try:
+            version = importlib.metadata.version(requirement.name)
+        except importlib.metadata.PackageNotFoundError:
+            wrong.append(f"{requirement} is not installed")
+        else:
+            if not requirement.specifier.contains(version, prereleases=True):
+                wrong.append(f"{requirement} is required, not {version}")
+    if wrong:
+        return Check("packages", "red", f"{'; '.join(wrong)}.", f"Run {INSTALL}.")
+    return Check("packages", "green", f"All {len(required)} that are required, in versions that suit.")
+
+
+def device(asked: str, gpus: Sequence[facts.Gpu], cuda_devices: int, build: str | None, *, driver: bool) -> Check:
+    """GPUs and driver, and their use by the installed torch.
+
+    Args:
+        asked: --device.
+        gpus: as the driver lists them.
+        cuda_devices: number of them that this process can use.
+        build: CUDA version of the installed torch; None: built without CUDA.
+        driver: True if an NVIDIA driver is loaded.
+    """
+    if cuda_devices:
+        shown = [f"{gpu.name} with {gpu.free / GB:.1f} of {gpu.memory / GB:.1f} GB free" for gpu in gpus]
+        shown = shown or [f"{cuda_devices} CUDA devices"]
+        shown += [f"driver {gpu.driver}" for gpu in gpus[:1]]
+        found = f"{', '.join(shown)}; torch is built for CUDA {build}."
+        if any(gpu.memory and gpu.free < 2 * GB for gpu in gpus) and asked != "cpu":
+            return Check("GPU", "yellow", found, "Less than 2 GB are free: stop other programs on the GPU.")
+        return Check("GPU", "green", found)
+    found, advice = "No NVIDIA driver is loaded.", f"Pass --device cpu rather than --device {asked}."
+    if driver and build is None:
+        found, advice = "There is a GPU, but the installed torch was built without CUDA.", "Install a torch with CUDA."
+    elif driver:
+        found = f"The driver shows no device to this process, or is too old for CUDA {build}."
+        advice = "Look at CUDA_VISIBLE_DEVICES, at the container's GPU option and at nvidia-smi."
+    if asked.startswith("cuda"):
+        return Check("GPU", "red", found, advice)
+    return Check("GPU", "yellow", found, advice) if driver and asked == "auto" else Check("GPU", "green", found)
+
+
+def mps(*, active: bool) -> Check:
+    """Multi-Process Service: with it inference does not wait for the learner's time slice on the GPU."""
+    found = "Its daemon does not run: learner and inference take turns on the GPU."
+    absent = Check("MPS", "yellow", found, "To use it, run first: nvidia-cuda-mps-control -d")
+    return Check("MPS", "green", "Its daemon runs: learner and inference use the GPU at once.") if active else absent
+
+
+def self_test(plan: Plan) -> Check:
+    """A small run of the plan's game, network, method, device and precision, which must commit every round."""
+    small = small_plan(plan)
+    with tempfile.TemporaryDirectory(prefix="ringside-doctor-") as scratch:
+        config, run_dir = Path(scratch) / "config.json", Path(scratch) / "run"
+        config.write_text(json.dumps(small.config.to_json()))
+        named = words_of(env=plan.config.play.env, plugin=plan.config.run.plugin)  # which no file decides
+        words = [str(LAUNCHER), "train", "--plain", *words_of(config=config, run_dir=run_dir), *named]
+        try:
+            subprocess.run(
+                [sys.executable, *words],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=SECONDS,
+                check=True,
+            )
+        except subprocess.TimeoutExpired:  # its processes die with it
+            fault = f"did not end within {SECONDS:.0f} s."
+        except subprocess.CalledProcessError as error:
+            fault = f"ended with code {error.returncode}: {error.stderr.strip()}"
+        else:
+            machine, rounds = small.config.machine, small.run_schedule.rounds
+            found = f"A small run on {machine.device} in {machine.precision}: {rounds} rounds committed."
+            return Check("self-test", "green", found)
+    advice = "If all else is green, this is a bug: please report it with this table."
+    return Check("self-test", "red", f"A small run {fault}", advice)
+
+
+def small_plan(plan: Plan) -> Plan:
+    """The same run with few steps and processes, on the machine's defaults but for device and precision."""
+    config, machine = plan.config, plan.config.machine
+    steps = ROUND_STEPS * -(-ENVS * config.algorithm.n_step // ROUND_STEPS)
+    sizes: dict[str, Any] = {
+        "lane_envs": 2,
+        "learning_starts": steps,
+        "total_steps": ROUNDS * steps,
+        "device": machine.device,
+        "precision": machine.precision,
+        "deterministic": machine.deterministic,
+        "plugin": config.run.plugin,
+    }
+    if config.play.workers:
+        sizes |= {"workers": ENVS // 2, "t_max": steps // ENVS, "local_replay": steps}
+    else:
+        sizes |= {"envs": ENVS, "round_steps": steps, "replay_size": ROUNDS * steps}
+        sizes |= {"train_every": 16, "batch_size": steps if config.algorithm.recurrent else 32}
+    unused = unused_settings(plan.method)
+    small = Config(**config.sections | {"evaluate": Evaluate(), "machine": Machine(), "run": Run()})
+    return planning.check(small.with_settings(**{name: sizes[name] for name in sizes if name not in unused}))
 
 
 @dataclass(frozen=True)
@@ -53,7 +237,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _nodes(plan: Plan, address: str, *, insecure: bool) -> list[Check]:
     """Checks of the nodes of a cluster."""
-    from ringside.cluster.survey import survey
+    from ringside.cluster.gateway import survey
 
     try:
         findings = survey(plan, address, insecure=insecure)

@@ -10,7 +10,7 @@ from typing import Any
 from actors.envs.atari import games
 from actors.evaluation import Episode
 from ringside.agents import evaluating
-from ringside.agents.evaluation_policy import load_libraries
+from ringside.agents.evaluating import load_libraries
 from ringside.agents.stored_weights import weights_at, with_protocol
 from ringside.command.arguments import PlayingOptions, parse
 from shared.config.protocols import acting_in_words

@@ -13,7 +13,7 @@ from actors.env import Env, EnvError
 from actors.envs.atari import game_name
 from actors.evaluation import Evaluation
 from actors.filming import MOST_RATE
-from ringside.agents.evaluation_policy import EvaluationPolicy, load_libraries, make_evaluation_policy
+from ringside.agents.evaluating import EvaluationPolicy, load_libraries, make_evaluation_policy
 from ringside.agents.player import Pace, Video, play
 from ringside.agents.stored_weights import play_named, play_of, require_actions, rules_of, weights_at
 from ringside.command.arguments import PlayingOptions, parse

@@ -1,22 +1,294 @@
 """The task `suite`: the same training on many games and seeds, one run after another, and a report of all.
 
 With `--ray` the runs are placed on the nodes of a cluster, many at once.
+
+`SUITES` are lists of games that have a name. A `Job` is one run: its training, then its evaluations, as programs.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import sys
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from ringside.cluster.placing import ClusterOptions, programs_in
+from actors.env import EnvError
+from actors.envs.atari import game_name
+from ringside.cluster.placed_programs import MOST_LOSSES
+from ringside.cluster.placing import ClusterOptions, Place, Programs, programs_in
 from ringside.command.arguments import Choices, config_of, parse_choices
-from ringside.command.suite_games import SUITES, games_of
-from ringside.command.suite_runner import Suite, SuiteRunner, make_jobs
+from ringside.records.scores import REFERENCE
+from ringside.report.writing import write_report
+from ringside.run import planning
+from shared.checkpoint.finding import find_checkpoint, newest_checkpoint
+from shared.checkpoint.manifest import BEST_FILE, CHECKPOINTS, plain_field
+from shared.checkpoint.weights_file import read_weights_metadata
 from shared.config import validate
-from shared.errors import ConfigError
+from shared.config.digest import ARITHMETIC, MAY_CHANGE_ON_RESUME
+from shared.config.protocols import PROTOCOLS
+from shared.config.run_schedule import make_run_schedule
+from shared.config.settings import Config
+from shared.errors import CheckpointError, ConfigError
+from shared.files.atomic import write_atomic
+from shared.files.lock import is_locked, wait_until_free
+from shared.files.run_file_names import CONFIG_FILE, EVALUATION_FILES, LOGS, SUMMARY_FILE
+from shared.files.strict_json import read_object
+from shared.process.ownership import LOCK_FILE, PART, REPORT, SUITE_FILE, require_writable_run
+from shared.process.signals import handle_stop_signals
 from shared.root import LAUNCHER
+from shared.text import PROGRAM, command, count, flag_of, flags_of, nearest, words_of
+
+SUITES: dict[str, tuple[str, ...]] = {
+    "atari5": ("battle_zone", "double_dunk", "name_this_game", "phoenix", "qbert"),
+    "atari26": (
+        *("alien", "amidar", "assault", "asterix", "bank_heist", "battle_zone", "boxing", "breakout"),
+        *("chopper_command", "crazy_climber", "demon_attack", "freeway", "frostbite", "gopher", "hero", "jamesbond"),
+        *("kangaroo", "krull", "kung_fu_master", "ms_pacman", "pong", "private_eye", "qbert", "road_runner"),
+        *("seaquest", "up_n_down"),
+    ),
+    "atari57": tuple(REFERENCE),
+}
+"""atari5: Aitchison et al. 2023 (arXiv:2210.02019); atari26: Kaiser et al. 2020 (arXiv:1903.00374), the games of Atari
+100k; atari57: the games of Wang et al. 2016 (arXiv:1511.06581), which have human reference scores."""
+
+
+def games_of(words: str) -> list[str]:
+    """Games of a named list, or of names separated by commas. Raises `ConfigError`."""
+    names = SUITES.get(words) or [name.strip() for name in words.split(",") if name.strip()]
+    if not names:
+        raise ConfigError(f"--games {words!r} names no game; pass {', '.join(SUITES)}, or games separated by commas.")
+    try:
+        return list(dict.fromkeys(game_name(name) for name in names))
+    except EnvError as error:
+        if len(names) == 1:
+            raise ConfigError(
+                f"--games {words} is neither a list of games ({', '.join(SUITES)}) nor a game{nearest(words, SUITES)}"
+            ) from error
+        raise ConfigError(f"--games {words}: {error}") from error
+
+
+FORMER_RUN_SECONDS = 200.0
+"""Longest wait for a run of a launcher that was killed, which saves and ends by itself: longer than the lease of a node
+and the saving after it."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of the suite."""
+
+    config: Config
+    """Resolved configuration of the run."""
+    directory: Path
+
+    @property
+    def name(self) -> str:
+        """Name in messages."""
+        return f"{self.config.play.game}, seed {self.config.run.seed}"
+
+    @property
+    def finished(self) -> bool:
+        """True if the run has reached the configured number of steps."""
+        summary, recorded = read_object(self.directory / SUMMARY_FILE), read_object(self.directory / CONFIG_FILE)
+        learn, steps = recorded.get("learn"), summary.get("steps")
+        wanted, planned = self.config.learn.total_steps, learn.get("total_steps") if isinstance(learn, dict) else None
+        if summary.get("finished") is not True or type(planned) is not int or type(steps) is not int:
+            return False
+        # Totals that round up to the same boundary are equal: a resume would have nothing to play.
+        last = {make_run_schedule(self.config.with_settings(total_steps=total)).rounds for total in (wanted, planned)}
+        # The summary may be that of a shorter run which is being continued.
+        return steps >= wanted and len(last) == 1
+
+    @property
+    def begun(self) -> bool:
+        """True if there is a checkpoint to continue from."""
+        return newest_checkpoint(self.directory) is not None
+
+    def require_same(self) -> None:
+        """Raise `ConfigError` unless the run in the directory, if there is one, can be continued as this one."""
+        require_writable_run(self.directory, "--out")
+        path = self.directory / CONFIG_FILE
+        if not os.path.exists(path):
+            return
+        sections = read_object(path)
+        if not sections:
+            raise ConfigError(f"{path} is damaged: it holds no JSON object. Name another --out.")
+        try:
+            recorded = Config.from_json(sections)
+        except ConfigError as error:
+            raise ConfigError(f"{self.directory} cannot be continued: {error} Name another --out.") from error
+        if recorded.experiment() != self.config.experiment():
+            wanted, found = self.config.to_flat(), recorded.to_flat()
+            names = (wanted.keys() | found.keys()) - MAY_CHANGE_ON_RESUME - ARITHMETIC
+            # A setting that only one of the methods has differs, too.
+            differing = [flag_of(name) for name in sorted(names) if wanted.get(name) != found.get(name)]
+            raise ConfigError(
+                f"{self.directory} holds a run with other settings ({', '.join(differing)}): name another --out, or "
+                "pass the same options again."
+            )
+
+    def weights(self) -> dict[str, tuple[Path, int]]:
+        """Path and version of the weights to evaluate of a finished run, by kind."""
+        found = {"final": (self.directory, -1)}  # of an error the evaluation itself reports
+        try:
+            found["final"] = (self.directory, find_checkpoint(self.directory).boundary)
+            best = self.directory / CHECKPOINTS / BEST_FILE
+            if os.path.lexists(best):
+                found["best"] = (best, plain_field(read_weights_metadata(best), "version", int, BEST_FILE))
+        except (CheckpointError, OSError):
+            pass
+        return found
+
+
+def make_jobs(config: Config, games: Sequence[str], seeds: int, out: Path) -> list[Job]:
+    """All runs: every game with the first seed, then with the next.
+
+    Args:
+        config: what all runs share, unchecked.
+        games: their names.
+        seeds: number of seeds.
+        out: directory of the suite.
+
+    Raises:
+        ConfigError: a setting is invalid, or a directory holds a run with other settings.
+    """
+    resolved = planning.check(config.with_settings(run_dir=out, game=games[0])).config
+    if resolved.run.init_from is not None:
+        planning.require_initial_weights(*(planning.check(resolved.with_settings(game=game)) for game in games))
+    jobs = []
+    for seed in range(1, seeds + 1):
+        for game in games:
+            directory = out / f"{game}-{seed}"
+            jobs.append(Job(resolved.with_settings(game=game, seed=seed, run_dir=directory), directory))
+            jobs[-1].require_same()
+    return jobs
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A suite to run."""
+
+    config: Config
+    """Settings that all runs share, as the user gave them."""
+    preset: str
+    """Preset under them."""
+    jobs: Sequence[Job]
+    out: Path
+    final_episodes: int | None
+    """Episodes of the evaluation after each run; None: as the protocol says."""
+    device: str | None
+    """Device of the evaluations; None: that of the run."""
+
+
+class SuiteRunner:
+    """Runs the jobs, and forwards stop signals to their programs."""
+
+    def __init__(self, suite: Suite, programs: Programs) -> None:
+        self._suite = suite
+        self._programs = programs
+        self._stopped = False
+        self._failed: list[str] = []
+
+    def run(self) -> int:
+        """Run all jobs, and write the report. Return the exit code."""
+        jobs, out = self._suite.jobs, self._suite.out
+        write_atomic(out / SUITE_FILE, json.dumps({"runs": [job.directory.name for job in jobs]}).encode())
+        with handle_stop_signals(self._forward_stop):
+            self._programs.for_each(enumerate(jobs, start=1), self._run_job)
+        if self._stopped:
+            report = f"{command('report', str(out))}/*-*"
+            print(f"Stopped. The same command continues where it was; a report of what there is: {report}")
+            return 1
+        left_out: Sequence[str] = ()
+        found = [job.directory for job in jobs if job.finished]
+        if found:
+            page, left_out = write_report(found, out / REPORT)
+            print(f"The report is in {page}.")
+        for sentence in (*self._failed, *left_out):
+            print(f"{PROGRAM}: {sentence}", file=sys.stderr)
+        return 1 if self._failed else 0
+
+    def _run_job(self, numbered: tuple[int, Job]) -> None:
+        """Run one job, unless the suite was stopped: the rest of its training, then its evaluations."""
+        number, job = numbered
+        title = f"[{number}/{len(self._suite.jobs)}] {job.name}"
+        if self._stopped:
+            return
+        with closing(self._programs.open()) as place:
+            if is_locked(job.directory / LOCK_FILE):
+                _say(title, f"{job.directory} is in use by a run that may still be saving; waiting for its end.")
+                # In vain: then the program refuses with a sentence.
+                wait_until_free(job.directory / LOCK_FILE, FORMER_RUN_SECONDS, lambda: self._stopped)
+            if job.finished:
+                _say(title, "finished already.")
+            elif not self._train(job, title, place):
+                return
+            for kind, (load, version) in job.weights().items():
+                if not self._stopped:
+                    self._evaluate(job, title, place, kind, load, version)
+
+    def _train(self, job: Job, title: str, place: Place) -> bool:
+        """Do the rest of a training; return False if it was not finished."""
+        _say(title, f"{'continues' if job.begun else 'begins'} in {job.directory}.")
+        code = place.run(lambda: words_to_train(self._suite, job), title, job.directory)
+        if self._stopped:
+            return False
+        if code is None:
+            self._failed.append(
+                f"{job.name} was not finished: its node was lost {MOST_LOSSES} times in a row without a new "
+                "checkpoint. The same command continues it."
+            )
+        elif code != 0 or not job.finished:
+            why = f"exit code {code}" if code else "it was stopped before its end"
+            self._failed.append(f"{job.name} was not finished: {why}. Its logs are in {job.directory / LOGS}.")
+        return code == 0 and job.finished
+
+    def _evaluate(self, job: Job, title: str, place: Place, kind: str, load: Path, version: int) -> None:
+        """Evaluate weights by the protocol, unless the same evaluation exists."""
+        target, existing = job.directory / EVALUATION_FILES[kind], read_object(job.directory / EVALUATION_FILES[kind])
+        protocol, episodes = PROTOCOLS[job.config.play.protocol], self._suite.final_episodes
+        steps = None if episodes else protocol.eval_steps
+        episodes = None if steps else episodes or protocol.eval_episodes
+        wanted = {"episodes": episodes} if steps is None else {"eval_steps": steps}
+        if existing.items() >= (wanted | {"version": version}).items():
+            return
+        played = count(steps or episodes or 0, "step" if steps else "episode")
+        _say(title, f"evaluation of the {kind} weights, {played}.")
+        unfinished, device = target.with_suffix(PART), self._suite.device or job.config.machine.device
+        options = words_of(episodes=episodes, plugin=job.config.run.plugin, json=unfinished, device=device)
+        code = place.run(lambda: ["eval", "--load", str(load), *options], title, job.directory)
+        if code == 0:
+            unfinished.replace(target)
+        elif not self._stopped:
+            why = "its node was lost again and again" if code is None else f"exit code {code}"
+            self._failed.append(f"The {kind} weights of {job.name} could not be evaluated: {why}.")
+
+    def _forward_stop(self, number: int) -> None:
+        """Stop the present programs, which save themselves, and start no other."""
+        self._stopped = True
+        self._programs.stop()
+
+
+def _say(title: str, sentence: str) -> None:
+    """Print a sentence about a job."""
+    print(f"{title}: {sentence}", flush=True)
+
+
+def words_to_train(suite: Suite, job: Job) -> list[str]:
+    """Arguments of `launch.py` for a run."""
+    own = {"game", "seed", "run_dir", "resume", "total_steps", *(["init_from"] if job.begun else [])}
+    given = planning.settings_beside_preset(suite.config, suite.preset)
+    words = flags_of({name: value for name, value in given.items() if name not in own})
+    # Without --total-steps a resume keeps the recorded number.
+    words += words_of(total_steps=job.config.learn.total_steps)
+    if job.begun:
+        return ["--resume", str(job.directory), *words]
+    named = words_of(game=job.config.play.game, seed=job.config.run.seed, run_dir=job.directory)
+    return ["--preset", suite.preset, *words, *named]
+
 
 MOST_SEEDS = 1_000
 

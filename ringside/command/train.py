@@ -137,7 +137,7 @@ def _placed(plan: Plan, cluster: Nodes) -> Plan:
         if cluster.nodes is not None or cluster.head_plays or cluster.mixed_numerics or cluster.ray_insecure:
             raise ConfigError("--nodes, --head-plays, --mixed-numerics and --ray-insecure need --ray.")
         return plan
-    from ringside.cluster.placement import with_gateways
+    from ringside.cluster.gateway import with_gateways
 
     return with_gateways(
         plan,

@@ -10,6 +10,8 @@ Episodes that end in a round precede it: the line of a round says that the round
 what a killed writer left unfinished, and nothing is written twice. So the file is a function of the committed rounds
 alone, except for measured values: seconds, speeds, and the busy share of each group of roles since the record before.
 Evaluations may follow their round late.
+
+`Totals` sums the records up: episodes, returns and evaluations. A `Follower` reads the file while the scribe writes it.
 """
 
 from __future__ import annotations
@@ -19,18 +21,72 @@ import json
 import math
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ringside.records.totals import Totals
-from shared.errors import FatalError
+from shared.errors import FatalError, FileError
 from shared.files.atomic import write_atomic
 from shared.files.plain_files import open_to_read, open_to_write
 from shared.files.strict_json import json_object
+
+MEAN_OVER = 100
+"""Episodes in the rolling mean of returns."""
+
+
+def mean_name(episodes: int) -> str:
+    """Name of the mean return of the newest `MEAN_OVER` episodes when `episodes` have ended."""
+    return f"mean of {MEAN_OVER}" if episodes >= MEAN_OVER else f"mean of the last {episodes}"
+
+
+@dataclass(frozen=True)
+class EvaluationStatus:
+    """The newest evaluation."""
+
+    steps: int
+    """Step of the version that was evaluated."""
+    episodes: int
+    mean_return: float
+    best_mean: float
+    """The best mean so far."""
+
+
+class Totals:
+    """Running totals.
+
+    Attributes:
+        episodes: how many have ended.
+        best_return: of an episode; None: none has ended.
+        evaluation: the newest evaluation beside training, and the best so far; None: there is none.
+    """
+
+    def __init__(self) -> None:
+        self.episodes = 0
+        self.best_return: float | None = None
+        self.evaluation: EvaluationStatus | None = None
+        self._recent: deque[float] = deque(maxlen=MEAN_OVER)
+
+    @property
+    def mean_return_100(self) -> float | None:
+        """Mean return of the newest `MEAN_OVER` episodes, or of all if fewer; None: no episode has ended."""
+        return math.fsum(self._recent) / len(self._recent) if self._recent else None
+
+    def add(self, record: Mapping[str, Any], episodes: Iterable[Mapping[str, Any]] = ()) -> None:
+        """Add the record of a round with its episodes, or of an evaluation; one that lacks figures is ignored."""
+        for value in (float(episode["return"]) for episode in episodes):
+            self.episodes += 1
+            self._recent.append(value)
+            self.best_return = value if self.best_return is None else max(value, self.best_return)
+        ended, mean = record.get("episodes"), record.get("mean_return")
+        if record["kind"] == "evaluation" and isinstance(ended, int) and isinstance(mean, int | float):
+            best = mean if self.evaluation is None else max(mean, self.evaluation.best_mean)
+            self.evaluation = EvaluationStatus(record["steps"], ended, mean, best)
+
 
 _FILE_LIMIT = 4 << 30
 _LINE_LIMIT = 1 << 20
@@ -347,3 +403,83 @@ def _finite(record: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in record.items()
     }
+
+
+READ_BYTES = 4 << 20
+"""Most bytes of one read, so that a long file delays nothing else."""
+
+
+class NewRecords(NamedTuple):
+    """Records that one read found."""
+
+    records: list[dict[str, Any]]
+    is_new_file: bool
+    """True if the file was replaced or truncated since the last read, as by a resume; the records are its first."""
+    has_more: bool
+    """True if another read may find more."""
+
+
+class Follower:
+    """Reads every complete record of a metrics.jsonl once, in order. Damaged lines are skipped."""
+
+    def __init__(self, path: Path, parse: Callable[[bytes], dict[str, Any] | None] = parse_record) -> None:
+        """`parse` returns the record of a line, or None; other files than metrics.jsonl have their own."""
+        self._path = path
+        self._parse = parse
+        self._inode, self._offset = -1, 0
+
+    def read(self) -> NewRecords:
+        """Return what was appended since the last call. An unreadable or missing file counts as unchanged."""
+        try:
+            with open_to_read(self._path) as file:
+                status = os.fstat(file.fileno())
+                is_new_file = status.st_ino != self._inode or status.st_size < self._offset
+                if is_new_file:
+                    self._inode, self._offset = status.st_ino, 0
+                file.seek(self._offset)
+                data = file.read(READ_BYTES)
+        except (OSError, FileError):
+            return NewRecords([], is_new_file=False, has_more=False)
+        whole = data.rfind(b"\n") + 1
+        self._offset += whole
+        records = list(filter(None, map(self._parse, data[:whole].splitlines(keepends=True))))
+        return NewRecords(records, is_new_file, has_more=len(data) == READ_BYTES and whole > 0)
+
+
+class Unsent:
+    """Records that were not sent yet. A resume may truncate and extend the file: none is sent twice."""
+
+    def __init__(self, metrics: Path, state: dict[str, Any]) -> None:
+        """`state` holds the newest `round` and `evaluation` sent, and is kept up to date."""
+        self._follower = Follower(metrics)
+        self._state = state
+        self._episodes: list[dict[str, Any]] = []
+        self._queue: deque[dict[str, Any]] = deque()
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """Rounds, each after its episodes, and evaluations. What a caller leaves comes with the next call."""
+        has_more = True
+        while has_more:
+            has_more = self._read()
+            while self._queue:
+                record = self._queue.popleft()
+                if record["kind"] != "episode":
+                    self._state[record["kind"]] = record[record["kind"]]
+                yield record
+
+    def _read(self) -> bool:
+        """Queue what was appended. Return True if there may be more."""
+        found, is_new_file, has_more = self._follower.read()
+        if is_new_file:
+            self._episodes.clear()
+            self._queue.clear()
+        for record in found:
+            kind = record["kind"]
+            if kind == "episode":
+                self._episodes.append(record)
+                continue
+            if record[kind] > self._state.get(kind, -1):
+                self._queue += [*self._episodes, record] if kind == "round" else [record]
+            if kind == "round":
+                self._episodes.clear()
+        return has_more

@@ -19,11 +19,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.records.board_samples import Sample
+from ringside.records.bottleneck import Sample
 from ringside.records.events import EventLog
-from ringside.records.metrics import MetricsLog, cut_metrics, next_evaluation
+from ringside.records.metrics import MetricsLog, Totals, cut_metrics, next_evaluation
 from ringside.records.summary import INEXACT_SINCE
-from ringside.records.totals import Totals
 from shared.checkpoint.best_weights import best_files
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
 from shared.checkpoint.loading import load_boundary, load_segments

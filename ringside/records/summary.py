@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.records.board_samples import LEARNING, NEWEST, Sample, load_between
+from ringside.records.bottleneck import LEARNING, NEWEST, Sample, load_between
 from ringside.records.metrics import MetricsLog
 from shared.checkpoint.manifest import EVALUATIONS
 from shared.config.sections import INEXACT_SCHEDULES

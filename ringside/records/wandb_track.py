@@ -18,9 +18,8 @@ from typing import Any, TypeVar
 
 import psutil
 
-from ringside.records.follow import Follower, Unsent
 from ringside.records.metric_names import episode_scalars, evaluation_scalars, round_scalars
-from ringside.records.metrics import cut_metrics
+from ringside.records.metrics import Follower, Unsent, cut_metrics
 from ringside.records.own_metrics import own_scalars, parse_own
 from shared.config.digest import flat_of
 from shared.config.settings import ResolvedRun

@@ -2,6 +2,15 @@
 
 Runs whose settings differ only in game, seed and settings without influence form one *arm*. The arm's runs of one game
 are its seeds.
+
+Aggregates of scores have intervals: Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the Statistical
+Precipice" (arXiv:2108.13264). Their scores are human-normalized, float64[runs], one array for each game; games may have
+different numbers of runs. The bootstrap is *stratified*: each replicate draws, with replacement, as many runs of every
+game as the game has.
+
+Published scores and learning curves, with their sources and rules, come from `published.json` and
+`published_curves.json`, which also say how their numbers were copied and checked. A score or a curve belongs to its
+rules. Agents with another chance of sticky actions than a run are never compared with it.
 """
 
 from __future__ import annotations
@@ -10,21 +19,167 @@ import json
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ringside.records.metrics import MEAN_OVER
 from ringside.records.scores import REFERENCE, human_normalized
-from ringside.records.totals import MEAN_OVER
-from ringside.report.aggregate import STATISTICS, Estimate, estimate
 from ringside.report.records import Records, RecordsError, newest, number
 from shared.config.digest import ARITHMETIC, MAY_CHANGE_ON_RESUME
 from shared.config.presets import PRESETS
-from shared.config.protocols import acting_in_words
+from shared.config.protocols import PROTOCOLS, acting_in_words
 from shared.config.sections import FRAME_SKIP, INEXACT_SCHEDULES, Evaluate
+from shared.files.strict_json import read_json
 from shared.text import count, flags_of
+
+FRAMES = 200_000_000
+"""Training frames of all agents with scores."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """Scores of one agent of the literature."""
+
+    name: str
+    sticky: float
+    """Probability of a sticky action in its evaluation."""
+    source: str
+    protocol: str
+    """Other rules of its evaluation, as text."""
+    scores: Mapping[str, float]
+    """Mean return by game; games without a published score are missing."""
+
+
+@dataclass(frozen=True)
+class PublishedCurve:
+    """Learning curve of one agent of the literature on one game."""
+
+    name: str
+    """Publisher."""
+    agent: str
+    game: str
+    sticky: float
+    """Probability of a sticky action in training and evaluation."""
+    runs: int | None
+    """Number of runs of which it is the mean; None: the source does not say."""
+    source: str
+    """Source of the data."""
+    protocol: str
+    """Rules, including sticky actions and the episodes of a mean return, as text."""
+    steps: NDArray[np.float64]
+    """Position of each return, [points], in agent steps of `FRAME_SKIP` frames, ascending: the middle of the steps
+    whose training episodes it averages, or the step of the evaluation."""
+    returns: NDArray[np.float64]
+    """Mean raw returns, [points]."""
+
+    @property
+    def label(self) -> str:
+        """Label in a legend."""
+        rules = f"sticky {self.sticky:g}" if self.sticky else "not sticky"
+        return f"{self.agent} ({self.name}), {rules}" + (f", {self.runs} runs" if self.runs else "")
+
+
+@cache
+def published() -> tuple[tuple[Published, ...], str]:
+    """All agents with scores, and a text on how their scores were checked."""
+    found = read_json(Path(__file__).parent / "published.json")
+    return tuple(Published(**agent) for agent in found["agents"]), found["checked"]
+
+
+def comparable_agents(protocol: str) -> tuple[Published, ...]:
+    """Agents evaluated with the same probability of sticky actions as a protocol."""
+    return tuple(agent for agent in published()[0] if _has_sticky(protocol, agent.sticky))
+
+
+@cache
+def published_curves() -> tuple[tuple[PublishedCurve, ...], str]:
+    """All curves in the order of the file, and a text on how they were copied and checked."""
+    found = read_json(Path(__file__).parent / "published_curves.json")
+    curves = []
+    for source in found["sources"]:
+        told = {name: source[name] for name in ("name", "sticky", "source", "protocol")}
+        for curve in source["curves"]:
+            returns = np.array(curve["returns"], np.float64)
+            frames = source["first_frame"] + source["frames_between"] * np.arange(len(returns), dtype=np.float64)
+            curves.append(PublishedCurve(**told, **curve | {"steps": frames / FRAME_SKIP, "returns": returns}))
+    return tuple(curves), found["checked"]
+
+
+def comparable_curves(protocol: str, game: str) -> tuple[PublishedCurve, ...]:
+    """Curves of a game, trained with the same probability of sticky actions as a protocol."""
+    return tuple(each for each in published_curves()[0] if each.game == game and _has_sticky(protocol, each.sticky))
+
+
+def _has_sticky(protocol: str, sticky: float) -> bool:
+    return protocol in PROTOCOLS and PROTOCOLS[protocol].sticky == sticky
+
+
+Scores = Mapping[str, NDArray[np.float64]]
+Drawn = Sequence[NDArray[np.float64]]
+"""Scores of each game, float64[replicates, runs]."""
+Statistic = Callable[[Drawn], NDArray[np.float64]]
+"""Function of scores that returns one figure per replicate."""
+
+REPLICATES = 10_000
+CONFIDENCE = 0.95
+
+
+def iqm(drawn: Drawn) -> NDArray[np.float64]:
+    """Interquartile mean: mean of all runs without the lowest and the highest quarter (rounded down)."""
+    runs = np.sort(np.concatenate(drawn, axis=1), axis=1)
+    cut = runs.shape[1] // 4
+    return np.asarray(runs[:, cut : runs.shape[1] - cut].mean(axis=1))
+
+
+def median(drawn: Drawn) -> NDArray[np.float64]:
+    """Median over games of the mean over runs."""
+    return np.asarray(np.median([runs.mean(axis=1) for runs in drawn], axis=0))
+
+
+def mean(drawn: Drawn) -> NDArray[np.float64]:
+    """Mean over games of the mean over runs."""
+    return np.asarray(np.mean([runs.mean(axis=1) for runs in drawn], axis=0))
+
+
+def optimality_gap(drawn: Drawn) -> NDArray[np.float64]:
+    """Mean shortfall of runs from 1, the human; less is better."""
+    return np.asarray(np.maximum(1.0 - np.concatenate(drawn, axis=1), 0.0).mean(axis=1))
+
+
+STATISTICS: dict[str, Statistic] = {"IQM": iqm, "Median": median, "Mean": mean, "Optimality gap": optimality_gap}
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A statistic with its interval."""
+
+    value: float
+    low: float | None
+    """None, like `high`, if no game has two runs, so that their spread is unknown."""
+    high: float | None
+
+
+def estimate(
+    scores: Scores, statistic: Statistic, *, replicates: int = REPLICATES, confidence: float = CONFIDENCE
+) -> Estimate:
+    """Statistic of all scores, at least one of every game, with the percentile interval of the stratified bootstrap.
+
+    The same scores always give the same interval.
+    """
+    games = [np.asarray(scores[game], np.float64) for game in sorted(scores)]
+    value = float(statistic([runs[None, :] for runs in games])[0])
+    if all(len(runs) < 2 for runs in games):
+        return Estimate(value, None, None)
+    generator = np.random.default_rng(0)
+    drawn = [runs[generator.integers(len(runs), size=(replicates, len(runs)))] for runs in games]
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(statistic(drawn), (tail, 1 - tail))
+    return Estimate(value, float(low), float(high))
+
 
 IGNORED_SETTINGS = (
     (MAY_CHANGE_ON_RESUME - {"total_steps"})

@@ -24,8 +24,7 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 from ringside.records.scores import REFERENCE
-from ringside.report.comparison import Arm, Comparison
-from ringside.report.published import PublishedCurve, comparable_agents
+from ringside.report.comparison import Arm, Comparison, PublishedCurve, comparable_agents
 from ringside.report.records import Records
 from shared.files.atomic import write_atomic
 from shared.text import readable

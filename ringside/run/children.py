@@ -1,27 +1,253 @@
-"""Child processes of a run: the supervisor's record of each, and their making."""
+"""Child processes of a run: the supervisor's record of each, and their making.
+
+`Deaths` of a role have causes, and a number in a row that ends the run with a sentence. Progress is work beyond that of
+all former incarnations (`furthest` on the board). Repeated work does not count, so a death that comes at the same place
+every time ends the run.
+
+Processes of `multiprocess` end with their parent, and survive `TELL_STACKS`, from the first instruction on. Before its
+first line of our code, a child loads Python, the main module and its arguments, for seconds on a busy machine. Settings
+that a process usually makes by itself are therefore made before exec, which keeps them: the parent-death signal, and
+the mask that holds back the request for stacks, which would end it, until it can answer.
+"""
 
 from __future__ import annotations
 
+import ast
 import os
-from collections.abc import Sequence
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
+from functools import partial
 from pathlib import Path
+from types import CodeType
+from typing import Any
 
 import multiprocess
-from multiprocess import reduction
+from multiprocess import popen_spawn_posix, reduction, resource_tracker, spawn, util
 
-from ringside.run.deaths import Deaths, crash_report, last_line
 from ringside.run.hang_detector import HangDetector
-from ringside.run.spawning import ChildProcess
 from shared.checkpoint.manifest import Manifest
+from shared.errors import ConfigError, FileError
 from shared.files import disk_trouble
 from shared.files.lock import identity
+from shared.files.plain_files import open_to_read
+from shared.machine.control_groups import OomKills
 from shared.machine.cores import Claims, choose_actor_threads
+from shared.machine.subprocesses import die_with
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Doorbell
-from shared.process.child import ENV_FAULT, FATAL, ChildSpec, Doorbells, log_path, run_role
+from shared.process.child import DEVICE_FAULT, ENV_FAULT, FATAL, ChildSpec, Doorbells, log_path, run_role
 from shared.process.ownership import LOCK_FILE
+from shared.process.signals import stack_dumps_held_back
+
+
+def require_main_program() -> None:
+    """Refuse a call from where no run can be started. Raises `ConfigError`."""
+    require_main_guard()
+    require_main_thread()
+
+
+def require_main_thread() -> None:
+    """Refuse a call from another thread: signals reach the main thread, and processes end with the thread that starts
+    them.
+
+    Raises:
+        ConfigError: this is not the main thread.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        raise ConfigError("Training was called from another thread: call it from the main thread.")
+
+
+def require_main_guard() -> None:
+    """Refuse a call from the top level of the main module: every child imports this module again, and would call, too.
+
+    A main module without a file is imported by no child: a script from standard input, or the cells of a notebook.
+
+    Raises:
+        ConfigError: the statement of the main module that leads here is in no `if __name__ == "__main__":`.
+    """
+    main = sys.modules["__main__"]
+    path = getattr(main, "__file__", None)
+    if path is None or not os.path.isfile(path):
+        return
+    frame = sys._getframe()
+    while frame.f_globals is not vars(main) or not _is_body_of(frame.f_code, path):
+        if frame.f_back is None:
+            return
+        frame = frame.f_back
+    for statement in ast.parse(Path(path).read_bytes()).body:
+        if statement.lineno <= frame.f_lineno <= (statement.end_lineno or statement.lineno):
+            if isinstance(statement, ast.If) and "'__name__'" in ast.dump(statement.test):
+                return
+            raise ConfigError(
+                f"{path}, line {frame.f_lineno}, starts a run whenever the file is imported, and each process of the "
+                'run imports it: put the call under if __name__ == "__main__":.'
+            )
+
+
+def _is_body_of(code: CodeType, path: str) -> bool:
+    """True if code is the top level of the module in a file."""
+    file = code.co_filename
+    return code.co_name == "<module>" and os.path.isfile(file) and os.path.samefile(file, path)
+
+
+class _Popen(popen_spawn_posix.Popen):
+    """The start method `spawn`, with a step before exec, and for a main module without a file."""
+
+    def _launch(self, process: multiprocess.Process) -> None:
+        originals = util.spawnv_passfds, spawn.get_preparation_data
+        util.spawnv_passfds, spawn.get_preparation_data = _fork_exec, partial(_preparation_data, originals[1])
+        try:
+            super()._launch(process)
+        finally:
+            util.spawnv_passfds, spawn.get_preparation_data = originals
+
+
+class ChildProcess(multiprocess.context.SpawnProcess):
+    """A process of `multiprocess` that is killed when the thread that started it, the main thread, ends.
+
+    It starts with `TELL_STACKS` blocked, and with what its parent blocks; `enable_stack_dumps` unblocks that one.
+    """
+
+    @staticmethod
+    def _Popen(process: multiprocess.Process) -> _Popen:
+        with stack_dumps_held_back():
+            blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+            resource_tracker.ensure_running()  # started by `_launch` it would be killed before it has cleaned up
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)  # of which its start unblocks SIGINT and SIGTERM
+            return _Popen(process)
+
+
+def _preparation_data(original: Callable[[str], dict[str, Any]], name: str) -> dict[str, Any]:
+    """Data by which a child prepares itself. A script from standard input has a path that leads to no file."""
+    data = original(name)
+    if not os.path.isfile(data.get("init_main_from_path", __file__)):
+        del data["init_main_from_path"]
+    return data
+
+
+def _fork_exec(path: bytes, words: Sequence[str], descriptors: Sequence[int]) -> int:
+    """Start a program that has these descriptors, and return its id."""
+    process = subprocess.Popen(
+        words,
+        executable=path,
+        pass_fds=descriptors,
+        restore_signals=False,
+        preexec_fn=partial(die_with, os.getpid()),
+    )
+    process.returncode = 0  # unknown; an object without it would reap the process that `multiprocess` waits for
+    return process.pid
+
+
+_END_BYTES = 1 << 16
+"""Most bytes that are read of a log, which may be long."""
+
+
+class Cause(Enum):
+    """Cause of a death; the value is the number in a row that ends the run."""
+
+    OWN = 5
+    """Fault of the role: an exception, a signal such as SIGSEGV, a lack of memory, a hang."""
+    DEVICE = 2
+    """Fault of the GPU: one clean restart. A GPU that fails twice does not recover, and each fault costs it memory."""
+    OUTSIDE = 100
+    """SIGKILL from outside is no fault of the role. The bound ends a run whose role is killed again and again."""
+
+
+class Deaths:
+    """Deaths of one role."""
+
+    def __init__(self) -> None:
+        self._furthest = -1
+        self._counts: Counter[Cause] = Counter()
+
+    def add(self, cause: Cause, furthest: int) -> int:
+        """Count a death at the furthest point of the role's work; return the number in a row with this cause."""
+        if furthest > self._furthest:
+            self._counts.clear()
+        self._furthest = furthest
+        self._counts[cause] += 1
+        return self._counts[cause]
+
+
+def diagnose(code: int, *, hung: bool, oom_kills: OomKills) -> tuple[str, Cause]:
+    """Kind and cause of a death, the kind as half a sentence.
+
+    Args:
+        code: exit code; negative: the signal that ended the process.
+        hung: True if the supervisor killed the process.
+        oom_kills: the kernel's kills for lack of memory.
+    """
+    if hung:
+        return "hung", Cause.OWN
+    if code == DEVICE_FAULT:
+        return "met a fault of the GPU", Cause.DEVICE
+    if code == ENV_FAULT:
+        return "met an error of its env", Cause.OWN
+    if code == -signal.SIGKILL and (starved := oom_kills.explain()):
+        return starved, Cause.OWN
+    how = f"was killed by {signal_name(-code)}" if code < 0 else f"ended with code {code}"
+    return how, Cause.OUTSIDE if code == -signal.SIGKILL else Cause.OWN
+
+
+def signal_name(number: int) -> str:
+    """Name of a signal, such as SIGKILL for 9; real-time signals have none."""
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+
+
+def crash_report(name: str, how: str, count: int, code: int, log: Path, begin: int) -> str:
+    """The sentence that ends a run when a role may not restart.
+
+    Args:
+        name: name of the role.
+        how: kind of death, as from `diagnose`.
+        count: number of such deaths in a row.
+        code: exit code; negative: the signal that ended the process.
+        log: log file of the role.
+        begin: length of the log when this run began.
+    """
+    last = last_line(log, begin)
+    if code == FATAL and last:
+        return last
+    if code == ENV_FAULT:
+        return f"{last} A restart of {name} met it again; the traceback is in {log}."
+    if code < 0:
+        where = f"Its stacks, if any, are in {log}"
+    elif last:
+        where = f"The last line of its log: {last} (all of it is in {log})"
+    else:
+        where = f"It wrote nothing into {log}: code that it ran, such as an env's, ended the process."
+    return f"{name} {how}, {count} times in a row without progress. {where}"
+
+
+def last_line(log: Path, begin: int) -> str:
+    """Last line of a log, from byte `begin` on; empty if there is none."""
+    return (_end_of(log, begin).strip().splitlines() or [""])[-1]
+
+
+def unkillable_message(name: str) -> str:
+    """Sentence that ends a run when a killed process does not end."""
+    return (
+        f"{name} was killed and does not end: it waits in the kernel for a disk or a driver that does not answer. The "
+        "kernel log may say which."
+    )
+
+
+def _end_of(log: Path, begin: int) -> str:
+    """Last text of a log, from byte `begin` on; empty if it cannot be read."""
+    try:
+        with open_to_read(log) as file:
+            file.seek(max(begin, os.fstat(file.fileno()).st_size - _END_BYTES))
+            return file.read(_END_BYTES).decode(errors="replace")
+    except (OSError, FileError):
+        return ""
+
 
 MODULES = {
     Role.INFERENCE: "learner.inference",

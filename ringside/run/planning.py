@@ -9,8 +9,8 @@ from actors.make_env import require_no_game
 from ringside.records.metrics import evaluations_in, require_readable
 from ringside.records.summary import INEXACT_SINCE
 from ringside.run import checks
+from ringside.run.checks import action_names_of, look_at, require_env_fits
 from ringside.run.config_file import starting_point
-from ringside.run.env_look import action_names_of, look_at, require_env_fits
 from ringside.zoo.catalogue import find_weights
 from shared.checkpoint.finding import find_checkpoint, newest_usable
 from shared.checkpoint.manifest import Manifest

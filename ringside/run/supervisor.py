@@ -16,8 +16,7 @@ from importlib import import_module
 import multiprocess
 from multiprocess.connection import wait as wait_for
 
-from ringside.run.children import GPU_ROLES, Child, ChildMaker
-from ringside.run.deaths import diagnose, unkillable_message
+from ringside.run.children import GPU_ROLES, Child, ChildMaker, diagnose, unkillable_message
 from ringside.run.hang_detector import LATE_SECONDS, process_state
 from ringside.run.lane_balance import Balancer, LaneBalancer
 from shared.checkpoint.manifest import Manifest

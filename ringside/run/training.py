@@ -1,33 +1,33 @@
-"""Training as planned, in a run directory that one launcher owns."""
+"""Training as planned, in a run directory that one launcher owns.
+
+Callbacks receive the records of a run, and may return metrics of their own.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
 
 from actors.pixels.compilation import compile_kernels
 from actors.pixels.frames import is_compiled
-from ringside.records.metrics import next_evaluation
-from ringside.records.totals import MEAN_OVER
+from ringside.records.metrics import MEAN_OVER, Unsent, next_evaluation
+from ringside.records.own_metrics import OwnMetrics, checked_values
 from ringside.records.wandb_track import tracking
 from ringside.run import supervisor
-from ringside.run.callbacks import Callback, Callbacks, ResumePoint, dispatching
-from ringside.run.checks import require_run_directory
+from ringside.run.checks import action_names_of, require_run_directory
+from ringside.run.children import require_main_program
 from ringside.run.config_file import config_of_call
-from ringside.run.env_look import action_names_of
 from ringside.run.planning import continues, plan, resumed_checkpoint
-from ringside.run.spawning import require_main_program
 from ringside.run.train_settings import TrainSettings
-from ringside.watch.display import Display, open_display
-from ringside.watch.line import ending
-from ringside.watch.notebook import NotebookDisplay, in_notebook
+from ringside.watch.display import Display, NotebookDisplay, in_notebook, open_display
 from ringside.watch.observer import Observer
-from ringside.watch.status import Status
+from ringside.watch.status import Status, ending
 from shared.checkpoint.manifest import Manifest
 from shared.config.digest import flat_of
 from shared.config.settings import Config
@@ -39,8 +39,94 @@ from shared.files.strict_json import read_json
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
 from shared.process.live import LIVE_FILE, Live, withdraw
-from shared.process.ownership import LIVING, LOCK_FILE, require_writable_run
+from shared.process.ownership import LIVING, LOCK_FILE, OWN_METRICS_FILE, require_writable_run
 from shared.text import printable
+
+Record = dict[str, Any]
+"""A line of metrics.jsonl (docs/files.md)."""
+Callback = Callable[[Record], Mapping[str, float] | None]
+"""Receives a record; returns metrics to record at its steps, or None."""
+
+
+@dataclass(frozen=True)
+class Callbacks:
+    """Functions that the launcher calls with each new record, in the order of the records.
+
+    What they raise stops the run, which saves its last boundary; then it is raised to the caller of `train`, unless it
+    is `StopTraining`.
+    """
+
+    on_round: Callback | None = None
+    on_episode: Callback | None = None
+    on_evaluation: Callback | None = None
+
+    def for_kind(self, kind: str) -> Callback | None:
+        """The callback for a kind of record."""
+        return {"round": self.on_round, "episode": self.on_episode, "evaluation": self.on_evaluation}[kind]
+
+    @property
+    def any(self) -> bool:
+        """True if there is one."""
+        return any((self.on_round, self.on_episode, self.on_evaluation))
+
+
+@dataclass(frozen=True)
+class ResumePoint:
+    """Records that existed before a run began or was resumed."""
+
+    rounds: int = 0
+    steps: int = 0
+    evaluations: int = 0
+    """Number of evaluations."""
+
+
+@contextmanager
+def dispatching(
+    callbacks: Callbacks, run_dir: Path, source_dir: Path, resume_point: ResumePoint, note: Callable[[str], None]
+) -> Iterator[Callable[[], None]]:
+    """Call the callbacks with all records that a run adds. Yields the function to call several times a second.
+
+    Args:
+        source_dir: run that is continued; `run_dir` for a new one.
+        resume_point: records that exist and are not to be passed on.
+        note: called with a sentence when own metrics cannot be written.
+
+    Raises:
+        ConfigError: own metrics of former steps cannot be cut.
+    """
+    try:
+        own = OwnMetrics(run_dir, source_dir, resume_point.steps, note)
+    except OSError as error:
+        raise ConfigError(f"{run_dir / OWN_METRICS_FILE} cannot be written: {error.strerror}.") from error
+    state = {"round": resume_point.rounds - 1, "evaluation": resume_point.evaluations - 1}
+    unsent = Unsent(run_dir / METRICS_FILE, state)
+
+    def poll() -> None:
+        try:
+            for record in unsent.records() if callbacks.any else ():
+                callback = callbacks.for_kind(record["kind"])
+                values = None if callback is None else callback(dict(record))
+                if values:
+                    own.add(record, checked_values(values, f"on_{record['kind']}"))
+        finally:
+            own.flush()
+
+    try:
+        yield poll
+        _deliver_rest(poll)
+    finally:
+        own.close()
+
+
+def _deliver_rest(poll: Callable[[], None]) -> None:
+    """Pass all records on; the run is over, so a request to stop it ends nothing."""
+    while True:
+        try:
+            poll()
+        except StopTraining:
+            continue  # with the record after that of the request
+        return
+
 
 COMPILING = "Compiling the code that shrinks frames, once for this installation: about half a minute."
 NO_CALLBACKS = Callbacks()
@@ -126,10 +212,22 @@ def run(
             source_dir, resume_point = checkpoint.run_dir, _resume_point(ready, checkpoint)
         if (first_update := learning_begins_sentence(ready, resume_point.rounds)) is not None:
             note(first_update)
-        resumed = checkpoint is not None
+        observers: list[Observer] = []
+
+        def look(memory: Memory) -> None:
+            """Pass state and new records on, several times a second. Raises `StopTraining` at --stop-at."""
+            if not observers:
+                observers.append(Observer(memory, resumed=checkpoint is not None))
+                _announce(ready, memory, note)
+            on_status(status := observers[0].observe())
+            if memory.board.prepared[0]:  # a resume has cut the records to its boundary
+                dispatch()
+            if (sentence := score_reached(ready.config, status)) is not None:
+                raise StopTraining(sentence)
+
         with (
             dispatching(callbacks, run_dir, source_dir, resume_point, note) as dispatch,
-            tracking(ready.config.run, _RunObserver(ready, resumed, on_status, dispatch, note), note) as on_poll,
+            tracking(ready.config.run, look, note) as on_poll,
         ):
             if not is_compiled():
                 note(COMPILING)
@@ -139,34 +237,6 @@ def run(
             finally:
                 withdraw(run_dir)
     return read_json(run_dir / SUMMARY_FILE)
-
-
-class _RunObserver:
-    """Passes the state and the new records of a run on; what the user's functions raise, it raises."""
-
-    def __init__(
-        self,
-        ready: Plan,
-        resumed: bool,
-        on_status: Callable[[Status], None],
-        dispatch: Callable[[], None],
-        note: Callable[[str], None],
-    ) -> None:
-        self._plan, self._resumed = ready, resumed
-        self._on_status, self._dispatch, self._note = on_status, dispatch, note
-        self._observer: Observer | None = None
-
-    def __call__(self, memory: Memory) -> None:
-        """Look at the run, several times a second. Raises `StopTraining` at the score of --stop-at."""
-        if self._observer is None:
-            self._observer = Observer(memory, resumed=self._resumed)
-            _announce(self._plan, memory, self._note)
-        status = self._observer.observe()
-        self._on_status(status)
-        if memory.board.prepared[0]:  # a resume has cut the records to its boundary
-            self._dispatch()
-        if (sentence := score_reached(self._plan.config, status)) is not None:
-            raise StopTraining(sentence)
 
 
 def _resume_point(ready: Plan, checkpoint: Manifest) -> ResumePoint:

@@ -26,8 +26,7 @@ from werkzeug.sansio.utils import host_is_trusted
 from werkzeug.utils import redirect, send_from_directory
 from werkzeug.wrappers import Request, Response
 
-from ringside.watch.pictures import MOST_ENVS
-from ringside.watch.source import Runs, Source
+from ringside.watch.source import MOST_ENVS, Runs, Source
 from shared.errors import ConfigError, FileError
 from shared.machine.facts import usable_cores
 

@@ -1,20 +1,177 @@
-"""Status of a run at one moment, for displays."""
+"""Status of a run at one moment, for displays.
+
+It is shown as formatted numbers, as the line of the plain display, and as the sentences at the end.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from ringside.records.bottleneck import Bottleneck
-from ringside.records.role_status import RoleStatus
-from ringside.records.totals import EvaluationStatus
+from ringside.records.bottleneck import Bottleneck, RoleStatus
+from ringside.records.metric_names import metric_of
+from ringside.records.metrics import EvaluationStatus, mean_name
 from shared.config.presets import nearest_preset
 from shared.config.run_schedule import RunSchedule
 from shared.config.sections import Schedule
 from shared.config.settings import Config
 from shared.files.strict_json import read_object
 from shared.process.ownership import SUITE_FILE
+from shared.text import count, readable, short
+
+UNKNOWN = "–"
+
+
+def clock(seconds: float | None) -> str:
+    """A span of time: 0:00:07, 12:34:56, 3 d 04:05."""
+    if seconds is None:
+        return UNKNOWN
+    minutes, second = divmod(int(seconds), 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    return f"{days} d {hour:02}:{minute:02}" if days else f"{hour}:{minute:02}:{second:02}"
+
+
+def number(value: float | None, digits: int = 1) -> str:
+    """A number with separators and a fixed count of decimals: 1,234,567.5."""
+    return UNKNOWN if value is None else f"{round(value, digits) + 0.0:,.{digits}f}"  # no -0.0
+
+
+def figure(value: float | None) -> str:
+    """A number of unknown size."""
+    return UNKNOWN if value is None else readable(value)
+
+
+def kind(status: Status) -> str:
+    """Preset, protocol, schedule and place of a run: ppo-quick, protocol nature, turns, run 2 of 4."""
+    schedule = "turns" if status.schedule == "alternate" else status.schedule
+    workers = count(status.workers, "worker") if status.workers else ""
+    words = (status.preset, f"protocol {status.protocol}", schedule, workers, status.suite_place)
+    return ", ".join(filter(None, words))
+
+
+def left(status: Status) -> str:
+    """Time left and the bound that it is, or what is waited for after the last round."""
+    if status.only_evaluates:
+        return "the last evaluation"
+    if status.time_left is None:
+        return UNKNOWN
+    if status.stop_at is None:
+        bound = "at least " if status.time_left_at_least else ""
+    else:  # the run may end before, and it may become slower
+        bound = "about " if status.time_left_at_least else "at the latest "
+    return f"{bound}{clock(status.time_left)}"
+
+
+def figures(status: Status) -> list[tuple[str, str]]:
+    """Labels and values of a run's figures, in the order of every display."""
+    learning = f"{number(status.updates_per_second, 0)} updates/s"
+    if not status.learning and status.learning_begins is not None:
+        learning = f"from step {number(status.learning_begins, 0)} on"
+    evaluated = saved = UNKNOWN
+    if (found := status.evaluation) is not None:
+        evaluated = f"{number(found.mean_return)} at {short(found.steps)} (best {number(found.best_mean)})"
+    if (written := status.checkpoint) is not None:
+        saved = f"at {short(written.steps)} ({written.bytes / 1e6:,.1f} MB in {written.seconds:.1f} s)"
+    return [
+        ("playing", f"{number(status.steps_per_second, 0)} steps/s"),
+        ("return", _returned(status)),
+        ("learning", learning),
+        ("episodes", f"{number(status.episodes, 0)} (best {number(status.best_return, 0)})"),
+        *_metrics(status.metrics),
+        *([] if status.epsilon is None else [("epsilon", number(status.epsilon, 3))]),
+        ("evaluated", evaluated),
+        ("saved", saved),
+        ("others", _cores_taken(status)),
+    ]
+
+
+def _metrics(metrics: Mapping[str, float | None]) -> list[tuple[str, str]]:
+    """The method's metrics, two in a cell."""
+    units = {name: "" if value is None else metric_of(name).unit for name, value in metrics.items()}
+    cells = [(metric_of(name).label, f"{figure(value)} {units[name]}".rstrip()) for name, value in metrics.items()]
+    pairs = [cells[place : place + 2] for place in range(0, len(cells), 2)]
+    return [(pair[0][0], pair[0][1] + "".join(f", {label} {value}" for label, value in pair[1:])) for pair in pairs]
+
+
+def _returned(status: Status) -> str:
+    """Mean return and its name, or the mean of the returns so far before the first episode has ended."""
+    if status.running_return is not None:
+        return f"{number(status.running_return)} so far, no end yet"
+    if status.mean_return_100 is None:
+        return UNKNOWN
+    return f"{number(status.mean_return_100)} ({mean_name(status.episodes)})"
+
+
+def _cores_taken(status: Status) -> str:
+    """Cores that other programs and a hypervisor take: 0.9 of 2 cores; 0.9, 0.2 stolen, of 2."""
+    if status.others is None:
+        return UNKNOWN
+    if status.stolen and status.stolen >= 0.05:
+        return f"{status.others:.1f}, {status.stolen:.1f} stolen, of {status.usable_cores}"
+    return f"{status.others:.1f} of {count(status.usable_cores, 'core')}"
+
+
+def stopping_words(status: Status) -> str | None:
+    """The step at which a requested stop ends the run, and for how long it waits; None: none is requested."""
+    if status.stops_at is None or status.stopping_for is None:
+        return None
+    return f"stopping at step {number(status.stops_at, 0)}, {clock(status.stopping_for)} since the request"
+
+
+def starting_sentence(status: Status) -> str | None:
+    """Sentence about the processes for which a run waits at its start, when there are no figures yet."""
+    limit = status.bottleneck
+    if limit is None or limit.kind != "starting" or all(role.state != "starting" for role in status.roles):
+        return None
+    return limit.sentence
+
+
+def line(status: Status) -> str:
+    """The status in one line; the fields of one run have the same order every time."""
+    limit = status.bottleneck
+    if (sentence := starting_sentence(status)) is not None:
+        return sentence
+    parts = [clock(status.elapsed), f"{share(status):.1%}", f"{number(status.steps, 0)} steps"]
+    parts += [f"{label} {value}" for label, value in figures(status)]
+    if limit is not None and limit.share is not None:
+        parts.append(f"limit {limit.kind} ({limit.share:.0%})")
+    if nodes := [role.node for role in status.roles if role.node is not None]:
+        parts.append(f"nodes {sum(bool(node.name) for node in nodes)} of {len(nodes)}")
+    if restarts := sum(role.restarts for role in status.roles):
+        parts.append(f"restarts {restarts}")
+    parts.append(stopping_words(status) or f"left {left(status)}")
+    if status.stop_at is not None:
+        parts.append(f"--stop-at {status.stop_at:g}")
+    return "  ".join(parts)
+
+
+def ending(summary: Mapping[str, Any], run_dir: Path, evaluation: EvaluationStatus | None) -> list[str]:
+    """Sentences about a run that has ended, from its `summary.json`.
+
+    Args:
+        evaluation: the newest one beside training; None: there is none.
+    """
+    mean = summary["mean_return_100"]
+    said = [
+        f"{'Finished' if summary['finished'] else 'Stopped'} after {summary['steps']:,} steps and "
+        f"{summary['updates']:,} updates in {clock(summary['seconds'])}"
+        + (f", mean return {mean:.2f} ({mean_name(summary['episodes'])})" if mean is not None else "")
+        + f". Everything is in {run_dir}."
+    ]
+    if evaluation is not None:
+        said.append(
+            f"The evaluation at step {evaluation.steps:,} returned {evaluation.mean_return:,.2f} in the mean of "
+            f"{count(evaluation.episodes, 'episode')}; the best one of the run {evaluation.best_mean:,.2f}."
+        )
+    return said
+
+
+def share(status: Status) -> float:
+    """Finished share of the run, in [0, 1]."""
+    return min(1.0, status.steps / status.total_steps) if status.total_steps else 0.0
 
 
 def suite_place(run_dir: Path) -> str:

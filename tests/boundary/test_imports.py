@@ -164,9 +164,9 @@ def test_packages_import_only_what_they_may(package: str) -> None:
         ("shared.checkpoint.manifest", "from shared.process import child"),
         ("ringside.records.scribe", "import torch.nn"),
         ("ringside.records.scribe", "from ringside.watch import status"),
-        ("ringside.records.board_samples", "import torch"),
+        ("ringside.records.bottleneck", "import torch"),
         ("ringside.records.wandb_track", "from ringside.watch import status"),
-        ("ringside.records.follow", "import ale_py"),
+        ("ringside.records.metrics", "import ale_py"),
         ("ringside.watch.server", "from ringside.run import supervisor"),
         ("ringside.report.plots", "from ringside.watch import status"),
         ("ringside.run.supervisor", "from ringside.records import scribe"),
@@ -176,8 +176,8 @@ def test_packages_import_only_what_they_may(package: str) -> None:
         ("launch", "from ringside.agents import agent"),
         ("ringside.command.suite", "import ray"),
         ("ringside.run.supervisor", "def f():\n    from ray import exceptions"),
-        ("ringside.cluster.hosts", "import torch"),
-        ("ringside.cluster.hosts", "from ringside.command import suite"),
+        ("ringside.cluster.node_object", "import torch"),
+        ("ringside.cluster.node_object", "from ringside.command import suite"),
     ],
 )
 def test_a_broken_law_is_seen(module: str, line: str) -> None:

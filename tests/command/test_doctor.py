@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import ringside
-from ringside.command import examination
+from ringside.command import doctor as examination
 from ringside.command.train import configuration
 from ringside.run.checks import Check
 from shared.config.method_declaration import method_declaration

@@ -17,7 +17,7 @@ from typing import cast
 
 import pytest
 
-from ringside.run.spawning import ChildProcess
+from ringside.run.children import ChildProcess
 from shared.machine.proc_files import stat_fields
 from shared.memory.process_table import ProcessTable, Role
 from shared.memory.run_memory import Memory

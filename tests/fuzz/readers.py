@@ -235,7 +235,7 @@ def read_metrics_file(workspace: Workspace, whole: str) -> list[str]:
     """All that follow a file of metrics, and the writer that takes it up again."""
     from ringside.records.metrics import MetricsLog, cut_metrics, read_metrics
     from ringside.records.wandb_track import Unsent
-    from ringside.watch.live_curves import Curves
+    from ringside.watch.source import Curves
 
     path = workspace.run / "metrics.jsonl"
     if path.is_file() and path.stat().st_nlink > 1:
@@ -286,7 +286,7 @@ def watch(workspace: Workspace, whole: str) -> list[str]:
 
 def read_suite(workspace: Workspace, whole: str) -> list[str]:
     """The checks of a suite before it continues."""
-    from ringside.command.suite_runner import make_jobs
+    from ringside.command.suite import make_jobs
 
     config = Config.from_json(json.loads((workspace.runs / "breakout" / "config.json").read_bytes()))
     (workspace.run.parent / "breakout-1").symlink_to(workspace.run)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ringside.records.totals import EvaluationStatus
+from ringside.records.metrics import EvaluationStatus
 from ringside.run.training import score_reached
 from ringside.watch.status import Status
 from shared.config.settings import Config

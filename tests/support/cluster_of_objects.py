@@ -7,7 +7,7 @@ from collections.abc import Callable
 from threading import Lock
 from typing import Any
 
-from ringside.cluster.hosts import NodeLost
+from ringside.cluster.node_object import NodeLost
 
 Fault = Callable[[str, int], str | None]
 """From a method's name and its call's number on this host to the words of a loss, or None."""

@@ -18,7 +18,7 @@ import numpy as np
 from actors.lanes import Lanes
 from ringside.cluster.gateway import GatewayBalancer
 from ringside.cluster.group_host import GroupHost
-from ringside.cluster.hosts import Hosts
+from ringside.cluster.node_object import Hosts
 from ringside.cluster.remote_lanes import RemoteLanes
 from shared.config.settings import Config, ResolvedConfig
 from shared.memory.board import Stop

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import ringside
-from ringside.agents.evaluation_policy import make_evaluation_policy
+from ringside.agents.evaluating import make_evaluation_policy
 from ringside.agents.stored_weights import weights_at
 from shared.errors import ConfigError
 from tests.conftest import Launch, Refused

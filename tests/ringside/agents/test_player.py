@@ -17,7 +17,7 @@ from actors.env import Shot
 from actors.envs.atari import AtariEnv
 from actors.evaluation import Evaluation
 from ringside.agents import player
-from ringside.agents.evaluation_policy import make_evaluation_policy
+from ringside.agents.evaluating import make_evaluation_policy
 from ringside.agents.player import BAR, CHOSEN, GROUND, PANEL, Moment, Pace, Video, play
 from ringside.agents.stored_weights import play_of, rules_of, weights_at
 from shared.config.protocols import PROTOCOLS

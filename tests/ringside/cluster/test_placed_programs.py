@@ -15,8 +15,7 @@ import pytest
 
 from ringside.cluster import node_object, placed_programs
 from ringside.cluster.node_object import Node, NodeObject, fingerprint
-from ringside.cluster.placed_programs import MOST_LOSSES, ClusterPrograms
-from ringside.cluster.program_host import ProgramHost
+from ringside.cluster.placed_programs import MOST_LOSSES, ClusterPrograms, ProgramHost
 from shared.errors import ConfigError, RingsideError
 from shared.files.lock import locked
 from shared.process.ownership import LOCK_FILE

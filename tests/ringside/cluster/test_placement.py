@@ -11,10 +11,8 @@ import pytest
 
 from ringside.cluster import connection
 from ringside.cluster.connection import ClusterNode
-from ringside.cluster.gateway import cells_of_head, lane_owners
+from ringside.cluster.gateway import Finding, cells_of_head, examine_node, lane_owners, require_cells, with_gateways
 from ringside.cluster.node_object import Node, fingerprint
-from ringside.cluster.placement import require_cells, with_gateways
-from ringside.cluster.survey import Finding, examine_node
 from shared.errors import ConfigError
 from shared.memory.plan import Plan
 from tests.support.cluster_of_objects import Fault, ObjectHost, no_fault

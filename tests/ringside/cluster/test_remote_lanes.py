@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from ringside.cluster import audit, remote_lanes
-from ringside.cluster.hosts import NodeLost
-from ringside.cluster.node_object import Node, fingerprint
+from ringside.cluster import remote_lanes
+from ringside.cluster.node_object import Node, NodeLost, fingerprint
 from shared.errors import FatalError
 from shared.memory.board import Stop
 from shared.memory.run_memory import Memory
@@ -304,7 +303,7 @@ def test_a_node_that_computes_other_bits_is_accepted_where_asked(monkeypatch: py
 
 @pytest.mark.parametrize("method", ["dqn", "ppo"])
 def test_some_answers_are_computed_again(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
-    monkeypatch.setattr(audit, "AUDIT_EVERY", 5)
+    monkeypatch.setattr(remote_lanes, "AUDIT_EVERY", 5)
     world = RemoteWorld(2, ObjectCluster(PlayedGroup), method=method).run()
     assert world.played() == alone(method=method)
     gateways = world.memory.gateways
@@ -315,7 +314,7 @@ def test_some_answers_are_computed_again(monkeypatch: pytest.MonkeyPatch, method
 
 
 def test_a_node_that_answers_otherwise_is_left_out_and_the_run_is_inexact(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit, "AUDIT_EVERY", 5)
+    monkeypatch.setattr(remote_lanes, "AUDIT_EVERY", 5)
 
     class Changing(PlayedGroup):
         """From its fourth round on it acts otherwise."""

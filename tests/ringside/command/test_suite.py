@@ -16,12 +16,10 @@ from typing import NoReturn
 
 import pytest
 
-from ringside.cluster.local_programs import LocalPrograms
-from ringside.cluster.placing import ClusterOptions, programs_in
+from ringside.cluster.placing import ClusterOptions, LocalPrograms, programs_in
 from ringside.command import suite
 from ringside.command.arguments import parse_choices
-from ringside.command.suite_games import SUITES, games_of
-from ringside.command.suite_runner import words_to_train
+from ringside.command.suite import SUITES, games_of, words_to_train
 from ringside.command.train import configuration
 from ringside.watch.status import suite_place
 from shared.config.resolve import resolve
@@ -103,7 +101,7 @@ def _draw_no_report(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
         program.reported = [path.name for path in runs]
         return out, ()
 
-    monkeypatch.setattr("ringside.command.suite_runner.write_report", note)
+    monkeypatch.setattr("ringside.command.suite.write_report", note)
 
 
 @pytest.fixture
@@ -340,7 +338,7 @@ def test_a_run_waits_for_that_of_a_suite_that_was_killed(program: Program, monke
                 assert program.told_in.read_text() == "", "its directory is in use"
                 held.close()
 
-        monkeypatch.setattr("ringside.command.suite_runner.print", say, raising=False)
+        monkeypatch.setattr("ringside.command.suite.print", say, raising=False)
         code, told = program()
     assert code == 0
     assert said[0].startswith(f"[1/2] pong, seed 1: {directory} is in use by a run that may still be saving")

@@ -15,10 +15,8 @@ import pytest
 
 import ringside
 from ringside.cluster import placed_programs
-from ringside.cluster.placed_programs import ClusterPrograms
-from ringside.cluster.places import Programs
-from ringside.cluster.placing import ClusterOptions
-from ringside.cluster.program_host import ProgramHost
+from ringside.cluster.placed_programs import ClusterPrograms, ProgramHost
+from ringside.cluster.placing import ClusterOptions, Programs
 from ringside.command.train import configuration
 from ringside.run import planning
 from shared.config.presets import PRESETS
@@ -35,7 +33,7 @@ from tests.support.written_runs import write_run
 optuna = pytest.importorskip("optuna", reason="there is no Optuna here: the extra tune of setup.cfg")
 
 from ringside.command import study  # noqa: E402  (after the package that it needs)
-from ringside.command.space import default_tables, make_space, values_of  # noqa: E402
+from ringside.command.study import default_tables, make_space, values_of  # noqa: E402
 from tests.support import fake_trials  # noqa: E402
 
 SPACE = {"learning_rate": {"low": 1e-4, "high": 1e-3, "log": True}}

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from ringside.records.bottleneck import Activity, Bottleneck, find_bottleneck
-from ringside.records.role_status import NodeStatus, RoleStatus
+from ringside.records.bottleneck import Activity, Bottleneck, NodeStatus, RoleStatus, find_bottleneck
 
 Roles = tuple[RoleStatus, ...]
 

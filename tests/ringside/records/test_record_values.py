@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ringside.records.board_samples import LEARNING, NEWEST, Sample, load_between
+from ringside.records.bottleneck import LEARNING, NEWEST, Sample, load_between
 from ringside.records.metric_names import _METRICS, displayed, metric_of, metrics_of, round_scalars
 from ringside.records.metrics import MetricsLog, read_metrics
-from ringside.records.record_values import outside_support, record_values
+from ringside.records.scribe import outside_support, record_values
 from ringside.records.summary import _load_fields, make_summary
 from shared.config import method_declaration as declarations
 from shared.config.method_declaration import A2C, DQN, PPO, RECORD_FIELDS

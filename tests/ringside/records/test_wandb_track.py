@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from ringside.records import wandb_track
-from ringside.records.follow import Unsent
-from ringside.records.metrics import Episode, MetricsLog, cut_metrics
+from ringside.records.metrics import Episode, MetricsLog, Unsent, cut_metrics
 from ringside.records.wandb_track import tracking
 from shared.config.sections import Run
 from shared.config.settings import Config
@@ -182,7 +181,7 @@ def test_nothing_is_sent_twice_when_a_run_is_resumed(tmp_path: Path, monkeypatch
         for number in range(4):
             round_of(log, number)
     unsent = Unsent(path, {})
-    monkeypatch.setattr("ringside.records.follow.READ_BYTES", 500)
+    monkeypatch.setattr("ringside.records.metrics.READ_BYTES", 500)
     assert len(list(unsent.records())) == 8, "read in several parts"
     cut_metrics(path, 2)
     with MetricsLog(path) as log:

@@ -9,7 +9,7 @@ from statistics import median as plain_median
 import numpy as np
 import pytest
 
-from ringside.report.aggregate import STATISTICS, estimate, iqm, mean
+from ringside.report.comparison import STATISTICS, estimate, iqm, mean
 
 
 def slowly(name: str, games: list[list[float]]) -> float:

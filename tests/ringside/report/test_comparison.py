@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from ringside.records.scores import human_normalized
-from ringside.report.comparison import Comparison, compare, differences
-from ringside.report.notes import notes, training_rules
-from ringside.report.published import FRAMES
+from ringside.report.comparison import FRAMES, Comparison, compare, differences
 from ringside.report.records import RecordsError, load
+from ringside.report.report_page import notes, training_rules
 from shared.config.presets import PRESETS
 from shared.config.sections import INEXACT_SCHEDULES
 from shared.text import flag_of

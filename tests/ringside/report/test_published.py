@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from ringside.command.suite_games import SUITES
+from ringside.command.suite import SUITES
 from ringside.records.scores import REFERENCE, human_normalized
-from ringside.report.published import comparable_agents, comparable_curves, published, published_curves
+from ringside.report.comparison import comparable_agents, comparable_curves, published, published_curves
 from shared.config.protocols import PROTOCOLS
 from shared.config.sections import FRAME_SKIP
 

@@ -15,9 +15,8 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
-from ringside.report.comparison import compare
+from ringside.report.comparison import compare, published_curves
 from ringside.report.plots import COLORS, Axis, learning_curve, learning_points, seed_band, style
-from ringside.report.published import published_curves
 from ringside.report.records import RecordsError, load, newest
 from ringside.report.report_page import score
 from ringside.report.writing import write_report

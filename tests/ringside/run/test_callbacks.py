@@ -13,8 +13,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 import ringside
 from ringside.records.metrics import Episode, MetricsLog
 from ringside.records.own_metrics import OwnMetrics
-from ringside.run.callbacks import Callbacks, ResumePoint, dispatching
-from ringside.watch.live_curves import SERIES, Curves
+from ringside.run.training import Callbacks, ResumePoint, dispatching
+from ringside.watch.source import SERIES, Curves
 from shared.errors import ConfigError, StopTraining
 from shared.files.run_file_names import METRICS_FILE
 from shared.process.ownership import OWN_EVENTS, OWN_METRICS_FILE

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import ringside
-from ringside.command import examination
+from ringside.command import doctor as examination
 from ringside.run import checks, planning
 from ringside.run.checks import GB, MB, Check
 from shared.config.settings import Config

@@ -10,8 +10,8 @@ import pytest
 
 from actors.env import EnvError
 from actors.make_env import require_no_game
-from ringside.run import checks, env_look, planning
-from ringside.run.env_look import EnvLook, look_at
+from ringside.run import checks, planning
+from ringside.run.checks import EnvLook, look_at
 from shared.errors import ConfigError
 from shared.frame_shape import DEFAULT_FRAMES
 from tests.conftest import Refused
@@ -56,7 +56,7 @@ def test_threads_of_an_env_keep_no_look() -> None:
 
 
 def test_an_env_that_does_not_close_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(env_look, "LIMIT_SECONDS", 10.0)
+    monkeypatch.setattr(checks, "LIMIT_SECONDS", 10.0)
     with pytest.raises(EnvError, match=r"--env .*@wrong=close did not return from close\(\) within 10 s\."):
         look("close")
 
@@ -64,8 +64,8 @@ def test_an_env_that_does_not_close_is_refused(monkeypatch: pytest.MonkeyPatch) 
 def test_an_env_that_hangs_is_told_and_then_refused(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(env_look, "NOTE_SECONDS", 1.5)
-    monkeypatch.setattr(env_look, "LIMIT_SECONDS", 2.0)
+    monkeypatch.setattr(checks, "NOTE_SECONDS", 1.5)
+    monkeypatch.setattr(checks, "LIMIT_SECONDS", 2.0)
     with pytest.raises(EnvError, match="did not return from its import, or its factory within 2 s"):
         look("hangs")
     assert capsys.readouterr().err.count("before the start") == 1
@@ -90,7 +90,7 @@ def test_an_env_that_fails_is_refused_before_anything_is_begun(refused: Refused,
 
 def test_an_env_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     found = look("nothing")
-    monkeypatch.setattr(env_look, "_Trial", None)
+    monkeypatch.setattr(checks, "_Trial", None)
     assert look("nothing") is found
 
 

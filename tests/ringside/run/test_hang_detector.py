@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 
 from ringside.run import hang_detector
-from ringside.run.deaths import Cause, Deaths, crash_report, diagnose, signal_name
+from ringside.run.children import Cause, Deaths, crash_report, diagnose, signal_name
 from ringside.run.hang_detector import HangDetector, ProcessState, process_state
 from shared.memory.board import Phase
 from shared.process.child import DEVICE_FAULT, ENV_FAULT, FATAL

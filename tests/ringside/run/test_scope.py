@@ -179,7 +179,7 @@ def _systemd(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ASKED", str(root / "asked"))
 
 
-CHECK = "from ringside.run.spawning import require_main_guard\n"
+CHECK = "from ringside.run.children import require_main_guard\n"
 ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
 
 
@@ -226,7 +226,7 @@ def test_a_main_module_without_a_file_needs_no_guard(tmp_path: Path) -> None:
 def test_a_script_from_standard_input_starts_children(tmp_path: Path) -> None:
     script = """
 import os, sys
-from ringside.run.spawning import ChildProcess
+from ringside.run.children import ChildProcess
 child = ChildProcess(target=os.putenv, args=("A", "B"))
 child.start()
 child.join()

@@ -17,8 +17,7 @@ from typing import Any, cast
 import pytest
 
 from ringside.run import supervisor
-from ringside.run.children import Child
-from ringside.run.deaths import unkillable_message
+from ringside.run.children import Child, unkillable_message
 from ringside.run.supervisor import FINISH_SECONDS, GRACE_SECONDS, SAVE_SECONDS, Supervisor
 from shared.machine.subprocesses import REAP_SECONDS, wait_for_end
 from shared.memory.board import Phase, Stop

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ringside.watch.live_curves import MOST_POINTS, SERIES, Curves
+from ringside.watch.source import MOST_POINTS, SERIES, Curves
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_a_long_run_is_thinned_evenly(path: Path, curves: Curves) -> None:
 
 
 def test_a_long_file_is_read_in_pieces(path: Path, curves: Curves, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ringside.records.follow.READ_BYTES", 200)
+    monkeypatch.setattr("ringside.records.metrics.READ_BYTES", 200)
     add(path, *(round_(10 * i) for i in range(20)))
     looks = 1
     while curves.read():

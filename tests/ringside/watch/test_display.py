@@ -18,18 +18,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from ringside.records.bottleneck import Activity, find_bottleneck
-from ringside.records.role_status import NodeStatus, RoleStatus
-from ringside.records.totals import EvaluationStatus
+from ringside.records.bottleneck import Activity, NodeStatus, RoleStatus, find_bottleneck
+from ringside.records.metrics import EvaluationStatus
 from ringside.run import training
 from ringside.watch import display as displays
-from ringside.watch import notebook
-from ringside.watch.display import Display, LiveDisplay, Outlet, open_display
-from ringside.watch.line import clock as time_words
-from ringside.watch.line import figure, line
-from ringside.watch.notebook import NotebookDisplay, in_notebook
-from ringside.watch.screen import render
-from ringside.watch.status import CheckpointStatus, Status
+from ringside.watch.display import Display, LiveDisplay, NotebookDisplay, Outlet, in_notebook, open_display, render
+from ringside.watch.status import CheckpointStatus, Status, figure, line
+from ringside.watch.status import clock as time_words
 from shared.root import ROOT
 from shared.text import short
 from tests.ringside.watch.conftest import Clock
@@ -417,7 +412,7 @@ def cell(monkeypatch: pytest.MonkeyPatch) -> Handle:
 
 def test_a_cell_shows_notes_above_the_newest_status(cell: Handle, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SimpleNamespace(now=0.0)
-    monkeypatch.setattr(notebook.time, "monotonic", lambda: clock.now)
+    monkeypatch.setattr(displays.time, "monotonic", lambda: clock.now)
     display = NotebookDisplay()
     display.show(STATUS)
     assert "pong" in cell.shown[-1]
@@ -427,7 +422,7 @@ def test_a_cell_shows_notes_above_the_newest_status(cell: Handle, monkeypatch: p
     assert len(cell.shown) == drawn
     display.note("a < b")
     assert cell.shown[-1].index("a &lt; b") < cell.shown[-1].index("Ctrl-C")
-    clock.now += notebook.REDRAW_SECONDS
+    clock.now += displays.REDRAW_SECONDS
     display.show(STATUS)
     assert len(cell.shown) == drawn + 2
 

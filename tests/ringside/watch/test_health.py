@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ringside.watch.health import OUTSIDE, PATIENCE_UPDATES, policy_collapsed, returns_outside, screens_alike
+from ringside.watch.observer import OUTSIDE, PATIENCE_UPDATES, policy_collapsed, returns_outside, screens_alike
 
 
 @pytest.mark.parametrize(

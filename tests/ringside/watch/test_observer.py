@@ -13,13 +13,12 @@ import pytest
 from rich.console import Console
 
 from ringside.records import summary
-from ringside.records.board_samples import NEWEST, Sample
-from ringside.records.record_values import record_values
-from ringside.records.totals import EvaluationStatus
-from ringside.watch.line import line, number
+from ringside.records.bottleneck import NEWEST, Sample
+from ringside.records.metrics import EvaluationStatus
+from ringside.records.scribe import record_values
+from ringside.watch.display import render
 from ringside.watch.observer import Observer
-from ringside.watch.screen import render
-from ringside.watch.status import Status
+from ringside.watch.status import Status, line, number
 from shared.config.method_declaration import A2C
 from shared.config.presets import PRESETS, nearest_preset
 from shared.config.run_schedule import make_run_schedule

@@ -14,12 +14,10 @@ import numpy as np
 import pytest
 from werkzeug.test import Client, TestResponse
 
-from ringside.records.follow import Follower, NewRecords
-from ringside.records.metrics import MetricsLog
+from ringside.records.metrics import Follower, MetricsLog, NewRecords
 from ringside.watch import server
-from ringside.watch.pictures import MOST_ENVS
 from ringside.watch.server import HEADERS, LEAST_SECONDS, MOST_SECONDS, SHARE, STATIC, App, Budget, listen
-from ringside.watch.source import OUTLINE_POINTS, Runs
+from ringside.watch.source import MOST_ENVS, OUTLINE_POINTS, Runs
 from shared.errors import ConfigError
 from shared.process.ownership import evaluation_video
 from tests.ringside.watch.conftest import Clock

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from learner.inference import Server
 from learner.networks.policy import Policy
-from ringside.watch.pictures import LAST_ACTIONS, mosaic, selected_env
+from ringside.watch.source import LAST_ACTIONS, mosaic, selected_env
 from shared.config.method_declaration import method_declaration
 from shared.memory.mailbox import request_number
 from tests.support.watched import NAMES, Pretended

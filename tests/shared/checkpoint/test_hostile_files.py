@@ -17,9 +17,9 @@ import launch
 import ringside
 from ringside.cluster.placing import ClusterOptions, programs_in
 from ringside.command import report
-from ringside.command.suite_runner import Job
-from ringside.records.follow import Follower
+from ringside.command.suite import Job
 from ringside.records.metrics import (
+    Follower,
     MetricsLog,
     cut_metrics,
     evaluations_in,
@@ -30,7 +30,7 @@ from ringside.report.records import RecordsError, load
 from ringside.run import planning, training
 from ringside.run.checks import require_run_directory
 from ringside.watch.attach import read_config, runs_below
-from ringside.watch.live_curves import Curves
+from ringside.watch.source import Curves
 from ringside.zoo.catalogue import find_weights
 from shared.checkpoint.best_weights import BestWeights
 from shared.checkpoint.checkpoint_writer import CheckpointWriter

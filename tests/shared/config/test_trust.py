@@ -20,7 +20,7 @@ import ringside
 from actors.make_env import is_registered
 from ringside.command import report, suite
 from ringside.command.arguments import parse_choices
-from ringside.command.suite_runner import words_to_train
+from ringside.command.suite import words_to_train
 from ringside.command.train import configuration, how_to_continue
 from ringside.zoo import catalogue
 from shared.config.resolve import resolve

@@ -13,13 +13,13 @@ from typing import Any
 from multiprocess import Pipe
 from multiprocess.connection import Connection
 
-from ringside.run.spawning import ChildProcess
+from ringside.run.children import ChildProcess
 from shared.process.signals import TELL_STACKS, enable_stack_dumps
 from shared.root import ROOT
 
 PARENT = """
 import signal, sys
-from ringside.run.spawning import ChildProcess
+from ringside.run.children import ChildProcess
 from tests.shared.process.test_spawning import Unpickled
 process = ChildProcess(target=print, args=(Unpickled(signal.pause),))
 process.start()
