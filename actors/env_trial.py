@@ -1,4 +1,4 @@
-"""The short play of a user's env before a run, in a process that may be lost (ringside/run/env_look.py)."""
+"""The short play of a user's env before a run, in a process that may be lost (ringside/run/checks.py)."""
 
 from __future__ import annotations
 

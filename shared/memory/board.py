@@ -37,7 +37,7 @@ taken until then (`shared.machine.contention`). All are 0 where the kernel does 
 SAMPLES = 2
 """Samples of the growing fields that the scribe keeps: at the beginning of learning, and at the newest record."""
 MOMENT_WORDS, COUNTED_WORDS, GATEWAY_WORDS = 7, 3, 3
-"""Words of a sample (ringside/records/board_samples.py): for the moment, for each process, and for each gateway."""
+"""Words of a sample (ringside/records/bottleneck.py): for the moment, for each process, and for each gateway."""
 
 
 class Phase(IntEnum):
