@@ -22,42 +22,6 @@ REPLAY: dict[str, Any] = WORKERS | {"method": "dqn", "local_replay": 1_000}
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"workers": 4}, "--workers 4 is for --schedule ordered and async"),
-        ({"schedule": "ordered", "method": "a2c"}, "--schedule ordered needs --workers"),
-        (WORKERS | {"method": "dqn"}, "add --local-replay"),
-        (WORKERS | {"device": "cuda"}, "computes on the CPU, not on --device cuda"),
-        (WORKERS | {"network": "impala"}, "pass --network a3c or nature"),
-        (WORKERS | {"normalize": "last"}, "without --dueling, --noisy, --normalize"),
-        (WORKERS | {"network": "impala", "recurrent": True}, "pass --network a3c or nature"),
-        (WORKERS | {"method": "n-step-q", "recurrent": True}, "--recurrent has no effect with --method n-step-q"),
-        (REPLAY | {"recurrent": True}, "--recurrent has no effect with --method dqn"),
-        (WORKERS | {"method": "ppo"}, "--epochs 4 has no effect"),
-        (WORKERS | {"envs": 16}, "--envs 16 has no effect with --schedule ordered"),
-        (WORKERS | {"batch_size": 64}, "--batch-size 64 has no effect with --schedule ordered"),
-        (WORKERS | {"round_steps": 80}, "--round-steps 80 has no effect with --schedule ordered"),
-        (REPLAY | {"train_every": 8}, "--train-every 8 has no effect with --schedule ordered, since --t-max says it"),
-        (REPLAY | {"prioritized": True}, "--prioritized makes no sense with --local-replay 1_000"),
-        (REPLAY | {"local_replay": 19}, "--local-replay 19 is too small to draw from; 32 is the least"),
-        (REPLAY | {"total_steps": 10}, "nothing would be learned"),
-        (REPLAY | {"learning_starts": 0}, "--learning-starts 0 must be at least 1"),
-        (
-            {"method": "n-step-q"},
-            "--method n-step-q computes its gradients in workers: pass --schedule ordered or async",
-        ),
-        ({"t_max": 20}, "--t-max is for --schedule ordered and async"),
-        ({"local_replay": 20}, "--local-replay is for --schedule ordered and async"),
-        ({"epsilon_by_worker": True}, "--epsilon-by-worker is for --schedule ordered and async"),
-    ],
-)
-def test_settings_that_workers_lack_are_refused(settings: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(ConfigError) as refused:
-        validate.settings(Config().with_settings(**settings))
-    assert sentence in str(refused.value)
-
-
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
         ({"actors": 5}, "--actors 5 is more than --workers 4"),
         ({"learner_ranks": 2}, "--learner-ranks 2 cannot be with --schedule ordered"),
         ({"learner_threads": 2}, "--learner-threads 2 cannot be with --schedule ordered"),
