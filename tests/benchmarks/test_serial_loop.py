@@ -16,8 +16,8 @@ from benchmarks.harness import WrongResult
 from benchmarks.serial import Layers, Serial, serial_speed
 from learner.learner import prepare
 from learner.networks.policy import Policy
+from ringside.command.train import configuration
 from ringside.run import planning
-from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.frame_shape import FRAME_SIDE, STACK
 from shared.memory.plan import Plan
@@ -27,28 +27,13 @@ TICKS = 260
 """Random Breakout ends an episode in some 200."""
 
 
+SMALL = "--game breakout --schedule alternate --envs 2 --lane-envs 1 --actors 1 --network small --device cpu \
+--precision fp32 --learner-threads 1 --train-every 4 --batch-size 8 --learning-starts 80 --total-steps 4_000 \
+--round-steps 64 --snapshot-every-steps 64 --replay-size 2_000 --epsilon-start 0.3 --epsilon-end 0.3"
+
+
 def make_plan(**settings: Any) -> Plan:
-    small: dict[str, Any] = {
-        "game": "breakout",
-        "schedule": "alternate",
-        "envs": 2,
-        "lane_envs": 1,
-        "actors": 1,
-        "network": "small",
-        "device": "cpu",
-        "precision": "fp32",
-        "learner_threads": 1,
-        "train_every": 4,
-        "batch_size": 8,
-        "learning_starts": 80,
-        "total_steps": 4_000,
-        "round_steps": 64,
-        "snapshot_every_steps": 64,
-        "replay_size": 2_000,
-        "epsilon_start": 0.3,
-        "epsilon_end": 0.3,
-    }
-    return planning.check(Config().with_settings(**(small | settings)))
+    return planning.check(configuration(SMALL.split()).with_settings(**settings))
 
 
 @pytest.fixture(autouse=True)

@@ -19,18 +19,10 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 PLAY = {flag: value for flag, value in SMALL.items() if flag != "--game"}
 GAME = {"--env": "tests.support.pixel_game:factory"}
 PLUGIN = ("--plugin", "log_cosh")
-LEARNS = {
-    "--envs": "16",
-    "--inference-batch": "8",
-    "--round-steps": "320",
-    "--learning-starts": "640",
-    "--total-steps": "6_400",
-    "--replay-size": "8_000",
-    "--learning-rate": "5e-4",
-    "--epsilon-steps": "3_000",
-    "--epsilon-end": "0.02",
-    "--discount": "0.95",
-}
+LEARNS = (
+    "--envs 16 --inference-batch 8 --round-steps 320 --learning-starts 640 --total-steps 6_400 --replay-size 8_000 \
+--learning-rate 5e-4 --epsilon-steps 3_000 --epsilon-end 0.02 --discount 0.95"
+)
 PLAYED_AT_RANDOM = -0.2
 
 
@@ -65,7 +57,7 @@ def words_of(flags: dict[str, str]) -> list[str]:
 def run(folder: Path) -> Path:
     """A run of the plug-in on the pixel game."""
     chosen = {"--preset": "log-cosh", "--network": "tiny", "--sharpness": "2", "--run-dir": "run"}
-    done = command(folder, *PLUGIN, "--plain", *words_of(PLAY | LEARNS | GAME | chosen))
+    done = command(folder, *PLUGIN, "--plain", *words_of(PLAY), *LEARNS.split(), *words_of(GAME | chosen))
     assert done.returncode == 0, (done.stdout, done.stderr)
     return folder / "run"
 
