@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from actors.evaluation import Episode, Evaluation, play_episodes
+from actors.evaluation import Ask, Episode, Evaluation, play_episodes
 from shared.config.protocols import PROTOCOLS, EvalRules
 from shared.config.sections import Play
 from shared.frame_shape import FRAME_SIDE, STACK
 from shared.memory.evaluation_queue import evaluations_until
 from tests.support.pixel_game import Catch
+
+CATCH = Play(env="tests.support.pixel_game:factory")
 
 
 @pytest.mark.parametrize("every", [1, 7, 10, 25, 480, 1_000])
@@ -30,7 +33,7 @@ def test_envs_are_closed_when_they_have_played(monkeypatch: pytest.MonkeyPatch) 
     open_ones: list[Catch] = []
     monkeypatch.setattr("tests.support.pixel_game.factory", lambda: open_ones.append(Catch()) or open_ones[-1])
     monkeypatch.setattr(Catch, "close", lambda self: open_ones.remove(self))
-    played = play_idly(Play(env="tests.support.pixel_game:factory"), EvalRules(0.05, 108_000), 5)
+    played = play(EvalRules(0.05, 108_000), 5)
     assert min(lengths(played)) > 0
     assert not open_ones
 
@@ -39,9 +42,12 @@ def idle(draws: NDArray[np.float64], starts: NDArray[np.bool_]) -> NDArray[np.ui
     return np.zeros(len(draws), np.uint8)
 
 
-def play_idly(play: Play, rules: EvalRules, episodes: int) -> list[Episode]:
-    stacks = np.zeros((3, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
-    return play_episodes(Evaluation(play, rules, 1, 0), stacks, idle, episodes=episodes)
+def play(
+    rules: EvalRules, episodes: int | None = None, game: Play = CATCH, rows: int = 3, ask: Ask = idle, **options: Any
+) -> list[Episode]:
+    """Play evaluation 0 of seed 1, by default with action 0."""
+    stacks = np.zeros((rows, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
+    return play_episodes(Evaluation(game, rules, 1, 0), stacks, ask, episodes=episodes, **options)
 
 
 def totals(played: list[Episode]) -> list[float]:
@@ -55,14 +61,12 @@ def lengths(played: list[Episode]) -> list[int]:
 def test_a_truncated_episode_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
     step = Catch.step
     monkeypatch.setattr(Catch, "step", lambda self, action: (*step(self, action)[:3], True, {}))
-    assert lengths(play_idly(CATCH, EvalRules(0.0, 108_000), 4)) == [1] * 4
+    assert lengths(play(EvalRules(0.0, 108_000), 4)) == [1] * 4
 
 
 def test_each_episode_is_told_when_it_ends() -> None:
     told: list[Episode] = []
-    stacks = np.zeros((2, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
-    play, rules = Play(env="tests.support.pixel_game:factory"), EvalRules(0.5, 108_000)
-    played = play_episodes(Evaluation(play, rules, 1, 0), stacks, idle, episodes=5, on_episode=told.append)
+    played = play(EvalRules(0.5, 108_000), 5, rows=2, on_episode=told.append)
     assert sorted(told, key=lambda episode: episode.number) == played
     assert [episode.number for episode in played] == [0, 1, 2, 3, 4]
     assert all(episode.over for episode in played)
@@ -83,34 +87,29 @@ def test_each_episode_is_said_to_begin_once_at_its_first_observation() -> None:
         former[:] = stacks
         return idle(draws, starts)
 
-    evaluation = Evaluation(Play(env="tests.support.pixel_game:factory"), EvalRules(0.5, 108_000), 1, 0)
+    evaluation = Evaluation(CATCH, EvalRules(0.5, 108_000), 1, 0)
     play_episodes(evaluation, stacks, ask, episodes=7)
     assert begun.tolist() == [3, 2, 2]
 
 
-@pytest.mark.parametrize(
-    ("play", "frames"),
-    [(Play(game="pong"), 5), *((Play(env="tests.support.pixel_game:factory"), frames) for frames in (1, 4, 5, 40))],
-)
-def test_an_episode_is_cut_after_so_many_frames_of_play(play: Play, frames: int) -> None:
-    played = play_idly(play, EvalRules(0.0, frames), 4)
-    assert set(lengths(played)) == {-(-frames // 4)}
+@pytest.mark.parametrize(("game", "frames"), [(Play(game="pong"), 5), *((CATCH, frames) for frames in (1, 4, 5, 40))])
+def test_an_episode_is_cut_after_so_many_frames_of_play(game: Play, frames: int) -> None:
+    assert set(lengths(play(EvalRules(0.0, frames), 4, game))) == {-(-frames // 4)}
 
 
 @pytest.mark.parametrize(("steps", "played", "kept"), [(12, 1, 1), (13, 2, 1), (1, 1, 1), (60, 5, 5), (61, 6, 5)])
 def test_so_many_steps_are_the_episodes_one_after_another(steps: int, played: int, kept: int) -> None:
-    play, rules = Play(env="tests.support.pixel_game:factory"), EvalRules(0.5, 108_000)
-    whole = totals(play_idly(play, rules, 6))
+    rules = EvalRules(0.5, 108_000)
+    whole = totals(play(rules, 6))
     for drops_last, number in ((False, played), (True, kept)):
         for rows in (1, 3):
-            stacks = np.zeros((rows, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
-            found = play_episodes(Evaluation(play, rules, 1, 0), stacks, idle, steps=steps, drops_last=drops_last)
+            found = play(rules, rows=rows, steps=steps, drops_last=drops_last)
             assert totals(found) == whole[:number], "falls of 12 steps each"
 
 
 def test_draws_are_of_seed_evaluation_episode_and_step_alone() -> None:
     """However many episodes are played side by side: so evaluations are exact after kills."""
-    play, rules = Play(env="tests.support.pixel_game:factory"), EvalRules(0.0, 108_000, "sample")
+    rules = EvalRules(0.0, 108_000, "sample")
 
     def drawn(rows: int, seed: int = 1, number: int = 0) -> dict[float, int]:
         seen: list[float] = []
@@ -120,7 +119,7 @@ def test_draws_are_of_seed_evaluation_episode_and_step_alone() -> None:
             return idle(draws, starts)
 
         stacks = np.zeros((rows, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
-        steps = sum(lengths(play_episodes(Evaluation(play, rules, seed, number), stacks, ask, episodes=5)))
+        steps = sum(lengths(play_episodes(Evaluation(CATCH, rules, seed, number), stacks, ask, episodes=5)))
         assert len(seen) == steps
         assert len(set(seen)) == steps, "every step has a draw of its own"
         return dict.fromkeys(seen, 1)
@@ -133,18 +132,14 @@ def test_draws_are_of_seed_evaluation_episode_and_step_alone() -> None:
 
 
 def test_epsilon_is_that_of_the_rules() -> None:
-    play = Play(env="tests.support.pixel_game:factory")
-    never, again, often = (totals(play_idly(play, EvalRules(epsilon, 108_000), 30)) for epsilon in (0.0, 0.0, 1.0))
+    never, again, often = (totals(play(EvalRules(epsilon, 108_000), 30)) for epsilon in (0.0, 0.0, 1.0))
     assert never == again != often
-
-
-CATCH = Play(env="tests.support.pixel_game:factory")
 
 
 def test_no_ops_shorten_no_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
     """The longest episode of training, in which they count, is none of an evaluation's."""
     monkeypatch.setitem(PROTOCOLS, "nature", replace(PROTOCOLS["nature"], longest_episode_frames=60))
-    assert set(lengths(play_idly(Play(game="pong"), EvalRules(0.0, 80), 3))) == {20}
+    assert set(lengths(play(EvalRules(0.0, 80), 3, Play(game="pong")))) == {20}
 
 
 def test_random_actions_of_an_evaluation_are_of_all_kinds() -> None:
@@ -161,13 +156,10 @@ def test_random_actions_of_an_evaluation_are_of_all_kinds() -> None:
 
 
 def test_an_evaluation_stays_what_it_is() -> None:
-    assert totals(play_idly(CATCH, EvalRules(0.5, 108_000), 8)) == pytest.approx(
-        [-0.6, -0.4, -1.0, -0.8, -0.7, -0.3, -0.3, -0.6]
-    )
+    assert totals(play(EvalRules(0.5, 108_000), 8)) == pytest.approx([-0.6, -0.4, -1.0, -0.8, -0.7, -0.3, -0.3, -0.6])
 
 
 def test_every_env_that_is_made_is_a_heartbeat() -> None:
-    beats, stacks = list[None](), np.zeros((3, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
-    evaluation = Evaluation(CATCH, EvalRules(0.0, 40), 1, 0)
-    play_episodes(evaluation, stacks, idle, episodes=7, heartbeat=lambda: beats.append(None))
+    beats = list[None]()
+    play(EvalRules(0.0, 40), 7, heartbeat=lambda: beats.append(None))
     assert len(beats) == 3

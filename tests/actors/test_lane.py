@@ -26,25 +26,24 @@ TICKS = 35
 
 
 def memory_of_lane(**settings: Any) -> Memory:
-    config = (
-        Config()
-        .with_settings(
-            envs=4,
-            lane_envs=2,
-            round_steps=40,
-            total_steps=400,
-            replay_size=400,
-            network="small",
-            actors=1,
-            inference_batch=4,
-            device="cpu",
-            run_dir=Path("."),
-        )
-        .with_settings(**settings)
-    )
-    memory = Memory.create(Plan(config, 4))
+    sizes = {"envs": 4, "lane_envs": 2, "round_steps": 40, "total_steps": 400, "replay_size": 400, "network": "small"}
+    machine = {"actors": 1, "inference_batch": 4, "device": "cpu", "run_dir": Path(".")}
+    memory = Memory.create(Plan(Config().with_settings(**sizes | machine | settings), 4))
     memory.board.commits.publish(0)
     return memory
+
+
+def begin(memory: Memory, index: int = 0, *of_lane: Counting) -> Lane:
+    """A lane that has started, by default with two envs alike."""
+    lane = Lane(memory.lane(index), memory.plan, of_lane or (Counting(), Counting()), actor=0)
+    lane.start()
+    return lane
+
+
+def say_played(memory: Memory, logged: int, done: int) -> None:
+    """Leave so many ticks of lane 0 to its next life."""
+    memory.board.lane_logged.publish(0, logged)
+    memory.board.lane_done.publish(0, done)
 
 
 def play(memory: Memory, lane: Lane, ticks: int) -> None:
@@ -69,8 +68,7 @@ def fields_of(memory: Memory) -> dict[str, np.ndarray]:
 @pytest.fixture
 def played() -> tuple[Memory, dict[str, np.ndarray]]:
     memory = memory_of_lane()
-    lane = Lane(memory.lane(0), memory.plan, envs(), actor=0)
-    lane.start()
+    lane = begin(memory, 0, *envs())
     play(memory, lane, TICKS)
     return memory, fields_of(memory)
 
@@ -101,8 +99,7 @@ def test_a_lane_that_comes_back_repeats_itself(
 ) -> None:
     memory, field = played
     # As if the first life had been killed: what was not done is not there, what was logged is.
-    memory.board.lane_logged.publish(0, logged)
-    memory.board.lane_done.publish(0, done)
+    say_played(memory, logged, done)
     later = slice(done + 1, TICKS + 1)
     for view in memory.ring.field.values():
         view[0, later] = 99
@@ -114,8 +111,7 @@ def test_a_lane_that_comes_back_repeats_itself(
         number = memory.lane_snapshots.number.at(0, buffer)
         if number.read() > boundary:
             number.publish(-1)
-    lane = Lane(memory.lane(0), memory.plan, envs(), actor=0)
-    lane.start()
+    lane = begin(memory, 0, *envs())
     assert memory.board.lane_finished.values[0] == 3, "what the first life finished stays so"
     assert lane.tick == boundary * 10
     play(memory, lane, TICKS - lane.tick)
@@ -132,11 +128,9 @@ def test_a_lane_whose_env_does_not_repeat_itself_plays_no_tick_again(
 ) -> None:
     """Env 0 ends episodes with ticks 4, 10, 16, 22, env 1 with tick 19. The envs of the next life give other pixels."""
     memory, field = played
-    memory.board.lane_logged.publish(0, logged)
-    memory.board.lane_done.publish(0, done)
+    say_played(memory, logged, done)
     memory.board.lane_inexact[0] = 0
-    lane = Lane(memory.lane(0), memory.plan, [Counting(7), Counting(7, length=20)], actor=0)
-    lane.start()
+    lane = begin(memory, 0, Counting(7), Counting(7, length=20))
     assert lane.tick == done
     play(memory, lane, TICKS - done)
     again = fields_of(memory)
@@ -162,8 +156,7 @@ def test_a_tick_that_is_not_repeated_ends_the_run_or_the_repetition(
     played: tuple[Memory, dict[str, np.ndarray]], may_differ: bool
 ) -> None:
     memory, field = played
-    memory.board.lane_logged.publish(0, 27)
-    memory.board.lane_done.publish(0, 27)
+    say_played(memory, 27, 27)
     memory.lane_snapshots.number.at(0, int(memory.lane_snapshots.number.values[0].argmax())).publish(-1)
     lane = Lane(memory.lane(0), memory.plan, [Counting(7), Counting(7, length=20)], actor=0)
     lane._may_differ = may_differ
@@ -205,8 +198,7 @@ def test_envs_hear_the_tick_of_every_step_and_reset(monkeypatch: pytest.MonkeyPa
 
         monkeypatch.setattr(Counting, name, hear)
     memory = memory_of_lane()
-    lane = Lane(memory.lane(0), memory.plan, [Counting(), Counting()], actor=0)
-    lane.start()
+    lane = begin(memory)
     play(memory, lane, 12)
     kinds = ["reset" if tick in (5, 11) else "step" for tick in range(12)]
     expected = [("reset", 0), *((kind, tick) for tick, kind in enumerate(kinds))]
@@ -225,24 +217,11 @@ def test_a_lane_explores_by_its_own_envs() -> None:
     assert chosen == expected != not_expected
 
 
-def test_an_emulator_that_does_not_repeat_itself_is_reported(played: tuple[Memory, dict[str, np.ndarray]]) -> None:
-    memory, _ = played
-    memory.lane_snapshots.clear()
-    memory.board.lane_logged.publish(0, TICKS)
-    memory.board.lane_done.publish(0, TICKS)
-    other = Lane(memory.lane(0), memory.plan, envs(), actor=0)
-    other.start()  # from the first tick: without a snapshot the episodes are opened again
-    memory.ring.field["frame"][0, 6, 1, 40, 40] ^= 1
-    with pytest.raises(ReplayMismatchError, match="Env 1 played tick 5 again"):
-        play(memory, other, TICKS)
-
-
 def test_a_second_life_is_not_answered_by_an_old_reply(played: tuple[Memory, dict[str, np.ndarray]]) -> None:
     memory, _ = played
     memory.mailbox.reply.publish(0, memory.mailbox.request.values[0])
     lane = Lane(memory.lane(0), memory.plan, envs(), actor=0)
-    memory.board.lane_logged.publish(0, 30)
-    memory.board.lane_done.publish(0, 30)
+    say_played(memory, 30, 30)
     lane.start()
     assert lane.tick == 30
     assert not lane.ready
@@ -260,12 +239,15 @@ def test_a_batch_asks_when_all_of_its_lanes_do() -> None:
     assert not second.cell_asks
 
 
-def test_a_sampled_action_is_played_as_it_is_and_logged_with_its_probability(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A tick played again leaves both in the ring as they were, whatever inference would answer then."""
+@pytest.fixture
+def sampled_memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
     sampled_method.register(monkeypatch)
-    memory = memory_of_lane(method="sampled", batch_size=20, snapshot_every_steps=400, epsilon_end=1.0)
-    lane = Lane(memory.lane(0), memory.plan, [Counting(), Counting()], actor=0)
-    lane.start()
+    return memory_of_lane(method="sampled", batch_size=20, snapshot_every_steps=400, epsilon_end=1.0)
+
+
+def test_a_sampled_action_is_played_as_it_is_and_logged_with_its_probability(sampled_memory: Memory) -> None:
+    """A tick played again leaves both in the ring as they were, whatever inference would answer then."""
+    lane = begin(memory := sampled_memory)
     for tick in range(8):
         actions, log_prob = np.array([[tick % 4, 3]], np.uint8), np.array([[-0.5 * tick, -1.5]], np.float32)
         memory.mailbox.answer(np.array([0]), memory.mailbox.request.values[:1].copy(), actions, {"log_prob": log_prob})
@@ -274,8 +256,7 @@ def test_a_sampled_action_is_played_as_it_is_and_logged_with_its_probability(mon
     assert logged["action"].tolist() == [[tick % 4, 3] for tick in range(8)]
     assert logged["log_prob"].tolist() == [[-0.5 * tick, -1.5] for tick in range(8)]
     memory.mailbox.declared["log_prob"][:] = 99.0
-    again = Lane(memory.lane(0), memory.plan, [Counting(), Counting()], actor=0)
-    again.start()
+    again = begin(memory)
     for _ in range(8):
         assert again.replaying
         again.step()
@@ -286,25 +267,23 @@ def test_a_sampled_action_is_played_as_it_is_and_logged_with_its_probability(mon
 RESULTS = ("raw_reward", "terminated", "truncated", "life_lost", "episode_return", "episode_steps")
 
 
-@pytest.mark.parametrize("name", [*RESULTS, "start", "valid"])
-def test_a_result_that_is_not_repeated_is_reported(played: tuple[Memory, dict[str, np.ndarray]], name: str) -> None:
+@pytest.mark.parametrize("name", [*RESULTS, "start", "valid", "frame"])
+def test_a_number_or_pixel_that_is_not_repeated_is_reported(
+    played: tuple[Memory, dict[str, np.ndarray]], name: str
+) -> None:
     memory, _ = played
     memory.lane_snapshots.clear()
-    memory.board.lane_logged.publish(0, TICKS)
-    memory.board.lane_done.publish(0, TICKS)
-    memory.ring.field[name][0, 5 + (name not in RESULTS), 1] += 1  # of the next tick it opens the slot
-    other = Lane(memory.lane(0), memory.plan, envs(), actor=0)
-    other.start()
+    say_played(memory, TICKS, TICKS)
+    view = memory.ring.field[name][0, 5 + (name not in RESULTS), 1:]  # of the next tick it opens the slot
+    view[(*np.array(view.shape) // 2,)] += 1
+    other = begin(memory, 0, *envs())  # from the first tick: without a snapshot the episodes are opened again
     with pytest.raises(ReplayMismatchError, match="Env 1 played tick 5 again"):
         play(memory, other, TICKS)
 
 
-def test_all_of_a_reply_is_in_the_slot_when_it_is_logged(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_of_a_reply_is_in_the_slot_when_it_is_logged(sampled_memory: Memory) -> None:
     """A lane that is killed in between asks again; one that is killed after it finds the probability, too."""
-    sampled_method.register(monkeypatch)
-    memory = memory_of_lane(method="sampled", batch_size=20, snapshot_every_steps=400, epsilon_end=1.0)
-    lane = Lane(memory.lane(0), memory.plan, [Counting(), Counting()], actor=0)
-    lane.start()
+    lane = begin(memory := sampled_memory)
     logged, slot, seen = lane._memory.logged, memory.ring.field, list[object]()
 
     def publish(value: int) -> None:
@@ -338,9 +317,8 @@ def _header(length: int, steps: int = 0) -> bytes:
 def test_a_damaged_snapshot_is_a_sentence(data: bytes, says: str) -> None:
     memory = memory_of_lane()
     memory.lane_snapshots.write(1, 0, data)
-    lane = Lane(memory.lane(1), memory.plan, [Counting(), Counting()], actor=0)
     with pytest.raises(EnvError, match=f"^The snapshot of lane 1 is {says}"):
-        lane.start()
+        begin(memory, 1)
 
 
 def test_an_env_that_cannot_be_restored_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -351,12 +329,10 @@ def test_an_env_that_cannot_be_restored_is_named(monkeypatch: pytest.MonkeyPatch
     memory.lane_snapshots.write(1, 0, _header(0) * 2)
     monkeypatch.setattr(Counting, "restore", refuse)
     with pytest.raises(EnvError, match=r"^Lane 1 cannot be restored: These bytes are foreign\.$"):
-        Lane(memory.lane(1), memory.plan, [Counting(), Counting()], actor=0).start()
+        begin(memory, 1)
 
 
 def test_a_snapshot_that_has_no_room_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Counting, "snapshot", lambda self: bytes(SNAPSHOT_BYTES + 1))
-    memory = memory_of_lane()
-    lane = Lane(memory.lane(1), memory.plan, [Counting(), Counting()], actor=0)
     with pytest.raises(EnvError, match=r"Env 2 needs 57345 bytes to be kept, more than 57344\."):
-        lane.start()
+        begin(memory_of_lane(), 1)

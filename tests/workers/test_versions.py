@@ -12,8 +12,9 @@ from learner.engine.initialization import initial_parameters
 from learner.engine.optimizer import Optimizer
 from learner.engine.side_stream import SideStream
 from learner.networks.make_model import make_model
-from learner.networks.model import ExtraInputs
+from learner.networks.model import ExtraInputs, ReplicableModel
 from shared.memory.run_memory import Memory
+from shared.memory.shared_parameters import SharedParameters
 from tests.support.worker_memory import LANE_ENVS, T_MAX, WORKERS, worker_config, worker_memory
 from workers import versions
 from workers.versions import Hogwild, Versions
@@ -24,17 +25,17 @@ ROUNDS = 3
 OPTIMIZERS = ("rms", "rmsprop", "adam", "radam")
 
 
-def _memory(**settings: Any) -> Memory:
+def _memory(**settings: Any) -> tuple[Memory, SharedParameters]:
     memory, _ = worker_memory(worker_config(**settings))
-    assert memory.shared_parameters is not None
-    return memory
+    return memory, memory.shared_parameters
+
+
+def _model(memory: Memory) -> ReplicableModel:
+    return make_model(memory.plan.network, CPU, "fp32")
 
 
 def _shards(memory: Memory) -> list[Versions]:
-    made = [
-        Versions(memory, make_model(memory.plan.network, CPU, "fp32"), None, shard)
-        for shard in range(memory.plan.actors)
-    ]
+    made = [Versions(memory, _model(memory), None, shard) for shard in range(memory.plan.actors)]
     for each in made:
         each.fill()
     return made
@@ -45,10 +46,51 @@ def _gradients(memory: Memory, round_: int) -> np.ndarray:
     return np.random.default_rng(round_).normal(size=(WORKERS, count)).astype(np.float32)
 
 
-def _played(memory: Memory) -> dict[str, np.ndarray]:
+def _write_snapshot(memory: Memory, *names: str) -> dict[str, np.ndarray]:
+    """Random vectors in canonical layout, as the snapshot of boundary 6."""
+    random, count = np.random.default_rng(1), memory.plan.parameters.count
+    state = {name: random.normal(size=count).astype(np.float32) for name in names}
+
+    def fill(out: dict[str, np.ndarray]) -> None:
+        for name in out:
+            out[name][:] = state[name]
+
+    memory.learner_snapshots.write(6, fill)
+    return state
+
+
+class Reference:
+    """Updates one after the other, in one process."""
+
+    def __init__(self, memory: Memory) -> None:
+        self.model = _model(memory)
+        self.model.pack(initial_parameters(memory.plan.network, 1), self.model.params)
+        self.optimizer = Optimizer(self.model, memory.plan.config.learn, mean_gradient=True)
+
+    def apply(self, gradient: np.ndarray) -> None:
+        """Make one update."""
+        self.optimizer.gradient.copy_(torch.from_numpy(gradient))
+        self.optimizer.step(SideStream())
+
+
+class WithoutOrder:
+    """Gradients that are applied in place, with a target network where there is one."""
+
+    def __init__(self, memory: Memory, shared: SharedParameters) -> None:
+        self.target = _model(memory) if memory.run_schedule.method.has_target_network else None
+        self.shared, self.hogwild = shared, Hogwild(memory, _model(memory), self.target, 0)
+        self.hogwild.fill()
+
+    def apply(self, worker: int, number: int, gradient: np.ndarray) -> None:
+        """Publish a gradient and apply it."""
+        self.shared.gradient[worker] = gradient
+        self.shared.computed.publish(worker, number + 1)
+        self.hogwild.apply(worker, number)
+
+
+def _played(memory: Memory, shared: SharedParameters) -> dict[str, np.ndarray]:
     """The vectors after some rounds of random gradients, in canonical layout."""
-    shared, shards = memory.shared_parameters, _shards(memory)
-    assert shared is not None
+    shards = _shards(memory)
     for round_ in range(ROUNDS):
         shared.gradient[:] = _gradients(memory, round_)
         for shard in shards:
@@ -65,22 +107,20 @@ def test_gradients_are_applied_in_the_order_of_workers_whatever_the_shards(
 ) -> None:
     monkeypatch.setattr(versions, "BLOCK", 1 << 12)
     settings = {"optimizer": optimizer, "learning_rate_end": 1e-5, "anneal_steps": 100}
-    memory = _memory(**settings)
-    found = _played(memory)
+    memory, shared = _memory(**settings)
+    found = _played(memory, shared)
     for actors in (2, 3):
-        divided = _played(_memory(actors=actors, **settings))
+        divided = _played(*_memory(actors=actors, **settings))
         for name, vector in found.items():
             np.testing.assert_array_equal(divided[name], vector)
 
-    model = make_model(memory.plan.network, CPU, "fp32")
-    model.pack(initial_parameters(memory.plan.network, 1), model.params)
-    engine = Optimizer(model, memory.plan.config.learn, mean_gradient=True)
+    reference = Reference(memory)
+    model, engine = reference.model, reference.optimizer
     for round_ in range(ROUNDS):
         engine.set_steps(memory.run_schedule.updates_before(round_))
         engine.set_rate(memory.run_schedule.learning_rate(round_, memory.plan.config.learn))
         for gradient in _gradients(memory, round_):
-            engine.gradient.copy_(torch.from_numpy(gradient))
-            engine.step(SideStream())
+            reference.apply(gradient)
     for name, vector in (("online", model.params), ("moment1", engine.mean), ("moment2", engine.square)):
         expected = np.zeros_like(found[name])
         model.unpack(vector, expected)
@@ -88,9 +128,8 @@ def test_gradients_are_applied_in_the_order_of_workers_whatever_the_shards(
 
 
 def test_a_shard_that_was_interrupted_is_made_again() -> None:
-    memory = _memory()
-    shared, (shard,) = memory.shared_parameters, _shards(memory)
-    assert shared is not None
+    memory, shared = _memory()
+    (shard,) = _shards(memory)
     shared.gradient[:] = _gradients(memory, 0)
     shard.apply(0)
     whole = shared.params[1].copy()
@@ -106,9 +145,8 @@ def test_a_shard_that_was_interrupted_is_made_again() -> None:
 
 def test_a_shard_that_was_filled_is_not_filled_again() -> None:
     """A process that comes back must not put the first version in the place of a later one."""
-    memory = _memory()
-    shared, (shard,) = memory.shared_parameters, _shards(memory)
-    assert shared is not None
+    memory, shared = _memory()
+    (shard,) = _shards(memory)
     for round_ in range(2):  # version 2 lies in the buffer of version 0
         shared.gradient[:] = _gradients(memory, round_)
         shard.apply(round_)
@@ -119,23 +157,15 @@ def test_a_shard_that_was_filled_is_not_filled_again() -> None:
 
 
 def test_the_first_version_comes_from_the_newest_snapshot() -> None:
-    memory = _memory(actors=2)
-    random = np.random.default_rng(1)
-    count = memory.plan.parameters.count
-    state = {name: random.normal(size=count).astype(np.float32) for name in ("online", "moment1", "moment2")}
-
-    def fill(out: dict[str, np.ndarray]) -> None:
-        for name in out:
-            out[name][:] = state[name]
-
-    memory.learner_snapshots.write(6, fill)
+    memory, _ = _memory(actors=2)
+    state = _write_snapshot(memory, "online", "moment1", "moment2")
     shards = _shards(memory)
     found = {name: np.zeros_like(vector) for name, vector in state.items()}
     shards[0].store(6, found)
     for name, vector in state.items():
         np.testing.assert_array_equal(found[name], vector)
     shards[1].load(6)
-    loaded = np.zeros(count, np.float32)
+    loaded = np.zeros_like(state["online"])
     shards[1]._model.unpack(shards[1]._model.params, loaded)
     np.testing.assert_array_equal(loaded, state["online"])
 
@@ -144,29 +174,18 @@ def test_the_first_version_comes_from_the_newest_snapshot() -> None:
 def test_the_target_network_comes_from_the_newest_snapshot(schedule: str, kind: type[Versions | Hogwild]) -> None:
     """It is older than the parameters, and its number continues."""
     target_steps = 2 * T_MAX * LANE_ENVS * WORKERS
-    memory = _memory(schedule=schedule, method="n-step-q", round_steps=target_steps)
-    plan, shared, random = memory.plan, memory.shared_parameters, np.random.default_rng(1)
-    assert shared is not None
-    state = {
-        name: random.normal(size=plan.parameters.count).astype(np.float32)
-        for name in ("online", "target", "moment1", "moment2")
-    }
-
-    def fill(out: dict[str, np.ndarray]) -> None:
-        for name in out:
-            out[name][:] = state[name]
-
-    memory.learner_snapshots.write(6, fill)
-    models = [make_model(plan.network, CPU, "fp32") for _ in range(2)]
+    memory, _ = _memory(schedule=schedule, method="n-step-q", round_steps=target_steps)
+    state = _write_snapshot(memory, "online", "target", "moment1", "moment2")
+    models = [_model(memory) for _ in range(2)]
     made = kind(memory, *models, 0)
     made.fill()
     made.load(6)
-    found = np.zeros(plan.parameters.count, np.float32)
+    found = np.zeros_like(state["target"])
     models[1].unpack(models[1].params, found)
     np.testing.assert_array_equal(found, state["target"])
-    blocks = torch.randint(0, 256, plan.network.frames.blocks(2), dtype=torch.uint8)
+    blocks = torch.randint(0, 256, memory.plan.network.frames.blocks(2), dtype=torch.uint8)
     for name, model in zip(("online", "target"), models, strict=True):
-        fresh = make_model(plan.network, CPU, "fp32")
+        fresh = _model(memory)
         fresh.pack(state[name], fresh.params)
         fresh.sync_copy()
         outputs, expected = (each.forward(blocks, 0, ExtraInputs()).outputs for each in (model, fresh))
@@ -176,30 +195,20 @@ def test_the_target_network_comes_from_the_newest_snapshot(schedule: str, kind: 
 
 def test_an_annealed_rate_moves_gradients_without_order() -> None:
     settings = {"learning_rate": 1e-2, "learning_rate_end": 1e-4, "anneal_steps": 360}
-    memory = _memory(schedule="async", **settings)
-    plan, shared, run_schedule = memory.plan, memory.shared_parameters, memory.run_schedule
-    assert shared is not None
-    assert run_schedule.round_steps == 36
-    engine = make_model(plan.network, CPU, "fp32")
-    hogwild = Hogwild(memory, make_model(plan.network, CPU, "fp32"), None, 0)
-    hogwild.fill()
-    engine.pack(initial_parameters(plan.network, 1), engine.params)
-    optimizer = Optimizer(engine, plan.config.learn, mean_gradient=True)
+    memory, shared = _memory(schedule="async", **settings)
+    assert memory.run_schedule.round_steps == 36
+    without_order, reference = WithoutOrder(memory, shared), Reference(memory)
     for number in range(6):
-        shared.gradient[0] = _gradients(memory, number)[0]
-        shared.computed.publish(0, number + 1)
-        hogwild.apply(0, number)
-        optimizer.set_rate(1e-2 - (1e-2 - 1e-4) * number * 36 / 360)
-        optimizer.gradient.copy_(torch.from_numpy(shared.gradient[0]))
-        optimizer.step(SideStream())
-        np.testing.assert_array_equal(shared.params[0], engine.params.numpy())
+        gradient = _gradients(memory, number)[0]
+        without_order.apply(0, number, gradient)
+        reference.optimizer.set_rate(1e-2 - (1e-2 - 1e-4) * number * 36 / 360)
+        reference.apply(gradient)
+        np.testing.assert_array_equal(shared.params[0], reference.model.params.numpy())
 
 
 def test_the_target_network_is_that_of_its_newest_change() -> None:
-    memory = _memory(method="n-step-q", round_steps=2 * T_MAX * LANE_ENVS * WORKERS)
-    shared = memory.shared_parameters
-    assert shared is not None
-    online, target = (make_model(memory.plan.network, CPU, "fp32") for _ in range(2))
+    memory, shared = _memory(method="n-step-q", round_steps=2 * T_MAX * LANE_ENVS * WORKERS)
+    online, target = (_model(memory) for _ in range(2))
     shard = Versions(memory, online, target, 0)
     shard.fill()
     changed = []
@@ -215,28 +224,17 @@ def test_the_target_network_is_that_of_its_newest_change() -> None:
 
 
 def test_gradients_without_order_are_steps_in_place_and_the_target_follows_all_steps() -> None:
-    memory = _memory(schedule="async", method="n-step-q", round_steps=2 * T_MAX * LANE_ENVS)
-    plan, shared = memory.plan, memory.shared_parameters
-    assert shared is not None
-    models = [make_model(plan.network, CPU, "fp32") for _ in range(2)]
-    hogwild = Hogwild(memory, *models, 0)
-    hogwild.fill()
-    engine = make_model(plan.network, CPU, "fp32")
-    engine.pack(initial_parameters(plan.network, 1), engine.params)
-    optimizer = Optimizer(engine, plan.config.learn, mean_gradient=True)
-    changed = []
+    memory, shared = _memory(schedule="async", method="n-step-q", round_steps=2 * T_MAX * LANE_ENVS)
+    without_order, reference, changed = WithoutOrder(memory, shared), Reference(memory), []
     for number, gradient in enumerate(_gradients(memory, 0)):
-        shared.gradient[number] = gradient
-        shared.computed.publish(number, 1)
         before = shared.target.copy()
-        hogwild.apply(number, 0)
-        optimizer.gradient.copy_(torch.from_numpy(gradient))
-        optimizer.step(SideStream())
-        np.testing.assert_array_equal(shared.params[0], engine.params.numpy())
+        without_order.apply(number, 0, gradient)
+        reference.apply(gradient)
+        np.testing.assert_array_equal(shared.params[0], reference.model.params.numpy())
         changed.append(not np.array_equal(before, shared.target))
     assert changed == [False, True, False]
-    hogwild.load(0)
-    np.testing.assert_array_equal(models[1].params.numpy(), shared.target)
+    without_order.hogwild.load(0)
+    np.testing.assert_array_equal(without_order.target.params.numpy(), shared.target)
 
 
 @pytest.mark.parametrize("behind", [0, 1])
@@ -246,41 +244,25 @@ def test_gradients_before_learning_are_no_steps_of_adam_without_order(behind: in
     Nothing keeps workers together: others may be some gradients behind.
     """
     settings = {"method": "dqn", "local_replay": 1_000, "batch_size": 4, "learning_starts": 100, "optimizer": "adam"}
-    memory = _memory(schedule="async", round_steps=4 * T_MAX * LANE_ENVS, **settings)
-    plan, shared, run_schedule = memory.plan, memory.shared_parameters, memory.run_schedule
-    assert shared is not None
-    models = [make_model(plan.network, CPU, "fp32") for _ in range(2)]
-    hogwild = Hogwild(memory, *models, 0)
-    hogwild.fill()
-    first = run_schedule.first_learning_round
+    memory, shared = _memory(schedule="async", round_steps=4 * T_MAX * LANE_ENVS, **settings)
+    without_order, reference = WithoutOrder(memory, shared), Reference(memory)
+    first = memory.run_schedule.first_learning_round
     shared.computed.publish_all(first - behind)  # of every worker, without a step
-    optimizer = Optimizer(models[0], plan.config.learn, mean_gradient=True)
-    models[0].pack(initial_parameters(plan.network, 1), models[0].params)
     for number, gradient in enumerate(_gradients(memory, 0)):
-        shared.gradient[number] = gradient
-        shared.computed.publish(number, first + 1)
-        hogwild.apply(number, first)
-        optimizer.gradient.copy_(torch.from_numpy(gradient))
-        optimizer.step(SideStream())
-        np.testing.assert_array_equal(shared.params[0], models[0].params.numpy())
+        without_order.apply(number, first, gradient)
+        reference.apply(gradient)
+        np.testing.assert_array_equal(shared.params[0], reference.model.params.numpy())
 
 
 def test_a_target_network_is_written_before_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a process that loads in between would keep the former one, and a kill in between would lose the change."""
-    memory = _memory(schedule="async", method="n-step-q", round_steps=T_MAX * LANE_ENVS)
-    shared = memory.shared_parameters
-    assert shared is not None
-    models = [make_model(memory.plan.network, CPU, "fp32") for _ in range(2)]
-    hogwild = Hogwild(memory, *models, 0)
-    hogwild.fill()
-    numbers = []
+    memory, shared = _memory(schedule="async", method="n-step-q", round_steps=T_MAX * LANE_ENVS)
+    without_order, numbers = WithoutOrder(memory, shared), list[int]()
 
     class Target:
         def __setitem__(self, place: slice, values: np.ndarray) -> None:
             numbers.append(int(shared.target_changes[0]))
 
     monkeypatch.setattr(shared, "target", Target())
-    shared.gradient[0] = _gradients(memory, 0)[0]
-    shared.computed.publish(0, 1)
-    hogwild.apply(0, 0)
+    without_order.apply(0, 0, _gradients(memory, 0)[0])
     assert (numbers, int(shared.target_changes[0])) == ([0], 1)

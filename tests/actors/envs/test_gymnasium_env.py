@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from types import ModuleType
@@ -60,12 +59,10 @@ class Painted(gymnasium.Env[Any, Any]):
 
 
 @pytest.fixture
-def painted() -> Iterator[ModuleType]:
+def painted(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """A module whose functions `--env painted:NAME` may name."""
-    made = ModuleType("painted")
-    sys.modules["painted"] = made
-    yield made
-    del sys.modules["painted"]
+    monkeypatch.setitem(sys.modules, "painted", made := ModuleType("painted"))
+    return made
 
 
 def test_an_env_that_cannot_be_closed_hides_no_sentence(

@@ -59,18 +59,3 @@ def test_steps_show_the_frames_of_the_recipe(game: str) -> None:
         assert np.array_equal(frame, pillow(luma(np.maximum(third, fourth))))
         compared += 1
     assert compared > 200
-
-
-def test_a_snapshot_goes_on_with_the_same_frames() -> None:
-    envs = [AtariEnv("breakout", PROTOCOLS["dqn_zoo"], 3, 0, training=True) for _ in range(2)]
-    frames = np.empty((2, 84, 84), np.uint8)
-    envs[0].reset(0, frames[0])
-    for tick in range(40):
-        envs[0].step(tick, tick % envs[0].actions, frames[0])
-    envs[1].restore(envs[0].snapshot())
-    for tick in range(40, 400):
-        outcomes = [env.step(tick, tick % env.actions, frame) for env, frame in zip(envs, frames, strict=True)]
-        assert outcomes[0] == outcomes[1]
-        assert np.array_equal(*frames)
-        if outcomes[0].terminated:
-            break

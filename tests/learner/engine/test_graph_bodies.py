@@ -25,7 +25,7 @@ from shared.config.presets import PRESETS
 from shared.config.settings import Config
 from shared.network_spec import Network, network_of
 from tests.support.played_ring import ACTIONS, REPLAY_PRESETS, PlayedRing
-from tests.support.simulated_gpu.refused import NONDETERMINISTIC, SYNCHRONIZING, adds_in_any_order
+from tests.support.simulated_gpu.operations import NONDETERMINISTIC, SYNCHRONIZING, adds_in_any_order
 
 META = torch.device("meta")
 COPIES = {"copy_", "_to_copy", "_foreach_copy_", "lift_fresh"}

@@ -17,7 +17,7 @@ from tests.support.device_work import BATCH, Work, played_ring
 from tests.support.device_work import make_test_engine as engine_on
 from tests.support.played_ring import ACTIONS, PlayedRing, make_test_engine, small_config
 from tests.support.simulated_gpu import DEVICE, simulated_gpu
-from tests.support.simulated_gpu.kernels import kernels_of
+from tests.support.simulated_gpu.operations import kernels_of
 
 
 class Count(TorchDispatchMode):

@@ -5,7 +5,7 @@ waits allow. A copy that the host does not wait for reads pinned memory when it 
 overwritten before the next allocation of that stream, in its order. So an order that is missing in the program gives
 wrong numbers for some seed.
 
-Read schedule, memory, streams and tensor, then gpu; threads, refused and kernels are short. docs/testing.md says what
+Read schedule, memory, streams and tensor, then gpu; threads and operations are short. docs/testing.md says what
 is tested with it.
 """
 

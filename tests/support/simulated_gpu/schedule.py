@@ -34,12 +34,13 @@ class Scheduler:
     it begins that of another.
 
     Attributes:
+        random: source of all choices of a simulation.
         executed: number of operations that have run.
         fails_at: the operation, counted from 1, at which `on_failure` is called instead; 0: none.
     """
 
     def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)
+        self.random = random.Random(seed)
         self._kind = ("starved", "late", "random")[seed % 3]
         self._ready: list[Operation] = []
         self._priority: dict[int, float] = {}
@@ -47,11 +48,6 @@ class Scheduler:
         self.executed = 0
         self.fails_at = 0
         self.on_failure: Callable[[], None] = lambda: None
-
-    @property
-    def random(self) -> random.Random:
-        """Source of all choices of a simulation."""
-        return self._random
 
     def queue(self, operation: Operation, before: Iterable[Operation]) -> None:
         """Run `operation` some time after those `before` it."""
@@ -67,12 +63,12 @@ class Scheduler:
         if not self._ready or self._kind == "late":
             return
         if self._kind == "random":
-            while self._ready and self._random.random() < 0.5:
-                self._run(self._random.randrange(len(self._ready)))
+            while self._ready and self.random.random() < 0.5:
+                self._run(self.random.randrange(len(self._ready)))
             return
-        if self._random.random() < 1 / REDRAWN:
+        if self.random.random() < 1 / REDRAWN:
             self._priority.clear()
-            self._starved = self._random.random()
+            self._starved = self.random.random()
         while self._ready:
             place = self._greatest(range(len(self._ready)))
             if self._priority_of(self._ready[place]) < self._starved:
@@ -82,7 +78,7 @@ class Scheduler:
     def pass_time(self) -> None:
         """Let the device run one operation, so that a host that asks again and again sees an end."""
         if self._ready:
-            self._run(self._random.randrange(len(self._ready)))
+            self._run(self.random.randrange(len(self._ready)))
 
     def wait_for(self, operations: Iterable[Operation]) -> None:
         """Run until these operations are done."""
@@ -93,14 +89,14 @@ class Scheduler:
         while any(not each.done for each in wanted):
             if self._kind == "random":
                 places = range(len(self._ready))
-                self._run(self._random.choice(places))
+                self._run(self.random.choice(places))
                 continue
             places = [place for place, each in enumerate(self._ready) if each in needed]
-            self._run(self._greatest(places) if self._kind == "starved" else self._random.choice(places))
+            self._run(self._greatest(places) if self._kind == "starved" else self.random.choice(places))
 
     def _priority_of(self, operation: Operation) -> float:
         if operation.stream not in self._priority:
-            self._priority[operation.stream] = self._random.random()
+            self._priority[operation.stream] = self.random.random()
         return self._priority[operation.stream]
 
     def _greatest(self, places: Iterable[int]) -> int:

@@ -13,9 +13,14 @@ import torch
 from torch import Tensor
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
-from tests.support.simulated_gpu.kernels import kernels_of
 from tests.support.simulated_gpu.memory import Block
-from tests.support.simulated_gpu.refused import NONDETERMINISTIC, RANDOM, SYNCHRONIZING, adds_in_any_order
+from tests.support.simulated_gpu.operations import (
+    NONDETERMINISTIC,
+    RANDOM,
+    SYNCHRONIZING,
+    adds_in_any_order,
+    kernels_of,
+)
 from tests.support.simulated_gpu.streams import Cost
 
 if TYPE_CHECKING:
@@ -250,27 +255,29 @@ def _plain_copy(target: Tensor, source: Tensor) -> None:
 
 def _first(values: Any) -> tuple[SimulatedGpu, SimulatedTensor]:
     """The first tensor of the device among arguments, and its device."""
-    found = _find(values)
+    found = next((each for each in _tensors(values) if isinstance(each, SimulatedTensor)), None)
     assert found is not None, "an operation came here for a tensor of the device"
     return found.gpu, found
 
 
-def _find(values: Any) -> SimulatedTensor | None:
-    for each in values.values() if isinstance(values, dict) else values:
-        if isinstance(each, SimulatedTensor):
-            return each
-        if isinstance(each, (list, tuple, dict)) and (found := _find(each)) is not None:
-            return found
-    return None
+def _with_tensors(value: Any, change: Callable[[Tensor], Any]) -> Any:
+    """Arguments with `change(tensor)` in the place of every tensor."""
+    if isinstance(value, Tensor):
+        return change(value)
+    if isinstance(value, dict):
+        return {name: _with_tensors(each, change) for name, each in value.items()}
+    return [_with_tensors(each, change) for each in value] if isinstance(value, (list, tuple)) else value
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    found: list[Tensor] = []
+    _with_tensors(value, found.append)
+    return found
 
 
 def _plain(value: Any) -> Any:
     """Arguments with the tensors' memory in place of the tensors of the device."""
-    if isinstance(value, SimulatedTensor):
-        return value.host
-    if isinstance(value, dict):
-        return {name: _plain(each) for name, each in value.items()}
-    return type(value)(map(_plain, value)) if isinstance(value, (list, tuple)) else value
+    return _with_tensors(value, lambda each: each.host if isinstance(each, SimulatedTensor) else each)
 
 
 def _arguments(gpu: SimulatedGpu, func: Any, value: Any) -> Any:
@@ -279,32 +286,25 @@ def _arguments(gpu: SimulatedGpu, func: Any, value: Any) -> Any:
     Raises:
         RuntimeError: there is a tensor of the host.
     """
-    if isinstance(value, SimulatedTensor):
-        if value.gpu is not gpu:
-            raise RuntimeError("A tensor of a former simulation is used.")
-        return value.host
-    if isinstance(value, Tensor):
-        if value.dim():
+
+    def present(tensor: Tensor) -> Tensor:
+        if isinstance(tensor, SimulatedTensor):
+            if tensor.gpu is not gpu:
+                raise RuntimeError("A tensor of a former simulation is used.")
+            return tensor.host
+        if tensor.dim():
             _mixed(func)
         if func.overloadpacket.__name__ in READS_A_NUMBER:
             gpu.refuse_in_capture(f"a number of the CPU in {func}")
-        return value.clone()
-    if isinstance(value, dict):
-        return {name: _arguments(gpu, func, each) for name, each in value.items()}
-    return [_arguments(gpu, func, each) for each in value] if isinstance(value, (list, tuple)) else value
+        return tensor.clone()
+
+    return _with_tensors(value, present)
 
 
 def _mixed(func: Any) -> None:
     raise RuntimeError(
         f"Expected all tensors to be on the same device, but found at least two devices, {DEVICE} and cpu! ({func})"
     )
-
-
-def _tensors(value: Any) -> list[Tensor]:
-    if isinstance(value, Tensor):
-        return [value]
-    values = value.values() if isinstance(value, dict) else value if isinstance(value, (list, tuple)) else ()
-    return [tensor for each in values for tensor in _tensors(each)]
 
 
 def _on_host(kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -346,11 +346,7 @@ def _form(value: Any) -> Any:
 
 
 def _zeros(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return torch.empty_strided(value.size(), value.stride(), dtype=value.dtype).zero_()
-    if isinstance(value, dict):
-        return {name: _zeros(each) for name, each in value.items()}
-    return [_zeros(each) for each in value] if isinstance(value, (list, tuple)) else value
+    return _with_tensors(value, lambda each: torch.empty_strided(each.size(), each.stride(), dtype=each.dtype).zero_())
 
 
 # --- new tensors
