@@ -24,22 +24,9 @@ from tests.support.configurations import settled
 def test_the_evaluation_actor_plays_each_version_by_its_rules_and_number(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, films: bool
 ) -> None:
-    evaluate = {
-        "eval_every_steps": 80,
-        "eval_episodes": 5,
-        "eval_envs": 2,
-        "eval_epsilon": 0.5,
-        "eval_max_frames": 40,
-        "eval_video": films,
-    }
-    settings = {
-        "network": "small",
-        "round_steps": 80,
-        "replay_size": 160,
-        "total_steps": 800,
-        "seed": 7,
-        "run_dir": tmp_path,
-    }
+    evaluate = {"eval_every_steps": 80, "eval_episodes": 5, "eval_envs": 2, "eval_epsilon": 0.5, "eval_max_frames": 40}
+    settings = {"network": "small", "round_steps": 80, "replay_size": 160, "total_steps": 800, "seed": 7}
+    settings |= {"run_dir": tmp_path, "eval_video": films}
     memory = Memory.create(Plan(settled(env="tests.support.pixel_game:factory", **evaluate, **settings), 3))
     queue, rung = memory.evaluations, []
     memory.board.prepared[0] = 1

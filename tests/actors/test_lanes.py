@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -17,9 +16,6 @@ import pytest
 from actors import lane as lane_module
 from actors.lane import flat
 from actors.lanes import Lanes
-from shared.config.settings import Config
-from shared.memory.plan import Plan
-from shared.memory.run_memory import Memory
 from shared.memory.sequence import Sequence
 from shared.memory.wait import Doorbell, Stopped
 from tests.actors.test_lane import memory_of_lane
@@ -95,29 +91,23 @@ class World:
     """A run of some actors, with inference and commits done by hand."""
 
     def __init__(self, actors: int, schedule: str = "concurrent") -> None:
-        config = Config().with_settings(
+        self.memory = memory = memory_of_lane(
             envs=ENVS,
-            lane_envs=LANE_ENVS,
             schedule=schedule,
             round_steps=ROUND_TICKS * ENVS,
             snapshot_every_steps=ROUND_TICKS * ENVS,  # `alternate`: rounds of a tick, a snapshot every so many
             train_every=ENVS,
             total_steps=ROUNDS * ROUND_TICKS * ENVS,
             replay_size=ROUNDS * ROUND_TICKS * ENVS,
-            network="small",
             actors=actors,
             inference_batch=ENVS,
-            device="cpu",
-            run_dir=Path("."),
         )
-        self.memory = memory = Memory.create(Plan(config, 4))
         self.ticks = memory.run_schedule.rounds * memory.run_schedule.round_ticks
         board, snapshots = memory.board, memory.lane_snapshots
         board.lane_owner = board.lane_owner.view(Owners)
         board.lane_life = board.lane_life.view(Fragile)
         snapshots.data, snapshots.length = snapshots.data.view(Fragile), snapshots.length.view(Fragile)
         memory.ring.field = {name: view.view(Fragile) for name, view in memory.ring.field.items()}
-        board.commits.publish(0)
         self.bells = [Doorbell.create() for _ in range(actors)]
         self.actors = [self._born(actor) for actor in range(actors)]
         for lanes in self.actors:
@@ -195,15 +185,18 @@ def same(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> bool:
     return all(np.array_equal(one[name], other[name]) for name in one)
 
 
+Expected = tuple[str, dict[str, np.ndarray]]
+
+
 @pytest.fixture(scope="module", params=["concurrent", "alternate", "free"])
-def undisturbed(request: pytest.FixtureRequest) -> tuple[str, dict[str, np.ndarray]]:
+def undisturbed(request: pytest.FixtureRequest) -> Expected:
     """A schedule, and what one actor plays under it."""
     world = World(1, request.param)
     world.finish()
     return request.param, world.played()
 
 
-def test_the_comparison_can_fail(undisturbed: tuple[str, dict[str, np.ndarray]]) -> None:
+def test_the_comparison_can_fail(undisturbed: Expected) -> None:
     schedule, expected = undisturbed
     world = World(1, schedule)
     world.until(3)
@@ -221,9 +214,7 @@ def closed(monkeypatch: pytest.MonkeyPatch) -> list[Counting]:
     return envs
 
 
-def test_a_lane_moves_at_the_next_boundary_and_nothing_changes(
-    undisturbed: tuple[str, dict[str, np.ndarray]], closed: list[Counting]
-) -> None:
+def test_a_lane_moves_at_the_next_boundary_and_nothing_changes(undisturbed: Expected, closed: list[Counting]) -> None:
     schedule, expected = undisturbed
     world = World(2, schedule)
     owner, wanted = world.memory.board.lane_owner, world.memory.board.lane_wanted
@@ -246,9 +237,7 @@ def test_a_lane_moves_at_the_next_boundary_and_nothing_changes(
 
 
 @pytest.mark.parametrize("answered", [False, True])
-def test_a_lane_that_has_asked_at_a_boundary_still_moves(
-    undisturbed: tuple[str, dict[str, np.ndarray]], *, answered: bool
-) -> None:
+def test_a_lane_that_has_asked_at_a_boundary_still_moves(undisturbed: Expected, *, answered: bool) -> None:
     """Its batch may be wanted in another place only after it has asked; a reply to it is not taken."""
     schedule, expected = undisturbed
     world = World(2, schedule)
@@ -312,9 +301,7 @@ def test_an_actor_closes_the_envs_that_it_plays_and_has_made(
 
 
 @pytest.mark.parametrize("victim", ["giver", "taker"])
-def test_a_death_at_any_write_of_a_move_changes_nothing(
-    undisturbed: tuple[str, dict[str, np.ndarray]], victim: str
-) -> None:
+def test_a_death_at_any_write_of_a_move_changes_nothing(undisturbed: Expected, victim: str) -> None:
     schedule, expected = undisturbed
     deaths = 0
     while True:
@@ -340,7 +327,7 @@ def test_a_death_at_any_write_of_a_move_changes_nothing(
     assert deaths >= (20 if victim == "giver" else 2)
 
 
-def test_a_lane_that_comes_back_at_once_is_not_played_twice(undisturbed: tuple[str, dict[str, np.ndarray]]) -> None:
+def test_a_lane_that_comes_back_at_once_is_not_played_twice(undisturbed: Expected) -> None:
     """The giver is slow after the word; meanwhile the taker took the lane and gave it back."""
     schedule, expected = undisturbed
     world = World(2, schedule)
@@ -379,7 +366,7 @@ def test_the_word_is_the_last_that_the_giver_writes() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_moves_and_deaths_at_random(undisturbed: tuple[str, dict[str, np.ndarray]], seed: int) -> None:
+def test_moves_and_deaths_at_random(undisturbed: Expected, seed: int) -> None:
     schedule, expected = undisturbed
     draw = np.random.default_rng(seed)
     world = World(3, schedule)

@@ -212,34 +212,24 @@ def loaded_after(statement: str) -> set[str]:
     return set(done.stdout.split())
 
 
+EMULATOR_AND_TORCH = {"torch", "ale_py", "gymnasium", "matplotlib", "tensorflow"}
+
+
 @pytest.mark.parametrize(
-    "module",
+    ("modules", "foreign"),
     [
-        "launch",
-        "ringside",
-        "ringside.run.planning",
-        "ringside.run.training",
-        "ringside.agents.evaluating",
-        "ringside.run.supervisor",
-        "ringside.watch.observer",
-        "ringside.records.scribe",
+        ("launch", {"numpy", "rich", "multiprocess"} | EMULATOR_AND_TORCH),  # children import it again
+        ("ringside", {"numpy", "rich", "multiprocess"} | EMULATOR_AND_TORCH),
+        ("ringside.run.planning, ringside.run.training", EMULATOR_AND_TORCH),
+        ("ringside.agents.evaluating", EMULATOR_AND_TORCH),
+        ("ringside.run.supervisor", EMULATOR_AND_TORCH),
+        ("ringside.watch.observer", EMULATOR_AND_TORCH),
+        ("ringside.records.scribe", EMULATOR_AND_TORCH),
+        ("ringside.command.suite, ringside.command.train, ringside.watch.display, ringside.run.training", OF_CLUSTER),
     ],
 )
-def test_the_launcher_loads_neither_torch_nor_the_emulator(module: str) -> None:
-    assert not loaded_after(f"import {module}") & {"torch", "ale_py", "gymnasium", "matplotlib", "tensorflow"}
-
-
-def test_a_task_loads_nothing_of_ray_unless_it_is_asked_for() -> None:
-    loaded = loaded_after(
-        "from ringside.command import suite, train; import ringside.watch.display, ringside.run.training"
-    )
-    assert "rich" in loaded
-    assert not loaded & OF_CLUSTER
-
-
-@pytest.mark.parametrize("module", ["launch", "ringside"])
-def test_children_import_launch_again_so_it_is_light(module: str) -> None:
-    assert not loaded_after(f"import {module}") & {"numpy", "rich", "multiprocess"}
+def test_modules_load_nothing_of_weight_that_they_do_not_need(modules: str, foreign: set[str]) -> None:
+    assert not loaded_after(f"import {modules}") & foreign
 
 
 def test_help_is_shown_before_anything_of_weight_is_loaded() -> None:

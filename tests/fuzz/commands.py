@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import random
 import re
+import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Timer
 
@@ -27,7 +27,8 @@ class Command:
     """A task of the command, on a run."""
 
     name: str
-    words: Callable[[Workspace], Sequence[str]]
+    words: str
+    """With names of the workspace's directories, and of the env, in braces."""
     places: dict[str, int]
     cases: int
     whole: str = "catch"
@@ -35,57 +36,30 @@ class Command:
     """True if it runs until it is interrupted."""
 
 
-def _evaluate(workspace: Workspace) -> Sequence[str]:
-    return ("eval", "--load", str(workspace.run), "--env", ENV, "--episodes", "1", "--device", "cpu")
-
-
-def _record(workspace: Workspace) -> Sequence[str]:
-    video = str(workspace.work / "videos.mp4")
-    return ("play", "--load", str(workspace.run), "--env", ENV, "--episodes", "2", "--device", "cpu", "--video", video)
-
-
-def _play(workspace: Workspace) -> Sequence[str]:
-    video = str(workspace.work / "video.gif")
-    return ("play", "--load", str(workspace.run), "--env", ENV, "--episodes", "1", "--device", "cpu", "--video", video)
-
-
-def _report(workspace: Workspace) -> Sequence[str]:
-    return ("report", str(workspace.run), "--out", str(workspace.work / "report"))
-
-
-def _watch(workspace: Workspace) -> Sequence[str]:
-    return ("watch", str(workspace.run))
-
-
-def _watch_newest(workspace: Workspace) -> Sequence[str]:
-    (workspace.work / "runs").symlink_to(workspace.case)
-    return ("watch",)
-
-
-def _resume(workspace: Workspace) -> Sequence[str]:
-    """All that is read before a start; the run has played more than it is told to."""
-    return ("--resume", str(workspace.run), "--env", ENV, "--total-steps", "1_440", "--plain")
-
-
-def _resume_and_play(workspace: Workspace) -> Sequence[str]:
-    return ("--resume", str(workspace.run), "--env", ENV, "--total-steps", str(MORE_STEPS), "--plain")
-
-
-def _add_to_zoo(workspace: Workspace) -> Sequence[str]:
-    """Up to the name, which the zoo does not take: nothing is added to it."""
-    return ("zoo", "--add", str(workspace.run), "--env", ENV, "--name", "No name")
-
-
+_LOAD = "--load {run} --env {env} --device cpu"
+_RESUME = "--resume {run} --env {env} --plain"
 COMMANDS = (
-    Command("eval", _evaluate, RESUME_PLACES, 70),
-    Command("record", _record, RESUME_PLACES, 15),
-    Command("play", _play, RESUME_PLACES, 10),
-    Command("report", _report, RECORD_PLACES, 60),
-    Command("watch", _watch, RECORD_PLACES | {"live.json": 4}, 50, serves=True),
-    Command("watch newest", _watch_newest, RECORD_PLACES, 10, serves=True),
-    Command("resume", _resume, RESUME_PLACES, 60),
-    Command("resume and play", _resume_and_play, RESUME_PLACES | {"logs": 1, "metrics.jsonl": 2, "*": 2}, 10),
-    Command("zoo", _add_to_zoo, {"config.json": 3, "summary.json": 3, **RESUME_PLACES}, 20),
+    Command("eval", f"eval {_LOAD} --episodes 1", RESUME_PLACES, 70),
+    Command("record", f"play {_LOAD} --episodes 2 --video {{work}}/videos.mp4", RESUME_PLACES, 15),
+    Command("play", f"play {_LOAD} --episodes 1 --video {{work}}/video.gif", RESUME_PLACES, 10),
+    Command("report", "report {run} --out {work}/report", RECORD_PLACES, 60),
+    Command("watch", "watch {run}", RECORD_PLACES | {"live.json": 4}, 50, serves=True),
+    Command("watch newest", "watch", RECORD_PLACES, 10, serves=True),
+    # All that is read before a start; the run has played more than it is told to.
+    Command("resume", f"{_RESUME} --total-steps 1_440", RESUME_PLACES, 60),
+    Command(
+        "resume and play",
+        f"{_RESUME} --total-steps {MORE_STEPS}",
+        RESUME_PLACES | {"logs": 1, "metrics.jsonl": 2, "*": 2},
+        10,
+    ),
+    # Up to the name, which the zoo does not take: nothing is added to it.
+    Command(
+        "zoo",
+        "zoo --add {run} --env {env} --name 'No name'",
+        {"config.json": 3, "summary.json": 3, **RESUME_PLACES},
+        20,
+    ),
 )
 
 
@@ -112,8 +86,11 @@ def try_command(command: Command, number: int, workspace: Workspace) -> tuple[st
 def _run(command: Command, workspace: Workspace) -> tuple[int, str, str]:
     """Exit code and what was printed; one that serves is interrupted as soon as it does."""
     environment = os.environ | {"TMPDIR": str(workspace.temporary), "PYTHONPATH": str(workspace.code)}
+    if command.words == "watch":  # the newest run of the directory
+        (workspace.work / "runs").symlink_to(workspace.case)
+    words = [word.format(run=workspace.run, work=workspace.work, env=ENV) for word in shlex.split(command.words)]
     process = subprocess.Popen(
-        [sys.executable, str(ROOT / "launch.py"), *command.words(workspace)],
+        [sys.executable, str(ROOT / "launch.py"), *words],
         cwd=workspace.work,
         env=environment | {"COLUMNS": "160"},
         stdin=subprocess.DEVNULL,
@@ -127,7 +104,6 @@ def _run(command: Command, workspace: Workspace) -> tuple[int, str, str]:
     guard.start()
     printed = ""
     if command.serves:
-        assert process.stdout is not None
         for line in process.stdout:  # which ends with the process
             printed += line
             if _SERVED.search(line):

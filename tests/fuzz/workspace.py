@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.fuzz.odd import MARKER
@@ -59,53 +58,26 @@ def contents(directory: Path) -> dict[str, bytes]:
     }
 
 
-@dataclass(frozen=True)
 class Workspace:
-    """The directory of one worker."""
+    """The directory of one worker.
 
-    root: Path
-    _copied: dict[str, Signature] = field(default_factory=dict)
-    """The signature of the run in `case`, as it was copied, by its name."""
+    Attributes:
+        runs: whole runs.
+        case: the directory of the run that is mutated.
+        run: the run that is mutated.
+        work: directory that a reader may write to.
+        outside: directory that no case may touch.
+        code: a directory for the search path of Python.
+        mark: there as soon as foreign code was executed.
+        temporary: directory of temporary files.
+    """
 
-    @property
-    def case(self) -> Path:
-        """The directory of the run that is mutated."""
-        return self.root / "case"
-
-    @property
-    def runs(self) -> Path:
-        """Whole runs."""
-        return self.root / "runs"
-
-    @property
-    def run(self) -> Path:
-        """The run that is mutated."""
-        return self.case / "run"
-
-    @property
-    def work(self) -> Path:
-        """Directory that a reader may write to."""
-        return self.case / "work"
-
-    @property
-    def outside(self) -> Path:
-        """Directory that no case may touch."""
-        return self.root / "outside"
-
-    @property
-    def code(self) -> Path:
-        """A directory for the search path of Python."""
-        return self.root / "code"
-
-    @property
-    def mark(self) -> Path:
-        """There as soon as foreign code was executed."""
-        return self.root / "mark"
-
-    @property
-    def temporary(self) -> Path:
-        """Directory of temporary files."""
-        return self.root / "tmp"
+    def __init__(self, root: Path) -> None:
+        self.runs, self.case, self.outside, self.code = (root / name for name in ("runs", "case", "outside", "code"))
+        self.run, self.work = self.case / "run", self.case / "work"
+        self.mark, self.temporary = root / "mark", root / "tmp"
+        self._copied: dict[str, Signature] = {}
+        """The signature of the run in `case`, as it was copied, by its name."""
 
     def make(self, run: Path) -> None:
         """Make everything but the whole runs; `run` is copied to the outside, too."""

@@ -52,21 +52,6 @@ def played(run_dir: Path, episodes: int = 60) -> float:
     return float(np.mean(returns))
 
 
-@pytest.mark.parametrize("seed", ["1", *(pytest.param(seed, marks=pytest.mark.stress) for seed in ("2", "3"))])
-def test_learns_the_pixel_game(tmp_path: Path, seed: str) -> None:
-    flags = SETTINGS | {"total_steps": "9_600"}
-    finish(start(tmp_path / "run", env="tests.support.pixel_game:factory", seed=seed, **flags))
-    assert played(tmp_path / "run") > PLAYED_WELL
-    assert summary(tmp_path / "run")["updates"] == (9_600 - 640) // 4
-
-
-@pytest.mark.stress
-def test_learns_nothing_from_shuffled_rewards(tmp_path: Path) -> None:
-    """The test above can fail: a longer run with rewards at meaningless moments stays far below."""
-    finish(start(tmp_path / "run", env="tests.learn.shuffled:factory", **SETTINGS))
-    assert played(tmp_path / "run") < PLAYED_WELL / 2
-
-
 ROUNDS = {
     **{name: SETTINGS[name] for name in ("actors", "envs", "inference_batch", "discount")},
     "schedule": "alternate",
@@ -112,24 +97,8 @@ ON_POLICY = {
     "pqn a version behind": Q_LAMBDA | SHORT_ROUNDS | {"schedule": "concurrent"},
     "vtrace": ACTOR_CRITIC | {"method": "vtrace", "schedule": "concurrent", "total_steps": "10_000"},
 }
-QUICKEST = "vtrace"
-
-
-@pytest.mark.timeout(400)
-@pytest.mark.parametrize(
-    "case", [pytest.param(name, marks=[] if name == QUICKEST else pytest.mark.stress) for name in ON_POLICY]
-)
-def test_an_on_policy_method_learns_the_pixel_game(tmp_path: Path, case: str) -> None:
-    flags = ON_POLICY[case]
-    finish(start(tmp_path / "run", env="tests.support.pixel_game:factory", **flags), seconds=300.0)
-    assert played(tmp_path / "run") > PLAYED_WELL
-    assert summary(tmp_path / "run")["exact"]
-    last = [record for record in records(tmp_path / "run", "round") if record["updates"]][-1]
-    assert set(method_declaration(flags["method"]).metrics) <= last.keys()
-
-
 MEMORY = ACTOR_CRITIC | {
-    "env": "tests.support.cue_game:factory",
+    "env": "tests.learn.games:cue",
     "round_steps": "112",
     "batch_size": "112",
     "total_steps": "12_000",
@@ -139,103 +108,6 @@ MEMORY = ACTOR_CRITIC | {
     "discount": "0.9",
 }
 """Rounds of 7 ticks: an episode has 6, and one tick more that resets it."""
-
-
-@pytest.mark.stress
-@pytest.mark.timeout(400)
-@pytest.mark.parametrize(("method", "schedule"), [("a2c", "alternate"), ("vtrace", "concurrent")])
-def test_a_recurrent_agent_learns_what_needs_memory(tmp_path: Path, method: str, schedule: str) -> None:
-    """Without memory the mean return stays near 0."""
-    returns = {}
-    for name, words in (("recurrent", ["--recurrent"]), ("plain", [])):
-        run_dir = tmp_path / name
-        finish(start(run_dir, *words, **MEMORY | {"method": method, "schedule": schedule}), seconds=300.0)
-        returns[name] = summary(run_dir)["mean_return_100"]
-    assert returns["recurrent"] > 0.8
-    assert abs(returns["plain"]) < 0.4
-    evaluated = ringside.evaluate(tmp_path / "recurrent", env=MEMORY["env"], episodes=30, eval_actions="greedy")
-    assert evaluated["mean"] > 0.9
-
-
-@pytest.mark.stress
-@pytest.mark.timeout(700)
-@pytest.mark.parametrize("schedule", ["ordered", "async"])
-def test_recurrent_workers_learn_what_needs_memory(tmp_path: Path, schedule: str) -> None:
-    """A3C with an LSTM, as in the test above; gradients go back through an episode at most."""
-    flags = WORKERS | {"method": "a2c", "schedule": schedule, "network": "a3c", "t_max": "7", "discount": "0.9"}
-    flags |= {"env": MEMORY["env"], "total_steps": "30_000"}
-    returns = {}
-    for name, words in (("recurrent", ["--recurrent"]), ("plain", [])):
-        run_dir = tmp_path / name
-        finish(start(run_dir, *words, **flags), seconds=300.0)
-        returns[name] = summary(run_dir)["mean_return_100"]
-    assert returns["recurrent"] > 0.8
-    assert abs(returns["plain"]) < 0.4
-
-
-@pytest.mark.stress
-def test_an_on_policy_method_of_a_plug_in_learns_the_pixel_game(tmp_path: Path) -> None:
-    flags = ACTOR_CRITIC | {"plugin": "tests.support.reinforce", "method": "reinforce", "total_steps": "16_000"}
-    finish(start(tmp_path / "run", env="tests.support.pixel_game:factory", **flags))
-    assert summary(tmp_path / "run")["mean_return_100"] > PLAYED_WELL / 2
-    last = [record for record in records(tmp_path / "run", "round") if record.get("loss") is not None][-1]
-    assert {"loss", "gradient_norm", "baseline"} <= last.keys()
-    assert "mean_q" not in last
-
-
-@pytest.mark.stress
-@pytest.mark.timeout(400)
-@pytest.mark.parametrize("case", ON_POLICY)
-def test_an_on_policy_method_learns_nothing_from_shuffled_rewards(tmp_path: Path, case: str) -> None:
-    finish(start(tmp_path / "run", env="tests.learn.shuffled:factory", **ON_POLICY[case]), seconds=300.0)
-    assert played(tmp_path / "run") < PLAYED_WELL / 2
-
-
-CATEGORICAL = (
-    *("--method", "c51", "--atoms", "29", "--v-min", "-2", "--v-max", "12"),
-    *("--double", "--n-step", "3", "--prioritized"),
-)
-IMPLICIT = (
-    *("--method", "iqn", "--iqn-samples", "8", "--iqn-policy-samples", "8"),
-    *("--munchausen", "--dueling", "--n-step", "3", "--prioritized"),
-)
-QUANTILES = ("--method", "qr-dqn", "--atoms", "21", "--noisy", "--double", "--normalize", "last", "--value-rescaling")
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        pytest.param(CATEGORICAL, id="categorical", marks=pytest.mark.stress),
-        pytest.param(IMPLICIT, id="implicit", marks=pytest.mark.stress),
-        pytest.param(QUANTILES, id="quantiles", marks=pytest.mark.stress),
-    ],
-)
-def test_combinations_learn_the_pixel_game(tmp_path: Path, words: tuple[str, ...]) -> None:
-    finish(start(tmp_path / "run", *words, env="tests.support.pixel_game:factory", **SETTINGS))
-    assert played(tmp_path / "run") > PLAYED_WELL
-
-
-RESIDUAL = (
-    *("--network", "impala", "--pooling", "--spectral-norm", "--batch-size", "16"),
-    *("--epsilon-ladder", "2", "--clip-gradient", "10", "--no-clip-rewards"),
-)
-
-
-@pytest.mark.stress
-@pytest.mark.timeout(1_300)
-def test_a_residual_network_learns_the_pixel_game(tmp_path: Path) -> None:
-    """Four minutes and more: an update takes 100 ms."""
-    flags = SETTINGS | {"total_steps": "9_600"}
-    finish(start(tmp_path / "run", *RESIDUAL, env="tests.support.pixel_game:factory", **flags), seconds=1_200.0)
-    assert played(tmp_path / "run") > PLAYED_WELL
-
-
-@pytest.mark.stress
-@pytest.mark.parametrize("schedule", ["alternate", "free"])
-def test_every_schedule_learns(tmp_path: Path, schedule: str) -> None:
-    flags = SETTINGS | {"schedule": schedule, "snapshot_every_steps": "640", "publish_every_updates": "40"}
-    finish(start(tmp_path / "run", env="tests.support.pixel_game:factory", **flags))
-    assert played(tmp_path / "run") > PLAYED_WELL
 
 
 WORKERS = {
@@ -266,22 +138,93 @@ BY_WORKERS = {
 }
 
 
-@pytest.mark.stress
-@pytest.mark.timeout(700)
-@pytest.mark.parametrize("schedule", ["ordered", "async"])
-@pytest.mark.parametrize("case", BY_WORKERS)
-def test_workers_learn_the_pixel_game(tmp_path: Path, case: str, schedule: str) -> None:
-    flags = BY_WORKERS[case] | {"schedule": schedule}
-    finish(start(tmp_path / "run", env="tests.support.pixel_game:factory", **flags), seconds=600.0)
+MEMORY_OF_WORKERS = WORKERS | {"method": "a2c", "network": "a3c", "t_max": "7", "discount": "0.9"}
+MEMORY_OF_WORKERS |= {"env": MEMORY["env"], "total_steps": "30_000"}
+"""A3C with an LSTM."""
+SCHEDULES = {"snapshot_every_steps": "640", "publish_every_updates": "40"}
+CASES = {
+    **{name: SETTINGS for name in ("dqn", "categorical", "implicit", "quantiles")},
+    "residual": SETTINGS | {"total_steps": "9_600"},
+    **{schedule: SETTINGS | SCHEDULES | {"schedule": schedule} for schedule in ("alternate", "free")},
+    **ON_POLICY,
+    **{
+        f"{name} by workers, {schedule}": flags | {"schedule": schedule}
+        for name, flags in BY_WORKERS.items()
+        for schedule in ("ordered", "async")
+    },
+}
+WORDS = {
+    "categorical": "--method c51 --atoms 29 --v-min -2 --v-max 12 --double --n-step 3 --prioritized",
+    "implicit": "--method iqn --iqn-samples 8 --iqn-policy-samples 8 --munchausen --dueling --n-step 3 --prioritized",
+    "quantiles": "--method qr-dqn --atoms 21 --noisy --double --normalize last --value-rescaling",
+    "residual": "--network impala --pooling --spectral-norm --batch-size 16 --epsilon-ladder 2 --clip-gradient 10 "
+    "--no-clip-rewards",
+}
+"""Further words of some cases. An update of the residual network takes 100 ms."""
+QUICKEST = "vtrace"
+SHUFFLED = {"dqn"} | ON_POLICY.keys() | {name for name in CASES if "by workers" in name}
+STRESS = [pytest.mark.stress, pytest.mark.timeout(1_300)]
+
+
+def train(run_dir: Path, case: str, env: str = "tests.support.pixel_game:factory") -> None:
+    """Train by the settings of a case."""
+    finish(start(run_dir, *WORDS.get(case, "").split(), env=env, **CASES[case]), seconds=1_200.0)
+
+
+@pytest.mark.parametrize("seed", ["1", *(pytest.param(seed, marks=pytest.mark.stress) for seed in ("2", "3"))])
+def test_learns_the_pixel_game(tmp_path: Path, seed: str) -> None:
+    flags = SETTINGS | {"total_steps": "9_600"}
+    finish(start(tmp_path / "run", env="tests.support.pixel_game:factory", seed=seed, **flags))
     assert played(tmp_path / "run") > PLAYED_WELL
-    assert summary(tmp_path / "run")["exact"] == (schedule == "ordered")
+    assert summary(tmp_path / "run")["updates"] == (9_600 - 640) // 4
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(name, marks=[] if name == QUICKEST else STRESS) for name in CASES if name != "dqn"]
+)
+def test_methods_and_schedules_learn_the_pixel_game(tmp_path: Path, case: str) -> None:
+    train(tmp_path / "run", case)
+    assert played(tmp_path / "run") > PLAYED_WELL
+    assert summary(tmp_path / "run")["exact"] == (CASES[case].get("schedule") not in ("async", "free"))
+    if case in ON_POLICY:
+        last = [record for record in records(tmp_path / "run", "round") if record["updates"]][-1]
+        assert set(method_declaration(CASES[case]["method"]).metrics) <= last.keys()
+
+
+@pytest.mark.parametrize("case", [pytest.param(name, marks=STRESS) for name in CASES if name in SHUFFLED])
+def test_nothing_is_learned_from_shuffled_rewards(tmp_path: Path, case: str) -> None:
+    """The tests above can fail: runs with rewards at meaningless moments, some of them longer, stay far below."""
+    train(tmp_path / "run", case, "tests.learn.games:shuffled")
+    assert played(tmp_path / "run") < PLAYED_WELL / 2
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        pytest.param(MEMORY | {"method": "a2c", "schedule": "alternate"}, id="a2c", marks=STRESS),
+        pytest.param(MEMORY | {"method": "vtrace", "schedule": "concurrent"}, id="vtrace", marks=STRESS),
+        pytest.param(MEMORY_OF_WORKERS | {"schedule": "ordered"}, id="workers, ordered", marks=STRESS),
+        pytest.param(MEMORY_OF_WORKERS | {"schedule": "async"}, id="workers, async", marks=STRESS),
+    ],
+)
+def test_a_recurrent_agent_learns_what_needs_memory(tmp_path: Path, flags: dict[str, str]) -> None:
+    """Without memory the mean return stays near 0. Gradients of workers go back through an episode at most."""
+    returns = {}
+    for name, words in (("recurrent", ["--recurrent"]), ("plain", [])):
+        finish(start(tmp_path / name, *words, **flags), seconds=300.0)
+        returns[name] = summary(tmp_path / name)["mean_return_100"]
+    assert returns["recurrent"] > 0.8
+    assert abs(returns["plain"]) < 0.4
+    if "workers" not in flags:
+        evaluated = ringside.evaluate(tmp_path / "recurrent", env=flags["env"], episodes=30, eval_actions="greedy")
+        assert evaluated["mean"] > 0.9
 
 
 @pytest.mark.stress
-@pytest.mark.timeout(700)
-@pytest.mark.parametrize("schedule", ["ordered", "async"])
-@pytest.mark.parametrize("case", BY_WORKERS)
-def test_workers_learn_nothing_from_shuffled_rewards(tmp_path: Path, case: str, schedule: str) -> None:
-    flags = BY_WORKERS[case] | {"schedule": schedule}
-    finish(start(tmp_path / "run", env="tests.learn.shuffled:factory", **flags), seconds=600.0)
-    assert played(tmp_path / "run") < PLAYED_WELL / 2
+def test_an_on_policy_method_of_a_plug_in_learns_the_pixel_game(tmp_path: Path) -> None:
+    flags = ACTOR_CRITIC | {"plugin": "tests.support.reinforce", "method": "reinforce", "total_steps": "16_000"}
+    finish(start(tmp_path / "run", env="tests.support.pixel_game:factory", **flags))
+    assert summary(tmp_path / "run")["mean_return_100"] > PLAYED_WELL / 2
+    last = [record for record in records(tmp_path / "run", "round") if record.get("loss") is not None][-1]
+    assert {"loss", "gradient_norm", "baseline"} <= last.keys()
+    assert "mean_q" not in last

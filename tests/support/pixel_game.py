@@ -29,9 +29,7 @@ class Catch(gymnasium.Env[NDArray[np.uint8], np.int64]):
         self.action_space = Discrete(3)
         self._block = self._paddle = self._row = 0
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin a fall; block and paddle stand in columns drawn from the seed."""
         super().reset(seed=seed)
         self._block, self._paddle = (int(column) for column in self.np_random.integers(1, COLUMNS - 1, size=2))

@@ -46,31 +46,13 @@ def make_plan(
 ) -> Plan:
     """Plan of a short run with two cells; a snapshot every `span` rounds; other settings as given."""
     round_steps = ROUND_TICKS * ENVS
-    changes: dict[str, Any] = {}
+    sizes = {"envs": ENVS, "lane_envs": LANE_ENVS, "round_steps": round_steps, "total_steps": rounds * round_steps}
+    sizes |= {"snapshot_every_steps": span * round_steps, "batch_size": round_steps, "inference_batch": ENVS // 2}
+    machine = {"actors": 1, "inference_threads": 1, "learner_threads": 1, "device": "cpu", "precision": "fp32"}
+    rules = {"eval_episodes": 1, "eval_epsilon": 0.0, "eval_max_frames": 100, "eval_actions": "greedy"}
     if method == "dqn":  # few actions are random, so that most depend on the version
-        changes = {"replay_size": ROUNDS * round_steps, "epsilon_start": 0.1, "epsilon_end": 0.1}
-    config = Config().with_settings(
-        method=method,
-        envs=ENVS,
-        lane_envs=LANE_ENVS,
-        round_steps=round_steps,
-        snapshot_every_steps=span * round_steps,
-        batch_size=round_steps,
-        total_steps=rounds * round_steps,
-        network="small",
-        actors=1,
-        inference_batch=ENVS // 2,
-        inference_threads=1,
-        learner_threads=1,
-        eval_episodes=1,
-        eval_epsilon=0.0,
-        eval_max_frames=100,
-        eval_actions="greedy",
-        device="cpu",
-        precision="fp32",
-        run_dir=Path("."),
-        **changes,
-    )
+        rules |= {"replay_size": ROUNDS * round_steps, "epsilon_start": 0.1, "epsilon_end": 0.1}
+    config = Config().with_settings(method=method, network="small", run_dir=Path("."), **sizes | machine | rules)
     terms = {"cores": 2, "numerics": NUMERICS, "mixed": mixed, "head_share": head_share}
     return Plan(ResolvedConfig.from_config(config.with_settings(**settings)), 4, Elsewhere(gateways, settings=terms))
 
@@ -130,7 +112,6 @@ class PlayedGroup(GroupHost):
         self.player = Player(memory, self._plan.actors, actors, self.more)
 
     def _living(self) -> Memory:
-        assert self._memory is not None
         self.player.turn()
         return self._memory
 
@@ -148,12 +129,7 @@ class RemoteWorld:
         notes: sentences of the gateways.
     """
 
-    def __init__(
-        self,
-        gateways: int,
-        hosts: Hosts | None = None,
-        **settings: Any,
-    ) -> None:
+    def __init__(self, gateways: int, hosts: Hosts | None = None, **settings: Any) -> None:
         self.plan = make_plan(gateways, **settings)
         self.memory = Memory.create(self.plan)
         self.memory.board.prepared[0] = 1
@@ -172,7 +148,6 @@ class RemoteWorld:
         """Start a gateway in a thread."""
         actor = 1 + gateway
         index = self.plan.processes.index_of(Role.ACTOR, actor)
-        assert self._hosts is not None
         waiter = Waiter(self.memory.board, index, self.doorbells[index])
         hosts = self._hosts
 

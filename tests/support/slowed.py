@@ -38,9 +38,7 @@ class Slowed(gymnasium.Env[NDArray[np.uint8], np.int64]):
         self._step_seconds = step_seconds
         self._steps = 0
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin at step 0."""
         super().reset(seed=seed)
         self._steps = 0

@@ -37,7 +37,6 @@ def _gradients(memory: Memory, *, scale: float = 1.0) -> tuple[Gradients, Shared
     model = make_model(plan.network, CPU, "fp32")
     model.pack(flat, model.params)
     model.sync_copy()
-    assert memory.shared_parameters is not None
     gradients = Gradients(memory, model, None, make_worker_method(plan, CPU), lambda *of_tick: [])
     return gradients, memory.shared_parameters, flat
 

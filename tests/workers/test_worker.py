@@ -41,7 +41,6 @@ class MortalWaiter(Waiter):
     def __init__(self, heartbeats: int, memory: Memory, spec: ChildSpec, stop_at: int) -> None:
         """After boundary `stop_at` the run is asked to stop, when all have done their part, and its committer dies."""
         super().__init__(memory.board, spec.process, spec.doorbells[spec.process])
-        assert memory.shared_parameters is not None
         self._applied, self._committer = memory.shared_parameters.applied, memory.plan.committer
         self._left, self._stop_at = heartbeats, stop_at
 
@@ -109,7 +108,6 @@ def _run(
         os.close(fd)
     schedule, last = memory.run_schedule, memory.board.last.read()
     state = memory.learner_snapshots.read(last)
-    assert state is not None
     assert all(memory.lane_snapshots.newest(lane) == last for lane in range(schedule.lanes))
     rows = memory.board.metrics[: schedule.record_number(last) + 1, : len(schedule.method.metrics)]
     return {"metrics": rows, **state, **memory.ring.field}, deaths

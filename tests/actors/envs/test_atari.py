@@ -6,6 +6,7 @@ import struct
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import product
 from types import SimpleNamespace
 
 import numpy as np
@@ -41,9 +42,13 @@ def play(env: AtariEnv, ticks: range, seed: int = 0) -> tuple[list[Outcome], np.
     return outcomes, np.stack(frames)
 
 
-def fresh(game: str, protocol: str = "nature", index: int = 0, *, training: bool = True) -> AtariEnv:
-    """An env after its reset at tick 0."""
-    env = AtariEnv(game, PROTOCOLS[protocol], 5, index, training=training)
+def fresh(
+    game: str, protocol: str = "nature", index: int = 0, *, training: bool = True, longest: int | None = None
+) -> AtariEnv:
+    """An env after its reset at tick 0; `longest`: frames of an episode, if not those of the protocol."""
+    rules = PROTOCOLS[protocol]
+    rules = replace(rules, longest_episode_frames=longest or rules.longest_episode_frames)
+    env = AtariEnv(game, rules, 5, index, training=training)
     env.reset(0, np.zeros((84, 84), np.uint8))
     return env
 
@@ -106,9 +111,8 @@ def test_another_index_gives_other_no_ops_and_other_sticky_actions() -> None:
 @pytest.mark.parametrize("game", ["breakout", "qbert"])
 def test_a_reset_after_an_end_leaves_nothing_of_the_episode(game: str) -> None:
     """Neither screens, of which the next frame and a snapshot are made, nor lives, nor a sticky action."""
-    protocol = replace(PROTOCOLS["machado"], longest_episode_frames=400)
-    used, new = (AtariEnv(game, protocol, 5, 0, training=True) for _ in range(2))
-    used.reset(0, np.zeros((84, 84), np.uint8))
+    used = fresh(game, "machado", longest=400)
+    new = AtariEnv(game, PROTOCOLS["machado"], 5, 0, training=True)
     outcomes, _ = play(used, range(1, 101))
     assert any(outcome.terminated or outcome.truncated for outcome in outcomes[-9:])
     frames = np.zeros((2, 84, 84), np.uint8)
@@ -117,19 +121,6 @@ def test_a_reset_after_an_end_leaves_nothing_of_the_episode(game: str) -> None:
     assert np.array_equal(*frames)
     assert used.lives == new.lives > 0
     assert used.snapshot() == new.snapshot() or game in REPLAYED, "of an episode played again it has the actions"
-
-
-@pytest.mark.parametrize(("game", "protocol"), [("assault", "nature"), ("breakout", "machado")])
-def test_an_episode_does_not_depend_on_the_one_before(game: str, protocol: str) -> None:
-    """Assault's second real reset differs from its first, ours may not; nor is an action of before repeated."""
-    used, new = fresh(game, protocol), fresh(game, protocol)
-    play(used, range(1, 400), seed=1)
-    frames = []
-    for env in (used, new):
-        env.reset(1_000, np.zeros((84, 84), np.uint8))
-        assert env._repeated == NOOP
-        frames.append(play(env, range(1_001, 1_200))[1])
-    assert np.array_equal(*frames)
 
 
 def test_lost_lives_are_reported_in_training_only_and_do_not_reset() -> None:
@@ -154,9 +145,7 @@ def test_a_life_that_was_won_may_be_lost(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("longest", [101, 104])
 def test_the_longest_episode_is_cut_and_not_called_over(longest: int) -> None:
-    env = AtariEnv("pong", replace(NATURE, longest_episode_frames=longest), 5, 0, training=True)
-    frame = np.zeros((84, 84), np.uint8)
-    env.reset(0, frame)
+    env, frame = fresh("pong", longest=longest), np.zeros((84, 84), np.uint8)
     frames = env._ale.getEpisodeFrameNumber()
     for tick in range(1, -(-(longest - frames) // 4)):
         assert env.step(tick, 0, frame) == (0, False, False, False)
@@ -180,8 +169,9 @@ def test_sticky_actions_repeat_a_quarter_of_the_frames() -> None:
 SNAPSHOT_GAMES = ["breakout", "air_raid", "qbert", "yars_revenge", "tetris", "tic_tac_toe_3d", "montezuma_revenge"]
 
 
-@pytest.mark.parametrize("protocol", ["nature", "machado"])
-@pytest.mark.parametrize("game", SNAPSHOT_GAMES)
+@pytest.mark.parametrize(
+    ("game", "protocol"), [*product(SNAPSHOT_GAMES, ("nature", "machado")), ("breakout", "dqn_zoo")]
+)
 def test_a_snapshot_goes_on_bit_for_bit_in_another_env(game: str, protocol: str) -> None:
     env, other = fresh(game, protocol), fresh(game, protocol)
     play(other, range(1, 60), seed=9)
@@ -198,10 +188,9 @@ def test_a_snapshot_goes_on_bit_for_bit_in_another_env(game: str, protocol: str)
 
 @pytest.mark.parametrize("longest", [200, 201, 202, 203])
 def test_a_snapshot_before_an_end_keeps_what_the_last_frame_is_made_of(longest: int) -> None:
-    protocol = replace(NATURE, longest_episode_frames=longest)
-    env, other = (AtariEnv("breakout", protocol, 5, 0, training=True) for _ in range(2))
+    env = fresh("breakout", longest=longest)
+    other = AtariEnv("breakout", replace(NATURE, longest_episode_frames=longest), 5, 0, training=True)
     frames = np.zeros((2, 84, 84), np.uint8)
-    env.reset(0, frames[0])
     for tick in range(1, 100):
         data = env.snapshot()
         outcome = env.step(tick, 1, frames[0])
@@ -277,22 +266,26 @@ def test_a_replayed_game_refuses_a_gap_in_its_ticks() -> None:
         env.step(3, 0, frame)
 
 
-@pytest.mark.parametrize("game", sorted(RESET_ANEW))
-def test_a_real_reset_is_the_same_whatever_was_played(game: str) -> None:
-    used, new = fresh(game), fresh(game)
-    for begin, steps in ((1, 137), (1_000, 250), (2_000, 91)):
+@pytest.mark.parametrize(
+    ("game", "protocol"),
+    [("assault", "nature"), ("breakout", "machado"), *((game, "nature") for game in sorted(RESET_ANEW))],
+)
+def test_an_episode_does_not_depend_on_the_ones_before(game: str, protocol: str) -> None:
+    """Assault's second real reset differs from its first, ours may not; nor is an action of before repeated."""
+    used, new = fresh(game, protocol), fresh(game, protocol)
+    for begin, steps in ((1, 399), (1_000, 250), (2_000, 91)):
         used.reset(begin, np.zeros((84, 84), np.uint8))
         play(used, range(begin + 1, begin + steps), seed=begin)
-        used.reset(9_000, np.zeros((84, 84), np.uint8))
-        new.reset(9_000, np.zeros((84, 84), np.uint8))
+        for env in (used, new):
+            env.reset(9_000, np.zeros((84, 84), np.uint8))
+            assert env._repeated == NOOP
         one, two = (play(env, range(9_001, 9_200)) for env in (used, new))
         assert one[0] == two[0]
         assert np.array_equal(one[1], two[1])
 
 
 def test_an_unknown_color_ends_the_run_with_a_sentence() -> None:
-    env = AtariEnv("breakout", replace(NATURE, longest_episode_frames=60), 5, 0, training=True)
-    env.reset(0, np.zeros((84, 84), np.uint8))
+    env = fresh("breakout", longest=60)
     env._grays = (env._grays + 1).astype(np.uint8)
     with pytest.raises(
         EnvError, match=r"breakout shows color \d+ in a gray that actors/pixels/palette.py does not list"

@@ -42,32 +42,34 @@ def screens(height: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return a, b
 
 
+def shrunk(shrink: Shrinker, two: object) -> np.ndarray:
+    """The frame of two screens."""
+    shrink.screens[:] = two
+    out = np.empty((84, 84), np.uint8)
+    shrink(out)
+    return out
+
+
 @pytest.mark.parametrize("height", HEIGHTS)
 def test_pooled_and_shrunk_as_opencv_does(height: int) -> None:
     grays = np.random.default_rng(height).permutation(256).astype(np.uint8)
     shrink = Shrinker(height, pair_table(grays))
-    out = np.empty((84, 84), np.uint8)
     for seed in range(120):
         a, b = screens(height, seed)
-        shrink.screens[:] = a, b
-        shrink(out)
-        assert np.array_equal(out, opencv(np.maximum(grays[a], grays[b]))), f"seed {seed}"
+        assert np.array_equal(shrunk(shrink, (a, b)), opencv(np.maximum(grays[a], grays[b]))), f"seed {seed}"
 
 
 @pytest.mark.parametrize("height", [210, 250])
 def test_halves_fall_as_in_opencv(height: int) -> None:
     """Grays that make many exact halves: every difference of two rows and two columns near them."""
     shrink = Shrinker(height, pair_table(IDENTITY))
-    out = np.empty((84, 84), np.uint8)
     rng = np.random.default_rng(1)
     halves = 0
     for _ in range(60):
         gray = (rng.integers(0, 5, (height, SCREEN_WIDTH)) * 5 + rng.integers(0, 200)).astype(np.uint8)
         exact = weights(height) @ gray.astype(np.float64) @ weights(SCREEN_WIDTH).T
         halves += int((np.abs(exact % 1 - 0.5) < 1e-4).sum())
-        shrink.screens[:] = gray
-        shrink(out)
-        assert np.array_equal(out, opencv(gray))
+        assert np.array_equal(shrunk(shrink, gray), opencv(gray))
     assert halves > 500
 
 
@@ -95,7 +97,6 @@ def test_unchanged_rows_are_kept_and_no_others(height: int) -> None:
     """Screens of which a little changes at a time: in both, in one, back again, where one row makes two lines."""
     grays = np.random.default_rng(height).permutation(256).astype(np.uint8)
     shrink = Shrinker(height, pair_table(grays))
-    out = np.empty((84, 84), np.uint8)
     rng = np.random.default_rng(7)
     current = np.zeros((2, height, SCREEN_WIDTH), np.uint8)
     seen = [current.copy()]
@@ -112,9 +113,9 @@ def test_unchanged_rows_are_kept_and_no_others(height: int) -> None:
             case 7:  # all, to what was seen before or to one color
                 current = seen[rng.integers(len(seen))].copy() if step % 3 else np.full_like(current, rng.integers(256))
         seen.append(current.copy())
-        shrink.screens[:] = current
-        shrink(out)
-        assert np.array_equal(out, opencv(np.maximum(grays[current[0]], grays[current[1]]))), f"step {step}"
+        assert np.array_equal(shrunk(shrink, current), opencv(np.maximum(grays[current[0]], grays[current[1]]))), (
+            f"step {step}"
+        )
         assert np.array_equal(np.maximum(*grays[shrink.shown]), np.maximum(*grays[current]))
 
 
@@ -123,10 +124,7 @@ def test_the_first_screens_may_be_of_one_color(height: int) -> None:
     """Nothing is stale then: the frame that a shrinker begins with must be the right one."""
     for color in (0, 9):
         shrink = Shrinker(height, pair_table(IDENTITY[::-1].copy()))
-        out = np.empty((84, 84), np.uint8)
-        shrink.screens[:] = color
-        shrink(out)
-        assert (out == 255 - color).all()
+        assert (shrunk(shrink, color) == 255 - color).all()
 
 
 def test_pairs_keep_the_order_of_pixels() -> None:
