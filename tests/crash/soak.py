@@ -21,7 +21,7 @@ from pathlib import Path
 import psutil
 
 from tests.crash.storm import Storm, result_of
-from tests.support.runs import finish, start_command
+from tests.support.runs import finish, start_words
 
 LONGEST_SECONDS = 12 * 3600.0
 QUARTER = 4
@@ -108,8 +108,8 @@ def main() -> int:
         undisturbed, soaked = options.undisturbed, options.run_dir or Path(temporary) / "soaked"
         if undisturbed is None:
             undisturbed = Path(temporary) / "undisturbed"
-            finish(start_command(*options.words, "--run-dir", str(undisturbed)), LONGEST_SECONDS)
-        process = start_command(*options.words, "--run-dir", str(soaked))
+            finish(start_words("--plain", *options.words, "--run-dir", str(undisturbed)), LONGEST_SECONDS)
+        process = start_words("--plain", *options.words, "--run-dir", str(soaked))
         try:
             storm = Storm(process, soaked, "soak", options.seed, options.actions)
             samples = rage(storm, options.every)

@@ -14,7 +14,7 @@ import pytest
 
 from shared.process.signals import TELL_STACKS
 from tests.crash.storm import FLAGS, Undisturbed, result_of
-from tests.support.runs import child, finish, gone, memory_of, shared_names, spawning, start, wait_until
+from tests.support.runs import begun, child, finish, gone, memory_of, shared_names, spawning, start, wait_until
 
 ROLES = ("scribe", "learner", "inference", "actor 0", "actor 1")
 
@@ -26,9 +26,7 @@ def all_there(process: subprocess.Popen[str]) -> bool:
 def _require_light(process: subprocess.Popen[str]) -> None:
     """Scribe and actors load no PyTorch, and an actor has little memory of its own."""
     for role in ("actor 0", "scribe"):
-        living = child(process, role)
-        assert living is not None
-        maps = living.memory_maps(grouped=False)
+        maps = child(process, role).memory_maps(grouped=False)
         assert not [m.path for m in maps if "libtorch" in m.path]
         if role == "actor 0":
             assert sum(m.private_dirty for m in maps if "memfd" not in m.path) < 100e6
@@ -62,13 +60,11 @@ def test_killing_the_launcher_takes_all_children_along_and_the_run_can_be_resume
     undisturbed: Undisturbed, tmp_path: Path
 ) -> None:
     before, run_dir = shared_names(), tmp_path / "run"
-    process = start(run_dir, checkpoint_every_minutes="0.001", **FLAGS)
-    memory = memory_of(process, run_dir, actions=3)
+    process, memory = begun(run_dir, checkpoint_every_minutes="0.001", **FLAGS, actions=3)
     wait_until(process, lambda: memory.board.committed >= 1 and all_there(process))
     _require_light(process)
     wait_until(process, lambda: memory.board.saved[0] >= 3)
     learner, log = child(process, "learner"), run_dir / "logs" / "learner.log"
-    assert learner is not None
     learner.send_signal(TELL_STACKS)
     wait_until(process, lambda: "Current thread" in log.read_text(), every=0.01)
     assert learner.is_running(), "it only tells"
@@ -107,12 +103,9 @@ def _interrupt(process: subprocess.Popen[str]) -> None:
 
 
 def test_a_second_ctrl_c_ends_a_run_whose_scribe_does_not_save(tmp_path: Path) -> None:
-    process = start(tmp_path / "run", total_steps="1_000_000")
-    memory = memory_of(process, tmp_path / "run")
+    process, memory = begun(tmp_path / "run", total_steps="1_000_000")
     wait_until(process, lambda: memory.board.committed >= 1)
-    scribe = child(process, "scribe")
-    assert scribe is not None
-    scribe.suspend()  # so that nothing is saved before the second
+    child(process, "scribe").suspend()  # so that nothing is saved before the second
     _interrupt(process)
     assert process.returncode == 1
     assert gone(process)

@@ -14,7 +14,7 @@ import pytest
 from shared.memory.board import Phase
 from shared.memory.run_memory import Memory
 from tests.support.checkpoints import boundary_in
-from tests.support.runs import child, finish, gone, kill, memory_of, shared_names, start, summary, wait_until
+from tests.support.runs import begun, child, finish, gone, kill, shared_names, start, summary, wait_until
 from tests.support.waiting import until
 
 WORKERS = {
@@ -55,8 +55,7 @@ def _descriptors(process: subprocess.Popen[str]) -> int:
 @pytest.mark.stress
 def test_a_kill_loses_no_step(tmp_path: Path, shared_memory: None) -> None:
     run_dir = tmp_path / "run"
-    process = start(run_dir, total_steps="1_200", **WORKERS | {"actors": "1"})
-    memory = memory_of(process, run_dir, actions=3)
+    process, memory = begun(run_dir, total_steps="1_200", **WORKERS | {"actors": "1"}, actions=3)
     wait_until(process, lambda: memory.board.committed >= 1)
     kill(process, "worker 0")
     finish(process)
@@ -72,8 +71,7 @@ def test_a_kill_loses_no_step(tmp_path: Path, shared_memory: None) -> None:
 @SCHEDULES
 def test_a_run_survives_kills_stops_when_told_and_continues(tmp_path: Path, schedule: str) -> None:
     run_dir, exact = tmp_path / "run", schedule == "ordered"
-    process = start(run_dir, total_steps="4_000", **WORKERS | {"schedule": schedule})
-    memory = memory_of(process, run_dir, actions=3)
+    process, memory = begun(run_dir, total_steps="4_000", **WORKERS | {"schedule": schedule}, actions=3)
     board, span = memory.board, memory.run_schedule.snapshot_rounds
     for number, role in ((1, "worker 1"), (2, "worker 0")):
         wait_until(process, lambda n=number: board.committed >= n * span)
@@ -98,8 +96,7 @@ def test_a_run_survives_kills_stops_when_told_and_continues(tmp_path: Path, sche
 def test_a_hundred_kills_lose_no_step_and_leave_nothing(tmp_path: Path, shared_memory: None) -> None:
     """Ten times a process at work, or both, and then those that start, until there were ten."""
     run_dir = tmp_path / "run"
-    process = start(run_dir, total_steps="20_000", **WORKERS)
-    memory = memory_of(process, run_dir, actions=3)
+    process, memory = begun(run_dir, total_steps="20_000", **WORKERS, actions=3)
     board = memory.board
     workers = memory.plan.processes.slice_of(memory.plan.player)
 

@@ -18,7 +18,7 @@ from shared.errors import ConfigError, DeviceFault
 from tests.crash.failing_device import faults
 from tests.crash.storm import FLAGS, Undisturbed, result_of
 from tests.support.checkpoints import boundary_in
-from tests.support.runs import finish, gone, kill, memory_of, start, summary, wait_until
+from tests.support.runs import begun, finish, gone, kill, memory_of, start, summary, wait_until
 
 FAILING = ("-m", "tests.crash.failing_device")
 
@@ -98,8 +98,7 @@ def test_a_fault_of_the_gpu_that_does_not_come_again_changes_nothing(
 
 def test_a_batch_that_poisons_the_learner_is_written_down(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
-    process = start(run_dir, env="tests.support.pixel_game:factory", total_steps="1_000_000")
-    memory = memory_of(process, run_dir, actions=3)
+    process, memory = begun(run_dir, env="tests.support.pixel_game:factory", total_steps="1_000_000", actions=3)
     wait_until(process, lambda: memory.board.committed >= 2)
     memory.ring.field["raw_reward"][:] = np.nan  # as memory that fails would
     output = finish(process, code=1)
@@ -129,8 +128,7 @@ def test_a_batch_that_poisons_the_learner_is_written_down(tmp_path: Path) -> Non
 def test_rewards_that_are_not_finite_end_the_run_and_no_such_priority_is_saved(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     words = ("--prioritized", "--method", "c51")
-    process = start(run_dir, *words, env="tests.support.pixel_game:factory", total_steps="1_000_000")
-    memory = memory_of(process, run_dir, actions=3)
+    process, memory = begun(run_dir, *words, env="tests.support.pixel_game:factory", total_steps="1_000_000", actions=3)
     wait_until(process, lambda: memory.board.committed >= 4)
     memory.ring.field["raw_reward"][:] = np.nan
     output = finish(process, code=1)

@@ -31,7 +31,6 @@ WHOLE = {"total_steps": "2_400", "replay_size": "2_400"}
 def limit_files(process: subprocess.Popen[str], largest: int) -> None:
     """Let the scribe write no file larger than `largest` bytes."""
     scribe = child(process, "scribe")
-    assert scribe is not None
     _, most = resource.prlimit(scribe.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(scribe.pid, resource.RLIMIT_FSIZE, (largest, most))
 
@@ -110,9 +109,7 @@ def test_a_killed_role_comes_back_without_a_run_directory(five_rounds: Path, tmp
     run_dir.rename(tmp_path / "moved")
     run_dir.write_text("in the way")
     for role in ("scribe", "actor 0", "learner"):
-        living = child(process, role)
-        assert living is not None
-        living.kill()
+        child(process, role).kill()
     wait_until(process, lambda: memory.board.complete)
     run_dir.unlink()
     (tmp_path / "moved").rename(run_dir)

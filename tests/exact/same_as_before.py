@@ -27,7 +27,7 @@ from typing import Any
 import torch
 import zstandard
 
-from tests.support.runs import ROOT, finish, kill, records, start_command, summary, wait_until
+from tests.support.runs import ROOT, finish, kill, records, start_words, summary, wait_until
 
 REFERENCE = "e22810e6"
 """The commit whose results must come again."""
@@ -106,7 +106,7 @@ def stop_and_resume(process: subprocess.Popen[str], run_dir: Path) -> None:
     process.send_signal(signal.SIGTERM)
     finish(process, LONGEST_SECONDS)
     assert not summary(run_dir)["finished"], "the run ended before it was stopped"
-    finish(start_command("--resume", str(run_dir), "--actors", "1"), LONGEST_SECONDS)
+    finish(start_words("--plain", "--resume", str(run_dir), "--actors", "1"), LONGEST_SECONDS)
 
 
 def _cases() -> dict[str, Case]:
@@ -159,7 +159,7 @@ def _without_seconds(record: dict[str, Any]) -> dict[str, Any]:
 
 def run_here(case: Case, run_dir: Path) -> dict[str, Any]:
     """Run a case in this checkout."""
-    process = start_command(*case.words(run_dir, case.here))
+    process = start_words("--plain", *case.words(run_dir, case.here))
     if case.disturb is None:
         finish(process, LONGEST_SECONDS)
     else:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.runs import evaluations, finish, kill, memory_of, start, wait_until
+from tests.support.runs import begun, evaluations, finish, kill, start, wait_until
 
 FLAGS = {
     "env": "tests.support.pixel_game:factory",
@@ -31,8 +31,7 @@ def test_evaluations_do_not_depend_on_who_plays_or_dies(tmp_path: Path, method: 
     assert len({record["mean_return"] for record in expected}) > 1
     assert (tmp_path / "plain" / "checkpoints" / "best.safetensors").exists()
 
-    process = start(tmp_path / "killed", actors="2", **flags)
-    memory = memory_of(process, tmp_path / "killed", actions=3)
+    process, memory = begun(tmp_path / "killed", actors="2", **flags, actions=3)
     wait_until(process, lambda: memory.evaluations.queued.read() > 0)
     kill(process, "evaluator")
     finish(process)

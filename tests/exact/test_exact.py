@@ -16,69 +16,55 @@ from pathlib import Path
 import pytest
 
 from shared.root import ROOT
-from tests.support.runs import SMALL, finish, kill, memory_of, records, start, summary, wait_until
+from tests.exact.conftest import Undisturbed, stop_at
+from tests.support.runs import SMALL, begun, finish, kill, memory_of, records, same_summary, start, summary, wait_until
 
 pytestmark = pytest.mark.stress
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The run directory of an undisturbed run."""
-    run_dir = tmp_path_factory.mktemp("undisturbed") / "run"
-    finish(start(run_dir))
-    return run_dir
-
-
-def test_the_run_is_worth_comparing(undisturbed: Path) -> None:
-    ended = {record["env"] for record in records(undisturbed, "episode")}
+def test_the_run_is_worth_comparing(undisturbed: Undisturbed) -> None:
+    ended = {record["env"] for record in records(undisturbed(), "episode")}
     assert ended == set(range(int(SMALL["--envs"])))
-    last = summary(undisturbed)
+    last = summary(undisturbed())
     assert last["rounds"] == 10
     assert last["updates"] == 8 * 480 // 4
     assert last["steps"] == 4_800
     assert (last["redone_ticks"], last["redone_updates"], last["restarts"]) == (0, 0, 0)
 
 
-def test_a_killed_learner_a_stop_and_other_actors_change_nothing(undisturbed: Path, tmp_path: Path) -> None:
+def test_a_killed_learner_a_stop_and_other_actors_change_nothing(undisturbed: Undisturbed, tmp_path: Path) -> None:
     """All in one run that also was to be shorter; each of it alone, below, takes `make stress`."""
     run_dir = tmp_path / "run"
-    process = start(run_dir, total_steps="3_840")
-    memory = memory_of(process, run_dir)
+    process, memory = begun(run_dir, total_steps="3_840")
     board = memory.board
     updates = memory.run_schedule.updates_before(4) + 20  # in mid-round, with work behind it that is not committed
     wait_until(process, lambda: board.updates[0] >= updates)
     kill(process, "learner")
-    wait_until(process, lambda: board.committed >= 6)
-    process.send_signal(signal.SIGTERM)
-    finish(process)
-    stopped, whole = summary(run_dir), summary(undisturbed)
+    stop_at(process, memory, 6)
+    stopped, whole = summary(run_dir), summary(undisturbed())
     assert 6 <= stopped["rounds"] <= 8
     assert stopped["restarts"] == 1
     assert stopped["redone_updates"] > 0
     assert stopped["weights_sha256"] != whole["weights_sha256"]
     finish(start(run_dir, "--resume", str(run_dir), actors="4", total_steps="4_800"))
-    last = summary(run_dir)
-    for name in ("rounds", "steps", "updates", "weights_sha256", "episodes", "mean_return_100"):
-        assert last[name] == whole[name], name
-    assert last["actors"] == 4
+    assert same_summary(run_dir, undisturbed())["actors"] == 4
 
 
 @pytest.mark.parametrize("actors", ["1", "4"])
-def test_number_of_actors_changes_nothing(undisturbed: Path, tmp_path: Path, actors: str) -> None:
+def test_number_of_actors_changes_nothing(undisturbed: Undisturbed, tmp_path: Path, actors: str) -> None:
     finish(start(tmp_path / "run", actors=actors))
-    assert summary(tmp_path / "run")["weights_sha256"] == summary(undisturbed)["weights_sha256"]
+    assert summary(tmp_path / "run")["weights_sha256"] == summary(undisturbed())["weights_sha256"]
 
 
-def test_another_seed_gives_other_weights(undisturbed: Path, tmp_path: Path) -> None:
+def test_another_seed_gives_other_weights(undisturbed: Undisturbed, tmp_path: Path) -> None:
     finish(start(tmp_path / "run", seed="2"))
-    assert summary(tmp_path / "run")["weights_sha256"] != summary(undisturbed)["weights_sha256"]
+    assert summary(tmp_path / "run")["weights_sha256"] != summary(undisturbed())["weights_sha256"]
 
 
 @pytest.mark.parametrize("role", ["learner", "actor 0", "inference", "scribe"])
-def test_killed_processes_come_back_and_change_nothing(undisturbed: Path, tmp_path: Path, role: str) -> None:
+def test_killed_processes_come_back_and_change_nothing(undisturbed: Undisturbed, tmp_path: Path, role: str) -> None:
     run_dir = tmp_path / "run"
-    process = start(run_dir)
-    memory = memory_of(process, run_dir)
+    process, memory = begun(run_dir)
     run_schedule, board = memory.run_schedule, memory.board
     for round_ in (1, 4, 7):
         # In mid-round, when both sides have work behind them that is not committed.
@@ -87,10 +73,8 @@ def test_killed_processes_come_back_and_change_nothing(undisturbed: Path, tmp_pa
         wait_until(process, lambda t=lane_ticks, u=updates: board.lane_done.values.min() >= t and board.updates[0] >= u)
         kill(process, role)
     finish(process)
-    last = summary(run_dir)
-    assert last["weights_sha256"] == summary(undisturbed)["weights_sha256"]
+    last = same_summary(run_dir, undisturbed())
     assert last["restarts"] == 3
-    assert last["episodes"] == summary(undisturbed)["episodes"]
     if role == "actor 0":
         assert last["redone_ticks"] > 0
     if role == "learner":
@@ -108,7 +92,7 @@ ringside.train(on_status=fail, **json.loads(sys.argv[1]))
 """
 
 
-def test_a_callback_that_fails_loses_nothing(undisturbed: Path, tmp_path: Path) -> None:
+def test_a_callback_that_fails_loses_nothing(undisturbed: Undisturbed, tmp_path: Path) -> None:
     settings: dict[str, object] = {
         flag.removeprefix("--").replace("-", "_"): int(word) if word.replace("_", "").isdigit() else word
         for flag, word in SMALL.items()
@@ -123,24 +107,17 @@ def test_a_callback_that_fails_loses_nothing(undisturbed: Path, tmp_path: Path) 
     assert "updates/s" in failed.stdout, "a script speaks as the command does"
     assert 0 < summary(tmp_path / "run")["rounds"] < 10
     finish(start(tmp_path / "run", "--resume", str(tmp_path / "run")))
-    assert summary(tmp_path / "run")["weights_sha256"] == summary(undisturbed)["weights_sha256"]
+    assert summary(tmp_path / "run")["weights_sha256"] == summary(undisturbed())["weights_sha256"]
 
 
-def test_stopped_and_resumed_with_other_actors(undisturbed: Path, tmp_path: Path) -> None:
+def test_stopped_and_resumed_with_other_actors(undisturbed: Undisturbed, tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     process = start(run_dir)
-    memory = memory_of(process, run_dir)
-    wait_until(process, lambda: memory.board.committed >= 4)
-    process.send_signal(signal.SIGTERM)
-    finish(process)
+    stop_at(process, memory_of(process, run_dir), 4)
     stopped = summary(run_dir)
     assert 4 <= stopped["rounds"] < 10
     finish(start(run_dir, "--resume", str(run_dir), actors="4"))
-    last = summary(run_dir)
-    assert last["rounds"] == 10
-    assert last["weights_sha256"] == summary(undisturbed)["weights_sha256"]
-    assert last["episodes"] == summary(undisturbed)["episodes"]
-    assert last["mean_return_100"] == summary(undisturbed)["mean_return_100"]
+    assert same_summary(run_dir, undisturbed())["rounds"] == 10
 
 
 def test_one_bit_of_one_frame_changes_the_weights(tmp_path: Path) -> None:
@@ -169,8 +146,7 @@ def test_alternate_is_exact_too(tmp_path: Path, envs: str) -> None:
     """Schedule `alternate`: the learner is killed far from its last snapshot and does hundreds of updates again."""
     flags = ALTERNATE | {"envs": envs}
     finish(start(tmp_path / "plain", actors="1", **flags))
-    killed = start(tmp_path / "killed", actors="1", **flags)
-    memory = memory_of(killed, tmp_path / "killed")
+    killed, memory = begun(tmp_path / "killed", actors="1", **flags)
     wait_until(killed, lambda: memory.board.updates[0] >= 150)
     kill(killed, "learner")
     kill(killed, "actor 0")
@@ -183,12 +159,10 @@ def test_alternate_with_other_actors_and_resumed(tmp_path: Path) -> None:
     flags = ALTERNATE | {"envs": "8"}
     finish(start(tmp_path / "one", actors="1", **flags))
     run_dir = tmp_path / "resumed"
-    process = start(run_dir, actors="4", **flags)
-    memory = memory_of(process, run_dir)
+    process, memory = begun(run_dir, actors="4", **flags)
     wait_until(process, lambda: memory.board.updates[0] >= 150)
     process.send_signal(signal.SIGTERM)
     finish(process)
     assert 0 < summary(run_dir)["rounds"] < summary(tmp_path / "one")["rounds"]
     finish(start(run_dir, "--resume", str(run_dir), actors="2"))
-    for name in ("weights_sha256", "episodes", "rounds"):
-        assert summary(run_dir)[name] == summary(tmp_path / "one")[name]
+    same_summary(run_dir, tmp_path / "one")

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.support.runs import finish, gone, kill, memory_of, start, summary, wait_until
+from tests.support.runs import begun, finish, gone, kill, same_summary, start, summary, wait_until
 
 EVERYTHING = (
     *("--method", "iqn", "--iqn-samples", "4", "--iqn-policy-samples", "4", "--munchausen", "--dueling", "--noisy"),
@@ -53,32 +51,20 @@ COMBINATIONS = [
 ]
 
 
-def _start(run_dir: Path, words: tuple[str, ...], **flags: str) -> subprocess.Popen[str]:
-    return start(run_dir, *words, **flags)
-
-
-def _same(run_dir: Path, undisturbed: dict[str, Any]) -> dict[str, Any]:
-    last = summary(run_dir)
-    for name in ("weights_sha256", "episodes", "rounds", "updates", "mean_return_100"):
-        assert last[name] == undisturbed[name], name
-    return last
-
-
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("words", "flags"), COMBINATIONS)
 def test_nothing_that_happens_to_a_run_changes_its_weights(
     tmp_path: Path, words: tuple[str, ...], flags: dict[str, str]
 ) -> None:
     """Two actors, a killed actor, a killed learner, a stop, and a resume with four, against one actor undisturbed."""
-    finish(_start(tmp_path / "plain", words, actors="1", **flags))
+    finish(start(tmp_path / "plain", *words, actors="1", **flags))
     undisturbed = summary(tmp_path / "plain")
     assert undisturbed["episodes"] > 0
     every = int(flags.get("train_every", 4))
     assert undisturbed["updates"] == 2_880 // every - 960 // every
 
     run_dir = tmp_path / "run"
-    process = _start(run_dir, words, actors="2", **flags)
-    memory = memory_of(process, run_dir)
+    process, memory = begun(run_dir, *words, actors="2", **flags)
     run_schedule, board = memory.run_schedule, memory.board
     learns, rounds = run_schedule.first_learning_round, run_schedule.rounds
     wait_until(
@@ -101,19 +87,19 @@ def test_nothing_that_happens_to_a_run_changes_its_weights(
     assert stopped["redone_updates"] > 0 or every > 480, "some rounds have no update"
     assert stopped["weights_sha256"] != undisturbed["weights_sha256"]
     finish(start(run_dir, "--resume", str(run_dir), actors="4"))
-    assert _same(run_dir, undisturbed)["actors"] == 4
+    assert same_summary(run_dir, tmp_path / "plain")["actors"] == 4
 
 
 @pytest.mark.stress
 def test_a_run_that_has_ended_goes_on_with_its_priorities(tmp_path: Path) -> None:
     """With more --total-steps: what was played fitted into a window that the end had bounded."""
     flags = SHORT | {"replay_size": "1_920"}
-    finish(_start(tmp_path / "whole", CATEGORICAL, **flags))
+    finish(start(tmp_path / "whole", *CATEGORICAL, **flags))
     run_dir = tmp_path / "run"
-    finish(_start(run_dir, CATEGORICAL, **(flags | {"total_steps": "1_440"})))
+    finish(start(run_dir, *CATEGORICAL, **(flags | {"total_steps": "1_440"})))
     assert summary(run_dir)["rounds"] == 3
     finish(start(run_dir, "--resume", str(run_dir), total_steps="2_880"))
-    _same(run_dir, summary(tmp_path / "whole"))
+    same_summary(run_dir, tmp_path / "whole")
 
 
 @pytest.mark.stress
@@ -125,7 +111,7 @@ def test_combined_parts_change_the_weights(tmp_path: Path) -> None:
         ("uniform", ("--method", "c51", "--double")),
         ("same", CATEGORICAL),
     ):
-        finish(_start(tmp_path / name, words, **(SHORT | {"total_steps": "1_440"})))
+        finish(start(tmp_path / name, *words, **(SHORT | {"total_steps": "1_440"})))
         found.add(summary(tmp_path / name)["weights_sha256"])
     assert len(found) == 3
 
@@ -134,8 +120,7 @@ def test_combined_parts_change_the_weights(tmp_path: Path) -> None:
 def test_free_comes_back_with_its_priorities(tmp_path: Path) -> None:
     """Not exact, but a killed learner continues."""
     run_dir = tmp_path / "run"
-    process = _start(run_dir, EVERYTHING, **(SHORT | {"schedule": "free"}))
-    memory = memory_of(process, run_dir)
+    process, memory = begun(run_dir, *EVERYTHING, **(SHORT | {"schedule": "free"}))
     wait_until(process, lambda: memory.board.committed >= 3)
     kill(process, "learner")
     finish(process)

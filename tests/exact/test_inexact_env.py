@@ -5,20 +5,18 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
-from tests.support.runs import finish, kill, memory_of, records, start, start_words, summary, wait_until
+from tests.exact.conftest import stop_at
+from tests.support.runs import begun, finish, kill, records, start, start_words, summary, wait_until
 
 ENV = {"env": "tests.support.odd_envs:factory@wrong=seed", "total_steps": "4_800"}
 
 
 def test_kills_and_a_resume_cut_episodes_and_the_run_goes_on(tmp_path: Path) -> None:
-    process = start(tmp_path / "run", **ENV)
-    board = memory_of(process, tmp_path / "run", actions=3).board
+    process, memory = begun(tmp_path / "run", **ENV, actions=3)
     for boundary, role in ((3, "actor 0"), (4, "actor 1"), (5, "learner")):
-        wait_until(process, lambda at=boundary: board.committed >= at)
+        wait_until(process, lambda at=boundary: memory.board.committed >= at)
         kill(process, role)
-    wait_until(process, lambda: board.committed >= 6)
-    process.send_signal(signal.SIGINT)
-    output = finish(process)
+    output = stop_at(process, memory, 6, signal.SIGINT)
     assert "does not repeat itself after reset(seed=...)" in output
     assert "The run is not exact: a kill or a resume cuts its episodes." in output
     stopped = summary(tmp_path / "run")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,15 +12,8 @@ import numpy as np
 import pytest
 
 from shared.memory.run_memory import Memory
-from tests.support.runs import finish, kill, memory_of, start, summary, wait_until
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The weights of a run in which no lane moves."""
-    run_dir = tmp_path_factory.mktemp("undisturbed") / "run"
-    finish(start(run_dir, balance="off"))
-    return str(summary(run_dir)["weights_sha256"])
+from tests.exact.conftest import Undisturbed, stop_at
+from tests.support.runs import begun, finish, kill, memory_of, same_summary, start, wait_until
 
 
 @contextmanager
@@ -46,33 +38,28 @@ def moving(process: subprocess.Popen[str], memory: Memory) -> Iterator[list[int]
 
 
 @pytest.mark.stress
-def test_all_lanes_move_at_every_boundary(undisturbed: str, tmp_path: Path) -> None:
+def test_all_lanes_move_at_every_boundary(undisturbed: Undisturbed, tmp_path: Path) -> None:
     process = start(tmp_path / "run", balance="off", actors="3")
     with moving(process, memory_of(process, tmp_path / "run")) as moved:
         finish(process)
-    last = summary(tmp_path / "run")
+    last = same_summary(tmp_path / "run", undisturbed(balance="off"))
     assert len(moved) >= 9
-    assert last["weights_sha256"] == undisturbed
     assert (last["redone_ticks"], last["restarts"]) == (0, 0)
 
 
 @pytest.mark.stress
-def test_stopped_among_moves_and_resumed(undisturbed: str, tmp_path: Path) -> None:
+def test_stopped_among_moves_and_resumed(undisturbed: Undisturbed, tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
-    process = start(run_dir, balance="off")
-    memory = memory_of(process, run_dir)
+    process, memory = begun(run_dir, balance="off")
     with moving(process, memory) as moved:
-        wait_until(process, lambda: memory.board.committed >= 4)
-        process.send_signal(signal.SIGTERM)
-        finish(process)
+        stop_at(process, memory, 4)
     assert len(moved) >= 4
     finish(start(run_dir, "--resume", str(run_dir), balance="auto", actors="4"))
-    assert summary(run_dir)["rounds"] == 10
-    assert summary(run_dir)["weights_sha256"] == undisturbed
+    assert same_summary(run_dir, undisturbed(balance="off"))["rounds"] == 10
 
 
 @pytest.mark.stress
-def test_giver_and_taker_die_around_a_move(undisturbed: str, tmp_path: Path) -> None:
+def test_giver_and_taker_die_around_a_move(undisturbed: Undisturbed, tmp_path: Path) -> None:
     process = start(tmp_path / "run", balance="off")
     board = memory_of(process, tmp_path / "run").board
 
@@ -98,6 +85,4 @@ def test_giver_and_taker_die_around_a_move(undisturbed: str, tmp_path: Path) -> 
     kill(process, "actor 1")
     moved()
     finish(process)
-    last = summary(tmp_path / "run")
-    assert last["weights_sha256"] == undisturbed
-    assert last["restarts"] == 4
+    assert same_summary(tmp_path / "run", undisturbed(balance="off"))["restarts"] == 4

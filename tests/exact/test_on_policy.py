@@ -5,14 +5,12 @@ Real runs of Breakout with sixty rounds of five ticks. The rounds between two sn
 
 from __future__ import annotations
 
-import signal
-from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.support.runs import finish, kill, memory_of, records, same_summary, start, summary, wait_until
+from tests.exact.conftest import Undisturbed, stop_at
+from tests.support.runs import begun, finish, kill, memory_of, records, same_summary, start, summary, wait_until
 
 ROUNDS = {
     "round_steps": "40",
@@ -44,24 +42,9 @@ def _flags(method: str, schedule: str) -> dict[str, str]:
     return ROUNDS | METHODS[method] | {"schedule": schedule}
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path]:
-    """Run directory of a run that nothing disturbed, by its method and schedule."""
-
-    @cache
-    def run(method: str, schedule: str) -> Path:
-        run_dir = tmp_path_factory.mktemp("undisturbed") / "run"
-        finish(start(run_dir, **_flags(method, schedule)))
-        return run_dir
-
-    return run
-
-
 @pytest.mark.parametrize(("method", "schedule"), [USUAL, pytest.param("vtrace", "concurrent", marks=stress)])
-def test_every_round_learns_and_leaves_a_record_a_span(
-    undisturbed: Callable[[str, str], Path], method: str, schedule: str
-) -> None:
-    run_dir, epochs = undisturbed(method, schedule), EPOCHS.get(method, 1)
+def test_every_round_learns_and_leaves_a_record_a_span(undisturbed: Undisturbed, method: str, schedule: str) -> None:
+    run_dir, epochs = undisturbed(**_flags(method, schedule)), EPOCHS.get(method, 1)
     last, first = summary(run_dir), 1 if schedule == "concurrent" else 0
     updates = 2 * epochs * (60 - first)
     assert (last["rounds"], last["updates"], last["restarts"], last["exact"]) == (60, updates, 0, True)
@@ -78,12 +61,12 @@ def test_every_round_learns_and_leaves_a_record_a_span(
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(("method", "schedule"), CASES)
 def test_the_number_of_actors_changes_nothing(
-    undisturbed: Callable[[str, str], Path], tmp_path: Path, method: str, schedule: str
+    undisturbed: Undisturbed, tmp_path: Path, method: str, schedule: str
 ) -> None:
     for actors in (1, 2, 4):
         run_dir = tmp_path / f"run-{actors}"
         finish(start(run_dir, **_flags(method, schedule) | {"actors": str(actors)}))
-        assert same_summary(run_dir, undisturbed(method, schedule))["actors"] == actors
+        assert same_summary(run_dir, undisturbed(**_flags(method, schedule)))["actors"] == actors
 
 
 @pytest.mark.parametrize(
@@ -95,44 +78,38 @@ def test_the_number_of_actors_changes_nothing(
     ],
 )
 def test_kills_a_resume_and_the_distance_of_snapshots_change_nothing(
-    undisturbed: Callable[[str, str], Path], tmp_path: Path, method: str, schedule: str, rounds_apart: int
+    undisturbed: Undisturbed, tmp_path: Path, method: str, schedule: str, rounds_apart: int
 ) -> None:
     """Learner and actor are killed between two snapshots; the run is stopped, and continued to a later end."""
     run_dir = tmp_path / "run"
     flags = _flags(method, schedule) | {"snapshot_every_steps": str(40 * rounds_apart), "total_steps": "2_200"}
-    process = start(run_dir, **flags)
-    board = memory_of(process, run_dir).board
+    process, memory = begun(run_dir, **flags)
     for round_, role in ((12, "learner"), (23, "actor 0")):
-        wait_until(process, lambda r=round_: board.committed >= r)
+        wait_until(process, lambda r=round_: memory.board.committed >= r)
         kill(process, role)
-    wait_until(process, lambda: board.committed >= 32)
-    process.send_signal(signal.SIGTERM)
-    finish(process)
+    stop_at(process, memory, 32)
     stopped = summary(run_dir)
     assert stopped["restarts"] == 2
-    assert stopped["weights_sha256"] != summary(undisturbed(method, schedule))["weights_sha256"]
+    assert stopped["weights_sha256"] != summary(undisturbed(**_flags(method, schedule)))["weights_sha256"]
     finish(start(run_dir, "--resume", str(run_dir), actors="4", total_steps=ROUNDS["total_steps"]))
-    assert same_summary(run_dir, undisturbed(method, schedule))["actors"] == 4
+    assert same_summary(run_dir, undisturbed(**_flags(method, schedule)))["actors"] == 4
 
 
 @pytest.mark.stress
 @pytest.mark.parametrize(("method", "schedule"), [("vtrace", "concurrent"), ("ppo", "alternate")])
 def test_without_the_last_round_a_run_is_inexact_where_it_needs_it(
-    undisturbed: Callable[[str, str], Path], tmp_path: Path, method: str, schedule: str
+    undisturbed: Undisturbed, tmp_path: Path, method: str, schedule: str
 ) -> None:
     run_dir = tmp_path / "run"
     process = start(run_dir, "--no-checkpoint-replay", **_flags(method, schedule))
-    board = memory_of(process, run_dir).board
-    wait_until(process, lambda: board.committed >= 22)
-    process.send_signal(signal.SIGTERM)
-    output = finish(process)
+    output = stop_at(process, memory_of(process, run_dir), 22)
     assert f"--resume {run_dir}" in output
     steps = summary(run_dir)["steps"]
     output = finish(start(run_dir, "--resume", str(run_dir)))
     last = summary(run_dir)
     assert last["finished"]
     if schedule == "alternate":
-        same_summary(run_dir, undisturbed(method, schedule))
+        same_summary(run_dir, undisturbed(**_flags(method, schedule)))
         return
     assert (last["exact"], last["inexact_since_steps"]) == (False, steps)
     assert f"Since step {steps:,} this run" in output

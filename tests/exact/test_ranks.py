@@ -8,12 +8,12 @@ from __future__ import annotations
 import signal
 import subprocess
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.exact.conftest import Undisturbed, stop_at
 from tests.support.runs import child, finish, gone, kill, memory_of, same_summary, start, summary, wait_until
 
 CATCH = {"env": "tests.support.pixel_game:factory", "learner_shards": "4"}
@@ -30,21 +30,25 @@ SECONDS = 150.0
 """Longest run, and longest way from one kill to the next, on a machine under load."""
 
 
-def _start(run_dir: Path, case: str, *words: str, ranks: int, **changes: str) -> subprocess.Popen[str]:
+def _start(run_dir: Path, case: str, *, ranks: int, **changes: str) -> subprocess.Popen[str]:
+    words, flags = _by_ranks(case, ranks)
+    return start(run_dir, *words, **flags | changes)
+
+
+def _by_ranks(case: str, ranks: int) -> tuple[list[str], dict[str, str]]:
+    """Words and flags of a case."""
     switches = [f"--{name}" for name, value in CASES[case].items() if not value]
     flags = {name: value for name, value in CASES[case].items() if value}
-    return start(run_dir, *switches, *words, **flags | changes | {"learner_ranks": str(ranks)})
+    return switches, flags | {"learner_ranks": str(ranks)}
 
 
-@pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+@pytest.fixture
+def alone(undisturbed: Undisturbed) -> Callable[[str], Path]:
     """Run directory of a run by one rank, by its case."""
 
-    @cache
     def run(case: str) -> Path:
-        run_dir = tmp_path_factory.mktemp("alone") / "run"
-        finish(_start(run_dir, case, ranks=1))
-        return run_dir
+        words, flags = _by_ranks(case, 1)
+        return undisturbed(*words, **flags)
 
     return run
 
@@ -62,12 +66,10 @@ def test_a_killed_rank_and_a_resume_with_another_number_change_nothing(
 ) -> None:
     run_dir = tmp_path / "run"
     process = _start(run_dir, "dqn", ranks=2)
-    board = memory_of(process, run_dir, ACTIONS).board
-    wait_until(process, lambda: board.updates[0] >= 300)
+    memory = memory_of(process, run_dir, ACTIONS)
+    wait_until(process, lambda: memory.board.updates[0] >= 300)
     kill(process, "rank 1")
-    wait_until(process, lambda: board.committed >= 7)
-    process.send_signal(signal.SIGTERM)
-    finish(process)
+    stop_at(process, memory, 7)
     assert gone(process)
     stopped = summary(run_dir)
     assert 7 <= stopped["rounds"] < 10
@@ -117,9 +119,7 @@ def test_a_rank_that_is_stopped_is_replaced(alone: Callable[[str], Path], tmp_pa
     process = _start(tmp_path / "run", "dqn", ranks=2)
     board = memory_of(process, tmp_path / "run", ACTIONS).board
     wait_until(process, lambda: board.updates[0] >= 300)
-    found = child(process, stopped)
-    assert found is not None
-    found.send_signal(signal.SIGSTOP)
+    child(process, stopped).send_signal(signal.SIGSTOP)
     finish(process)
     _require_same(tmp_path / "run", alone("dqn"))
     assert summary(tmp_path / "run")["restarts"] == 2
@@ -130,10 +130,7 @@ def test_a_rank_that_is_stopped_is_replaced(alone: Callable[[str], Path], tmp_pa
 def test_a_run_of_one_rank_continues_with_four(alone: Callable[[str], Path], tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     process = _start(run_dir, "ppo", ranks=1)
-    board = memory_of(process, run_dir, ACTIONS).board
-    wait_until(process, lambda: board.committed >= 4)
-    process.send_signal(signal.SIGINT)
-    finish(process)
+    stop_at(process, memory_of(process, run_dir, ACTIONS), 4, signal.SIGINT)
     finish(start(run_dir, "--resume", str(run_dir), learner_ranks="4", env=CATCH["env"]))
     _require_same(run_dir, alone("ppo"))
 
@@ -156,8 +153,8 @@ def test_numbers_that_are_not_finite_are_reported_once(tmp_path: Path) -> None:
 @pytest.mark.stress
 @pytest.mark.timeout(200)
 def test_ranks_that_compute_other_numbers_end_the_run(tmp_path: Path) -> None:
-    flags = {name: value for name, value in CASES["dqn"].items() if value}
-    process = start(tmp_path / "run", program=("-m", "tests.exact.deviating"), learner_ranks="2", **flags)
+    _, flags = _by_ranks("dqn", 2)
+    process = start(tmp_path / "run", program=("-m", "tests.exact.deviating"), **flags)
     output = finish(process, code=1)
     assert "The ranks of the learner disagree about the parameters after round" in output
     assert gone(process)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.runs import evaluations, finish, kill, memory_of, records, same_summary, start, summary, wait_until
+from tests.support.runs import begun, evaluations, finish, kill, records, same_summary, start, summary, wait_until
 
 STEPS = {"total_steps": "4_800", "snapshot_every_steps": "2_000"}
 SHORT = STEPS | {"round_steps": "40"}
@@ -50,8 +50,7 @@ def test_stops_at_any_boundary_change_nothing(case: str, tmp_path: Path) -> None
     killed = KILLED["ordered"] if "workers" in flags else KILLED.get(case, OTHERS)
     for share, role, change in zip((0.23, 0.51, 0.78), killed, changes, strict=True):
         resumed = ("--resume", str(run_dir)) if ends else words
-        process = start(run_dir, *resumed, **(change if ends else flags))
-        memory = memory_of(process, run_dir)
+        process, memory = begun(run_dir, *resumed, **(change if ends else flags))
         wait_until(process, lambda at=share * rounds, board=memory.board: board.committed >= at)
         process.send_signal(signal.SIGINT)
         kill(process, role)
@@ -72,8 +71,7 @@ def test_stops_at_any_boundary_change_nothing(case: str, tmp_path: Path) -> None
 def test_an_inexact_run_stops_at_any_boundary_too(schedule: str, tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
     flags = STEPS | {"snapshot_every_steps": "1_440"} if schedule == "free" else WORKERS | {"method": "a2c"}
-    process = start(run_dir, **flags | {"schedule": schedule})
-    memory = memory_of(process, run_dir)
+    process, memory = begun(run_dir, **flags | {"schedule": schedule})
     wait_until(process, lambda: memory.board.committed >= 0.4 * memory.run_schedule.rounds)
     process.send_signal(signal.SIGINT)
     assert "drop" not in finish(process).rpartition("Ctrl-C once more")[2].partition("\n")[2]

@@ -5,15 +5,15 @@ Real runs of Breakout with four workers and sixty rounds of five ticks, in spans
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from shared.memory.board import Board
+from tests.exact.conftest import Undisturbed, stop_at
 from tests.support.runs import finish, gone, kill, memory_of, records, same_summary, start, summary, wait_until
 
 ROUNDS = {
@@ -42,20 +42,17 @@ METHODS = {
 of each worker."""
 WORDS = {"n-step-q": ("--epsilon-by-worker",), "lstm": ("--recurrent",)}
 USUAL = "a2c"
-DYING = ("-m", "tests.support.dying_run")
+DYING = ("-m", "tests.support.dying_worker")
 
 
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+def _flags(method: str, actors: str) -> dict[str, str]:
+    return ROUNDS | METHODS[method] | {"actors": actors}
+
+
+@pytest.fixture
+def alone(undisturbed: Undisturbed) -> Callable[[str], Path]:
     """Run directory of a run of one process that nothing disturbed, by its method."""
-
-    @cache
-    def run(method: str) -> Path:
-        run_dir = tmp_path_factory.mktemp("undisturbed") / "run"
-        finish(start(run_dir, *WORDS.get(method, ()), **ROUNDS | METHODS[method] | {"actors": "1"}))
-        return run_dir
-
-    return run
+    return lambda method: undisturbed(*WORDS.get(method, ()), **_flags(method, "1"))
 
 
 def _require_same(run_dir: Path, undisturbed: Path, stopped_at: int | None = None) -> dict[str, Any]:
@@ -79,15 +76,15 @@ def _require_same(run_dir: Path, undisturbed: Path, stopped_at: int | None = Non
     return last
 
 
-def test_every_worker_contributes_a_gradient_a_round(undisturbed: Callable[[str], Path]) -> None:
-    last = summary(undisturbed("a2c"))
+def test_every_worker_contributes_a_gradient_a_round(alone: Callable[[str], Path]) -> None:
+    last = summary(alone("a2c"))
     assert (last["rounds"], last["steps"], last["updates"]) == (60, 1_200, 240)
     assert (last["samples_per_step"], last["restarts"], last["exact"]) == (1.0, 0, True)
     assert last["episodes"] > 0
-    spans = records(undisturbed("a2c"), "round")
+    spans = records(alone("a2c"), "round")
     assert [record["round"] for record in spans] == list(range(0, 60, 10))
     assert all(record["entropy"] > 0 and record["workers_busy"] > 0 for record in spans)
-    assert not list((undisturbed("a2c") / "checkpoints").glob("segment-*"))
+    assert not list((alone("a2c") / "checkpoints").glob("segment-*"))
 
 
 @pytest.mark.timeout(300)
@@ -96,32 +93,29 @@ def test_every_worker_contributes_a_gradient_a_round(undisturbed: Callable[[str]
     [(USUAL, "1"), *(pytest.param(method, "4", marks=pytest.mark.stress) for method in METHODS)],
 )
 def test_processes_deaths_in_a_shard_and_a_resume_change_nothing(
-    undisturbed: Callable[[str], Path], tmp_path: Path, method: str, actors: str
+    alone: Callable[[str], Path], tmp_path: Path, method: str, actors: str
 ) -> None:
     """Each of two processes dies in its shard; the run continues with another number of processes."""
     run_dir = tmp_path / "run"
-    process = start(run_dir, *WORDS.get(method, ()), program=DYING, **ROUNDS | METHODS[method] | {"actors": "2"})
-    board = memory_of(process, run_dir).board
-    wait_until(process, lambda: board.committed >= 24)
-    process.send_signal(signal.SIGTERM)
-    finish(process)
+    process = start(run_dir, *WORDS.get(method, ()), program=DYING, **_flags(method, "2"))
+    stop_at(process, memory_of(process, run_dir), 24)
     stopped = summary(run_dir)
     assert stopped["restarts"] == 2
     assert stopped["redone_ticks"] > 0
-    assert stopped["weights_sha256"] != summary(undisturbed(method))["weights_sha256"]
+    assert stopped["weights_sha256"] != summary(alone(method))["weights_sha256"]
     process = start(run_dir, "--resume", str(run_dir), actors=actors)
     finish(process)
     assert gone(process)
-    assert _require_same(run_dir, undisturbed(method), stopped["rounds"])["actors"] == int(actors)
+    assert _require_same(run_dir, alone(method), stopped["rounds"])["actors"] == int(actors)
 
 
 @pytest.mark.stress
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("method", METHODS)
-def test_a_hundred_kills_change_nothing(undisturbed: Callable[[str], Path], tmp_path: Path, method: str) -> None:
+def test_a_hundred_kills_change_nothing(alone: Callable[[str], Path], tmp_path: Path, method: str) -> None:
     """Twenty-five for each form: four within a shard, seven of a process at work, the others of one that starts."""
     run_dir = tmp_path / "run"
-    process = start(run_dir, *WORDS.get(method, ()), program=DYING, **ROUNDS | METHODS[method] | {"actors": "2"})
+    process = start(run_dir, *WORDS.get(method, ()), program=DYING, **_flags(method, "2"))
     board = memory_of(process, run_dir).board
     for i in range(7):
         wait_until(process, partial(_has_committed, board, 18 + 5 * i))
@@ -130,7 +124,7 @@ def test_a_hundred_kills_change_nothing(undisturbed: Callable[[str], Path], tmp_
             kill(process, f"worker {number}")
             wait_until(process, lambda before=before: board.restarts.sum() > before)  # type: ignore[misc]
     finish(process)
-    assert _require_same(run_dir, undisturbed(method))["restarts"] == 25
+    assert _require_same(run_dir, alone(method))["restarts"] == 25
 
 
 @pytest.mark.stress
@@ -150,19 +144,11 @@ def test_evaluations_are_those_of_the_versions_at_their_steps(tmp_path: Path, me
             kill(process, role)
         finish(process)
         assert summary(run_dir)["restarts"] == len(killed)
-        assert summary(run_dir)["roles"].keys() == {
-            "inference",
-            "evaluator",
-            "scribe",
-            *map(_worker, range(int(actors))),
-        }
+        workers = {f"worker {number}" for number in range(int(actors))}
+        assert summary(run_dir)["roles"].keys() == {"inference", "evaluator", "scribe"} | workers
         found[actors] = [(each["steps"], each["mean_return"]) for each in records(run_dir, "evaluation")]
     assert [steps for steps, _ in found["1"]] == list(range(200, 1_400, 200))
     assert found["1"] == found["2"]
-
-
-def _worker(number: int) -> str:
-    return f"worker {number}"
 
 
 def _has_committed(board: Board, boundary: int) -> bool:

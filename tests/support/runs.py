@@ -56,29 +56,18 @@ def start(run_dir: Path, *words: str, program: Sequence[str] = LAUNCH, **changes
 
     `program`: words for Python that launch something else than `launch.py` does.
     """
-    flags = SMALL | {f"--{name.replace('_', '-')}": value for name, value in changes.items()}
-    if _is_on_policy(changes.get("method", "dqn")):
-        for name in OF_REPLAY - changes.keys():
-            del flags[flag_of(name)]
-    if "workers" in changes:
-        for name in OF_LEARNER - changes.keys():
-            flags.pop(flag_of(name), None)
-    if "--resume" in words:
-        flags = {f"--{name.replace('_', '-')}": value for name, value in changes.items()}
-    if "--env" in flags:
-        flags.pop("--game", None)
+    refused = OF_REPLAY if _is_on_policy(changes.get("method", "dqn")) else set()
+    refused |= (OF_LEARNER if "workers" in changes else set()) | ({"game"} if "env" in changes else set())
+    left_out = set(map(flag_of, refused))
+    usual = {flag: value for flag, value in SMALL.items() if "--resume" not in words and flag not in left_out}
+    flags = usual | {flag_of(name): value for name, value in changes.items()}
     flat = (word for flag in flags.items() for word in flag)
-    return start_command(*flat, "--run-dir", str(run_dir), *words, program=program)
+    return start_words("--plain", *flat, "--run-dir", str(run_dir), *words, program=program)
 
 
 def _is_on_policy(method: str) -> bool:
     """True unless a registered method has a replay buffer; the only plug-in of these tests is on-policy."""
     return method not in method_names() or method_declaration(method).on_policy
-
-
-def start_command(*words: str, program: Sequence[str] = LAUNCH) -> subprocess.Popen[str]:
-    """Start `launch.py --plain`, or another `program` that launches, with these words."""
-    return start_words("--plain", *words, program=program)
 
 
 def start_words(*words: str, program: Sequence[str] = LAUNCH, cwd: Path = ROOT) -> subprocess.Popen[str]:
@@ -143,6 +132,12 @@ def memory_of(
                     return Memory.attach(os.open(link, os.O_RDWR), Plan(config, actions, Elsewhere(gateways)))
         time.sleep(0.01)
     raise AssertionError(f"There is no shared memory after {seconds} s, or the run has ended.")
+
+
+def begun(run_dir: Path, *words: str, actions: int = 4, **changes: str) -> tuple[subprocess.Popen[str], Memory]:
+    """Start a run; return its process and, when it is there, its memory."""
+    process = start(run_dir, *words, **changes)
+    return process, memory_of(process, run_dir, actions)
 
 
 def wait_until(

@@ -1,0 +1,38 @@
+"""Undisturbed runs to compare with, and a stop."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from shared.memory.run_memory import Memory
+from tests.support.runs import finish, start, wait_until
+
+Undisturbed = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
+    """`undisturbed(*words, **flags)`: the directory of a run that nothing disturbed; made once."""
+
+    @cache
+    def run(*words: str, **flags: str) -> Path:
+        run_dir = tmp_path_factory.mktemp("undisturbed") / "run"
+        finish(start(run_dir, *words, **flags))
+        return run_dir
+
+    return run
+
+
+def stop_at(
+    process: subprocess.Popen[str], memory: Memory, boundary: float, number: signal.Signals = signal.SIGTERM
+) -> str:
+    """Ask a run to stop when it has committed a boundary; return what it printed."""
+    wait_until(process, lambda: memory.board.committed >= boundary)
+    process.send_signal(number)
+    return finish(process)
