@@ -227,11 +227,6 @@ class RoleGroup:
         return self.cores / len(self.roles) < RUNNING * self.busy
 
     @property
-    def starves(self) -> bool:
-        """True if it was busy most of the time, and lacks cores."""
-        return self.busy >= 0.5 and self.lacks_cores
-
-    @property
     def works(self) -> str:
         """Clause with the busy share, and the share of that with a core where it is much less."""
         plural = self.roles[0].group.endswith("s")
@@ -285,11 +280,6 @@ class Activity:
     def groups(self) -> dict[str, RoleGroup]:
         """Groups of the processes whose busy share is known, by name."""
         return groups_of(self.roles)
-
-    @property
-    def has_started(self) -> bool:
-        """True if the shares of those that play are known."""
-        return "workers" in self.groups or self.groups.keys() >= {"actors", "inference"}
 
     @property
     def learner_busy(self) -> float:
@@ -361,7 +351,7 @@ def find_bottleneck(run: Activity) -> Bottleneck:
     the limiting role had a core for much less time than it was busy, the sentence says so. A hyper-thread counts as a
     core, and threads that spin count as work.
     """
-    if not run.has_started:
+    if "workers" not in run.groups and not run.groups.keys() >= {"actors", "inference"}:  # no shares are known yet
         return Bottleneck("starting", _startup_sentence(run.roles))
     rules = (_cores, _evaluation, _workers) if "workers" in run.groups else _RULES
     found = _with_distance(next(limit for rule in rules if (limit := rule(run))), run.steps_per_second)
@@ -371,7 +361,8 @@ def find_bottleneck(run: Activity) -> Bottleneck:
 
 def _cores(run: Activity) -> Bottleneck | None:
     taken = (run.others or 0.0) + (run.stolen or 0.0)
-    if not any(group.starves for name, group in run.groups.items() if name != "nodes"):
+    own = [group for name, group in run.groups.items() if name != "nodes"]
+    if not any(group.busy >= 0.5 and group.lacks_cores for group in own):
         taken = 0.0  # no process of the run waits for the cores of other programs
     used = {name: group.cores for name, group in run.groups.items()}
     if sum(used.values()) + taken < CORES_IN_USE * run.usable_cores:

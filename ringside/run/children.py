@@ -282,11 +282,6 @@ class Child:
     first_heartbeat: int = -1
     """Heartbeat that the supervisor wrote in its name before its start; its own begin when its libraries are loaded."""
 
-    def restarted_as(self, process: multiprocess.Process, incarnation: int) -> Child:
-        """The next incarnation, with the same record."""
-        self.hang_detector.restart()
-        return Child(process, incarnation, self.deaths, self.hang_detector)
-
 
 class ChildMaker:
     """Makes the processes of a run, and reports the last one of a role that ended for good."""

@@ -11,6 +11,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib import import_module
 
 import multiprocess
@@ -208,10 +209,11 @@ class Supervisor:
             self._children.pop(index, None)
             self._fail(f"{self._name(index)} could not be started: {error.strerror}. Fewer --actors need less.")
             return
-        previous = self._children.get(index)
-        child = previous.restarted_as(process, incarnation) if previous else Child(process, incarnation)
-        child.first_heartbeat = heartbeat
-        self._children[index] = child
+        child = self._children.setdefault(index, Child(process))
+        child.hang_detector.restart()
+        self._children[index] = replace(
+            child, process=process, incarnation=incarnation, killed_at=None, first_heartbeat=heartbeat
+        )
 
     def _spawn(self, process: multiprocess.Process, seconds: float) -> None:
         """Start a process; retry for `seconds`, since a resource that is missing may soon be free.

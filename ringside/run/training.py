@@ -60,10 +60,6 @@ class Callbacks:
     on_episode: Callback | None = None
     on_evaluation: Callback | None = None
 
-    def for_kind(self, kind: str) -> Callback | None:
-        """The callback for a kind of record."""
-        return {"round": self.on_round, "episode": self.on_episode, "evaluation": self.on_evaluation}[kind]
-
     @property
     def any(self) -> bool:
         """True if there is one."""
@@ -104,7 +100,7 @@ def dispatching(
     def poll() -> None:
         try:
             for record in unsent.records() if callbacks.any else ():
-                callback = callbacks.for_kind(record["kind"])
+                callback: Callback | None = getattr(callbacks, f"on_{record['kind']}")
                 values = None if callback is None else callback(dict(record))
                 if values:
                     own.add(record, checked_values(values, f"on_{record['kind']}"))
