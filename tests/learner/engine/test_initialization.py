@@ -18,7 +18,7 @@ NETWORKS = {
     "a3c": Network("a3c", 18, "a2c", value_output=True, layer_norm=True, conv_norm=True),
     "dqn": Network("small", 6),
     "many-outputs": Network("small", 6, "c51", 51, -1.0, 1.0, dueling=True, noisy=0.5),
-    "residual": Network("impala", 4, "iqn", spectral_norm=True, fractions=8),
+    "residual": Network("impala", 4, "iqn", spectral_norm=True, layer_norm=True, fractions=8),
 }
 
 
@@ -55,13 +55,14 @@ def test_weights_are_orthogonal_and_biases_zero(name: str) -> None:
                 np.testing.assert_allclose(_products(rows), expected, atol=1e-6, err_msg=part)
 
 
-def test_parameters_are_a_function_of_seed_and_name() -> None:
-    first, again, other = (_drawn(A2C, seed) for seed in (1, 1, 2))
-    with_norms = _drawn(Network("small", 4, "a2c", value_output=True, layer_norm=True, conv_norm=True))
+@pytest.mark.parametrize("initial", ["orthogonal", "torch"])
+def test_parameters_are_a_function_of_seed_and_name(initial: Initial) -> None:
+    first, again, other = (_drawn(A2C, seed, initial) for seed in (1, 1, 2))
+    with_norms = _drawn(Network("small", 4, "a2c", value_output=True, layer_norm=True, conv_norm=True), 1, initial)
     for name, weight in first.items():
         np.testing.assert_array_equal(weight, again[name])
-        np.testing.assert_array_equal(weight, with_norms[name])
-        assert name.endswith("bias") or not np.array_equal(weight, other[name])
+        assert initial == "torch" or np.array_equal(weight, with_norms[name])
+        assert (initial == "orthogonal" and name.endswith("bias")) or not np.array_equal(weight, other[name])
     square = [first["conv1.weight"].reshape(16, -1)[:, :16], first["conv2.weight"].reshape(16, -1)[:, :16]]
     assert not np.allclose(*square)
 
@@ -72,10 +73,25 @@ def test_actor_critics_begin_orthogonal_unless_told_otherwise(network: str, usua
     other: Initial = "torch" if usual == "orthogonal" else "orthogonal"
     np.testing.assert_array_equal(drawn["auto"], drawn[usual])
     assert not np.array_equal(drawn["auto"], drawn[other])
-    for name, weight in parameters_of(NETWORKS[network]).split(drawn["torch"]).items():
-        if name.endswith(".weight"):
-            bound = 1 / math.sqrt(math.prod(weight.shape[1:]))
-            assert 0.9 * bound < np.abs(weight).max() <= bound, name
+
+
+@pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
+def test_layers_begin_as_those_of_pytorch(network: Network) -> None:
+    """Noisy ones have sigma_0 / sqrt(fan-in) (Fortunato et al. 2018, section 3.2, factorized)."""
+    drawn = _drawn(network, 3, "torch")
+    for name in (name for name in drawn if name.endswith(".weight")):
+        weight, bias = drawn[name], drawn[name.replace("weight", "bias")]
+        if "_norm." in name:
+            assert (weight == 1).all()
+            assert not bias.any()
+            continue
+        bound = 1 / math.sqrt(math.prod(weight.shape[1:]))
+        for part in (weight, bias):
+            assert np.abs(part).max() <= bound, name
+            assert np.abs(part).max() > 0.9 * bound or part.size < 50, name
+        assert np.abs(weight.mean()) < 0.1 * bound
+        for kind in ("weight_sigma", "bias_sigma") if f"{name}_sigma" in drawn else ():
+            np.testing.assert_allclose(drawn[name.replace("weight", kind)], 0.5 * bound, rtol=1e-6)
 
 
 def test_noise_and_singular_vectors_begin_alike() -> None:
@@ -86,3 +102,6 @@ def test_noise_and_singular_vectors_begin_alike() -> None:
                 np.testing.assert_array_equal(values, usual[part])
             elif part.endswith(".u"):
                 assert np.linalg.norm(values) == pytest.approx(1.0, abs=1e-6)
+                weight = usual[part.replace(".u", ".weight")].reshape(len(values), -1)
+                assert np.linalg.norm(weight.T @ usual[part]) == pytest.approx(np.linalg.norm(weight, 2), rel=0.05)
+        assert sum(part.endswith(".u") for part in drawn) == (12 if name == "residual" else 0)

@@ -357,34 +357,6 @@ def test_every_group_of_rows_has_its_noise_and_none_is_no_noise() -> None:
     assert len({tuple(row) for row in each[:, :, 0].tolist()}) == BATCH
 
 
-def test_noisy_layers_begin_as_published() -> None:
-    """sigma_0 / sqrt(fan-in); the rest as ever (Fortunato et al. 2018, section 3.2, factorized)."""
-    network = NETWORKS["rainbow"]
-    views = parameters_of(network).split(initial_parameters(network, 5))
-    for name, fan_in in (("hidden", 3136), ("advantage_hidden", 3136), ("value", 512), ("advantage", 512)):
-        bound = 1 / math.sqrt(fan_in)
-        for kind in ("weight", "bias"):
-            np.testing.assert_allclose(views[f"{name}.{kind}_sigma"], 0.5 * bound, rtol=1e-6)
-            assert 0.9 * bound < np.abs(views[f"{name}.{kind}"]).max() <= bound or views[f"{name}.{kind}"].size < 50
-        assert np.abs(views[f"{name}.weight"].mean()) < 0.1 * bound
-    other = parameters_of(network).split(initial_parameters(network, 6))
-    assert not np.array_equal(other["value.weight"], views["value.weight"])
-    assert np.array_equal(initial_parameters(network, 5), np.concatenate([view.ravel() for view in views.values()]))
-
-
-def test_other_parts_begin_as_they_should() -> None:
-    network = NETWORKS["btr"]
-    views = parameters_of(network).split(initial_parameters(network, 5))
-    assert (views["hidden_norm.weight"] == 1).all()
-    assert (views["hidden_norm.bias"] == 0).all()
-    vectors = [view for name, view in views.items() if name.endswith(".u")]
-    assert len(vectors) == 12
-    assert [float(np.linalg.norm(vector)) for vector in vectors] == pytest.approx([1.0] * 12)
-    for name in (name for name in views if name.endswith(".u")):
-        weight = views[name.replace(".u", ".weight")].reshape(len(views[name]), -1)
-        assert np.linalg.norm(weight.T @ views[name]) == pytest.approx(np.linalg.norm(weight, 2), rel=0.05)
-
-
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_power_iteration_finds_the_largest_singular_value(precision: str) -> None:
     network = Network("impala", ACTIONS, spectral_norm=True)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from learner.engine.initialization import initial_parameters
 from learner.engine.side_stream import SideStream
@@ -37,7 +40,7 @@ def _recurrence(seed: int = 0, units: int = UNITS, dtype: torch.dtype = torch.fl
     return Recurrence(torch.randn(SEQUENCES, 2, units, generator=generator, dtype=dtype), start.flatten())
 
 
-def _reference(module: nn.LSTM, x: Tensor, recurrence: Recurrence) -> tuple[Tensor, Tensor]:
+def _reference(module: Callable[..., Any], x: Tensor, recurrence: Recurrence) -> tuple[Tensor, Tensor]:
     """Outputs [n, units] and last states [m, 2, units] by PyTorch's LSTM, piece by piece between the starts."""
     outputs, states = [], []
     starts = recurrence.start.view(SEQUENCES, TICKS)
@@ -129,28 +132,11 @@ def _by_the_books(flat: Tensor) -> tuple[Tensor, Tensor]:
     x = F.conv2d(x, w["conv1.weight"], w["conv1.bias"], 4).relu()
     x = F.conv2d(x, w["conv2.weight"], w["conv2.bias"], 2).relu()
     x = F.linear(x.flatten(1), w["hidden.weight"], w["hidden.bias"]).relu()
-    weights = lstm.Weights(*(part for name, part in w.items() if name.startswith("lstm.")))
-    recurrence = _recurrence(units=64, dtype=torch.float32)
-    x, state = _by_equations(weights, x, Recurrence(*(each.to(flat.dtype) for each in recurrence)))
+    weights = {name.removeprefix("lstm."): part for name, part in w.items() if name.startswith("lstm.")}
+    recurrence = Recurrence(*(each.to(flat.dtype) for each in _recurrence(units=64, dtype=torch.float32)))
+    layer = nn.LSTM(64, 64, batch_first=True)
+    x, state = _reference(lambda *inputs: functional_call(layer, weights, inputs), x, recurrence)
     return F.linear(x, w["heads.weight"], w["heads.bias"])[:, :, None], state
-
-
-def _by_equations(weights: lstm.Weights, x: Tensor, recurrence: Recurrence) -> tuple[Tensor, Tensor]:
-    """Outputs [n, units] and last states [m, 2, units], tick by tick."""
-    outputs, states = [], []
-    starts = recurrence.start.view(SEQUENCES, TICKS)
-    for sequence, rows in enumerate(x.view(SEQUENCES, TICKS, -1)):
-        output, cell = recurrence.state[sequence]
-        for t, row in enumerate(rows):
-            if starts[sequence, t]:
-                output, cell = torch.zeros_like(output), torch.zeros_like(cell)
-            z = weights.weight_ih @ row + weights.bias_ih + weights.weight_hh @ output + weights.bias_hh
-            i, f, g, o = z.chunk(4)
-            cell = f.sigmoid() * cell + i.sigmoid() * g.tanh()
-            output = o.sigmoid() * cell.tanh()
-            outputs.append(output)
-        states.append(torch.stack([output, cell]))
-    return torch.stack(outputs), torch.stack(states)
 
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 2e-4), ("bf16", 0.1)])
