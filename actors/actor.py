@@ -50,7 +50,7 @@ class Housekeeping:
         self._redone_before = int(self._board.redone[self._process])
         self._progress_before = max(0, int(self._board.furthest[self._process]))
         self.lanes = Lanes(
-            memory, child_spec.number, self._make_env, child_spec.doorbells.actors, self._waiter.heartbeat
+            memory, child_spec.number, self._make_env, child_spec.doorbells.of_role(Role.ACTOR), self._waiter.heartbeat
         )
 
     def start(self) -> None:

@@ -137,7 +137,7 @@ def _serve(child_spec: ChildSpec) -> None:
     evaluation = None
     if memory.plan.evaluation_episodes:
         evaluation = EvaluationServer(memory, _make_policy(memory, device, len(memory.evaluations.stacks)))
-    actors, evaluator = child_spec.doorbells.actors, child_spec.doorbells[Role.EVALUATOR]
+    actors, evaluator = child_spec.doorbells.of_role(Role.ACTOR), child_spec.doorbells[Role.EVALUATOR]
 
     def lanes_due() -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         return [] if server is None else server.due()

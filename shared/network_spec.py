@@ -226,9 +226,8 @@ class Network:
 
     def __str__(self) -> str:
         """Its name and what differs from the plain network of that name."""
-        said = [f"{item.name}={getattr(self, item.name)}" for item in fields(self)[2:]]
-        plain = [f"{item.name}={item.default}" for item in fields(self)[2:]]
-        return " ".join([self.name, *(word for word, usual in zip(said, plain, strict=True) if word != usual)])
+        values = ((item.name, getattr(self, item.name), item.default) for item in fields(self)[2:])
+        return " ".join([self.name, *(f"{name}={value}" for name, value, usual in values if value != usual)])
 
 
 def network_of(config: Config, actions: int) -> Network:

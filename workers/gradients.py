@@ -19,8 +19,7 @@ from learner.rollout.on_policy_method import OnPolicyMethod
 from shared.errors import FatalError
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
-from workers.local_replay import LocalReplay
-from workers.newest_steps import Choose, NewestSequences, NewestSteps
+from workers.newest_steps import Choose, LocalReplay, NewestSequences, NewestSteps
 
 
 class Source(Protocol):

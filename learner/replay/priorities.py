@@ -5,7 +5,7 @@ point, a whole number of `QUANTUM`, and so are all sums. Whole numbers add up th
 the least weight counts among millions of large ones, and a target below the total ends at a place with weight.
 
 A greater weight than `largest_weight` counts as `largest_weight`; settings that may reach it are refused
-(shared/config/combinations.py).
+(shared/config/validate.py).
 
 The tree is on the CPU, whatever device learns, so a seed gives the same samples everywhere. The CPU is fast enough: the
 errors of a chunk come back during the next chunk, and a draw takes far less time than the updates of a chunk.

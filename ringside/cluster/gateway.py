@@ -29,8 +29,8 @@ from ringside.cluster.group_host import GroupHost, group_actors
 from ringside.cluster.node_object import Host, Node, NodeLost, fingerprint, numerics
 from ringside.cluster.remote_lanes import BEGIN_SECONDS, EXAMINE_SECONDS, RemoteLanes
 from ringside.run.lane_balance import Move, count_moves
+from shared.config.resolve import greatest_share
 from shared.errors import ConfigError, RunFailed
-from shared.machine.allocation import greatest_share
 from shared.memory.board import Phase
 from shared.memory.plan import Elsewhere, Plan, deal, divide
 from shared.memory.process_table import Role

@@ -338,7 +338,7 @@ class RemoteLanes:
             wanted = int(self._board.lane_wanted[lane])
             if wanted != self._actor and (lane not in self._group.lanes or self._at_boundary(lane)):
                 self._memory.lane(lane).hand_over(wanted)
-                self._doorbells.actors[wanted].ring()
+                self._doorbells.of_role(Role.ACTOR)[wanted].ring()
 
     def _at_boundary(self, lane: int) -> bool:
         """True if the lane has played all ticks before its newest snapshot, and none after it."""

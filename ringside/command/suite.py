@@ -28,10 +28,9 @@ from shared.checkpoint.finding import find_checkpoint, newest_checkpoint
 from shared.checkpoint.manifest import BEST_FILE, CHECKPOINTS, plain_field
 from shared.checkpoint.weights_file import read_weights_metadata
 from shared.config import validate
-from shared.config.digest import ARITHMETIC, MAY_CHANGE_ON_RESUME
 from shared.config.protocols import PROTOCOLS
 from shared.config.run_schedule import make_run_schedule
-from shared.config.settings import Config
+from shared.config.settings import ARITHMETIC, MAY_CHANGE_ON_RESUME, Config
 from shared.errors import CheckpointError, ConfigError
 from shared.files.atomic import write_atomic
 from shared.files.lock import is_locked, wait_until_free

@@ -8,9 +8,8 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, ClassVar
 
 from ringside.command.arguments import Choices, config_of, parse_choices
-from shared.config.digest import ARITHMETIC
 from shared.config.method_declaration import method_declaration
-from shared.config.settings import Config, ResolvedConfig
+from shared.config.settings import ARITHMETIC, Config, ResolvedConfig
 from shared.config.trust import resume_words
 from shared.errors import CheckpointError, ConfigError, RunFailed
 from shared.files.lock import is_locked

@@ -23,10 +23,9 @@ from ringside.records.bottleneck import Sample
 from ringside.records.events import EventLog
 from ringside.records.metrics import MetricsLog, Totals, cut_metrics, next_evaluation
 from ringside.records.summary import INEXACT_SINCE
-from shared.checkpoint.best_weights import best_files
-from shared.checkpoint.checkpoint_writer import CheckpointWriter
-from shared.checkpoint.loading import load_boundary, load_segments
+from shared.checkpoint.checkpoint_writer import CheckpointWriter, best_files
 from shared.checkpoint.manifest import Manifest
+from shared.checkpoint.segments import load_boundary, load_segments
 from shared.checkpoint.weights_file import load_weights
 from shared.files import disk_trouble
 from shared.files.atomic import make_directory, write_atomic

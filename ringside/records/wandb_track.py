@@ -21,8 +21,7 @@ import psutil
 from ringside.records.metric_names import episode_scalars, evaluation_scalars, round_scalars
 from ringside.records.metrics import Follower, Unsent, cut_metrics
 from ringside.records.own_metrics import own_scalars, parse_own
-from shared.config.digest import flat_of
-from shared.config.settings import ResolvedRun
+from shared.config.settings import ResolvedRun, flat_of
 from shared.files.atomic import write_atomic
 from shared.files.run_file_names import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE
 from shared.files.strict_json import read_object

@@ -29,10 +29,10 @@ from numpy.typing import NDArray
 from ringside.records.metrics import MEAN_OVER
 from ringside.records.scores import REFERENCE, human_normalized
 from ringside.report.records import Records, RecordsError, newest, number
-from shared.config.digest import ARITHMETIC, MAY_CHANGE_ON_RESUME
 from shared.config.presets import PRESETS
 from shared.config.protocols import PROTOCOLS, acting_in_words
 from shared.config.sections import FRAME_SKIP, INEXACT_SCHEDULES, Evaluate
+from shared.config.settings import ARITHMETIC, MAY_CHANGE_ON_RESUME
 from shared.files.strict_json import read_json
 from shared.text import count, flags_of
 

@@ -19,10 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ringside.records.metrics import MetricsError, read_metrics
-from shared.config.digest import flat_of
 from shared.config.method_declaration import method_declaration, method_names
 from shared.config.presets import nearest_preset
-from shared.config.settings import Config, unused_settings
+from shared.config.settings import Config, flat_of, unused_settings
 from shared.errors import ConfigError, FileError
 from shared.files.run_file_names import CONFIG_FILE, EVALUATION_FILES, METRICS_FILE, SUMMARY_FILE
 from shared.files.strict_json import read_json

@@ -37,9 +37,9 @@ from ringside.report.comparison import (
 )
 from ringside.report.plots import Axis, Picture, color_of, has_curve, learning_curve, save, style
 from ringside.report.records import Records, newest, number, part
-from shared.config.digest import ARITHMETIC
 from shared.config.protocols import LONGEST_EPISODE_STEPS, PROTOCOLS
 from shared.config.sections import FRAME_SKIP
+from shared.config.settings import ARITHMETIC
 from shared.files.atomic import write_atomic
 from shared.frame_shape import FRAME_SIDE, STACK
 from shared.machine.contention import WORTH_SAYING

@@ -29,16 +29,15 @@ from actors.env import EnvError
 from actors.env_trial import EnvSample
 from actors.make_env import action_names
 from ringside.run.children import ChildProcess, require_main_guard, signal_name
-from shared.config.config_warnings import config_warnings
-from shared.config.resolve import learner_cores
+from shared.config.resolve import learner_cores, learner_threads_of, shards_of_rank, teams_of
 from shared.config.sections import Play
 from shared.config.settings import ResolvedConfig
+from shared.config.validate import config_warnings
 from shared.errors import ConfigError
 from shared.files.run_file_names import SUMMARY_FILE
 from shared.files.strict_json import read_object
 from shared.frame_shape import FrameShape
 from shared.machine import facts
-from shared.machine.allocation import learner_threads_of, shards_of_rank, teams_of
 from shared.machine.subprocesses import REAP_SECONDS, wait_for_end
 from shared.memory import memory_need
 from shared.memory.plan import Plan

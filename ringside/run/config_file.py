@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from shared.config import validate
-from shared.config.combinations import require_consistent, require_used
 from shared.config.presets import PRESETS
 from shared.config.sections import Run
 from shared.config.settings import Config
 from shared.config.trust import NEVER_FROM_A_FILE, load_plugin, require_env, require_plugin
+from shared.config.validate import require_consistent, require_used
 from shared.env_name import env_named
 from shared.errors import CheckpointError, ConfigError, FileError
 from shared.files.lock import is_locked

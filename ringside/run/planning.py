@@ -16,13 +16,12 @@ from shared.checkpoint.finding import find_checkpoint, newest_usable
 from shared.checkpoint.manifest import Manifest
 from shared.checkpoint.weights_file import load_weights
 from shared.config import validate
-from shared.config.digest import MAY_CHANGE_ON_RESUME
 from shared.config.method_declaration import method_declaration
 from shared.config.presets import PRESETS
 from shared.config.protocols import PROTOCOLS, eval_rules
 from shared.config.resolve import resolve
 from shared.config.sections import Evaluate
-from shared.config.settings import Config
+from shared.config.settings import MAY_CHANGE_ON_RESUME, Config
 from shared.errors import CheckpointError, ConfigError, FileError
 from shared.files.run_file_names import METRICS_FILE, SUMMARY_FILE
 from shared.files.strict_json import read_object

@@ -29,8 +29,7 @@ from ringside.watch.display import Display, NotebookDisplay, in_notebook, open_d
 from ringside.watch.observer import Observer
 from ringside.watch.status import Status, ending
 from shared.checkpoint.manifest import Manifest
-from shared.config.digest import flat_of
-from shared.config.settings import Config
+from shared.config.settings import Config, flat_of
 from shared.errors import ConfigError, StopTraining
 from shared.files.atomic import PRIVATE_UMASK, remove_temporaries, write_atomic
 from shared.files.lock import locked

@@ -1,5 +1,4 @@
 """Checkpoints: manifests over immutable pieces, and files of weights.
 
-Read checkpoint_writer first, then manifest, pieces, segments, weights_file and best_weights; then finding and
-loading.
+Read checkpoint_writer first, then manifest, segments, weights_file and finding.
 """

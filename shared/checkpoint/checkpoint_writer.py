@@ -6,12 +6,12 @@ In `RUN_DIR/checkpoints/`:
     tail-R.ring                those from the newest segment to the boundary before round R, where it ends none
     boundary-R.safetensors     the state of all roles at the boundary before round R
     weights-R.safetensors      the parameters of version R by name, for anyone
-    best.safetensors           the parameters that did best in evaluation; best-V.safetensors: best_weights.py
+    best.safetensors           the parameters that did best in evaluation; best-V.safetensors: `BestWeights`
     checkpoint-R.json          the manifest: names, sizes and SHA-256 of its pieces; written last
 
 A checkpoint exists when its manifest does. A manifest is renamed into place after all its pieces are on the disk, so a
 writer killed at any moment leaves the older checkpoints unchanged. The newest two stay. Pieces that no kept manifest
-names are deleted, after the new manifest is in place. Readers: finding.py, loading.py and
+names are deleted, after the new manifest is in place. Readers: finding.py, segments.py and
 weights_file.py.
 """
 
@@ -23,7 +23,7 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
@@ -34,12 +34,22 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save as safetensors_save
 
-from shared.checkpoint.best_weights import BestWeights
 from shared.checkpoint.finding import manifests_in
-from shared.checkpoint.loading import identity_arrays
-from shared.checkpoint.manifest import CHECKPOINTS, FORMAT, KIND, Manifest, manifest_checksum, read_manifest
-from shared.checkpoint.pieces import Piece, boundary_name, manifest_name, weights_name
+from shared.checkpoint.manifest import (
+    BEST_FILE,
+    CHECKPOINTS,
+    FORMAT,
+    KIND,
+    Manifest,
+    Piece,
+    boundary_name,
+    manifest_checksum,
+    manifest_name,
+    read_manifest,
+    weights_name,
+)
 from shared.checkpoint.segments import (
+    identity_arrays,
     needs_replay,
     segment_name,
     segment_shape,
@@ -49,7 +59,7 @@ from shared.checkpoint.segments import (
     tail_shape,
     write_segment,
 )
-from shared.checkpoint.weights_file import WEIGHTS_FORMAT, WEIGHTS_SHA256, weights_metadata
+from shared.checkpoint.weights_file import WEIGHTS_FORMAT, WEIGHTS_SHA256, read_weights_metadata, weights_metadata
 from shared.config.run_schedule import RunSchedule
 from shared.config.settings import Config
 from shared.errors import CheckpointError
@@ -336,8 +346,6 @@ class CheckpointWriter:
 
     def _weights_bytes(self, weights: NDArray[np.float32], version: int, more: dict[str, float]) -> bytes:
         """A weights file: named parameters, and what they are of."""
-        if weights.shape != (self._spec.count,) or weights.dtype != np.float32:
-            raise ValueError(f"The weights are {weights.dtype}{weights.shape}, not float32({self._spec.count},).")
         play = self._config.play
         about: dict[str, Any] = {
             "format": WEIGHTS_FORMAT,
@@ -368,3 +376,81 @@ def _link_or_copy(source: Path, target: Path) -> None:
             return
     with open_to_read(source) as original:
         write_atomic(target, partial(shutil.copyfileobj, original))
+
+
+FORMER_BEST = re.compile(r"best-\d{8,}\.safetensors")
+"""Names of the weights, by version, that were the best until better ones came."""
+
+
+def best_files(directory: Path) -> list[Path]:
+    """The best weights in a directory of checkpoints, and the former best; of any kind and content."""
+    return [each for each in directory.iterdir() if each.name == BEST_FILE or FORMER_BEST.fullmatch(each.name)]
+
+
+class BestWeights:
+    """Files in the directory of the checkpoints.
+
+    A resumed run has not reached the versions after its checkpoint. So where better weights replace the best ones of a
+    kept checkpoint, or of the next one, these stay as `best-V.safetensors`, V being their version. Versions and mean
+    returns rise together: the best weights at a boundary are the newest of those that existed.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory, self._best = directory, directory / BEST_FILE
+
+    @property
+    def mean_return(self) -> float | None:
+        """Mean return of the best weights; None if there are none that can be read."""
+        value = _about(self._best).get("mean_return")
+        return value if isinstance(value, float) else None
+
+    def replace(self, data: bytes, boundaries: Sequence[int]) -> None:
+        """Put better ones in their place, and delete the former best that no kept checkpoint needs.
+
+        Args:
+            data: a weights file, which tells its `version` and `mean_return`.
+            boundaries: those of the kept checkpoints and of the next one.
+
+        Raises:
+            OSError: the system refuses; the best are as they were.
+        """
+        versions = self._versions()
+        needed = {_newest(versions, boundary) for boundary in boundaries}
+        if self._best in needed:
+            former = self._directory / f"best-{versions[self._best]:08d}.safetensors"
+            with open_to_read(self._best) as best:
+                write_atomic(former, partial(shutil.copyfileobj, best))
+        write_atomic(self._best, data)
+        for path in versions.keys() - needed - {self._best}:
+            path.unlink()
+
+    def cut_back(self, boundary: int) -> None:
+        """Return to the best weights at a boundary. At 0 a run begins, and the files there are another run's."""
+        versions = self._versions()
+        found = _newest(versions, boundary)
+        if found is None:
+            self._best.unlink(missing_ok=True)
+        elif found != self._best:
+            found.replace(self._best)
+        for path in best_files(self._directory):
+            if path != self._best and (boundary == 0 or not 0 <= versions.get(path, -1) <= boundary):
+                path.unlink()
+
+    def _versions(self) -> dict[Path, int]:
+        """The versions of the files that can be read."""
+        found = {path: _about(path).get("version") for path in best_files(self._directory)}
+        return {path: version for path, version in found.items() if isinstance(version, int)}
+
+
+def _newest(versions: dict[Path, int], boundary: int) -> Path | None:
+    """The file of the newest version that existed at a boundary of the run; at 0 none did."""
+    existed = [path for path, version in versions.items() if boundary > 0 and version <= boundary]
+    return max(existed, key=lambda path: (versions[path], path.name == BEST_FILE), default=None)
+
+
+def _about(path: Path) -> dict[str, Any]:
+    """Metadata of a file of weights; empty if there is none that can be read."""
+    try:
+        return read_weights_metadata(path)
+    except (CheckpointError, FileNotFoundError):
+        return {}

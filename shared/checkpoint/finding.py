@@ -8,8 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from shared.checkpoint.manifest import CHECKPOINTS, Manifest, read_manifest
-from shared.checkpoint.pieces import boundary_in_name
+from shared.checkpoint.manifest import CHECKPOINTS, Manifest, boundary_in_name, read_manifest
 from shared.errors import CheckpointError
 from shared.files.run_file_names import CONFIG_FILE
 

@@ -1,4 +1,4 @@
-"""Manifests of checkpoints, for reading. checkpoint_writer.py describes the files.
+"""Manifests of checkpoints and their pieces, for reading. checkpoint_writer.py describes the files.
 
 Nothing that is read is trusted: sizes are compared before memory is asked for, names cannot lead out of the directory,
 and no file can make the reader execute anything.
@@ -12,16 +12,101 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-from shared.checkpoint.pieces import SEGMENT_NAME, Piece, boundary_in_name, verify_piece
-from shared.config.digest import ARITHMETIC, MAY_CHANGE_ON_RESUME, digest_of, flat_of
-from shared.config.settings import Config
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load as safetensors_load
+
+from shared.config.settings import ARITHMETIC, MAY_CHANGE_ON_RESUME, Config, digest_of, flat_of
 from shared.errors import CheckpointError, FileError
+from shared.files.plain_files import open_to_read
 from shared.files.strict_json import read_json
 from shared.memory.evaluation_queue import EvaluationHistory
 from shared.network_spec import Network
-from shared.text import PLAIN_NAME, flag_of
+from shared.text import PLAIN_NAME, flag_of, printable
+
+_PIECE_LIMIT = 16 << 30
+"""Most bytes of a piece; a sparse file says any size."""
+_CHUNK = 1 << 20
+SEGMENT_NAME = re.compile(r"segment-(\d{8,})\.ring")
+_MANIFEST_NAME = re.compile(r"checkpoint-(\d{8,})\.json")
+
+
+def boundary_name(boundary: int) -> str:
+    """File name of the roles' state at a boundary."""
+    return f"boundary-{boundary:08d}.safetensors"
+
+
+def weights_name(boundary: int) -> str:
+    """File name of the parameters of a boundary."""
+    return f"weights-{boundary:08d}.safetensors"
+
+
+def manifest_name(boundary: int) -> str:
+    """File name of a boundary's manifest."""
+    return f"checkpoint-{boundary:08d}.json"
+
+
+def boundary_in_name(name: str) -> int | None:
+    """The boundary in the file name of a manifest; None: no manifest has such a name."""
+    match = _MANIFEST_NAME.fullmatch(name)
+    return None if match is None else int(match[1])
+
+
+@dataclass(frozen=True)
+class Piece:
+    """One file of a checkpoint."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+def verify_piece(directory: Path, piece: Piece) -> None:
+    """Compare a file with the size and the SHA-256 in its description. Raises as `open_piece`."""
+    digest = hashlib.sha256()
+    with open_piece(directory, piece) as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    if digest.hexdigest() != piece.sha256:
+        raise CheckpointError(f"{piece.name} is damaged: its content does not match its checksum.")
+
+
+def open_piece(directory: Path, piece: Piece, most: int = _PIECE_LIMIT) -> BinaryIO:
+    """Open a file of the size in its description, to read.
+
+    Args:
+        directory: of the pieces.
+        piece: its description.
+        most: bytes that it may have; a larger one is not opened.
+
+    Raises:
+        CheckpointError: it is missing, larger, or differs. OSError: the system refuses.
+    """
+    if piece.bytes > most:
+        raise CheckpointError(f"{piece.name} has {piece.bytes:,} bytes; in this run it may have at most {most:,}.")
+    try:
+        file = open_to_read(directory / piece.name)
+    except FileNotFoundError as error:
+        raise CheckpointError(f"{piece.name} is missing.") from error
+    except FileError as error:
+        raise CheckpointError(str(error)) from error
+    size = os.fstat(file.fileno()).st_size
+    if size != piece.bytes:
+        file.close()
+        raise CheckpointError(f"{piece.name} is truncated or foreign: {size} bytes, not {piece.bytes}.")
+    return file
+
+
+def arrays_in(data: bytes, where: str) -> dict[str, np.ndarray]:
+    """The arrays of a safetensors file. Raises `CheckpointError` when it is none."""
+    try:
+        return safetensors_load(data)
+    except (SafetensorError, KeyError, ValueError, TypeError) as error:
+        words = printable(f"{error}")  # the library quotes the file
+        raise CheckpointError(f"{where} is damaged: {words:.200}.") from error
+
 
 EVALUATIONS = ("evaluations_before", "evaluations_since_boundary")
 """Counters of a run that was resumed with another --eval-every-steps (`Board.evaluation_history`)."""

@@ -12,13 +12,15 @@ The content is the slots in the order of ticks, lane by lane and field by field.
 slots are compressed from the ring and decompressed into it. Storing differences between frames would cost time and save
 little, since zstd finds the frame before. A reader knows every size from its configuration and compares. So nothing in
 a file decides the size of an allocation, and nothing in it is executed. The manifest has the SHA-256 of the file.
+
+`load_boundary` and `load_segments` read the state of a run from a checkpoint.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -27,12 +29,13 @@ from typing import Any
 import numpy as np
 import zstandard
 
-from shared.checkpoint.pieces import Piece
+from shared.checkpoint.manifest import Manifest, Piece, arrays_in, boundary_name, open_piece
 from shared.config.method_declaration import SlotField
 from shared.config.run_schedule import RunSchedule
 from shared.errors import CheckpointError
 from shared.files.atomic import write_atomic
 from shared.files.strict_json import json_object
+from shared.memory.boundary import ArraySpec
 from shared.memory.ring import SLOT_FIELDS, slot_fields
 
 FORMAT = 4
@@ -139,11 +142,6 @@ def _spans(ring: Mapping[str, np.ndarray], index: int, shape: SegmentShape) -> I
 
     `ring` has arrays [lanes, capacity, lane_envs, ...]; tick `t` is slot `t % capacity`.
     """
-    for name, dtype, tail in shape.slots:
-        view = ring[name]
-        expected = (shape.lanes, view.shape[1], shape.lane_envs, *tail)
-        if view.shape != expected or view.dtype != np.dtype(dtype) or view.shape[1] < shape.ticks:
-            raise ValueError(f"The field {name!r} is {view.dtype}{view.shape}; a segment needs {dtype}{expected}.")
     for lane in range(shape.lanes):
         for name, _, _ in shape.slots:
             lane_slots = ring[name][lane]
@@ -228,3 +226,81 @@ def read_segment_into(
             raise CheckpointError(f"{name} is damaged: its content is longer than its header says.")
     except zstandard.ZstdError as error:
         raise CheckpointError(f"{name} is damaged: {error}.") from error
+
+
+_BOUNDARY_HEADER_LIMIT = 1 << 20
+"""Bytes that the state of the roles may have beside its arrays."""
+
+
+def load_boundary(manifest: Manifest, expected: Mapping[str, ArraySpec]) -> dict[str, np.ndarray]:
+    """The arrays that `CheckpointWriter.save` was given.
+
+    Args:
+        expected: all arrays that must be there, by name; a larger file is not read.
+
+    Raises:
+        CheckpointError: the piece is damaged, of another round or run, or does not have what is expected.
+    """
+    name = boundary_name(manifest.boundary)
+    identity = identity_arrays(manifest.boundary, manifest.experiment)
+    arrays_bytes = sum(spec.nbytes for spec in expected.values()) + sum(own.nbytes for own in identity.values())
+    with open_piece(manifest.directory, manifest.piece(name), arrays_bytes + _BOUNDARY_HEADER_LIMIT) as file:
+        arrays = arrays_in(file.read(), name)
+    for key, spec in expected.items():
+        if key not in arrays:
+            raise CheckpointError(f"{name} does not hold {key!r}.")
+        found = arrays[key]
+        if not spec.suits(found):
+            raise CheckpointError(f"{name} has {found.dtype}{found.shape} for {key!r}; this run needs {spec}.")
+    for key, own in identity.items():
+        if not np.array_equal(arrays.pop(key, np.empty(0)), own):
+            raise CheckpointError(
+                f"{name} is of another run or another round: its {key!r} is not that of its manifest."
+            )
+    return arrays
+
+
+def identity_arrays(boundary: int, experiment: str) -> dict[str, np.ndarray]:
+    """Arrays of a boundary's piece beside the state of the roles: its round and its run.
+
+    Args:
+        boundary: the round that is played next.
+        experiment: as of `Config.experiment`.
+    """
+    return {
+        "identity.boundary": np.array([boundary], np.int64),
+        "identity.experiment": np.frombuffer(bytes.fromhex(experiment), np.uint8),
+    }
+
+
+def load_segments(
+    manifest: Manifest,
+    run_schedule: RunSchedule,
+    ring: Mapping[str, np.ndarray],
+    heartbeat: Callable[[], None] = lambda: None,
+) -> None:
+    """Read the segments of a checkpoint into the rings: the replay, or the last round of an on-policy method.
+
+    Without that round an on-policy run continues: its ticks count as ticks without an action.
+
+    Args:
+        ring: the ring's fields, [lanes, capacity, lane_envs, ...]; each tick comes to its slot, `tick % capacity`.
+        heartbeat: called before each segment.
+
+    Raises:
+        CheckpointError: a segment is damaged, of other sizes or of another run; the rings' content is undefined then.
+    """
+    if not manifest.has_replay and run_schedule.method.on_policy:
+        return
+    if not manifest.has_replay:
+        raise CheckpointError(
+            f"{manifest.path} was made without the replay (--checkpoint-replay), which is needed here."
+        )
+    whole, boundary = segment_shape(run_schedule), manifest.boundary
+    parts = [(segment_name(index), index, whole) for index in segments_needed(run_schedule, boundary)]
+    if (tail := tail_shape(run_schedule, boundary)) is not None:
+        parts.append((tail_name(boundary), boundary // run_schedule.segment_rounds, tail))
+    for name, index, shape in parts:
+        heartbeat()
+        with open_piece(manifest.directory, manifest.piece(name), shape.most_bytes) as file:
+            read_segment_into(file.read(), name, index, shape, ring, manifest.experiment)

@@ -14,8 +14,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.checkpoint.finding import newest_usable
-from shared.checkpoint.manifest import Manifest, plain_field, plain_name, plain_network
-from shared.checkpoint.pieces import Piece, arrays_in, open_piece, weights_name
+from shared.checkpoint.manifest import (
+    Manifest,
+    Piece,
+    arrays_in,
+    open_piece,
+    plain_field,
+    plain_name,
+    plain_network,
+    weights_name,
+)
 from shared.config.sections import EvalActions
 from shared.errors import CheckpointError, FileError
 from shared.files.plain_files import open_to_read

@@ -13,12 +13,9 @@ _THERE = {
     "{method}, or {preset} for published settings": "algo algorithm",
     "{learning_rate_end} with {anneal_steps}": "anneal_lr",
     "{replay_size}": "buffer_size max_capacity memory_size replay_capacity",
-    "{eval_video}": "capture_video",
     "{clip_ratio}": "clip_coef clip_range",
     "{clip_value}": "clip_range_vf clip_vloss",
-    "{clip_rewards}": "clip_reward",
     "{device} cuda": "cuda gpu",
-    "{double}": "double_dqn double_q",
     "{epsilon_end}": "end_e epsilon_train exploration_final_eps final_epsilon",
     "{entropy_weight}": "ent_coef entropy_coef",
     "{env_kwargs}": "env_args env_config",
@@ -35,7 +32,6 @@ _THERE = {
     "{protocol}, which sets it": "full_action_space max_steps_per_episode repeat_action_probability "
     "terminal_on_life_loss",
     "{trace}": "gae_lambda q_lambda",
-    "{game}": "game_name",
     "{discount}": "gamma",
     "{train_every}, steps for one update": "gradient_steps",
     "{frame_color} gray, which is the default": "grayscale",
@@ -44,14 +40,9 @@ _THERE = {
     "{clip_gradient}": "max_grad_norm",
     "{total_steps}": "max_steps n_timesteps num_env_steps num_timesteps timesteps total_timesteps",
     "{learning_starts}": "min_replay_history warmup_steps",
-    "{batch_size}": "mini_batch_size minibatch_size",
     "{envs}; {actors} is the number of processes": "n_envs num_envs",
-    "{epochs}": "n_epochs num_epochs update_epochs",
-    "{eval_episodes}": "n_eval_episodes num_eval_episodes",
     "{n_step} for returns of several steps, or {round_steps} for the steps of a rollout of all envs": "n_steps",
     "{normalize_advantage}": "norm_adv",
-    "{actors}": "num_actors",
-    "{atoms}": "num_atoms",
     "{total_steps}, a fourth of the frames": "num_frames total_frames",
     "{batch_size}, the transitions of one update": "num_minibatches",
     "{iqn_policy_samples}": "num_quantile_samples",
@@ -59,7 +50,6 @@ _THERE = {
     "{actors}; {envs} is the number of emulators": "num_workers",
     "{prioritized}": "per prioritized_replay",
     "{checkpoint_every_minutes}": "save_freq save_interval",
-    "{frame_size}": "screen_size",
     "{protocol} dopamine, or machado for all 18 actions": "sticky_actions",
     "{round_steps}": "target_network_frequency target_update target_update_freq target_update_interval "
     "target_update_period",
@@ -69,10 +59,9 @@ _THERE = {
     "{n_step}": "update_horizon",
     "{optimizer} rms": "use_rms_prop",
     "{value_weight}": "vf_coef",
-    "{v_max}": "vmax",
-    "{v_min}": "vmin",
 }
-"""Names elsewhere by the setting here, in words that name it in braces."""
+"""Names elsewhere by the setting here, in words that name it in braces. Names that resemble the setting are left out:
+`capture_video` is answered with `eval_video` as a misspelled name is."""
 ELSEWHERE = {name: words for words, names in _THERE.items() for name in names.split()}
 """Setting here by its name elsewhere."""
 _SETTING = re.compile(r"\{(\w+)\}")

@@ -16,14 +16,6 @@ from shared.config.sections import WORKER_SCHEDULES, Play, Precision, Schedule
 from shared.config.settings import Config, ResolvedConfig, ResolvedMachine
 from shared.errors import ConfigError
 from shared.machine import facts
-from shared.machine.allocation import (
-    CPU_ROWS,
-    busy_threads,
-    fewest_actors,
-    largest_batch,
-    learner_threads_of,
-    shards_of_rank,
-)
 
 RANK_SHARDS = 4
 """Least shards of a minibatch that ranks share, by default."""
@@ -76,7 +68,9 @@ def _allocation(config: Config, *, on_cpu: bool, acts_on_cpu: bool) -> dict[str,
     inference_threads = machine.inference_threads or 1
     batch = inference_batch_of(config.play, on_cpu=acts_on_cpu, schedule=config.learn.schedule)
     busy = _busy_ranks(machine.learner_ranks, threads, shards, on_cpu=on_cpu)
-    spare = spare_cores(cores, busy, inference_threads, config.learn.schedule)
+    # The learner waits while actors play, and actors wait while it learns; workers have no learner beside them.
+    all_play = config.learn.schedule in ("alternate", *WORKER_SCHEDULES)
+    spare = cores if all_play else cores - busy - inference_threads
     return {
         "learner_threads": threads,
         "learner_shards": shards,
@@ -185,16 +179,6 @@ def learner_shards_of(config: Config, *, on_cpu: bool) -> int | None:
     return max(1, min(most, config.learn.batch_size // 64))
 
 
-def spare_cores(cores: int, busy: int, inference_threads: int, schedule: Schedule) -> int:
-    """Cores that a learner of `busy` cores and inference leave to actors; 0 or negative if the two need all or more.
-
-    With `alternate` all cores: the learner waits while actors play, and actors wait while it learns. Workers have no
-    learner beside them.
-    """
-    all_play = schedule == "alternate" or schedule in WORKER_SCHEDULES
-    return cores if all_play else cores - busy - inference_threads
-
-
 def actors_of(play: Play, spare: int) -> int:
     """Actor processes for `spare` cores, with two lanes each where possible; the fewest with the same greatest share.
 
@@ -224,3 +208,60 @@ def run_directory_of(play: Play) -> Path:
     """runs/GAME-YYYYmmdd-HHMMSS; of an --env, its name with what does not suit a file name replaced."""
     name = play.game if play.env is None else "".join(c if c.isalnum() else "-" for c in play.env).strip("-")
     return Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+TEAMS = 3
+"""Teams of a learner on a CPU, each of `--learner-threads` threads: layers, weight gradients, prefetching."""
+MOST_THREADS = 4
+"""Most threads of a team."""
+OTHERS = 3
+"""Cores that a learner on a CPU leaves free: one for inference and two for actors."""
+CPU_ROWS = 32
+"""Most rows of an inference batch on a CPU: larger ones cost as much a row (docs/lab/2026-11-cpu-learner.md)."""
+
+
+def teams_of(shards: int | None) -> int:
+    """Threads of a learner on a CPU that each compute with `--learner-threads`, one for each shard if there are any."""
+    return max(TEAMS, shards or 1)
+
+
+def learner_threads_of(cores: int, shards: int | None, *, on_cpu: bool) -> int:
+    """Threads of a learner: one with a GPU; on a CPU the number for each of its teams.
+
+    On a CPU it is as many as leave cores for inference and two actors, four at most. Several ranks have it each, since
+    their number must not change the arithmetic; on a CPU they need fewer `--learner-threads`.
+
+    The threads of a team wait for each other, spinning, several times an update: with another process on one of two
+    cores for half of the time, two threads were 9 times slower than one
+    (docs/lab/2026-11-cpu-learner.md). Two actors play several times as fast as a CPU learns.
+    """
+    return max(1, min(MOST_THREADS, (cores - OTHERS) // teams_of(shards))) if on_cpu else 1
+
+
+def shards_of_rank(shards: int | None, ranks: int) -> int | None:
+    """Shards of a minibatch that each rank of a learner computes."""
+    return shards if shards is None else shards // ranks
+
+
+def busy_threads(learner_threads: int, shards: int | None, *, on_cpu: bool) -> int:
+    """Cores that a learner, or a rank with its shards, takes: teams of one thread wait asleep, larger ones spin."""
+    return teams_of(shards) * learner_threads if on_cpu and learner_threads > 1 else learner_threads
+
+
+def greatest_share(lanes: int, actors: int) -> int:
+    """Lanes of the actor that has most of them, for which the others wait at the end of a round."""
+    return -(-lanes // actors)
+
+
+def fewest_actors(lanes: int, most: int) -> int:
+    """Fewest actors, of at most `most`, whose greatest share is the least: more would not end a round earlier.
+
+    48 lanes on 14 cores: with 14 actors, as with 12, some actor has 4 lanes. So 12 are as fast.
+    """
+    return greatest_share(lanes, greatest_share(lanes, most))
+
+
+def largest_batch(lanes: int, lane_envs: int, most: int) -> int:
+    """Most envs in whole lanes, at most `most` of them, of which all lanes make equal groups; at least one lane."""
+    sizes = (count * lane_envs for count in range(1, lanes + 1) if lanes % count == 0)
+    return max((size for size in sizes if size <= most), default=lane_envs)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,8 +12,7 @@ from typing import Any, Self
 
 import msgspec
 
-from shared.config.digest import ARITHMETIC, digest_of, flat_of
-from shared.config.field_checks import convert, marks_of
+from shared.config.field_checks import Mark, convert, marks_of
 from shared.config.method_declaration import MethodDeclaration, Need, add_method, method_declaration, methods_with
 from shared.config.other_libraries import name_here
 from shared.config.sections import (
@@ -19,6 +20,7 @@ from shared.config.sections import (
     OWN_SETTINGS,
     Algorithm,
     Count,
+    Effect,
     EvalActions,
     Evaluate,
     Explore,
@@ -32,6 +34,26 @@ from shared.config.sections import (
 from shared.env_name import with_kwargs
 from shared.errors import ConfigError
 from shared.text import flag_of, nearest
+
+
+def flat_of(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """The values of a `Config.to_json` by the flat names of the flags."""
+    flat = {name: value for values in sections.values() for name, value in values.items()}
+    own = flat.pop(OWN_SETTINGS, {})
+    return flat | own if isinstance(own, dict) else flat
+
+
+def digest_of(sections: dict[str, Any], without: frozenset[str] = frozenset()) -> str:
+    """SHA-256 (hex) of the settings in a `Config.to_json` that the weights depend on, but those named `without`.
+
+    Raises `ConfigError` when these are no sections.
+    """
+    if not all(isinstance(values, dict) for values in sections.values()):
+        raise ConfigError("The configuration is damaged: a section of it is not an object.")
+    left_out = MAY_CHANGE_ON_RESUME | without
+    kept = {name: value for name, value in flat_of(sections).items() if name not in left_out}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+
 
 TASK_OPTIONS = frozenset(
     {"preset", "config", "env_kwargs", "cgroup", "cpus", "memory", "games", "seeds", "out", "final_episodes", "json"}
@@ -194,10 +216,23 @@ def _no_setting(name: str, known: Mapping[str, str], method: str) -> str:
     return f"There is no setting {name!r}{nearest(name, known) if here is None else f': pass {here}.'}"
 
 
+def _marked(kind: type[Mark]) -> dict[str, Mark]:
+    """Marks of a kind in the types of all settings, by the flat names of the flags."""
+    sections = map(type, vars(Config()).values())
+    return {name: mark for section in sections for name, mark in marks_of(section, kind).items()}
+
+
+MAY_CHANGE_ON_RESUME = frozenset(name for name, effect in _marked(Effect).items() if effect is Effect.NONE)
+"""Settings that do not touch the numbers of the steps already planned. `init_from` acts only at step 0."""
+
+ARITHMETIC = frozenset(name for name, effect in _marked(Effect).items() if effect is Effect.LAST_BITS)
+"""Settings that change only the last bits of numbers. A run that resumes with another value continues, but is no longer
+exact."""
+
+
 def unused_settings(method: MethodDeclaration) -> dict[str, Need]:
     """Settings that have no effect with a method, and what of it they need, by the flat names of the flags."""
-    sections = map(type, vars(Config()).values())
-    needs = {name: need for section in sections for name, need in marks_of(section, Need).items()}
+    needs = _marked(Need)
     return {name: need for name, need in needs.items() if not method.provides(need) and name not in method.also_uses}
 
 

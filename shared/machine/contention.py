@@ -1,7 +1,7 @@
 """CPU time that other programs take from the cores of a run, and that a hypervisor takes from the machine.
 
 The busy time of the usable CPUs, less the CPU time of the run, is the work of other programs. Under a CPU quota the
-cores that the run may not use absorb other programs, but programs in the same control group share its quota.
+cores that the run may not use absorb other programs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import psutil
 
-from shared.machine import control_groups, facts
+from shared.machine import facts
 from shared.machine.proc_files import FILESYSTEM
 
 WORTH_SAYING = 0.1
@@ -40,7 +40,6 @@ class _Reading(NamedTuple):
     """In which CPUs worked for the programs of this machine."""
     stolen: int
     """In which a hypervisor had them work for another machine."""
-    group: int | None
 
 
 class Contention:
@@ -56,7 +55,6 @@ class Contention:
 
     def __init__(self, root: Path = FILESYSTEM, cpus: Collection[int] | None = None) -> None:
         """`cpus`: those that the run may use; by default those of this process."""
-        self._root = root
         self._cpus = os.sched_getaffinity(0) if cpus is None else cpus
         self.cores = facts.usable_cores(root, len(self._cpus))
         self.at = self.others = self.stolen = 0
@@ -69,8 +67,7 @@ class Contention:
             return
         busy = sum(each.user + each.nice + each.system + each.irq + each.softirq for each in times)
         stolen = sum(each.steal for each in times)
-        group = control_groups.cpu_time(self._root) if self.cores < len(self._cpus) else None
-        reading = _Reading(at, own, round(busy * _SECOND), round(stolen * _SECOND), group)
+        reading = _Reading(at, own, round(busy * _SECOND), round(stolen * _SECOND))
         former, self._newest = self._newest, reading
         self.at = at
         if former is not None:
@@ -82,10 +79,7 @@ class Contention:
         own = new.own - old.own
         others = new.busy - old.busy - own
         spare = (len(self._cpus) - self.cores) * (new.at - old.at)
-        if not spare:
-            return others
-        in_group = 0 if old.group is None or new.group is None else new.group - old.group - own
-        return max(others - spare, in_group)
+        return max(others - spare, 0) if spare else others
 
 
 def contention_sentences(others: float | None, stolen: float | None, cores: int) -> list[str]:

@@ -67,15 +67,6 @@ def quota_of(group: Path) -> float | None:
     return int(quota) / int(period) if quota.strip().isdecimal() and int(period or 0) else None
 
 
-def cpu_time(root: Path = FILESYSTEM) -> int | None:
-    """Nanoseconds of CPU time of the innermost group above this process that has a quota; None: not known."""
-    for group in groups(root, "cpu"):
-        if quota_of(group) is not None:
-            used = pairs(group / "cpu.stat").get("usage_usec")  # version 2
-            return number(group / "cpuacct.usage") if used is None else used * 1_000
-    return None
-
-
 def _memory_limit(group: Path) -> int | None:
     """Bytes that a group may take; None: no limit."""
     limit = number(group / "memory.max") or number(group / "memory.limit_in_bytes")

@@ -56,12 +56,6 @@ def usable_memory(root: Path = FILESYSTEM) -> int:
     return available if in_groups is None else min(available, in_groups)
 
 
-def total_memory() -> int:
-    """Bytes of physical memory."""
-    total: int = psutil.virtual_memory().total
-    return total
-
-
 def descriptors() -> tuple[int, int]:
     """Files that this process may have open: the limit in force, and the one that it may raise it to."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -192,7 +186,7 @@ def describe(root: Path = FILESYSTEM) -> dict[str, Any]:
         "usable_cores": usable_cores(root),
         "threads_per_core": threads // cores if threads and cores else None,
         "bf16_flags": bf16_flags(root),
-        "memory_bytes": total_memory(),
+        "memory_bytes": psutil.virtual_memory().total,
         "usable_memory_bytes": usable_memory(root),
         "gpus": [gpu.name for gpu in shown] or ["NVIDIA GPU"] if shown is not None else [],
         "gpu_driver": shown[0].driver if shown else None,

@@ -36,12 +36,6 @@ class ProcessTable:
     counts: tuple[int, ...]
     """By role. An optional role, such as the evaluator, has a position in every run."""
 
-    def __post_init__(self) -> None:
-        """Raise `ValueError` unless there is one count a role, and one process of each role without a number."""
-        singles = [count for role, count in zip(Role, self.counts, strict=True) if not role.is_numbered]
-        if set(singles) != {1} or min(self.counts) < 0:
-            raise ValueError(f"A process table cannot have the counts {self.counts}.")
-
     @classmethod
     def make(cls, numbered: Mapping[Role, int]) -> ProcessTable:
         """Return the table of a run with so many processes of the numbered roles; of the others it has one each."""

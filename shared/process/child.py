@@ -48,11 +48,6 @@ class Doorbells:
         """The doorbell of a process, by its position."""
         return Doorbell(self.fds[process])
 
-    @property
-    def actors(self) -> list[Doorbell]:
-        """The doorbells of the actors."""
-        return self.of_role(Role.ACTOR)
-
     def of_role(self, role: Role) -> list[Doorbell]:
         """The doorbells of all processes of a role."""
         return [Doorbell(fd) for fd in self.fds[self.processes.slice_of(role)]]

@@ -15,7 +15,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
+
+import msgspec
 
 from shared.errors import FileError
 from shared.files.atomic import write_atomic
@@ -88,18 +90,11 @@ class Live:
                 f"{path} has format {found['format']}, and this program knows format {FORMAT}: watch it with the "
                 "version of Ringside that plays the run."
             )
-        live = cls._checked(path, found)
+        try:
+            live = msgspec.convert(found, cls)
+        except msgspec.ValidationError as error:
+            raise LiveError(f"{path} is damaged: remove it; the run does not need it.") from error
         return live if live.lives else None
-
-    @classmethod
-    def _checked(cls, path: Path, found: dict[str, Any]) -> Self:
-        names = found.get("action_names")
-        numbers: list[Any] = [found.get(word) for word in ("process", "started", "descriptor", "gateways", "made")]
-        whole = all(type(number) is int for number in numbers)
-        if not whole or not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise LiveError(f"{path} is damaged: remove it; the run does not need it.")
-        process, started, descriptor, gateways, made = numbers
-        return cls(process, started, descriptor, tuple(names), gateways, made)
 
 
 def withdraw(run_dir: Path) -> None:

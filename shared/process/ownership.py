@@ -69,8 +69,6 @@ def require_writable_run(path: Path, flag: str) -> None:
         ConfigError: the directory or a folder in it is another user's or no directory, or a file is none.
     """
     try:
-        if not _exists(path):
-            return
         _require(path.stat(), path, flag, directory=True)
         for name in _FOLDERS:
             if os.path.lexists(path / name):
@@ -83,17 +81,10 @@ def require_writable_run(path: Path, flag: str) -> None:
                         f"{flag} cannot be used: {file} has another name elsewhere (a hard link) and would be written "
                         "there, too; move it away."
                     )
+    except (FileNotFoundError, NotADirectoryError):
+        return
     except OSError as error:
         raise ConfigError(f"{flag} {path} cannot be used: {error.strerror}.") from error
-
-
-def _exists(path: Path) -> bool:
-    """True if the path exists; unlike `os.path.exists`, raises where that is not known."""
-    try:
-        path.stat()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    return True
 
 
 def _files_in(path: Path) -> Iterator[Path]:

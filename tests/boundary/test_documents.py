@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.__main__ import BENCHMARKS, make_parser
 from ringside.command import completion
-from shared.config.digest import MAY_CHANGE_ON_RESUME
+from shared.config.settings import MAY_CHANGE_ON_RESUME
 from shared.root import ROOT
 from shared.text import flag_of
 

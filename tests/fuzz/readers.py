@@ -23,7 +23,7 @@ from ringside.report.records import RecordsError
 from ringside.run import training
 from ringside.zoo import catalogue
 from shared.checkpoint.finding import find_checkpoint
-from shared.checkpoint.loading import load_boundary, load_segments
+from shared.checkpoint.segments import load_boundary, load_segments
 from shared.checkpoint.weights_file import StoredWeights
 from shared.config.settings import Config
 from shared.errors import CheckpointError, ConfigError, FatalError

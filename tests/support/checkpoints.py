@@ -11,10 +11,8 @@ from safetensors.numpy import load_file
 
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
 from shared.checkpoint.finding import find_checkpoint
-from shared.checkpoint.loading import identity_arrays, load_boundary
-from shared.checkpoint.manifest import manifest_checksum
-from shared.checkpoint.pieces import Piece, boundary_name
-from shared.checkpoint.segments import SegmentShape
+from shared.checkpoint.manifest import Piece, boundary_name, manifest_checksum
+from shared.checkpoint.segments import SegmentShape, identity_arrays, load_boundary
 from shared.config.method_declaration import method_declaration
 from shared.config.protocols import eval_rules
 from shared.config.run_schedule import RunSchedule, make_run_schedule

@@ -17,7 +17,7 @@ from tests.support.plain_network import plain_values
 from tests.support.played_ring import PlayedRing
 from tests.support.worker_memory import LANE_ENVS, T_MAX, worker_config, worker_memory
 from workers.gradients import Gradients, make_worker_method
-from workers.local_replay import LocalReplay
+from workers.newest_steps import LocalReplay
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 CPU = torch.device("cpu")

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from shared.config.digest import flat_of
 from shared.config.presets import on_policy_presets as on_policy
 from shared.config.presets import replay_presets as replay
-from shared.config.settings import Config
+from shared.config.settings import Config, flat_of
 from shared.errors import ConfigError
 from shared.text import flags_of
 

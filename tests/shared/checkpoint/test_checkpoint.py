@@ -15,9 +15,8 @@ from safetensors.numpy import load_file
 from shared.checkpoint import checkpoint_writer
 from shared.checkpoint.checkpoint_writer import KEPT, CheckpointWriter
 from shared.checkpoint.finding import find_checkpoint
-from shared.checkpoint.loading import load_boundary, load_segments
 from shared.checkpoint.manifest import BEST_FILE, read_manifest
-from shared.checkpoint.segments import segments_needed, tail_name
+from shared.checkpoint.segments import load_boundary, load_segments, segments_needed, tail_name
 from shared.checkpoint.weights_file import load_weights
 from shared.config.run_schedule import make_run_schedule
 from shared.config.sections import Learn, Run

@@ -32,10 +32,9 @@ from ringside.run.checks import require_run_directory
 from ringside.watch.attach import read_config, runs_below
 from ringside.watch.source import Curves
 from ringside.zoo.catalogue import find_weights
-from shared.checkpoint.best_weights import BestWeights
-from shared.checkpoint.checkpoint_writer import CheckpointWriter
+from shared.checkpoint.checkpoint_writer import BestWeights, CheckpointWriter
 from shared.checkpoint.finding import find_checkpoint
-from shared.checkpoint.pieces import Piece, open_piece
+from shared.checkpoint.manifest import Piece, open_piece
 from shared.checkpoint.weights_file import load_weights, read_weights_metadata
 from shared.config import validate
 from shared.config.settings import Config

@@ -9,8 +9,7 @@ import pytest
 
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
 from shared.checkpoint.finding import find_checkpoint
-from shared.checkpoint.loading import load_segments
-from shared.checkpoint.segments import segments_needed
+from shared.checkpoint.segments import load_segments, segments_needed
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import Config
 from shared.frame_shape import STACK

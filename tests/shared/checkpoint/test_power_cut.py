@@ -17,7 +17,7 @@ import pytest
 
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
 from shared.checkpoint.finding import find_checkpoint
-from shared.checkpoint.loading import load_segments
+from shared.checkpoint.segments import load_segments
 from shared.files import atomic
 from tests.support.checkpoints import ACTIONS, CONFIG, SIZES, Fields, empty_ring, play_round, save, write_run
 

@@ -16,9 +16,8 @@ from safetensors.numpy import save_file
 
 import ringside
 from shared.checkpoint.finding import find_checkpoint
-from shared.checkpoint.loading import load_boundary, load_segments
-from shared.checkpoint.manifest import read_manifest
-from shared.checkpoint.pieces import _PIECE_LIMIT, Piece, boundary_name, manifest_name, open_piece
+from shared.checkpoint.manifest import _PIECE_LIMIT, Piece, boundary_name, manifest_name, open_piece, read_manifest
+from shared.checkpoint.segments import load_boundary, load_segments
 from shared.checkpoint.weights_file import WEIGHTS_FORMAT, load_weights
 from shared.config.settings import Config
 from shared.errors import CheckpointError, ConfigError
@@ -167,7 +166,7 @@ def test_a_forged_manifest_is_refused_before_its_pieces_are_read(
     changes: dict[str, object], says: str, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rewrite(path, **changes)
-    monkeypatch.setattr("shared.checkpoint.pieces.open_to_read", lambda *_: pytest.fail("read"))
+    monkeypatch.setattr("shared.checkpoint.manifest.open_to_read", lambda *_: pytest.fail("read"))
     with pytest.raises(CheckpointError, match=says):
         find_checkpoint(path)
 
@@ -190,7 +189,7 @@ def test_a_state_larger_than_its_arrays_is_refused_before_it_is_read(
     load_boundary(read_manifest(path), expected_arrays)
     os.truncate(piece, 8 << 30)
     rewrite(path, **one_piece(piece.name, 8 << 30))
-    monkeypatch.setattr("shared.checkpoint.pieces.open_to_read", lambda *_: pytest.fail("opened"))
+    monkeypatch.setattr("shared.checkpoint.manifest.open_to_read", lambda *_: pytest.fail("opened"))
     with pytest.raises(
         CheckpointError, match=r"has 8,589,934,592 bytes; in this run it may have at most 1,0\d\d,\d\d\d"
     ):

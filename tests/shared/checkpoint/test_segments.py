@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import zstandard
 
-from shared.checkpoint.pieces import verify_piece
+from shared.checkpoint.manifest import verify_piece
 from shared.checkpoint.segments import SegmentShape, read_segment_into, write_segment
 from shared.errors import CheckpointError
 from shared.memory.ring import SLOT_FIELDS

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from ringside.run import checks
-from shared.config.config_warnings import config_warnings
 from shared.config.presets import PRESETS
 from shared.config.settings import Config
+from shared.config.validate import config_warnings
 
 
 @pytest.mark.parametrize("preset", PRESETS)

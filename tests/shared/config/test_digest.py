@@ -7,9 +7,8 @@ from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
 
-from shared.config.digest import ARITHMETIC, MAY_CHANGE_ON_RESUME
 from shared.config.method_declaration import method_declaration, method_names
-from shared.config.settings import Config
+from shared.config.settings import ARITHMETIC, MAY_CHANGE_ON_RESUME, Config
 
 FIELDS = [
     (section.name, item.name)

@@ -18,6 +18,7 @@ from shared.errors import ConfigError
     [
         ("lr", "There is no setting 'lr': pass learning_rate."),
         ("gamma", "There is no setting 'gamma': pass discount."),
+        ("clip_reward", "There is no setting 'clip_reward'; did you mean clip_rewards?"),
         ("num_envs", "There is no setting 'num_envs': pass envs; actors is the number of processes."),
     ],
 )

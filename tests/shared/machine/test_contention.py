@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from shared.machine.contention import Contention, contention_sentences, sum_cpu_time
-from tests.support.machines import tree, v1, v2
+from tests.support.machines import v2
 
 SECOND = 1_000_000_000
 Show = Callable[..., None]
@@ -69,36 +69,17 @@ def test_a_kernel_that_does_not_tell_gives_nothing(tmp_path: Path, monkeypatch: 
 
 
 def test_under_a_quota_cores_that_the_run_may_not_use_absorb_others(tmp_path: Path, show: Show) -> None:
-    root = v2(tmp_path, "/a", {"a/cpu.max": "100000 100000", "a/cpu.stat": "usage_usec 7000000\n"})
+    root = v2(tmp_path, "/a", {"a/cpu.max": "100000 100000"})
     found = Contention(root, {0, 1, 2})
     show(*[(1, 1, 0)] * 3)
     found.read(10 * SECOND, 0)
     assert found.cores == 1
     show((3, 1, 0), (3, 1, 0), (1.5, 2.5, 0))
-    tree(root, {"sys/fs/cgroup/a/cpu.stat": "usage_usec 7500000\n"})
     found.read(12 * SECOND, SECOND // 2)  # others have two of three CPUs, and the quota is for one
     assert found.others == 0
     show((5, 1, 0), (5, 1, 0), (3.5, 2.5, 0))
     found.read(14 * SECOND, SECOND)  # and now more than that: half a core of the quota's one is left
     assert found.others == 3 * SECOND // 2
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_others_in_the_same_group_share_its_quota(version: int, tmp_path: Path, show: Show) -> None:
-    if version == 2:
-        root = v2(tmp_path, "/a/b", {"a/cpu.max": "100000 100000", "a/cpu.stat": "usage_usec 7000000\n"})
-        used = "sys/fs/cgroup/a/cpu.stat", "usage_usec 8500000\n"
-    else:
-        files = {"cpu.cfs_quota_us": "100000", "cpu.cfs_period_us": "100000", "cpuacct.usage": str(7 * SECOND)}
-        root = v1(tmp_path, "/a", {f"cpu,cpuacct/a/{name}": text for name, text in files.items()})
-        used = "sys/fs/cgroup/cpu,cpuacct/a/cpuacct.usage", str(8_500_000_000)
-    found = Contention(root, {0, 1, 2})
-    show(*[(1, 1, 0)] * 3)
-    found.read(10 * SECOND, 0)
-    show((2.5, 1.5, 0), (1, 3, 0), (1, 3, 0))
-    tree(root, dict([used]))
-    found.read(12 * SECOND, SECOND // 2)
-    assert found.others == SECOND
 
 
 def test_cpu_time_of_processes_and_of_children_that_they_have_waited_for() -> None:

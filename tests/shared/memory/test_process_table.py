@@ -39,9 +39,3 @@ def test_a_process_that_is_not_there_has_no_position() -> None:
         RUN.index_of(Role.ACTOR, 3)
     with pytest.raises(IndexError, match="There is no process 7; this run has 7"):
         RUN.role_of(7)
-
-
-@pytest.mark.parametrize("counts", [(1, 2, 1, 1, 3, 0, 0), (1, 1, 1, 0, 3, 0, 0), (1, 1, 1, 1, -1, 0, 0)])
-def test_counts_of_roles_are_checked(counts: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match="cannot have the counts"):
-        ProcessTable(counts)

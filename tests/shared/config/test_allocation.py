@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.machine.allocation import (
+from shared.config.resolve import (
     busy_threads,
     fewest_actors,
     greatest_share,
