@@ -118,7 +118,8 @@ def test_answers_to_evaluations_are_progress_of_a_run_with_workers(monkeypatch: 
 
     waiter = SimpleNamespace(wait=end, note_progress=points.append, heartbeat=lambda: None)
     monkeypatch.setattr(inference, "enter", lambda child_spec: (memory, waiter))
-    bells: Any = type("Bells", (), {"actors": [], "__getitem__": lambda self, role: SimpleNamespace(ring=list)})()
+    bell = SimpleNamespace(ring=list)
+    bells: Any = type("Bells", (), {"of_role": lambda self, role: [], "__getitem__": lambda self, role: bell})()
     inference.main(SimpleNamespace(process=process, doorbells=bells))  # type: ignore[arg-type]
     assert points == [8]
     memory.arena.close()
