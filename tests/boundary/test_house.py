@@ -1,8 +1,8 @@
 """The size of the house: lines of code by room, words, folders, functions and dependencies within their budgets.
 
 A line of code holds code: no docstring, comment or blank line. Files in other languages count by their lines with text.
-A change that needs more lines says what it takes away elsewhere. Budgets only fall. The aim is 22,420 lines of code,
-25,000 of tests and 18,000 words.
+A change that needs more lines says what it takes away elsewhere. Budgets only fall. The aim is 22,420 lines of code
+and 25,000 of tests.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ HOUSE = 23_254
 """Most lines of code of the product, which is all rooms but the tests."""
 PAGE = 1_000
 """Most lines of the page in the browser; no other room has a file in another language."""
-WORDS = 19_320
+WORDS = 18_000
 """Most words of docs/, without the lab."""
 FOLDERS = 34
 DEPENDENCIES = 14
