@@ -4,8 +4,7 @@ A place is a transition of the window: `(tick % window_ticks) * envs + env`. Its
 point, a whole number of `QUANTUM`, and so are all sums. Whole numbers add up the same in any order and lose nothing:
 the least weight counts among millions of large ones, and a target below the total ends at a place with weight.
 
-A greater weight than `largest_weight` counts as `largest_weight`; settings that may reach it are refused
-(shared/config/validate.py).
+A greater weight than `largest_weight` counts as `largest_weight`.
 
 The tree is on the CPU, whatever device learns, so a seed gives the same samples everywhere. The CPU is fast enough: the
 errors of a chunk come back during the next chunk, and a draw takes far less time than the updates of a chunk.

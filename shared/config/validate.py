@@ -9,22 +9,16 @@ look like a mistake.
 from __future__ import annotations
 
 import importlib.util
-import math
+import re
 from collections.abc import Container, Iterable, Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 from shared.config.field_checks import MOST, check_ranges
-from shared.config.method_declaration import (
-    C51Settings,
-    IQNSettings,
-    OnPolicySettings,
-    QRDQNSettings,
-    method_declaration,
-)
+from shared.config.method_declaration import C51Settings, OnPolicySettings, method_declaration
 from shared.config.presets import PRESETS
 from shared.config.protocols import eval_rules
-from shared.config.run_schedule import MOST_PRIORITIES, WEIGHT_QUANTUM, largest_weight, make_run_schedule
+from shared.config.run_schedule import MOST_PRIORITIES, RunSchedule, make_run_schedule
 from shared.config.sections import INEXACT_SCHEDULES, WORKER_SCHEDULES, Algorithm, Learn
 from shared.config.settings import Config, ResolvedConfig, unused_settings
 from shared.config.trust import WANDB_SETTINGS
@@ -32,13 +26,15 @@ from shared.env_name import parse_env_name
 from shared.errors import ConfigError, missing_package
 from shared.files.plain_files import exists
 from shared.frame_shape import BLOCK, SCREEN_WIDTH
-from shared.network_spec import RESCALING, least_frame_size, network_names, network_of
-from shared.text import PLAIN_NAME, count, flag_of, require_name, shown
+from shared.network_spec import least_frame_size, network_names, network_of
+from shared.text import PLAIN_NAME, count, flag_of, require_name, shown, words_of
 
 MOST_EPISODES = 100_000
 """Bound of `--episodes`, far above the episodes of any protocol; lists of that length fit into memory."""
 
 _DROPPED: Any = dict.fromkeys(("resume", "init_from", *WANDB_SETTINGS))
+_OF_WORKERS = f"--schedule {' or '.join(WORKER_SCHEDULES)}"
+_NOT_UTF8 = re.compile("[\ud800-\udfff]")
 
 
 def recorded(config: Config) -> None:
@@ -48,14 +44,12 @@ def recorded(config: Config) -> None:
 
 def settings(config: Config) -> None:
     """Check every number by itself and against the others, and every text."""
-    run = config.run
-    _check_texts(config)
+    run, usual = config.run, Config().to_flat()
+    changed = {name: value for name, value in config.to_flat().items() if value != usual.get(name)}
+    _check_texts(changed)
     require_name("--network", config.learn.network, network_names())
     ranges(config)
-    _refuse(conflicts(config))
-    for name in WANDB_SETTINGS:
-        if run.track == "off" and getattr(run, name) is not None:
-            raise ConfigError(f"{flag_of(name)} is for --track wandb: pass that, too.")
+    _refuse(_conflicts(config, changed))
     if run.track == "wandb" and importlib.util.find_spec("wandb") is None:
         raise missing_package("--track wandb", "wandb", "wandb")
     if config.evaluate.eval_video and importlib.util.find_spec("av") is None:
@@ -66,7 +60,7 @@ def settings(config: Config) -> None:
 
 def resolved(config: ResolvedConfig) -> None:
     """Check what `shared.config.resolve.resolve` filled in, together with what the user said."""
-    _refuse(conflicts_of_resolved(config))
+    _refuse(_conflicts_of_resolved(config))
 
 
 def ranges(config: Config) -> None:
@@ -84,46 +78,14 @@ def episodes(number: int | None, seed: int) -> None:
 
 def seed_of_play(seed: int) -> None:
     """Refuse a seed of episodes that does not fit into 64 bits."""
-    if seed < 0:
-        raise ConfigError(f"--seed {seed} must not be negative.")
-    if seed >= MOST:
-        raise ConfigError(f"--seed {seed:_} must be below {MOST:_}.")
+    if not 0 <= seed < MOST:
+        raise ConfigError(f"--seed {seed:_} must {'not be negative' if seed < 0 else f'be below {MOST:_}'}.")
 
 
 def require_between(flag: str, number: int, most: int) -> None:
     """Refuse a number of episodes, runs or frames to work through that is below 1 or above the most."""
     if not 1 <= number <= most:
         raise ConfigError(f"{flag} {shown(number):.80} must lie between 1 and {most:_}.")
-
-
-def _refuse(sentences: Iterable[str]) -> None:
-    for sentence in sentences:
-        raise ConfigError(sentence)
-
-
-def _check_texts(config: Config) -> None:
-    """Check each text and path alone: config.json holds all of them, and readers of a run count on them."""
-    for section in fields(config):
-        for name, value in vars(getattr(config, section.name)).items():
-            try:
-                str(value).encode()
-            except UnicodeEncodeError:
-                raise ConfigError(f"{flag_of(name)} {str(value)!a} is not UTF-8: name another.") from None
-    if config.play.env is not None:
-        parse_env_name(config.play.env)
-    for name in ("env", "game"):
-        value = getattr(config.play, name)
-        if value is not None and not PLAIN_NAME.fullmatch(value):
-            raise ConfigError(
-                f"{flag_of(name)} {value!r} cannot be the name of an env or a game: letters, digits and "
-                ". _ : / @ = , - may be in it."
-            )
-
-
-MOST_RAW_ERROR = 1e7
-"""Greatest error that is assumed where rewards are not clipped: ten times the greatest score of published.json, 978,200
-in Atlantis."""
-_OF_WORKERS = " and ".join(WORKER_SCHEDULES)
 
 
 def require_used(given: Mapping[str, Any], method: str) -> None:
@@ -148,101 +110,76 @@ def require_consistent(names: Container[str]) -> None:
     if "env" in names and "game" in names:
         raise ConfigError("--game and --env both name what is played: pass one of them.")
     if "env" in names and "protocol" in names:
-        raise ConfigError(
-            "--protocol is the rules of Atari games, and --env plays by its own: pass one of them (--eval-episodes and "
-            "--eval-epsilon for evaluations)."
-        )
+        own = "--eval-episodes and --eval-epsilon are for --env, too"
+        raise ConfigError(f"--protocol is the rules of Atari games, not of --env: pass one of them ({own}).")
 
 
-def conflicts(config: Config) -> Iterator[str]:
-    """Sentences about the settings of a user, each of which is in its range."""
-    play, learn, algorithm, run = config.play, config.learn, config.algorithm, config.run
-    method, changed = method_declaration(algorithm.method), _changed(config)
+def _refuse(sentences: Iterable[str]) -> None:
+    for sentence in sentences:
+        raise ConfigError(sentence)
+
+
+def _check_texts(changed: Mapping[str, Any]) -> None:
+    """Check each text and path alone: config.json holds all of them, and readers of a run count on them."""
+    for name, value in changed.items():
+        if _NOT_UTF8.search(str(value)):
+            raise ConfigError(f"{flag_of(name)} {value!a} is not UTF-8: name another.")
+        if name == "env":
+            parse_env_name(value)
+        if name in ("env", "game") and not PLAIN_NAME.fullmatch(value):
+            allowed = "letters, digits and . _ : / @ = , - may be in it"
+            raise ConfigError(f"{flag_of(name)} {value!r} cannot be the name of an env or a game: {allowed}.")
+
+
+def _conflicts(config: Config, changed: Mapping[str, Any]) -> Iterator[str]:
+    """Sentences about the settings of a user, each of which is in its range; `changed` are not the defaults."""
+    play, run, method = config.play, config.run, method_declaration(config.algorithm.method)
     require_used(changed, method.name)
     eval_rules(play, config.evaluate, method)  # which refuses what it cannot do
-    if learn.network != "impala" and (algorithm.width > 1 or algorithm.spectral_norm or algorithm.pooling):
-        yield "--width, --pooling and --spectral-norm are for --network impala."
-    if learn.network == "impala" and algorithm.normalize == "all":
-        yield "--normalize all is for plain convolutions: pass --normalize last with --network impala."
-    yield from _of_frames(config)
-    yield from _of_annealing(config)
+    yield from _of_needs(config, changed)
+    yield from _of_network(config)
     if method.has_epsilon:
         yield from _of_exploration(config)
-    if play.workers or learn.schedule in WORKER_SCHEDULES:
+    if play.workers:
         yield from _of_workers(config, changed)
     else:
-        yield from _of_learner(config, changed)
-    if run.require_exact:
-        causes = [f"--schedule {learn.schedule}"] if learn.schedule in INEXACT_SCHEDULES else []
-        causes += ["--deterministic off"] if config.machine.deterministic == "off" else []
-        for cause in causes:
-            yield f"--require-exact refuses {cause}, whose weights no other run repeats: omit one of them."
+        yield from _of_shards(config)
+        yield from _of_rounds(config) if method.on_policy else _of_replay(config)
     if play.emulators % play.lane_envs:
         nearest = max(1, round(play.envs / play.lane_envs)) * play.lane_envs
-        yield (
-            f"--envs {play.envs} cannot be divided into lanes of --lane-envs {play.lane_envs}; --lane-envs 1 takes any "
-            f"number, else the nearest is --envs {nearest}."
-        )
+        others = f"--lane-envs 1 takes any number, else the nearest is --envs {nearest}"
+        yield f"--envs {play.envs} cannot be divided into lanes of --lane-envs {play.lane_envs}; {others}."
     if run.resume is not None and run.init_from is not None:
         yield "--resume continues a run and --init-from begins a new one: give one of them."
-    if config.evaluate.eval_video and not config.evaluate.eval_every_steps:
-        yield "--eval-video films evaluations beside training: pass --eval-every-steps N, too."
 
 
-def conflicts_of_shards(config: Config) -> Iterator[str]:
-    """Sentences about minibatches that cannot be divided, and schedules whose updates are not shared."""
-    learn, shards, ranks = config.learn, config.machine.learner_shards, config.machine.learner_ranks
-    yield from _above(config, "learner_shards", "batch_size", ": pass fewer")
-    if ranks == 1:
-        return
-    if learn.schedule == "free":
-        yield f"--learner-ranks {ranks} are for --schedule concurrent and alternate, not for free: omit one of the two."
-    if config.algorithm.recurrent:
-        yield f"--recurrent is for a learner of one process: omit --learner-ranks {ranks}."
-    if shards is not None:
-        price = ", though another number changes the last bits" if config.run.resume is not None else ""
-        yield from _uneven("learner_shards", shards, ranks, f"--learner-ranks {ranks}, to be shared evenly{price}")
-        yield from _uneven("batch_size", learn.batch_size, shards, f"--learner-shards {shards} with --learner-ranks")
-
-
-def conflicts_of_resolved(config: ResolvedConfig) -> Iterator[str]:
-    """Sentences about what `shared.config.resolve.resolve` filled in, together with what the user said."""
-    play, machine = config.play, config.machine
-    lanes = play.emulators // play.lane_envs
-    if play.workers:
-        yield from _of_processes_of_workers(config)
-    elif machine.actors > lanes:
-        yield (
-            f"--actors {machine.actors} is more than the {count(lanes, 'lane')} of "
-            f"--envs {play.envs} in lanes of {play.lane_envs}; every actor needs one, and two to work while it waits."
-        )
-    if machine.inference_batch % play.lane_envs or play.emulators % machine.inference_batch:
-        yield (
-            f"--inference-batch {machine.inference_batch} must be a multiple of --lane-envs {play.lane_envs} that "
-            f"divides {'the emulators of --workers' if play.workers else '--envs'} {play.workers or play.envs}."
-        )
-    run_schedule = make_run_schedule(config)
-    least = play.frame_stack + run_schedule.n_step - 1
-    if not run_schedule.method.on_policy and not play.workers and run_schedule.window_ticks < least:
-        yield (
-            f"--replay-size {config.learn.replay_size:_} holds {run_schedule.window_ticks} ticks of --envs "
-            f"{play.envs}, fewer than the {least} that an observation with --n-step {run_schedule.n_step} needs; "
-            f"{least * play.envs:_} is the least."
-        )
-    if machine.acts_on == "cpu" and machine.acting_precision == "tf32":
-        yield "--acting-precision tf32 is for CUDA devices; on a CPU pass fp32 or bf16."
-    if not play.workers:
-        yield from conflicts_of_shards(config)
-    if machine.device == "cpu" and machine.precision == "tf32":
-        yield "--precision tf32 is for CUDA devices; on a CPU pass fp32 or bf16."
-    if machine.device == "cpu" and machine.replay_on == "device":
-        yield "--replay-on device is for CUDA devices; on a CPU the learner reads shared memory anyway."
-
-
-def _changed(config: Config) -> dict[str, Any]:
-    """Settings that are not the defaults, by flat name."""
-    usual = Config().to_flat()
-    return {name: value for name, value in config.to_flat().items() if value != usual.get(name)}
+def _of_needs(config: Config, changed: Mapping[str, Any]) -> Iterator[str]:
+    """Settings that work only with another one."""
+    play, learn, algorithm, machine = config.play, config.learn, config.algorithm, config.machine
+    schedule, method = learn.schedule, method_declaration(algorithm.method)
+    by_workers, replays = schedule in WORKER_SCHEDULES, not method.on_policy
+    annealed = vars(learn) | vars(algorithm.settings)
+    ends = [name for name in changed if name.endswith("_end") and name in annealed]
+    needs: tuple[tuple[Iterable[str], str, object], ...] = (
+        (("width", "pooling", "spectral_norm"), "--network impala", learn.network == "impala"),
+        (("frame_color",), "--env, since games of Atari are played in gray", play.env),
+        (("workers", "t_max", "local_replay", "epsilon_by_worker"), _OF_WORKERS, by_workers),
+        (("method",), f"{_OF_WORKERS} with --workers", by_workers or not method.by_workers),
+        (("schedule",), "--workers N, of which --preset a3c-async has 16", play.workers or not by_workers),
+        (("schedule",), f"a replay buffer, which --method {method.name} lacks", schedule != "free" or replays),
+        (("learner_ranks",), f"--schedule concurrent or alternate, not {schedule}", schedule != "free"),
+        (("recurrent",), f"--learner-ranks 1, not {machine.learner_ranks}", machine.learner_ranks == 1),
+        (("require_exact",), f"an exact --schedule, not {schedule}", schedule not in INEXACT_SCHEDULES),
+        (("require_exact",), "--deterministic on", machine.is_deterministic),
+        (WANDB_SETTINGS, "--track wandb", config.run.track == "wandb"),
+        (("eval_video",), "--eval-every-steps N", config.evaluate.eval_every_steps),
+        (ends, "--anneal-steps N, after which it is reached", learn.anneal_steps),
+        (("anneal_steps",), "a setting with an end, as --learning-rate-end", ends),
+    )
+    for names, needed, is_there in needs:
+        for name in names:
+            if name in changed and not is_there:
+                yield f"{' '.join(words_of(**{name: changed[name]}))} needs {needed}: pass that, or omit it."
 
 
 def _above(config: Config, low: str, high: str, why: str = "") -> Iterator[str]:
@@ -259,33 +196,17 @@ def _uneven(name: str, value: int, unit: int, words: str) -> Iterator[str]:
         yield f"{flag_of(name)} {value:_} must be a multiple of {words}; the nearest is {nearest:_}."
 
 
-def _of_frames(config: Config) -> Iterator[str]:
+def _of_network(config: Config) -> Iterator[str]:
     """Frames that the network, or the emulator of a game, cannot have."""
-    play, size = config.play, config.play.frame_size
+    size, network = config.play.frame_size, config.learn.network
     yield from _uneven("frame_size", size, BLOCK, str(BLOCK))
-    if play.env is None and size > SCREEN_WIDTH:
+    if config.play.env is None and size > SCREEN_WIDTH:
         yield f"--frame-size {size} is more than an Atari screen has: pass {SCREEN_WIDTH} or less."
-    if play.env is None and play.frame_color != "gray":
-        yield f"--frame-color {play.frame_color} is for --env: games of Atari are played in gray."
     least = least_frame_size(network_of(config, actions=1))
     if size < least:
-        yield f"--frame-size {size} is too small for --network {config.learn.network}: {least} is the least."
-
-
-def _of_annealing(config: Config) -> Iterator[str]:
-    """An end without the steps to it, and steps without an end.
-
-    A method may have settings that are annealed, too: their ends have names in _end, and are None by default.
-    """
-    steps, values = config.learn.anneal_steps, vars(config.learn) | vars(config.algorithm.settings)
-    ends = {name: end for name, end in values.items() if name.endswith("_end") and end is not None}
-    if not steps:
-        for name, end in ends.items():
-            yield f"{flag_of(name)} {end:g} needs --anneal-steps, the steps after which it is reached."
-    elif not ends:
-        yield (
-            f"--anneal-steps {steps:_} has no effect, since no setting has an end: add --learning-rate-end, or omit it."
-        )
+        yield f"--frame-size {size} is too small for --network {network}: {least} is the least."
+    if network == "impala" and config.algorithm.normalize == "all":
+        yield "--normalize all is for plain convolutions: pass --normalize last with --network impala."
 
 
 def _of_exploration(config: Config) -> Iterator[str]:
@@ -297,90 +218,64 @@ def _of_exploration(config: Config) -> Iterator[str]:
     yield from _above(config, "epsilon_end", "epsilon_start")
 
 
-def _of_learner(config: Config, changed: Mapping[str, Any]) -> Iterator[str]:
-    """Settings that only workers have, and others that a learner cannot learn from."""
-    method = method_declaration(config.algorithm.method)
-    for name in ("t_max", "local_replay", "epsilon_by_worker"):
-        if name in changed:
-            yield f"{flag_of(name)} is for --schedule {_OF_WORKERS}: omit it."
-    yield from conflicts_of_shards(config)
-    if method.by_workers:
-        schedules = " or ".join(WORKER_SCHEDULES)
-        yield f"--method {method.name} computes its gradients in workers: pass --schedule {schedules}, with --workers."
-    yield from _of_rounds(config) if method.on_policy else _of_replay(config)
+def _of_shards(config: Config) -> Iterator[str]:
+    """Minibatches that shards and ranks cannot divide."""
+    shards, ranks = config.machine.learner_shards, config.machine.learner_ranks
+    yield from _above(config, "learner_shards", "batch_size", ": pass fewer")
+    if shards is not None and ranks > 1:
+        price = ", though another number changes the last bits" if config.run.resume is not None else ""
+        yield from _uneven("learner_shards", shards, ranks, f"--learner-ranks {ranks}, to be shared evenly{price}")
+        words = f"--learner-shards {shards} with --learner-ranks"
+        yield from _uneven("batch_size", config.learn.batch_size, shards, words)
 
 
 def _of_rounds(config: Config) -> Iterator[str]:
     """Rounds that an on-policy method cannot learn from."""
-    algorithm, learn, envs, shards = config.algorithm, config.learn, config.play.envs, config.machine.learner_shards
-    if learn.schedule == "free":
-        yield (
-            f"--method {algorithm.method} learns from whole rounds of one policy, which --schedule free does not keep: "
-            "pass alternate or concurrent."
-        )
-    yield from _uneven("round_steps", learn.round_steps, envs, f"--envs {envs} with --method {algorithm.method}")
-    why = f", since every step of a round is learned from with --method {algorithm.method}"
-    yield from _uneven("round_steps", learn.round_steps, learn.batch_size, f"--batch-size {learn.batch_size:_}{why}")
-    if not algorithm.recurrent:
+    learn, envs, shards = config.learn, config.play.envs, config.machine.learner_shards
+    size, with_method = learn.batch_size, f"with --method {config.algorithm.method}"
+    yield from _uneven("round_steps", learn.round_steps, envs, f"--envs {envs} {with_method}")
+    why = f", since every step of a round is learned from {with_method}"
+    yield from _uneven("round_steps", learn.round_steps, size, f"--batch-size {size:_}{why}")
+    if not config.algorithm.recurrent:
         return
     ticks = learn.round_steps // envs
-    sequences = learn.batch_size // ticks
-    if learn.batch_size % ticks:
+    if size % ticks:
         sizes = [ticks * count for count in range(1, envs + 1) if envs % count == 0]
-        fits = min(sizes, key=lambda size: abs(size - learn.batch_size))
-        yield (
-            f"--batch-size {learn.batch_size:_} must be a multiple of {ticks}, the ticks of a round of --round-steps "
-            f"{learn.round_steps:_} with --envs {envs}, with --recurrent; the nearest that fits is {fits:_}."
-        )
-    if shards is not None and shards > sequences:
-        yield (
-            f"--learner-shards {shards} is more than the {sequences} envs whose rounds are one --batch-size "
-            f"{learn.batch_size:_} with --recurrent: pass fewer."
-        )
+        fits = min(sizes, key=lambda each: abs(each - size))
+        why = f"the ticks of a round of --round-steps {learn.round_steps:_} with --envs {envs}, with --recurrent"
+        yield f"--batch-size {size:_} must be a multiple of {ticks}, {why}; the nearest that fits is {fits:_}."
+    if shards is not None and shards > size // ticks:
+        envs_of_batch = f"{size // ticks} envs whose rounds are one --batch-size {size:_} with --recurrent"
+        yield f"--learner-shards {shards} is more than the {envs_of_batch}: pass fewer."
 
 
 def _of_replay(config: Config) -> Iterator[str]:
     """A replay buffer that nothing could be learned from, or that the tree of priorities cannot hold."""
-    play, learn = config.play, config.learn
+    size, run_schedule = config.learn.replay_size, make_run_schedule(config)
     yield from _of_targets(config)
     yield from _above(config, "importance_start", "importance_end")
     yield from _above(config, "learning_starts", "total_steps", ": nothing would be learned")
     yield from _above(config, "batch_size", "learning_starts")
     yield from _above(config, "batch_size", "replay_size")
-    run_schedule = make_run_schedule(config)
-    if learn.replay_size // play.envs < run_schedule.round_ticks:
-        steps = run_schedule.round_steps
-        yield f"--replay-size {learn.replay_size:_} is smaller than one round, which has {steps:_} steps."
-    yield from _of_priorities(config)
+    if size < run_schedule.round_steps:
+        yield f"--replay-size {size:_} is smaller than one round, which has {run_schedule.round_steps:_} steps."
     if run_schedule.priorities > MOST_PRIORITIES:
-        yield f"--replay-size {learn.replay_size:_} is more than {MOST_PRIORITIES:_}, the most for --prioritized."
-    yield from _of_n_step(config, ends_with_round=0)
+        yield f"--replay-size {size:_} is more than {MOST_PRIORITIES:_}, the most for --prioritized."
+    yield from _of_n_step(run_schedule)
 
 
 def _of_workers(config: Config, changed: Mapping[str, Any]) -> Iterator[str]:
     """Settings that workers cannot have, or that have no effect with them."""
-    play, learn, algorithm = config.play, config.learn, config.algorithm
-    method, schedule = method_declaration(algorithm.method), f"--schedule {learn.schedule}"
-    if learn.schedule not in WORKER_SCHEDULES:
-        yield (
-            f"--workers {play.workers} is for --schedule {_OF_WORKERS}; with {schedule}, a learner does the updates: "
-            "pass --envs."
-        )
-    if not play.workers:
-        yield f"{schedule} needs --workers, the number of actor-learners: --preset a3c-async has 16."
+    play, learn, own = config.play, config.learn, config.algorithm.settings
+    method, schedule = method_declaration(config.algorithm.method), f"--schedule {learn.schedule}"
     if config.machine.device.startswith("cuda"):
-        yield (
-            f"{schedule} computes on the CPU, not on --device {config.machine.device}: a GPU is for --preset ppo, "
-            "impala or a3c."
-        )
+        gpu = f"not on --device {config.machine.device}: a GPU is for --preset ppo, impala or a3c"
+        yield f"{schedule} computes on the CPU, {gpu}."
     if not replace(network_of(config, actions=1), recurrent=0).plain:
-        yield (
-            f"{schedule} trains plain convolutions and linear layers: pass --network a3c or nature, without --dueling, "
-            "--noisy, --normalize and --method iqn."
-        )
-    if isinstance(algorithm.settings, OnPolicySettings) and algorithm.settings.epochs > 1:
-        epochs = algorithm.settings.epochs
-        yield f"--epochs {epochs} has no effect with {schedule}, where a step is used once: pass --epochs 1."
+        without = "without --dueling, --noisy, --normalize and --method iqn"
+        yield f"{schedule} trains plain layers: pass --network a3c or nature, {without}."
+    if isinstance(own, OnPolicySettings) and own.epochs > 1:
+        yield f"--epochs {own.epochs} has no effect with {schedule}, where a step is used once: pass --epochs 1."
     if not method.on_policy:
         yield from _of_local_replay(config)
     emulators = f"--workers {play.workers} times --lane-envs {play.lane_envs} emulators play"
@@ -399,10 +294,7 @@ def _of_local_replay(config: Config) -> Iterator[str]:
     """A method with a replay buffer whose workers could not draw from theirs."""
     play, learn, algorithm = config.play, config.learn, config.algorithm
     if not learn.local_replay:
-        yield (
-            f"--method {algorithm.method} learns from a replay buffer, which --schedule {learn.schedule} has for each "
-            "worker alone: add --local-replay 10_000."
-        )
+        yield f"--method {algorithm.method} learns from a replay buffer of each worker: add --local-replay 10_000."
     yield from _of_targets(config)
     if algorithm.prioritized:
         yield f"--prioritized makes no sense with --local-replay {learn.local_replay:_}: it is uniform."
@@ -410,90 +302,74 @@ def _of_local_replay(config: Config) -> Iterator[str]:
     if learn.local_replay < least:
         yield f"--local-replay {learn.local_replay:_} is too small to draw from; {least:_} is the least."
     yield from _above(config, "learning_starts", "total_steps", ": nothing would be learned")
-    if not learn.learning_starts:
-        yield "--learning-starts 0 must be at least 1 with --local-replay."
-    yield from _of_n_step(config, ends_with_round=1)
+    yield from _of_n_step(make_run_schedule(config))
 
 
-def _of_n_step(config: Config, ends_with_round: int) -> Iterator[str]:
-    """Returns that are longer than what is there; `ends_with_round`: rounds played when the first update draws."""
-    run_schedule, n_step, emulators = make_run_schedule(config), config.algorithm.n_step, config.play.emulators
-    played_ticks = (run_schedule.first_learning_round + ends_with_round) * run_schedule.round_ticks
-    if n_step > played_ticks:
-        yield (
-            f"--n-step {n_step} is more than the {played_ticks} steps that each of {emulators} emulators has made when "
-            f"learning starts; --learning-starts {(n_step - ends_with_round) * emulators:_} is enough."
-        )
+def _of_n_step(run_schedule: RunSchedule) -> Iterator[str]:
+    """Returns that are longer than what is there when the first update draws."""
+    n_step, emulators = run_schedule.n_step, run_schedule.envs
+    own_round = int(run_schedule.workers > 0)  # a worker has finished the round whose gradient it computes
+    ticks = (run_schedule.first_learning_round + own_round) * run_schedule.round_ticks
+    if n_step > ticks:
+        played = f"the {ticks} steps that each of {emulators} emulators has made when learning starts"
+        enough = f"--learning-starts {(n_step - own_round) * emulators:_} is enough"
+        yield f"--n-step {n_step} is more than {played}; {enough}."
 
 
 def _of_targets(config: Config) -> Iterator[str]:
     """TD targets that no method could learn, and a support of c51 that cannot hold returns."""
     algorithm, support = config.algorithm, config.algorithm.settings
     if algorithm.munchausen and algorithm.double:
-        yield (
-            "--munchausen learns the soft value of a state, which no single action has that --double could choose: "
-            "omit one of them."
-        )
+        yield "--munchausen learns the soft value of a state, of which --double chooses no action: omit one of them."
     if not isinstance(support, C51Settings):
         return
-    if algorithm.munchausen:
-        yield (
-            "--munchausen averages over actions, which probabilities of fixed atoms do not survive: pass --method dqn, "
-            "qr-dqn or iqn."
-        )
-    if algorithm.value_rescaling:
-        yield (
-            "--value-rescaling changes the scale of returns, and c51 has fixed atoms: choose --v-min and --v-max, or "
-            "pass --method dqn, qr-dqn or iqn."
-        )
+    for part in ("munchausen", "value_rescaling"):
+        if getattr(algorithm, part):
+            yield f"{flag_of(part)} does not suit the fixed atoms of c51: omit it, or pass --method dqn, qr-dqn or iqn."
     if not support.v_min < support.v_max:
         yield f"--v-min {support.v_min} must be below --v-max {support.v_max}."
     if not support.v_min <= 0 <= support.v_max:
         yield f"--v-min {support.v_min} to --v-max {support.v_max} must hold 0, the return after an episode's end."
 
 
-def _of_priorities(config: Config) -> Iterator[str]:
-    """An exponent with which priorities may reach the largest that there is, beyond which all are the same."""
-    algorithm, transitions = config.algorithm, make_run_schedule(config).priorities
-    if not transitions or algorithm.method == "c51":  # whose priority is a divergence of probabilities
-        return
-    error, power = _greatest_error(config), algorithm.priority_exponent
-    largest = largest_weight(transitions) * WEIGHT_QUANTUM
-    if error**power > largest:
-        most = math.floor(100 * math.log(largest) / math.log(error)) / 100
-        clip = "" if config.learn.clip_rewards else ", or clip rewards"
-        remedy = f"Pass --priority-exponent {most:g} or less" if most > 0 else "Pass a smaller --replay-size"
-        yield (
-            f"--priority-exponent {power:g} is too much for errors of up to {error:.2g}, which these settings allow: "
-            f"with --replay-size {config.learn.replay_size:_} all priorities beyond {largest:,.0f} would be the same. "
-            f"{remedy}{clip}."
-        )
-
-
-def _greatest_error(config: Config) -> float:
-    """The greatest error of a transition, summed over its quantiles, as far as the values are those of some policy."""
-    learn, algorithm, settings = config.learn, config.algorithm, config.algorithm.settings
-    error = MOST_RAW_ERROR
-    if learn.clip_rewards and learn.discount < 1:
-        reward = 1.0 + (-algorithm.munchausen_alpha * algorithm.munchausen_floor if algorithm.munchausen else 0.0)
-        error = min(error, 2 * reward / (1 - learn.discount))
-    if algorithm.value_rescaling:
-        error = math.sqrt(error + 1) - 1 + RESCALING * error
-    quantiles = settings.atoms if isinstance(settings, QRDQNSettings) else 1
-    return error * (settings.iqn_samples if isinstance(settings, IQNSettings) else quantiles)
+def _conflicts_of_resolved(config: ResolvedConfig) -> Iterator[str]:
+    """Sentences about what `shared.config.resolve.resolve` filled in, together with what the user said."""
+    play, machine, run_schedule = config.play, config.machine, make_run_schedule(config)
+    lane_envs, batch, lanes = play.lane_envs, machine.inference_batch, run_schedule.lanes
+    if play.workers:
+        yield from _of_processes_of_workers(config)
+    elif machine.actors > lanes:
+        of_envs = f"{count(lanes, 'lane')} of --envs {play.envs} in lanes of {lane_envs}"
+        yield f"--actors {machine.actors} is more than the {of_envs}: pass at most one for each."
+    if batch % lane_envs or play.emulators % batch:
+        all_of = f"the emulators of --workers {play.workers}" if play.workers else f"--envs {play.envs}"
+        yield f"--inference-batch {batch} must be a multiple of --lane-envs {lane_envs} that divides {all_of}."
+    ticks, least = run_schedule.window_ticks, play.frame_stack + run_schedule.n_step - 1
+    if not run_schedule.method.on_policy and not play.workers and ticks < least:
+        needed = f"the {least} that an observation with --n-step {run_schedule.n_step} needs"
+        held = f"--replay-size {config.learn.replay_size:_} holds {ticks} ticks of --envs {play.envs}"
+        yield f"{held}, fewer than {needed}; {least * play.envs:_} is the least."
+    if machine.acts_on == "cpu" and machine.acting_precision == "tf32":
+        yield "--acting-precision tf32 is for CUDA devices; on a CPU pass fp32 or bf16."
+    if not play.workers:
+        yield from _of_shards(config)
+    if machine.device == "cpu" and machine.precision == "tf32":
+        yield "--precision tf32 is for CUDA devices; on a CPU pass fp32 or bf16."
+    if machine.device == "cpu" and machine.replay_on == "device":
+        yield "--replay-on device is for CUDA devices; on a CPU the learner reads shared memory anyway."
 
 
 def _of_processes_of_workers(config: ResolvedConfig) -> Iterator[str]:
     """More processes than workers, and other sizes than theirs."""
-    play, machine, schedule = config.play, config.machine, config.learn.schedule
+    schedule = config.learn.schedule
     yield from _above(config, "actors", "workers", ", each of which runs on one process")
     only = dict.fromkeys(("learner_ranks", "learner_threads", "learner_shards", "inference_threads"), 1)
-    for name, expected in (only | ({"inference_batch": play.lane_envs} if schedule == "async" else {})).items():
-        if (value := getattr(machine, name)) not in (None, expected):
-            yield (
-                f"{flag_of(name)} {value} cannot be with --schedule {schedule}, whose workers compute for themselves: "
-                "omit it."
-            )
+    if schedule == "async":
+        only["inference_batch"] = config.play.lane_envs
+    for name, expected in only.items():
+        if (value := getattr(config.machine, name)) not in (None, expected):
+            why = f"--schedule {schedule}, whose workers compute for themselves"
+            yield f"{flag_of(name)} {value} cannot be with {why}: omit it."
 
 
 _PARTS = {

@@ -138,7 +138,7 @@ def test_entity_group_tags_and_videos_are_sent(tmp_path: Path, service: Service)
 
 @pytest.mark.parametrize("name", ["wandb_entity", "wandb_group", "wandb_tags"])
 def test_settings_of_the_service_need_it_and_come_from_no_run(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"--{name.replace('_', '-')} is for --track wandb"):
+    with pytest.raises(ConfigError, match=f"--{name.replace('_', '-')} x needs --track wandb"):
         settings(Config().with_settings(**{name: "x"}))
     config = Config().with_settings(run_dir="runs/x", track="wandb", **{name: "x"})
     assert resume_words(config)[2:] == ["--track", "wandb", f"--{name.replace('_', '-')}", "x"]

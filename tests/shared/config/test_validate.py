@@ -12,17 +12,16 @@ import pytest
 
 from ringside.run import planning
 from shared.config import resolve, validate
-from shared.config.presets import PRESETS
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.network_spec import Network, network_of
 from shared.root import ROOT
+from shared.text import flag_of, shown
 from tests.shared.config.test_worker_settings import REPLAY, WORKERS
 from tests.support.configurations import ON_POLICY, assert_refused, settled
 
-NEWEST = "from the newest round"
-DQN_ASYNC = PRESETS["dqn-async"]
-C51 = {"method": "c51", "v_min": -10.0}
+NO_EFFECT = "has no effect with --method a2c"
+NO_EPSILON = {"epsilon_start": 0.0, "epsilon_end": 0.0}
 
 
 @pytest.mark.parametrize(
@@ -52,119 +51,139 @@ def test_a_whole_number_may_be_a_float() -> None:
     assert type(Config().with_settings(checkpoint_every_minutes=5).run.checkpoint_every_minutes) is float
 
 
+BEYOND = {
+    "dqn": "envs=0 lane_envs=-2 frame_size=513 frame_stack=0 frame_stack=17 batch_size=0 total_steps=-1 train_every=0 "
+    "discount=1.01 learning_rate=0 learning_rate=inf learning_rate_end=-1e-9 optimizer_decay=1 n_step=0 width=0 "
+    "width=65 noisy_std=0 noisy_std=100.1 priority_exponent=-0.1 priority_exponent=1.1 priority_exponent=nan "
+    "importance_start=1.1 importance_end=-0.1 munchausen_temperature=0 munchausen_alpha=-1 munchausen_floor=0.1 "
+    "munchausen_floor=nan clip_gradient=0 clip_gradient=inf epsilon_start=-0.1 epsilon_end=nan epsilon_ladder=-1 "
+    "eval_epsilon=1.5 eval_max_frames=0 eval_max_frames=4000001 graph_updates=-1 graph_updates=9 actors=0 seed=-1 "
+    "learner_threads=0 learner_ranks=0 learner_ranks=65 checkpoint_every_minutes=nan",
+    "c51": "v_min=-inf v_max=nan v_max=1000001 v_min=-1000001 atoms=1 atoms=4097",
+    "qr-dqn": "atoms=4097",
+    "iqn": "iqn_samples=0 iqn_samples=4097 iqn_policy_samples=0 iqn_policy_samples=4097",
+    "a2c": "trace=1.5 entropy_weight_end=-1 epochs=1001",
+    "ppo": "clip_ratio=0",
+    "vtrace": "rho_max=0",
+    "a3c": "return_steps=0",
+}
+"""Numbers out of their range, by a method that has the setting."""
+
+
+@pytest.mark.parametrize(
+    ("method", "name", "value"),
+    [(method, *each.split("=")) for method, beyond in BEYOND.items() for each in beyond.split()],
+)
+def test_number_out_of_its_range_is_refused(method: str, name: str, value: str) -> None:
+    config = Config().with_settings(method=method, **{name: float(value)})
+    assert_refused(validate.settings, config, f"{flag_of(name)} {shown(config.to_flat()[name])} must ")
+
+
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        # Numbers out of their range.
-        ({"envs": 0}, "--envs 0 must be at least 1"),
-        ({"graph_updates": -1}, "--graph-updates -1 must lie between 0 and 8"),
-        ({"lane_envs": -2}, "--lane-envs -2 must be at least 1"),
-        ({"batch_size": 0}, "--batch-size 0"),
-        ({"total_steps": -1}, "--total-steps -1"),
-        ({"train_every": 0}, "--train-every 0"),
-        ({"actors": 0}, "--actors 0"),
-        ({"learner_threads": 0}, "--learner-threads 0"),
-        ({"seed": -1}, "--seed -1 must not be negative"),
-        ({"checkpoint_every_minutes": float("nan")}, "--checkpoint-every-minutes nan"),
-        ({"discount": 1.01}, "--discount 1.01 must lie between 0 and 1"),
-        ({"epsilon_start": -0.1}, "--epsilon-start -0.1"),
-        ({"epsilon_end": float("nan")}, "--epsilon-end nan"),
-        ({"eval_epsilon": 1.5}, "--eval-epsilon 1.5 must lie between 0 and 1"),
-        ({"eval_max_frames": 0}, "--eval-max-frames 0 must lie between 1 and 4_000_000"),
-        ({"learning_rate": 0.0}, "--learning-rate 0.0 must be above 0"),
-        ({"learning_rate": float("inf")}, "--learning-rate inf"),
-        ({"learning_rate_end": -1e-9}, "--learning-rate-end -1e-09 must not be negative"),
-        ({"optimizer_decay": 1.0}, "--optimizer-decay 1.0"),
-        ({"n_step": 0}, "--n-step 0 must be at least 1"),
-        ({"width": 0}, "--width 0 must lie between 1 and 64"),
-        ({"method": "iqn", "iqn_samples": 0}, "--iqn-samples 0 must lie between 1 and 4_096"),
-        ({"method": "iqn", "iqn_policy_samples": 0}, "--iqn-policy-samples 0 must lie between 1 and 4_096"),
-        ({"priority_exponent": -0.1}, "--priority-exponent -0.1 must lie between 0 and 1"),
-        ({"priority_exponent": 1.1}, "--priority-exponent 1.1 must lie between 0 and 1"),
-        ({"priority_exponent": float("nan")}, "--priority-exponent nan must be a finite number"),
-        ({"priority_exponent": float("inf")}, "--priority-exponent inf"),
-        ({"importance_start": 1.1}, "--importance-start 1.1 must lie between 0 and 1"),
-        ({"importance_end": -0.1}, "--importance-end -0.1 must lie between 0 and 1"),
-        ({"noisy_std": 0.0}, "--noisy-std 0.0 must be above 0 and at most 100"),
-        ({"munchausen_temperature": 0.0}, "--munchausen-temperature 0.0 must be above 0"),
-        ({"munchausen_alpha": -1.0}, "--munchausen-alpha -1.0 must lie between 0 and 1"),
-        ({"munchausen_floor": 0.1}, "--munchausen-floor 0.1 must be below 0"),
-        ({"munchausen_floor": float("nan")}, "--munchausen-floor nan must be a finite number"),
-        ({"clip_gradient": 0.0}, "--clip-gradient 0.0 must be above 0"),
-        ({"clip_gradient": float("inf")}, "--clip-gradient inf must be a finite number"),
-        ({"epsilon_ladder": -1.0}, "--epsilon-ladder -1.0 must not be negative"),
-        ({"v_min": float("-inf"), "method": "c51"}, "--v-min -inf must be a finite number"),
-        ({"v_max": float("nan"), "method": "c51"}, "--v-max nan must be a finite number"),
-        ({"method": "c51", "atoms": 1}, "--atoms 1 must lie between 2 and 4_096"),
-        ({"method": "qr-dqn", "atoms": 5_000}, "--atoms 5_000 must lie between 2 and 4_096"),
-        ({"width": 65, "network": "impala"}, "--width 65 must lie between 1 and 64"),
-        ({"method": "iqn", "iqn_policy_samples": 5_000}, "--iqn-policy-samples 5_000 must lie between 1 and 4_096"),
-        ({"method": "c51", "v_max": 1e30}, "--v-max 1e+30 must lie between -1e+06 and 1e+06"),
-        ({"noisy": True, "noisy_std": 1e12}, "--noisy-std 1000000000000.0 must be above 0 and at most 100"),
-        ({"learner_ranks": 0}, "--learner-ranks 0 must lie between 1 and 64"),
-        ({**ON_POLICY, "trace": 1.5}, "--trace 1.5 must lie between 0 and 1"),
-        ({**ON_POLICY, "method": "ppo", "clip_ratio": 0.0}, "--clip-ratio 0.0 must be above 0"),
+        # Ranges in words.
+        ({"envs": 0}, "--envs 0 must be at least 1."),
+        ({"seed": -1}, "--seed -1 must not be negative."),
+        ({"seed": 2**62}, "--seed 4_611_686_018_427_387_904 must be below 4_611_686_018_427_387_904."),
+        ({"learning_rate": 0.0}, "--learning-rate 0.0 must be above 0."),
+        ({"munchausen_floor": 0.1}, "--munchausen-floor 0.1 must be below 0."),
+        ({"noisy_std": 0.0}, "--noisy-std 0.0 must be above 0 and at most 100."),
+        ({"optimizer_decay": 1.0}, "--optimizer-decay 1.0 must be at least 0 and below 1."),
+        ({"eval_max_frames": 0}, "--eval-max-frames 0 must lie between 1 and 4_000_000."),
+        ({"clip_gradient": float("inf")}, "--clip-gradient inf must be a finite number."),
+        # Settings that need another one.
+        ({"width": 2}, "--width 2 needs --network impala: pass that, or omit it."),
+        ({"pooling": True}, "--pooling needs --network impala"),
+        (ON_POLICY | {"spectral_norm": True, "network": "small"}, "--spectral-norm needs --network impala"),
+        ({"frame_color": "rgb"}, "--frame-color rgb needs --env, since games of Atari are played in gray"),
+        ({"workers": 4}, "--workers 4 needs --schedule ordered or async"),
+        ({"t_max": 20}, "--t-max 20 needs --schedule ordered or async"),
+        ({"local_replay": 20}, "--local-replay 20 needs --schedule ordered or async"),
+        ({"epsilon_by_worker": True}, "--epsilon-by-worker needs --schedule ordered or async"),
+        ({"method": "n-step-q"}, "--method n-step-q needs --schedule ordered or async with --workers"),
+        ({"schedule": "ordered", "method": "a2c"}, "--schedule ordered needs --workers N"),
+        (ON_POLICY | {"schedule": "free"}, "--schedule free needs a replay buffer, which --method a2c lacks"),
         (
-            {**ON_POLICY, "entropy_weight_end": -1.0, "anneal_steps": 9},
-            "--entropy-weight-end -1.0 must not be negative",
+            {"learner_ranks": 2, "schedule": "free"},
+            "--learner-ranks 2 needs --schedule concurrent or alternate",
         ),
-        ({**ON_POLICY, "method": "vtrace", "rho_max": 0.0}, "--rho-max 0.0 must be above 0"),
-        ({**ON_POLICY, "method": "a3c", "return_steps": 0}, "--return-steps 0 must be at least 1"),
-        ({"frame_size": 1_024, "env": "m:f"}, "--frame-size 1_024 must lie between 4 and 512"),
-        ({"frame_stack": 0}, "--frame-stack 0 must lie between 1 and 16"),
-        # Settings that make no sense together, or with the method.
-        ({"eval_video": True}, "--eval-video films evaluations beside training: pass --eval-every-steps N, too."),
+        (ON_POLICY | {"recurrent": True, "learner_ranks": 2}, "--recurrent needs --learner-ranks 1, not 2"),
+        ({"require_exact": True, "schedule": "free"}, "--require-exact needs an exact --schedule, not free"),
+        ({"require_exact": True, "deterministic": "off"}, "--require-exact needs --deterministic on"),
+        ({"wandb_group": "mine"}, "--wandb-group mine needs --track wandb"),
+        ({"eval_video": True}, "--eval-video needs --eval-every-steps N"),
+        ({"learning_rate_end": 0.0}, "--learning-rate-end 0.0 needs --anneal-steps N, after which it is reached"),
+        (ON_POLICY | {"method": "ppo", "clip_ratio_end": 0.0}, "--clip-ratio-end 0.0 needs --anneal-steps N"),
+        ({"anneal_steps": 1_000}, "--anneal-steps 1_000 needs a setting with an end, as --learning-rate-end"),
+        # Settings without an effect on the method.
+        ({"recurrent": True}, "--recurrent has no effect with --method dqn, which learns no policy from whole rounds"),
+        (ON_POLICY | {"method": "pqn", "recurrent": True}, "--recurrent has no effect with --method pqn"),
+        (
+            ON_POLICY | {"epsilon_end": 0.0},
+            f"--epsilon-end {NO_EFFECT}, which samples its actions from its policy",
+        ),
+        (
+            ON_POLICY | {"prioritized": True},
+            f"--prioritized {NO_EFFECT}, which learns from the newest round",
+        ),
+        (ON_POLICY | {"n_step": 3}, f"--n-step {NO_EFFECT}, which learns from the newest round"),
+        (ON_POLICY | {"train_every": 8}, f"--train-every {NO_EFFECT}, which learns from the newest round"),
+        (ON_POLICY | {"learning_starts": 960}, f"--learning-starts {NO_EFFECT}, which learns from the newest round"),
+        (ON_POLICY | {"replay_on": "host"}, f"--replay-on {NO_EFFECT}, which learns from the newest round"),
+        (ON_POLICY | {"publish_every_updates": 1}, f"--publish-every-updates {NO_EFFECT}, which learns"),
+        (ON_POLICY | {"importance_end": 0.5}, f"--importance-end {NO_EFFECT}, which learns from the newest round"),
+        (ON_POLICY | {"double": True}, f"--double {NO_EFFECT}, which learns from no TD targets"),
+        (ON_POLICY | {"munchausen_alpha": 0.5}, f"--munchausen-alpha {NO_EFFECT}, which learns"),
+        (ON_POLICY | {"dueling": True}, f"--dueling {NO_EFFECT}, which learns a policy and no"),
+        (
+            {"eval_actions": "sample"},
+            "--eval-actions sample draws from a policy, and --method dqn learns action",
+        ),
+        # Settings that make no sense together.
         ({"envs": 97}, "--envs 97 cannot be divided into lanes of --lane-envs 2; --lane-envs 1 takes any number"),
         ({"lane_envs": 128, "envs": 96}, "the nearest is --envs 128"),
+        ({"resume": "/", "init_from": "/"}, "give one of them"),
+        ({"frame_size": 63}, "--frame-size 63 must be a multiple of 4; the nearest is 64"),
+        ({"frame_size": 32}, "--frame-size 32 is too small for --network nature: 36 is the least"),
+        ({"frame_size": 16, "network": "small"}, "--frame-size 16 is too small for --network small: 20 is the least"),
+        ({"frame_size": 164}, "--frame-size 164 is more than an Atari screen has: pass 160 or less"),
+        ({"normalize": "all", "network": "impala"}, "pass --normalize last with --network impala"),
+        ({"epsilon_start": 0.05}, "--epsilon-end 0.1 is more than --epsilon-start 0.05"),
+        (NO_EPSILON, "Nothing would be explored"),
+        (ON_POLICY | NO_EPSILON | {"method": "pqn"}, "Nothing would be explored"),
+        (NO_EPSILON | {"epsilon_ladder": 7.0, "noisy": True}, "--epsilon-ladder has no effect with an epsilon of 0"),
+        # Replay buffers.
         ({"replay_size": 31}, "--batch-size 32 is more than --replay-size 31."),
         ({"replay_size": 5_000}, "--replay-size 5_000 is smaller than one round, which has 9_984 steps"),
-        (
-            {"learning_starts": 60_000, "total_steps": 50_000},
-            "--learning-starts 60_000 is more than --total-steps 50_000: nothing would be",
-        ),
+        ({"prioritized": True, "replay_size": 20_000_000}, "--replay-size 20_000_000 is more than 16_777_216"),
         ({"learning_starts": 31}, "--batch-size 32 is more than --learning-starts 31."),
-        ({"epsilon_start": 0.05}, "--epsilon-end 0.1 is more than --epsilon-start 0.05"),
-        ({"learning_rate_end": 0.0}, "--learning-rate-end 0 needs --anneal-steps, the steps after which it is reached"),
-        ({"anneal_steps": 1_000}, "--anneal-steps 1_000 has no effect, since no setting has an end: add --learning-"),
-        ({"resume": "/", "init_from": "/"}, "give one of them"),
-        ({"munchausen": True, "double": True}, "--munchausen learns the soft value"),
-        ({"munchausen": True, "method": "c51"}, "--munchausen averages over actions"),
-        ({"value_rescaling": True, "method": "c51"}, "--value-rescaling changes the scale of returns"),
-        ({"method": "c51", "v_min": 3.0, "v_max": 3.0}, "--v-min 3.0 must be below --v-max 3.0"),
-        ({"width": 2}, "--width, --pooling and --spectral-norm are for --network impala"),
-        ({"pooling": True}, "--width, --pooling and --spectral-norm are for --network impala"),
-        ({"spectral_norm": True, "network": "small"}, "are for --network impala"),
-        ({"normalize": "all", "network": "impala"}, "pass --normalize last with --network impala"),
+        ({"total_steps": 40_000}, "--learning-starts 50_000 is more than --total-steps 40_000: nothing would be"),
+        ({"importance_start": 0.9, "importance_end": 0.4}, "--importance-start 0.9 is more than --importance-end 0.4"),
         (
             {"n_step": 625},
             "--n-step 625 is more than the 624 steps that each of 96 emulators has made when learning starts; "
             "--learning-starts 60_000 is enough.",
         ),
+        ({"munchausen": True, "double": True}, "--munchausen learns the soft value"),
+        ({"munchausen": True, "method": "c51"}, "--munchausen does not suit the fixed atoms of c51"),
+        ({"value_rescaling": True, "method": "c51"}, "--value-rescaling does not suit the fixed atoms of c51"),
+        ({"method": "c51", "v_min": 3.0, "v_max": 3.0}, "--v-min 3.0 must be below --v-max 3.0"),
         ({"method": "c51", "v_min": 2.0}, "--v-min 2.0 to --v-max 10.0 must hold 0"),
+        # Rounds of an on-policy method.
+        ({"method": "a2c"}, "--round-steps 10_000 must be a multiple of --envs 96 with --method a2c; the nearest"),
+        (ON_POLICY | {"batch_size": 50}, "--round-steps 960 must be a multiple of --batch-size 50, since every step"),
         (
-            {"prioritized": True, "clip_rewards": False, "priority_exponent": 1.0},
-            "--priority-exponent 1 is too much for errors of up to 1e+07, which these settings allow: with "
-            "--replay-size 1_000_000 all priorities beyond 262,144 would be the same. Pass --priority-exponent 0.77 or "
-            "less, or clip rewards.",
+            ON_POLICY | {"batch_size": 32, "recurrent": True},
+            "--batch-size 32 must be a multiple of 10, the ticks of a round of --round-steps 960 with --envs 96, with "
+            "--recurrent; the nearest that fits is 30.",
         ),
         (
-            {"prioritized": True, "method": "qr-dqn", "priority_exponent": 1.0, "discount": 0.999},
-            "errors of up to 4e+05",
+            ON_POLICY | {"batch_size": 30, "recurrent": True, "learner_shards": 4},
+            "--learner-shards 4 is more than the 3 envs whose rounds are one --batch-size 30 with --recurrent",
         ),
-        (
-            {"method": "a2c"},
-            "--round-steps 10_000 must be a multiple of --envs 96 with --method a2c; the nearest",
-        ),
-        ({**ON_POLICY, "batch_size": 50}, "--round-steps 960 must be a multiple of --batch-size 50, since every step"),
-        (
-            {**ON_POLICY, "prioritized": True},
-            "--prioritized has no effect with --method a2c, which learns from the newest round and has no replay "
-            "buffer: omit it.",
-        ),
-        (
-            {**ON_POLICY, "batch_size": 48, "learner_shards": 49},
-            "--learner-shards 49 is more than --batch-size 48",
-        ),
+        # Shards and ranks.
+        (ON_POLICY | {"batch_size": 48, "learner_shards": 49}, "--learner-shards 49 is more than --batch-size 48"),
         ({"learner_shards": 64}, "--learner-shards 64 is more than --batch-size 32: pass fewer."),
         (
             {"learner_ranks": 2, "learner_shards": 3},
@@ -174,131 +193,46 @@ def test_a_whole_number_may_be_a_float() -> None:
             {"learner_ranks": 2, "learner_shards": 4, "batch_size": 34},
             "--batch-size 34 must be a multiple of --learner-shards 4 with --learner-ranks",
         ),
-        ({"learner_ranks": 2, "schedule": "free"}, "--learner-ranks 2 are for --schedule concurrent and alternate"),
-        (
-            {**ON_POLICY, "epsilon_end": 0.0},
-            "--epsilon-end has no effect with --method a2c, which samples its actions from its policy: omit it.",
-        ),
-        ({**ON_POLICY, "schedule": "free"}, "which --schedule free does not keep: pass alternate or concurrent"),
-        ({**ON_POLICY, "width": 2}, "--width, --pooling and --spectral-norm are for --network impala"),
-        (
-            {"eval_actions": "sample"},
-            "--eval-actions sample draws from a policy, and --method dqn learns action values",
-        ),
-        ({**ON_POLICY, "method": "ppo", "clip_ratio_end": 0.0}, "--clip-ratio-end 0 needs --anneal-steps"),
-        ({**ON_POLICY, "method": "pqn", "epsilon_start": 0.0, "epsilon_end": 0.0}, "Nothing would be explored"),
-        ({"epsilon_start": 0.0, "epsilon_end": 0.0}, "Nothing would be explored"),
-        ({"importance_start": 0.9, "importance_end": 0.4}, "--importance-start 0.9 is more than --importance-end 0.4"),
-        (
-            {"epsilon_ladder": 7.0, "epsilon_start": 0.0, "epsilon_end": 0.0, "noisy": True},
-            "--epsilon-ladder has no effect with an epsilon of 0",
-        ),
-        (
-            {"recurrent": True},
-            "--recurrent has no effect with --method dqn, which learns no policy from whole rounds: omit it.",
-        ),
-        ({**ON_POLICY, "method": "pqn", "recurrent": True}, "--recurrent has no effect with --method pqn"),
-        (
-            {**ON_POLICY, "batch_size": 32, "recurrent": True},
-            "--batch-size 32 must be a multiple of 10, the ticks of a round of --round-steps 960 with --envs 96, with "
-            "--recurrent; the nearest that fits is 30.",
-        ),
-        (
-            {**ON_POLICY, "batch_size": 30, "recurrent": True, "learner_shards": 4},
-            "--learner-shards 4 is more than the 3 envs whose rounds are one --batch-size 30 with --recurrent",
-        ),
-        (
-            {**ON_POLICY, "recurrent": True, "learner_ranks": 2},
-            "--recurrent is for a learner of one process: omit --learner-ranks 2.",
-        ),
-        ({"prioritized": True, "replay_size": 20_000_000}, "--replay-size 20_000_000 is more than 16_777_216"),
-        ({"frame_size": 63}, "--frame-size 63 must be a multiple of 4; the nearest is 64"),
-        ({"frame_size": 32}, "--frame-size 32 is too small for --network nature: 36 is the least"),
-        ({"frame_size": 16, "network": "small"}, "--frame-size 16 is too small for --network small: 20 is the least"),
-        ({"frame_size": 164}, "--frame-size 164 is more than an Atari screen has: pass 160 or less"),
-        ({"frame_color": "rgb"}, "--frame-color rgb is for --env: games of Atari are played in gray"),
-        *(
-            (
-                {**ON_POLICY, name: value},
-                f"--{name.replace('_', '-')} has no effect with --method a2c, which learns {why}",
-            )
-            for name, value, why in (
-                *(("n_step", 3, NEWEST), ("train_every", 8, NEWEST), ("learning_starts", 960, NEWEST)),
-                *(("replay_on", "host", NEWEST), ("publish_every_updates", 1, ""), ("importance_end", 0.5, NEWEST)),
-                *(
-                    ("double", True, "from no TD targets"),
-                    ("munchausen_alpha", 0.5, ""),
-                    ("dueling", True, "a policy and no"),
-                ),
-            )
-        ),
         # Workers.
-        ({"workers": 4}, "--workers 4 is for --schedule ordered and async"),
-        ({"schedule": "ordered", "method": "a2c"}, "--schedule ordered needs --workers"),
         (WORKERS | {"method": "dqn"}, "add --local-replay"),
         (WORKERS | {"device": "cuda"}, "computes on the CPU, not on --device cuda"),
         (WORKERS | {"network": "impala"}, "pass --network a3c or nature"),
         (WORKERS | {"normalize": "last"}, "without --dueling, --noisy, --normalize"),
         (WORKERS | {"network": "impala", "recurrent": True}, "pass --network a3c or nature"),
         (WORKERS | {"method": "n-step-q", "recurrent": True}, "--recurrent has no effect with --method n-step-q"),
-        (REPLAY | {"recurrent": True}, "--recurrent has no effect with --method dqn"),
+        (WORKERS | {"method": "n-step-q", "double": True}, "--double has no effect with --method n-step-q"),
+        (WORKERS | {"method": "sarsa", "munchausen": True}, "--munchausen has no effect with --method sarsa"),
         (WORKERS | {"method": "ppo"}, "--epochs 4 has no effect"),
-        *(
-            (WORKERS | {name: value}, f"--{name.replace('_', '-')} {value} has no effect with --schedule ordered")
-            for name, value in (("envs", 16), ("batch_size", 64), ("round_steps", 80))
-        ),
+        (WORKERS | {"envs": 16}, "--envs 16 has no effect with --schedule ordered"),
+        (WORKERS | {"batch_size": 64}, "--batch-size 64 has no effect with --schedule ordered"),
+        (WORKERS | {"round_steps": 80}, "--round-steps 80 has no effect with --schedule ordered"),
+        (REPLAY | {"recurrent": True}, "--recurrent has no effect with --method dqn"),
         (REPLAY | {"train_every": 8}, "--train-every 8 has no effect with --schedule ordered, since --t-max says it"),
         (REPLAY | {"prioritized": True}, "--prioritized makes no sense with --local-replay 1_000"),
         (REPLAY | {"local_replay": 19}, "--local-replay 19 is too small to draw from; 32 is the least"),
         (REPLAY | {"total_steps": 10}, "nothing would be learned"),
         (REPLAY | {"learning_starts": 0}, "--learning-starts 0 must be at least 1"),
+        (REPLAY | {"munchausen": True, "double": True}, "--munchausen learns the soft value of a state"),
+        (REPLAY | {"method": "c51", "value_rescaling": True}, "--value-rescaling does not suit the fixed atoms of c51"),
         (
-            {"method": "n-step-q"},
-            "--method n-step-q computes its gradients in workers: pass --schedule ordered or async",
+            REPLAY | {"lane_envs": 1, "t_max": 4, "n_step": 10, "learning_starts": 16},
+            "8 steps that each of 4 emulators has made when learning starts; --learning-starts 36 is enough",
         ),
-        ({"t_max": 20}, "--t-max is for --schedule ordered and async"),
-        ({"local_replay": 20}, "--local-replay is for --schedule ordered and async"),
-        ({"epsilon_by_worker": True}, "--epsilon-by-worker is for --schedule ordered and async"),
     ],
 )
 def test_settings_are_refused_before_anything_is_asked_of_the_machine(wrong: dict[str, Any], says: str) -> None:
     assert_refused(validate.settings, Config().with_settings(**wrong), says)
 
 
-def test_several_steps_go_with_rounds_of_one_tick() -> None:
-    """With alternate a round is a tick or few; transitions may reach over its end."""
-    validate.settings(Config().with_settings(schedule="alternate", n_step=3))
-
-
 @pytest.mark.parametrize(
-    ("wrong", "says"),
+    "settings",
     [
-        (
-            {"n_step": 10, "learning_starts": 16},
-            "8 steps that each of 4 emulators has made when learning starts; --learning-starts 36 is",
-        ),
-        ({**C51, "v_min": 5.0, "v_max": -5.0}, "--v-min 5.0 must be below --v-max -5.0"),
-        ({**C51, "v_min": 5.0, "v_max": 10.0}, "--v-min 5.0 to --v-max 10.0 must hold 0"),
-        ({"munchausen": True, "double": True}, "--munchausen learns the soft value of a state"),
-        ({**C51, "value_rescaling": True}, "--value-rescaling changes the scale of returns"),
-        ({"method": "n-step-q", "double": True}, "--double has no effect with --method n-step-q"),
-        ({"method": "sarsa", "munchausen": True}, "--munchausen has no effect with --method sarsa"),
+        {"schedule": "alternate", "n_step": 3},  # transitions may reach over the end of a round of one tick
+        REPLAY | {"lane_envs": 1, "t_max": 4, "n_step": 10, "learning_starts": 36},  # as the refusal above advises
     ],
 )
-def test_methods_of_workers_are_checked_as_those_of_a_learner(wrong: dict[str, Any], says: str) -> None:
-    settings = {**({} if "method" not in wrong or wrong["method"] == "c51" else {"local_replay": 0}), **wrong}
-    assert_refused(validate.settings, DQN_ASYNC.with_settings(**settings), says)
-
-
-def test_the_least_learning_starts_that_is_advised_is_enough() -> None:
-    validate.settings(DQN_ASYNC.with_settings(n_step=10, learning_starts=9 * 16))
-
-
-def test_an_exponent_below_zero_is_no_advice() -> None:
-    wrong = Config().with_settings(prioritized=True, replay_size=10**12)
-    with pytest.raises(ConfigError) as refused:
-        validate.settings(wrong)
-    assert "exponent -" not in str(refused.value)
+def test_several_steps_go_with_short_rounds(settings: dict[str, Any]) -> None:
+    validate.settings(Config().with_settings(**settings))
 
 
 def test_zero_is_not_above_zero_where_torch_flushes_denormals() -> None:
