@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shared.config.method_declaration import MethodDeclaration, OnPolicySettings, SlotField, method_declaration
-from shared.config.sections import Explore, Learn, Play
+from shared.config.sections import Explore, Learn
 from shared.config.settings import Config
 from shared.frame_shape import DEFAULT_FRAMES, FrameShape
 from shared.network_spec import network_of
@@ -232,22 +232,79 @@ class RunSchedule:
 def make_run_schedule(config: Config, method: MethodDeclaration | None = None) -> RunSchedule:
     """Derive the sizes. Expects a validated configuration.
 
+    The ring holds the window, the rounds that may be in flight behind it, the history of a stack and the frame that
+    opens the next round. In flight are the rounds that a learner repeats from its snapshot, and those that lanes play;
+    with an on-policy method or workers also as many for a scribe that is late. Learning from a replay begins with the
+    second round at the earliest (`learning_starts` is 1 or more): before there is nothing to sample.
+
     Args:
         method: the declaration of the configured method; default: the registered one.
     """
-    method, settings = method or method_declaration(config.algorithm.method), config.algorithm.settings
-    if config.play.workers:
-        return _worker_schedule(config, method)
-    if not method.on_policy:
-        return _replay_schedule(config, method)
-    return _on_policy_schedule(config, method, settings.epochs if isinstance(settings, OnPolicySettings) else 1)
+    method = method or method_declaration(config.algorithm.method)
+    play, learn, own = config.play, config.learn, config.algorithm.settings
+    workers, updates_by_round = play.workers, play.workers > 0 or method.on_policy
+    replays = learn.local_replay > 0 if workers else not method.on_policy
+    learns_same_round = workers > 0 or learn.schedule == "alternate"
+    round_ticks, window_rounds = _round_and_window(config, method)
+    round_steps = round_ticks * play.emulators
+    default_steps = ALTERNATE_SNAPSHOT_STEPS if learns_same_round else round_steps
+    default_steps = ON_POLICY_SNAPSHOT_STEPS if updates_by_round else default_steps
+    intervals = _intervals(learn, round_steps, default_steps, window_rounds)
+    held_rounds = window_rounds if updates_by_round else min(window_rounds, intervals["rounds"])
+    # A lane plays the round after the last commit; with free one more, with async a record.
+    max_rounds_ahead = {"free": 2, "async": intervals["record_rounds"]}.get(learn.schedule, 1)
+    in_flight = max(intervals["snapshot_rounds"], intervals["segment_rounds"])
+    if updates_by_round:
+        in_flight += intervals["snapshot_rounds"] + max_rounds_ahead
+    elif learn.schedule != "concurrent":
+        in_flight += 1
+    units = network_of(config, actions=1).recurrent
+    opening = max(play.frame_stack, 2 if units else 1) + 1  # the frame, and what its stack and an LSTM read
+    updates = workers
+    if method.on_policy and not workers:
+        updates = (own.epochs if isinstance(own, OnPolicySettings) else 1) * round_steps // learn.batch_size
+    return RunSchedule(
+        envs=play.emulators,
+        lane_envs=play.lane_envs,
+        round_ticks=round_ticks,
+        window_ticks=held_rounds * round_ticks,
+        target_steps=learn.round_steps if learns_same_round else round_steps,
+        train_every=learn.train_every,
+        first_learning_round=-(-learn.learning_starts // round_steps) if replays else int(not learns_same_round),
+        **intervals,
+        max_rounds_ahead=max_rounds_ahead,
+        learns_same_round=learns_same_round,
+        has_own_target=learns_same_round and method.has_target_network,
+        capacity=(held_rounds + in_flight) * round_ticks + opening,
+        learning_starts_ticks=-(-learn.learning_starts // play.emulators) if replays else 0,
+        method=method,
+        n_step=config.algorithm.n_step,
+        # Not those of a window that the run's end bounds: with a later end the run may go on.
+        priority_ticks=window_rounds * round_ticks if config.algorithm.prioritized else 0,
+        update_samples=learn.batch_size if replays or not workers else learn.t_max * play.lane_envs,
+        updates_per_round=updates,
+        workers=workers,
+        anneal_steps=learn.anneal_steps,
+        frames=play.frames,
+        recurrent_units=units,
+    )
 
 
-def _fixed(config: Config, method: MethodDeclaration) -> dict[str, Any]:
-    """Fields that need no calculation."""
+def _round_and_window(config: Config, method: MethodDeclaration) -> tuple[int, int]:
+    """Ticks of a round, and rounds of the window.
+
+    A worker computes a gradient from every `t_max` ticks that it plays, or from its local replay; these ticks are a
+    round. The window of an on-policy method is the newest round.
+    """
     play, learn = config.play, config.learn
-    of_play = {"envs": play.emulators, "lane_envs": play.lane_envs, "frames": play.frames, "workers": play.workers}
-    return of_play | {"method": method, "anneal_steps": learn.anneal_steps}
+    if play.workers:
+        return learn.t_max, max(1, learn.local_replay // (learn.t_max * play.lane_envs))
+    round_ticks = max(1, round(learn.round_steps / play.emulators))
+    if method.on_policy:
+        return round_ticks, 1
+    if learn.schedule == "alternate":
+        round_ticks = -(-max(play.emulators, learn.train_every) // play.emulators)
+    return round_ticks, learn.replay_size // (round_ticks * play.emulators)
 
 
 def _intervals(learn: Learn, round_steps: int, default_steps: int, window_rounds: int) -> dict[str, Any]:
@@ -266,119 +323,3 @@ def _intervals(learn: Learn, round_steps: int, default_steps: int, window_rounds
         "record_rounds": within,
         "segment_rounds": segment - segment % min(records, segment),
     }
-
-
-def _opening_slots(play: Play, units: int) -> int:
-    """Slots of a ring for the frame that opens the next round, and for what its stack and an LSTM of `units` read."""
-    return max(play.frame_stack, 2 if units else 1) + 1
-
-
-def _replay_schedule(config: Config, method: MethodDeclaration) -> RunSchedule:
-    """Derive the sizes of a method that learns from a replay buffer.
-
-    The ring holds the window, the rounds that may be in flight behind it (those that a learner repeats from its
-    snapshot, and the ones that lanes play; with `free` one more), the stack's history and the frame that opens the next
-    round. Learning begins with the second round at the earliest (`learning_starts` is 1 or more): before there is
-    nothing to sample.
-    """
-    play, learn = config.play, config.learn
-    if learn.schedule == "alternate":
-        round_ticks = -(-max(play.emulators, learn.train_every) // play.emulators)
-        target_steps, default_steps = learn.round_steps, ALTERNATE_SNAPSHOT_STEPS
-    else:
-        round_ticks = max(1, round(learn.round_steps / play.emulators))
-        target_steps = default_steps = round_ticks * play.emulators
-    round_steps = round_ticks * play.emulators
-    window_rounds = learn.replay_size // round_steps
-    intervals = _intervals(learn, round_steps, default_steps, window_rounds)
-    window_ticks = min(window_rounds, intervals["rounds"]) * round_ticks
-    max_rounds_ahead = 2 if learn.schedule == "free" else 1
-    in_flight = max(intervals["snapshot_rounds"], intervals["segment_rounds"])
-    in_flight += 1 if learn.schedule == "alternate" else max_rounds_ahead - 1
-    return RunSchedule(
-        **_fixed(config, method),
-        round_ticks=round_ticks,
-        window_ticks=window_ticks,
-        target_steps=target_steps,
-        train_every=learn.train_every,
-        first_learning_round=-(-learn.learning_starts // round_steps),
-        **intervals,
-        max_rounds_ahead=max_rounds_ahead,
-        learns_same_round=learn.schedule == "alternate",
-        has_own_target=learn.schedule == "alternate" and method.has_target_network,
-        capacity=window_ticks + in_flight * round_ticks + _opening_slots(play, 0),
-        learning_starts_ticks=-(-learn.learning_starts // play.emulators),
-        n_step=config.algorithm.n_step,
-        update_samples=learn.batch_size,
-        # Not those of a window that the run's end bounds: with a later end the run may go on.
-        priority_ticks=window_rounds * round_ticks if config.algorithm.prioritized else 0,
-    )
-
-
-def _on_policy_schedule(config: Config, method: MethodDeclaration, epochs: int) -> RunSchedule:
-    """Derive the sizes of a method that learns from the newest round alone.
-
-    A round has `round_steps` steps of all envs under every schedule, and the window is that round. The ring holds the
-    window, the rounds that a learner repeats from its snapshot, as many for a scribe that is late, the round that is
-    played, the stack's history and the frame that opens the next round.
-    """
-    play, learn = config.play, config.learn
-    round_ticks = max(1, round(learn.round_steps / play.emulators))
-    round_steps = round_ticks * play.emulators
-    intervals = _intervals(learn, round_steps, ON_POLICY_SNAPSHOT_STEPS, window_rounds=1)
-    learns_same_round = learn.schedule == "alternate"
-    in_flight = 2 * intervals["snapshot_rounds"] + 1
-    units = network_of(config, actions=1).recurrent
-    return RunSchedule(
-        **_fixed(config, method),
-        round_ticks=round_ticks,
-        window_ticks=round_ticks,
-        target_steps=round_steps,
-        train_every=learn.train_every,
-        first_learning_round=0 if learns_same_round else 1,
-        **intervals,
-        max_rounds_ahead=1,
-        learns_same_round=learns_same_round,
-        has_own_target=False,
-        capacity=round_ticks + in_flight * round_ticks + _opening_slots(play, units),
-        learning_starts_ticks=0,
-        update_samples=learn.batch_size,
-        updates_per_round=epochs * round_steps // learn.batch_size,
-        recurrent_units=units,
-    )
-
-
-def _worker_schedule(config: Config, method: MethodDeclaration) -> RunSchedule:
-    """Derive the sizes of a run of workers.
-
-    A worker computes a gradient from every `t_max` ticks that it plays, or from its local replay. These ticks are a
-    round. With `ordered` each gradient waits for those of all workers; with `async` a worker may be a record ahead. The
-    ring is that of an on-policy method, with the local replay as its window.
-    """
-    play, learn = config.play, config.learn
-    round_steps = learn.t_max * play.emulators
-    window_rounds = max(1, learn.local_replay // (learn.t_max * play.lane_envs))
-    intervals = _intervals(learn, round_steps, ON_POLICY_SNAPSHOT_STEPS, window_rounds)
-    max_rounds_ahead = 1 if learn.schedule == "ordered" else intervals["record_rounds"]
-    span, segment = intervals["snapshot_rounds"], intervals["segment_rounds"]
-    in_flight = span + max(span, segment) + max_rounds_ahead
-    window_ticks = window_rounds * learn.t_max
-    units = network_of(config, actions=1).recurrent
-    return RunSchedule(
-        **_fixed(config, method),
-        round_ticks=learn.t_max,
-        window_ticks=window_ticks,
-        target_steps=learn.round_steps,
-        train_every=learn.t_max,
-        first_learning_round=-(-learn.learning_starts // round_steps) if learn.local_replay else 0,
-        **intervals,
-        max_rounds_ahead=max_rounds_ahead,
-        learns_same_round=True,
-        has_own_target=method.has_target_network,
-        capacity=window_ticks + in_flight * learn.t_max + _opening_slots(play, units),
-        learning_starts_ticks=-(-learn.learning_starts // play.emulators) if learn.local_replay else 0,
-        n_step=config.algorithm.n_step,
-        update_samples=learn.batch_size if learn.local_replay else learn.t_max * play.lane_envs,
-        updates_per_round=play.workers,
-        recurrent_units=units,
-    )
