@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import msgspec
 
-from shared.config.field_checks import Mark, convert, marks_of
+from shared.config.field_checks import convert, marks_of
 from shared.config.method_declaration import MethodDeclaration, Need, add_method, method_declaration, methods_with
 from shared.config.other_libraries import name_here
 from shared.config.sections import (
@@ -216,7 +216,7 @@ def _no_setting(name: str, known: Mapping[str, str], method: str) -> str:
     return f"There is no setting {name!r}{nearest(name, known) if here is None else f': pass {here}.'}"
 
 
-def _marked(kind: type[Mark]) -> dict[str, Mark]:
+def _marked(kind: Any) -> dict[str, Any]:
     """Marks of a kind in the types of all settings, by the flat names of the flags."""
     sections = map(type, vars(Config()).values())
     return {name: mark for section in sections for name, mark in marks_of(section, kind).items()}

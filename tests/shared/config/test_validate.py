@@ -84,7 +84,7 @@ def test_number_out_of_its_range_is_refused(method: str, name: str, value: str) 
     [
         # Ranges in words.
         ({"envs": 0}, "--envs 0 must be at least 1."),
-        ({"seed": -1}, "--seed -1 must not be negative."),
+        ({"seed": -1}, "--seed -1 must be at least 0."),
         ({"seed": 2**62}, "--seed 4_611_686_018_427_387_904 must be below 4_611_686_018_427_387_904."),
         ({"learning_rate": 0.0}, "--learning-rate 0.0 must be above 0."),
         ({"munchausen_floor": 0.1}, "--munchausen-floor 0.1 must be below 0."),
