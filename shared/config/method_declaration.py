@@ -236,23 +236,15 @@ class MethodDeclaration:
     def __post_init__(self) -> None:
         """Raise `ConfigError` for names that nothing can be called."""
         if not _NAME.fullmatch(self.name):
-            raise ConfigError(
-                f"A method cannot be called {self.name!r:.60}: use lower-case letters, digits and hyphens, 40 at most."
-            )
+            allowed = "lower-case letters, digits and hyphens, 40 at most"
+            raise ConfigError(f"A method cannot be called {self.name!r:.60}: use {allowed}.")
         if not _IMPLEMENTATION.fullmatch(self.implementation):
-            raise ConfigError(
-                f"The method {self.name} has the implementation {self.implementation!r:.120}: write module:Class."
-            )
-        for i, metric in enumerate(self.metrics):
-            if not METRIC_NAME.fullmatch(metric) or metric in self.metrics[:i]:
-                raise ConfigError(
-                    f"The method {self.name} has a metric {metric!r:.60}: use different names of lower-case letters, "
-                    "digits and underscores."
-                )
-            if metric in RECORD_FIELDS:
-                raise ConfigError(
-                    f"The method {self.name} has a metric {metric}, which is a field of every record: rename it."
-                )
+            wrong = f"the implementation {self.implementation!r:.120}"
+            raise ConfigError(f"The method {self.name} has {wrong}: write module:Class.")
+        for metric in self.metrics:
+            if not METRIC_NAME.fullmatch(metric) or metric in RECORD_FIELDS or self.metrics.count(metric) > 1:
+                allowed = "different names of lower-case letters, digits and underscores, and none of a record's fields"
+                raise ConfigError(f"The method {self.name} has a metric {metric!r:.60}: use {allowed}.")
 
 
 DQN = MethodDeclaration("dqn", "learner.methods.dqn:DQN")

@@ -108,10 +108,8 @@ def eval_rules(play: Play, evaluate: Evaluate, method: MethodDeclaration) -> Eva
     usual: EvalActions = "sample" if method.samples_actions else "greedy"
     actions = usual if evaluate.eval_actions == "auto" else evaluate.eval_actions
     if actions == "sample" and not method.samples_actions:
-        raise ConfigError(
-            f"--eval-actions sample draws from a policy, and --method {method.name} learns action values: omit it, or "
-            "pass greedy."
-        )
+        why = f"--method {method.name} learns action values"
+        raise ConfigError(f"--eval-actions sample draws from a policy, and {why}: omit it, or pass greedy.")
     return EvalRules(
         epsilon if evaluate.eval_epsilon is None else evaluate.eval_epsilon,
         max_frames if evaluate.eval_max_frames is None else evaluate.eval_max_frames,
@@ -121,7 +119,6 @@ def eval_rules(play: Play, evaluate: Evaluate, method: MethodDeclaration) -> Eva
 
 def acting_in_words(actions: str, epsilon: float) -> str:
     """Choice of actions in an evaluation: "greedy actions and epsilon 0.05", "sampled actions"."""
-    kind = "sampled actions" if actions == "sample" else "greedy actions"
-    if actions == "sample" and epsilon == 0:
-        return kind
-    return f"{kind} and epsilon {epsilon:g}"
+    if actions == "sample":
+        return "sampled actions" + (f" and epsilon {epsilon:g}" if epsilon else "")
+    return f"greedy actions and epsilon {epsilon:g}"

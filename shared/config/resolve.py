@@ -12,7 +12,7 @@ from pathlib import Path
 
 from shared.config.method_declaration import method_declaration
 from shared.config.protocols import PROTOCOLS, eval_rules
-from shared.config.sections import WORKER_SCHEDULES, Play, Precision, Schedule
+from shared.config.sections import WORKER_SCHEDULES, Machine, Play, Precision, Schedule
 from shared.config.settings import Config, ResolvedConfig, ResolvedMachine
 from shared.errors import ConfigError
 from shared.machine import facts
@@ -31,25 +31,23 @@ def resolve(config: Config) -> ResolvedConfig:
 
     Raises `ConfigError` when the device is not there.
     """
-    workers, asked = config.play.workers, config.machine.precision
-    few_rows = workers > 0 and config.learn.local_replay == 0  # passes over t_max steps are no faster in bfloat16
-    device = "cpu" if workers else device_of(config.machine.device)
-    acting_device, acting_precision = acting_of(config, device)
-    acts_on_cpu = (acting_device or device) == "cpu"
-    if device != "cpu":
-        require_devices(device, config.machine.learner_ranks)
-    rules = eval_rules(config.play, config.evaluate, method_declaration(config.algorithm.method))
+    play, machine = config.play, config.machine
+    device = "cpu" if play.workers else device_of(machine.device, machine.learner_ranks)
+    few_rows = play.workers > 0 and config.learn.local_replay == 0  # passes over t_max steps are no faster in bfloat16
+    asked = "fp32" if few_rows and machine.precision == "auto" else machine.precision
+    acting_device, acting_precision = acting_of(machine, device)
+    rules = eval_rules(play, config.evaluate, method_declaration(config.algorithm.method))
     answers = {
-        "eval_episodes": config.evaluate.eval_episodes or PROTOCOLS[config.play.protocol].eval_episodes,
+        "eval_episodes": config.evaluate.eval_episodes or PROTOCOLS[play.protocol].eval_episodes,
         "eval_epsilon": rules.epsilon,
         "eval_max_frames": rules.max_frames,
         "eval_actions": rules.actions,
         "device": device,
-        "precision": precision_of("fp32" if few_rows and asked == "auto" else asked, device),
+        "precision": precision_of(asked, device),
         "acting_device": acting_device,
         "acting_precision": acting_precision,
-        **_allocation(config, on_cpu=device == "cpu", acts_on_cpu=acts_on_cpu),
-        "run_dir": config.run.run_dir or run_directory_of(config.play),
+        **_allocation(config, on_cpu=device == "cpu", acts_on_cpu=(acting_device or device) == "cpu"),
+        "run_dir": config.run.run_dir or run_directory_of(play),
     }
     return ResolvedConfig.from_config(config.with_settings(**answers))
 
@@ -67,7 +65,7 @@ def _allocation(config: Config, *, on_cpu: bool, acts_on_cpu: bool) -> dict[str,
     threads = machine.learner_threads or (1 if workers else learner_threads_of(cores, shards, on_cpu=on_cpu))
     inference_threads = machine.inference_threads or 1
     batch = inference_batch_of(config.play, on_cpu=acts_on_cpu, schedule=config.learn.schedule)
-    busy = _busy_ranks(machine.learner_ranks, threads, shards, on_cpu=on_cpu)
+    busy = busy_threads(threads, shards, machine.learner_ranks, on_cpu=on_cpu)
     # The learner waits while actors play, and actors wait while it learns; workers have no learner beside them.
     all_play = config.learn.schedule in ("alternate", *WORKER_SCHEDULES)
     spare = cores if all_play else cores - busy - inference_threads
@@ -82,54 +80,38 @@ def _allocation(config: Config, *, on_cpu: bool, acts_on_cpu: bool) -> dict[str,
 
 def learner_cores(machine: ResolvedMachine) -> int:
     """Cores that the learner of a run keeps busy, with all its ranks."""
-    on_cpu = machine.device == "cpu"
-    return _busy_ranks(machine.learner_ranks, machine.learner_threads, machine.learner_shards, on_cpu=on_cpu)
+    threads, shards, on_cpu = machine.learner_threads, machine.learner_shards, machine.device == "cpu"
+    return busy_threads(threads, shards, machine.learner_ranks, on_cpu=on_cpu)
 
 
-def _busy_ranks(ranks: int, threads: int, shards: int | None, *, on_cpu: bool) -> int:
-    return ranks * busy_threads(threads, shards_of_rank(shards, ranks), on_cpu=on_cpu)
+def device_of(asked: str, ranks: int = 1, *, flag: str = "--device") -> str:
+    """ "cpu" or "cuda:N", as `flag` asked for it.
 
-
-def check_device_name(asked: str, flag: str = "--device") -> None:
-    """Raise `ConfigError` for what is no name of a device, here or elsewhere; `flag` was given with it."""
+    Raises `ConfigError` unless it is there, and a GPU from it on for each of the learner's ranks.
+    """
     if not re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,4})?", asked):
         raise ConfigError(f"{flag} {asked:.80} is not one of auto, cpu, cuda and cuda:N.")
+    devices = 0 if asked == "cpu" else facts.cuda_devices()
+    if devices == 0 and asked in ("auto", "cpu"):
+        return "cpu"
+    first = int(asked.partition(":")[2] or 0)
+    if first >= devices:
+        raise ConfigError(f"There is no device {asked}: {_why_missing(devices)}.")
+    if first + ranks > devices:
+        needed = f"--learner-ranks {ranks} need a GPU each from cuda:{first} on"
+        raise ConfigError(f"{needed}, and the last is cuda:{devices - 1}: pass fewer, or --device cpu.")
+    return f"cuda:{first}"
 
 
-def device_of(asked: str) -> str:
-    """ "cpu" or "cuda:N". Raises `ConfigError` when the device that was asked for is not there."""
-    check_device_name(asked)
-    if asked == "cpu":
-        return asked
-    devices = facts.cuda_devices()
-    if asked == "auto":
-        return "cuda:0" if devices else "cpu"
-    index = int(asked.partition(":")[2] or 0)
-    if index < devices:
-        return f"cuda:{index}"
-    advice = "" if devices or facts.has_nvidia_driver() else "; pass --device cpu"
-    raise ConfigError(f"There is no device {asked}: {why_missing(devices)}{advice}.")
-
-
-def why_missing(devices: int) -> str:
+def _why_missing(devices: int) -> str:
     """The reason why there are no more than so many CUDA devices, as half a sentence."""
     if devices:
         return f"the last of {devices} is cuda:{devices - 1}"
     if not facts.has_nvidia_driver():
-        return "no NVIDIA driver is loaded"
+        return "no NVIDIA driver is loaded; pass --device cpu"
     if facts.torch_cuda_version() is None:
         return "the installed torch was built without CUDA"
     return "the NVIDIA driver shows none to this process"
-
-
-def require_devices(first: str, ranks: int) -> None:
-    """Raise `ConfigError` unless there is a GPU for each rank of the learner, from "cuda:N" on."""
-    index, devices = int(first.partition(":")[2]), facts.cuda_devices()
-    if index + ranks > devices:
-        raise ConfigError(
-            f"--learner-ranks {ranks} need a GPU each from {first} on, and there {'is' if devices == 1 else 'are'} "
-            f"{devices}: pass fewer, or --device cpu."
-        )
 
 
 def precision_of(asked: Precision, device: str) -> Precision:
@@ -141,22 +123,12 @@ def precision_of(asked: Precision, device: str) -> Precision:
     return "tf32"
 
 
-def acting_of(config: Config, device: str) -> tuple[str | None, Precision | None]:
+def acting_of(machine: Machine, device: str) -> tuple[str | None, Precision | None]:
     """Device and arithmetic of the inference server; None where they are those of a learner on `device`.
 
-    Raises `ConfigError` when the device is not there, or no server answers.
+    Raises `ConfigError` when the device is not there.
     """
-    machine = config.machine
-    if machine.acting_device is None and machine.acting_precision is None:
-        return None, None
-    if config.play.workers:
-        raise ConfigError(
-            "--acting-device and --acting-precision are for the inference server; omit them with --workers."
-        )
-    acts_on = device
-    if machine.acting_device is not None:
-        check_device_name(machine.acting_device, "--acting-device")
-        acts_on = device_of(machine.acting_device)
+    acts_on = device if machine.acting_device is None else device_of(machine.acting_device, flag="--acting-device")
     asked = machine.acting_precision or ("auto" if acts_on != device else None)
     return acts_on if acts_on != device else None, None if asked is None else precision_of(asked, acts_on)
 
@@ -243,9 +215,10 @@ def shards_of_rank(shards: int | None, ranks: int) -> int | None:
     return shards if shards is None else shards // ranks
 
 
-def busy_threads(learner_threads: int, shards: int | None, *, on_cpu: bool) -> int:
-    """Cores that a learner, or a rank with its shards, takes: teams of one thread wait asleep, larger ones spin."""
-    return teams_of(shards) * learner_threads if on_cpu and learner_threads > 1 else learner_threads
+def busy_threads(learner_threads: int, shards: int | None, ranks: int = 1, *, on_cpu: bool) -> int:
+    """Cores that the ranks of a learner take: teams of one thread wait asleep, larger ones spin."""
+    spins = on_cpu and learner_threads > 1
+    return ranks * learner_threads * (teams_of(shards_of_rank(shards, ranks)) if spins else 1)
 
 
 def greatest_share(lanes: int, actors: int) -> int:

@@ -251,12 +251,7 @@ def register_method(declaration: MethodDeclaration) -> None:
             option of a task that takes settings.
     """
     for item in dataclasses.fields(declaration.settings):
-        name = item.name
-        if name in Config().to_flat():
-            raise ConfigError(f"The method {declaration.name} has a setting {name}, as every run has: rename it.")
-        if name in TASK_OPTIONS:
-            raise ConfigError(
-                f"The method {declaration.name} has a setting {name}, and {flag_of(name)} is an option of the command: "
-                "rename it."
-            )
+        if item.name in Config().to_flat().keys() | TASK_OPTIONS:
+            taken = f"a setting {item.name}, and {flag_of(item.name)} is an option already"
+            raise ConfigError(f"The method {declaration.name} has {taken}: rename it.")
     add_method(declaration)

@@ -95,10 +95,8 @@ def load_plugin(name: str | None) -> None:
     except ConfigError as error:
         raise ConfigError(f"--plugin {name} cannot be used. {error}") from error
     if "torch" in sys.modules and not had_torch:
-        raise ConfigError(
-            f"--plugin {name} loads torch, which actors must not: keep the class of the method in a module of its own, "
-            "which the declaration names."
-        )
+        advice = "keep the class of the method in a module of its own, which the declaration names"
+        raise ConfigError(f"--plugin {name} loads torch, which actors must not: {advice}.")
     _loaded_plugins.append(name)
 
 

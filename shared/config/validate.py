@@ -162,6 +162,7 @@ def _of_needs(config: Config, changed: Mapping[str, Any]) -> Iterator[str]:
     ends = [name for name in changed if name.endswith("_end") and name in annealed]
     needs: tuple[tuple[Iterable[str], str, object], ...] = (
         (("width", "pooling", "spectral_norm"), "--network impala", learn.network == "impala"),
+        (("acting_device", "acting_precision"), "an inference server, which --workers have not", not play.workers),
         (("frame_color",), "--env, since games of Atari are played in gray", play.env),
         (("workers", "t_max", "local_replay", "epsilon_by_worker"), _OF_WORKERS, by_workers),
         (("method",), f"{_OF_WORKERS} with --workers", by_workers or not method.by_workers),

@@ -98,6 +98,8 @@ def test_number_out_of_its_range_is_refused(method: str, name: str, value: str) 
         (ON_POLICY | {"spectral_norm": True, "network": "small"}, "--spectral-norm needs --network impala"),
         ({"frame_color": "rgb"}, "--frame-color rgb needs --env, since games of Atari are played in gray"),
         ({"workers": 4}, "--workers 4 needs --schedule ordered or async"),
+        (WORKERS | {"acting_device": "cpu"}, "--acting-device cpu needs an inference server, which --workers have not"),
+        (WORKERS | {"acting_precision": "fp32"}, "--acting-precision fp32 needs an inference server"),
         ({"t_max": 20}, "--t-max 20 needs --schedule ordered or async"),
         ({"local_replay": 20}, "--local-replay 20 needs --schedule ordered or async"),
         ({"epsilon_by_worker": True}, "--epsilon-by-worker needs --schedule ordered or async"),
