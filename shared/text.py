@@ -92,9 +92,37 @@ def flags_of(settings: Mapping[str, Any]) -> list[str]:
     return words_of(**{name: UNSET if value is None else value for name, value in settings.items()})
 
 
+_ELSEWHERE = {
+    "actors": "num_workers",
+    "clip_gradient": "max_grad_norm",
+    "clip_ratio": "clip_coef clip_range",
+    "discount": "gamma",
+    "entropy_weight": "ent_coef entropy_coef",
+    "envs": "num_envs n_envs",
+    "epsilon_end": "end_e epsilon_train exploration_final_eps",
+    "epsilon_start": "start_e exploration_initial_eps",
+    "epsilon_steps": "epsilon_decay_period exploration_fraction",
+    "eval_every_steps": "eval_freq eval_interval",
+    "frame_stack": "n_stack",
+    "game": "env_id env_name",
+    "learning_rate": "lr",
+    "learning_starts": "min_replay_history warmup_steps",
+    "method": "algo",
+    "n_step": "update_horizon",
+    "replay_size": "buffer_size memory_size replay_capacity",
+    "round_steps": "num_steps target_network_frequency target_update_interval target_update_period",
+    "trace": "gae_lambda",
+    "train_every": "train_freq update_period",
+    "value_weight": "vf_coef",
+}
+"""Names in other libraries that resemble no setting, by the setting here; docs/coming-from.md has more."""
+_HERE = {there: here for here, names in _ELSEWHERE.items() for there in names.split()}
+
+
 def closest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that resembles this one most; None: none does."""
-    return next(iter(difflib.get_close_matches(word.lower(), list(known), n=1, cutoff=0.5)), None)
+    """The known word that resembles this one, or its name here, most; None: none does."""
+    word = _HERE.get(word.lower().replace("-", "_"), word.lower())
+    return next(iter(difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)), None)
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

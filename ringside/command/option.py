@@ -20,7 +20,6 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from shared.config.field_checks import range_hint, ranges_of
-from shared.config.other_libraries import name_here
 from shared.errors import ConfigError
 from shared.text import PROGRAM, UNSET, as_spelt, flag_of, nearest, require_name, shown, whole_number
 
@@ -264,8 +263,7 @@ def _unknown(flag: str, options: Sequence[Option]) -> str:
     """Sentence about a flag that there is not."""
     names = [option.flag.removeprefix("--") for option in options]
     names += [f"no-{option.flag[2:]}" for option in options if option.kind is bool]
-    here = name_here(flag.removeprefix("--"), {option.name for option in options}, flag_of)
-    advice = nearest(flag.removeprefix("--"), names).replace("mean ", "mean --") if here is None else f": pass {here}."
+    advice = nearest(flag.removeprefix("--"), names).replace("mean ", "mean --")
     return f"There is no option {flag:.60}{advice}"
 
 

@@ -14,7 +14,6 @@ import msgspec
 
 from shared.config.field_checks import convert, marks_of
 from shared.config.method_declaration import MethodDeclaration, Need, add_method, method_declaration, methods_with
-from shared.config.other_libraries import name_here
 from shared.config.sections import (
     OF_METHOD,
     OWN_SETTINGS,
@@ -212,8 +211,7 @@ def _no_setting(name: str, known: Mapping[str, str], method: str) -> str:
     """The sentence about a name that is no setting of a method."""
     if methods := methods_with(name):
         return f"{flag_of(name)} is for --method {' and '.join(methods)}; omit it with --method {method}."
-    here = name_here(name, known.keys() | {"env_kwargs"}, str)
-    return f"There is no setting {name!r}{nearest(name, known) if here is None else f': pass {here}.'}"
+    return f"There is no setting {name!r}{nearest(name, known)}"
 
 
 def _marked(kind: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Command lines that a person may copy."""
+"""Command lines that a person may copy, and names that resemble another."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import subprocess
 
 import pytest
 
-from shared.text import command, printable, shell_line
+from shared.config.presets import PRESETS
+from shared.text import _HERE, closest, command, printable, shell_line
 
 
 @pytest.mark.parametrize(
@@ -37,3 +38,10 @@ def test_a_command_can_be_pasted_whatever_the_terminal_can_show(
     typed = printable(shell_line(["printf", "%s", name])).encode(encoding)
     assert subprocess.run(["bash", "-c", typed], capture_output=True, check=True).stdout == os.fsencode(name)
     assert shell_line(["a b", "ü"]) == ("'a b' 'ü'" if encoding == "utf-8" else r"'a b' $'\xc3\xbc'")
+
+
+def test_a_name_of_another_library_is_answered_with_that_here() -> None:
+    known = {name for preset in PRESETS.values() for name in preset.to_flat()}
+    assert not known & _HERE.keys()
+    assert {name: closest(name, known) for name in _HERE} == _HERE
+    assert closest("Target-Network-Frequency", ["round-steps", "lane-envs"]) == "round-steps"

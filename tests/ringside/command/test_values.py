@@ -81,7 +81,7 @@ def test_the_last_value_of_a_flag_holds() -> None:
         (("--shape",), "--shape needs a value: one of round, square."),
         (("--shape", "--color"), "--shape needs a value: one of round, square."),
         (("--rate",), "--rate needs a value: a number."),
-        (("--total-timesteps", "5"), "There is no option --total-timesteps: pass --total-steps."),
+        (("--total-timesteps", "5"), "There is no option --total-timesteps; did you mean --total-steps?"),
         (("--gamma", "0.9"), "There is no option --gamma."),  # this task has no discount
     ],
 )
