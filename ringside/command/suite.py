@@ -25,8 +25,8 @@ from ringside.records.scores import REFERENCE
 from ringside.report.writing import write_report
 from ringside.run import planning
 from shared.checkpoint.finding import find_checkpoint, newest_checkpoint
-from shared.checkpoint.manifest import BEST_FILE, CHECKPOINTS, plain_field
-from shared.checkpoint.weights_file import read_weights_metadata
+from shared.checkpoint.manifest import BEST_FILE, CHECKPOINTS
+from shared.checkpoint.weights_file import describe_weights
 from shared.config import validate
 from shared.config.protocols import PROTOCOLS
 from shared.config.run_schedule import make_run_schedule
@@ -136,7 +136,7 @@ class Job:
             found["final"] = (self.directory, find_checkpoint(self.directory).boundary)
             best = self.directory / CHECKPOINTS / BEST_FILE
             if os.path.lexists(best):
-                found["best"] = (best, plain_field(read_weights_metadata(best), "version", int, BEST_FILE))
+                found["best"] = (best, describe_weights(best).version)
         except (CheckpointError, OSError):
             pass
         return found

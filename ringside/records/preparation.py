@@ -23,8 +23,8 @@ from ringside.records.bottleneck import Sample
 from ringside.records.events import EventLog
 from ringside.records.metrics import MetricsLog, Totals, cut_metrics, next_evaluation
 from ringside.records.summary import INEXACT_SINCE
-from shared.checkpoint.checkpoint_writer import CheckpointWriter, best_files
-from shared.checkpoint.manifest import Manifest
+from shared.checkpoint.checkpoint_writer import CheckpointWriter
+from shared.checkpoint.manifest import BEST_FILE, Manifest
 from shared.checkpoint.segments import load_boundary, load_segments
 from shared.checkpoint.weights_file import load_weights
 from shared.files import disk_trouble
@@ -34,7 +34,7 @@ from shared.files.plain_files import open_to_read
 from shared.files.run_file_names import CONFIG_FILE, EVALUATION_FILES, LOGS, METRICS_FILE, SUMMARY_FILE
 from shared.files.strict_json import read_object
 from shared.memory.board import BEFORE, Board
-from shared.memory.boundary import captured_arrays, restore
+from shared.memory.boundary import VARIABLE, captured_arrays, restore
 from shared.memory.run_memory import Memory
 from shared.memory.snapshot import PRIORITIES
 from shared.process.ownership import EVENTS, LOCK_FILE
@@ -132,7 +132,8 @@ def _restore(memory: Memory, files: RunFiles, manifest: Manifest, heartbeat: Cal
     """Restore the run from a checkpoint."""
     config, run_schedule, boundary = memory.plan.config, memory.run_schedule, manifest.boundary
     past, recorded = manifest.evaluations, next_evaluation(manifest.run_dir / METRICS_FILE, boundary)
-    restore(memory, boundary, load_boundary(manifest, captured_arrays(memory, past)), past, recorded)
+    arrays = load_boundary(manifest, captured_arrays(memory, past), VARIABLE)
+    restore(memory, boundary, arrays, past, recorded)
     load_segments(manifest, run_schedule, memory.ring.field, heartbeat)
     if config.play.env is not None:
         memory.ring.end_cut_episodes(run_schedule.window_begin(boundary), boundary * run_schedule.round_ticks)
@@ -178,10 +179,11 @@ def _adopt(board: Board, files: RunFiles, manifest: Manifest) -> None:
         board.saved[0] = manifest.boundary
     else:
         checkpoints.cut_back(0)  # what a run without a checkpoint left in this directory
-        copies = {path: checkpoints.directory / path.name for path in best_files(manifest.directory)}
-        for original, copied in (copies | ({source: target} if os.path.lexists(source) else {})).items():
-            with open_to_read(original) as file:
-                write_atomic(copied, partial(shutil.copyfileobj, file))
+        best = manifest.directory / BEST_FILE
+        for original, copied in ((best, checkpoints.directory / BEST_FILE), (source, target)):
+            if os.path.lexists(original):
+                with open_to_read(original) as file:
+                    write_atomic(copied, partial(shutil.copyfileobj, file))
     checkpoints.adopt(manifest)
     checkpoints.cut_back(manifest.boundary)
     cut_metrics(target, manifest.boundary)

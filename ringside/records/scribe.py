@@ -311,7 +311,7 @@ class Scribe:
         self._board.evaluation[:] = steps, figures.episodes, figures.mean, best  # even if the disk refuses it
         self._files.metrics.log_evaluation(number, boundary, steps, values)
         self._files.events.evaluation(steps, values)
-        self._files.checkpoints.save_best(queue.data[place], boundary, figures.mean, newest_boundary(self._memory))
+        self._files.checkpoints.save_best(queue.data[place], boundary, figures.mean)
         queue.logged.publish(number + 1)
         self.retries.evaluations.succeed()
         return True

@@ -6,7 +6,7 @@ In `RUN_DIR/checkpoints/`:
     tail-R.ring                those from the newest segment to the boundary before round R, where it ends none
     boundary-R.safetensors     the state of all roles at the boundary before round R
     weights-R.safetensors      the parameters of version R by name, for anyone
-    best.safetensors           the parameters that did best in evaluation; best-V.safetensors: `BestWeights`
+    best.safetensors           the parameters that did best in evaluation
     checkpoint-R.json          the manifest: names, sizes and SHA-256 of its pieces; written last
 
 A checkpoint exists when its manifest does. A manifest is renamed into place after all its pieces are on the disk, so a
@@ -23,7 +23,7 @@ import math
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
@@ -49,7 +49,8 @@ from shared.checkpoint.manifest import (
     weights_name,
 )
 from shared.checkpoint.segments import (
-    identity_arrays,
+    IDENTITY,
+    identity,
     needs_replay,
     segment_name,
     segment_shape,
@@ -59,7 +60,7 @@ from shared.checkpoint.segments import (
     tail_shape,
     write_segment,
 )
-from shared.checkpoint.weights_file import WEIGHTS_FORMAT, WEIGHTS_SHA256, read_weights_metadata, weights_metadata
+from shared.checkpoint.weights_file import WEIGHTS_FORMAT, describe_weights, weights_metadata
 from shared.config.run_schedule import RunSchedule
 from shared.config.settings import Config
 from shared.errors import CheckpointError
@@ -99,7 +100,6 @@ class CheckpointWriter:
             OSError: the system refuses.
         """
         self.directory = run_dir / CHECKPOINTS
-        self.best = BestWeights(self.directory)
         self._heartbeat = heartbeat
         self._config = config
         self._experiment = config.experiment()
@@ -207,7 +207,7 @@ class CheckpointWriter:
         if missing := self.missing_segments(boundary):
             raise ValueError(f"The segments {missing} of boundary {boundary} were not added.")
         named = self._segments_named(boundary)
-        held = {**arrays, **identity_arrays(boundary, self._experiment)}
+        held = {**arrays, IDENTITY: identity(boundary, self._experiment)}
         contents = {
             boundary_name(boundary): safetensors_save({key: np.ascontiguousarray(a) for key, a in held.items()}),
             weights_name(boundary): self._weights_bytes(weights, boundary, {}),
@@ -219,7 +219,7 @@ class CheckpointWriter:
         path = self.directory / manifest_name(boundary)
         for index in sorted(set(named) - self._forced):
             self._force(index)
-        if not any(each.path == path and list(each.pieces.values()) == pieces for each in self._readable()):
+        if not any(each.path == path and list(each.pieces) == pieces for each in self._readable()):
             # A manifest that stands here belongs to other pieces: it must not be seen beside the new ones.
             path.unlink(missing_ok=True)
             sync(self.directory)
@@ -247,24 +247,31 @@ class CheckpointWriter:
         }
         return values | {"checksum": manifest_checksum(values)}
 
-    def save_best(self, weights: NDArray[np.float32], version: int, mean_return: float, next_boundary: int = 0) -> bool:
+    def best_mean(self) -> float | None:
+        """Mean return of the best weights; None if there are none that can be read."""
+        try:
+            return describe_weights(self.directory / BEST_FILE).mean_return
+        except (CheckpointError, FileNotFoundError):
+            return None
+
+    def save_best(self, weights: NDArray[np.float32], version: int, mean_return: float) -> bool:
         """Keep the parameters of an evaluated version if it beat all before it; an equal one does not.
+
+        A resume keeps them, also where it plays the rounds before that version again.
 
         Args:
             weights: float32[P].
             version: the round that was, or would have been, played with them.
             mean_return: of the evaluation.
-            next_boundary: the newest boundary that can be saved. Where it is older than `version`, a resume from it
-                needs the best weights so far.
 
         Returns:
             True if it is the best.
         """
-        best = self.best.mean_return
+        best = self.best_mean()
         if not mean_return > (-math.inf if best is None else best):
             return False
-        boundaries = [next_boundary, *(manifest.boundary for manifest in self._readable()[:KEPT])]
-        self.best.replace(self._weights_bytes(weights, version, {"mean_return": float(mean_return)}), boundaries)
+        data = self._weights_bytes(weights, version, {"mean_return": float(mean_return)})
+        write_atomic(self.directory / BEST_FILE, data)
         return True
 
     def adopt(self, manifest: Manifest) -> None:
@@ -294,7 +301,8 @@ class CheckpointWriter:
                 self.discard_segment(number)
             elif kind != "segment" and number > boundary:
                 path.unlink()
-        self.best.cut_back(boundary)
+        if boundary == 0:  # a run begins, and the file there is another run's
+            (self.directory / BEST_FILE).unlink(missing_ok=True)
         sync(self.directory)
 
     def prune(self) -> None:
@@ -309,7 +317,7 @@ class CheckpointWriter:
         # The manifests must be gone for good before their pieces go.
         sync(self.directory)
         kept = readable[:KEPT]
-        self._named = {name for manifest in kept for name in manifest.pieces}
+        self._named = {piece.name for manifest in kept for piece in manifest.pieces}
         newest = kept[0].boundary if kept else 0
         end = newest * self._run_schedule.round_ticks // segment_ticks(self._run_schedule)
         for kind, number, path in self._pieces_on_disk():
@@ -356,7 +364,7 @@ class CheckpointWriter:
             "eval_max_frames": self._config.evaluate.eval_max_frames,
             "eval_actions": self._config.evaluate.eval_actions,
             "version": version,
-            WEIGHTS_SHA256: hashlib.sha256(weights.tobytes()).hexdigest(),
+            "weights_sha256": hashlib.sha256(weights.tobytes()).hexdigest(),
         } | more
         if self._config.run.plugin is not None:
             about["plugin"] = self._config.run.plugin
@@ -376,81 +384,3 @@ def _link_or_copy(source: Path, target: Path) -> None:
             return
     with open_to_read(source) as original:
         write_atomic(target, partial(shutil.copyfileobj, original))
-
-
-FORMER_BEST = re.compile(r"best-\d{8,}\.safetensors")
-"""Names of the weights, by version, that were the best until better ones came."""
-
-
-def best_files(directory: Path) -> list[Path]:
-    """The best weights in a directory of checkpoints, and the former best; of any kind and content."""
-    return [each for each in directory.iterdir() if each.name == BEST_FILE or FORMER_BEST.fullmatch(each.name)]
-
-
-class BestWeights:
-    """Files in the directory of the checkpoints.
-
-    A resumed run has not reached the versions after its checkpoint. So where better weights replace the best ones of a
-    kept checkpoint, or of the next one, these stay as `best-V.safetensors`, V being their version. Versions and mean
-    returns rise together: the best weights at a boundary are the newest of those that existed.
-    """
-
-    def __init__(self, directory: Path) -> None:
-        self._directory, self._best = directory, directory / BEST_FILE
-
-    @property
-    def mean_return(self) -> float | None:
-        """Mean return of the best weights; None if there are none that can be read."""
-        value = _about(self._best).get("mean_return")
-        return value if isinstance(value, float) else None
-
-    def replace(self, data: bytes, boundaries: Sequence[int]) -> None:
-        """Put better ones in their place, and delete the former best that no kept checkpoint needs.
-
-        Args:
-            data: a weights file, which tells its `version` and `mean_return`.
-            boundaries: those of the kept checkpoints and of the next one.
-
-        Raises:
-            OSError: the system refuses; the best are as they were.
-        """
-        versions = self._versions()
-        needed = {_newest(versions, boundary) for boundary in boundaries}
-        if self._best in needed:
-            former = self._directory / f"best-{versions[self._best]:08d}.safetensors"
-            with open_to_read(self._best) as best:
-                write_atomic(former, partial(shutil.copyfileobj, best))
-        write_atomic(self._best, data)
-        for path in versions.keys() - needed - {self._best}:
-            path.unlink()
-
-    def cut_back(self, boundary: int) -> None:
-        """Return to the best weights at a boundary. At 0 a run begins, and the files there are another run's."""
-        versions = self._versions()
-        found = _newest(versions, boundary)
-        if found is None:
-            self._best.unlink(missing_ok=True)
-        elif found != self._best:
-            found.replace(self._best)
-        for path in best_files(self._directory):
-            if path != self._best and (boundary == 0 or not 0 <= versions.get(path, -1) <= boundary):
-                path.unlink()
-
-    def _versions(self) -> dict[Path, int]:
-        """The versions of the files that can be read."""
-        found = {path: _about(path).get("version") for path in best_files(self._directory)}
-        return {path: version for path, version in found.items() if isinstance(version, int)}
-
-
-def _newest(versions: dict[Path, int], boundary: int) -> Path | None:
-    """The file of the newest version that existed at a boundary of the run; at 0 none did."""
-    existed = [path for path, version in versions.items() if boundary > 0 and version <= boundary]
-    return max(existed, key=lambda path: (versions[path], path.name == BEST_FILE), default=None)
-
-
-def _about(path: Path) -> dict[str, Any]:
-    """Metadata of a file of weights; empty if there is none that can be read."""
-    try:
-        return read_weights_metadata(path)
-    except (CheckpointError, FileNotFoundError):
-        return {}

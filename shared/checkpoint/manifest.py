@@ -12,9 +12,11 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Annotated, Any, BinaryIO, TypeVar
 
+import msgspec
 import numpy as np
+from msgspec import Meta
 from safetensors import SafetensorError
 from safetensors.numpy import load as safetensors_load
 
@@ -54,12 +56,19 @@ def boundary_in_name(name: str) -> int | None:
     return None if match is None else int(match[1])
 
 
+Natural = Annotated[int, Meta(ge=0, lt=1 << 62)]
+"""A number that is neither negative nor absurd."""
+PlainName = Annotated[str, Meta(pattern=rf"^{PLAIN_NAME.pattern}\Z")]
+"""The name of an env, a game or a protocol: nothing that a terminal would obey."""
+T = TypeVar("T")
+
+
 @dataclass(frozen=True)
 class Piece:
     """One file of a checkpoint."""
 
-    name: str
-    bytes: int
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\Z")]
+    bytes: Natural
     sha256: str
 
 
@@ -117,9 +126,6 @@ CHECKPOINTS = "checkpoints"
 BEST_FILE = "best.safetensors"
 """In there, the weights of the best evaluation beside training."""
 
-_FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
-_PIECE_FIELDS: dict[str, type] = {"name": str, "bytes": int, "sha256": str}
-
 # Most bytes of a manifest, and of all pieces of a checkpoint; a sparse file says any size.
 _MANIFEST_LIMIT = 64 << 20
 _TOTAL_LIMIT = 64 << 30
@@ -130,22 +136,22 @@ class Manifest:
     """A checkpoint that can be read."""
 
     path: Path
-    boundary: int
+    boundary: Natural
     """The round that is played next."""
-    config: dict[str, Any]
-    counters: dict[str, int | float]
-    game: str
+    config: dict[str, dict[str, Any]]
+    counters: dict[str, Natural | Annotated[float, Meta(ge=0, lt=1 << 62)]]
+    game: PlainName
     network: Network
     has_replay: bool
     """True if the replay was kept, or none is needed, so that a resumed run is the same run."""
-    pieces: dict[str, Piece]
+    pieces: tuple[Piece, ...]
     refused: tuple[str, ...] = ()
     """Faults of newer checkpoints beside this one: sentences, newest first."""
 
     @property
     def segments(self) -> dict[int, Piece]:
         """Segments that hold the replay, or the last round, by number; empty if it was not kept or is not needed."""
-        found = [(SEGMENT_NAME.fullmatch(name), piece) for name, piece in self.pieces.items()]
+        found = [(SEGMENT_NAME.fullmatch(piece.name), piece) for piece in self.pieces]
         return {int(match[1]): piece for match, piece in found if match}
 
     @property
@@ -160,17 +166,18 @@ class Manifest:
 
     def piece(self, name: str) -> Piece:
         """A named piece. Raises `CheckpointError` if the manifest does not name it."""
-        if name not in self.pieces:
-            raise CheckpointError(f"{self.path.name} names no piece {name}.")
-        return self.pieces[name]
+        for piece in self.pieces:
+            if piece.name == name:
+                return piece
+        raise CheckpointError(f"{self.path.name} names no piece {name}.")
 
     def verify(self) -> None:
         """Compare every piece with its size and SHA-256. Raises `CheckpointError` at the first that differs."""
-        if (total := sum(piece.bytes for piece in self.pieces.values())) > _TOTAL_LIMIT:
+        if (total := sum(piece.bytes for piece in self.pieces)) > _TOTAL_LIMIT:
             raise CheckpointError(
                 f"{self.path.name} names pieces of {total:,} bytes; they may have at most {_TOTAL_LIMIT:,}."
             )
-        for piece in self.pieces.values():
+        for piece in self.pieces:
             verify_piece(self.directory, piece)
 
     @property
@@ -206,13 +213,18 @@ class Manifest:
         ]
 
 
-def plain_field(values: dict[str, Any], name: str, kind: type, where: str) -> Any:
-    """A value of a manifest, of the given type and, if a number, neither negative nor absurd."""
-    value = values.get(name)
-    # An exact comparison, because JSON's true and false are ints to isinstance.
-    if type(value) is not kind or (isinstance(value, int) and not 0 <= value < 1 << 62):
-        raise CheckpointError(f"{where} is damaged: {name} is {value!r:.80}.")
-    return value
+def converted(values: dict[str, Any], kind: type[T], where: str) -> T:
+    """The values of a file as a class of that `kind`. Raises `CheckpointError`, which names the one that is none."""
+    try:
+        return msgspec.convert(values, kind)
+    except msgspec.ValidationError as error:
+        fault, at, place = str(error).rpartition(" - at `$.")
+        if at:
+            found: Any = values
+            for part in re.findall(r"\w+", place):
+                found = found[int(part) if part.isdecimal() else part]
+            fault = f"{place.rstrip('`')} is {found!r:.80}"
+        raise CheckpointError(f"{where} is damaged: {fault or error}.") from error
 
 
 def plain_network(values: Any, where: str) -> Network:
@@ -221,14 +233,6 @@ def plain_network(values: Any, where: str) -> Network:
         return Network.from_json(values)
     except ValueError as error:
         raise CheckpointError(f"{where} describes an invalid network: {error}.") from error
-
-
-def plain_name(values: dict[str, Any], name: str, where: str) -> str:
-    """The name of an env, a game or a protocol in a file: nothing that a terminal would obey."""
-    value: str = plain_field(values, name, str, where)
-    if not PLAIN_NAME.fullmatch(value):
-        raise CheckpointError(f"{where} is damaged: {name} is {value!r:.80}.")
-    return value
 
 
 def read_manifest(path: Path, *, follow: bool = False) -> Manifest:
@@ -241,38 +245,11 @@ def read_manifest(path: Path, *, follow: bool = False) -> Manifest:
         CheckpointError: it is none that is whole. OSError: the system refuses.
     """
     values, where = _read_values(path, follow=follow), path.name
-
-    def get(name: str, kind: type) -> Any:
-        return plain_field(values, name, kind, where)
-
-    counters = get("counters", dict)
-    for name, value in counters.items():
-        if type(value) not in (int, float) or not 0 <= value < 1 << 62:
-            raise CheckpointError(f"{where} is damaged: the counter {name:.40} is {value!r:.80}.")
-    config = get("config", dict)
-    if not all(isinstance(section, dict) for section in config.values()):
-        raise CheckpointError(f"{where} is damaged: a section of its configuration is not an object.")
-    pieces = {}
-    for item in get("pieces", list):
-        if not isinstance(item, dict):
-            raise CheckpointError(f"{where} is damaged: a piece is {item!r:.80}.")
-        piece = Piece(*(plain_field(item, name, kind, where) for name, kind in _PIECE_FIELDS.items()))
-        if not _FILE_NAME.fullmatch(piece.name):
-            raise CheckpointError(f"{where} names the piece {piece.name!r:.120}, which is not a plain file name.")
-        pieces[piece.name] = piece
-    boundary = get("boundary", int)
-    if boundary_in_name(where) not in (None, boundary):
-        raise CheckpointError(f"{where} is a renamed copy: it holds the checkpoint of boundary {boundary}.")
-    return Manifest(
-        path=path,
-        boundary=boundary,
-        config=config,
-        counters=counters,
-        game=plain_name(values, "game", where),
-        network=plain_network(values.get("network"), where),
-        has_replay=get("has_replay", bool),
-        pieces=pieces,
-    )
+    known = {"path": path, "network": plain_network(values.get("network"), where), "refused": ()}
+    manifest = converted(values | known, Manifest, where)
+    if boundary_in_name(where) not in (None, manifest.boundary):
+        raise CheckpointError(f"{where} is a renamed copy: it holds the checkpoint of boundary {manifest.boundary}.")
+    return manifest
 
 
 def _read_values(path: Path, *, follow: bool) -> dict[str, Any]:

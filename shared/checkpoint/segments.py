@@ -5,8 +5,8 @@ between two ends of segments has a *tail*: the ticks from the last end to its bo
 replay buffer. With `concurrent` its resume needs one round: segment `k` is round `k`, with the ticks before it that the
 stacks of its first ticks need. It is written with a checkpoint alone. With `alternate` a resume needs no segment.
 
-    header    one line of JSON: format, segment, lanes, ticks, lane_envs, fields, experiment
-    payload   one zstd frame, with its own checksum over the content
+    header    one line of JSON: format, run, number and sizes, as `SegmentShape.header` has them
+    payload   one zstd frame
 
 The content is the slots in the order of ticks, lane by lane and field by field. That is the layout of the ring, so
 slots are compressed from the ring and decompressed into it. Storing differences between frames would cost time and save
@@ -20,11 +20,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from math import prod
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import zstandard
@@ -34,12 +33,9 @@ from shared.config.method_declaration import SlotField
 from shared.config.run_schedule import RunSchedule
 from shared.errors import CheckpointError
 from shared.files.atomic import write_atomic
-from shared.files.strict_json import json_object
-from shared.memory.boundary import ArraySpec
 from shared.memory.ring import SLOT_FIELDS, slot_fields
 
-FORMAT = 4
-_HEADER_LIMIT = 1 << 16
+FORMAT = 5
 _LEVEL = 3
 _WINDOW_LIMIT = 1 << 27
 """Most memory (bytes) that a frame may ask of the decompressor; level 3 asks for 2 MiB."""
@@ -55,9 +51,9 @@ class SegmentShape:
     interval: int
     """Ticks from the beginning of a segment to that of the next, without `history`."""
     lane_envs: int
-    slots: tuple[SlotField, ...] = SLOT_FIELDS
     history: int = 0
     """Ticks at the beginning that the segment before ends with."""
+    slots: tuple[SlotField, ...] = SLOT_FIELDS
 
     def first_tick(self, index: int) -> int:
         """The first tick of a segment; below 0 where its history is before the run and of no use."""
@@ -72,24 +68,12 @@ class SegmentShape:
     @property
     def most_bytes(self) -> int:
         """Most bytes of a segment's file, whose content may be incompressible."""
-        return _HEADER_LIMIT + self.raw_bytes + (self.raw_bytes >> 7) + 4096
+        return self.raw_bytes + (self.raw_bytes >> 7) + (1 << 16)
 
-    def header(self, index: int, experiment: str) -> dict[str, Any]:
+    def header(self, index: int, experiment: str) -> bytes:
         """The header of a segment of the run `experiment`, which its reader knows beforehand."""
-        return {
-            "format": FORMAT,
-            "segment": index,
-            "lanes": self.lanes,
-            "ticks": self.ticks,
-            "lane_envs": self.lane_envs,
-            "fields": [[name, dtype, list(shape)] for name, dtype, shape in self.slots],
-            "experiment": experiment,
-        }
-
-    def empty(self) -> dict[str, np.ndarray]:
-        """Fresh arrays [lanes, ticks, lane_envs, ...] of every slot field."""
-        lead = (self.lanes, self.ticks, self.lane_envs)
-        return {name: np.empty(lead + shape, dtype) for name, dtype, shape in self.slots}
+        known = {"format": FORMAT, "segment": index, "experiment": experiment, **asdict(self)}
+        return json.dumps(known).encode() + b"\n"
 
 
 def segment_ticks(run_schedule: RunSchedule) -> int:
@@ -181,8 +165,10 @@ def write_segment(
     """
     compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True)
     stream = compressor.compressobj(size=shape.raw_bytes)
-    header = json.dumps(shape.header(index, experiment)).encode() + b"\n"
-    parts = [header, *(stream.compress(_bytes_of(span)) for span in _spans(ring, index, shape))]
+    parts = [
+        shape.header(index, experiment),
+        *(stream.compress(_bytes_of(span)) for span in _spans(ring, index, shape)),
+    ]
     data = b"".join([*parts, stream.flush()])
     write_atomic(path, data, forced=forced)
     return Piece(path.name, len(data), hashlib.sha256(data).hexdigest())
@@ -204,15 +190,13 @@ def read_segment_into(
     Raises:
         CheckpointError: a sentence; the slots' content is undefined then.
     """
-    end = data.find(b"\n", 0, _HEADER_LIMIT) + 1
-    header = json_object(data[:end])
-    if header is None:
-        raise CheckpointError(f"{name} is damaged: it does not begin with a header.")
-    for key, expected in shape.header(index, experiment).items():
-        if header.get(key) != expected:
-            found = f"{header.get(key)!r:.200}, not {expected!r:.200}"
-            raise CheckpointError(f"{name} is of another run or revision: {key} is {found}.")
-    reader = zstandard.ZstdDecompressor(max_window_size=_WINDOW_LIMIT).stream_reader(memoryview(data)[end:])
+    header = shape.header(index, experiment)
+    if not data.startswith(header):
+        found = data.partition(b"\n")[0][: len(header)]
+        raise CheckpointError(
+            f"{name} is damaged, or of another run or revision: it begins with {found!r:.300}, not {header!r:.300}."
+        )
+    reader = zstandard.ZstdDecompressor(max_window_size=_WINDOW_LIMIT).stream_reader(memoryview(data)[len(header) :])
     try:
         for span in _spans(ring, index, shape):
             target = _bytes_of(span)
@@ -232,45 +216,44 @@ _BOUNDARY_HEADER_LIMIT = 1 << 20
 """Bytes that the state of the roles may have beside its arrays."""
 
 
-def load_boundary(manifest: Manifest, expected: Mapping[str, ArraySpec]) -> dict[str, np.ndarray]:
+def load_boundary(
+    manifest: Manifest, expected: Mapping[str, np.ndarray], variable: Collection[str] = ()
+) -> dict[str, np.ndarray]:
     """The arrays that `CheckpointWriter.save` was given.
 
     Args:
-        expected: all arrays that must be there, by name; a larger file is not read.
+        expected: by name, an array of the type and shape of each that must be there; a larger file is not read.
+        variable: names of those that may have fewer rows.
 
     Raises:
         CheckpointError: the piece is damaged, of another round or run, or does not have what is expected.
     """
-    name = boundary_name(manifest.boundary)
-    identity = identity_arrays(manifest.boundary, manifest.experiment)
-    arrays_bytes = sum(spec.nbytes for spec in expected.values()) + sum(own.nbytes for own in identity.values())
-    with open_piece(manifest.directory, manifest.piece(name), arrays_bytes + _BOUNDARY_HEADER_LIMIT) as file:
+    name, own = boundary_name(manifest.boundary), identity(manifest.boundary, manifest.experiment)
+    most = sum(array.nbytes for array in (*expected.values(), own)) + _BOUNDARY_HEADER_LIMIT
+    with open_piece(manifest.directory, manifest.piece(name), most) as file:
         arrays = arrays_in(file.read(), name)
-    for key, spec in expected.items():
+    for key, wanted in expected.items():
         if key not in arrays:
             raise CheckpointError(f"{name} does not hold {key!r}.")
         found = arrays[key]
-        if not spec.suits(found):
-            raise CheckpointError(f"{name} has {found.dtype}{found.shape} for {key!r}; this run needs {spec}.")
-    for key, own in identity.items():
-        if not np.array_equal(arrays.pop(key, np.empty(0)), own):
+        rows = len(found) if key in variable and found.ndim and len(found) < len(wanted) else len(wanted)
+        if found.dtype != wanted.dtype or found.shape != (rows, *wanted.shape[1:]):
+            part = " or a part of it" if key in variable else ""
             raise CheckpointError(
-                f"{name} is of another run or another round: its {key!r} is not that of its manifest."
+                f"{name} has {found.dtype}{found.shape} for {key!r}; this run needs {wanted.dtype}{wanted.shape}{part}."
             )
+    if not np.array_equal(arrays.pop(IDENTITY, np.empty(0)), own):
+        raise CheckpointError(f"{name} is of another run or another round: its {IDENTITY!r} is not its manifest's.")
     return arrays
 
 
-def identity_arrays(boundary: int, experiment: str) -> dict[str, np.ndarray]:
-    """Arrays of a boundary's piece beside the state of the roles: its round and its run.
+IDENTITY = "identity"
+"""Array of a boundary's piece beside the state of the roles."""
 
-    Args:
-        boundary: the round that is played next.
-        experiment: as of `Config.experiment`.
-    """
-    return {
-        "identity.boundary": np.array([boundary], np.int64),
-        "identity.experiment": np.frombuffer(bytes.fromhex(experiment), np.uint8),
-    }
+
+def identity(boundary: int, experiment: str) -> np.ndarray:
+    """Bytes that tell the round that is played next, and the run (`Config.experiment`)."""
+    return np.frombuffer(f"boundary {boundary} of {experiment}".encode(), np.uint8)
 
 
 def load_segments(

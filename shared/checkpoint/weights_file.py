@@ -8,7 +8,7 @@ import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO, get_args
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from shared.checkpoint.finding import newest_usable
 from shared.checkpoint.manifest import (
     Manifest,
+    Natural,
     Piece,
+    PlainName,
     arrays_in,
+    converted,
     open_piece,
-    plain_field,
-    plain_name,
     plain_network,
     weights_name,
 )
@@ -35,33 +36,41 @@ _METADATA = "ringside"
 WEIGHTS_FORMAT = 3
 _HEADER_BYTES = struct.Struct("<Q")
 """Beginning of a safetensors file: the length of its header."""
-WEIGHTS_SHA256 = "weights_sha256"
-"""Key of the SHA-256 (hex) of the parameters in the metadata of a weights file."""
 _HEADER_LIMIT = 1 << 20
 """Bytes that a file may hold beside its parameters."""
 _MOST_PARAMETERS = 1 << 30
 """Parameters that a file may hold; a sparse file has any size."""
 
 
-@dataclass(frozen=True)
-class StoredWeights:
-    """The parameters of one network, and what they were trained for."""
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """What a file says of its weights."""
 
     network: Network
-    game: str
-    protocol: str
-    version: int
+    game: PlainName
+    protocol: PlainName
+    version: Natural
     """The round that is, or would be, played with them."""
-    flat: NDArray[np.float32]
-    """float32[P], in the order of `parameters_of(network)`."""
     eval_epsilon: float
     """Chance of a random action in the evaluations of the run."""
-    eval_max_frames: int
+    eval_max_frames: Natural
     """Emulator frames after which its evaluations cut an episode."""
     eval_actions: EvalActions
     """Choice of actions in its evaluations."""
     plugin: str | None = None
     """Module that registered the method or network of the run; only compared with what the user names."""
+    mean_return: float | None = None
+    """Of the evaluation in which they were the best."""
+    weights_sha256: str
+    """Of the parameters, hex."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredWeights(Description):
+    """The parameters of one network, and what they were trained for."""
+
+    flat: NDArray[np.float32]
+    """float32[P], in the order of `parameters_of(network)`."""
 
     @property
     def actions(self) -> int:
@@ -105,16 +114,12 @@ def weights_file(path: Path) -> Path:
     """The file that `load_weights(path)` reads. Raises `CheckpointError` as it does."""
     if _is_weights_file(path):
         return path
-    return newest_usable(path, lambda manifest: (_weights_of(manifest), _file_of(manifest)))[1]
+    return newest_usable(path, lambda found: (_weights_of(found), found.directory / weights_name(found.boundary)))[1]
 
 
 def _is_weights_file(path: Path) -> bool:
     """True if a user who names this path means the file, and not a directory or a manifest."""
     return path.suffix == ".safetensors" and os.path.isfile(path)
-
-
-def _file_of(manifest: Manifest) -> Path:
-    return manifest.directory / manifest.piece(weights_name(manifest.boundary)).name
 
 
 def _weights_of(manifest: Manifest) -> StoredWeights:
@@ -136,14 +141,14 @@ def weights_metadata(about: dict[str, Any]) -> dict[str, str]:
     return {_METADATA: json.dumps(about, sort_keys=True)}
 
 
-def read_weights_metadata(path: Path) -> dict[str, Any]:
+def describe_weights(path: Path) -> Description:
     """Description of the weights in a file.
 
     Raises:
         CheckpointError: it is none that Ringside wrote. OSError: the system refuses.
     """
     with _open_weights(path) as file:
-        return _metadata_in(file, path.name)
+        return _description_in(file, path.name)
 
 
 def _open_weights(path: Path, *, follow: bool = False) -> BinaryIO:
@@ -154,8 +159,8 @@ def _open_weights(path: Path, *, follow: bool = False) -> BinaryIO:
         raise CheckpointError(str(error)) from error
 
 
-def _metadata_in(file: BinaryIO, name: str) -> dict[str, Any]:
-    """Header of an open weights file. Raises `CheckpointError`."""
+def _description_in(file: BinaryIO, name: str) -> Description:
+    """Description in the header of an open weights file. Raises `CheckpointError`."""
     begin = file.read(_HEADER_BYTES.size)
     length = _HEADER_BYTES.unpack(begin)[0] if len(begin) == _HEADER_BYTES.size else 0
     header = json_object(file.read(length)) if length <= _HEADER_LIMIT else None
@@ -166,7 +171,7 @@ def _metadata_in(file: BinaryIO, name: str) -> dict[str, Any]:
     about = json_object(written.encode()) if isinstance(written, str) else None
     if about is None or about.get("format") != WEIGHTS_FORMAT:
         raise CheckpointError(f"{name} holds no weights that Ringside wrote in format {WEIGHTS_FORMAT}.")
-    return about
+    return converted(about | {"network": plain_network(about.get("network"), name)}, Description, name)
 
 
 def _read_weights(file: BinaryIO, where: str, piece: Piece | None = None) -> StoredWeights:
@@ -174,20 +179,8 @@ def _read_weights(file: BinaryIO, where: str, piece: Piece | None = None) -> Sto
 
     `piece` is its description in the manifest; None: a user has named the file.
     """
-    about, size = _metadata_in(file, where), os.fstat(file.fileno()).st_size
-    version, game, protocol = (
-        plain_field(about, "version", int, where),
-        plain_name(about, "game", where),
-        plain_name(about, "protocol", where),
-    )
-    eval_epsilon = plain_field(about, "eval_epsilon", float, where)
-    eval_max_frames = plain_field(about, "eval_max_frames", int, where)
-    plugin = plain_field(about, "plugin", str, where) if "plugin" in about else None
-    eval_actions: Any = about.get("eval_actions")
-    if eval_actions not in get_args(EvalActions):
-        raise CheckpointError(f"{where} is damaged: its eval_actions is {eval_actions!r:.40}.")
-    network = plain_network(about.get("network"), where)
-    spec = parameters_of(network)
+    about, size = _description_in(file, where), os.fstat(file.fileno()).st_size
+    network, spec = about.network, parameters_of(about.network)
     _require_size(size, spec.count, network, where)
     file.seek(0)
     data = file.read(size)
@@ -203,11 +196,11 @@ def _read_weights(file: BinaryIO, where: str, piece: Piece | None = None) -> Sto
             found = f"{arrays[name].dtype}{arrays[name].shape}"
             raise CheckpointError(f"{where} has {found} for {name}; the network has float32{view.shape}.")
         view[...] = arrays[name]
-    if hashlib.sha256(flat.tobytes()).hexdigest() != plain_field(about, WEIGHTS_SHA256, str, where):
+    if hashlib.sha256(flat.tobytes()).hexdigest() != about.weights_sha256:
         raise CheckpointError(f"{where} is damaged: its parameters do not match their checksum.")
     if not np.isfinite(flat).all():
         raise CheckpointError(f"{where} holds parameters that are not finite.")
-    return StoredWeights(network, game, protocol, version, flat, eval_epsilon, eval_max_frames, eval_actions, plugin)
+    return StoredWeights(**vars(about), flat=flat)
 
 
 def _require_size(size: int, count: int, network: Network, where: str) -> None:

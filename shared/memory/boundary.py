@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from math import prod
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,29 +20,8 @@ _HISTORY = ("frame", "start")
 state, too."""
 
 
-@dataclass(frozen=True)
-class ArraySpec:
-    """Dtype and shape that an array of a checkpoint must have."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    variable: bool = False
-    """True if the first length may be smaller."""
-
-    @property
-    def nbytes(self) -> int:
-        """Most bytes of the array."""
-        return prod(self.shape) * np.dtype(self.dtype).itemsize
-
-    def suits(self, array: NDArray[Any]) -> bool:
-        """True if the array is as it must be."""
-        shape = array.shape
-        if self.variable and shape and shape[0] <= self.shape[0]:
-            shape = (self.shape[0], *shape[1:])
-        return array.dtype == np.dtype(self.dtype) and shape == self.shape
-
-    def __str__(self) -> str:
-        return f"{self.dtype}{self.shape}{' or a part of it' if self.variable else ''}"
+VARIABLE = ("lanes.bytes", "evaluation.data")
+"""Arrays that may have fewer rows than `captured_arrays` says."""
 
 
 class Moved(RuntimeError):
@@ -82,21 +58,22 @@ def capture(memory: Memory, boundary: int) -> dict[str, NDArray[np.generic]]:
     Raises:
         Moved: a snapshot of `boundary` is no longer there, or its slots may be written over; take a newer boundary.
     """
-    lanes = [memory.lane_snapshots.read(lane, boundary) for lane in range(memory.run_schedule.lanes)]
-    state = memory.learner_snapshots.read(boundary)
-    if state is None or any(lane is None for lane in lanes):
-        raise Moved(f"The snapshots of boundary {boundary} are gone.")
+    run_schedule, queue = memory.run_schedule, memory.evaluations
+    lanes = [memory.lane_snapshots.read(lane, boundary) for lane in range(run_schedule.lanes)]
     whole = [lane for lane in lanes if lane is not None]
-    queue = memory.evaluations
+    state = memory.learner_snapshots.read(boundary)
+    if state is None or len(whole) < len(lanes):
+        raise Moved(f"The snapshots of boundary {boundary} are gone.")
     arrays: dict[str, NDArray[np.generic]] = {name: vector.copy() for name, vector in state.items()}
-    for key, (name, slots) in _slots_kept(memory.run_schedule, boundary).items():
+    for key, (name, slots) in _slots_kept(run_schedule, boundary).items():
         arrays[key] = memory.ring.field[name][:, slots].copy()
-    arrays["lanes.bytes"] = np.frombuffer(b"".join(whole), np.uint8)
-    arrays["lanes.length"] = np.array([len(lane) for lane in whole], np.int64)
-    arrays["evaluation.counts"] = np.array([queue.queued.read(), queue.logged.read()], np.int64)
-    arrays["evaluation.step"] = queue.step.copy()
-    arrays["evaluation.data"] = queue.data.copy() if queue.pending else queue.data[:0].copy()
-    run_schedule = memory.run_schedule
+    arrays |= {
+        "lanes.bytes": np.frombuffer(b"".join(whole), np.uint8),
+        "lanes.length": np.array([len(lane) for lane in whole], np.int64),
+        "evaluation.counts": np.array([queue.queued.read(), queue.logged.read()], np.int64),
+        "evaluation.step": queue.step.copy(),
+        "evaluation.data": queue.data[: len(queue.data) if queue.pending else 0].copy(),
+    }
     # The learner waits for the scribe before it lets slots be written over, but not while the disk refuses records.
     first = boundary * run_schedule.round_ticks - run_schedule.history_ticks
     overwritten = first < run_schedule.oldest_readable_tick(memory.board.committed)
@@ -105,26 +82,26 @@ def capture(memory: Memory, boundary: int) -> dict[str, NDArray[np.generic]]:
     return arrays
 
 
-def captured_arrays(memory: Memory, past: EvaluationHistory) -> dict[str, ArraySpec]:
-    """Dtype and shape of the arrays of `capture`.
+def captured_arrays(memory: Memory, past: EvaluationHistory) -> dict[str, NDArray[np.generic]]:
+    """Arrays of the types and shapes of those of `capture`.
 
     Args:
         past: evaluations of the run that was captured.
     """
     lengths = state_lengths(memory.run_schedule, memory.plan.parameters.count)
-    shapes = {name: ArraySpec("<f4", (length,)) for name, length in lengths.items()}
+    arrays: dict[str, NDArray[np.generic]] = {name: np.empty(length, np.float32) for name, length in lengths.items()}
     for key, (name, slots) in _slots_kept(memory.run_schedule, 0).items():
-        field = memory.ring.field[name][:, slots]
-        shapes[key] = ArraySpec(field.dtype.str, field.shape)
+        arrays[key] = memory.ring.field[name][:, slots]
     lanes = memory.run_schedule.lanes
-    shapes["lanes.length"] = ArraySpec("<i8", (lanes,))
-    shapes["lanes.bytes"] = ArraySpec("|u1", (lanes * _most_lane_bytes(memory),), variable=True)
-    shapes["evaluation.counts"] = ArraySpec("<i8", (2,))
-    shapes["evaluation.step"] = ArraySpec("<i8", (past.places,))
     # A run without evaluation has one number for each place.
     evaluated = memory.plan.parameters.count if past.every else 1
-    shapes["evaluation.data"] = ArraySpec("<f4", (past.places, evaluated), variable=True)
-    return shapes
+    return arrays | {
+        "lanes.bytes": np.empty(lanes * _most_lane_bytes(memory), np.uint8),
+        "lanes.length": np.empty(lanes, np.int64),
+        "evaluation.counts": np.empty(2, np.int64),
+        "evaluation.step": np.empty(past.places, np.int64),
+        "evaluation.data": np.empty((past.places, evaluated), np.float32),
+    }
 
 
 def _most_lane_bytes(memory: Memory) -> int:
@@ -135,19 +112,21 @@ def _most_lane_bytes(memory: Memory) -> int:
 def _check(memory: Memory, arrays: Mapping[str, NDArray[np.generic]], past: EvaluationHistory) -> None:
     """Raise `CheckpointError` unless the arrays, which `captured_arrays` suits, agree with each other."""
     lengths, most = arrays["lanes.length"].tolist(), _most_lane_bytes(memory)
-    if len(arrays["lanes.bytes"]) != sum(lengths) or not all(0 <= length <= most for length in lengths):
-        raise CheckpointError("The checkpoint is damaged: its lanes have no snapshots of the lengths that it says.")
-    if len(arrays["evaluation.data"]) not in (0, past.places):
-        raise CheckpointError("The checkpoint is damaged: its versions to evaluate are none of this run.")
     queued, logged = arrays["evaluation.counts"].tolist()
-    if not 0 <= logged <= queued <= logged + past.places:
-        raise CheckpointError(f"The checkpoint is damaged: {queued} evaluations were queued and {logged} written down.")
-    if min(arrays["evaluation.step"].tolist(), default=0) < 0:
-        raise CheckpointError("The checkpoint is damaged: a version to evaluate is of a step below 0.")
     state = (f"history.{RECURRENT_STATE}",) if memory.run_schedule.recurrent_units else ()
-    for name in (*state_lengths(memory.run_schedule, memory.plan.parameters.count), "evaluation.data", *state):
-        if not np.isfinite(arrays[name]).all():
-            raise CheckpointError(f"The checkpoint is damaged: {name!r} holds numbers that are not finite.")
+    numbers = (*state_lengths(memory.run_schedule, memory.plan.parameters.count), "evaluation.data", *state)
+    fits = len(arrays["lanes.bytes"]) == sum(lengths) and all(0 <= length <= most for length in lengths)
+    faults = {
+        "its lanes have no snapshots of the lengths that it says": not fits,
+        "its versions to evaluate are none of this run": len(arrays["evaluation.data"]) not in (0, past.places),
+        f"{queued} evaluations were queued and {logged} written down": not (
+            0 <= logged <= queued <= logged + past.places
+        ),
+        "a version to evaluate is of a step below 0": min(arrays["evaluation.step"].tolist(), default=0) < 0,
+        **{f"{name!r} holds numbers that are not finite": not np.isfinite(arrays[name]).all() for name in numbers},
+    }
+    if fault := next((fault for fault, is_so in faults.items() if is_so), None):
+        raise CheckpointError(f"The checkpoint is damaged: {fault}.")
 
 
 def restore(

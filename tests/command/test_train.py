@@ -284,7 +284,7 @@ def test_a_run_goes_on_with_another_arithmetic_and_says_so(tmp_path: Path) -> No
     first = summary(run_dir)
     assert (first["exact"], first["inexact_since_steps"]) == (True, None)
     assert first["checkpoint"]["at_steps"] == first["steps"]
-    assert first["checkpoint"]["bytes"] == sum(piece.bytes for piece in find_checkpoint(run_dir).pieces.values())
+    assert first["checkpoint"]["bytes"] == sum(piece.bytes for piece in find_checkpoint(run_dir).pieces)
 
     refused = finish(start(run_dir, "--resume", str(run_dir), batch_size="64", precision="bf16"), code=2)
     assert "--batch-size 8 (now 64)" in refused

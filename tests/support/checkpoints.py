@@ -12,13 +12,12 @@ from safetensors.numpy import load_file
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
 from shared.checkpoint.finding import find_checkpoint
 from shared.checkpoint.manifest import Piece, boundary_name, manifest_checksum
-from shared.checkpoint.segments import SegmentShape, identity_arrays, load_boundary
+from shared.checkpoint.segments import IDENTITY, SegmentShape, load_boundary
 from shared.config.method_declaration import method_declaration
 from shared.config.protocols import eval_rules
 from shared.config.run_schedule import RunSchedule, make_run_schedule
 from shared.config.sections import Evaluate, Learn, Play
 from shared.config.settings import Config
-from shared.memory.boundary import ArraySpec
 from shared.memory.ring import slot_fields
 from shared.network_parameters import parameters_of
 from shared.network_spec import Network, network_of
@@ -91,11 +90,8 @@ def content(directory: Path) -> dict[str, bytes]:
 def boundary_in(run: Path) -> dict[str, np.ndarray]:
     """All arrays of the state in the newest checkpoint of a run."""
     manifest = find_checkpoint(run)
-    piece = manifest.piece(boundary_name(manifest.boundary))
-    shapes = load_file(manifest.directory / piece.name)
-    own = identity_arrays(manifest.boundary, manifest.experiment)
-    specs = {name: ArraySpec(a.dtype.str, a.shape) for name, a in shapes.items() if name not in own}
-    return load_boundary(manifest, specs)
+    arrays = load_file(manifest.directory / boundary_name(manifest.boundary))
+    return load_boundary(manifest, {name: array for name, array in arrays.items() if name != IDENTITY})
 
 
 def describe(path: Path) -> Piece:

@@ -32,10 +32,10 @@ from ringside.run.checks import require_run_directory
 from ringside.watch.attach import read_config, runs_below
 from ringside.watch.source import Curves
 from ringside.zoo.catalogue import find_weights
-from shared.checkpoint.checkpoint_writer import BestWeights, CheckpointWriter
+from shared.checkpoint.checkpoint_writer import CheckpointWriter
 from shared.checkpoint.finding import find_checkpoint
 from shared.checkpoint.manifest import Piece, open_piece
-from shared.checkpoint.weights_file import load_weights, read_weights_metadata
+from shared.checkpoint.weights_file import describe_weights, load_weights
 from shared.config import validate
 from shared.config.settings import Config
 from shared.errors import CheckpointError, ConfigError, FileError
@@ -96,7 +96,7 @@ Maker = Callable[[Path], None]
         (lambda path: read_config(path.parent), "config.json", ConfigError),
         (lambda path: load(path.parent), "config.json", RecordsError),
         (lambda path: list(read_metrics(path)), "metrics.jsonl", FileError),
-        (read_weights_metadata, "best.safetensors", CheckpointError),
+        (describe_weights, "best.safetensors", CheckpointError),
         (lambda path: open_piece(path.parent, Piece(path.name, 1, "")), "segment-00000000.ring", CheckpointError),
         (lambda path: find_checkpoint(path.parent), "checkpoint-00000001.json", CheckpointError),
     ],
@@ -406,9 +406,9 @@ def test_the_pieces_of_another_user_are_copied(tmp_path: Path, monkeypatch: pyte
 
 
 def test_the_best_weights_may_be_anything(tmp_path: Path) -> None:
-    directory(tmp_path / "best.safetensors")
-    pipe(tmp_path / "best-00000003.safetensors")
-    assert BestWeights(tmp_path).mean_return is None
+    writer, _ = write_run(tmp_path, 1)
+    directory(writer.directory / "best.safetensors")
+    assert writer.best_mean() is None
 
 
 @pytest.mark.parametrize("game", ["pong\x1b[2J", "", "a b", "pong\n", "x" * 201, "\u202epong"])

@@ -10,7 +10,7 @@ import pytest
 from shared.config.settings import Config
 from shared.errors import CheckpointError
 from shared.frame_shape import STACK
-from shared.memory.boundary import Moved, capture, captured_arrays, restore
+from shared.memory.boundary import VARIABLE, Moved, capture, captured_arrays, restore
 from shared.memory.evaluation_queue import EvaluationHistory
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
@@ -56,10 +56,10 @@ def test_the_first_stacks_of_the_next_round_come_back(method: str, schedule: str
     arrays = capture(played, BOUNDARY)
     shapes = captured_arrays(played, NO_EVALUATIONS)
     assert arrays.keys() == shapes.keys()
-    for name, spec in shapes.items():
-        assert spec.suits(arrays[name]), name
-        assert arrays[name].nbytes <= spec.nbytes, name
-    assert {name for name, spec in shapes.items() if spec.variable} == {"lanes.bytes", "evaluation.data"}
+    for name, like in shapes.items():
+        found = arrays[name]
+        assert (found.dtype, found.shape[1:]) == (like.dtype, like.shape[1:]), name
+        assert len(found) == len(like) or (name in VARIABLE and len(found) < len(like)), name
     restore(restored, BOUNDARY, arrays, NO_EVALUATIONS)
     run_schedule = played.run_schedule
     opening = BOUNDARY * run_schedule.round_ticks
