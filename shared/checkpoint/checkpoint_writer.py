@@ -54,13 +54,12 @@ from shared.checkpoint.segments import (
     needs_replay,
     segment_name,
     segment_shape,
-    segment_ticks,
     segments_needed,
     tail_name,
     tail_shape,
     write_segment,
 )
-from shared.checkpoint.weights_file import WEIGHTS_FORMAT, describe_weights, weights_metadata
+from shared.checkpoint.weights_file import METADATA, WEIGHTS_FORMAT, describe_weights
 from shared.config.run_schedule import RunSchedule
 from shared.config.settings import Config
 from shared.errors import CheckpointError
@@ -110,8 +109,8 @@ class CheckpointWriter:
         self._segments: dict[int, Piece] = {}
         self._tail: tuple[int, Piece] | None = None
         """The newest tail, and its boundary."""
-        self._forced: set[int] = set()
-        """Segments that a loss of power leaves whole."""
+        self._unforced: set[int] = set()
+        """Segments of which a loss of power may leave a part."""
         make_directory(self.directory)
         sync(run_dir)
         for manifest in self._readable():
@@ -122,7 +121,6 @@ class CheckpointWriter:
             self._segments |= manifest.segments
         remove_temporaries(self.directory)
         self._segments = {index: piece for index, piece in self._segments.items() if self._is_there(piece)}
-        self._forced = set(self._segments)
         self._named = {piece.name for piece in self._segments.values()}
         for kind, number, path in self._pieces_on_disk():
             if kind == "segment" and number not in self._segments:
@@ -134,8 +132,7 @@ class CheckpointWriter:
         named = self._segments_named(boundary)
         for index in named:
             if index in self._segments and not self._is_there(self._segments[index]):
-                del self._segments[index]  # another program removed it
-                self._forced.discard(index)
+                self.discard_segment(index)  # another program removed or changed it
         return [index for index in named if index not in self._segments]
 
     def _segments_named(self, boundary: int) -> range:
@@ -166,9 +163,10 @@ class CheckpointWriter:
             return
         path = self.directory / segment_name(index)
         self._segments[index] = write_segment(path, index, self._shape, ring, self._experiment)
+        self._unforced.add(index)
         # The next checkpoint may be of a boundary that is a little older than the newest segment.
-        rounds = segment_ticks(self._run_schedule) // self._run_schedule.round_ticks
-        oldest = segments_needed(self._run_schedule, max(0, index - KEPT) * rounds).start
+        boundary = max(0, index - KEPT) * self._run_schedule.segment_rounds
+        oldest = segments_needed(self._run_schedule, boundary).start
         for old in [number for number in self._segments if number < oldest]:
             if segment_name(old) not in self._named:
                 self.discard_segment(old)
@@ -217,7 +215,7 @@ class CheckpointWriter:
             pieces.append(self._tail[1])
         pieces += [Piece(name, len(data), hashlib.sha256(data).hexdigest()) for name, data in contents.items()]
         path = self.directory / manifest_name(boundary)
-        for index in sorted(set(named) - self._forced):
+        for index in sorted(self._unforced.intersection(named)):
             self._force(index)
         if not any(each.path == path and list(each.pieces) == pieces for each in self._readable()):
             # A manifest that stands here belongs to other pieces: it must not be seen beside the new ones.
@@ -278,7 +276,6 @@ class CheckpointWriter:
         """Take over the segments of a checkpoint in another directory, by hard link where that is possible.
 
         `cut_back`, which follows, forces their names to the disk.
-
         """
         if manifest.directory.resolve() == self.directory.resolve():
             return
@@ -295,7 +292,7 @@ class CheckpointWriter:
             if number > boundary:
                 path.unlink()
         sync(self.directory)
-        end = boundary * self._run_schedule.round_ticks // segment_ticks(self._run_schedule)
+        end = boundary // self._run_schedule.segment_rounds
         for kind, number, path in self._pieces_on_disk():
             if kind == "segment" and number >= end:
                 self.discard_segment(number)
@@ -318,8 +315,7 @@ class CheckpointWriter:
         sync(self.directory)
         kept = readable[:KEPT]
         self._named = {piece.name for manifest in kept for piece in manifest.pieces}
-        newest = kept[0].boundary if kept else 0
-        end = newest * self._run_schedule.round_ticks // segment_ticks(self._run_schedule)
+        end = kept[0].boundary // self._run_schedule.segment_rounds if kept else 0
         for kind, number, path in self._pieces_on_disk():
             if path.name in self._named:
                 continue
@@ -344,13 +340,13 @@ class CheckpointWriter:
         except OSError:
             self.discard_segment(index)  # what could not be written may pass for written at the next try
             raise
-        self._forced.add(index)
+        self._unforced.discard(index)
 
     def discard_segment(self, index: int) -> None:
         """Delete a segment, which a later call of `add_segment` may write again."""
         (self.directory / segment_name(index)).unlink(missing_ok=True)
         self._segments.pop(index, None)
-        self._forced.discard(index)
+        self._unforced.discard(index)
 
     def _weights_bytes(self, weights: NDArray[np.float32], version: int, more: dict[str, float]) -> bytes:
         """A weights file: named parameters, and what they are of."""
@@ -368,7 +364,9 @@ class CheckpointWriter:
         } | more
         if self._config.run.plugin is not None:
             about["plugin"] = self._config.run.plugin
-        return safetensors_save(self._spec.split(np.ascontiguousarray(weights)), weights_metadata(about))
+        # One entry of JSON, because safetensors writes several entries in an order that differs between processes.
+        metadata = {METADATA: json.dumps(about, sort_keys=True)}
+        return safetensors_save(self._spec.split(np.ascontiguousarray(weights)), metadata)
 
     def _pieces_on_disk(self) -> list[tuple[str, int, Path]]:
         """Kind, number and path of every file named like a piece."""

@@ -77,13 +77,11 @@ def _use_one(path: Path, use: Callable[[Manifest], T]) -> T:
     try:
         return _use_readable(path, use, follow=True)
     except CheckpointError as error:
-        for _, other in _found_in(path.parent):
-            try:
-                _use_readable(other, use)
-            except CheckpointError:
-                continue
-            raise CheckpointError(f"{error} The newest whole one beside it: --resume {other}") from error
-        raise
+        try:
+            _, other = newest_usable(path.parent, lambda manifest: (use(manifest), manifest.path))
+        except CheckpointError:
+            raise error from None
+        raise CheckpointError(f"{error} The newest whole one beside it: --resume {other}") from error
 
 
 def _use_readable(path: Path, use: Callable[[Manifest], T], *, follow: bool = False) -> T:

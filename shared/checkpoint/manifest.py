@@ -28,8 +28,9 @@ from shared.memory.evaluation_queue import EvaluationHistory
 from shared.network_spec import Network
 from shared.text import PLAIN_NAME, flag_of, printable
 
-_PIECE_LIMIT = 16 << 30
-"""Most bytes of a piece; a sparse file says any size."""
+# Most bytes of a manifest, and of all pieces of a checkpoint; a sparse file says any size.
+_MANIFEST_LIMIT = 64 << 20
+_TOTAL_LIMIT = 64 << 30
 _CHUNK = 1 << 20
 SEGMENT_NAME = re.compile(r"segment-(\d{8,})\.ring")
 _MANIFEST_NAME = re.compile(r"checkpoint-(\d{8,})\.json")
@@ -82,7 +83,7 @@ def verify_piece(directory: Path, piece: Piece) -> None:
         raise CheckpointError(f"{piece.name} is damaged: its content does not match its checksum.")
 
 
-def open_piece(directory: Path, piece: Piece, most: int = _PIECE_LIMIT) -> BinaryIO:
+def open_piece(directory: Path, piece: Piece, most: int = _TOTAL_LIMIT) -> BinaryIO:
     """Open a file of the size in its description, to read.
 
     Args:
@@ -125,10 +126,6 @@ CHECKPOINTS = "checkpoints"
 """The directory of checkpoints in a run directory."""
 BEST_FILE = "best.safetensors"
 """In there, the weights of the best evaluation beside training."""
-
-# Most bytes of a manifest, and of all pieces of a checkpoint; a sparse file says any size.
-_MANIFEST_LIMIT = 64 << 20
-_TOTAL_LIMIT = 64 << 30
 
 
 @dataclass(frozen=True)

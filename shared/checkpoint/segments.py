@@ -95,9 +95,8 @@ def segment_shape(run_schedule: RunSchedule) -> SegmentShape:
 
 def segments_needed(run_schedule: RunSchedule, boundary: int) -> range:
     """Numbers of the segments that hold the window of a run which continues from `boundary`."""
-    end = boundary * run_schedule.round_ticks
-    ticks = segment_ticks(run_schedule)
-    return range(run_schedule.window_begin(boundary) // ticks, end // ticks)
+    first = run_schedule.window_begin(boundary) // segment_ticks(run_schedule)
+    return range(first, boundary // run_schedule.segment_rounds)
 
 
 def tail_shape(run_schedule: RunSchedule, boundary: int) -> SegmentShape | None:

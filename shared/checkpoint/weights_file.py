@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +31,8 @@ from shared.files.strict_json import json_object
 from shared.network_parameters import parameters_of
 from shared.network_spec import Network
 
-_METADATA = "ringside"
+METADATA = "ringside"
+"""Key of the description, which is JSON, in the metadata of safetensors."""
 WEIGHTS_FORMAT = 3
 _HEADER_BYTES = struct.Struct("<Q")
 """Beginning of a safetensors file: the length of its header."""
@@ -133,14 +133,6 @@ def _weights_of(manifest: Manifest) -> StoredWeights:
     return weights
 
 
-def weights_metadata(about: dict[str, Any]) -> dict[str, str]:
-    """Description of weights as metadata of safetensors.
-
-    One entry of JSON, because safetensors writes several entries in an order that differs between processes.
-    """
-    return {_METADATA: json.dumps(about, sort_keys=True)}
-
-
 def describe_weights(path: Path) -> Description:
     """Description of the weights in a file.
 
@@ -167,7 +159,7 @@ def _description_in(file: BinaryIO, name: str) -> Description:
     if header is None:
         raise CheckpointError(f"{name} is damaged: it does not begin with a header of safetensors.")
     metadata = header.get("__metadata__")
-    written = metadata.get(_METADATA) if isinstance(metadata, dict) else None
+    written = metadata.get(METADATA) if isinstance(metadata, dict) else None
     about = json_object(written.encode()) if isinstance(written, str) else None
     if about is None or about.get("format") != WEIGHTS_FORMAT:
         raise CheckpointError(f"{name} holds no weights that Ringside wrote in format {WEIGHTS_FORMAT}.")

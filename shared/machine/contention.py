@@ -10,9 +10,10 @@ import os
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
+import numpy as np
 import psutil
+from numpy.typing import NDArray
 
 from shared.machine import facts
 from shared.machine.proc_files import FILESYSTEM
@@ -31,17 +32,6 @@ def sum_cpu_time(processes: Iterable[int]) -> int:
     return round(total * _SECOND)
 
 
-class _Reading(NamedTuple):
-    """Nanoseconds since the boot, added up over the CPUs."""
-
-    at: int
-    own: int
-    busy: int
-    """In which CPUs worked for the programs of this machine."""
-    stolen: int
-    """In which a hypervisor had them work for another machine."""
-
-
 class Contention:
     """CPU time that others take from a run, added up from reading to reading.
 
@@ -58,7 +48,7 @@ class Contention:
         self._cpus = os.sched_getaffinity(0) if cpus is None else cpus
         self.cores = facts.usable_cores(root, len(self._cpus))
         self.at = self.others = self.stolen = 0
-        self._newest: _Reading | None = None
+        self._newest: NDArray[np.int64] | None = None
 
     def read(self, at: int, own: int) -> None:
         """Take a reading at `at`, until when the processes of the run have used `own` nanoseconds of CPU time."""
@@ -67,19 +57,12 @@ class Contention:
             return
         busy = sum(each.user + each.nice + each.system + each.irq + each.softirq for each in times)
         stolen = sum(each.steal for each in times)
-        reading = _Reading(at, own, round(busy * _SECOND), round(stolen * _SECOND))
-        former, self._newest = self._newest, reading
-        self.at = at
-        if former is not None:
-            self.others += self._taken(former, reading)
-            self.stolen += (reading.stolen - former.stolen) * self.cores // len(self._cpus)
-
-    def _taken(self, old: _Reading, new: _Reading) -> int:
-        """Nanoseconds that other programs took between two readings."""
-        own = new.own - old.own
-        others = new.busy - old.busy - own
-        spare = (len(self._cpus) - self.cores) * (new.at - old.at)
-        return max(others - spare, 0) if spare else others
+        reading = np.array([at, own, round(busy * _SECOND), round(stolen * _SECOND)])
+        elapsed, own, worked, taken = (reading - (reading if self._newest is None else self._newest)).tolist()
+        self.at, self._newest = at, reading
+        spare = (len(self._cpus) - self.cores) * elapsed
+        self.others += max(worked - own - spare, 0) if spare else worked - own
+        self.stolen += taken * self.cores // len(self._cpus)
 
 
 def contention_sentences(others: float | None, stolen: float | None, cores: int) -> list[str]:

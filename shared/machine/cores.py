@@ -12,13 +12,14 @@ however it ends, and nothing is left in the file system.
 from __future__ import annotations
 
 import os
+import re
 import socket
 from collections.abc import Iterable
 from itertools import zip_longest
 from pathlib import Path
 
 from shared.machine.control_groups import in_force
-from shared.machine.proc_files import FILESYSTEM, number
+from shared.machine.proc_files import FILESYSTEM, number, text
 
 NICENESS = 10
 """Niceness of all processes but learner and inference, for which the others wait."""
@@ -91,7 +92,8 @@ def physical_cores(threads: Iterable[int], root: Path = FILESYSTEM) -> list[list
     cores: dict[int, list[int]] = {}
     for thread in sorted(threads):
         siblings = root / f"sys/devices/system/cpu/cpu{thread}/topology/thread_siblings_list"
-        first = _numbers(siblings.read_text())[0] if siblings.exists() else thread
+        found = re.match(r"\d+", text(siblings))  # of a list such as `0,8` or `0-3,8`
+        first = int(found[0]) if found else thread
         cores.setdefault(first, []).append(thread)
     rising = sorted(cores.values(), key=lambda core: _clock(core[0], root))
     others, fastest = rising[:-RESERVED], rising[-RESERVED:]
@@ -113,12 +115,3 @@ def threads_for_actors(actors: int, cores: list[list[int]]) -> list[int]:
         if sum(map(len, given)) >= actors and sum(map(len, left)) >= RESERVED:
             return [thread for layer in zip_longest(*given) for thread in layer if thread is not None]
     return []
-
-
-def _numbers(text: str) -> list[int]:
-    """The numbers of a list as the kernel writes it: `0,8` or `0-3,8`."""
-    numbers: list[int] = []
-    for part in text.strip().split(","):
-        first, _, last = part.partition("-")
-        numbers += range(int(first), int(last or first) + 1)
-    return numbers

@@ -166,18 +166,12 @@ class Plan:
     def layout(self) -> Layout:
         """The shared region's table of fields; single numbers first, the rings last."""
         run_schedule, parameters = self.run_schedule, self.parameters.count
-        evaluate = self.config.evaluate
+        envs, units = self.config.evaluate.eval_envs, self.network.recurrent
         sizes = {
             "parameters": parameters,
             **Board.sizes(run_schedule, len(self.processes), self.elsewhere.actors),
             **Mailbox.sizes(run_schedule, self.actions),
-            **Evaluations.sizes(
-                parameters,
-                evaluate.eval_envs,
-                self.evaluation_episodes,
-                run_schedule.frames,
-                self.network.recurrent,
-            ),
+            **Evaluations.sizes(parameters, envs, self.evaluation_episodes, run_schedule.frames, units),
             **LaneSnapshots.sizes(run_schedule),
             **SharedParameters.sizes(run_schedule, self.actors, packed_count(self.network)),
             "gateways": self.elsewhere.actors,

@@ -62,13 +62,10 @@ class Memory:
         unused = () if lanes is None else _lanes_but(lanes, plan, layout)
         memory = cls(Arena.create(layout, unused, plan.less_memory), plan)
         memory.board.clear(plan.first_owners())
-        memory.weights.clear()
-        memory.lane_snapshots.clear()
-        memory.learner_snapshots.clear()
-        if memory.shared_parameters is not None:
-            memory.shared_parameters.clear()
-        if memory.gateways is not None:
-            memory.gateways.clear()
+        parts = (memory.weights, memory.lane_snapshots, memory.learner_snapshots)
+        for part in (*parts, memory.shared_parameters, memory.gateways):
+            if part is not None:
+                part.clear()
         return memory
 
     @classmethod

@@ -39,6 +39,7 @@ class LiveError(ValueError):
 class Live:
     """A launcher, and where it holds its run's memory."""
 
+    format: int
     process: int
     started: int
     """Moment of the process's start, in clock ticks since boot."""
@@ -58,7 +59,7 @@ class Live:
         if started is None:
             raise OSError(errno.ENOENT, "/proc cannot be read")
         names = tuple(name[:_NAME_LENGTH] for name in action_names)
-        return cls(process, started, descriptor, names, gateways, time.monotonic_ns())
+        return cls(FORMAT, process, started, descriptor, names, gateways, time.monotonic_ns())
 
     @property
     def lives(self) -> bool:
@@ -67,7 +68,7 @@ class Live:
 
     def write(self, run_dir: Path) -> None:
         """Leave it in the run directory. Raises `OSError`."""
-        write_atomic(run_dir / LIVE_FILE, json.dumps({"format": FORMAT, **asdict(self)}).encode() + b"\n")
+        write_atomic(run_dir / LIVE_FILE, json.dumps(asdict(self)).encode() + b"\n")
 
     @classmethod
     def read(cls, run_dir: Path) -> Self | None:
@@ -79,20 +80,15 @@ class Live:
         path = run_dir / LIVE_FILE
         try:
             found = read_json(path, _SIZE_LIMIT)
+            if found.get("format") != FORMAT and type(found.get("format")) is int:
+                raise LiveError(
+                    f"{path} has format {found['format']}, and this program knows format {FORMAT}: watch it with the "
+                    "version of Ringside that plays the run."
+                )
+            live = msgspec.convert(found, cls)
         except FileNotFoundError:
             return None
-        except FileError as error:
-            raise LiveError(f"{path} is damaged: remove it; the run does not need it.") from error
-        if type(found.get("format")) is not int:
-            raise LiveError(f"{path} is damaged: remove it; the run does not need it.")
-        if found["format"] != FORMAT:
-            raise LiveError(
-                f"{path} has format {found['format']}, and this program knows format {FORMAT}: watch it with the "
-                "version of Ringside that plays the run."
-            )
-        try:
-            live = msgspec.convert(found, cls)
-        except msgspec.ValidationError as error:
+        except (FileError, msgspec.ValidationError) as error:
             raise LiveError(f"{path} is damaged: remove it; the run does not need it.") from error
         return live if live.lives else None
 

@@ -10,13 +10,11 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
-from shared.checkpoint.manifest import BEST_FILE, CHECKPOINTS
+from shared.checkpoint.manifest import CHECKPOINTS
 from shared.errors import ConfigError
-from shared.files.run_file_names import CONFIG_FILE, EVALUATION_FILES, LOGS, METRICS_FILE, SUMMARY_FILE
-from shared.process.live import LIVE_FILE
+from shared.files.run_file_names import LOGS
 
 LOCK_FILE = "lock"
 LIVING = "a run that is still going on, or saving"
@@ -37,19 +35,21 @@ VIDEOS = "videos"
 PART = ".part"
 """Suffix of an evaluation that is being written."""
 
-_FILES = (
-    *(CONFIG_FILE, METRICS_FILE, SUMMARY_FILE, LIVE_FILE, LOCK_FILE, SUITE_LOCK_FILE, SUITE_FILE, TRACK_FILE),
-    OWN_METRICS_FILE,
-    *(name for file in EVALUATION_FILES.values() for name in (file, str(Path(file).with_suffix(PART)))),
-    f"{CHECKPOINTS}/{BEST_FILE}",
-)
 _FOLDERS = (CHECKPOINTS, LOGS, EVENTS, OWN_EVENTS, REPORT, WANDB, VIDEOS)
-_OWN_NAMES = {
-    CHECKPOINTS: re.compile(r"(checkpoint|segment|boundary|weights|best)-\d{8,}\.(json|ring|safetensors)"),
+_FILES = {
+    "": re.compile(r".*\.(json|jsonl|part)|(suite\.)?lock"),
+    CHECKPOINTS: re.compile(r".*\.(json|ring|safetensors)"),
     LOGS: re.compile(r".*\.log"),
-    VIDEOS: re.compile(r"evaluation-\d{5,}\.(part|mp4)"),
+    VIDEOS: re.compile(r".*\.(part|mp4)"),
 }
-"""By folder: files in it that a run appends to, replaces or removes."""
+"""By folder: names of files that a run appends to, replaces or removes."""
+_KINDS = {
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFDIR: "a directory",
+    stat.S_IFREG: "a plain file",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+}
 
 
 def evaluation_video(run_dir: Path, number: int) -> Path:
@@ -73,10 +73,11 @@ def require_writable_run(path: Path, flag: str) -> None:
         for name in _FOLDERS:
             if os.path.lexists(path / name):
                 _require((path / name).lstat(), path / name, flag, directory=True)
-        for file in _files_in(path):
-            if os.path.lexists(file):
+        for folder, names in _FILES.items():
+            entries = (path / folder).iterdir() if (path / folder).is_dir() else ()
+            for file in (entry for entry in entries if names.fullmatch(entry.name)):
                 _require(file.lstat(), file, flag, directory=False)
-                if file.parent.name == LOGS and file.lstat().st_nlink > 1:
+                if folder == LOGS and file.lstat().st_nlink > 1:
                     raise ConfigError(
                         f"{flag} cannot be used: {file} has another name elsewhere (a hard link) and would be written "
                         "there, too; move it away."
@@ -87,34 +88,15 @@ def require_writable_run(path: Path, flag: str) -> None:
         raise ConfigError(f"{flag} {path} cannot be used: {error.strerror}.") from error
 
 
-def _files_in(path: Path) -> Iterator[Path]:
-    """Paths at which a run has, or may have, a file."""
-    yield from (path / name for name in _FILES)
-    for folder, names in _OWN_NAMES.items():
-        if (path / folder).is_dir():
-            yield from (entry for entry in (path / folder).iterdir() if names.fullmatch(entry.name))
-
-
 def _require(status: os.stat_result, path: Path, flag: str, *, directory: bool) -> None:
     """Refuse an entry that is not of the wanted kind, and a directory of another user."""
     kind = stat.S_ISDIR if directory else stat.S_ISREG
     if not kind(status.st_mode):
         wanted = "a directory" if directory else "a plain file"
-        raise ConfigError(f"{flag} cannot be used: {path} is not {wanted} but {_kind(status.st_mode)}; move it away.")
+        found = _KINDS.get(stat.S_IFMT(status.st_mode), "a device")
+        raise ConfigError(f"{flag} cannot be used: {path} is not {wanted} but {found}; move it away.")
     if directory and status.st_uid != os.geteuid():
         raise ConfigError(
             f"{flag} cannot be used: {path} belongs to the user with the number {status.st_uid}, and this process runs "
             f"as {os.geteuid()}; run as that user, in a container too (--user), or name another directory."
         )
-
-
-def _kind(mode: int) -> str:
-    """Kind of a directory entry, in words."""
-    kinds = (
-        (stat.S_ISLNK, "a symbolic link"),
-        (stat.S_ISDIR, "a directory"),
-        (stat.S_ISREG, "a plain file"),
-        (stat.S_ISFIFO, "a pipe"),
-        (stat.S_ISSOCK, "a socket"),
-    )
-    return next((words for is_one, words in kinds if is_one(mode)), "a device")

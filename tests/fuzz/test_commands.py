@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.process.live import Live
+from shared.process.live import FORMAT, Live
 from tests.fuzz.commands import COMMANDS, Command, try_command
 from tests.fuzz.drive import TALLIES, WORKERS, Tally
 from tests.fuzz.workspace import Workspace
@@ -26,7 +26,8 @@ def tried(command: Command, runs: Path, scratch: Path, first: int) -> Tally:
     """Try every so many-th case of a command, from the first on."""
     workspace, tally = Workspace(scratch / str(first)), Tally(command.name)
     shutil.copytree(runs, workspace.runs)
-    Live(process=1, started=1, descriptor=3, action_names=("left", "stay", "right")).write(workspace.runs / "catch")
+    live = Live(FORMAT, process=1, started=1, descriptor=3, action_names=("left", "stay", "right"))
+    live.write(workspace.runs / "catch")
     workspace.make(workspace.runs / "breakout")
     for number in range(first, command.cases, WORKERS):
         begun = time.monotonic()

@@ -16,7 +16,7 @@ from safetensors.numpy import save_file
 
 import ringside
 from shared.checkpoint.finding import find_checkpoint
-from shared.checkpoint.manifest import _PIECE_LIMIT, Piece, boundary_name, manifest_name, open_piece, read_manifest
+from shared.checkpoint.manifest import boundary_name, manifest_name, read_manifest
 from shared.checkpoint.segments import load_boundary, load_segments
 from shared.checkpoint.weights_file import WEIGHTS_FORMAT, load_weights
 from shared.config.settings import Config
@@ -169,16 +169,6 @@ def test_a_forged_manifest_is_refused_before_its_pieces_are_read(
     monkeypatch.setattr("shared.checkpoint.manifest.open_to_read", lambda *_: pytest.fail("read"))
     with pytest.raises(CheckpointError, match=says):
         find_checkpoint(path)
-
-
-def test_a_piece_beyond_the_limit_is_refused_whatever_its_manifest_says(tmp_path: Path) -> None:
-    piece = tmp_path / boundary_name(1)
-    with open(piece, "wb") as file:
-        os.truncate(file.fileno(), _PIECE_LIMIT + 1)  # a file of holes
-    with pytest.raises(CheckpointError, match="may have at most"):
-        open_piece(tmp_path, Piece(piece.name, _PIECE_LIMIT + 1, "0" * 64))
-    os.truncate(piece, _PIECE_LIMIT)
-    open_piece(tmp_path, Piece(piece.name, _PIECE_LIMIT, "0" * 64)).close()
 
 
 def test_a_state_larger_than_its_arrays_is_refused_before_it_is_read(
