@@ -25,7 +25,7 @@ from ringside.records.preparation import RunFiles, drop_evaluations, prepare, pu
 from ringside.records.scores import summarize
 from ringside.records.summary import make_summary, run_counters
 from shared.checkpoint.manifest import Manifest
-from shared.checkpoint.segments import segment_shape
+from shared.checkpoint.segments import Segment, segment_of
 from shared.config.method_declaration import C51Settings
 from shared.config.settings import Config
 from shared.errors import FatalError
@@ -250,7 +250,9 @@ class Scribe:
         if self._config.run.checkpoint_replay and not run_schedule.method.on_policy:
             for index in range(first // run_schedule.segment_rounds, stop // run_schedule.segment_rounds):
                 if self.retries.segments.may_try:
-                    self._record(self.retries.segments, partial(self._add_segment_of_record, index))
+                    self._record(
+                        self.retries.segments, partial(self._add_segment_of_record, segment_of(run_schedule, index))
+                    )
         publish_totals(self._board, log.totals, values)
         if first < run_schedule.first_learning_round <= stop:
             self._board.samples[LEARNING] = sample.words
@@ -272,24 +274,24 @@ class Scribe:
                 return values, episodes
         return record_values(self._memory, first, stop, sample, held=False), []
 
-    def _add_segment_of_record(self, index: int) -> bool:
+    def _add_segment_of_record(self, segment: Segment) -> bool:
         """Add a segment that is complete. Return True. Of one that is refused the next checkpoint tries again."""
         with suppress(Moved):  # then it has left the replay window, too
-            self._add_segment(index)
+            self._add_segment(segment)
         self.retries.segments.succeed()
         return True
 
-    def _add_segment(self, index: int, needed_from: int = 0) -> None:
+    def _add_segment(self, segment: Segment, needed_from: int = 0) -> None:
         """Compress a segment of which the ticks from `needed_from` are needed.
 
         Raises:
             Moved: lanes overwrote it during compression; the segment is deleted.
         """
         self._heartbeat()
-        self._files.checkpoints.add_segment(index, self._memory.ring.field)
-        if max(needed_from, segment_shape(self._run_schedule).first_tick(index)) < self._oldest_readable_tick():
-            self._files.checkpoints.discard_segment(index)
-            raise Moved(f"Segment {index} was overwritten during compression.")
+        self._files.checkpoints.add_segment(segment, self._memory.ring.field)
+        if max(needed_from, segment.first_tick) < self._oldest_readable_tick():
+            self._files.checkpoints.discard_segment(segment.name)
+            raise Moved(f"{segment.name} was overwritten during compression.")
 
     def _record_evaluation(self) -> bool:
         """Record the next evaluation, and save its version if it is the best so far. Return True."""
@@ -332,13 +334,9 @@ class Scribe:
                 while self._board.written[0] < boundary:
                     self._record_rounds()
                 oldest = self._run_schedule.oldest_needed_tick(boundary)
-                for index in self._files.checkpoints.missing_segments(boundary):
-                    self._add_segment(index, oldest)
+                for segment in self._files.checkpoints.missing_segments(boundary):
+                    self._add_segment(segment, oldest)
                 self._heartbeat()
-                begin = self._run_schedule.segment_begin(boundary) * self._run_schedule.round_ticks
-                has_tail = self._files.checkpoints.add_tail(boundary, self._memory.ring.field)
-                if has_tail and max(oldest, begin) < self._oldest_readable_tick():
-                    raise Moved(f"The ticks before boundary {boundary} were overwritten during compression.")
             except Moved:
                 continue
             self._files.sync()

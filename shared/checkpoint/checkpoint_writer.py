@@ -48,17 +48,7 @@ from shared.checkpoint.manifest import (
     read_manifest,
     weights_name,
 )
-from shared.checkpoint.segments import (
-    IDENTITY,
-    identity,
-    needs_replay,
-    segment_name,
-    segment_shape,
-    segments_needed,
-    tail_name,
-    tail_shape,
-    write_segment,
-)
+from shared.checkpoint.segments import IDENTITY, Segment, first_needed, identity, segments_needed, write_segment
 from shared.checkpoint.weights_file import METADATA, WEIGHTS_FORMAT, describe_weights
 from shared.config.run_schedule import RunSchedule
 from shared.config.settings import Config
@@ -103,13 +93,11 @@ class CheckpointWriter:
         self._config = config
         self._experiment = config.experiment()
         self._run_schedule = run_schedule
-        self._shape = segment_shape(run_schedule)
         self._network = network_of(config, actions)
         self._spec = parameters_of(self._network)
-        self._segments: dict[int, Piece] = {}
-        self._tail: tuple[int, Piece] | None = None
-        """The newest tail, and its boundary."""
-        self._unforced: set[int] = set()
+        self._segments: dict[str, Piece] = {}
+        """Those on the disk, by name."""
+        self._unforced: set[str] = set()
         """Segments of which a loss of power may leave a part."""
         make_directory(self.directory)
         sync(run_dir)
@@ -120,24 +108,24 @@ class CheckpointWriter:
                 )
             self._segments |= manifest.segments
         remove_temporaries(self.directory)
-        self._segments = {index: piece for index, piece in self._segments.items() if self._is_there(piece)}
-        self._named = {piece.name for piece in self._segments.values()}
-        for kind, number, path in self._pieces_on_disk():
-            if kind == "segment" and number not in self._segments:
+        self._segments = {name: piece for name, piece in self._segments.items() if self._is_there(piece)}
+        self._named = set(self._segments)
+        for _, _, path in self._pieces_on_disk():
+            if path.suffix == ".ring" and path.name not in self._segments:
                 # Unfinished, or left by another run: it is compressed again from the ring when it is needed.
                 path.unlink()
 
-    def missing_segments(self, boundary: int) -> list[int]:
+    def missing_segments(self, boundary: int) -> list[Segment]:
         """Segments that a checkpoint of `boundary` names and that are not on the disk: those to add before `save`."""
-        named = self._segments_named(boundary)
-        for index in named:
-            if index in self._segments and not self._is_there(self._segments[index]):
-                self.discard_segment(index)  # another program removed or changed it
-        return [index for index in named if index not in self._segments]
+        needed = self._segments_named(boundary)
+        for segment in needed:
+            if segment.name in self._segments and not self._is_there(self._segments[segment.name]):
+                self.discard_segment(segment.name)  # another program removed or changed it
+        return [segment for segment in needed if segment.name not in self._segments]
 
-    def _segments_named(self, boundary: int) -> range:
+    def _segments_named(self, boundary: int) -> list[Segment]:
         """Segments that a checkpoint of `boundary` names: without the replay none."""
-        return segments_needed(self._run_schedule, boundary) if self._config.run.checkpoint_replay else range(0)
+        return segments_needed(self._run_schedule, boundary) if self._config.run.checkpoint_replay else []
 
     def _is_there(self, piece: Piece) -> bool:
         """True if a piece lies on the disk with its size."""
@@ -146,39 +134,29 @@ class CheckpointWriter:
         except FileNotFoundError:
             return False
 
-    def add_segment(self, index: int, ring: Mapping[str, np.ndarray]) -> None:
+    def add_segment(self, segment: Segment, ring: Mapping[str, np.ndarray]) -> None:
         """Compress a segment from the ring, once; then delete those that neither a checkpoint nor the next one names.
 
         The `save` that names the segment forces it to the disk. A fast run has dozens of rounds a second, and forcing
         each segment would take longer than compressing it.
 
         Args:
-            index: the segment, whose ticks are committed.
+            segment: its ticks are committed.
             ring: the ring's fields, [lanes, capacity, lane_envs, ...].
 
         Raises:
             OSError: the system refuses (a full disk); nothing half-written counts.
         """
-        if index in self._segments:
+        if segment.name in self._segments:
             return
-        path = self.directory / segment_name(index)
-        self._segments[index] = write_segment(path, index, self._shape, ring, self._experiment)
-        self._unforced.add(index)
+        self._segments[segment.name] = write_segment(self.directory, segment, ring, self._experiment)
+        self._unforced.add(segment.name)
         # The next checkpoint may be of a boundary that is a little older than the newest segment.
-        boundary = max(0, index - KEPT) * self._run_schedule.segment_rounds
-        oldest = segments_needed(self._run_schedule, boundary).start
-        for old in [number for number in self._segments if number < oldest]:
-            if segment_name(old) not in self._named:
-                self.discard_segment(old)
-
-    def add_tail(self, boundary: int, ring: Mapping[str, np.ndarray]) -> bool:
-        """Compress the tail of a checkpoint from the ring; False if it has none. Arguments, errors: `add_segment`."""
-        shape = tail_shape(self._run_schedule, boundary)
-        if shape is None or not self._config.run.checkpoint_replay:
-            return False
-        path, index = self.directory / tail_name(boundary), boundary // self._run_schedule.segment_rounds
-        self._tail = boundary, write_segment(path, index, shape, ring, self._experiment, forced=True)
-        return True
+        end = (segment.first_tick + segment.ticks) // self._run_schedule.round_ticks
+        oldest = first_needed(self._run_schedule, max(0, end - (KEPT + 1) * self._run_schedule.segment_rounds))
+        for kind, number, path in self._pieces_on_disk():
+            if kind == "segment" and number < oldest and path.name not in self._named:
+                self.discard_segment(path.name)
 
     def save(
         self,
@@ -203,20 +181,18 @@ class CheckpointWriter:
             OSError: the system refuses; the older checkpoints are untouched.
         """
         if missing := self.missing_segments(boundary):
-            raise ValueError(f"The segments {missing} of boundary {boundary} were not added.")
-        named = self._segments_named(boundary)
+            raise ValueError(f"{[each.name for each in missing]} of boundary {boundary} were not added.")
+        named = [segment.name for segment in self._segments_named(boundary)]
         held = {**arrays, IDENTITY: identity(boundary, self._experiment)}
         contents = {
             boundary_name(boundary): safetensors_save({key: np.ascontiguousarray(a) for key, a in held.items()}),
             weights_name(boundary): self._weights_bytes(weights, boundary, {}),
         }
-        pieces = [self._segments[index] for index in named]
-        if self._tail is not None and self._tail[0] == boundary:
-            pieces.append(self._tail[1])
+        pieces = [self._segments[name] for name in named]
         pieces += [Piece(name, len(data), hashlib.sha256(data).hexdigest()) for name, data in contents.items()]
         path = self.directory / manifest_name(boundary)
-        for index in sorted(self._unforced.intersection(named)):
-            self._force(index)
+        for name in sorted(self._unforced.intersection(named)):
+            self._force(name)
         if not any(each.path == path and list(each.pieces) == pieces for each in self._readable()):
             # A manifest that stands here belongs to other pieces: it must not be seen beside the new ones.
             path.unlink(missing_ok=True)
@@ -240,7 +216,7 @@ class CheckpointWriter:
             "network": asdict(self._network),
             "config": self._config.to_json(),
             "counters": dict(counters),
-            "has_replay": self._config.run.checkpoint_replay or not needs_replay(self._run_schedule, boundary),
+            "has_replay": self._config.run.checkpoint_replay or not segments_needed(self._run_schedule, boundary),
             "pieces": [asdict(piece) for piece in pieces],
         }
         return values | {"checksum": manifest_checksum(values)}
@@ -292,12 +268,9 @@ class CheckpointWriter:
             if number > boundary:
                 path.unlink()
         sync(self.directory)
-        end = boundary // self._run_schedule.segment_rounds
         for kind, number, path in self._pieces_on_disk():
-            if kind == "segment" and number >= end:
-                self.discard_segment(number)
-            elif kind != "segment" and number > boundary:
-                path.unlink()
+            if number > (boundary // self._run_schedule.segment_rounds - 1 if kind == "segment" else boundary):
+                self.discard_segment(path.name)
         if boundary == 0:  # a run begins, and the file there is another run's
             (self.directory / BEST_FILE).unlink(missing_ok=True)
         sync(self.directory)
@@ -317,12 +290,8 @@ class CheckpointWriter:
         self._named = {piece.name for manifest in kept for piece in manifest.pieces}
         end = kept[0].boundary // self._run_schedule.segment_rounds if kept else 0
         for kind, number, path in self._pieces_on_disk():
-            if path.name in self._named:
-                continue
-            if kind != "segment":
-                path.unlink()
-            elif number < end:
-                self.discard_segment(number)
+            if path.name not in self._named and (kind != "segment" or number < end):
+                self.discard_segment(path.name)
 
     def _readable(self) -> list[Manifest]:
         """The manifests that can be read, newest first."""
@@ -332,21 +301,21 @@ class CheckpointWriter:
                 manifests.append(read_manifest(path))
         return manifests
 
-    def _force(self, index: int) -> None:
+    def _force(self, name: str) -> None:
         """Force a segment to the disk."""
         self._heartbeat()
         try:
-            sync(self.directory / segment_name(index))
+            sync(self.directory / name)
         except OSError:
-            self.discard_segment(index)  # what could not be written may pass for written at the next try
+            self.discard_segment(name)  # what could not be written may pass for written at the next try
             raise
-        self._unforced.discard(index)
+        self._unforced.discard(name)
 
-    def discard_segment(self, index: int) -> None:
-        """Delete a segment, which a later call of `add_segment` may write again."""
-        (self.directory / segment_name(index)).unlink(missing_ok=True)
-        self._segments.pop(index, None)
-        self._unforced.discard(index)
+    def discard_segment(self, name: str) -> None:
+        """Delete a segment, which a later call of `add_segment` may write again, or another piece."""
+        (self.directory / name).unlink(missing_ok=True)
+        self._segments.pop(name, None)
+        self._unforced.discard(name)
 
     def _weights_bytes(self, weights: NDArray[np.float32], version: int, more: dict[str, float]) -> bytes:
         """A weights file: named parameters, and what they are of."""

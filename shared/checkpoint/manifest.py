@@ -32,7 +32,6 @@ from shared.text import PLAIN_NAME, flag_of, printable
 _MANIFEST_LIMIT = 64 << 20
 _TOTAL_LIMIT = 64 << 30
 _CHUNK = 1 << 20
-SEGMENT_NAME = re.compile(r"segment-(\d{8,})\.ring")
 _MANIFEST_NAME = re.compile(r"checkpoint-(\d{8,})\.json")
 
 
@@ -146,10 +145,9 @@ class Manifest:
     """Faults of newer checkpoints beside this one: sentences, newest first."""
 
     @property
-    def segments(self) -> dict[int, Piece]:
-        """Segments that hold the replay, or the last round, by number; empty if it was not kept or is not needed."""
-        found = [(SEGMENT_NAME.fullmatch(piece.name), piece) for piece in self.pieces]
-        return {int(match[1]): piece for match, piece in found if match}
+    def segments(self) -> dict[str, Piece]:
+        """Segments that hold the replay, or the last round, by name; empty if it was not kept or is not needed."""
+        return {piece.name: piece for piece in self.pieces if piece.name.endswith(".ring")}
 
     @property
     def directory(self) -> Path:

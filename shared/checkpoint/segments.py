@@ -1,11 +1,11 @@
 """Segments: files that hold the slots of consecutive ticks of all lanes, compressed once and never changed.
 
-Segment `k` of a replay buffer holds the ticks `[k * T, (k + 1) * T)`, where `T` is `segment_ticks`. A checkpoint
+Segment `k` of a replay buffer holds the ticks `[k * T, (k + 1) * T)`, where `T` is the rounds of a span. A checkpoint
 between two ends of segments has a *tail*: the ticks from the last end to its boundary. An on-policy method has no
 replay buffer. With `concurrent` its resume needs one round: segment `k` is round `k`, with the ticks before it that the
 stacks of its first ticks need. It is written with a checkpoint alone. With `alternate` a resume needs no segment.
 
-    header    one line of JSON: format, run, number and sizes, as `SegmentShape.header` has them
+    header    one line of JSON: format, run, name and sizes, as `Segment.header` has them
     payload   one zstd frame
 
 The content is the slots in the order of ticks, lane by lane and field by field. That is the layout of the ring, so
@@ -42,97 +42,76 @@ _WINDOW_LIMIT = 1 << 27
 
 
 @dataclass(frozen=True)
-class SegmentShape:
-    """Sizes that all segments of a run share."""
+class Segment:
+    """A stretch of ticks of all lanes, which has a file of its own."""
 
-    lanes: int
+    name: str
+    """Of the file."""
+    first_tick: int
+    """Below 0 where it begins with ticks before the run, which are of no use."""
     ticks: int
-    """Ticks of each lane, `history` included."""
-    interval: int
-    """Ticks from the beginning of a segment to that of the next, without `history`."""
+    """Ticks of each lane."""
+    lanes: int
     lane_envs: int
-    history: int = 0
-    """Ticks at the beginning that the segment before ends with."""
     slots: tuple[SlotField, ...] = SLOT_FIELDS
-
-    def first_tick(self, index: int) -> int:
-        """The first tick of a segment; below 0 where its history is before the run and of no use."""
-        return index * self.interval - self.history
 
     @property
     def raw_bytes(self) -> int:
-        """Bytes of a segment's content."""
+        """Bytes of its content."""
         slot = sum(prod(shape) * np.dtype(dtype).itemsize for _, dtype, shape in self.slots)
         return self.lanes * self.ticks * self.lane_envs * slot
 
     @property
     def most_bytes(self) -> int:
-        """Most bytes of a segment's file, whose content may be incompressible."""
+        """Most bytes of its file, whose content may be incompressible."""
         return self.raw_bytes + (self.raw_bytes >> 7) + (1 << 16)
 
-    def header(self, index: int, experiment: str) -> bytes:
-        """The header of a segment of the run `experiment`, which its reader knows beforehand."""
-        known = {"format": FORMAT, "segment": index, "experiment": experiment, **asdict(self)}
-        return json.dumps(known).encode() + b"\n"
+    def header(self, experiment: str) -> bytes:
+        """The header of its file in the run `experiment`, which a reader knows beforehand."""
+        return json.dumps({"format": FORMAT, "experiment": experiment, **asdict(self)}).encode() + b"\n"
 
 
-def segment_ticks(run_schedule: RunSchedule) -> int:
-    """Ticks from the end of one segment to that of the next."""
-    return run_schedule.segment_rounds * run_schedule.round_ticks
-
-
-def segment_shape(run_schedule: RunSchedule) -> SegmentShape:
-    """The shape of the segments of a run."""
-    return SegmentShape(
+def segment_of(run_schedule: RunSchedule, index: int) -> Segment:
+    """The segment of that number, from 0."""
+    ticks, history = run_schedule.segment_rounds * run_schedule.round_ticks, run_schedule.history_ticks
+    return Segment(
+        name=f"segment-{index:08d}.ring",
+        first_tick=index * ticks - history,
+        ticks=history + ticks,
         lanes=run_schedule.lanes,
-        ticks=run_schedule.history_ticks + segment_ticks(run_schedule),
-        interval=segment_ticks(run_schedule),
         lane_envs=run_schedule.lane_envs,
         slots=slot_fields(run_schedule),
-        history=run_schedule.history_ticks,
     )
 
 
-def segments_needed(run_schedule: RunSchedule, boundary: int) -> range:
-    """Numbers of the segments that hold the window of a run which continues from `boundary`."""
-    first = run_schedule.window_begin(boundary) // segment_ticks(run_schedule)
-    return range(first, boundary // run_schedule.segment_rounds)
+def first_needed(run_schedule: RunSchedule, boundary: int) -> int:
+    """Number of the first segment whose ticks a run that continues from `boundary` may read."""
+    return run_schedule.window_begin(boundary) // (run_schedule.segment_rounds * run_schedule.round_ticks)
 
 
-def tail_shape(run_schedule: RunSchedule, boundary: int) -> SegmentShape | None:
-    """The shape of the tail of a checkpoint of `boundary`; None: it has none, since a segment ends there."""
-    ticks = boundary % run_schedule.segment_rounds * run_schedule.round_ticks
-    return replace(segment_shape(run_schedule), ticks=ticks) if ticks else None
+def segments_needed(run_schedule: RunSchedule, boundary: int) -> list[Segment]:
+    """The segments that hold the window of a run which continues from `boundary`, and the tail, if there is one."""
+    whole, rounds = divmod(boundary, run_schedule.segment_rounds)
+    found = [segment_of(run_schedule, index) for index in range(first_needed(run_schedule, boundary), whole)]
+    if rounds:
+        ticks = run_schedule.history_ticks + rounds * run_schedule.round_ticks
+        found.append(replace(segment_of(run_schedule, whole), name=f"tail-{boundary:08d}.ring", ticks=ticks))
+    return found
 
 
-def needs_replay(run_schedule: RunSchedule, boundary: int) -> bool:
-    """True if a run that continues from `boundary` reads segments or a tail."""
-    return bool(segments_needed(run_schedule, boundary)) or tail_shape(run_schedule, boundary) is not None
-
-
-def segment_name(index: int) -> str:
-    """File name of a segment."""
-    return f"segment-{index:08d}.ring"
-
-
-def tail_name(boundary: int) -> str:
-    """File name of the tail of a checkpoint."""
-    return f"tail-{boundary:08d}.ring"
-
-
-def _spans(ring: Mapping[str, np.ndarray], index: int, shape: SegmentShape) -> Iterator[np.ndarray]:
+def _spans(ring: Mapping[str, np.ndarray], segment: Segment) -> Iterator[np.ndarray]:
     """Contiguous views of the ring in the order of the content; a lane that wraps gives two for a field.
 
     `ring` has arrays [lanes, capacity, lane_envs, ...]; tick `t` is slot `t % capacity`.
     """
-    for lane in range(shape.lanes):
-        for name, _, _ in shape.slots:
+    for lane in range(segment.lanes):
+        for name, _, _ in segment.slots:
             lane_slots = ring[name][lane]
-            first = shape.first_tick(index) % lane_slots.shape[0]
-            until_end = lane_slots[first : first + shape.ticks]
+            first = segment.first_tick % lane_slots.shape[0]
+            until_end = lane_slots[first : first + segment.ticks]
             yield until_end
-            if len(until_end) < shape.ticks:
-                yield lane_slots[: shape.ticks - len(until_end)]
+            if len(until_end) < segment.ticks:
+                yield lane_slots[: segment.ticks - len(until_end)]
 
 
 def _bytes_of(array: np.ndarray) -> memoryview:
@@ -140,56 +119,39 @@ def _bytes_of(array: np.ndarray) -> memoryview:
     return memoryview(array).cast("B")  # type: ignore[arg-type]
 
 
-def write_segment(
-    path: Path,
-    index: int,
-    shape: SegmentShape,
-    ring: Mapping[str, np.ndarray],
-    experiment: str,
-    *,
-    forced: bool = False,
-) -> Piece:
-    """Compress a segment from the ring and put it in place; return its description.
+def write_segment(directory: Path, segment: Segment, ring: Mapping[str, np.ndarray], experiment: str) -> Piece:
+    """Compress a segment from the ring and put it in place, not yet forced to the disk; return its description.
 
     Args:
-        path: of the file.
-        index: number of the segment.
-        shape: of the segments of the run.
+        directory: of the file.
+        segment: a segment of the run.
         ring: the ring's fields, [lanes, capacity, lane_envs, ...], with all ticks of the segment.
         experiment: `Config.experiment` of the run, by which a stranger's segment is told.
-        forced: force it to the disk.
 
     Raises:
         OSError: the system refuses.
     """
     compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True)
-    stream = compressor.compressobj(size=shape.raw_bytes)
-    parts = [
-        shape.header(index, experiment),
-        *(stream.compress(_bytes_of(span)) for span in _spans(ring, index, shape)),
-    ]
-    data = b"".join([*parts, stream.flush()])
-    write_atomic(path, data, forced=forced)
-    return Piece(path.name, len(data), hashlib.sha256(data).hexdigest())
+    stream = compressor.compressobj(size=segment.raw_bytes)
+    slots = [stream.compress(_bytes_of(span)) for span in _spans(ring, segment)]
+    data = b"".join([segment.header(experiment), *slots, stream.flush()])
+    write_atomic(directory / segment.name, data, forced=False)
+    return Piece(segment.name, len(data), hashlib.sha256(data).hexdigest())
 
 
-def read_segment_into(
-    data: bytes, name: str, index: int, shape: SegmentShape, ring: Mapping[str, np.ndarray], experiment: str
-) -> None:
+def read_segment_into(data: bytes, segment: Segment, ring: Mapping[str, np.ndarray], experiment: str) -> None:
     """Decompress a segment straight into its slots of the ring; its header and its checksum must be right.
 
     Args:
         data: content of the file.
-        name: of the file, for sentences.
-        index: number of the segment.
-        shape: of the segments of the run.
+        segment: what it must be.
         ring: the ring's fields, [lanes, capacity, lane_envs, ...].
         experiment: of the run that the segment must be of.
 
     Raises:
         CheckpointError: a sentence; the slots' content is undefined then.
     """
-    header = shape.header(index, experiment)
+    name, header = segment.name, segment.header(experiment)
     if not data.startswith(header):
         found = data.partition(b"\n")[0][: len(header)]
         raise CheckpointError(
@@ -197,7 +159,7 @@ def read_segment_into(
         )
     reader = zstandard.ZstdDecompressor(max_window_size=_WINDOW_LIMIT).stream_reader(memoryview(data)[len(header) :])
     try:
-        for span in _spans(ring, index, shape):
+        for span in _spans(ring, segment):
             target = _bytes_of(span)
             while target:
                 got = reader.readinto(target)
@@ -278,11 +240,7 @@ def load_segments(
         raise CheckpointError(
             f"{manifest.path} was made without the replay (--checkpoint-replay), which is needed here."
         )
-    whole, boundary = segment_shape(run_schedule), manifest.boundary
-    parts = [(segment_name(index), index, whole) for index in segments_needed(run_schedule, boundary)]
-    if (tail := tail_shape(run_schedule, boundary)) is not None:
-        parts.append((tail_name(boundary), boundary // run_schedule.segment_rounds, tail))
-    for name, index, shape in parts:
+    for segment in segments_needed(run_schedule, manifest.boundary):
         heartbeat()
-        with open_piece(manifest.directory, manifest.piece(name), shape.most_bytes) as file:
-            read_segment_into(file.read(), name, index, shape, ring, manifest.experiment)
+        with open_piece(manifest.directory, manifest.piece(segment.name), segment.most_bytes) as file:
+            read_segment_into(file.read(), segment, ring, manifest.experiment)

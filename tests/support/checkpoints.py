@@ -12,7 +12,7 @@ from safetensors.numpy import load_file
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
 from shared.checkpoint.finding import find_checkpoint
 from shared.checkpoint.manifest import Piece, boundary_name, manifest_checksum
-from shared.checkpoint.segments import IDENTITY, SegmentShape, load_boundary
+from shared.checkpoint.segments import IDENTITY, load_boundary, segment_of
 from shared.config.method_declaration import method_declaration
 from shared.config.protocols import eval_rules
 from shared.config.run_schedule import RunSchedule, make_run_schedule
@@ -30,7 +30,6 @@ CONFIG = Config(
     evaluate=Evaluate(eval_epsilon=0.05, eval_max_frames=18_000, eval_actions="greedy"),
 )
 SIZES = make_run_schedule(CONFIG)
-SHAPE = SegmentShape(lanes=2, ticks=10, interval=10, lane_envs=2)
 Fields = dict[str, np.ndarray]
 
 
@@ -69,7 +68,7 @@ def write_run(run_dir: Path, boundaries: int, config: Config = CONFIG) -> tuple[
     writer, ring = CheckpointWriter(run_dir, config, run_schedule, ACTIONS), empty_ring(run_schedule)
     for round_ in range(boundaries):
         play_round(ring, round_, run_schedule)
-        writer.add_segment(round_, ring)
+        writer.add_segment(segment_of(run_schedule, round_), ring)
         save(writer, round_ + 1)
     return writer, ring
 

@@ -22,7 +22,7 @@ from ringside.records.scribe import Scribe
 from ringside.records.summary import make_summary, run_counters
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
 from shared.checkpoint.finding import find_checkpoint
-from shared.checkpoint.segments import segment_shape
+from shared.checkpoint.segments import segment_of
 from shared.checkpoint.weights_file import load_weights
 from shared.errors import FatalError
 from shared.files.lock import identity, locked
@@ -398,18 +398,19 @@ def test_a_segment_that_was_overwritten_meanwhile_is_deleted(tmp_path: Path) -> 
     done: list[str] = []
     scribe._files = cast(Any, SimpleNamespace())
     scribe._files.checkpoints = SimpleNamespace(
-        add_segment=lambda index, ring: done.append(f"add {index}"),
-        discard_segment=lambda index: done.append(f"discard {index}"),
+        add_segment=lambda segment, ring: done.append(f"add {segment.name}"),
+        discard_segment=lambda name: done.append(f"discard {name}"),
     )
-    first_tick = segment_shape(memory.run_schedule).first_tick(1)
+    segment = segment_of(memory.run_schedule, 1)
+    first_tick = segment.first_tick
     for oldest, needed in ((first_tick + 1, 0), (first_tick + 1, first_tick)):
         scribe._oldest_readable_tick = lambda oldest=oldest: oldest
         with pytest.raises(Moved):
-            scribe._add_segment(1, needed)
-    scribe._add_segment(1, first_tick + 1)
+            scribe._add_segment(segment, needed)
+    scribe._add_segment(segment, first_tick + 1)
     scribe._oldest_readable_tick = lambda: first_tick
-    scribe._add_segment(1)
-    assert done == ["add 1", "discard 1"] * 2 + ["add 1"] * 2
+    scribe._add_segment(segment)
+    assert done == [f"add {segment.name}", f"discard {segment.name}"] * 2 + [f"add {segment.name}"] * 2
 
 
 @pytest.mark.parametrize("has_tail", [False, True])
@@ -417,10 +418,11 @@ def test_lanes_that_overwrite_a_tail_spoil_a_checkpoint_that_has_one(
     full_disk: Callable[..., FullDisk], monkeypatch: pytest.MonkeyPatch, *, has_tail: bool
 ) -> None:
     disk = full_disk(method="dqn")
-    monkeypatch.setattr(CheckpointWriter, "add_tail", lambda *arguments: has_tail)
     monkeypatch.setattr(Scribe, "_save_due", lambda scribe: False)
     disk.commit(disk.memory.run_schedule.snapshot_rounds)
-    monkeypatch.setattr(CheckpointWriter, "missing_segments", lambda *arguments: [])
+    tail = segment_of(disk.memory.run_schedule, 0)
+    monkeypatch.setattr(CheckpointWriter, "missing_segments", lambda *arguments: [tail] * has_tail)
+    monkeypatch.setattr(CheckpointWriter, "save", lambda *arguments: 1)
     monkeypatch.setattr(Scribe, "_oldest_readable_tick", lambda scribe: 10**6)
     assert disk.scribe.save() == (-1 if has_tail else disk.memory.run_schedule.snapshot_rounds)
 

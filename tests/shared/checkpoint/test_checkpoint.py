@@ -16,7 +16,7 @@ from shared.checkpoint import checkpoint_writer
 from shared.checkpoint.checkpoint_writer import KEPT, CheckpointWriter
 from shared.checkpoint.finding import find_checkpoint
 from shared.checkpoint.manifest import BEST_FILE, read_manifest
-from shared.checkpoint.segments import load_boundary, load_segments, segments_needed, tail_name
+from shared.checkpoint.segments import load_boundary, load_segments, segment_of, segments_needed
 from shared.checkpoint.weights_file import load_weights
 from shared.config.run_schedule import make_run_schedule
 from shared.config.sections import Learn, Run
@@ -83,14 +83,14 @@ def test_only_the_window_and_the_newest_two_checkpoints_stay(tmp_path: Path) -> 
     ]
     previous = read_manifest(tmp_path / "run" / "checkpoints" / "checkpoint-00000008.json")
     previous.verify()
-    assert list(previous.segments) == list(segments_needed(SIZES, 8)) == [6, 7]
+    assert list(previous.segments) == [segment.name for segment in segments_needed(SIZES, 8)] == names[4:6]
 
 
 def test_segments_do_not_pile_up_between_rare_checkpoints(tmp_path: Path) -> None:
     writer, ring = write_run(tmp_path, 2)
     for round_ in range(2, 30):
         play_round(ring, round_)
-        writer.add_segment(round_, ring)
+        writer.add_segment(segment_of(SIZES, round_), ring)
     present = sorted(int(path.name[8:16]) for path in writer.directory.glob("segment-*"))
     assert present[:2] == [0, 1]  # named by the checkpoints of boundaries 1 and 2
     assert len(present) <= 2 + 3 + KEPT + 1
@@ -98,9 +98,16 @@ def test_segments_do_not_pile_up_between_rare_checkpoints(tmp_path: Path) -> Non
     assert writer.missing_segments(30) == []
 
 
-@pytest.mark.parametrize(("boundary", "segments"), [(30, [1, 2]), (27, [0, 1]), (4, [])])
+@pytest.mark.parametrize(
+    ("boundary", "segments"),
+    [
+        (30, ["segment-00000001", "segment-00000002"]),
+        (27, ["segment-00000000", "segment-00000001", "tail-00000027"]),
+        (4, ["tail-00000004"]),
+    ],
+)
 def test_a_checkpoint_between_two_ends_of_segments_has_a_tail(
-    tmp_path: Path, boundary: int, segments: list[int]
+    tmp_path: Path, boundary: int, segments: list[str]
 ) -> None:
     learn = Learn(
         schedule="alternate", total_steps=400, train_every=4, round_steps=40, snapshot_every_steps=40, replay_size=80
@@ -112,12 +119,12 @@ def test_a_checkpoint_between_two_ends_of_segments_has_a_tail(
     for round_ in range(boundary):
         play_round(ring, round_, run_schedule)
         if (round_ + 1) % 10 == 0:
-            writer.add_segment(round_ // 10, ring)
-    writer.add_tail(boundary, ring)
+            writer.add_segment(segment_of(run_schedule, round_ // 10), ring)
+    for segment in writer.missing_segments(boundary):
+        writer.add_segment(segment, ring)
     save(writer, boundary)
     manifest = find_checkpoint(tmp_path)
-    assert (list(manifest.segments), manifest.has_replay) == (segments, True)
-    assert (tail_name(boundary) in [piece.name for piece in manifest.pieces]) == (boundary % 10 != 0)
+    assert ([name.removesuffix(".ring") for name in manifest.segments], manifest.has_replay) == (segments, True)
     back = empty_ring(run_schedule)
     load_segments(manifest, run_schedule, back)
     for name, view in ring.items():
@@ -141,13 +148,13 @@ def test_without_the_replay_nothing_but_the_rings_is_lost(tmp_path: Path) -> Non
 
 def test_a_boundary_whose_segments_are_missing_is_not_saved(tmp_path: Path) -> None:
     writer, ring = write_run(tmp_path, 2)
-    assert writer.missing_segments(4) == [2, 3]
-    with pytest.raises(ValueError, match=r"\[2, 3\]"):
+    assert writer.missing_segments(4) == [segment_of(SIZES, 2), segment_of(SIZES, 3)]
+    with pytest.raises(ValueError, match=r"segment-00000002.*segment-00000003"):
         save(writer, 4)
     play_round(ring, 2)
     play_round(ring, 3)
-    for index in writer.missing_segments(4):
-        writer.add_segment(index, ring)
+    for segment in writer.missing_segments(4):
+        writer.add_segment(segment, ring)
     save(writer, 4)
 
 
@@ -157,8 +164,8 @@ def test_a_second_writer_finds_everything_and_doing_it_again_changes_nothing(tmp
     (tmp_path / "checkpoints" / ".segment-00000005.ring.tmp").write_bytes(b"half")
     again = CheckpointWriter(tmp_path, CONFIG, SIZES, ACTIONS)
     assert again.missing_segments(5) == []
-    for index in segments_needed(SIZES, 5):
-        again.add_segment(index, ring)
+    for segment in segments_needed(SIZES, 5):
+        again.add_segment(segment, ring)
     save(again, 5)
     assert content(tmp_path / "checkpoints") == before
 
@@ -169,8 +176,8 @@ def test_a_damaged_segment_is_compressed_again(tmp_path: Path) -> None:
     whole = broken.read_bytes()
     broken.write_bytes(whole[:-1])
     again = CheckpointWriter(tmp_path, CONFIG, SIZES, ACTIONS)
-    assert again.missing_segments(5) == [4]
-    again.add_segment(4, ring)
+    assert again.missing_segments(5) == [segment_of(SIZES, 4)]
+    again.add_segment(segment_of(SIZES, 4), ring)
     assert broken.read_bytes() == whole
     assert find_checkpoint(tmp_path).boundary == 5
 
@@ -196,17 +203,17 @@ def test_a_full_disk_is_reported_as_it_is_and_the_older_checkpoint_stays(
     with monkeypatch.context() as patch:
         patch.setattr(atomic.os, "rename", full)
         with pytest.raises(OSError, match="No space"):
-            writer.add_segment(4, ring)
-    assert writer.missing_segments(5) == [4]
-    writer.add_segment(4, ring)
+            writer.add_segment(segment_of(SIZES, 4), ring)
+    assert writer.missing_segments(5) == [segment_of(SIZES, 4)]
+    writer.add_segment(segment_of(SIZES, 4), ring)
     with monkeypatch.context() as patch:
         # Only then it is told what could not be written long ago.
         patch.setattr(checkpoint_writer, "sync", lambda path: full() if path.is_file() else None)
         with pytest.raises(OSError, match="No space"):
             save(writer, 5)
     assert find_checkpoint(tmp_path).boundary == 4
-    assert writer.missing_segments(5) == [4], "what was not written is not trusted again"
-    writer.add_segment(4, ring)
+    assert writer.missing_segments(5) == [segment_of(SIZES, 4)], "what was not written is not trusted again"
+    writer.add_segment(segment_of(SIZES, 4), ring)
     save(writer, 5)
     assert find_checkpoint(tmp_path).boundary == 5
 
@@ -214,10 +221,10 @@ def test_a_full_disk_is_reported_as_it_is_and_the_older_checkpoint_stays(
 def test_cut_back_forgets_the_future(tmp_path: Path) -> None:
     writer, ring = write_run(tmp_path, 6)
     play_round(ring, 6)
-    writer.add_segment(6, ring)
+    writer.add_segment(segment_of(SIZES, 6), ring)
     writer.cut_back(5)
     assert find_checkpoint(tmp_path).boundary == 5
-    assert writer.missing_segments(6) == [5]
+    assert writer.missing_segments(6) == [segment_of(SIZES, 5)]
     assert not list(writer.directory.glob("*00000006*"))
 
 
@@ -228,7 +235,7 @@ def test_a_run_may_continue_in_another_directory(tmp_path: Path) -> None:
     writer.adopt(find_checkpoint(tmp_path / "old"))
     shutil.rmtree(tmp_path / "old")
     play_round(ring, 5)
-    writer.add_segment(5, ring)
+    writer.add_segment(segment_of(SIZES, 5), ring)
     save(writer, 6)
     load_segments(find_checkpoint(tmp_path / "new"), SIZES, empty_ring())
 
@@ -266,9 +273,9 @@ def test_pieces_that_somebody_took_away_are_made_again(tmp_path: Path) -> None:
     for path in writer.directory.iterdir():
         path.unlink()
     play_round(ring, 4)
-    writer.add_segment(4, ring)
-    assert writer.missing_segments(5) == [3]
-    writer.add_segment(3, ring)
+    writer.add_segment(segment_of(SIZES, 4), ring)
+    assert writer.missing_segments(5) == [segment_of(SIZES, 3)]
+    writer.add_segment(segment_of(SIZES, 3), ring)
     save(writer, 5)
     load_segments(find_checkpoint(tmp_path), SIZES, empty_ring())
 

@@ -9,7 +9,7 @@ import pytest
 
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
 from shared.checkpoint.finding import find_checkpoint
-from shared.checkpoint.segments import load_segments, segments_needed
+from shared.checkpoint.segments import load_segments, segment_of, segments_needed
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import Config
 from shared.frame_shape import STACK
@@ -44,8 +44,8 @@ def write_run(run_dir: Path, config: Config, rounds: int) -> Fields:
     for round_ in range(rounds):
         play_round(ring, round_, run_schedule)
         if run_schedule.is_snapshot(round_ + 1):
-            for index in writer.missing_segments(round_ + 1):
-                writer.add_segment(index, ring)
+            for segment in writer.missing_segments(round_ + 1):
+                writer.add_segment(segment, ring)
             save(writer, round_ + 1)
     return ring
 
@@ -65,7 +65,7 @@ def test_the_last_round_comes_back_with_the_history_of_its_first_stacks(
     ring = write_run(tmp_path, config, boundary)
     manifest = find_checkpoint(tmp_path)
     assert (manifest.boundary, manifest.has_replay) == (boundary, True)
-    assert list(manifest.segments) == [boundary - 1]
+    assert list(manifest.segments) == [f"segment-{boundary - 1:08d}.ring"]
     back = empty_ring(make_run_schedule(config))
     load_segments(manifest, make_run_schedule(config), back)
     assert "log_prob" in back
@@ -89,7 +89,7 @@ def test_a_second_writer_finds_the_round(tmp_path: Path) -> None:
     assert content(tmp_path / "checkpoints") == before
     writer.cut_back(5)
     assert writer.missing_segments(5) == []
-    assert writer.missing_segments(10) == [9]
+    assert writer.missing_segments(10) == [segment_of(make_run_schedule(config), 9)]
     assert find_checkpoint(tmp_path).boundary == 5
 
 

@@ -111,16 +111,16 @@ def ring() -> Fields:
 def write_next(run: Path, ring: Fields) -> None:
     """The next checkpoint of the scribe, from inventory to cleanup."""
     writer = CheckpointWriter(run, CONFIG, SIZES, ACTIONS)
-    for index in writer.missing_segments(AFTER):
-        writer.add_segment(index, ring)
+    for segment in writer.missing_segments(AFTER):
+        writer.add_segment(segment, ring)
     save(writer, AFTER)
 
 
 def restart_and_write_next(run: Path, ring: Fields) -> None:
     """The same by a scribe that is started again between the segment and the checkpoint."""
     writer = CheckpointWriter(run, CONFIG, SIZES, ACTIONS)
-    for index in writer.missing_segments(AFTER):
-        writer.add_segment(index, ring)
+    for segment in writer.missing_segments(AFTER):
+        writer.add_segment(segment, ring)
     write_next(run, ring)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shared.checkpoint.segments import segment_shape
+from shared.checkpoint.segments import segment_of
 from shared.config.method_declaration import MethodDeclaration
 from shared.config.presets import PRESETS
 from shared.config.resolve import resolve
@@ -80,7 +80,7 @@ def test_the_memory_holds_what_the_method_declares(monkeypatch: pytest.MonkeyPat
     assert shapes_in(layout, "learner.")["metrics"][1] == len(columns)
     assert "mail.log_prob" not in dqn.layout.offsets
     assert dqn.layout.digest() != layout.digest()
-    assert segment_shape(schedule).slots == slot_fields(schedule)
+    assert segment_of(schedule, 0).slots == slot_fields(schedule)
 
 
 def test_a_method_cannot_declare_a_field_of_every_slot() -> None:
@@ -99,7 +99,7 @@ def test_the_memory_holds_the_state_of_an_lstm() -> None:
     assert shapes_in(layout, "ring.")["recurrent_state"] == (8, schedule.capacity, 2, 2, 64)
     assert shapes_in(layout, "mail.")["recurrent_state"] == (8, 2, 2, 64)
     assert shapes_in(layout, "evaluation.")["recurrent_state"] == (2, 8, 2, 64), "of two requests of 8 envs"
-    assert segment_shape(schedule).slots == slot_fields(schedule)
+    assert segment_of(schedule, 0).slots == slot_fields(schedule)
 
 
 def test_lanes_that_are_not_played_get_no_memory() -> None:
