@@ -250,9 +250,8 @@ class Scribe:
         if self._config.run.checkpoint_replay and not run_schedule.method.on_policy:
             for index in range(first // run_schedule.segment_rounds, stop // run_schedule.segment_rounds):
                 if self.retries.segments.may_try:
-                    self._record(
-                        self.retries.segments, partial(self._add_segment_of_record, segment_of(run_schedule, index))
-                    )
+                    segment = segment_of(run_schedule, index)
+                    self._record(self.retries.segments, partial(self._add_segment_of_record, segment))
         publish_totals(self._board, log.totals, values)
         if first < run_schedule.first_learning_round <= stop:
             self._board.samples[LEARNING] = sample.words

@@ -49,7 +49,11 @@ def newest_usable(path: Path, use: Callable[[Manifest], T]) -> T:
     if not os.path.isdir(directory):
         raise CheckpointError(f"There is no file or directory {path}.")
     refused: list[str] = []
-    for _, candidate in _found_in(directory):
+    try:
+        candidates = manifests_in(directory)
+    except OSError as error:
+        raise CheckpointError(f"{directory} cannot be read: {error.strerror}.") from error
+    for _, candidate in candidates:
         try:
             return _use_readable(candidate, lambda manifest: use(replace(manifest, refused=_shortened(refused))))
         except CheckpointError as error:
@@ -91,14 +95,6 @@ def _use_readable(path: Path, use: Callable[[Manifest], T], *, follow: bool = Fa
     except OSError as error:
         name = os.path.basename(error.filename or path)
         raise CheckpointError(f"{name} cannot be read: {error.strerror}.") from error
-
-
-def _found_in(directory: Path) -> list[tuple[int, Path]]:
-    """As `manifests_in`. Raises `CheckpointError` where the directory cannot be read."""
-    try:
-        return manifests_in(directory)
-    except OSError as error:
-        raise CheckpointError(f"{directory} cannot be read: {error.strerror}.") from error
 
 
 def manifests_in(directory: Path) -> list[tuple[int, Path]]:

@@ -29,43 +29,31 @@ EMULATOR_BYTES = 1_000_000
 
 def own_bytes(plan: Plan) -> int:
     """Upper estimate of the bytes that the processes of a run take in addition to the shared region."""
+    run_schedule, machine = plan.run_schedule, plan.config.machine
     player_bytes = WORKER_BYTES if plan.player is Role.WORKER else ACTOR_BYTES
-    ranks = plan.config.machine.learner_ranks
-    own = OWN_BYTES + RANK_BYTES * (ranks - 1) + _round_bytes(plan) * ranks
-    return own + player_bytes * plan.actors + EMULATOR_BYTES * plan.run_schedule.envs
-
-
-def _round_bytes(plan: Plan) -> int:
-    """Bytes of the stacks of a whole round, which an on-policy learner on a CPU holds beside the rings."""
-    if not plan.method.on_policy or plan.run_schedule.workers or plan.config.machine.device != "cpu":
-        return 0
-    run_schedule = plan.run_schedule
-    stack_bytes = run_schedule.frames.stack * run_schedule.frames.nbytes
-    return (run_schedule.round_steps + run_schedule.envs) * stack_bytes
-
-
-def replay_that_fits(plan: Plan, usable: int) -> int | None:
-    """The largest --replay-size, up to the plan's own, for which `usable` bytes suffice; None: not even one round."""
-    missing = plan.layout.size + own_bytes(plan) - usable
-    if missing <= 0:
-        return plan.config.learn.replay_size
-    run_schedule = plan.run_schedule
-    rings = sum(item.nbytes for item in ring_fields(run_schedule).values())
-    step_bytes = rings // (run_schedule.capacity * run_schedule.envs)
-    fits = run_schedule.window_ticks * run_schedule.envs - -(-missing // step_bytes)
-    fits -= fits % 1_000
-    return fits if fits >= max(run_schedule.round_steps, plan.config.learn.batch_size) else None
+    own = OWN_BYTES + RANK_BYTES * (machine.learner_ranks - 1)
+    if plan.method.on_policy and not run_schedule.workers and machine.device == "cpu":
+        # Beside the rings the learner holds the stacks of a whole round.
+        stack_bytes = run_schedule.frames.stack * run_schedule.frames.nbytes
+        own += (run_schedule.round_steps + run_schedule.envs) * stack_bytes * machine.learner_ranks
+    return own + player_bytes * plan.actors + EMULATOR_BYTES * run_schedule.envs
 
 
 def require_memory(plan: Plan, usable: int) -> None:
-    """Refuse a plan for which `usable` bytes do not suffice; the message names a replay that fits."""
-    region, own = plan.layout.size, own_bytes(plan)
-    if region + own <= usable:
+    """Refuse a plan for which `usable` bytes do not suffice; the message names the largest replay that fits."""
+    region, own, run_schedule = plan.layout.size, own_bytes(plan), plan.run_schedule
+    missing = region + own - usable
+    if missing <= 0:
         return
-    fits = replay_that_fits(plan, usable)
-    advice = "no replay would fit." if fits is None else f"--replay-size {fits:_} would fit."
-    if plan.method.on_policy or plan.run_schedule.workers or plan.config.run.resume is not None:
+    if plan.method.on_policy or run_schedule.workers or plan.config.run.resume is not None:
         advice = f"{plan.less_memory}."
+    else:
+        rings = sum(item.nbytes for item in ring_fields(run_schedule).values())
+        step_bytes = rings // (run_schedule.capacity * run_schedule.envs)
+        fits = run_schedule.window_ticks * run_schedule.envs - -(-missing // step_bytes)
+        fits -= fits % 1_000
+        some_fits = fits >= max(run_schedule.round_steps, plan.config.learn.batch_size)
+        advice = f"--replay-size {fits:_} would fit." if some_fits else "no replay would fit."
     raise ConfigError(
         f"This run needs {region / 1e9:.1f} GB of shared memory and about {own / 1e9:.1f} GB for its processes, but "
         f"only {usable / 1e9:.1f} GB are free; {advice}"

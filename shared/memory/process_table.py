@@ -31,24 +31,25 @@ class Role(IntEnum):
 
 @dataclass(frozen=True)
 class ProcessTable:
-    """Number of processes of every role. Positions follow the order of the roles."""
+    """The processes of a run by position, in the order of their roles."""
 
-    counts: tuple[int, ...]
-    """By role. An optional role, such as the evaluator, has a position in every run."""
+    processes: tuple[tuple[Role, int], ...]
+    """Role of each, and its number among those of the role. Every run has optional roles, such as the evaluator."""
 
     @classmethod
     def make(cls, numbered: Mapping[Role, int]) -> ProcessTable:
         """Return the table of a run with so many processes of the numbered roles; of the others it has one each."""
-        return cls(tuple(numbered.get(role, 0) if role.is_numbered else 1 for role in Role))
+        counts = {role: numbered.get(role, 0) if role.is_numbered else 1 for role in Role}
+        return cls(tuple((role, number) for role, count in counts.items() for number in range(count)))
 
     def __len__(self) -> int:
         """Number of positions."""
-        return sum(self.counts)
+        return len(self.processes)
 
     def indexes_of(self, role: Role) -> range:
         """Positions of the processes of a role."""
-        first = sum(self.counts[:role])
-        return range(first, first + self.counts[role])
+        first = sum(each < role for each, _ in self.processes)
+        return range(first, first + sum(each == role for each, _ in self.processes))
 
     def slice_of(self, role: Role) -> slice:
         """The same positions as a slice of a field of processes."""
@@ -66,18 +67,15 @@ class ProcessTable:
 
     def role_of(self, index: int) -> Role:
         """Role of the process at a position. Raises `IndexError` when there is none."""
-        for role in Role:
-            if index in self.indexes_of(role):
-                return role
-        raise IndexError(f"There is no process {index}; this run has {len(self)}.")
+        return self.processes[index][0]
 
     def number_of(self, index: int) -> int:
         """Number of the process at a position among those of its role."""
-        return index - self.indexes_of(self.role_of(index)).start
+        return self.processes[index][1]
 
     def name_of(self, index: int) -> str:
         """Name of the process at a position, as in `ps`, logs and displays: `learner`, `actor 3`."""
-        return process_name(self.role_of(index), self.number_of(index))
+        return process_name(*self.processes[index])
 
 
 def process_title(name: str) -> str:

@@ -107,8 +107,6 @@ def run_role(module: str, child_spec: ChildSpec) -> None:
     os.dup2(log, 2)
     os.close(log)
     enable_stack_dumps()
-    with suppress(OSError):  # without /proc
-        _stop_inheritance()
     if child_spec.role not in (Role.LEARNER, Role.RANK, Role.INFERENCE):
         os.nice(NICENESS)
     if child_spec.cores:
@@ -119,26 +117,15 @@ def run_role(module: str, child_spec: ChildSpec) -> None:
         role = importlib.import_module(module)
         gc.freeze()  # what was loaded stays: with PyTorch, collections at the end would search it for half a second
         role.main(child_spec)
-    except FatalError as error:
-        log_line(str(error))
-        code = FATAL
-    except EnvFault as error:
-        log_line(traceback.format_exc() + str(error))
-        code = ENV_FAULT
+    except (FatalError, EnvFault) as error:
+        code = ENV_FAULT if isinstance(error, EnvFault) else FATAL
+        log_line((traceback.format_exc() if code == ENV_FAULT else "") + str(error))
     except DeviceFault as error:
         log_line(traceback.format_exc() + str(error))
         os._exit(DEVICE_FAULT)  # freeing memory of a faulty device would fail and change the code
     if child_spec.role in (Role.ACTOR, Role.EVALUATOR, Role.WORKER):
         leave_threads(code)
     sys.exit(code)
-
-
-def _stop_inheritance() -> None:
-    """Hand no descriptor on to programs that this process starts: they would keep the shared memory alive."""
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) > 2:
-            with suppress(OSError):  # the one by which they are listed has been closed
-                os.set_inheritable(int(name), False)
 
 
 def _open_log(path: Path) -> int:

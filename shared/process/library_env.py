@@ -25,18 +25,14 @@ SAME_BITS = (":4096:8", ":16:8")
 @contextmanager
 def pinned_thread_env() -> Iterator[None]:
     """Start processes within this context: they use the number of threads that the configuration names."""
-    former = {name: os.environ.get(name) for name in (*ONE_THREAD, *IGNORED_ENV)}
-    for name in IGNORED_ENV:
-        os.environ.pop(name, None)
+    former = {name: os.environ.pop(name, None) for name in (*ONE_THREAD, *IGNORED_ENV)}
     os.environ.update(ONE_THREAD)
     try:
         yield
     finally:
-        for name, value in former.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        for name in ONE_THREAD:
+            del os.environ[name]
+        os.environ.update({name: value for name, value in former.items() if value is not None})
 
 
 def choose_workspace() -> None:

@@ -6,9 +6,10 @@ import faulthandler
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
+from typing import Any
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 SECOND_AFTER_SECONDS = 1.0
@@ -18,16 +19,13 @@ TELL_STACKS = signal.SIGUSR1
 """Asks a process of a run to write its stacks to its standard error, a role's log. The process continues."""
 
 
+Handler = Callable[[int, FrameType | None], Any] | signal.Handlers
+
+
 @contextmanager
-def handle_stop_signals(on_signal: Callable[[int], None]) -> Iterator[None]:
-    """Within this context call `on_signal` with the number of each signal; an ignored one (nohup) stays ignored."""
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        on_signal(number)
-
-    former = {
-        number: signal.signal(number, handle) for number in STOP_SIGNALS if signal.getsignal(number) != signal.SIG_IGN
-    }
+def _handled(handlers: Mapping[signal.Signals, Handler]) -> Iterator[None]:
+    """Within this context handle signals in another way."""
+    former = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:
@@ -35,20 +33,19 @@ def handle_stop_signals(on_signal: Callable[[int], None]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-@contextmanager
-def killed_by_interrupt() -> Iterator[None]:
+def handle_stop_signals(on_signal: Callable[[int], None]) -> AbstractContextManager[None]:
+    """Within this context call `on_signal` with the number of each signal; an ignored one (nohup) stays ignored."""
+    heard = [number for number in STOP_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    return _handled(dict.fromkeys(heard, lambda number, frame: on_signal(number)))
+
+
+def killed_by_interrupt() -> AbstractContextManager[None]:
     """Within this context Ctrl-C kills the process, for a command whose libraries load.
 
     An exception in the middle of an import aborts some libraries, and others lose it.
     """
-    former = signal.getsignal(signal.SIGINT)
-    if former is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-    try:
-        yield
-    finally:
-        if former is signal.default_int_handler:
-            signal.signal(signal.SIGINT, former)
+    is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    return _handled({signal.SIGINT: signal.SIG_DFL} if is_default else {})
 
 
 def ignore_requests() -> None:

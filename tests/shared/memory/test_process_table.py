@@ -37,5 +37,5 @@ def test_roles_without_a_number_stand_at_their_value() -> None:
 def test_a_process_that_is_not_there_has_no_position() -> None:
     with pytest.raises(IndexError):
         RUN.index_of(Role.ACTOR, 3)
-    with pytest.raises(IndexError, match="There is no process 7; this run has 7"):
+    with pytest.raises(IndexError):
         RUN.role_of(7)
