@@ -170,15 +170,24 @@ def test_a_second_writer_finds_everything_and_doing_it_again_changes_nothing(tmp
     assert content(tmp_path / "checkpoints") == before
 
 
-def test_a_damaged_segment_is_compressed_again(tmp_path: Path) -> None:
-    _, ring = write_run(tmp_path, 5)
-    broken = tmp_path / "checkpoints" / "segment-00000004.ring"
-    whole = broken.read_bytes()
-    broken.write_bytes(whole[:-1])
-    again = CheckpointWriter(tmp_path, CONFIG, SIZES, ACTIONS)
-    assert again.missing_segments(5) == [segment_of(SIZES, 4)]
-    again.add_segment(segment_of(SIZES, 4), ring)
-    assert broken.read_bytes() == whole
+@pytest.mark.parametrize("is_damaged", [True, False])
+def test_segments_that_are_damaged_or_gone_are_compressed_again(tmp_path: Path, is_damaged: bool) -> None:
+    writer, ring = write_run(tmp_path, 5)
+    before = content(writer.directory)
+    broken = writer.directory / "segment-00000004.ring"
+    if is_damaged:
+        broken.write_bytes(before[broken.name][:-1])
+        again = CheckpointWriter(tmp_path, CONFIG, SIZES, ACTIONS)
+    else:  # somebody takes everything away
+        again = writer
+        for path in writer.directory.iterdir():
+            path.unlink()
+    missing = again.missing_segments(5)
+    assert missing == segments_needed(SIZES, 5)[is_damaged:]
+    for segment in missing:
+        again.add_segment(segment, ring)
+    assert broken.read_bytes() == before[broken.name]
+    save(again, 5)
     assert find_checkpoint(tmp_path).boundary == 5
 
 
@@ -266,30 +275,3 @@ def test_a_damaged_best_gives_way_to_any(tmp_path: Path) -> None:
     os.truncate(writer.directory / BEST_FILE, 100)
     assert writer.best_mean() is None
     assert writer.save_best(parameters(4), 4, -3.0)
-
-
-def test_pieces_that_somebody_took_away_are_made_again(tmp_path: Path) -> None:
-    writer, ring = write_run(tmp_path, 4)
-    for path in writer.directory.iterdir():
-        path.unlink()
-    play_round(ring, 4)
-    writer.add_segment(segment_of(SIZES, 4), ring)
-    assert writer.missing_segments(5) == [segment_of(SIZES, 3)]
-    writer.add_segment(segment_of(SIZES, 3), ring)
-    save(writer, 5)
-    load_segments(find_checkpoint(tmp_path), SIZES, empty_ring())
-
-
-def test_another_arithmetic_goes_on_in_the_same_directory(tmp_path: Path) -> None:
-    write_run(tmp_path, 4)
-    elsewhere = replace(CONFIG, machine=replace(CONFIG.machine, precision="bf16", learner_threads=7))
-    manifest = find_checkpoint(tmp_path)
-    manifest.require(elsewhere)
-    assert manifest.arithmetic_differences(elsewhere) == [
-        "--precision 'auto' (now 'bf16')",
-        "--learner-threads None (now 7)",
-    ]
-    assert manifest.arithmetic_differences(replace(CONFIG, run=Run(plain=True))) == []
-    writer = CheckpointWriter(tmp_path, elsewhere, SIZES, ACTIONS)
-    assert writer.missing_segments(4) == []
-    assert manifest.experiment == CONFIG.experiment() == elsewhere.experiment()

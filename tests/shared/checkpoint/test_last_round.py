@@ -9,13 +9,13 @@ import pytest
 
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
 from shared.checkpoint.finding import find_checkpoint
-from shared.checkpoint.segments import load_segments, segment_of, segments_needed
+from shared.checkpoint.segments import load_segments, segments_needed
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import Config
 from shared.frame_shape import STACK
 from shared.network_parameters import parameters_of
 from shared.network_spec import network_of
-from tests.support.checkpoints import ACTIONS, CONFIG, Fields, boundary_arrays, content, empty_ring, play_round
+from tests.support.checkpoints import ACTIONS, CONFIG, Fields, boundary_arrays, empty_ring, play_round
 
 HISTORY = STACK - 1
 
@@ -77,29 +77,6 @@ def test_the_rounds_before_do_not_stay(tmp_path: Path) -> None:
     write_run(tmp_path, config_of(rounds_apart=5), 20)
     names = sorted(path.name for path in (tmp_path / "checkpoints").glob("segment-*"))
     assert names == ["segment-00000014.ring", "segment-00000019.ring"], "one for each checkpoint that is kept"
-
-
-def test_a_second_writer_finds_the_round(tmp_path: Path) -> None:
-    config = config_of(rounds_apart=5)
-    write_run(tmp_path, config, 10)
-    before = content(tmp_path / "checkpoints")
-    writer = CheckpointWriter(tmp_path, config, make_run_schedule(config), ACTIONS)
-    assert writer.missing_segments(10) == []
-    save(writer, 10)
-    assert content(tmp_path / "checkpoints") == before
-    writer.cut_back(5)
-    assert writer.missing_segments(5) == []
-    assert writer.missing_segments(10) == [segment_of(make_run_schedule(config), 9)]
-    assert find_checkpoint(tmp_path).boundary == 5
-
-
-def test_a_run_may_continue_in_another_directory(tmp_path: Path) -> None:
-    config = config_of()
-    write_run(tmp_path / "old", config, 3)
-    (tmp_path / "new").mkdir()
-    writer = CheckpointWriter(tmp_path / "new", config, make_run_schedule(config), ACTIONS)
-    writer.adopt(find_checkpoint(tmp_path / "old"))
-    assert writer.missing_segments(3) == []
 
 
 @pytest.mark.parametrize("checkpoint_replay", [True, False])

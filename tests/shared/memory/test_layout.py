@@ -1,4 +1,4 @@
-"""The shared region: where fields lie, and who may attach it."""
+"""The shared region: where fields lie, who may attach it, and what follows from their declarations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,19 @@ import numpy as np
 import pytest
 
 from shared.memory.arena import Arena, ArenaError
-from shared.memory.layout import Field, Layout, LayoutError
+from shared.memory.layout import (
+    ONE,
+    Field,
+    Layout,
+    LayoutError,
+    SharedFields,
+    float32,
+    float64,
+    int64,
+    sequence,
+    sequence_array,
+    uint8,
+)
 
 FIELDS = [Field("bytes", "u1", (3, 7), "me"), Field("word", "i8", (1,), "me"), Field("none", "f4", (0, 5), "me")]
 LINE = 64
@@ -48,21 +60,6 @@ def test_a_name_stands_once() -> None:
         Layout([*FIELDS, FIELDS[1]])
 
 
-def test_an_attached_process_sees_the_same_memory(arena: Arena) -> None:
-    other = Arena.attach(os.dup(arena.fd), Layout(FIELDS))
-    arena["word"][0] = 7
-    other["bytes"][2, 6] = 9
-    assert (other["word"][0], arena["bytes"][2, 6]) == (7, 9)
-    other.close()
-
-
-def test_a_read_only_view_cannot_be_written(arena: Arena) -> None:
-    reader = Arena.attach(os.dup(arena.fd), Layout(FIELDS), writable=False)
-    with pytest.raises(ValueError, match="read-only"):
-        reader["word"][0] = 1
-    reader.close()
-
-
 def test_another_layout_is_refused(arena: Arena) -> None:
     with pytest.raises(LayoutError, match="bytes; this configuration needs"):
         Arena.attach(arena.fd, Layout(FIELDS[:1]))
@@ -81,27 +78,92 @@ def test_a_foreign_region_is_refused(arena: Arena, place: int, says: str) -> Non
 
 
 @pytest.mark.parametrize("refused", [(os, "posix_fallocate"), (mmap, "mmap")], ids=["pages", "addresses"])
+@pytest.mark.parametrize("fault", [OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)), KeyboardInterrupt()])
 def test_memory_that_is_not_there_is_a_sentence_and_leaves_nothing_open(
-    monkeypatch: pytest.MonkeyPatch, refused: tuple[object, str]
+    monkeypatch: pytest.MonkeyPatch, refused: tuple[object, str], fault: BaseException
 ) -> None:
+    """Nor does Ctrl-C, while memory is reserved."""
+
     def refuse(*_arguments: object, **_named: object) -> None:  # to ask for it in earnest would take all there is first
-        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+        raise fault
 
     monkeypatch.setattr(*refused, refuse)
     before = os.listdir("/proc/self/fd")
-    with pytest.raises(
-        ArenaError, match=r"0\.00 GB could not be reserved \(Cannot allocate memory\); fewer --envs need less\."
-    ):
+    says = r"0\.00 GB could not be reserved \(Cannot allocate memory\); fewer --envs need less\."
+    is_error = isinstance(fault, OSError)
+    with pytest.raises(ArenaError if is_error else KeyboardInterrupt, match=says if is_error else None):
         Arena.create(Layout(FIELDS), advice="fewer --envs need less")
     assert os.listdir("/proc/self/fd") == before
 
 
-def test_ctrl_c_while_memory_is_reserved_leaves_nothing_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
+# Declarations
 
-    before = set(os.listdir("/proc/self/fd"))
-    monkeypatch.setattr(os, "posix_fallocate", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        Arena.create(Layout([Field("a", "i8", (3,), "test")]))
-    assert set(os.listdir("/proc/self/fd")) == before
+
+class Base(SharedFields):
+    word = int64("base.word", ONE, "me", "A number.")
+
+
+class Fields(Base):
+    bytes = uint8("bytes", ("rows", 3), "me", "Bytes.")
+    single = float32("single", ("rows",), "me", "Single precision.")
+    double = float64("double", (2,), "you", "Double precision.")
+    count = sequence("count", "me", "A counter.")
+    counts = sequence_array("counts", ("rows", 2), "me", "Counters.")
+
+
+@pytest.fixture
+def declared() -> Iterator[Arena]:
+    """A region of `Fields`."""
+    made = Arena.create(Layout(Fields.fields({"rows": 4})))
+    yield made
+    made.close()
+
+
+def test_the_table_follows_from_the_declarations() -> None:
+    table = [(field.name, field.dtype, field.shape, field.writer) for field in Fields.fields({"rows": 4})]
+    assert table == [
+        ("base.word", "i8", (1,), "me"),
+        ("bytes", "u1", (4, 3), "me"),
+        ("single", "f4", (4,), "me"),
+        ("double", "f8", (2,), "you"),
+        ("count", "i8", (1,), "me"),
+        ("counts", "i8", (4, 2), "me"),
+    ]
+    assert [field.name for field in Base.fields({})] == ["base.word"]
+    with pytest.raises(KeyError):
+        Fields.fields({})
+
+
+def test_an_instance_has_views_in_the_place_of_the_declarations(declared: Arena) -> None:
+    fields = Fields(declared)
+    fields.bytes[3, 2], fields.word[0], fields.double[1] = 7, 8, 0.5
+    assert (declared["bytes"][3, 2], declared["base.word"][0], declared["double"][1]) == (7, 8, 0.5)
+    assert not hasattr(Fields, "bytes"), "access to an instance's view asks no descriptor"
+
+
+def test_a_publication_of_one_process_is_read_by_another(declared: Arena) -> None:
+    """The views of two mappings of one region."""
+    writer, other = Fields(declared), Arena.attach(os.dup(declared.fd), declared.layout, writable=False)
+    reader = Fields(other)
+    assert reader.count.read() == 0
+    writer.count.publish(1 << 40)
+    assert reader.count.read() == 1 << 40
+    writer.count.publish(-1)
+    assert reader.count.read() == -1
+    writer.counts.at(2, 1).publish(5)
+    assert reader.counts.at(2, 1).read() == 5
+    assert reader.counts.values.tolist() == [[0, 0], [0, 0], [0, 5], [0, 0]]
+    writer.counts.publish(np.array([0, 3]), np.array([[1, 2], [3, 4]]))
+    assert reader.counts.values.tolist() == [[1, 2], [0, 0], [0, 5], [3, 4]]
+    writer.counts.publish_all(-1)
+    assert (reader.counts.values == -1).all()
+    other.close()
+
+
+def test_values_of_counters_are_for_reading(declared: Arena) -> None:
+    with pytest.raises(ValueError, match="read-only"):
+        Fields(declared).counts.values[0, 0] = 1
+    reader = Arena.attach(os.dup(declared.fd), declared.layout, writable=False)
+    with pytest.raises(TypeError, match="read-only"):
+        Fields(reader).count.publish(1)
+    reader.close()

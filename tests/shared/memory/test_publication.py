@@ -56,29 +56,16 @@ def read(weights: PublishedWeights) -> tuple[int, list[float]]:
     return number, seen[-1]
 
 
-def test_the_newest_parameters_are_read(weights: PublishedWeights) -> None:
+def test_the_newest_parameters_are_read_and_unchanged_ones_not_published_again(weights: PublishedWeights) -> None:
     assert weights.current == -1
     for updates in range(4):
-        weights.publish(updates, filled(updates + 0.5))
-        assert read(weights) == (updates, [updates + 0.5] * PARAMETERS)
+        for value in (updates + 0.5, 9.0):
+            weights.publish(updates, filled(value))
+            assert read(weights) == (updates, [updates + 0.5] * PARAMETERS)
 
 
-def test_unchanged_parameters_are_not_published_again(weights: PublishedWeights) -> None:
-    weights.publish(8, filled(1.0))
-    weights.publish(8, filled(2.0))
-    assert read(weights) == (0, [1.0] * PARAMETERS)
-
-
-def test_a_death_in_the_midst_leaves_the_former_parameters(weights: PublishedWeights) -> None:
-    weights.publish(1, filled(1.0))
-    with pytest.raises(Killed):
-        weights.publish(2, killed_midway)
-    assert read(weights) == (0, [1.0] * PARAMETERS)
-    weights.publish(2, filled(2.0))
-    assert read(weights) == (1, [2.0] * PARAMETERS)
-
-
-def test_a_death_before_the_number_is_published_loses_no_parameters(weights: PublishedWeights) -> None:
+@pytest.mark.parametrize("before_the_number", [False, True])
+def test_a_death_in_the_midst_leaves_the_former_parameters(weights: PublishedWeights, before_the_number: bool) -> None:
     """The next incarnation has the same updates, and must not take them for published."""
     weights.publish(1, filled(1.0))
     publications = weights.publications
@@ -86,10 +73,12 @@ def test_a_death_before_the_number_is_published_loses_no_parameters(weights: Pub
     def publish(number: int) -> None:
         raise Killed
 
-    weights.publications = SimpleNamespace(read=publications.read, publish=publish)  # type: ignore[assignment]
+    if before_the_number:
+        weights.publications = SimpleNamespace(read=publications.read, publish=publish)  # type: ignore[assignment]
     with pytest.raises(Killed):
-        weights.publish(2, filled(2.0))
+        weights.publish(2, filled(2.0) if before_the_number else killed_midway)
     weights.publications = publications
+    assert read(weights) == (0, [1.0] * PARAMETERS)
     weights.publish(2, filled(2.0))
     assert read(weights) == (1, [2.0] * PARAMETERS)
 

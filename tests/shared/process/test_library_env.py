@@ -1,16 +1,38 @@
-"""The folder of compiled kernels where numba's own ones cannot be written."""
+"""The environment of libraries: their threads, and the folder of compiled kernels."""
 
 from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from shared.errors import FatalError
 from shared.process import library_env
-from shared.process.library_env import choose_kernel_cache
+from shared.process.library_env import IGNORED_ENV, ONE_THREAD, choose_kernel_cache, pinned_thread_env
+
+COUNT = "import os, numpy; print(len(os.listdir('/proc/self/task')), os.environ.get('OMP_PLACES'))"
+
+
+def test_a_process_has_the_threads_that_are_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_PLACES", "{0}")
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "7")
+    before = dict(os.environ)
+    with pinned_thread_env():
+        told = subprocess.run([sys.executable, "-c", COUNT], capture_output=True, text=True, check=True, timeout=60)
+    assert told.stdout.split() == ["1", "None"]
+    assert dict(os.environ) == before
+
+
+def test_it_is_as_before_also_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*ONE_THREAD, *IGNORED_ENV):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(OSError, match="no room"), pinned_thread_env():
+        raise OSError("no room")
+    assert not {*ONE_THREAD, *IGNORED_ENV} & os.environ.keys()
 
 
 @pytest.fixture
