@@ -96,7 +96,7 @@ class CheckpointWriter:
         self._network = network_of(config, actions)
         self._spec = parameters_of(self._network)
         self._segments: dict[str, Piece] = {}
-        """Those on the disk, by name."""
+        """Segments on the disk, by name."""
         self._unforced: set[str] = set()
         """Segments of which a loss of power may leave a part."""
         make_directory(self.directory)

@@ -46,7 +46,7 @@ class Segment:
     """A stretch of ticks of all lanes, which has a file of its own."""
 
     name: str
-    """Of the file."""
+    """Name of the file."""
     first_tick: int
     """Below 0 where it begins with ticks before the run, which are of no use."""
     ticks: int

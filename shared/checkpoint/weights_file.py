@@ -44,7 +44,7 @@ _MOST_PARAMETERS = 1 << 30
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
-    """What a file says of its weights."""
+    """Description of weights, as their file has it."""
 
     network: Network
     game: PlainName
@@ -60,9 +60,9 @@ class Description:
     plugin: str | None = None
     """Module that registered the method or network of the run; only compared with what the user names."""
     mean_return: float | None = None
-    """Of the evaluation in which they were the best."""
+    """Mean return of the evaluation in which they were the best."""
     weights_sha256: str
-    """Of the parameters, hex."""
+    """SHA-256 (hex) of the parameters."""
 
 
 @dataclass(frozen=True, kw_only=True)
