@@ -20,7 +20,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import re
 import shutil
 from collections.abc import Callable, Mapping
@@ -249,14 +248,13 @@ class CheckpointWriter:
         return True
 
     def adopt(self, manifest: Manifest) -> None:
-        """Take over the segments of a checkpoint in another directory, by hard link where that is possible.
-
-        `cut_back`, which follows, forces their names to the disk.
-        """
+        """Take over the segments of a checkpoint in another directory, by copying them."""
         if manifest.directory.resolve() == self.directory.resolve():
             return
         for piece in manifest.segments.values():
-            _link_or_copy(manifest.directory / piece.name, self.directory / piece.name)
+            self._heartbeat()
+            with open_to_read(manifest.directory / piece.name) as original:
+                write_atomic(self.directory / piece.name, partial(shutil.copyfileobj, original))
         self._segments |= manifest.segments
 
     def cut_back(self, boundary: int) -> None:
@@ -341,13 +339,3 @@ class CheckpointWriter:
         """Kind, number and path of every file named like a piece."""
         found = [(match, entry) for entry in self.directory.iterdir() if (match := _PIECE_NAME.fullmatch(entry.name))]
         return [(match[1], int(match[2]), entry) for match, entry in found]
-
-
-def _link_or_copy(source: Path, target: Path) -> None:
-    """Give a piece a second name, or copy it: another user's could be changed by that user."""
-    if source.lstat().st_uid == os.geteuid():
-        with suppress(OSError):  # another file system, or one without hard links
-            os.link(source, target, follow_symlinks=False)
-            return
-    with open_to_read(source) as original:
-        write_atomic(target, partial(shutil.copyfileobj, original))

@@ -394,17 +394,6 @@ def test_a_file_of_proc_is_no_checkpoint() -> None:
             find_checkpoint(Path(path))
 
 
-def test_the_pieces_of_another_user_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_run(tmp_path / "theirs", 4)
-    found, name = find_checkpoint(tmp_path / "theirs"), "segment-00000003.ring"
-    for place, user, links in (("own", 0, 2), ("other", 1, 2)):
-        monkeypatch.setattr("os.geteuid", lambda user=user: tmp_path.stat().st_uid + user)
-        (tmp_path / place).mkdir()
-        CheckpointWriter(tmp_path / place, CONFIG, SIZES, ACTIONS).adopt(found)
-        assert (found.directory / name).stat().st_nlink == links
-        assert (tmp_path / place / "checkpoints" / name).read_bytes() == (found.directory / name).read_bytes()
-
-
 def test_the_best_weights_may_be_anything(tmp_path: Path) -> None:
     writer, _ = write_run(tmp_path, 1)
     directory(writer.directory / "best.safetensors")

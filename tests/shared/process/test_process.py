@@ -25,32 +25,35 @@ run_role("failing_role", SimpleNamespace(parent=os.getppid(), run_dir=directory,
 """
 
 
+def run_failing_role(directory: Path, source: str, *role: str) -> int:
+    """Exit code of a process whose role has this source; its log is logs/learner.log."""
+    (directory / "failing_role.py").write_text(source)
+    (directory / "logs").mkdir(exist_ok=True)
+    words = [sys.executable, "-c", PROGRAM, str(directory), *role]
+    return subprocess.run(words, cwd=ROOT, timeout=60, check=False).returncode
+
+
 @pytest.mark.parametrize(
     ("error", "code"), [("FatalError", FATAL), ("DeviceFault", DEVICE_FAULT), ("EnvFault", ENV_FAULT)]
 )
 @pytest.mark.parametrize("full", [False, True])
 def test_a_log_whose_disk_is_full_hides_no_exit_code(tmp_path: Path, error: str, code: int, full: bool) -> None:
-    (tmp_path / "failing_role.py").write_text(
-        f"from shared.errors import {error}\ndef main(birth): raise {error}('It broke.')\n"
-    )
-    (tmp_path / "logs").mkdir()
     log = tmp_path / "logs" / "learner.log"
+    log.parent.mkdir()
     if full:
         log.symlink_to("/dev/full")
-    done = subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path)], cwd=ROOT, timeout=60, check=False)
-    assert done.returncode == code
+    source = f"from shared.errors import {error}\ndef main(birth): raise {error}('It broke.')\n"
+    assert run_failing_role(tmp_path, source) == code
     if not full:
         assert log.read_text().endswith("It broke.\n")
+        assert ("Traceback" in log.read_text()) == (error != "FatalError")
 
 
 def test_objects_of_a_role_are_left_out_of_garbage_collection(tmp_path: Path) -> None:
     """With PyTorch they would take half a second of the end of a process, which a stop waits for."""
     loaded = "LOADED = [[] for _ in range(100_000)]"
     main = "def main(child_spec): raise SystemExit(5 if gc.get_freeze_count() > len(LOADED) else 6)"
-    (tmp_path / "failing_role.py").write_text(f"import gc\n{loaded}\n{main}\n")
-    (tmp_path / "logs").mkdir()
-    done = subprocess.run([sys.executable, "-c", PROGRAM, str(tmp_path)], cwd=ROOT, timeout=60, check=False)
-    assert done.returncode == 5
+    assert run_failing_role(tmp_path, f"import gc\n{loaded}\n{main}\n") == 5
 
 
 @pytest.mark.parametrize("role", ["ACTOR", "EVALUATOR", "WORKER"])
@@ -58,8 +61,5 @@ def test_objects_of_a_role_are_left_out_of_garbage_collection(tmp_path: Path) ->
 def test_threads_of_an_env_keep_no_process_alive(tmp_path: Path, role: str, end: str, code: int) -> None:
     head = "import atexit, threading\nfrom shared.errors import FatalError\natexit.register(print, 'left')\n"
     main = f"def main(child_spec):\n    threading.Thread(target=threading.Event().wait).start()\n    {end}\n"
-    (tmp_path / "failing_role.py").write_text(head + main)
-    (tmp_path / "logs").mkdir()
-    words = [sys.executable, "-c", PROGRAM, str(tmp_path), role]
-    assert subprocess.run(words, cwd=ROOT, timeout=60, check=False).returncode == code
+    assert run_failing_role(tmp_path, head + main, role) == code
     assert (tmp_path / "logs" / "learner.log").read_text().endswith("left\n")

@@ -5,28 +5,27 @@ from __future__ import annotations
 import os
 import signal
 
+import pytest
+
 from shared.process.signals import SECOND_AFTER_SECONDS, STOP_SIGNALS, Requests, handle_stop_signals
 
 
-def test_a_signal_sent_twice_at_once_is_one_request_and_a_later_one_another() -> None:
-    now = [100.0]
+@pytest.mark.parametrize(
+    ("signals", "count"),
+    [
+        ([(0.0, signal.SIGINT), (0.5, signal.SIGTERM)], 1),  # one sent twice at once
+        ([(0.0, signal.SIGINT), (0.5, signal.SIGTERM), (1.5, signal.SIGINT)], 2),
+        ([(0.0, signal.SIGHUP), (60.0, signal.SIGHUP), (120.0, signal.SIGHUP)], 1),  # the terminal is closed
+        ([(0.0, signal.SIGINT), (60.0, signal.SIGHUP)], 1),
+    ],
+)
+def test_requests_to_stop_are_counted(signals: list[tuple[float, int]], count: int) -> None:
+    now = [0.0]
     requests = Requests(lambda: now[0])
-    requests.count_signal(signal.SIGINT)
-    now[0] += SECOND_AFTER_SECONDS / 2
-    requests.count_signal(signal.SIGTERM)
-    assert requests.count == 1
-    now[0] += SECOND_AFTER_SECONDS
-    requests.count_signal(signal.SIGINT)
-    assert requests.count == 2
-
-
-def test_a_closed_terminal_never_asks_again() -> None:
-    now = [100.0]
-    requests = Requests(lambda: now[0])
-    for _ in range(3):
-        requests.count_signal(signal.SIGHUP)
-        now[0] += 60.0
-    assert requests.count == 1
+    for moment, number in signals:
+        now[0] = 100.0 + moment * SECOND_AFTER_SECONDS
+        requests.count_signal(number)
+    assert (requests.count, requests.hurries) == (count, signals[0][1] != signal.SIGINT)
 
 
 def test_signals_are_heard_within_and_as_before_afterwards() -> None:
