@@ -34,7 +34,7 @@ from shared.files.plain_files import open_to_read
 from shared.files.run_file_names import CONFIG_FILE, EVALUATION_FILES, LOGS, METRICS_FILE, SUMMARY_FILE
 from shared.files.strict_json import read_object
 from shared.memory.board import BEFORE, Board
-from shared.memory.boundary import VARIABLE, captured_arrays, restore
+from shared.memory.boundary import most_captured_bytes, restore
 from shared.memory.run_memory import Memory
 from shared.memory.snapshot import PRIORITIES
 from shared.process.ownership import EVENTS, LOCK_FILE
@@ -132,8 +132,7 @@ def _restore(memory: Memory, files: RunFiles, manifest: Manifest, heartbeat: Cal
     """Restore the run from a checkpoint."""
     config, run_schedule, boundary = memory.plan.config, memory.run_schedule, manifest.boundary
     past, recorded = manifest.evaluations, next_evaluation(manifest.run_dir / METRICS_FILE, boundary)
-    arrays = load_boundary(manifest, captured_arrays(memory, past), VARIABLE)
-    restore(memory, boundary, arrays, past, recorded)
+    restore(memory, boundary, load_boundary(manifest, most_captured_bytes(memory, past)), past, recorded)
     load_segments(manifest, run_schedule, memory.ring.field, heartbeat)
     if config.play.env is not None:
         memory.ring.end_cut_episodes(run_schedule.window_begin(boundary), boundary * run_schedule.round_ticks)

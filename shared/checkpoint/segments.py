@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from math import prod
 from pathlib import Path
@@ -177,33 +177,19 @@ _BOUNDARY_HEADER_LIMIT = 1 << 20
 """Bytes that the state of the roles may have beside its arrays."""
 
 
-def load_boundary(
-    manifest: Manifest, expected: Mapping[str, np.ndarray], variable: Collection[str] = ()
-) -> dict[str, np.ndarray]:
-    """The arrays that `CheckpointWriter.save` was given.
+def load_boundary(manifest: Manifest, most: int) -> dict[str, np.ndarray]:
+    """The arrays that `CheckpointWriter.save` was given, not yet examined.
 
     Args:
-        expected: by name, an array of the type and shape of each that must be there; a larger file is not read.
-        variable: names of those that may have fewer rows.
+        most: bytes that they may have; a larger file is not read.
 
     Raises:
-        CheckpointError: the piece is damaged, of another round or run, or does not have what is expected.
+        CheckpointError: the piece is damaged, or of another round or run.
     """
-    name, own = boundary_name(manifest.boundary), identity(manifest.boundary, manifest.experiment)
-    most = sum(array.nbytes for array in (*expected.values(), own)) + _BOUNDARY_HEADER_LIMIT
-    with open_piece(manifest.directory, manifest.piece(name), most) as file:
+    name = boundary_name(manifest.boundary)
+    with open_piece(manifest.directory, manifest.piece(name), most + _BOUNDARY_HEADER_LIMIT) as file:
         arrays = arrays_in(file.read(), name)
-    for key, wanted in expected.items():
-        if key not in arrays:
-            raise CheckpointError(f"{name} does not hold {key!r}.")
-        found = arrays[key]
-        rows = len(found) if key in variable and found.ndim and len(found) < len(wanted) else len(wanted)
-        if found.dtype != wanted.dtype or found.shape != (rows, *wanted.shape[1:]):
-            part = " or a part of it" if key in variable else ""
-            raise CheckpointError(
-                f"{name} has {found.dtype}{found.shape} for {key!r}; this run needs {wanted.dtype}{wanted.shape}{part}."
-            )
-    if not np.array_equal(arrays.pop(IDENTITY, np.empty(0)), own):
+    if not np.array_equal(arrays.pop(IDENTITY, np.empty(0)), identity(manifest.boundary, manifest.experiment)):
         raise CheckpointError(f"{name} is of another run or another round: its {IDENTITY!r} is not its manifest's.")
     return arrays
 

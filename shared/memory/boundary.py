@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +19,6 @@ _OPENING = ("frame", "start", "valid")
 _HISTORY = ("frame", "start")
 """Fields of the ticks before it that its stack reads. Of a replay method they lie in the segments. An LSTM reads its
 state, too."""
-
-
-VARIABLE = ("lanes.bytes", "evaluation.data")
-"""Arrays that may have fewer rows than `captured_arrays` says."""
 
 
 class Moved(RuntimeError):
@@ -67,12 +64,13 @@ def capture(memory: Memory, boundary: int) -> dict[str, NDArray[np.generic]]:
     arrays: dict[str, NDArray[np.generic]] = {name: vector.copy() for name, vector in state.items()}
     for key, (name, slots) in _slots_kept(run_schedule, boundary).items():
         arrays[key] = memory.ring.field[name][:, slots].copy()
+    queued, logged = queue.queued.read(), queue.logged.read()
     arrays |= {
         "lanes.bytes": np.frombuffer(b"".join(whole), np.uint8),
         "lanes.length": np.array([len(lane) for lane in whole], np.int64),
-        "evaluation.counts": np.array([queue.queued.read(), queue.logged.read()], np.int64),
+        "evaluation.counts": np.array([queued, logged], np.int64),
         "evaluation.step": queue.step.copy(),
-        "evaluation.data": queue.data[: len(queue.data) if queue.pending else 0].copy(),
+        "evaluation.data": queue.data[: len(queue.data) if logged < queued else 0].copy(),
     }
     # The learner waits for the scribe before it lets slots be written over, but not while the disk refuses records.
     first = boundary * run_schedule.round_ticks - run_schedule.history_ticks
@@ -82,51 +80,27 @@ def capture(memory: Memory, boundary: int) -> dict[str, NDArray[np.generic]]:
     return arrays
 
 
-def captured_arrays(memory: Memory, past: EvaluationHistory) -> dict[str, NDArray[np.generic]]:
-    """Arrays of the types and shapes of those of `capture`.
-
-    Args:
-        past: evaluations of the run that was captured.
-    """
-    lengths = state_lengths(memory.run_schedule, memory.plan.parameters.count)
-    arrays: dict[str, NDArray[np.generic]] = {name: np.empty(length, np.float32) for name, length in lengths.items()}
-    for key, (name, slots) in _slots_kept(memory.run_schedule, 0).items():
-        arrays[key] = memory.ring.field[name][:, slots]
-    lanes = memory.run_schedule.lanes
-    # A run without evaluation has one number for each place.
-    evaluated = memory.plan.parameters.count if past.every else 1
-    return arrays | {
-        "lanes.bytes": np.empty(lanes * _most_lane_bytes(memory), np.uint8),
-        "lanes.length": np.empty(lanes, np.int64),
-        "evaluation.counts": np.empty(2, np.int64),
-        "evaluation.step": np.empty(past.places, np.int64),
-        "evaluation.data": np.empty((past.places, evaluated), np.float32),
-    }
+def most_captured_bytes(memory: Memory, past: EvaluationHistory) -> int:
+    """Upper estimate of the bytes of the arrays of `capture`, where `past` are evaluations of the captured run."""
+    run_schedule, parameters = memory.run_schedule, memory.plan.parameters.count
+    numbers = sum(state_lengths(run_schedule, parameters).values()) + past.places * parameters
+    slot_bytes = sum(field.nbytes for field in memory.ring.field.values()) // run_schedule.capacity
+    return 4 * numbers + slot_bytes * (run_schedule.history_ticks + 1) + run_schedule.envs * ENV_BYTES
 
 
-def _most_lane_bytes(memory: Memory) -> int:
-    """Most bytes of a lane's snapshot."""
-    return memory.run_schedule.lane_envs * ENV_BYTES
-
-
-def _check(memory: Memory, arrays: Mapping[str, NDArray[np.generic]], past: EvaluationHistory) -> None:
-    """Raise `CheckpointError` unless the arrays, which `captured_arrays` suits, agree with each other."""
-    lengths, most = arrays["lanes.length"].tolist(), _most_lane_bytes(memory)
-    queued, logged = arrays["evaluation.counts"].tolist()
-    state = (f"history.{RECURRENT_STATE}",) if memory.run_schedule.recurrent_units else ()
-    numbers = (*state_lengths(memory.run_schedule, memory.plan.parameters.count), "evaluation.data", *state)
-    fits = len(arrays["lanes.bytes"]) == sum(lengths) and all(0 <= length <= most for length in lengths)
-    faults = {
-        "its lanes have no snapshots of the lengths that it says": not fits,
-        "its versions to evaluate are none of this run": len(arrays["evaluation.data"]) not in (0, past.places),
-        f"{queued} evaluations were queued and {logged} written down": not (
-            0 <= logged <= queued <= logged + past.places
-        ),
-        "a version to evaluate is of a step below 0": min(arrays["evaluation.step"].tolist(), default=0) < 0,
-        **{f"{name!r} holds numbers that are not finite": not np.isfinite(arrays[name]).all() for name in numbers},
-    }
-    if fault := next((fault for fault, is_so in faults.items() if is_so), None):
-        raise CheckpointError(f"The checkpoint is damaged: {fault}.")
+def _like(arrays: Mapping[str, NDArray[np.generic]], name: str, wanted: NDArray[Any]) -> NDArray[Any]:
+    """The array of that name. Raises `CheckpointError` unless it is like `wanted` and its numbers are finite."""
+    if name not in arrays:
+        raise CheckpointError(f"The checkpoint is damaged: it does not hold {name!r}.")
+    found = arrays[name]
+    if (found.dtype, found.shape) != (wanted.dtype, wanted.shape):
+        raise CheckpointError(
+            f"The checkpoint is damaged: it has {found.dtype}{found.shape} for {name!r}; this run needs "
+            f"{wanted.dtype}{wanted.shape}."
+        )
+    if not np.isfinite(found).all():
+        raise CheckpointError(f"The checkpoint is damaged: {name!r} holds numbers that are not finite.")
+    return found
 
 
 def restore(
@@ -139,24 +113,27 @@ def restore(
     """Write the arrays of `capture` back, before other processes work. The replay is put back by `load_segments`.
 
     Args:
-        arrays: with all that `expected` names.
+        arrays: from a file, which may be forged.
         past: evaluations of the run that was captured; this one may have another --eval-every-steps.
         recorded: evaluations that have a record, which may have been written after the capture.
 
     Raises:
-        CheckpointError: they do not suit each other.
+        CheckpointError: they are not those of a run like this one; the memory's content is undefined then.
     """
-    _check(memory, arrays, past)
     run_schedule, board = memory.run_schedule, memory.board
     for key, (name, slots) in _slots_kept(run_schedule, boundary).items():
-        memory.ring.field[name][:, slots] = arrays[key]
-    ends = np.cumsum(arrays["lanes.length"])
-    for lane, piece in enumerate(np.split(arrays["lanes.bytes"], ends[:-1])):
+        field = memory.ring.field[name]
+        field[:, slots] = _like(arrays, key, field[:, slots])
+    lengths = _like(arrays, "lanes.length", np.empty(run_schedule.lanes, np.int64))
+    if lengths.min() < 0 or lengths.max() > run_schedule.lane_envs * ENV_BYTES:
+        raise CheckpointError(f"The checkpoint is damaged: snapshots of lanes have {lengths.tolist()!s:.80} bytes.")
+    lanes = _like(arrays, "lanes.bytes", np.empty(lengths.sum(), np.uint8))
+    for lane, piece in enumerate(np.split(lanes, np.cumsum(lengths)[:-1])):
         memory.lane_snapshots.write(lane, boundary, piece.tobytes())
 
     def fill(out: dict[str, NDArray[np.float32]]) -> None:
-        for name in out:
-            out[name][:] = arrays[name]
+        for name, vector in out.items():
+            vector[:] = _like(arrays, name, vector)
 
     memory.learner_snapshots.write(boundary, fill)
     for ticks in (board.lane_logged, board.lane_done):
@@ -171,22 +148,28 @@ def restore(
 def _restore_evaluations(
     memory: Memory, boundary: int, arrays: Mapping[str, NDArray[np.generic]], past: EvaluationHistory, recorded: int
 ) -> None:
-    """Write the queue of evaluations back. Arguments as in `restore`."""
+    """Write the queue of evaluations back. Arguments and errors as of `restore`."""
     queue, round_steps = memory.evaluations, memory.run_schedule.round_steps
     every = memory.plan.config.evaluate.eval_every_steps
-    queued, logged = (int(count) for count in arrays["evaluation.counts"])
+    queued, logged = _like(arrays, "evaluation.counts", np.empty(2, np.int64)).tolist()
+    steps = _like(arrays, "evaluation.step", np.empty(past.places, np.int64))
+    if not 0 <= logged <= queued <= logged + past.places or steps.min() < 0:
+        raise CheckpointError(
+            f"The checkpoint is damaged: {queued} evaluations were queued and {logged} written down, of the steps "
+            f"{steps.tolist()!s:.80}."
+        )
     # Versions of later steps were queued after this boundary; the run queues them again.
-    queued = min(queued, past.until(boundary, round_steps))
+    known = min(queued, past.until(boundary, round_steps))
     if every and past.every:
-        queue.step[:] = np.minimum(arrays["evaluation.step"], boundary * round_steps)
-        if len(arrays["evaluation.data"]):
-            queue.data[:] = arrays["evaluation.data"]
+        queue.step[:] = np.minimum(steps, boundary * round_steps)
+        if logged < queued:
+            queue.data[:] = _like(arrays, "evaluation.data", queue.data)
     else:  # no evaluator has played, or none will: nothing waits, and no number with a record is given again
-        queued = logged = min(max(logged, recorded), queued)
-    queue.queued.publish(queued)
+        known = logged = min(max(logged, recorded), known)
+    queue.queued.publish(known)
     # Returns that were not written down are not kept: those evaluations are played again.
     for count in (queue.done, queue.logged):
-        count.publish(min(logged, queued))
+        count.publish(min(logged, known))
     queue.returns[:] = np.nan  # those written down are in metrics.jsonl
     changed = every != past.every
-    memory.board.evaluation_history[:] = (queued, boundary) if changed else (past.before, past.since)
+    memory.board.evaluation_history[:] = (known, boundary) if changed else (past.before, past.since)

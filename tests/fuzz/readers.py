@@ -28,7 +28,7 @@ from shared.checkpoint.weights_file import StoredWeights
 from shared.config.settings import Config
 from shared.errors import CheckpointError, ConfigError, FatalError
 from shared.files.strict_json import json_object
-from shared.memory.boundary import captured_arrays, restore
+from shared.memory.boundary import most_captured_bytes, restore
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
 from shared.process.live import Live, withdraw
@@ -149,12 +149,8 @@ def read_to_resume(workspace: Workspace, whole: str) -> list[str]:
         return []
     memory = Memory.create(ready)
     try:
-        restore(
-            memory,
-            manifest.boundary,
-            load_boundary(manifest, captured_arrays(memory, manifest.evaluations)),
-            manifest.evaluations,
-        )
+        arrays = load_boundary(manifest, most_captured_bytes(memory, manifest.evaluations))
+        restore(memory, manifest.boundary, arrays, manifest.evaluations)
         load_segments(manifest, memory.run_schedule, memory.ring.field)
         return _of_memory(memory, manifest.boundary)
     finally:

@@ -7,12 +7,11 @@ import json
 from pathlib import Path
 
 import numpy as np
-from safetensors.numpy import load_file
 
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
 from shared.checkpoint.finding import find_checkpoint
-from shared.checkpoint.manifest import Piece, boundary_name, manifest_checksum
-from shared.checkpoint.segments import IDENTITY, load_boundary, segment_of
+from shared.checkpoint.manifest import Piece, manifest_checksum
+from shared.checkpoint.segments import load_boundary, segment_of
 from shared.config.method_declaration import method_declaration
 from shared.config.protocols import eval_rules
 from shared.config.run_schedule import RunSchedule, make_run_schedule
@@ -88,9 +87,7 @@ def content(directory: Path) -> dict[str, bytes]:
 
 def boundary_in(run: Path) -> dict[str, np.ndarray]:
     """All arrays of the state in the newest checkpoint of a run."""
-    manifest = find_checkpoint(run)
-    arrays = load_file(manifest.directory / boundary_name(manifest.boundary))
-    return load_boundary(manifest, {name: array for name, array in arrays.items() if name != IDENTITY})
+    return load_boundary(find_checkpoint(run), 1 << 20)
 
 
 def describe(path: Path) -> Piece:

@@ -10,7 +10,7 @@ import pytest
 from shared.config.settings import Config
 from shared.errors import CheckpointError
 from shared.frame_shape import STACK
-from shared.memory.boundary import VARIABLE, Moved, capture, captured_arrays, restore
+from shared.memory.boundary import Moved, capture, most_captured_bytes, restore
 from shared.memory.evaluation_queue import EvaluationHistory
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
@@ -54,12 +54,7 @@ def test_the_first_stacks_of_the_next_round_come_back(method: str, schedule: str
     """With a replay method they come back with its segments, except for the frame that opens the round."""
     played, restored = _played(_memory(method, schedule)), _memory(method, schedule)
     arrays = capture(played, BOUNDARY)
-    shapes = captured_arrays(played, NO_EVALUATIONS)
-    assert arrays.keys() == shapes.keys()
-    for name, like in shapes.items():
-        found = arrays[name]
-        assert (found.dtype, found.shape[1:]) == (like.dtype, like.shape[1:]), name
-        assert len(found) == len(like) or (name in VARIABLE and len(found) < len(like)), name
+    assert sum(array.nbytes for array in arrays.values()) <= most_captured_bytes(played, NO_EVALUATIONS)
     restore(restored, BOUNDARY, arrays, NO_EVALUATIONS)
     run_schedule = played.run_schedule
     opening = BOUNDARY * run_schedule.round_ticks
