@@ -61,7 +61,6 @@ class GroupHost(NodeObject):
         """
         super().__init__(**lease)
         self._plan = group_plan(plan, cores)
-        self._session = ""
         self._memory: Memory | None = None
         self._doorbells: list[Doorbell] = []
 
@@ -69,11 +68,10 @@ class GroupHost(NodeObject):
         """Hash of what this machine computes. Raises `RunFailed` if it cannot compute the network."""
         return numerics(self._plan)
 
-    def begin(self, session: str, states: Sequence[LaneState]) -> None:
+    def begin(self, states: Sequence[LaneState]) -> None:
         """Have these lanes played from now on, and no others.
 
         Args:
-            session: name for the parcels.
             states: of the lanes, at least one.
 
         Raises:
@@ -81,7 +79,6 @@ class GroupHost(NodeObject):
         """
         self._stop()
         try:
-            self._session = session
             memory = self._memory = Memory.create(self._plan, [state.lane for state in states])
             owners = np.full(memory.run_schedule.lanes, NO_OWNER)
             for place, state in enumerate(states):
@@ -119,7 +116,7 @@ class GroupHost(NodeObject):
         while not self._enough(memory, sent) and (left := deadline - time.monotonic()) > 0:
             learner.wait(min(_POLL_SECONDS, left))
             self._living()
-        return pack(memory, self._session, sent)
+        return pack(memory, sent)
 
     def keep(self) -> None:
         """Renew the lease. Raises `RunFailed` if a program was begun and has ended."""

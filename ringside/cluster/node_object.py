@@ -59,9 +59,6 @@ class Host(Protocol):
             NodeLost: there is no answer. Any error that the method itself raises.
         """
 
-    def is_leaving(self) -> bool:
-        """True if the node of an object that is placed was told to leave the cluster. Raises `NodeLost`."""
-
     def release(self, *, gently: bool = False) -> None:
         """End the process of the object, if it lives; give its place on the node back.
 

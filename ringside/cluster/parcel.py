@@ -3,10 +3,9 @@
 A group plays logged actions again, as a restarted actor does. So a lane that was half played elsewhere continues with
 the same steps. What was played comes in parcels:
 
-    SHA-256 of the rest | one zstd frame of a `_Parcel` (MessagePack)
+    SHA-256 of the rest | one zstd frame of `LaneTicks` (MessagePack)
 
-A reader knows from its own configuration how large every part must be, and executes nothing. A parcel carries the name
-of the session for which it was made, so a late one of a lost group is refused.
+A reader knows from its own configuration how large every part must be, and executes nothing.
 """
 
 from __future__ import annotations
@@ -65,11 +64,6 @@ class LaneTicks(msgspec.Struct, frozen=True):
     """State at `last`, where that is a boundary and the group still has it."""
 
 
-class _Parcel(msgspec.Struct, frozen=True):
-    session: str
-    lanes: list[LaneTicks]
-
-
 def capture_lane(memory: Memory, lane: int) -> LaneState:
     """State of a lane; for its owner."""
     run_schedule, boundary = memory.run_schedule, memory.lane_snapshots.newest(lane)
@@ -109,7 +103,7 @@ def ticks_by_field(memory: Memory, first: int, last: int) -> dict[str, range]:
     return {name: following if name in OPENING else own for name in memory.ring.field}
 
 
-def pack(memory: Memory, session: str, sent: Mapping[int, int]) -> bytes:
+def pack(memory: Memory, sent: Mapping[int, int]) -> bytes:
     """Parcel of the ticks that lanes have played; empty if there are none.
 
     Args:
@@ -129,11 +123,11 @@ def pack(memory: Memory, session: str, sent: Mapping[int, int]) -> bytes:
         lanes.append(LaneTicks(lane, first, last, {name: each.tobytes() for name, each in fields.items()}, snapshot))
     if not lanes:
         return b""
-    frame = zstandard.ZstdCompressor(level=_LEVEL).compress(msgspec.msgpack.encode(_Parcel(session, lanes)))
+    frame = zstandard.ZstdCompressor(level=_LEVEL).compress(msgspec.msgpack.encode(lanes))
     return hashlib.sha256(frame).digest() + frame
 
 
-def unpack(memory: Memory, session: str, sent: Mapping[int, int], parcel: bytes) -> list[LaneTicks]:
+def unpack(memory: Memory, sent: Mapping[int, int], parcel: bytes) -> list[LaneTicks]:
     """Content of a parcel; nothing is written. Raises `ParcelError` unless it is whole and the one asked for."""
     if not parcel:
         return []
@@ -146,16 +140,14 @@ def unpack(memory: Memory, session: str, sent: Mapping[int, int], parcel: bytes)
     try:
         if not 0 <= zstandard.frame_content_size(frame) <= limit:
             raise ParcelError(f"A parcel does not say its size, or has more than {limit} bytes.")
-        content = msgspec.msgpack.decode(zstandard.ZstdDecompressor().decompress(frame), type=_Parcel)
+        lanes = msgspec.msgpack.decode(zstandard.ZstdDecompressor().decompress(frame), type=list[LaneTicks])
     except (msgspec.MsgspecError, zstandard.ZstdError) as error:
         raise ParcelError(f"A parcel is damaged: {error}") from error
-    if content.session != session:
-        raise ParcelError("A parcel is of another session.")
-    if len({each.lane for each in content.lanes}) < len(content.lanes):
+    if len({each.lane for each in lanes}) < len(lanes):
         raise ParcelError("A parcel has a lane twice.")
-    for each in content.lanes:
+    for each in lanes:
         _require_asked(memory, sent, each)
-    return content.lanes
+    return lanes
 
 
 def _require_asked(memory: Memory, sent: Mapping[int, int], ticks: LaneTicks) -> None:

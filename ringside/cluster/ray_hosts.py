@@ -8,7 +8,6 @@ from contextlib import suppress
 from typing import Any
 
 import ray
-from ray._private.state import state  # Ray has no public function that says which nodes are being drained
 from ray.exceptions import ActorHandleNotFoundError, GetTimeoutError, RayError, RayTaskError
 
 from ringside.cluster.node_object import Host, NodeLost
@@ -60,10 +59,6 @@ class RayHost:
     def node(self) -> str:
         """Identity of the node of an actor that is placed. Raises `NodeLost`."""
         return str(_get(self._placed, _FETCH_SECONDS))
-
-    def is_leaving(self) -> bool:
-        """True if the node of an actor that is placed is being drained. Raises `NodeLost`."""
-        return self.node in state.get_draining_nodes()
 
     def call(self, method: str, *arguments: Any, seconds: float, meanwhile: Callable[[], None] = lambda: None) -> Any:
         """Call a method of the actor and return its answer. Raises `NodeLost`, or the method's error."""

@@ -1,24 +1,17 @@
 """The lanes of a gateway: it owns them and writes their memory, and a group on a node plays them.
 
-Only answers to calls on the present host are read, and each session has its own name. So nothing of a lost group is
-ever written, however late it comes. When a group is lost, its lanes go back to their snapshots, like those of an actor
-that died. Their logged actions go to the next group, and ticks that the ring holds already are compared.
+Only answers to calls on the present host are read. So nothing of a lost group is ever written, however late it comes.
+When a group is lost, its lanes go back to their snapshots, like those of an actor that died. Their logged actions go to
+the next group, and ticks that the ring holds already are compared.
 
-A node that has other software, or computes other bits, is left out before it plays. One that passes this check and
-later fails an audit is left out from then on, and the run continues as inexact: all that was played is valid, but no
-repetition would give it.
-
-An audit recomputes some answers of a node on this machine, since a processor may start to compute other bits. The
-gateway asks the inference server of this machine what the node was asked, before it publishes the end of the round.
-Until then the server has the parameters of that round, and the ring the frames.
+A node that has other software, or computes other bits, is left out before it plays.
 """
 
 from __future__ import annotations
 
 import math
-import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -30,73 +23,13 @@ from ringside.cluster.group_host import GroupHost
 from ringside.cluster.node_object import Host, Hosts, Node, NodeLost, fingerprint
 from ringside.cluster.parcel import OPENING, LaneTicks, ParcelError, capture_lane, ticks_by_field, unpack
 from shared.errors import FatalError, RingsideError, RunFailed
-from shared.exploration import Exploration
 from shared.files.disk_trouble import log_line
 from shared.memory.board import Phase
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
-from shared.memory.wait import Doorbell, Waiter
+from shared.memory.wait import Waiter
 from shared.process.child import Doorbells
 from shared.text import count
-
-AUDIT_EVERY = 100
-"""Ticks of a cell of which one is audited."""
-
-
-class Audit:
-    """Audit of the lanes that a group plays.
-
-    Attributes:
-        answers: answers of a cell that this machine computed again and agreed with.
-    """
-
-    def __init__(self, memory: Memory, lanes: Sequence[int], waiter: Waiter, inference: Doorbell) -> None:
-        """`lanes` are whole cells, owned by the caller; `inference` is the doorbell of this machine's server."""
-        self._memory, self._waiter, self._inference = memory, waiter, inference
-        plan, run_schedule = memory.plan, memory.run_schedule
-        self._lanes = {lane: memory.lane(lane) for lane in lanes}
-        self._lives = {lane: each.begin_life() for lane, each in self._lanes.items()}  # replies to others do not count
-        seed = plan.config.run.seed
-        self._exploration = {lane: Exploration(lane, run_schedule, plan.config.explore, seed) for lane in lanes}
-        logged = memory.board.lane_logged.values
-        # Logged actions are played again as they are, so only those of later ticks are this group's.
-        self._audited = {(cell := plan.cell_of(lane)).start: int(logged[cell].max()) - 1 for lane in lanes}
-        """The newest tick of each cell that needs no audit any more, by the cell's first lane."""
-        self.answers = 0
-
-    def find_mismatch(self) -> tuple[int, int] | None:
-        """Audit the ticks that are due. Return the lane and tick of an answer that differs, or None."""
-        board, begin = self._memory.board, self._memory.board.committed * self._memory.run_schedule.round_ticks
-        for number, audited in self._audited.items():
-            cell, first = self._memory.plan.cell_of(number), max(audited + 1, begin)
-            first += (number - first) % AUDIT_EVERY
-            for tick in range(first, int(board.lane_done.values[cell].min()), AUDIT_EVERY):
-                self._audited[number] = tick
-                for lane in self._answered(cell, tick):
-                    if not self._agrees(lane, tick):
-                        return lane, tick
-                self.answers += 1
-        return None
-
-    def _answered(self, cell: slice, tick: int) -> range:
-        """The lanes of a cell, for which this machine has answered again at a tick."""
-        lanes = range(cell.start, cell.stop)
-        for lane in lanes:
-            self._lanes[lane].ask(self._lives[lane], tick)
-        self._inference.ring()
-        self._waiter.wait(lambda: all(self._lanes[lane].answered for lane in lanes))
-        return lanes
-
-    def _agrees(self, lane: int, tick: int) -> bool:
-        """True if the ring holds this machine's answer."""
-        plan, memory = self._memory.plan, self._lanes[lane]
-        slot = tick % self._memory.run_schedule.capacity
-        chosen: object = memory.actions
-        if not plan.method.samples_actions:
-            chosen = self._exploration[lane].choose(tick, memory.actions, [plan.actions] * len(memory.actions))
-        answer = {"action": chosen, **memory.declared}
-        return all(np.array_equal(memory.slot[name][slot], field) for name, field in answer.items())
-
 
 EXAMINE_SECONDS = 180.0
 """Time without an answer after which a node counts as lost that is examined, for which it computes a while."""
@@ -104,8 +37,6 @@ PLACE_SECONDS = 10.0
 """Wait for a free node after which the lanes go to other gateways, or to the actors of this machine."""
 POLL_SECONDS = 0.25
 """Longest wait for a place in one call."""
-LEAVING_SECONDS = 1.0
-"""Between two questions if the node was told to leave."""
 SILENT_SECONDS = 5.0
 """Time without an answer after which a node counts as lost that plays. It answers within `ANSWER_SECONDS`."""
 ANSWER_SECONDS = 0.25
@@ -136,22 +67,14 @@ class _Group:
     """True once the node was examined."""
     same_bits: bool = True
     """True if the node computes the bits of this machine."""
-    leaving: bool = False
-    looked_at: float = -math.inf
-    """Time of the last question if the node was told to leave."""
-    agreed_step: int = -1
-    """Step of the newest round in which the node had this machine's bits; -1: it has played nothing."""
     lanes: list[int] = field(default_factory=list)
     """Lanes that it plays."""
-    session: str = ""
     sent: dict[int, int] = field(default_factory=dict)
     """By lane the first tick that the group has not sent."""
     content: int | None = None
     """Updates of the parameters that the group has."""
     states: dict[int, tuple[int, bytes]] = field(default_factory=dict)
     """By lane the newest boundary of which the group has sent the state, and that state."""
-    audit: Audit | None = None
-    """None: the node is known to compute other bits, or plays nothing."""
 
 
 class RemoteLanes:
@@ -207,17 +130,13 @@ class RemoteLanes:
             self._hand_over()
         if not self._find():
             return
-        if self._can_leave():
-            self._note(f"{self._name} was told to leave; {self._fate('go on elsewhere')}.")
-            self._replace(gently=True)
-            return
         lanes = self._playable() if self._prepared else []
         begins = bool(lanes) and lanes != self._group.lanes
         if begins:
             self._begin(lanes)
         self._examine()  # takes seconds, in which the program of a group that has begun starts
-        if begins:
-            self._choose_audit(lanes)
+        if begins and not self._group.same_bits:
+            self._mark_inexact(self._snapshot_step(lanes))
         if lanes:
             self._play(lanes)
         elif self._group.lanes:
@@ -304,22 +223,11 @@ class RemoteLanes:
         if self._losses > MOST_LOSSES:
             raise FatalError(f"{sentence}. That was loss {self._losses} in a row without a new step.")
         self._report.losses[self._number] += 1
-        self._note(f"{sentence.removesuffix('.')}; {self._fate()}.")
+        lanes, effect = self._group.lanes, "it had no lanes"
+        if lanes:
+            effect = f"{count(len(lanes), 'lane')} will be played again from step {self._snapshot_step(lanes):,} on"
+        self._note(f"{sentence.removesuffix('.')}; {effect}.")
         self._replace()
-
-    def _can_leave(self) -> bool:
-        """True if the node was told to leave, as is asked from time to time, and nothing would be played again."""
-        group, now = self._group, time.monotonic()
-        if not group.leaving and now - group.looked_at >= LEAVING_SECONDS:
-            group.looked_at, group.leaving = now, group.host.is_leaving()
-        return group.leaving and all(map(self._at_boundary, group.lanes))
-
-    def _fate(self, words: str = "will be played again") -> str:
-        """Effect of the loss of a node, as half a sentence."""
-        lanes = self._group.lanes
-        if not lanes:
-            return "it had no lanes"
-        return f"{count(len(lanes), 'lane')} {words} from step {self._snapshot_step(lanes):,} on"
 
     # --- lanes
 
@@ -353,21 +261,11 @@ class RemoteLanes:
         states = [capture_lane(self._memory, lane) for lane in lanes]
         ticks = self._run_schedule.round_ticks
         sent = {state.lane: max(-1, state.boundary * ticks) for state in states}
-        session = secrets.token_hex(8)
-        self._group = replace(self._group, lanes=lanes, session=session, sent=sent, content=None, states={}, audit=None)
+        self._group = replace(self._group, lanes=lanes, sent=sent, content=None, states={})
         try:
-            self._call("begin", session, states, seconds=BEGIN_SECONDS)
+            self._call("begin", states, seconds=BEGIN_SECONDS)
         except RunFailed as error:
             raise UnsuitableNode(str(error)) from error
-
-    def _choose_audit(self, lanes: list[int]) -> None:
-        """Audit the answers of a node that computes the bits of this machine; record that the run is inexact else."""
-        group, step = self._group, self._snapshot_step(lanes)
-        if group.same_bits:
-            group.audit = Audit(self._memory, lanes, self._waiter, self._doorbells[Role.INFERENCE])
-            group.agreed_step = group.agreed_step if group.agreed_step >= 0 else step
-        else:
-            self._mark_inexact(step)
 
     def _snapshot_step(self, lanes: list[int]) -> int:
         """Step of the oldest among the newest snapshots of these lanes."""
@@ -404,9 +302,8 @@ class RemoteLanes:
         due = {lane: sent[lane] for lane in lanes if finished[lane] <= round_ or sent[lane] < done[lane]}
         parcel = self._call_at_work("collect", due, ANSWER_SECONDS)
         self._report.received_bytes[self._number] += len(parcel)
-        for ticks in unpack(self._memory, self._group.session, due, parcel):
+        for ticks in unpack(self._memory, due, parcel):
             self._file(ticks)
-        self._audit_round()
         self._finish_boundaries(lanes)
         self._waiter.heartbeat()
 
@@ -420,23 +317,6 @@ class RemoteLanes:
         self._call_at_work("play", round_, weights, least=least)
         group.content = content
         self._report.transfer_ns[self._number] += time.monotonic_ns() - begun
-
-    def _audit_round(self) -> None:
-        """Compare some answers with those of this machine. Raises `UnsuitableNode` if one differs."""
-        audit = self._group.audit
-        if audit is None:
-            return
-        before, mismatch = audit.answers, audit.find_mismatch()
-        self._report.audits[self._number] += audit.answers - before
-        if mismatch is not None:
-            lane, tick = mismatch
-            self._mark_inexact(self._group.agreed_step)
-            raise UnsuitableNode(
-                f"{self._name} answered tick {tick:,} of lane {lane} otherwise than this machine, though it "
-                f"computed the same bits when it joined. The run is inexact from step {self._group.agreed_step:,} on."
-            )
-        if audit.answers > before:
-            self._group.agreed_step = max(0, self._board.committed) * self._run_schedule.round_steps
 
     def _changed(self, lanes: list[int]) -> bool:
         """True if the gateway has other lanes to play than these, or has to hand one over."""
@@ -521,12 +401,12 @@ class RemoteLanes:
         return answer
 
     def _wait_awake(self, ready: Callable[[], bool]) -> None:
-        """Wait for other processes of this machine or the end of the node, and keep the group's lease meanwhile."""
+        """Wait for other processes of this machine and keep the group's lease meanwhile."""
 
         def is_over() -> bool:
             return ready() or self._board.finished
 
-        while not (is_over() or self._can_leave()):
+        while not is_over():
             deadline = time.monotonic() + KEEP_SECONDS
             self._waiter.wait(lambda: is_over() or time.monotonic() > deadline)  # noqa: B023  (it is called here)
             self._call_at_work("keep")

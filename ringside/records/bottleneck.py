@@ -118,8 +118,8 @@ def _node(memory: Memory, process: int, old: Sample, new: Sample) -> NodeStatus 
     moved = {each: getattr(new, each) - getattr(old, each) for each in ("transfer", "sent", "received")}
     transfer, sent, received = (max(0, int(counted[gateway])) / ns for counted in moved.values())
     lanes = int(np.count_nonzero(memory.board.lane_owner == actor))
-    losses, audits = int(reports.losses[gateway]), int(reports.audits[gateway])
-    return NodeStatus(reports.name(gateway), lanes, losses, audits, transfer, 1e9 * sent, 1e9 * received)
+    losses = int(reports.losses[gateway])
+    return NodeStatus(reports.name(gateway), lanes, losses, transfer, 1e9 * sent, 1e9 * received)
 
 
 def load_between(memory: Memory, old: Sample, new: Sample, usable_cores: int) -> Load:
@@ -165,8 +165,6 @@ class NodeStatus:
     lanes: int
     losses: int
     """Nodes that the gateway lost."""
-    audits: int
-    """Answers that the head computed again, and agreed with."""
     transfer: float
     """Share of the time in which parameters were on their way to it."""
     sent: float

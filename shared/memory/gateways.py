@@ -28,7 +28,6 @@ class Gateways(SharedFields):
     sent_bytes = int64("gateway.sent_bytes", _GATEWAYS, _ITSELF, "Bytes of parameters to its node.")
     received_bytes = int64("gateway.received_bytes", _GATEWAYS, _ITSELF, "Bytes of steps from its node.")
     losses = int64("gateway.losses", _GATEWAYS, _ITSELF, "Nodes that it lost.")
-    audits = int64("gateway.audits", _GATEWAYS, _ITSELF, "Answers that this machine computed again, and agreed with.")
     notice = uint8("gateway.notice", ("gateways", NOTICES, NOTICE_BYTES), _ITSELF, "The newest sentences.")
     notices = sequence_array("gateway.notices", _GATEWAYS, _ITSELF, "Number of sentences so far.")
 

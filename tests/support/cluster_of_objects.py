@@ -20,7 +20,7 @@ class ObjectHost:
         self._made, self._fault, self._has_room = made, fault, has_room
         self._calls: dict[str, int] = {}
         self.object: Any = None
-        self.released = self.lost = self.leaving = self.admitted = False
+        self.released = self.lost = self.admitted = False
 
     def ready(self, seconds: float) -> bool:
         """Make the object, if there is room."""
@@ -38,10 +38,6 @@ class ObjectHost:
             raise NodeLost(words)
         meanwhile()
         return self.object.answer(method, *arguments)
-
-    def is_leaving(self) -> bool:
-        """True if the test says so."""
-        return self.leaving
 
     def release(self, *, gently: bool = False) -> None:
         """End the object, as the death of its process does."""

@@ -8,7 +8,6 @@ import shutil
 import signal
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -107,14 +106,6 @@ class RayCluster:
         self._cluster.worker_nodes.remove(node)
         self.nodes.remove(node)
         node.kill_all_processes(check_alive=False, allow_graceful=False, wait=True)
-
-    def drain_node(self, node: Any, seconds: float = 60.0) -> None:
-        """Tell a node to leave within a time, as an autoscaler or `ray start --block` does; idle, it ends by itself."""
-        from ray.core.generated import autoscaler_pb2
-
-        reason, end = autoscaler_pb2.DRAIN_NODE_REASON_PREEMPTION, int(1000 * (time.time() + seconds))
-        accepted, why = node.get_gcs_client().drain_node(node.node_id, reason, "a test", end)
-        assert accepted, why
 
     def close(self) -> None:
         """End everything."""

@@ -113,7 +113,7 @@ function showRole(role, i) {
   say(word, role.state);
   track.firstChild.style.width = `${100 * (role.busy ?? 0)}%`;
   const work = node ? `, ${node.lanes} ${node.lanes === 1 ? "lane" : "lanes"}, ${(node.sent / 1e6).toFixed(1)} MB/s to it, `
-    + `${(node.received / 1e6).toFixed(1)} from it, ${count(node.audits)} answers audited`
+    + `${(node.received / 1e6).toFixed(1)} from it`
     : role.cores === null ? "" : `, ${role.cores.toFixed(2)} cores`;
   say(busy, role.busy === null ? "" : `busy ${Math.round(100 * role.busy)}%${work}`);
   const events = [[role.restarts, "restart", "restarts"], [node?.losses, "loss", "losses"]];

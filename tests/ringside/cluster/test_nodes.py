@@ -78,23 +78,6 @@ def test_a_death_changes_nothing(cluster: RayCluster, tmp_path: Path, disturbanc
     until(lambda: not cluster.programs(), 15)
 
 
-def test_a_node_that_is_drained_ends_at_a_boundary(cluster: RayCluster, tmp_path: Path) -> None:
-    cluster.fill(2)
-    process = start(tmp_path / "run", "--ray", cluster.address, "--nodes", "1", actors="1", total_steps="9_600")
-    memory = memory_of(process, tmp_path / "run", gateways=1)
-    wait_until(process, lambda: memory.board.committed >= 2 and bool(cluster.programs()), SECONDS)
-    node = cluster.node_of(cluster.programs()[0].parents())
-    raylet = node.all_processes["raylet"][0].process
-    cluster.drain_node(node)
-    wait_until(process, lambda: raylet.poll() is not None, SECONDS)
-    cluster.kill_node(node)
-    printed = finish(process, SECONDS)
-    assert "was told to leave; 4 lanes go on elsewhere from step" in printed
-    assert memory.gateways is not None
-    assert memory.gateways.losses[0] == 0
-    assert result(tmp_path / "run") == alone(total_steps="9_600")
-
-
 def test_a_silent_node_changes_nothing(cluster: RayCluster, tmp_path: Path) -> None:
     cluster.fill(3)
     process = start(tmp_path / "run", "--ray", cluster.address, "--nodes", "2", actors="1")

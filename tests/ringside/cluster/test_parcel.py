@@ -16,7 +16,6 @@ from shared.memory.run_memory import Memory
 from shared.memory.snapshot import ENV_BYTES
 from tests.support.remote_world import LANE_ENVS, ROUND_TICKS, make_plan
 
-SESSION = "0123456789abcdef"
 SENT = {1: 20, 3: 20}
 Change = Callable[[Any], object]
 """From the lanes of a parcel to others."""
@@ -38,15 +37,14 @@ def memory() -> Memory:
     return memory
 
 
-def forged(parcel: bytes, lanes: object) -> bytes:
+def forged(lanes: object) -> bytes:
     """A parcel with these lanes, and the right checksum."""
-    content = msgspec.msgpack.decode(zstandard.decompress(parcel[32:])) | {"lanes": lanes}
-    frame = zstandard.compress(msgspec.msgpack.encode(content))
+    frame = zstandard.compress(msgspec.msgpack.encode(lanes))
     return hashlib.sha256(frame).digest() + frame
 
 
 def test_ticks_come_as_they_were_played(memory: Memory) -> None:
-    found = unpack(memory, SESSION, SENT, pack(memory, SESSION, SENT))
+    found = unpack(memory, SENT, pack(memory, SENT))
     assert [(each.lane, each.first, each.last) for each in found] == [(1, 20, 34), (3, 20, 34)]
     capacity = memory.run_schedule.capacity
     for each in found:
@@ -60,14 +58,14 @@ def test_a_part_of_a_round_has_no_snapshot_and_ends_before_the_boundary(memory: 
     memory.board.lane_done.publish(1, 25)
     memory.board.lane_finished.publish(1, 1)
     memory.board.lane_finished.publish(3, 1)  # its last tick is done, its snapshot is not written yet
-    found = unpack(memory, SESSION, SENT, pack(memory, SESSION, SENT))
+    found = unpack(memory, SENT, pack(memory, SENT))
     assert [(each.lane, each.last, each.snapshot) for each in found] == [(1, 25, None), (3, 33, None)]
 
 
 def test_the_beginning_of_a_lane_is_a_frame_and_a_snapshot(memory: Memory) -> None:
     memory.lane_snapshots.write(0, 0, b"begun")
     memory.board.lane_finished.publish(0, 0)
-    (found,) = unpack(memory, SESSION, {0: -1}, pack(memory, SESSION, {0: -1}))
+    (found,) = unpack(memory, {0: -1}, pack(memory, {0: -1}))
     assert (found.first, found.last, found.snapshot) == (-1, 0, b"begun")
     assert {name for name, data in found.fields.items() if data} == {"frame", "start", "valid"}
     assert found.fields["frame"] == memory.ring.field["frame"][0, 0].tobytes()
@@ -86,28 +84,23 @@ def test_the_state_of_a_lane_has_the_frames_of_its_first_stack_and_the_logged_ac
 
 
 def test_nothing_played_is_an_empty_parcel(memory: Memory) -> None:
-    assert pack(memory, SESSION, {1: 34, 2: -1}) == b""
-    assert unpack(memory, SESSION, {1: 34}, b"") == []
-
-
-def test_a_late_parcel_of_another_session_is_refused(memory: Memory) -> None:
-    with pytest.raises(ParcelError, match="another session"):
-        unpack(memory, "f" * 16, SENT, pack(memory, SESSION, SENT))
+    assert pack(memory, {1: 34, 2: -1}) == b""
+    assert unpack(memory, {1: 34}, b"") == []
 
 
 def test_no_changed_or_missing_byte_is_accepted(memory: Memory) -> None:
-    parcel = pack(memory, SESSION, SENT)
+    parcel = pack(memory, SENT)
     places = [*range(0, 400, 3), *range(400, len(parcel), 97)]
     for place in places:
         changed = bytearray(parcel)
         changed[place] ^= 4
         with pytest.raises(ParcelError):
-            unpack(memory, SESSION, SENT, bytes(changed))
+            unpack(memory, SENT, bytes(changed))
     for length in (1, 3, 4, 50, len(parcel) - 1):
         with pytest.raises(ParcelError):
-            unpack(memory, SESSION, SENT, parcel[:length])
+            unpack(memory, SENT, parcel[:length])
     with pytest.raises(ParcelError):
-        unpack(memory, SESSION, SENT, parcel + b"0")
+        unpack(memory, SENT, parcel + b"0")
 
 
 def changed(**fields: object) -> Change:
@@ -142,23 +135,23 @@ def changed(**fields: object) -> Change:
     ],
 )
 def test_forged_lanes_are_refused(memory: Memory, change: Change) -> None:
-    parcel = pack(memory, SESSION, SENT)
-    lanes = msgspec.msgpack.decode(zstandard.decompress(parcel[32:]))["lanes"]
-    assert len(unpack(memory, SESSION, SENT, forged(parcel, lanes))) == 2
+    parcel = pack(memory, SENT)
+    lanes = msgspec.msgpack.decode(zstandard.decompress(parcel[32:]))
+    assert len(unpack(memory, SENT, forged(lanes))) == 2
     with pytest.raises(ParcelError):
-        unpack(memory, SESSION, SENT, forged(parcel, change(lanes)))
+        unpack(memory, SENT, forged(change(lanes)))
 
 
 def test_a_snapshot_within_a_round_is_refused(memory: Memory) -> None:
     memory.board.lane_done.publish(1, 25)
     memory.board.lane_finished.publish(1, 1)
-    parcel = pack(memory, SESSION, {1: 20})
-    (lane,) = msgspec.msgpack.decode(zstandard.decompress(parcel[32:]))["lanes"]
+    parcel = pack(memory, {1: 20})
+    (lane,) = msgspec.msgpack.decode(zstandard.decompress(parcel[32:]))
     with pytest.raises(ParcelError, match="one that is not due"):
-        unpack(memory, SESSION, {1: 20}, forged(parcel, [lane | {"snapshot": b"1"}]))
+        unpack(memory, {1: 20}, forged([lane | {"snapshot": b"1"}]))
 
 
 def test_a_frame_that_would_be_large_is_refused_before_it_is_made(memory: Memory) -> None:
     bomb = zstandard.ZstdCompressor().compress(bytes(1 << 30))
     with pytest.raises(ParcelError, match="has more than"):
-        unpack(memory, SESSION, SENT, hashlib.sha256(bomb).digest() + bomb)
+        unpack(memory, SENT, hashlib.sha256(bomb).digest() + bomb)

@@ -210,25 +210,6 @@ def test_without_a_free_node_this_machine_plays_and_nodes_join_and_leave(monkeyp
         assert any(said in note for note in world.notes)
 
 
-@pytest.mark.parametrize("span", [1, 3])
-def test_a_node_that_was_told_to_leave_ends_at_a_boundary_and_is_not_lost(
-    monkeypatch: pytest.MonkeyPatch, span: int
-) -> None:
-    monkeypatch.setattr(remote_lanes, "LEAVING_SECONDS", 0.0)
-    hosts = ObjectCluster(PlayedGroup)
-    world = RemoteWorld(1, hosts, span=span)
-
-    def tell(version: int) -> None:
-        hosts.hosts[0].leaving = version >= 2
-
-    assert world.run(tell).played() == alone(span)
-    assert [host.released for host in hosts.hosts] == [True, True]
-    assert world.memory.gateways is not None
-    assert world.memory.gateways.losses[0] == 0
-    assert world.memory.board.redone.sum() == 0
-    assert any("Node n7 was told to leave; 4 lanes go on elsewhere from step" in note for note in world.notes)
-
-
 def test_a_gateway_that_dies_leaves_the_lanes_to_its_next_life() -> None:
     hosts = ObjectCluster(PlayedGroup)
     world = RemoteWorld(1, hosts, span=2)
@@ -299,37 +280,6 @@ def test_a_node_that_computes_other_bits_is_accepted_where_asked(monkeypatch: py
     world = RemoteWorld(1, ObjectCluster(PlayedGroup, fails("play", 3)), mixed=True).run()
     assert world.memory.inexact_since == 2 * world.memory.run_schedule.round_steps
     assert any("the run is inexact from here on" in note for note in world.notes)
-
-
-@pytest.mark.parametrize("method", ["dqn", "ppo"])
-def test_some_answers_are_computed_again(monkeypatch: pytest.MonkeyPatch, method: str) -> None:
-    monkeypatch.setattr(remote_lanes, "AUDIT_EVERY", 5)
-    world = RemoteWorld(2, ObjectCluster(PlayedGroup), method=method).run()
-    assert world.played() == alone(method=method)
-    gateways = world.memory.gateways
-    assert gateways is not None
-    ticks = world.memory.run_schedule.rounds * ROUND_TICKS
-    assert gateways.audits.tolist() == [len(range(0, ticks, 5)), len(range(2, ticks, 5))]
-    assert world.memory.inexact_since == -1
-
-
-def test_a_node_that_answers_otherwise_is_left_out_and_the_run_is_inexact(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote_lanes, "AUDIT_EVERY", 5)
-
-    class Changing(PlayedGroup):
-        """From its fourth round on it acts otherwise."""
-
-        def play(self, round_: int, weights: Any) -> None:
-            if weights is not None and round_ >= 3:
-                weights = weights + 1
-            super().play(round_, weights)
-
-    made = iter([Changing])
-    hosts = ObjectCluster(lambda *arguments: next(made, PlayedGroup)(*arguments))
-    world = RemoteWorld(1, hosts, span=2).run()
-    assert hosts.left_out == hosts.hosts[:1]
-    assert world.memory.inexact_since == 2 * world.memory.run_schedule.round_steps
-    assert any("Node n7 answered tick 5" in note and "otherwise than this machine" in note for note in world.notes)
 
 
 def test_a_gateway_killed_before_it_said_that_a_round_is_whole_says_it_later(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -261,11 +261,11 @@ def test_a_gateway_has_a_node(memory: Memory) -> None:
     old = Sample.take(memory, 10 * SECOND)
     gateways.transfer_ns[0], gateways.sent_bytes[0], gateways.received_bytes[0] = SECOND, 8_000, 400
     gateways.write_name(0, "näher" + 80 * "x")
-    gateways.losses[0], gateways.audits[0] = 3, 5
+    gateways.losses[0] = 3
     load = load_between(memory, old, Sample.take(memory, 14 * SECOND), usable_cores=4)
     node = load.activity.roles[-1].node
     assert node is not None
-    assert (node.lanes, node.losses, node.audits, node.transfer) == (2, 3, 5, 0.25)
+    assert (node.lanes, node.losses, node.transfer) == (2, 3, 0.25)
     assert (node.sent, node.received) == (2_000, 100)
     assert node.name.startswith("näherx")
     assert all(role.node is None for role in load.activity.roles[:-1])
