@@ -28,14 +28,12 @@ from ringside.cluster.parcel import LaneState, pack, restore_lane
 from ringside.run.supervisor import Supervisor
 from shared.errors import RingsideError, RunFailed
 from shared.files.disk_trouble import log_line
-from shared.files.run_file_names import LOGS
 from shared.machine.subprocesses import terminate_and_reap
 from shared.memory.arena import ArenaError
 from shared.memory.plan import Plan
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Doorbell
-from shared.process.library_env import choose_workspace
 from shared.process.signals import enable_stack_dumps
 
 GROUP_PROGRAM = "ringside.cluster.group_host"
@@ -193,11 +191,9 @@ def main() -> int:
     enable_stack_dumps()
     memory_fd, *doorbells = map(int, sys.argv[1:])
     plan: Plan = pickle.load(sys.stdin.buffer)
-    choose_workspace()
     region = Memory.attach(memory_fd, plan), [Doorbell(fd) for fd in doorbells]
     with tempfile.TemporaryDirectory(prefix="ringside-group-") as logs:
         plan = replace(plan, config=plan.config.with_settings(run_dir=Path(logs)))
-        (Path(logs) / LOGS).mkdir(mode=0o700)
         try:
             Supervisor(plan, lambda memory: None, log_line, region=region, roles=(Role.INFERENCE,)).run()
         except RingsideError as error:

@@ -140,8 +140,6 @@ class PlacedPrograms:
     def __init__(self, programs: ClusterPrograms) -> None:
         self._programs = programs
         self._host: Host | None = None
-        self._node = ""
-        """Name of the node, until it has been printed."""
         self._title = ""
 
     def run(self, words: Callable[[], Sequence[str]], title: str, run_dir: Path) -> int | None:
@@ -178,9 +176,6 @@ class PlacedPrograms:
         programs, host = self._programs, self._placed()
         if host is None:
             return 1
-        if self._node:
-            self._say(f"on node {self._node}.")
-            self._node = ""
         host.call("start", list(words), os.getcwd(), str(programs.shared), seconds=SILENT_SECONDS)
         told, deadline = 0, math.inf
         while time.monotonic() < deadline:
@@ -206,7 +201,7 @@ class PlacedPrograms:
         node: Node = host.call("describe", seconds=SILENT_SECONDS)
         if sentence := node.difference(self._programs.software):
             raise ConfigError(sentence)
-        self._node = node.name
+        self._say(f"on node {node.name}.")
         return host
 
     def _say(self, *lines: str) -> None:

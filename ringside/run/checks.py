@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import platform
-import signal
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -29,7 +28,7 @@ from actors.env import EnvError
 from actors.env_trial import EnvSample
 from actors.make_env import action_names
 from ringside.run.children import ChildProcess, require_main_guard, signal_name
-from shared.config.resolve import learner_cores, learner_threads_of, shards_of_rank, teams_of
+from shared.config.resolve import shards_of_rank, teams_of
 from shared.config.sections import Play
 from shared.config.settings import ResolvedConfig
 from shared.config.validate import config_warnings
@@ -42,8 +41,6 @@ from shared.machine.subprocesses import REAP_SECONDS, wait_for_end
 from shared.memory import memory_need
 from shared.memory.plan import Plan
 from shared.process import ownership
-from shared.process.library_env import pinned_thread_env
-from shared.process.signals import STOP_SIGNALS
 from shared.text import count, printable, shell_line, words_of
 
 LIMIT_SECONDS = 60.0
@@ -103,12 +100,9 @@ class _Trial:
         self._env, self._call = env, "its import, or its factory"
         self._connection, theirs = multiprocess.Pipe(duplex=False)
         self._process = ChildProcess(target=env_trial.main, args=(theirs, env, frames), daemon=True)
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # until it ignores them
         try:
-            with pinned_thread_env():
-                self._process.start()
+            self._process.start()
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             theirs.close()
 
     def sample(self, begun: float) -> EnvSample:
@@ -193,7 +187,7 @@ def before_start(plan: Plan, *, continues: bool) -> list[Check]:
         *settings(config_warnings(plan.config)),
         *environment(plan.config),
         processor(platform.machine()),
-        *cores(plan, facts.usable_cores()),
+        cores(plan, facts.usable_cores()),
         memory(plan, facts.usable_memory()),
         descriptors(plan, *facts.descriptors()),
         tasks(plan, facts.free_tasks()),
@@ -239,29 +233,12 @@ def processor(kind: str) -> Check:
     return Check("processor", "red", f"This processor is {kind}; Ringside needs x86-64.", "Take such a machine.")
 
 
-def cores(plan: Plan, usable: int) -> list[Check]:
-    """Actors, and threads of the learner, against the cores that affinity and control groups allow.
-
-    The threads of a learner spin while they wait for each other.
-    """
-    found = []
-    machine, actors = plan.config.machine, plan.actors
-    if actors > usable:
+def cores(plan: Plan, usable: int) -> Check:
+    """Actors against the cores that affinity and control groups allow."""
+    if plan.actors > usable:
         advice = "They share cores and play no faster than fewer would."
-        found.append(Check("cores", "yellow", f"--actors {actors} share {count(usable, 'core')}.", advice))
-    busy = learner_cores(machine)
-    if machine.learner_threads > 1 and busy >= usable:
-        advised = learner_threads_of(usable, machine.learner_shards, on_cpu=machine.device == "cpu")
-        found.append(
-            Check(
-                "threads",
-                "yellow",
-                f"--learner-threads {machine.learner_threads} keep {busy} cores busy, of which there are {usable}.",
-                f"They wait for each other; --learner-threads {advised} is faster, but changes the last bits of "
-                "weights.",
-            )
-        )
-    return found or [Check("cores", "green", f"{count(usable, 'core')} may be used, by {count(actors, 'actor')}.")]
+        return Check("cores", "yellow", f"--actors {plan.actors} share {count(usable, 'core')}.", advice)
+    return Check("cores", "green", f"{count(usable, 'core')} may be used, by {count(plan.actors, 'actor')}.")
 
 
 def memory(plan: Plan, usable: int) -> Check:

@@ -43,23 +43,18 @@ from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Doorbell
 from shared.process.child import DEVICE_FAULT, ENV_FAULT, FATAL, ChildSpec, Doorbells, log_path, run_role
+from shared.process.library_env import pinned_thread_env
 from shared.process.ownership import LOCK_FILE
-from shared.process.signals import stack_dumps_held_back
+from shared.process.signals import STOP_SIGNALS, stack_dumps_held_back
 
 
 def require_main_program() -> None:
-    """Refuse a call from where no run can be started. Raises `ConfigError`."""
-    require_main_guard()
-    require_main_thread()
+    """Refuse a call from where no run can be started, with a `ConfigError`.
 
-
-def require_main_thread() -> None:
-    """Refuse a call from another thread: signals reach the main thread, and processes end with the thread that starts
-    them.
-
-    Raises:
-        ConfigError: this is not the main thread.
+    That is another thread: signals reach the main thread, and processes end with the thread that starts them. Or it is
+    the top level of the main module.
     """
+    require_main_guard()
     if threading.current_thread() is not threading.main_thread():
         raise ConfigError("Training was called from another thread: call it from the main thread.")
 
@@ -112,16 +107,20 @@ class _Popen(popen_spawn_posix.Popen):
 class ChildProcess(multiprocess.context.SpawnProcess):
     """A process of `multiprocess` that is killed when the thread that started it, the main thread, ends.
 
-    It starts with `TELL_STACKS` blocked, and with what its parent blocks; `enable_stack_dumps` unblocks that one.
+    It starts with `TELL_STACKS` blocked, which `enable_stack_dumps` unblocks, and with requests to stop: Ctrl-C and
+    `systemctl stop` reach every process, and may not end a child before it ignores them.
     """
 
     @staticmethod
     def _Popen(process: multiprocess.Process) -> _Popen:
-        with stack_dumps_held_back():
-            blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ())
-            resource_tracker.ensure_running()  # started by `_launch` it would be killed before it has cleaned up
-            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)  # of which its start unblocks SIGINT and SIGTERM
-            return _Popen(process)
+        with stack_dumps_held_back(), pinned_thread_env():
+            former = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+            try:
+                resource_tracker.ensure_running()  # started by `_launch` it would be killed before it has cleaned up
+                signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # of which its start unblocks two
+                return _Popen(process)
+            finally:
+                signal.pthread_sigmask(signal.SIG_SETMASK, former)
 
 
 def _preparation_data(original: Callable[[str], dict[str, Any]], name: str) -> dict[str, Any]:
@@ -227,26 +226,14 @@ def crash_report(name: str, how: str, count: int, code: int, log: Path, begin: i
 
 
 def last_line(log: Path, begin: int) -> str:
-    """Last line of a log, from byte `begin` on; empty if there is none."""
-    return (_end_of(log, begin).strip().splitlines() or [""])[-1]
-
-
-def unkillable_message(name: str) -> str:
-    """Sentence that ends a run when a killed process does not end."""
-    return (
-        f"{name} was killed and does not end: it waits in the kernel for a disk or a driver that does not answer. The "
-        "kernel log may say which."
-    )
-
-
-def _end_of(log: Path, begin: int) -> str:
-    """Last text of a log, from byte `begin` on; empty if it cannot be read."""
+    """Last line of a log, from byte `begin` on; empty if there is none, or it cannot be read."""
     try:
         with open_to_read(log) as file:
             file.seek(max(begin, os.fstat(file.fileno()).st_size - _END_BYTES))
-            return file.read(_END_BYTES).decode(errors="replace")
+            lines = file.read(_END_BYTES).decode(errors="replace").strip().splitlines()
     except (OSError, FileError):
         return ""
+    return lines[-1] if lines else ""
 
 
 MODULES = {

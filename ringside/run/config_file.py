@@ -194,26 +194,20 @@ def _is_registered(env: str) -> bool:
 
 
 def _toml(path: Path) -> ConfigFile:
-    flat: dict[str, Any] = {}
-    for name, value in _flattened(path, read_toml("--config", path)):
-        if name in flat:
-            raise ConfigError(f"--config {path} sets {name} twice: keep one.")
-        flat[name] = None if value == UNSET else value
+    flat, tables = dict[str, Any](), [read_toml("--config", path)]
+    for table in tables:
+        for key, value in table.items():
+            name = key.replace("-", "_")
+            if isinstance(value, dict):
+                if name not in _SECTIONS:
+                    known = ", ".join(sorted(_SECTIONS))
+                    raise ConfigError(f"--config {path} has the table [{key:.40}], which is none of {known}.")
+                tables.append(value)
+            elif name in flat:
+                raise ConfigError(f"--config {path} sets {name} twice: keep one.")
+            else:
+                flat[name] = None if value == UNSET else value
     preset = flat.pop("preset", None)
     if preset is not None and not isinstance(preset, str):
         raise ConfigError(f"--config {path} has the preset {preset!r:.80}, which is no name.")
     return ConfigFile(path, preset, flat)
-
-
-def _flattened(path: Path, tables: dict[str, Any]) -> list[tuple[str, Any]]:
-    found: list[tuple[str, Any]] = []
-    for key, value in tables.items():
-        name = key.replace("-", "_")
-        if not isinstance(value, dict):
-            found.append((name, value))
-        elif name in _SECTIONS:
-            found += _flattened(path, value)
-        else:
-            known = ", ".join(sorted(_SECTIONS))
-            raise ConfigError(f"--config {path} has the table [{key:.40}], which is none of {known}.")
-    return found

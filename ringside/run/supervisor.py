@@ -17,7 +17,7 @@ from importlib import import_module
 import multiprocess
 from multiprocess.connection import wait as wait_for
 
-from ringside.run.children import GPU_ROLES, Child, ChildMaker, diagnose, unkillable_message
+from ringside.run.children import GPU_ROLES, Child, ChildMaker, diagnose
 from ringside.run.hang_detector import LATE_SECONDS, process_state
 from ringside.run.lane_balance import Balancer, LaneBalancer
 from shared.checkpoint.manifest import Manifest
@@ -34,8 +34,8 @@ from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Doorbell
 from shared.process.child import FATAL
-from shared.process.library_env import choose_workspace, pinned_thread_env
-from shared.process.signals import STOP_SIGNALS, TELL_STACKS, Requests, handle_stop_signals
+from shared.process.library_env import choose_workspace
+from shared.process.signals import TELL_STACKS, Requests, handle_stop_signals
 
 STACKS_SECONDS = 0.5
 """Time for a process that hangs to write its stacks, before it is killed."""
@@ -70,10 +70,17 @@ class Supervisor:
         """Make the shared memory, unless it is given; no process is started yet.
 
         Args:
+            plan: resolved and validated; its run directory exists.
+            on_poll: called several times a second with the shared memory, which it may only read.
+            note: called with a sentence at every event that a user should know.
             checkpoint: the verified one that is resumed.
             region: memory of the run and doorbells of its processes, by position, where another program made them.
             roles: the processes to start, besides those that play; default: those of the plan.
+
+        Raises:
+            ArenaError: there is too little memory.
         """
+        (plan.config.run.run_dir / LOGS).mkdir(mode=0o700, exist_ok=True)
         self._plan = plan
         self._on_poll = on_poll
         self._note = note
@@ -83,7 +90,6 @@ class Supervisor:
         self._failure: str | None = None
         self._refusal: BaseException | None = None
         """Exception of `on_poll`, which ends the run as a signal does."""
-        self._killed_scribe = False
         self._leaving_seconds = self._saving_seconds = 0.0
         """Time since all processes were asked to leave, and since the scribe's last heartbeat then, poll by poll."""
         self._scribe_heartbeat = -1
@@ -113,6 +119,7 @@ class Supervisor:
         Raises:
             RunFailed: a role died too often, or a restart cannot help.
         """
+        choose_workspace()  # before a child could initialize CUDA
         if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:  # inherited: exit codes of children would be lost
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         try:
@@ -124,8 +131,6 @@ class Supervisor:
             raise RunFailed(self._failure) from self._refusal
         if self._refusal is not None:
             raise self._refusal
-        if self._killed_scribe:
-            raise RunFailed("The run ended without a last checkpoint.")
         return self._board.complete
 
     def _supervise(self) -> None:
@@ -223,18 +228,12 @@ class Supervisor:
         """
         deadline = time.monotonic() + seconds
         while True:
-            # Ctrl-C and `systemctl stop` reach every process, and may not end a child before it ignores them: it starts
-            # with these signals blocked.
-            mask = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
             try:
-                with pinned_thread_env():
-                    process.start()
+                process.start()
                 return
             except OSError:
                 if self._requests.count > 1 or time.monotonic() >= deadline:
                     raise
-            finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             self._wakeup.wait(POLL_SECONDS)
 
     def _handle_exit(self, index: int, child: Child) -> None:
@@ -394,7 +393,8 @@ class Supervisor:
         for index, child in list(self._children.items()):
             if index == Role.SCRIBE and not self._force_exit:
                 continue
-            self._killed_scribe |= index == Role.SCRIBE
+            if index == Role.SCRIBE:
+                self._fail("The run ended without a last checkpoint.")
             if child.killed_at is None:
                 child.killed_at = time.monotonic()
                 child.process.kill()
@@ -412,7 +412,10 @@ class Supervisor:
         child = self._children.pop(index)
         # multiprocess would wait for it, without bound, when this program exits.
         multiprocess.process._children.discard(child.process)
-        self._fail(unkillable_message(self._name(index)))
+        self._fail(
+            f"{self._name(index)} was killed and does not end: it waits in the kernel for a disk or a driver that does "
+            "not answer. The kernel log may say which."
+        )
 
     def _end_all(self) -> None:
         """Leave no process behind, and give the memory back."""
@@ -442,27 +445,3 @@ def _end(process: multiprocess.Process) -> bool:
     """Kill a process, if it lives, and reap it. Return False if it does not end."""
     process.kill()
     return wait_for_end(process, REAP_SECONDS)
-
-
-def supervise(
-    plan: Plan,
-    on_poll: Callable[[Memory], None],
-    note: Callable[[str], None],
-    checkpoint: Manifest | None = None,
-) -> bool:
-    """Supervise a run to its end, in the run directory of a resolved, validated plan, which must exist.
-
-    Args:
-        on_poll: called several times a second with the shared memory, which it may only read.
-        note: called with a sentence at every event that a user should know.
-        checkpoint: the verified one that is resumed.
-
-    Returns:
-        True if the last round was committed, False if a signal stopped the run.
-
-    Raises:
-        ArenaError: there is too little memory. RunFailed: the run ended early through a fault.
-    """
-    (plan.config.run.run_dir / LOGS).mkdir(mode=0o700, exist_ok=True)
-    choose_workspace()  # before any child could initialize CUDA
-    return Supervisor(plan, on_poll, note, checkpoint=checkpoint).run()

@@ -9,7 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
@@ -19,11 +19,11 @@ from actors.pixels.frames import is_compiled
 from ringside.records.metrics import MEAN_OVER, Unsent, next_evaluation
 from ringside.records.own_metrics import OwnMetrics, checked_values
 from ringside.records.wandb_track import tracking
-from ringside.run import supervisor
 from ringside.run.checks import action_names_of, require_run_directory
 from ringside.run.children import require_main_program
 from ringside.run.config_file import config_of_call
 from ringside.run.planning import continues, plan, resumed_checkpoint
+from ringside.run.supervisor import Supervisor
 from ringside.run.train_settings import TrainSettings
 from ringside.watch.display import Display, NotebookDisplay, in_notebook, open_display
 from ringside.watch.observer import Observer
@@ -59,10 +59,8 @@ class Callbacks:
     on_episode: Callback | None = None
     on_evaluation: Callback | None = None
 
-    @property
-    def any(self) -> bool:
-        """True if there is one."""
-        return any((self.on_round, self.on_episode, self.on_evaluation))
+
+NO_CALLBACKS = Callbacks()
 
 
 @dataclass(frozen=True)
@@ -98,7 +96,7 @@ def dispatching(
 
     def poll() -> None:
         try:
-            for record in unsent.records() if callbacks.any else ():
+            for record in unsent.records() if callbacks != NO_CALLBACKS else ():
                 callback: Callback | None = getattr(callbacks, f"on_{record['kind']}")
                 values = None if callback is None else callback(dict(record))
                 if values:
@@ -108,23 +106,16 @@ def dispatching(
 
     try:
         yield poll
-        _deliver_rest(poll)
+        over = False
+        while not over:
+            with suppress(StopTraining):  # the run is over: go on with the record after that of the request
+                poll()
+                over = True
     finally:
         own.close()
 
 
-def _deliver_rest(poll: Callable[[], None]) -> None:
-    """Pass all records on; the run is over, so a request to stop it ends nothing."""
-    while True:
-        try:
-            poll()
-        except StopTraining:
-            continue  # with the record after that of the request
-        return
-
-
 COMPILING = "Compiling the code that shrinks frames, once for this installation: about half a minute."
-NO_CALLBACKS = Callbacks()
 
 
 def train(
@@ -228,7 +219,7 @@ def run(
                 note(COMPILING)
             compile_kernels()  # once, into numba's cache, instead of in every actor at the same time
             try:
-                supervisor.supervise(ready, on_poll, note, checkpoint)
+                Supervisor(ready, on_poll, note, checkpoint=checkpoint).run()
             finally:
                 withdraw(run_dir)
     return read_json(run_dir / SUMMARY_FILE)

@@ -16,18 +16,20 @@ from typing import Any, cast
 
 import pytest
 
-from ringside.run import supervisor
-from ringside.run.children import Child, unkillable_message
+from ringside.run import children, supervisor
+from ringside.run.children import Child, ChildProcess
 from ringside.run.supervisor import FINISH_SECONDS, GRACE_SECONDS, SAVE_SECONDS, Supervisor
 from shared.machine.subprocesses import REAP_SECONDS, wait_for_end
 from shared.memory.board import Phase, Stop
 from shared.memory.plan import Plan
 from shared.memory.process_table import Role
 from shared.process.child import FATAL, log_path
-from shared.process.signals import handle_stop_signals
+from shared.process.signals import STOP_SIGNALS, TELL_STACKS, handle_stop_signals
 from tests.support.configurations import settled
 
 SLEEPER = "import time; from shared.process.signals import *; enable_stack_dumps(); print(flush=True); time.sleep(60)"
+
+NO_CHECKPOINT = "The run ended without a last checkpoint."
 
 
 @pytest.fixture
@@ -100,7 +102,7 @@ def test_a_killed_process_that_does_not_end_is_waited_for_no_longer_than_its_lim
     learner.killed_at -= REAP_SECONDS + 1.0
     stopping._kill_late()
     assert list(stopping._children) == [Role.SCRIBE]
-    assert stopping._failure == unkillable_message("learner")
+    assert str(stopping._failure).startswith("learner was killed and does not end: it waits in the kernel for ")
 
 
 @pytest.mark.parametrize("heartbeat", [7, 8])
@@ -193,9 +195,12 @@ def test_a_daemon_of_mps_that_the_user_has_started_is_seen(
 
 
 def test_the_scribe_is_abandoned_last(stopping: Supervisor) -> None:
+    stopping._children[Role.SCRIBE].killed_at = time.monotonic()  # it hung
+    stopping._kill_late()
+    assert stopping._failure is None, "it may still be started again"
     time_out_the_scribe(stopping)
     stopping._kill_late()
-    assert stopping._killed_scribe
+    assert stopping._failure == NO_CHECKPOINT
     for child in stopping._children.values():
         assert child.killed_at is not None
         child.killed_at -= REAP_SECONDS + 1.0
@@ -222,7 +227,7 @@ def test_a_request_while_the_scribe_saves_does_not_wait_for_it(stopping: Supervi
     assert stopping._force_exit
     stopping._kill_late()
     assert [child.process.killed for child in stopping._children.values()] == [1, 1]
-    assert stopping._killed_scribe
+    assert stopping._failure == NO_CHECKPOINT
 
 
 def test_time_in_which_no_process_could_end_does_not_count(stopping: Supervisor) -> None:
@@ -253,22 +258,29 @@ def test_a_lack_that_passes_ends_no_run(stopping: Supervisor) -> None:
         stopping._spawn(SimpleNamespace(start=start), seconds=0.0)
 
 
-def test_a_request_is_handled_between_two_tries(stopping: Supervisor) -> None:
-    counted, tried = list[int](), list[int]()
-
+def test_a_second_request_ends_the_tries(stopping: Supervisor) -> None:
     def start() -> None:
-        tried.append(1)
         signal.raise_signal(signal.SIGINT)
-        assert len(counted) == len(tried) - 1, "a child starts with it blocked"
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
     def count(number: int) -> None:
-        counted.append(number)
         stopping._requests.count += 1
 
     with handle_stop_signals(count), pytest.raises(BlockingIOError):
         stopping._spawn(SimpleNamespace(start=start), seconds=60.0)
-    assert len(tried) == 3, "a second request ends the wait"
+    assert stopping._requests.count == 2
+
+
+def test_a_child_starts_with_requests_and_stack_dumps_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    masks = list[set[int]]()
+    monkeypatch.setattr(children, "_Popen", lambda process: masks.append(blocked_signals()))
+    ChildProcess._Popen(None)
+    assert masks[0] >= {*STOP_SIGNALS, TELL_STACKS}
+    assert not blocked_signals() & {*STOP_SIGNALS, TELL_STACKS}
+
+
+def blocked_signals() -> set[int]:
+    return set(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
 
 
 def test_a_process_whose_pipe_is_held_by_its_own_children_is_found_dead(
@@ -283,15 +295,6 @@ def test_a_process_whose_pipe_is_held_by_its_own_children_is_found_dead(
     os.close(read)
     os.close(write)
     assert exited == [Role.LEARNER]
-
-
-def test_a_scribe_that_hung_and_may_not_come_back_leaves_no_last_checkpoint(stopping: Supervisor) -> None:
-    stopping._children[Role.SCRIBE].killed_at = time.monotonic()
-    stopping._kill_late()
-    assert not stopping._killed_scribe, "it may still be started again"
-    time_out_the_scribe(stopping)
-    stopping._kill_late()
-    assert stopping._killed_scribe
 
 
 @pytest.mark.parametrize("phase", [Phase.DONE, Phase.WORKING])
@@ -354,19 +357,15 @@ def test_a_process_without_descriptors_that_does_not_end_is_not_waited_for(
     stopping: Supervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learner, waited = stopping._children[Role.LEARNER], list[float]()
+    living = supervisor.multiprocess.process._children
+    living.add(learner.process)
     monkeypatch.setattr(supervisor, "wait_for_end", lambda process, seconds: waited.append(seconds))
     stopping._handle_exit(Role.LEARNER, learner)
     assert waited == [REAP_SECONDS]
+    assert learner.process not in living, "multiprocess does not wait for it either, when the program ends"
     assert learner.process.killed
     assert Role.LEARNER not in stopping._children
-    assert stopping._failure == unkillable_message("learner")
-
-
-def test_multiprocess_does_not_wait_for_it_when_the_program_ends(stopping: Supervisor) -> None:
-    learner = stopping._children[Role.LEARNER].process
-    supervisor.multiprocess.process._children.add(learner)
-    stopping._forget(Role.LEARNER)
-    assert learner not in supervisor.multiprocess.process._children
+    assert str(stopping._failure).startswith("learner was killed and does not end: it waits in the kernel for ")
 
 
 def test_the_board_has_the_cores_of_other_programs_without_those_of_the_run(stopping: Supervisor) -> None:
