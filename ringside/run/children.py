@@ -18,13 +18,13 @@ import signal
 import subprocess
 import sys
 import threading
+import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from pathlib import Path
-from types import CodeType
 from typing import Any
 
 import multiprocess
@@ -67,29 +67,19 @@ def require_main_guard() -> None:
     Raises:
         ConfigError: the statement of the main module that leads here is in no `if __name__ == "__main__":`.
     """
-    main = sys.modules["__main__"]
-    path = getattr(main, "__file__", None)
+    path = getattr(sys.modules["__main__"], "__file__", None)
     if path is None or not os.path.isfile(path):
         return
-    frame = sys._getframe()
-    while frame.f_globals is not vars(main) or not _is_body_of(frame.f_code, path):
-        if frame.f_back is None:
-            return
-        frame = frame.f_back
-    for statement in ast.parse(Path(path).read_bytes()).body:
-        if statement.lineno <= frame.f_lineno <= (statement.end_lineno or statement.lineno):
+    bodies = [frame for frame, _ in traceback.walk_stack(sys._getframe()) if frame.f_code.co_name == "<module>"]
+    calls = [frame.f_lineno for frame in bodies if os.path.realpath(frame.f_code.co_filename) == os.path.realpath(path)]
+    for statement in ast.parse(Path(path).read_bytes()).body if calls else ():
+        if statement.lineno <= calls[0] <= (statement.end_lineno or statement.lineno):
             if isinstance(statement, ast.If) and "'__name__'" in ast.dump(statement.test):
                 return
             raise ConfigError(
-                f"{path}, line {frame.f_lineno}, starts a run whenever the file is imported, and each process of the "
-                'run imports it: put the call under if __name__ == "__main__":.'
+                f"{path}, line {calls[0]}, starts a run whenever the file is imported, and each process of the run "
+                'imports it: put the call under if __name__ == "__main__":.'
             )
-
-
-def _is_body_of(code: CodeType, path: str) -> bool:
-    """True if code is the top level of the module in a file."""
-    file = code.co_filename
-    return code.co_name == "<module>" and os.path.isfile(file) and os.path.samefile(file, path)
 
 
 class _Popen(popen_spawn_posix.Popen):
@@ -114,13 +104,10 @@ class ChildProcess(multiprocess.context.SpawnProcess):
     @staticmethod
     def _Popen(process: multiprocess.Process) -> _Popen:
         with stack_dumps_held_back(), pinned_thread_env():
-            former = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
-            try:
-                resource_tracker.ensure_running()  # started by `_launch` it would be killed before it has cleaned up
-                signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # of which its start unblocks two
-                return _Popen(process)
-            finally:
-                signal.pthread_sigmask(signal.SIG_SETMASK, former)
+            signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # until the end of the block
+            resource_tracker.ensure_running()  # started by `_launch` it would be killed before it has cleaned up
+            signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # of which its start unblocks two
+            return _Popen(process)
 
 
 def _preparation_data(original: Callable[[str], dict[str, Any]], name: str) -> dict[str, Any]:

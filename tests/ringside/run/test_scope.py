@@ -34,10 +34,13 @@ os.execvp(command[0], command)
 """
 
 LAUNCH = """
+import os
 import sys
 from pathlib import Path
 import launch
 from ringside.run import scope
+if not scope.inside():
+    print(os.getpid(), flush=True)
 ask = scope.enter
 scope.enter = lambda limits, command: ask(limits, command, Path(sys.argv[1]))
 sys.exit(launch.main(list(sys.argv[2:])))
@@ -45,18 +48,17 @@ sys.exit(launch.main(list(sys.argv[2:])))
 """The launcher, for which systemd runs on the machine whose root is the first argument."""
 
 
-@pytest.mark.parametrize(
-    ("words", "memory"),
-    [
-        ("16G", 16 * GIB),
-        ("800m", 800 << 20),
-        ("1.5g", 3 * GIB // 2),
-        ("16GB", 16 * GIB),
-        ("2GiB", 2 * GIB),
-        ("1000000000", 1_000_000_000),
-        (None, None),
-    ],
-)
+AMOUNTS = {
+    "16G": 16 * GIB,
+    "800m": 800 << 20,
+    "1.5g": 3 * GIB // 2,
+    "16GB": 16 * GIB,
+    "2GiB": 2 * GIB,
+    9 * "9": 10**9 - 1,
+}
+
+
+@pytest.mark.parametrize(("words", "memory"), [*AMOUNTS.items(), (None, None)])
 def test_amounts_of_memory(words: str | None, memory: int | None) -> None:
     assert make_limits(None, words) == Limits(None, memory)
 
@@ -64,14 +66,8 @@ def test_amounts_of_memory(words: str | None, memory: int | None) -> None:
 @pytest.mark.parametrize(
     ("cpus", "memory"),
     [
-        (0.0, None),
-        (-1.0, None),
-        (float("nan"), None),
-        (None, "16 GB"),
-        (None, "0"),
-        (None, "much"),
-        (None, "-1G"),
-        (None, "16"),
+        *((cpus, None) for cpus in (0.0, -1.0, float("nan"))),
+        *((None, memory) for memory in ("16 GB", "0", "much", "-1G", "16")),
     ],
 )
 def test_an_invalid_limit_is_refused(cpus: float | None, memory: str | None) -> None:
@@ -87,11 +83,8 @@ def test_the_properties_of_the_scope() -> None:
     properties = {word.removeprefix("--property=") for word in words if word.startswith("--property=")}
     assert properties >= {"CPUQuota=150%", f"MemoryMax={16 * GIB}", "OOMPolicy=continue", "KillMode=control-group"}
     assert any(each.startswith("TasksMax=") for each in properties)
-
-
-def test_an_old_systemd_is_not_asked_for_what_it_does_not_know() -> None:
-    words = scope.systemd_run(Limits(None, None), ["true"], "--system", 252)
-    assert not [word for word in words if "OOMPolicy" in word or "MemoryMax" in word or "CPUQuota" in word]
+    old = scope.systemd_run(Limits(None, None), ["true"], "--system", 252)
+    assert not [word for word in old if "OOMPolicy" in word or "MemoryMax" in word or "CPUQuota" in word]
 
 
 def test_limits_that_are_not_in_force_are_named() -> None:
@@ -121,24 +114,15 @@ def test_a_run_finds_itself_inside_and_keeps_process_output_and_code(
     _systemd(tmp_path, monkeypatch)
     monkeypatch.setenv(scope._INSIDE, "ringside-1.scope")  # of a run that this one was started from
     words = ["--cgroup", "--cpus", "3", "--memory", "64T", "--game", "nosuchgame"]
-    process = subprocess.Popen(
-        [sys.executable, "-c", LAUNCH, str(tmp_path), *words],
-        cwd=ROOT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    output, errors = process.communicate(timeout=60)
-    asked = (tmp_path / "asked").read_text().split("\n")
-    assert asked[0] == str(process.pid)
-    assert asked[1:3] == ["--scope", "--system" if os.getuid() == 0 else "--user"]
-    assert f"--unit=ringside-{process.pid}.scope" in asked
-    assert "--property=CPUQuota=300%" in asked
+    done = python("-c", LAUNCH, str(tmp_path), *words, cwd=ROOT)
+    pid, *asked = (tmp_path / "asked").read_text().split("\n")
+    assert asked[:2] == ["--scope", "--system" if os.getuid() == 0 else "--user"]
+    assert {f"--unit=ringside-{pid}.scope", "--property=CPUQuota=300%"} <= {*asked}
     assert asked[-len(words) :] == words
-    assert output.startswith("In force: ")
-    assert "--memory of 70368.7 GB is not in force" in errors
-    assert "There is no game 'nosuchgame'" in errors
-    assert process.returncode == 2
+    assert done.stdout.startswith(f"{pid}\nIn force: ")
+    assert "--memory of 70368.7 GB is not in force" in done.stderr
+    assert "There is no game 'nosuchgame'" in done.stderr
+    assert done.returncode == 2
 
 
 def test_processes_left_in_the_scope_are_killed_after_the_launcher(
@@ -149,9 +133,7 @@ def test_processes_left_in_the_scope_are_killed_after_the_launcher(
     os.mkfifo(told)
     # Says what it was told, and the state that the launcher is in: Z, since it was not waited for yet.
     state = "$(grep -s State: /proc/$(echo $4 | tr -dc 0-9)/status)"
-    script = f'#!/bin/sh\n[ $2 = is-active ] || echo "$@" "{state}" > {told}\n'
-    (tmp_path / "systemctl").write_text(script)
-    (tmp_path / "systemctl").chmod(0o755)
+    _program(tmp_path / "systemctl", f'#!/bin/sh\necho "$@" "{state}" > {told}\n')
     enter = "import sys, pathlib; from ringside.run import scope; scope.LEAVE_SECONDS = 0.2; "
     enter += "scope.enter(scope.Limits(None, None), ['cat'], pathlib.Path(sys.argv[1]))"
     process = subprocess.Popen([sys.executable, "-c", enter, str(tmp_path)], cwd=ROOT, stdin=subprocess.PIPE)
@@ -163,10 +145,14 @@ def test_processes_left_in_the_scope_are_killed_after_the_launcher(
     assert said.split()[1:6] == ["kill", "--signal=SIGKILL", f"ringside-{process.pid}.scope", "State:", "Z"]
 
 
+def _program(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)
+
+
 def _fake(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Put a systemd-run before all others on the path."""
-    (directory / "systemd-run").write_text(FAKE)
-    (directory / "systemd-run").chmod(0o755)
+    _program(directory / "systemd-run", FAKE)
     monkeypatch.setenv("PATH", f"{directory}:{os.environ['PATH']}")
 
 
@@ -180,13 +166,11 @@ def _systemd(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 CHECK = "from ringside.run.children import require_main_guard\n"
-ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
 
 
 def python(*words: str, cwd: Path, script: str | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *words], cwd=cwd, env=ENVIRONMENT, input=script, capture_output=True, text=True, timeout=60
-    )
+    environment, command = os.environ | {"PYTHONPATH": str(ROOT)}, [sys.executable, *words]
+    return subprocess.run(command, cwd=cwd, env=environment, input=script, capture_output=True, text=True, timeout=60)
 
 
 def test_training_without_the_guard_is_one_sentence_before_anything_starts(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -24,11 +25,10 @@ from shared.memory.board import Phase, Stop
 from shared.memory.plan import Plan
 from shared.memory.process_table import Role
 from shared.process.child import FATAL, log_path
-from shared.process.signals import STOP_SIGNALS, TELL_STACKS, handle_stop_signals
+from shared.process.signals import STOP_SIGNALS, TELL_STACKS
 from tests.support.configurations import settled
 
 SLEEPER = "import time; from shared.process.signals import *; enable_stack_dumps(); print(flush=True); time.sleep(60)"
-
 NO_CHECKPOINT = "The run ended without a last checkpoint."
 
 
@@ -66,6 +66,11 @@ def supervisor_of(run_dir: Path, notes: list[str], **settings: Any) -> Iterator[
 def finish(made: Supervisor) -> None:
     """Commit the last round."""
     made._board.commits.publish(made._plan.run_schedule.rounds)
+
+
+def ended(code: int) -> Child:
+    """A child that has ended with this code."""
+    return Child(cast(Any, SimpleNamespace(exitcode=code)))
 
 
 def time_out_the_scribe(stopping: Supervisor) -> None:
@@ -119,34 +124,40 @@ def test_a_stop_kills_a_process_that_still_loads_its_libraries(stopping: Supervi
 def test_whatever_a_callback_raises_stops_the_run_first(tmp_path: Path, notes: list[str], error: BaseException) -> None:
     """sys.exit() in a callback, too: the scribe must live to save."""
     with supervisor_of(tmp_path, notes) as made:
-
-        def fail(memory: Any) -> None:
-            raise error
-
-        made._on_poll = fail
+        made._on_poll = Mock(side_effect=error)
         made._notify()
         assert made._refusal is error
         assert made._board.stopping
         assert notes[0].startswith("A callback failed. Stopping: ")
 
 
-@pytest.mark.parametrize(("stops", "code", "restarts"), [(False, 0, 1), (True, 0, 0), (False, 1, 1), (True, 1, 0)])
-def test_a_process_that_ends_in_the_middle_of_a_run_starts_again(
-    tmp_path: Path, notes: list[str], monkeypatch: pytest.MonkeyPatch, *, stops: bool, code: int, restarts: int
+AGAIN = "it starts again from its snapshot."
+
+
+@pytest.mark.parametrize(
+    ("stop", "phase", "over", "code", "note"),
+    [
+        (Stop.RUN, Phase.WORKING, False, 0, f"learner ended with code 0; {AGAIN}"),  # nobody else would do its work
+        (Stop.RUN, Phase.WORKING, False, 1, f"learner ended with code 1; {AGAIN}"),
+        (Stop.RUN, Phase.WORKING, True, -signal.SIGSEGV, f"learner was killed by SIGSEGV; {AGAIN}"),
+        (Stop.RUN, Phase.DONE, True, -signal.SIGSEGV, "learner did all of its work, but did not exit cleanly."),
+        (Stop.ABANDON, Phase.WORKING, False, 0, ""),
+        (Stop.ABANDON, Phase.WORKING, False, 1, ""),
+    ],
+)
+def test_a_process_that_ends_starts_again_while_there_is_work(
+    stopping: Supervisor, notes: list[str], stop: Stop, phase: Phase, over: bool, code: int, note: str
 ) -> None:
-    """With exit code 0 too: nobody else would do its work."""
+    stopping._board.stop[0], stopping._board.phase[:] = stop, phase
+    if over:
+        finish(stopping)
     restarted = list[int]()
-    with supervisor_of(tmp_path, notes) as made:
-        process: Any = SimpleNamespace(exitcode=code, join=lambda seconds: None, sentinel=0)
-        child = Child(process)
-        made._children = {Role.INFERENCE: child}
-        made._restart = restarted.append  # type: ignore[method-assign]
-        monkeypatch.setattr(supervisor, "wait_for_end", lambda process, seconds: True)
-        if stops:
-            made._board.stop[0] = Stop.ABANDON
-        made._handle_exit(Role.INFERENCE, child)
-        assert len(restarted) == restarts
-        assert (Role.INFERENCE in made._children) == bool(restarts)
+    stopping._restart = restarted.append  # type: ignore[method-assign]
+    stopping._children[Role.LEARNER] = ended(code)
+    stopping._handle_exit(Role.LEARNER, stopping._children[Role.LEARNER])
+    assert notes == [note] * bool(note)
+    assert restarted == [Role.LEARNER] * (AGAIN in note)
+    assert (Role.LEARNER in stopping._children) == bool(restarted)
 
 
 @pytest.mark.parametrize(
@@ -184,13 +195,12 @@ def test_processes_that_share_a_fault_are_started_again_together(
 
 @pytest.mark.parametrize(("device", "there"), [("cuda:0", True), ("cuda:0", False), ("cpu", True)])
 def test_a_daemon_of_mps_that_the_user_has_started_is_seen(
-    tmp_path: Path, notes: list[str], monkeypatch: pytest.MonkeyPatch, device: str, there: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, there: bool
 ) -> None:
     monkeypatch.setattr("shared.machine.facts.cuda_devices", lambda: 1)
-    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path))
-    if there:
-        (tmp_path / "control").touch()
-    with supervisor_of(tmp_path, notes, device=device) as made:
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path if there else tmp_path / "none"))
+    (tmp_path / "control").touch()
+    with supervisor_of(tmp_path, [], device=device) as made:
         assert made._uses_mps == (there and device != "cpu")
 
 
@@ -244,29 +254,20 @@ def test_time_in_which_no_process_could_end_does_not_count(stopping: Supervisor)
 
 
 def test_a_lack_that_passes_ends_no_run(stopping: Supervisor) -> None:
-    tried = list[int]()
-
-    def start() -> None:
-        tried.append(1)
-        if len(tried) < 3:
-            raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
-
+    lack = BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+    start = Mock(side_effect=[lack, lack, None, lack])
     stopping._spawn(SimpleNamespace(start=start), seconds=20.0)
-    assert len(tried) == 3
-    tried.clear()
+    assert start.call_count == 3
     with pytest.raises(BlockingIOError):
         stopping._spawn(SimpleNamespace(start=start), seconds=0.0)
 
 
 def test_a_second_request_ends_the_tries(stopping: Supervisor) -> None:
     def start() -> None:
-        signal.raise_signal(signal.SIGINT)
+        stopping._requests.count += 1
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
-    def count(number: int) -> None:
-        stopping._requests.count += 1
-
-    with handle_stop_signals(count), pytest.raises(BlockingIOError):
+    with pytest.raises(BlockingIOError):
         stopping._spawn(SimpleNamespace(start=start), seconds=60.0)
     assert stopping._requests.count == 2
 
@@ -297,25 +298,6 @@ def test_a_process_whose_pipe_is_held_by_its_own_children_is_found_dead(
     assert exited == [Role.LEARNER]
 
 
-@pytest.mark.parametrize("phase", [Phase.DONE, Phase.WORKING])
-def test_a_process_that_crashes_after_its_work_is_not_restarted(
-    stopping: Supervisor, notes: list[str], monkeypatch: pytest.MonkeyPatch, phase: Phase
-) -> None:
-    stopping._board.stop[0], stopping._board.phase[:] = Stop.RUN, phase
-    finish(stopping)
-    restarted = list[int]()
-    monkeypatch.setattr(stopping, "_restart", restarted.append)
-    broken: Any = SimpleNamespace(exitcode=-signal.SIGSEGV)
-    stopping._handle_exit(Role.LEARNER, Child(broken))
-    assert restarted == ([] if phase == Phase.DONE else [Role.LEARNER])
-    assert (Role.LEARNER in stopping._children) == bool(restarted)
-    assert notes == [
-        "learner was killed by SIGSEGV; it starts again from its snapshot."
-        if restarted
-        else "learner did all of its work, but did not exit cleanly."
-    ]
-
-
 @pytest.mark.parametrize("requests", [1, 2])
 def test_a_fault_found_during_a_stop_is_reported(stopping: Supervisor, tmp_path: Path, requests: int) -> None:
     """A loss that is NaN, for example: the next resume would find it again."""
@@ -324,16 +306,12 @@ def test_a_fault_found_during_a_stop_is_reported(stopping: Supervisor, tmp_path:
     log = log_path(tmp_path, "learner")
     log.parent.mkdir(exist_ok=True)
     log.write_text("The loss is NaN.\n")
-    killed: Any = SimpleNamespace(exitcode=-signal.SIGKILL)
-    failed: Any = SimpleNamespace(exitcode=FATAL)
-    stopping._handle_exit(Role.LEARNER, Child(killed))
+    stopping._handle_exit(Role.LEARNER, ended(-signal.SIGKILL))
     assert stopping._failure is None
-    stopping._children[Role.ACTOR] = Child(failed)
-    stopping._handle_exit(Role.ACTOR, stopping._children[Role.ACTOR])
-    assert stopping._failure is None, "Ctrl-C may have reached what its env had started"
-    stopping._children[Role.LEARNER] = Child(failed)
-    stopping._handle_exit(Role.LEARNER, stopping._children[Role.LEARNER])
-    assert stopping._failure == "The loss is NaN."
+    for role, failure in ((Role.ACTOR, None), (Role.LEARNER, "The loss is NaN.")):
+        stopping._children[role] = ended(FATAL)
+        stopping._handle_exit(role, stopping._children[role])
+        assert stopping._failure == failure, "Ctrl-C may have reached what the env of an actor had started"
     assert list(stopping._children) == [Role.SCRIBE]
 
 
@@ -395,11 +373,7 @@ def test_the_board_has_the_cores_of_other_programs_without_those_of_the_run(stop
 def test_a_process_that_hangs_prints_its_stacks_before_it_is_killed(
     stopping: Supervisor, notes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hung = subprocess.Popen(
-        [sys.executable, "-c", SLEEPER],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
+    hung = subprocess.Popen([sys.executable, "-c", SLEEPER], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert hung.stdout is not None
     hung.stdout.readline()
     process: Any = SimpleNamespace(pid=hung.pid, exitcode=None, kill=hung.kill)
