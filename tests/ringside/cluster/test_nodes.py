@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
+from shared.memory.run_memory import Memory
 from tests.support.ray_cluster import NEEDS_RAY, RayCluster, ray_cluster
 from tests.support.runs import finish, gone, kill, memory_of, records, start, summary, wait_until
 from tests.support.waiting import until
@@ -44,6 +45,16 @@ def result(run_dir: Path) -> dict[str, Any]:
     return {name: summary(run_dir)[name] for name in names} | {"returns": [each["return"] for each in episodes]}
 
 
+def begin(
+    cluster: RayCluster, run_dir: Path, *words: str, nodes: int, committed: int = 2, **changes: str
+) -> tuple[subprocess.Popen[str], Memory]:
+    """Start a run on so many nodes, and wait until it has committed some rounds and a node plays."""
+    process = start(run_dir, "--ray", cluster.address, "--nodes", str(nodes), *words, actors="1", **changes)
+    memory = memory_of(process, run_dir, gateways=nodes)
+    wait_until(process, lambda: memory.board.committed >= committed and bool(cluster.programs()), SECONDS)
+    return process, memory
+
+
 def kill_first(find: Callable[[RayCluster], list[psutil.Process]]) -> Callable[..., None]:
     """Disturbance: SIGKILL of the first process that is found."""
 
@@ -68,9 +79,7 @@ DISTURBANCES: dict[str, Callable[..., None]] = {
 @pytest.mark.parametrize("disturbance", DISTURBANCES)
 def test_a_death_changes_nothing(cluster: RayCluster, tmp_path: Path, disturbance: str) -> None:
     cluster.fill(3)
-    process = start(tmp_path / "run", "--ray", cluster.address, "--nodes", "2", actors="1")
-    memory = memory_of(process, tmp_path / "run", gateways=2)
-    wait_until(process, lambda: memory.board.committed >= 2 and bool(cluster.programs()), SECONDS)
+    process, _ = begin(cluster, tmp_path / "run", nodes=2)
     DISTURBANCES[disturbance](process, cluster)
     finish(process, SECONDS)
     assert result(tmp_path / "run") == alone()
@@ -80,9 +89,7 @@ def test_a_death_changes_nothing(cluster: RayCluster, tmp_path: Path, disturbanc
 
 def test_a_silent_node_changes_nothing(cluster: RayCluster, tmp_path: Path) -> None:
     cluster.fill(3)
-    process = start(tmp_path / "run", "--ray", cluster.address, "--nodes", "2", actors="1")
-    memory = memory_of(process, tmp_path / "run", gateways=2)
-    wait_until(process, lambda: memory.board.committed >= 2 and bool(cluster.programs()), SECONDS)
+    process, _ = begin(cluster, tmp_path / "run", nodes=2)
     (worker, *_) = cluster.workers()
     raylet = worker.parent()
     assert raylet is not None
@@ -162,10 +169,7 @@ def test_other_methods_have_their_weights(cluster: RayCluster, tmp_path: Path, c
 
 def test_half_of_the_lanes_are_played_on_a_node(cluster: RayCluster, tmp_path: Path) -> None:
     cluster.fill(1)
-    words = ("--ray", cluster.address, "--nodes", "1", "--head-plays")
-    process = start(tmp_path / "run", *words, actors="1")
-    memory = memory_of(process, tmp_path / "run", gateways=1)
-    wait_until(process, lambda: memory.board.committed >= 2, SECONDS)
+    process, memory = begin(cluster, tmp_path / "run", "--head-plays", nodes=1)
     assert memory.board.lane_owner.tolist() == [0, 0, 1, 1]
     finish(process, SECONDS)
     assert result(tmp_path / "run") == alone()
@@ -174,9 +178,7 @@ def test_half_of_the_lanes_are_played_on_a_node(cluster: RayCluster, tmp_path: P
 
 def test_the_actors_of_the_head_play_until_a_node_joins(cluster: RayCluster, tmp_path: Path) -> None:
     cluster.fill(1)
-    process = start(tmp_path / "run", "--ray", cluster.address, "--nodes", "2", actors="1", total_steps="9_600")
-    memory = memory_of(process, tmp_path / "run", gateways=2)
-    wait_until(process, lambda: memory.board.committed >= 1, SECONDS)
+    process, memory = begin(cluster, tmp_path / "run", nodes=2, committed=1, total_steps="9_600")
     while cluster.nodes:
         cluster.kill_node(cluster.nodes[0])
     wait_until(process, lambda: bool((memory.board.lane_owner == 0).all()), SECONDS)

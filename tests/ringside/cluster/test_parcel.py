@@ -27,14 +27,16 @@ def memory() -> Memory:
     memory = Memory.create(make_plan(1))
     random = np.random.default_rng(1)
     for name, view in memory.ring.field.items():
-        view[:] = (
-            random.integers(0, 2, view.shape) if name in ("start", "valid") else random.integers(0, 99, view.shape)
-        )
+        view[:] = random.integers(0, 2 if name in ("start", "valid") else 99, view.shape)
     for lane in SENT:
         memory.lane_snapshots.write(lane, 2, bytes([lane]) * 1000)
         memory.board.lane_finished.publish(lane, 2)
         memory.board.lane_done.publish(lane, 2 * ROUND_TICKS)
     return memory
+
+
+def lanes_in(parcel: bytes) -> Any:
+    return msgspec.msgpack.decode(zstandard.decompress(parcel[32:]))
 
 
 def forged(lanes: object) -> bytes:
@@ -91,16 +93,11 @@ def test_nothing_played_is_an_empty_parcel(memory: Memory) -> None:
 def test_no_changed_or_missing_byte_is_accepted(memory: Memory) -> None:
     parcel = pack(memory, SENT)
     places = [*range(0, 400, 3), *range(400, len(parcel), 97)]
-    for place in places:
-        changed = bytearray(parcel)
-        changed[place] ^= 4
+    flipped = (parcel[:place] + bytes([parcel[place] ^ 4]) + parcel[place + 1 :] for place in places)
+    cut_off = (parcel[:length] for length in (1, 3, 4, 50, len(parcel) - 1))
+    for damaged in (*flipped, *cut_off, parcel + b"0"):
         with pytest.raises(ParcelError):
-            unpack(memory, SENT, bytes(changed))
-    for length in (1, 3, 4, 50, len(parcel) - 1):
-        with pytest.raises(ParcelError):
-            unpack(memory, SENT, parcel[:length])
-    with pytest.raises(ParcelError):
-        unpack(memory, SENT, parcel + b"0")
+            unpack(memory, SENT, damaged)
 
 
 def changed(**fields: object) -> Change:
@@ -112,18 +109,10 @@ def changed(**fields: object) -> Change:
     "change",
     [
         lambda lanes: [lanes[0], lanes[0]],
-        lambda lanes: "lanes",
-        lambda lanes: None,
-        lambda lanes: 7,
-        changed(lane=2),
-        changed(lane=-1),
-        changed(lane="1"),
-        changed(first=19),
-        changed(first=20.5),
-        changed(first=None),
-        changed(last=20),
-        changed(last=33),
-        changed(last=35),
+        *(lambda lanes, other=other: other for other in ("lanes", None, 7)),
+        *(changed(lane=lane) for lane in (2, -1, "1")),
+        *(changed(first=first) for first in (19, 20.5, None)),
+        *(changed(last=last) for last in (20, 33, 35)),
         lambda lanes: changed(
             last=35, snapshot=None, fields={n: d + d[: len(d) // 14] for n, d in lanes[0]["fields"].items()}
         )(lanes),
@@ -135,8 +124,7 @@ def changed(**fields: object) -> Change:
     ],
 )
 def test_forged_lanes_are_refused(memory: Memory, change: Change) -> None:
-    parcel = pack(memory, SENT)
-    lanes = msgspec.msgpack.decode(zstandard.decompress(parcel[32:]))
+    lanes = lanes_in(pack(memory, SENT))
     assert len(unpack(memory, SENT, forged(lanes))) == 2
     with pytest.raises(ParcelError):
         unpack(memory, SENT, forged(change(lanes)))
@@ -145,8 +133,7 @@ def test_forged_lanes_are_refused(memory: Memory, change: Change) -> None:
 def test_a_snapshot_within_a_round_is_refused(memory: Memory) -> None:
     memory.board.lane_done.publish(1, 25)
     memory.board.lane_finished.publish(1, 1)
-    parcel = pack(memory, {1: 20})
-    (lane,) = msgspec.msgpack.decode(zstandard.decompress(parcel[32:]))
+    (lane,) = lanes_in(pack(memory, {1: 20}))
     with pytest.raises(ParcelError, match="one that is not due"):
         unpack(memory, {1: 20}, forged([lane | {"snapshot": b"1"}]))
 

@@ -160,14 +160,6 @@ def test_a_stop_or_an_error_asks_the_programs_and_begins_no_other(
     assert len(begun) <= 6
 
 
-def test_items_are_worked_on_by_a_bounded_number_of_threads(cluster: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(placed_programs, "MOST_THREADS", 3)
-    done = list[tuple[int, int]]()
-    cluster()[0].for_each(range(50), lambda number: done.append((number, threading.get_ident())))
-    assert sorted(number for number, _ in done) == list(range(50))
-    assert len({thread for _, thread in done}) <= 3
-
-
 class Clock:
     """Time of a lease, which stands still unless a test moves it."""
 

@@ -39,13 +39,13 @@ def answer(monkeypatch: pytest.MonkeyPatch, *nodes: tuple[Node, str]) -> None:
     """Let the groups give these nodes and hashes for their own, one after another; all later ones the last."""
     left, mine = list(nodes), dict[PlayedGroup, tuple[Node, str]]()
 
-    def own(group: PlayedGroup) -> tuple[Node, str]:
+    def own(group: PlayedGroup, part: int) -> Any:
         if group not in mine:
             mine[group] = left.pop(0) if len(left) > 1 else left[0]
-        return mine[group]
+        return mine[group][part]
 
-    monkeypatch.setattr(PlayedGroup, "describe", lambda self: own(self)[0])
-    monkeypatch.setattr(PlayedGroup, "probe", lambda self: own(self)[1])
+    monkeypatch.setattr(PlayedGroup, "describe", lambda self: own(self, 0))
+    monkeypatch.setattr(PlayedGroup, "probe", lambda self: own(self, 1))
 
 
 def fails(method: str, *calls: int) -> Fault:
@@ -61,6 +61,9 @@ def test_lanes_on_other_nodes_play_the_same(gateways: int) -> None:
     assert len(hosts.hosts) == gateways
     assert all(host.released for host in hosts.hosts)
     assert world.memory.board.redone.sum() == 0
+    assert world.memory.gateways is not None
+    parameters = ROUNDS * world.memory.weights.data[0].nbytes
+    assert world.memory.gateways.sent_bytes.tolist() == [parameters] * gateways, "they travel once a round"
 
 
 @pytest.mark.parametrize("fault", [None, ("collect", 12), ("play", 3), ("keep", 1)])
@@ -133,20 +136,16 @@ def test_a_loss_without_progress_again_and_again_ends_the_run(monkeypatch: pytes
         RemoteWorld(1, ObjectCluster(PlayedGroup, *faults)).run()
 
 
-class Cramped(PlayedGroup):
-    """Groups, of which the first has no room for its program."""
+def test_a_node_that_cannot_play_is_left_out_and_the_run_goes_on() -> None:
+    """The first group has no room for its program."""
+    errors = [OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))]
 
-    begun = 0
+    class Cramped(PlayedGroup):
+        def _start(self, memory: Memory) -> None:
+            super()._start(memory)
+            if errors:
+                raise errors.pop()
 
-    def _start(self, memory: Memory) -> None:
-        super()._start(memory)
-        Cramped.begun += 1
-        if Cramped.begun == 1:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def test_a_node_that_cannot_play_is_left_out_and_the_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Cramped, "begun", 0)
     hosts = ObjectCluster(Cramped)
     world = RemoteWorld(1, hosts).run()
     assert world.played() == alone()
@@ -155,19 +154,12 @@ def test_a_node_that_cannot_play_is_left_out_and_the_run_goes_on(monkeypatch: py
     assert sentence.endswith("No space left on device. It is left out.")
 
 
-def test_parameters_travel_once_a_round() -> None:
-    world = RemoteWorld(2, ObjectCluster(PlayedGroup)).run()
-    assert world.memory.gateways is not None
-    assert world.memory.gateways.sent_bytes.tolist() == [ROUNDS * world.memory.weights.data[0].nbytes] * 2
-
-
 def test_the_first_parameters_of_a_group_may_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
     allowed: list[float] = []
     call = ObjectHost.call
 
     def note(self: ObjectHost, method: str, *values: Any, seconds: float, **options: Any) -> Any:
-        if method == "play":
-            allowed.append(seconds)
+        allowed.extend([seconds] * (method == "play"))
         return call(self, method, *values, seconds=seconds, **options)
 
     monkeypatch.setattr(ObjectHost, "call", note)

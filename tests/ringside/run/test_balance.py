@@ -63,10 +63,6 @@ def test_actors_that_differ_by_chance_keep_their_lanes(seed: int) -> None:
     assert moves(draw.uniform(0.97, 1.03, size=actors).tolist(), even) == []
 
 
-def test_two_slow_actors_are_relieved_together() -> None:
-    assert after([4, 4, 4, 4, 4, 4], [2, 2, 1, 1, 1, 1]) == [2, 2, 5, 5, 5, 5]
-
-
 class Run:
     """A board, and what actors of given costs would write there."""
 
@@ -81,20 +77,11 @@ class Run:
         learning: float = 0.0,
     ) -> None:
         """`learning`: time in which the learner works and the actors wait, divided by the time of play."""
-        config = Config().with_settings(
-            envs=lanes,
-            lane_envs=1,
-            schedule=schedule,
-            round_steps=100 * lanes,
-            total_steps=10_000 * lanes,
-            replay_size=100 * lanes,
-            network="small",
-            actors=actors,
-            inference_batch=inference_batch,
-            device="cpu",
-            run_dir=Path("."),
+        sizes = {"envs": lanes, "lane_envs": 1, "actors": actors, "inference_batch": inference_batch}
+        sizes |= {"round_steps": 100 * lanes, "total_steps": 10_000 * lanes, "replay_size": 100 * lanes}
+        plan = Plan(
+            Config().with_settings(schedule=schedule, network="small", device="cpu", run_dir=Path("."), **sizes), 4
         )
-        plan = Plan(config, 4)
         memory = Memory.create(plan)
         self.board = memory.board
         self.board.commits.publish(0)
@@ -106,8 +93,12 @@ class Run:
     def lanes(self) -> list[int]:
         return np.bincount(self.board.lane_owner).tolist()
 
-    def round(self, costs: Sequence[float]) -> None:
-        """All play a round of 100 ticks, `costs` seconds each; who was wanted elsewhere goes at its end."""
+    def round(self, costs: Sequence[float], times: int = 1) -> None:
+        """As often as told all play a round of 100 ticks, `costs` seconds each; then lanes go where they are wanted."""
+        for _ in range(times):
+            self._round(costs)
+
+    def _round(self, costs: Sequence[float]) -> None:
         board, lanes = self.board, self.lanes
         took = [cost * count * 100 for cost, count in zip(costs, lanes, strict=True)]
         end = max(took) if self._waiting else 3 * max(took)
@@ -153,19 +144,16 @@ def test_speeds_that_keep_changing_move_fewer_and_fewer_lanes() -> None:
 
 def test_a_slow_core_and_its_recovery() -> None:
     run = Run(2, 12)
-    for _ in range(40):
-        run.round([0.03, 0.01])
+    run.round([0.03, 0.01], times=40)
     assert run.lanes == [3, 9]
-    for _ in range(40):
-        run.round([0.01, 0.01])
+    run.round([0.01, 0.01], times=40)
     assert run.lanes == [6, 6]
 
 
 def test_an_actor_that_takes_lanes_takes_them_from_every_batch() -> None:
     """Three batches of four lanes, of which the first of two actors ends with half as many as the other."""
     run = Run(2, 12, inference_batch=4)
-    for _ in range(40):
-        run.round([0.02, 0.01])
+    run.round([0.02, 0.01], times=40)
     batches = run.board.lane_owner.reshape(3, 4)
     assert run.lanes == [4, 8]
     assert sorted(np.bincount(batch).tolist() for batch in batches) == [[1, 3], [1, 3], [2, 2]]
@@ -181,8 +169,7 @@ def test_one_measurement_alone_moves_nothing() -> None:
 
 def test_nothing_moves_while_the_actors_wait_for_others() -> None:
     run = Run(2, 12, waiting=False)
-    for _ in range(40):
-        run.round([0.02, 0.01])
+    run.round([0.02, 0.01], times=40)
     assert BUSY > 1 / 3
     assert sum(run.wanted) == 0
 
@@ -194,8 +181,7 @@ def test_a_measurement_takes_whole_spans_and_begins_anew_after_a_restart() -> No
         run.round([0.02, 0.01])
     assert sum(run.wanted) == 2
     again = Run(2, 12)
-    for _ in range(SPANS):
-        again.round([0.02, 0.01])
+    again.round([0.02, 0.01], times=SPANS)
     again.board.restarts[Role.ACTOR] += 1
     for _ in range(2 + 2 * SPANS):
         assert sum(again.wanted) == 0
@@ -207,6 +193,5 @@ def test_a_measurement_takes_whole_spans_and_begins_anew_after_a_restart() -> No
 def test_time_in_which_all_wait_for_the_learner_does_not_count(schedule: str, *, moved: bool) -> None:
     """With `concurrent` a learner that works three times as long limits the run, and no move makes it faster."""
     run = Run(2, 16, schedule=schedule, learning=3.0)
-    for _ in range(20 * run.board.run_schedule.snapshot_rounds):
-        run.round([0.02, 0.01])
+    run.round([0.02, 0.01], times=20 * run.board.run_schedule.snapshot_rounds)
     assert (run.lanes != [8, 8]) == moved

@@ -46,13 +46,9 @@ def test_a_fault_of_an_env_is_a_sentence(wrong: str, sentence: str) -> None:
     assert "\n" not in str(error.value)
 
 
-def test_a_look_finds_what_does_not_repeat() -> None:
-    assert look("nothing") == EnvLook(("left", "stay", "right"), True, None)
-    assert look("seed") == EnvLook(("left", "stay", "right"), False, None)
-
-
-def test_threads_of_an_env_keep_no_look() -> None:
-    assert look("threads").repeats
+@pytest.mark.parametrize(("wrong", "repeats"), [("nothing", True), ("seed", False), ("threads", True)])
+def test_a_look_finds_what_does_not_repeat(wrong: str, repeats: bool) -> None:
+    assert look(wrong) == EnvLook(("left", "stay", "right"), repeats, None)
 
 
 def test_an_env_that_does_not_close_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,11 +105,8 @@ def test_ids_of_games_are_refused(name: str) -> None:
     game = "pong" if name.startswith("Pong") else "breakout"
     with pytest.raises(ConfigError, match=f"--env {name} is a game by other rules .*: pass --game {game}"):
         planning.check(settled(env=name))
-
-
-@pytest.mark.parametrize("name", ["ALE/Pong-v5", "mine:factory@frameskip=4", "CartPole-v1", "mine:Pong-v4"])
-def test_other_ids_are_no_games(name: str) -> None:
-    require_no_game(name)
+    for other in ("ALE/Pong-v5", "mine:factory@frameskip=4", "CartPole-v1", "mine:Pong-v4"):
+        require_no_game(other)
 
 
 def test_the_start_says_that_an_env_does_not_repeat_itself(tmp_path: Path) -> None:
