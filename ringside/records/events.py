@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
-from tensorboard.plugins.hparams import metadata
-from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionStartInfo
+from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from ringside.records.metric_names import Scalars, episode_scalars, evaluation_scalars, round_scalars
@@ -28,12 +26,11 @@ class EventLog:
     A kill may lose or double events of a few seconds in the charts; metrics.jsonl is exact.
     """
 
-    def __init__(self, directory: Path, steps: int, settings: Mapping[str, object]) -> None:
+    def __init__(self, directory: Path, steps: int) -> None:
         """Open a new file of events.
 
         Args:
             steps: step at which the run continues; TensorBoard drops later events of older files.
-            settings: settings of the run by flat name, for the tab of hyper-parameters; empty: no such tab.
 
         Raises:
             OSError: as the system says it.
@@ -45,8 +42,6 @@ class EventLog:
         try:
             self._write(Event(file_version="brain.Event:2"))
             self._write(Event(session_log=SessionLog(status=SessionLog.START), step=steps + 1))
-            if settings:
-                self._write(Event(summary=_hyperparameters(settings, now / 1e9)))
             self.flush()
         except OSError:
             path.unlink(missing_ok=True)  # else every attempt on a full disk would leave a file
@@ -90,16 +85,3 @@ class EventLog:
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
-
-
-def _hyperparameters(settings: Mapping[str, object], begun: float) -> Summary:
-    """Settings for the HParams plugin, which finds metrics by itself. `begun`: seconds since 1970."""
-    session = SessionStartInfo(start_time_secs=begun)
-    for name, value in settings.items():
-        if isinstance(value, bool | int | float | str):
-            kind = "bool" if isinstance(value, bool) else "string" if isinstance(value, str) else "number"
-            setattr(session.hparams[name], f"{kind}_value", value)
-    data = HParamsPluginData(version=metadata.PLUGIN_DATA_VERSION, session_start_info=session)
-    about = SummaryMetadata.PluginData(plugin_name=metadata.PLUGIN_NAME, content=data.SerializeToString())
-    value = Summary.Value(tag=metadata.SESSION_START_INFO_TAG, metadata=SummaryMetadata(plugin_data=about))
-    return Summary(value=[value])

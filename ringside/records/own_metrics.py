@@ -89,7 +89,7 @@ class OwnMetrics:
 
         with suppress(OSError):  # the file has them
             if self._events is None:
-                self._events = EventLog(self._events_at, self._steps, {})
+                self._events = EventLog(self._events_at, self._steps)
             self._events.own(record["steps"], own_scalars(values))
 
     def flush(self) -> None:

@@ -25,7 +25,7 @@ from ringside.run.config_file import config_of_call
 from ringside.run.planning import continues, plan, resumed_checkpoint
 from ringside.run.supervisor import Supervisor
 from ringside.run.train_settings import TrainSettings
-from ringside.watch.display import Display, NotebookDisplay, in_notebook, open_display
+from ringside.watch.display import Display, open_display
 from ringside.watch.observer import Observer
 from ringside.watch.status import Status, ending
 from shared.checkpoint.manifest import Manifest
@@ -134,8 +134,7 @@ def train(
     Args:
         preset: what the settings that are not given default to, "nature" unless given; not together with `resume`.
         config: settings from a file, under those that are given: TOML, or a run (its config.json).
-        progress: print the lines and notes of the command with --plain, or show the live display in a notebook unless
-            `plain` is set. False: print nothing.
+        progress: print the lines and notes of the command with --plain. False: print nothing.
         on_status: called several times a second with the state of the run. What it raises stops the run, which saves
             its last boundary and can be resumed; then it is raised here.
         on_round, on_episode, on_evaluation: called with each new record, a line of metrics.jsonl. The numbers that they
@@ -146,19 +145,17 @@ def train(
         ConfigError: the settings cannot work. ArenaError: there is too little memory. RunFailed: a fault ended the run.
     """
     require_main_program()  # before a plug-in is imported
-    chosen = config_of_call(preset, config, settings)
-    ready = plan(chosen)
+    ready = plan(config_of_call(preset, config, settings))
     callbacks = Callbacks(on_round, on_episode, on_evaluation)
     look = on_status or (lambda status: None)
     if not progress or sys.stdout is None:  # a program without a terminal may have closed it
         return run(ready, look, lambda sentence: None, callbacks)
-    in_cell = in_notebook() and not chosen.run.plain
-    return run_shown(ready, NotebookDisplay() if in_cell else open_display(plain=True), look, callbacks)
+    return run_shown(ready, open_display(plain=True), look, callbacks)
 
 
 def run_shown(
     ready: Plan,
-    display: Display | NotebookDisplay,
+    display: Display,
     on_status: Callable[[Status], None],
     callbacks: Callbacks = NO_CALLBACKS,
 ) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from tensorboard.plugins.hparams import metadata
 
 from ringside.records.events import EventLog
 from ringside.records.metrics import (
@@ -252,7 +251,7 @@ def scalars(directory: Path) -> dict[str, list[tuple[int, float]]]:
 
 
 def test_tensorboard_reads_the_events(tmp_path: Path) -> None:
-    log = EventLog(tmp_path, steps=0, settings={})
+    log = EventLog(tmp_path, steps=0)
     values = {"loss": 0.5, "mean_q": 2.0, "epsilon": 1.0, "steps_per_second": 400.0, "gradient_norm": math.nan}
     values |= {"learner_busy": 0.75, "actors_busy": None}
     log.round(40, {**values, "valid_steps": 3.0}, episodes_of(0), envs=4)
@@ -266,18 +265,9 @@ def test_tensorboard_reads_the_events(tmp_path: Path) -> None:
     assert found["eval/mean_return"] == [(40, 1.5)]
 
 
-def test_settings_are_in_the_tab_of_hyperparameters(tmp_path: Path) -> None:
-    settings = {"game": "pong", "learning_rate": 2.5e-4, "batch_size": 32, "checkpoint_replay": True, "env": None}
-    EventLog(tmp_path, steps=0, settings=settings).close()
-    found = EventAccumulator(str(tmp_path)).Reload().SummaryMetadata(metadata.SESSION_START_INFO_TAG)
-    session = metadata.parse_session_start_info_plugin_data(found.plugin_data.content)
-    values = {name: getattr(value, value.WhichOneof("kind")) for name, value in session.hparams.items()}
-    assert values == {"game": "pong", "learning_rate": 2.5e-4, "batch_size": 32.0, "checkpoint_replay": True}
-
-
 def test_a_resumed_run_replaces_what_it_plays_again(tmp_path: Path) -> None:
     for rounds, steps, loss in ((range(4), 0, 1.0), (range(2, 5), 80, 2.0)):
-        log = EventLog(tmp_path, steps=steps, settings={})
+        log = EventLog(tmp_path, steps=steps)
         for round_ in rounds:
             log.round((round_ + 1) * 40, {"loss": loss}, [], envs=4)
         log.close()
@@ -289,7 +279,7 @@ def test_records_are_shown_after_seconds_and_evaluations_at_once(
 ) -> None:
     now = [100.0]
     monkeypatch.setattr("ringside.records.events.time.monotonic", lambda: now[0])
-    log = EventLog(tmp_path, steps=0, settings={})
+    log = EventLog(tmp_path, steps=0)
     shown = []
     for seconds, steps in ((1, 40), (3, 80), (1, 120), (1, 160)):
         now[0] += seconds
