@@ -73,20 +73,6 @@ class Sample:
         return cls(memory.board.samples[row], memory.plan.elsewhere.actors)
 
 
-@dataclass(frozen=True)
-class Load:
-    """Load over an interval. Speeds and shares are None if the interval is empty."""
-
-    seconds: float
-    updates_per_second: float | None
-    activity: Activity
-
-    @cached_property
-    def bottleneck(self) -> Bottleneck:
-        """The bottleneck of the interval."""
-        return find_bottleneck(self.activity)
-
-
 def roles_between(memory: Memory, old: Sample, new: Sample) -> tuple[RoleStatus, ...]:
     """Every process of the run."""
     board = memory.board
@@ -129,27 +115,27 @@ def load_between(memory: Memory, old: Sample, new: Sample, usable_cores: int) ->
         memory: of the run, for the names, phases and restarts of its processes.
         usable_cores: how many cores the run may use.
     """
-    speed = pace = None
-    evaluation_wait, ns = 0.0, new.at - old.at
-    if ns > 0:
-        speed = 1e9 * max(0, new.steps - old.steps) / ns  # a replaying lane counts backwards for a moment
-        pace = 1e9 * max(0, new.updates - old.updates) / ns
-        evaluation_wait = max(0, new.evaluation_waited - old.evaluation_waited) / ns
-    others = stolen = None
+    ns, others, stolen = new.at - old.at, None, None
     if 0 < old.contention_at < new.contention_at:
         measured = new.contention_at - old.contention_at
-        others, stolen = (max(0, ns) / measured for ns in (new.others - old.others, new.stolen - old.stolen))
-    activity = Activity(
+        others, stolen = (max(0, taken) / measured for taken in (new.others - old.others, new.stolen - old.stolen))
+
+    def rate(counted: int) -> float | None:
+        """Counted per nanosecond; a replaying lane counts backwards for a moment."""
+        return max(0, counted) / ns if ns > 0 else None
+
+    return Load(
         roles_between(memory, old, new),
         usable_cores,
         learning=new.updates > 0,
         alternates=memory.run_schedule.learns_same_round,
-        steps_per_second=speed,
-        evaluation_wait=evaluation_wait,
+        seconds=ns / 1e9,
+        steps_per_second=rate(10**9 * (new.steps - old.steps)),
+        updates_per_second=rate(10**9 * (new.updates - old.updates)),
+        evaluation_wait=rate(new.evaluation_waited - old.evaluation_waited) or 0.0,
         others=others,
         stolen=stolen,
     )
-    return Load(ns / 1e9, pace, activity)
 
 
 RUNNING = 0.75
@@ -255,8 +241,8 @@ TRANSFERRING = 0.3
 
 
 @dataclass(frozen=True)
-class Activity:
-    """Work of a run's processes over an interval of several rounds."""
+class Load:
+    """Load of a run's processes over an interval of several rounds."""
 
     roles: tuple[RoleStatus, ...]
     usable_cores: int
@@ -265,8 +251,10 @@ class Activity:
     """True if updates have begun; before, the learner waits by design."""
     alternates: bool = False
     """True if playing and learning take turns."""
+    seconds: float = 0.0
     steps_per_second: float | None = None
-    """None: not known."""
+    """None: not known, as of an empty interval."""
+    updates_per_second: float | None = None
     evaluation_wait: float = 0.0
     """Share of the time in which the learner waited for a slot in the queue of evaluations."""
     others: float | None = None
@@ -278,6 +266,11 @@ class Activity:
     def groups(self) -> dict[str, RoleGroup]:
         """Groups of the processes whose busy share is known, by name."""
         return groups_of(self.roles)
+
+    @cached_property
+    def bottleneck(self) -> Bottleneck:
+        """The bottleneck of the interval."""
+        return find_bottleneck(self)
 
     @property
     def learner_busy(self) -> float:
@@ -328,7 +321,7 @@ class Bottleneck:
     """The limit: speed if `role` never waited, or if the run used all cores, with everything else equal."""
 
 
-def find_bottleneck(run: Activity) -> Bottleneck:
+def find_bottleneck(run: Load) -> Bottleneck:
     """Find the role that limits the run, and the share of its limit that the run reaches.
 
     If all cores are in use, every role seems busy, if only with waiting for a core. Then the cores are the bottleneck,
@@ -357,7 +350,7 @@ def find_bottleneck(run: Activity) -> Bottleneck:
     return replace(found, sentence=" ".join([found.sentence, *contention]))
 
 
-def _cores(run: Activity) -> Bottleneck | None:
+def _cores(run: Load) -> Bottleneck | None:
     taken = (run.others or 0.0) + (run.stolen or 0.0)
     own = [group for name, group in run.groups.items() if name != "nodes"]
     if not any(group.busy >= 0.5 and group.lacks_cores for group in own):
@@ -374,15 +367,29 @@ def _cores(run: Activity) -> Bottleneck | None:
     return Bottleneck("cores", sentence, most, min(1.0, sum(used.values()) / run.usable_cores))
 
 
-def _learner(run: Activity) -> Bottleneck | None:
-    if run.learner_busy < SATURATED or run.learner_busy < run.slowest_busy:
+def _one_process(run: Load, name: str, opening: str, least: float) -> Bottleneck | None:
+    """A process that the players wait for, if it is busy for at least a share of the time."""
+    group = run.groups.get(name)
+    if group is None or group.busy < least:
         return None
-    learner = run.groups["learner"]
-    sentence = f"The learner limits the run: it {learner.works}, and {run.players_wait}"
-    return Bottleneck("learner", sentence, "learner", learner.busy)
+    return Bottleneck(name, f"{opening} {group.works}, and {run.players_wait}", name, group.busy)
 
 
-def _nodes(run: Activity) -> Bottleneck | None:
+def _learner(run: Load) -> Bottleneck | None:
+    least = max(SATURATED, run.slowest_busy)
+    return _one_process(run, "learner", "The learner limits the run: it", least) if run.learning else None
+
+
+def _recording(run: Load) -> Bottleneck | None:
+    return _one_process(run, "scribe", "Recording limits the run: the scribe", SATURATED)
+
+
+def _inference(run: Load) -> Bottleneck | None:
+    least = max(0.5, run.players.busy, run.learner_busy)
+    return _one_process(run, "inference", "Inference limits the run: it", least)
+
+
+def _nodes(run: Load) -> Bottleneck | None:
     """The network, one node, or all of them."""
     node = run.slowest.node
     if run.slowest_busy < SATURATED or node is None:
@@ -404,7 +411,7 @@ def _nodes(run: Activity) -> Bottleneck | None:
     return Bottleneck(kind, sentence + run.learner_waits, "nodes", nodes.busy)
 
 
-def _emulation(run: Activity) -> Bottleneck | None:
+def _emulation(run: Load) -> Bottleneck | None:
     if run.slowest_busy < SATURATED:
         return None
     actors, slowest = run.players, run.slowest  # those of nodes are the rule before
@@ -413,15 +420,7 @@ def _emulation(run: Activity) -> Bottleneck | None:
     return Bottleneck("emulation", sentence + run.learner_waits, "actors", actors.busy)
 
 
-def _recording(run: Activity) -> Bottleneck | None:
-    scribe = run.groups.get("scribe")
-    if scribe is None or scribe.busy < SATURATED:
-        return None
-    sentence = f"Recording limits the run: the scribe {scribe.works}, and {run.players_wait}"
-    return Bottleneck("scribe", sentence, "scribe", scribe.busy)
-
-
-def _evaluation(run: Activity) -> Bottleneck | None:
+def _evaluation(run: Load) -> Bottleneck | None:
     """Evaluations are always pending; the evaluator's waits for inference are part of its work."""
     has_workers = "workers" in run.groups
     if run.evaluation_wait < EVALUATION_WAIT or (not has_workers and run.groups["inference"].busy >= SATURATED):
@@ -431,7 +430,7 @@ def _evaluation(run: Activity) -> Bottleneck | None:
     return Bottleneck("evaluation", f"{sentence}the queue of evaluations", "evaluator", 1.0)
 
 
-def _turns(run: Activity) -> Bottleneck | None:
+def _turns(run: Load) -> Bottleneck | None:
     if not (run.alternates and run.learning and "learner" in run.groups):
         return None
     learner, actors, inference = (run.groups[name] for name in ("learner", "actors", "inference"))
@@ -441,15 +440,7 @@ def _turns(run: Activity) -> Bottleneck | None:
     return Bottleneck("turns", sentence, role, min(1.0, learner.busy + max(run.slowest_busy, inference.busy)))
 
 
-def _inference(run: Activity) -> Bottleneck | None:
-    inference = run.groups["inference"]
-    if inference.busy < max(0.5, run.players.busy, run.learner_busy):
-        return None
-    sentence = f"Inference limits the run: it {inference.works}, and {run.players_wait}"
-    return Bottleneck("inference", sentence, "inference", inference.busy)
-
-
-def _no_single_role(run: Activity) -> Bottleneck:
+def _no_single_role(run: Load) -> Bottleneck:
     players, inference = run.slowest.group, run.groups["inference"].busy
     busy = {players: run.players.busy, "inference": inference}
     busy |= {"learner": run.learner_busy} if "learner" in run.groups else {}
@@ -459,7 +450,7 @@ def _no_single_role(run: Activity) -> Bottleneck:
     return Bottleneck("none", f"{sentence}): they wait for one another", role, busy[role])
 
 
-def _workers(run: Activity) -> Bottleneck:
+def _workers(run: Load) -> Bottleneck:
     """Workers wait for nothing but each other, the scribe and evaluations."""
     workers = run.groups["workers"]
     shares = f"their processes {workers.works}, and wait for each other in the rest"

@@ -104,22 +104,21 @@ def _load_fields(memory: Memory) -> dict[str, Any]:
     board = memory.board
     learning, newest = (Sample.kept(memory, row) for row in (LEARNING, NEWEST))
     load = load_between(memory, learning, newest, facts.usable_cores())
-    activity = load.activity
     return {
         "limit": {
             "name": load.bottleneck.kind,
             "role": load.bottleneck.role,
             "sentence": load.bottleneck.sentence,
-            "steps_per_second": activity.steps_per_second,
+            "steps_per_second": load.steps_per_second,
             "share_of_limit": load.bottleneck.share,
             "limit_steps_per_second": load.bottleneck.steps_per_second,
             "seconds": load.seconds,
             "usable_cores": facts.usable_cores(),
-            "other_programs_cores": activity.others,
-            "stolen_cores": activity.stolen,
+            "other_programs_cores": load.others,
+            "stolen_cores": load.stolen,
         },
         "roles": {
-            role.name: {"busy": role.busy, "cores": role.cores, "restarts": role.restarts} for role in activity.roles
+            role.name: {"busy": role.busy, "cores": role.cores, "restarts": role.restarts} for role in load.roles
         },
         "memory": {
             "shared_bytes": memory.arena.layout.size,

@@ -136,7 +136,7 @@ class Observer:
         committed, steps, updates = max(0, board.committed), current.steps, current.updates
         if prepared and self._first_committed is None:
             self._first_committed = committed
-        speed = load.activity.steps_per_second
+        speed = load.steps_per_second
         epsilon = run_schedule.epsilon(steps // run_schedule.envs, self._config.explore)
         known, stops_at, episodes = self._figures(), board.stops_at, int(board.episodes[0])
         return replace(
@@ -161,10 +161,10 @@ class Observer:
             metrics={name: known[name] for name in displayed(self._memory.plan.method.metrics)},
             evaluation=self._evaluation(),
             checkpoint=self._checkpoint(),
-            roles=load.activity.roles,
+            roles=load.roles,
             usable_cores=self._cores,
-            others=load.activity.others,
-            stolen=load.activity.stolen,
+            others=load.others,
+            stolen=load.stolen,
             bottleneck=load.bottleneck,
             warnings=self._warnings(known, steps, updates),
         )

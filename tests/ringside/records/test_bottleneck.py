@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ringside.records.bottleneck import Activity, Bottleneck, NodeStatus, RoleStatus, find_bottleneck
+from ringside.records.bottleneck import Bottleneck, Load, NodeStatus, RoleStatus, find_bottleneck
 
 Roles = tuple[RoleStatus, ...]
 
@@ -57,7 +57,7 @@ def judged(
     speed: float | None = 450.0,
     **more: Any,
 ) -> Bottleneck:
-    return find_bottleneck(Activity(tuple(who), usable_cores, learning=learning, steps_per_second=speed, **more))
+    return find_bottleneck(Load(tuple(who), usable_cores, learning=learning, steps_per_second=speed, **more))
 
 
 @pytest.mark.parametrize(

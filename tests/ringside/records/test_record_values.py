@@ -163,8 +163,8 @@ def test_shares_and_speeds_between_two_samples(memory: Memory, phase: Phase, sha
     old = Sample.take(memory, 10 * SECOND)
     memory.board.phase[Role.INFERENCE] = phase
     load = load_between(memory, old, after_four_seconds(memory), usable_cores=4)
-    assert (load.seconds, load.activity.steps_per_second, load.updates_per_second) == (4.0, 30.0, 2.5)
-    inference, learner, scribe, *actors = load.activity.roles
+    assert (load.seconds, load.steps_per_second, load.updates_per_second) == (4.0, 30.0, 2.5)
+    inference, learner, scribe, *actors = load.roles
     assert (inference.busy, inference.state) == (share, phase.name.lower())
     assert (learner.name, learner.busy, learner.cores, learner.restarts) == ("learner", 1.0, 1.5, 0)
     assert (scribe.busy, scribe.cores) == (None, 0.0)
@@ -189,11 +189,11 @@ def test_cores_of_others_between_two_samples(memory: Memory) -> None:
     old = Sample.take(memory, 10 * SECOND)
     new = after_four_seconds(memory)
     load = load_between(memory, nothing_known, new, usable_cores=4)
-    assert (load.activity.others, load.activity.stolen) == (None, None)
-    assert load_between(memory, old, new, usable_cores=4).activity.others is None, "there was no reading in between"
+    assert (load.others, load.stolen) == (None, None)
+    assert load_between(memory, old, new, usable_cores=4).others is None, "there was no reading in between"
     board.contention[:] = 13 * SECOND, 11 * SECOND, SECOND
     load = load_between(memory, old, Sample.take(memory, 14 * SECOND), usable_cores=4)
-    assert (load.activity.others, load.activity.stolen) == (2.0, 0.0)
+    assert (load.others, load.stolen) == (2.0, 0.0)
     assert load.bottleneck.sentence.endswith("Other programs use 2.0 of 4 cores.")
     board.samples[LEARNING], board.samples[NEWEST] = old.words, Sample.take(memory, 14 * SECOND).words
     limit = _load_fields(memory)["limit"]
@@ -215,8 +215,8 @@ def test_a_sample_is_kept_as_words_and_does_not_follow_the_board(memory: Memory)
 def test_no_time_between_two_samples_gives_no_shares(memory: Memory) -> None:
     sample = after_four_seconds(memory)
     load = load_between(memory, sample, sample, usable_cores=2)
-    assert (load.activity.steps_per_second, load.updates_per_second, load.bottleneck.kind) == (None, None, "starting")
-    assert {(role.busy, role.cores) for role in load.activity.roles} == {(None, None)}
+    assert (load.steps_per_second, load.updates_per_second, load.bottleneck.kind) == (None, None, "starting")
+    assert {(role.busy, role.cores) for role in load.roles} == {(None, None)}
 
 
 def test_a_process_taken_for_working_that_was_dead_gives_no_negative_share(memory: Memory) -> None:
@@ -224,7 +224,7 @@ def test_a_process_taken_for_working_that_was_dead_gives_no_negative_share(memor
     old = Sample.take(memory, 13 * SECOND)  # silent for three seconds
     memory.board.phase[ACTOR] = Phase.STARTING
     memory.board.waited_ns[ACTOR] = SECOND
-    actor = load_between(memory, old, Sample.take(memory, 14 * SECOND), usable_cores=2).activity.roles[-2]
+    actor = load_between(memory, old, Sample.take(memory, 14 * SECOND), usable_cores=2).roles[-2]
     assert (actor.name, actor.busy) == ("actor 0", 0.0)
 
 
@@ -263,12 +263,12 @@ def test_a_gateway_has_a_node(memory: Memory) -> None:
     gateways.write_name(0, "näher" + 80 * "x")
     gateways.losses[0] = 3
     load = load_between(memory, old, Sample.take(memory, 14 * SECOND), usable_cores=4)
-    node = load.activity.roles[-1].node
+    node = load.roles[-1].node
     assert node is not None
     assert (node.lanes, node.losses, node.transfer) == (2, 3, 0.25)
     assert (node.sent, node.received) == (2_000, 100)
     assert node.name.startswith("näherx")
-    assert all(role.node is None for role in load.activity.roles[:-1])
+    assert all(role.node is None for role in load.roles[:-1])
 
 
 def test_an_observer_reads_the_newest_sentences_of_a_gateway(memory: Memory) -> None:

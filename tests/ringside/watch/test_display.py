@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from ringside.records.bottleneck import Activity, NodeStatus, RoleStatus, find_bottleneck
+from ringside.records.bottleneck import Load, NodeStatus, RoleStatus, find_bottleneck
 from ringside.records.metrics import EvaluationStatus
 from ringside.run import training
 from ringside.watch import display as displays
@@ -67,7 +67,7 @@ def status(actors: int = 12) -> Status:
         evaluation=EvaluationStatus(6_000_000, 30, 901.2, 940.3),
         checkpoint=CheckpointStatus(6_100_000, 812_345_678, 12.34),
         roles=who,
-        bottleneck=find_bottleneck(Activity(who, 64, learning=True, steps_per_second=1_234.5)),
+        bottleneck=find_bottleneck(Load(who, 64, learning=True, steps_per_second=1_234.5)),
         warnings=("The scribe cannot write.",),
     )
 
@@ -231,7 +231,7 @@ def test_the_plain_display_says_bottleneck_and_warning_once_and_a_new_warning_at
             display.show(status())
             clock.now += displays.PLAIN_SECONDS
         for speed in (None, 450.0, 450.0):  # a sentence without its figures is none yet
-            found = find_bottleneck(Activity(roles(2, learner=0.2), 64, learning=True, steps_per_second=speed))
+            found = find_bottleneck(Load(roles(2, learner=0.2), 64, learning=True, steps_per_second=speed))
             display.show(replace(status(), bottleneck=found))
             clock.now += displays.PLAIN_SECONDS
         display.show(status())
@@ -380,7 +380,7 @@ def test_the_terminal_is_as_before_afterwards(end: str) -> None:
     assert "100.0%" in text
 
 
-STATUS = Status("pong", "nature", "concurrent", Path("runs/<pong>"), 400, 10, 8.0, steps=40)
+STATUS = Status("pong", "nature", "concurrent", Path("runs/<pong>"), 400, 10, steps=40)
 
 
 ENDED = (
