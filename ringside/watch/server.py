@@ -16,7 +16,6 @@ import struct
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from werkzeug.utils import redirect, send_from_directory
 from werkzeug.wrappers import Request, Response
 
 from ringside.watch.source import MOST_ENVS, Runs, Source
-from shared.errors import ConfigError, FileError
+from shared.errors import ConfigError
 from shared.machine.facts import usable_cores
 
 NAMES = ("localhost", "127.0.0.1")
@@ -36,7 +35,7 @@ STATIC = Path(__file__).parent / "static"
 """Files of the pages."""
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-    "media-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
@@ -112,28 +111,21 @@ class App:
                 return redirect(f"/{self.key}/")
             case ["runs"]:
                 return _json(self._runs.listed())
-            case ["run", number, "outline" | "state" | "pictures" | "video" as what]:
-                return self._of_run(self._runs.source(_number(number, -1)), what, request)
+            case ["run", number, "outline" | "state" | "pictures" as what]:
+                return self._of_run(self._runs.source(_number(number, -1)), what, request.args)
             case [*folder, name]:
                 page = "run.html" if folder else "runs.html"
                 return send_from_directory(STATIC, name or page, request.environ)
         raise NotFound
 
-    def _of_run(self, source: Source, what: str, request: Request) -> Response:
-        """Tile, state, pictures or video of a run."""
-        words = request.args
+    def _of_run(self, source: Source, what: str, words: Mapping[str, str]) -> Response:
+        """Tile, state or pictures of a run."""
         if what == "outline":
             return _json(source.outline())
         if what == "state":
             known = [_number(word) for word in words.get("known", "").split(",")]
             return _json(source.state(_number(words.get("edition")), known))
-        if what == "pictures":
-            return self._pictures(source, words)
-        with suppress(OSError, FileError):
-            content = source.video(_number(words.get("number"), -1))
-            response = Response(content, mimetype="video/mp4")
-            return response.make_conditional(request, accept_ranges=True, complete_length=len(content))
-        raise NotFound
+        return self._pictures(source, words)
 
     def _pictures(self, source: Source, words: Mapping[str, str]) -> Response:
         """Newest pictures, shared by viewers of the same envs: u32 length of the JSON, the JSON, frames."""

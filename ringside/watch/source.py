@@ -31,13 +31,12 @@ from ringside.watch.observer import Observer
 from ringside.watch.status import Status, kind, left, planned
 from shared.config.run_schedule import make_run_schedule
 from shared.errors import ConfigError
-from shared.files.plain_files import read_bytes
 from shared.files.run_file_names import METRICS_FILE, SUMMARY_FILE
 from shared.files.strict_json import read_object
 from shared.memory.mailbox import Mailbox
 from shared.memory.run_memory import Memory
 from shared.process.live import Live, LiveError
-from shared.process.ownership import OWN_METRICS_FILE, VIDEOS, evaluation_video
+from shared.process.ownership import OWN_METRICS_FILE
 from shared.text import headline
 
 MOST_POINTS = 1_000
@@ -46,7 +45,7 @@ BUSY = tuple(f"{role}_busy" for role in ("learner", "inference", "actors", "work
 SERIES: dict[str, tuple[str, ...]] = {
     "round": ("mean_return_100", "epsilon", "steps_per_second", *BUSY),
     "episode": ("return",),
-    "evaluation": ("mean_return", "evaluation"),
+    "evaluation": ("mean_return",),
     "own": (),
 }
 """Values of each kind of record, after its `steps`; the method's metrics follow those of a round. The user's own
@@ -227,9 +226,7 @@ def _values(memory: Memory, lane: int, place: int) -> dict[str, Any]:
 
 MOST_RUNS = 200
 """Runs that the list shows, the newest ones."""
-MOST_VIDEOS = 100
 _OF_ROLES = ("busy", "cores", "restarts")
-MOST_VIDEO_BYTES = 64 << 20
 OUTLINE_POINTS = 120
 """Points of the curve of a run in the list of runs, or up to twice as many."""
 _RECORDED = ("steps", "updates", "episodes", "mean_return_100", "best_return", "steps_per_second")
@@ -297,7 +294,6 @@ class Source:
             "left": left(status),
             "envs": self._config.play.emulators,
             "actions": actions,
-            "videos": self._videos(),
             "curves": self._curves.since(edition, known),
             "more": more,
         }
@@ -341,16 +337,6 @@ class Source:
                 if isinstance(role, dict)
             ),
         )
-
-    def _videos(self) -> list[list[float | None]]:
-        """Steps, mean return and number of the newest evaluations that have a video, the newest first."""
-        rows = self._curves.series["evaluation"].rows if (self.run_dir / VIDEOS).is_dir() else []
-        paths = [(evaluation_video(self.run_dir, int(row[2] or 0)), row) for row in rows[: -MOST_VIDEOS - 1 : -1]]
-        return [row for path, row in paths if path.is_file() and not path.is_symlink()]
-
-    def video(self, number: int) -> bytes:
-        """The video of an evaluation. Raises `OSError` or `FileError` if there is none that can be read."""
-        return read_bytes(evaluation_video(self.run_dir, number), MOST_VIDEO_BYTES)
 
     def pictures(self, *place: int) -> tuple[dict[str, Any], list[NDArray[np.uint8]]] | None:
         """Fields and frames of `ringside.watch.source.pictures`; None: the run has ended."""

@@ -15,18 +15,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from selenium.common.exceptions import TimeoutException
 from selenium.webdriver import ActionChains, Chrome, ChromeOptions, ChromeService
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
-from actors.filming import VideoFile
 from ringside.command.report import write_report
 from ringside.records.metrics import Episode, MetricsLog
 from shared.config.method_declaration import method_declaration
-from shared.process.ownership import evaluation_video
 from tests.support.runs import finish, records, start, start_words, wait_until
 from tests.support.watched import Pretended
 from tests.support.written_runs import write_run
@@ -372,24 +369,6 @@ def test_the_list_of_runs_shows_a_curve_of_each_and_follows_them(browser: Chrome
         view.until(lambda: view.text("#mode") == "none live", "the end of the run is not seen")
         view.click("#runs a[href]")
         view.until(lambda: view.text("#game") == "Pong", "the name does not lead to the page of the run")
-
-
-@pytest.mark.stress
-def test_videos_of_evaluations_are_played(browser: Chrome, tmp_path: Path) -> None:
-    run_dir = write_run(tmp_path / "run", evaluations=[-20.0, 5.0], learning_starts=1_000)
-    (run_dir / "videos").mkdir()
-    file = VideoFile(evaluation_video(run_dir, 1), 15)
-    for brightness in range(0, 240, 8):
-        file.add(np.full((320, 320, 3), brightness, np.uint8))
-    file.finish()
-    with watched(browser, str(run_dir)) as view:
-        view.until(lambda: view.count("#videos a") == 1, "there is no list of videos")
-        assert view.text("#videos a") == "5 at step 4,000"
-        view.browser.get(str(view.script("return document.querySelector('#videos a').href")))
-        player = "return document.querySelector('video')"
-        view.until(lambda: view.script(f"{player}.duration") == 2, "the video is not read")
-        view.script(f"{player}.play()")
-        view.until(lambda: view.script(f"{player}.currentTime") == 2, "the video is not played")
 
 
 def _controls(view: PageView) -> None:

@@ -79,11 +79,6 @@ function showState() {
   if (!living) say(find("rate"), "");
   find("pages").hidden = state.envs <= PER_PAGE;
   say(find("span"), `${view.first} to ${Math.min(view.first + PER_PAGE, state.envs) - 1} of ${state.envs}`);
-  find("videos").hidden = !state.videos.length;
-  if (find("videos").childElementCount !== state.videos.length) {
-    find("videos").replaceChildren(find("videos").firstChild, ...state.videos.map(([steps, mean, number]) =>
-      element("a", { href: `video?number=${number}`, target: "_blank" }, `${score(mean)} at step ${count(steps)}`)));
-  }
 }
 
 function showFigures(status) {

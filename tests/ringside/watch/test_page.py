@@ -14,12 +14,11 @@ import numpy as np
 import pytest
 from werkzeug.test import Client, TestResponse
 
-from ringside.records.metrics import Follower, MetricsLog, NewRecords
+from ringside.records.metrics import Follower, NewRecords
 from ringside.watch import server
 from ringside.watch.server import HEADERS, LEAST_SECONDS, MOST_SECONDS, SHARE, STATIC, App, Budget, listen
 from ringside.watch.source import MOST_ENVS, OUTLINE_POINTS, Runs
 from shared.errors import ConfigError
-from shared.process.ownership import evaluation_video
 from tests.ringside.watch.conftest import Clock
 from tests.support.watched import NAMES, Pretended
 from tests.support.written_runs import write_run
@@ -101,7 +100,7 @@ def test_every_answer_says_what_a_browser_may_do_with_it(viewer: Viewer) -> None
         assert {name: answer.headers.getlist(name) for name in HEADERS} == {name: [HEADERS[name]] for name in HEADERS}
     rules = dict(part.strip().split(" ", 1) for part in HEADERS["Content-Security-Policy"].split(";"))
     assert {rules.pop(name) for name in ("default-src", "base-uri", "form-action", "frame-ancestors")} == {"'none'"}
-    assert rules == dict.fromkeys(("script-src", "style-src", "img-src", "media-src", "connect-src"), "'self'")
+    assert rules == dict.fromkeys(("script-src", "style-src", "img-src", "connect-src"), "'self'")
     assert {name: value for name, value in HEADERS.items() if name != "Content-Security-Policy"} == {
         "Cross-Origin-Resource-Policy": "same-origin",
         "Cross-Origin-Opener-Policy": "same-origin",
@@ -321,26 +320,6 @@ def test_a_run_whose_directory_moves_is_watched_on(run: Pretended, tmp_path: Pat
     assert not viewer.json("state")["living"]  # the file that says that it lives is gone
     (tmp_path / "moved").rename(run.run_dir)
     assert viewer.json("state")["living"]
-
-
-def test_videos_of_evaluations_are_listed_and_played_in_parts(run: Pretended, tmp_path: Path, viewer: Viewer) -> None:
-    content = bytes(range(256)) * 4
-    (tmp_path / "elsewhere.mp4").write_bytes(content)
-    (run.run_dir / "videos").mkdir()
-    with MetricsLog(run.run_dir / "metrics.jsonl") as log:
-        for number in range(3):
-            log.log_evaluation(number, number, 100 * number, {"mean_return": 2.5 + number})
-    evaluation_video(run.run_dir, 0).write_bytes(b"first")
-    evaluation_video(run.run_dir, 1).symlink_to(tmp_path / "elsewhere.mp4")
-    evaluation_video(run.run_dir, 2).write_bytes(content)
-    assert viewer.json("state")["videos"] == [[200, 4.5, 2], [0, 2.5, 0]]
-    whole = viewer.get("video?number=2")
-    assert (whole.status_code, whole.data, whole.mimetype) == (200, content, "video/mp4")
-    part = viewer.get("video?number=2", Range="bytes=1000-")
-    assert (part.status_code, part.data) == (206, content[1000:])
-    assert viewer.get("video?number=2", Range="bytes=5000-").status_code == 416
-    for query in ("?number=1", "?number=7", "?number=../config.json", ""):
-        assert viewer.get(f"video{query}").status_code == 404
 
 
 def test_only_this_machine_is_listened_to() -> None:
