@@ -12,7 +12,7 @@ from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from ringside.records.metric_names import Scalars, episode_scalars, evaluation_scalars, round_scalars
+from ringside.records.metric_names import Scalars, record_scalars
 from ringside.records.metrics import Episode, Values
 from shared.files.atomic import make_directory
 
@@ -50,12 +50,13 @@ class EventLog:
     def round(self, steps: int, values: Values, episodes: Iterable[Episode], envs: int) -> None:
         """Add a round; arguments as in `MetricsLog.log_round`."""
         for episode in episodes:
-            self._scalars((episode.tick + 1) * envs, episode_scalars(episode.total, episode.length))
-        self.own(steps, round_scalars(values))
+            played = {"kind": "episode", "return": episode.total, "length": episode.length}
+            self._scalars((episode.tick + 1) * envs, record_scalars(played))
+        self.own(steps, record_scalars({"kind": "round", **values}))
 
     def evaluation(self, steps: int, values: Values) -> None:
         """Add the numbers of an evaluation under eval/."""
-        self._scalars(steps, evaluation_scalars(values))
+        self._scalars(steps, record_scalars({"kind": "evaluation", **values}))
         self.flush()  # it may be long until the next one
 
     def own(self, steps: int, scalars: Scalars) -> None:

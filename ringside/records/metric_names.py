@@ -79,24 +79,19 @@ def metric_of(name: str) -> Metric:
     return _METRICS.get(name, Metric(name.replace("_", " "), ""))
 
 
-def round_scalars(values: Mapping[str, object]) -> Scalars:
-    """Values of a round that dashboards show: those named in `ROUND_TAGS`, and the metrics of its method."""
-    metrics = metrics_of(values)
-    tags = ROUND_TAGS | {name: metric_of(name).tag or f"losses/{name}" for name in metrics}
-    if "loss" in metrics and "entropy" in metrics:
-        tags["loss"] = "losses/loss"  # that of a policy is more than a TD error
-    return _numbers({tag: values.get(name) for name, tag in tags.items()})
+def record_scalars(record: Mapping[str, object]) -> Scalars:
+    """Values of a record that dashboards show, by tag: its numbers that are finite.
 
-
-def episode_scalars(total: float, length: int) -> Scalars:
-    """A finished episode: its raw return, its steps."""
-    return _numbers({"charts/episodic_return": total, "charts/episodic_length": length})
-
-
-def evaluation_scalars(values: Mapping[str, object]) -> Scalars:
-    """Everything in an evaluation that is a number, but for its time."""
-    return _numbers({f"eval/{name}": value for name, value in values.items() if name != "seconds"})
-
-
-def _numbers(values: Mapping[str, object]) -> Scalars:
+    Of a round those named in `ROUND_TAGS` and the metrics of its method; of an evaluation all but its time.
+    """
+    if record["kind"] == "episode":
+        tags = {"return": "charts/episodic_return", "length": "charts/episodic_length"}
+    elif record["kind"] == "evaluation":
+        tags = {name: f"eval/{name}" for name in record.keys() - {"evaluation", "round", "steps", "seconds"}}
+    else:
+        metrics = metrics_of(record)
+        tags = ROUND_TAGS | {name: metric_of(name).tag or f"losses/{name}" for name in metrics}
+        if "loss" in metrics and "entropy" in metrics:
+            tags["loss"] = "losses/loss"  # that of a policy is more than a TD error
+    values = {tag: record.get(name) for name, tag in tags.items()}
     return {tag: value for tag, value in values.items() if isinstance(value, int | float) and math.isfinite(value)}

@@ -106,26 +106,26 @@ class App:
         key, slash, path = request.path.removeprefix("/").partition("/")
         if not hmac.compare_digest(key.encode(), self.key.encode()) or request.method not in ("GET", "HEAD"):
             raise NotFound
+        words = request.args
         match path.split("/"):
             case [""] if not slash:
                 return redirect(f"/{self.key}/")
             case ["runs"]:
                 return _json(self._runs.listed())
-            case ["run", number, "outline" | "state" | "pictures" as what]:
-                return self._of_run(self._runs.source(_number(number, -1)), what, request.args)
+            case ["run", number, "outline"]:
+                return _json(self._source(number).outline())
+            case ["run", number, "state"]:
+                known = [_number(word) for word in words.get("known", "").split(",")]
+                return _json(self._source(number).state(_number(words.get("edition")), known))
+            case ["run", number, "pictures"]:
+                return self._pictures(self._source(number), words)
             case [*folder, name]:
                 page = "run.html" if folder else "runs.html"
                 return send_from_directory(STATIC, name or page, request.environ)
         raise NotFound
 
-    def _of_run(self, source: Source, what: str, words: Mapping[str, str]) -> Response:
-        """Tile, state or pictures of a run."""
-        if what == "outline":
-            return _json(source.outline())
-        if what == "state":
-            known = [_number(word) for word in words.get("known", "").split(",")]
-            return _json(source.state(_number(words.get("edition")), known))
-        return self._pictures(source, words)
+    def _source(self, number: str) -> Source:
+        return self._runs.source(_number(number, -1))
 
     def _pictures(self, source: Source, words: Mapping[str, str]) -> Response:
         """Newest pictures, shared by viewers of the same envs: u32 length of the JSON, the JSON, frames."""

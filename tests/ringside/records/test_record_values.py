@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ringside.records.bottleneck import LEARNING, NEWEST, Sample, load_between
-from ringside.records.metric_names import _METRICS, displayed, metric_of, metrics_of, round_scalars
+from ringside.records.metric_names import _METRICS, displayed, metric_of, metrics_of, record_scalars
 from ringside.records.metrics import MetricsLog, read_metrics
 from ringside.records.scribe import outside_support, record_values
 from ringside.records.summary import _load_fields, make_summary
@@ -316,14 +316,14 @@ def test_metrics_of_built_in_methods_are_explained() -> None:
 
 
 def test_dashboards_show_the_metrics_of_a_policy_under_cleanrls_names() -> None:
-    tags = round_scalars(RECORD | dict.fromkeys(PPO.metrics, 0.5))
+    tags = record_scalars(RECORD | dict.fromkeys(PPO.metrics, 0.5))
     assert {"losses/entropy", "losses/approx_kl", "losses/clipfrac", "losses/explained_variance"} <= tags.keys()
-    assert "losses/loss" in round_scalars(RECORD | dict.fromkeys(A2C.metrics, 0.5)), "no TD error"
+    assert "losses/loss" in record_scalars(RECORD | dict.fromkeys(A2C.metrics, 0.5)), "no TD error"
     assert "losses/td_loss" not in tags
 
 
 def test_a_metric_of_a_plug_in_has_a_tag_and_a_label() -> None:
-    tags = round_scalars(RECORD | {"loss": 0.5, "mean_baseline": 0.25, "entropy": None})
+    tags = record_scalars(RECORD | {"loss": 0.5, "mean_baseline": 0.25, "entropy": None})
     assert tags == {"charts/epsilon": 0.1, "losses/loss": 0.5, "losses/mean_baseline": 0.25}
     assert metric_of("mean_baseline").label == "mean baseline"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -22,8 +21,6 @@ from shared.config.trust import resume_words
 from shared.config.validate import settings
 from shared.errors import ConfigError
 from shared.files.atomic import write_atomic
-from shared.process.ownership import evaluation_video
-from shared.process.signals import handle_stop_signals
 from tests.support.waiting import until
 from tests.support.written_runs import write_run
 
@@ -68,7 +65,6 @@ class Service:
         """End the process of the package."""
         self.was_torn_down = True
 
-    Video = staticmethod(lambda path, format: f"video {Path(path).name} {format}")
     Settings = staticmethod(SimpleNamespace)
 
     @property
@@ -124,16 +120,12 @@ def test_records_are_sent_and_the_address_is_shown_during_the_run(tmp_path: Path
     assert len(service.logged) == 4
 
 
-def test_entity_group_tags_and_videos_are_sent(tmp_path: Path, service: Service) -> None:
+def test_entity_group_and_tags_are_sent(tmp_path: Path, service: Service) -> None:
     told = {"wandb_entity": "team", "wandb_group": "atari5", "wandb_tags": "first, quick,"}
     path = write_run(tmp_path / "run", returns=[3.0, 4.0], evaluations=[5.0], track="wandb", **told)
-    video = evaluation_video(path, 0)
-    video.parent.mkdir()
-    video.touch()
     track(path)
     (init,) = service.inits
     assert (init["entity"], init["group"], init["tags"]) == ("team", "atari5", ["first", "quick"])
-    assert {"eval/video": "video evaluation-00000.mp4 mp4", "steps": 2_000} in service.logged
 
 
 @pytest.mark.parametrize("name", ["wandb_entity", "wandb_group", "wandb_tags"])
@@ -221,31 +213,8 @@ def test_a_service_that_does_not_answer_is_not_waited_for(
     tmp_path: Path, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     service.wait.clear()
-    monkeypatch.setattr(wandb_track, "SILENT_SECONDS", 0.1)
     monkeypatch.setattr(wandb_track, "FINISH_SECONDS", 1.0)
     assert "did not take the rest within 1 s" in "".join(track(write_run(tmp_path / "run")))
-    assert service.was_torn_down
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_request_to_stop_while_the_rest_is_sent_ends_that(
-    tmp_path: Path, service: Service, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
-    """The handler of the command does nothing: the run is over."""
-    service.wait.clear()
-    monkeypatch.setattr(wandb_track, "SILENT_SECONDS", 0.0)
-    notes: list[str] = []
-    path = write_run(tmp_path / "run")
-
-    def note(sentence: str) -> None:
-        notes.append(sentence)
-        if "at most" in sentence:
-            signal.raise_signal(number)
-
-    with handle_stop_signals(lambda number: None):  # noqa: SIM117  (the run's handler comes first)
-        with tracking(Run(run_dir=path, resume=path, track="wandb"), print, note):
-            pass
-    assert any("did not take the rest because you have interrupted that" in each for each in notes)
     assert service.was_torn_down
 
 
