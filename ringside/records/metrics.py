@@ -154,8 +154,6 @@ class _Group(NamedTuple):
     episodes: list[dict[str, Any]]
     content: bytes
     """Its lines."""
-    size: int
-    """Bytes of the records from the end of the group before to its own end."""
 
 
 def _groups(path: Path, *, damaged: bool = False) -> Iterator[_Group]:
@@ -182,9 +180,8 @@ def _groups(path: Path, *, damaged: bool = False) -> Iterator[_Group]:
             if record["kind"] == "episode":
                 episodes.append(record)
                 continue
-            content, size = b"".join(lines), sum(map(len, lines))
             is_round = record["kind"] == "round"
-            yield _Group(record, episodes, content, size) if is_round else _Group(record, [], line, size)
+            yield _Group(record, episodes, b"".join(lines)) if is_round else _Group(record, [], line)
             lines, episodes = [], []
 
 
@@ -230,11 +227,11 @@ def next_evaluation(path: Path, boundary: int) -> int:
     return max(evaluations_in(path, boundary), default=-1) + 1
 
 
-def cut_metrics(path: Path, boundary: int) -> None:
+def cut_metrics(path: Path, boundary: int | None) -> None:
     """Truncate a metrics.jsonl to a boundary, atomically: a run that resumes there plays the rest again.
 
-    Rounds before `boundary`, their episodes, and evaluations of versions up to `boundary` stay. A missing file stays
-    missing.
+    Rounds before `boundary`, their episodes, and evaluations of versions up to `boundary` stay; None: all groups. A
+    missing file stays missing.
 
     Raises:
         FileError: it is no plain file, or too large. OSError: as the system says it.
@@ -253,9 +250,9 @@ class MetricsLog:
     """
 
     def __init__(self, path: Path) -> None:
-        """Open or create the file, truncate an unfinished group, and read its statistics.
+        """Open or create the file, drop unfinished groups, and read its statistics.
 
-        Lines that are no records are dropped: a failing disk may lose data that it had accepted.
+        Lines that are no records are dropped, too: a failing disk may lose data that it had accepted.
 
         Raises:
             FileError: it is too large. OSError: as the system says it.
@@ -263,13 +260,9 @@ class MetricsLog:
         self._path = path
         self._fd = open_to_write(path, os.O_RDWR | os.O_APPEND)
         self._sync_failed = self._has_partial_write = False
-        try:
-            self._read_existing()
-        except MetricsError:
-            write_atomic(path, b"".join(group.content for group in _kept(path, None)))
-            self._reopen()
-            self._read_existing()
-        os.ftruncate(self._fd, self._size)
+        self._read_existing()
+        if self._size < os.fstat(self._fd).st_size:
+            self.cut(None)
 
     def _read_existing(self) -> None:
         """Read the statistics of the file, and the size of its complete groups."""
@@ -277,13 +270,13 @@ class MetricsLog:
         self.totals = Totals()
         self.evaluations: set[int] = set()
         self._size = 0
-        for record, episodes, _, size in _groups(self._path):
+        for record, episodes, content in _kept(self._path, None):
             if record["kind"] == "round":
                 self.last_round = record["round"]
             else:
                 self.evaluations.add(record["evaluation"])
             self.totals.add(record, episodes)
-            self._size += size
+            self._size += len(content)
 
     def log_round(self, round_: int, steps: int, values: Values, episodes: Iterable[Episode], envs: int) -> bool:
         """Append a committed round and the episodes that ended in it, in one write.
@@ -330,8 +323,8 @@ class MetricsLog:
         self.totals.add(record)
         return True
 
-    def cut(self, boundary: int) -> None:
-        """Drop the records after `boundary`, for a run that ends there. Raises as `cut_metrics`."""
+    def cut(self, boundary: int | None) -> None:
+        """Drop the records after `boundary`, for a run that ends there; None: none. Raises as `cut_metrics`."""
         cut_metrics(self._path, boundary)
         self._reopen()
         self._read_existing()
