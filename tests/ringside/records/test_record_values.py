@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from ringside.records.bottleneck import LEARNING, NEWEST, Sample, load_between
-from ringside.records.metric_names import _METRICS, displayed, metric_of, metrics_of, record_scalars
+from ringside.records.metric_names import _METRICS, displayed, metric_of, record_scalars
 from ringside.records.metrics import MetricsLog, read_metrics
 from ringside.records.scribe import outside_support, record_values
 from ringside.records.summary import _load_fields, make_summary
 from shared.config import method_declaration as declarations
-from shared.config.method_declaration import A2C, DQN, PPO, RECORD_FIELDS
+from shared.config.method_declaration import DQN, PPO, RECORD_FIELDS
 from shared.config.sections import Learn, Machine, Play, Run
 from shared.config.settings import Config
 from shared.memory.board import RECORD_METRICS, Phase
@@ -23,61 +23,40 @@ from shared.memory.plan import Elsewhere, Plan
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 
-CAPACITY = 16
+EPISODE = [0, 0, 0, 12]
+"""Rewards whose returns, discounted by a half, are from the last tick to the first 12, 6, 3 and 1.5."""
 
 
-def ring_of(rewards: list[float], **marks: list[int]) -> dict[str, np.ndarray]:
-    """The fields of one lane of one env, whose tick 0 stands in slot 0; `marks` by field: the ticks that have it."""
-    ring = {
-        name: np.zeros((1, CAPACITY, 1), np.uint8) for name in ("valid", "terminated", "truncated", "life_lost")
-    } | {"raw_reward": np.zeros((1, CAPACITY, 1), np.float32)}
+@pytest.mark.parametrize(
+    ("rewards", "marks", "settings", "share"),
+    [
+        (EPISODE, {}, {}, 2 / 4),
+        ([0, 0, 0, -12], {}, {}, 2 / 4),
+        ([4, 0, 0, 0], {}, {}, 0),  # the support's end is of it
+        (EPISODE, {}, {"clip_rewards": True}, 0),
+        (EPISODE, {}, {"clip_rewards": True, "v_max": 0.75}, 1 / 4),
+        *((EPISODE, {end: 1}, {}, 2 / 4) for end in ("terminated", "truncated", "life_lost")),  # another return begins
+        (EPISODE, {"terminated": 2}, {}, 1 / 4),
+        (EPISODE, {"invalid": 2, "terminated": 1}, {}, 1 / 3),  # a tick between episodes is no state
+        (EPISODE, {"invalid": 3}, {}, 0),
+        ([0] * 14 + EPISODE, {}, {}, 2 / 4),  # around the ring
+        ([12] * 14 + [0, 0, 0, 0], {}, {}, 0),
+        ([], {}, {}, 0),
+    ],
+)
+def test_returns_outside_the_support_are_counted(
+    rewards: list[float], marks: dict[str, int], settings: dict[str, object], share: float
+) -> None:
+    """The newest four ticks of one env, in a ring of 16."""
+    ring = {name: np.zeros((1, 16, 1)) for name in ("raw_reward", "valid", "terminated", "truncated", "life_lost")}
     for tick, reward in enumerate(rewards):
-        ring["raw_reward"][0, tick % CAPACITY, 0] = reward
-        ring["valid"][0, tick % CAPACITY, 0] = 1
-    for name, ticks in marks.items():
-        for tick in ticks:
-            ring[name][0, tick % CAPACITY, 0] = name != "valid"
-    return ring
-
-
-def c51(**settings: object) -> Config:
-    return Config().with_settings(method="c51", clip_rewards=False, discount=0.5, v_min=-4.0, v_max=4.0, **settings)
-
-
-def test_rewards_count_as_far_as_they_are_discounted() -> None:
-    # Returns from the last tick to the first: 12, 6, 3, 1.5.
-    assert outside_support(ring_of([0, 0, 0, 12]), 0, 4, c51()) == 2 / 4
-    assert outside_support(ring_of([0, 0, 0, -12]), 0, 4, c51()) == 2 / 4
-    assert outside_support(ring_of([4, 0, 0, 0]), 0, 4, c51()) == 0  # the support's end is of it
-
-
-def test_clipped_rewards_are_what_is_learned_from() -> None:
-    assert outside_support(ring_of([0, 0, 0, 12]), 0, 4, c51().with_settings(clip_rewards=True)) == 0
-    narrow = c51().with_settings(clip_rewards=True, v_max=0.75)
-    assert outside_support(ring_of([0, 0, 0, 12]), 0, 4, narrow) == 1 / 4
-
-
-@pytest.mark.parametrize("end", ["terminated", "truncated", "life_lost"])
-def test_rewards_after_an_end_are_not_part_of_the_return(end: str) -> None:
-    assert outside_support(ring_of([0, 0, 0, 12], **{end: [1]}), 0, 4, c51()) == 2 / 4
-    assert outside_support(ring_of([0, 0, 0, 12], **{end: [2]}), 0, 4, c51()) == 1 / 4
-
-
-def test_ticks_between_episodes_are_no_states() -> None:
-    ring = ring_of([0, 0, 0, 12], valid=[2], terminated=[1])
-    assert outside_support(ring, 0, 4, c51()) == 1 / 3
-    ring = ring_of([0, 0, 0, 12], valid=[3])
-    assert outside_support(ring, 0, 4, c51()) == 0
-
-
-def test_a_record_may_go_around_the_ring() -> None:
-    ring = ring_of([0.0] * 17 + [12.0])
-    assert outside_support(ring, 14, 18, c51()) == 2 / 4
-    assert outside_support(ring, 14, 17, c51()) == 0
-
-
-def test_a_record_without_a_state_has_none_outside() -> None:
-    assert outside_support(ring_of([]), 0, 4, c51()) == 0
+        ring["raw_reward"][0, tick % 16, 0] = reward
+        ring["valid"][0, tick % 16, 0] = marks.get("invalid") != tick
+    for name in ring.keys() & marks:
+        ring[name][0, marks[name], 0] = 1
+    config = Config().with_settings(method="c51", clip_rewards=False, discount=0.5, v_min=-4.0, v_max=4.0)
+    stop = max(4, len(rewards))
+    assert outside_support(ring, stop - 4, stop, config.with_settings(**settings)) == share
 
 
 @pytest.fixture
@@ -90,12 +69,6 @@ def annealing() -> Iterator[Memory]:
     made = Memory.create(Plan(Config().with_settings(network="small", train_every=4, **sizes, **anneal, **machine), 4))
     yield made
     made.arena.close()
-
-
-def test_the_learning_rate_is_that_of_the_last_round(annealing: Memory) -> None:
-    sample = Sample.kept(annealing, NEWEST)
-    rates = [record_values(annealing, stop - 1, stop, sample, held=False)["learning_rate"] for stop in (1, 2, 3, 4)]
-    assert rates == [0.5, 0.25, 0.0, 0.0]
 
 
 def test_the_figures_of_a_record_follow_from_its_ticks_and_commits(annealing: Memory) -> None:
@@ -120,9 +93,10 @@ def test_the_figures_of_a_record_follow_from_its_ticks_and_commits(annealing: Me
     unread = record_values(annealing, 0, 1, Sample.kept(annealing, NEWEST), held=False)
     assert unread["valid_steps"] is None
     board.metrics[1, names.index("boundary")] = 2 + 256
-    assert "seconds" not in record_values(annealing, 1, 2, Sample.kept(annealing, NEWEST), held=True), (
-        "the row is reused"
-    )
+    reused = [record_values(annealing, stop - 1, stop, Sample.take(annealing, 1), held=True) for stop in (2, 3, 4)]
+    assert "seconds" not in reused[0]
+    rates = [values["learning_rate"] for values in (first, *reused)]
+    assert rates == [0.5, 0.25, 0.0, 0.0], "of the last round"
 
 
 SECOND = 1_000_000_000
@@ -176,7 +150,6 @@ def test_waits_for_evaluations_make_them_the_limit(memory: Memory) -> None:
     old = Sample.take(memory, 10 * SECOND)
     memory.board.evaluation_wait_ns[0] = SECOND
     new = after_four_seconds(memory)
-    assert load_between(memory, old, new, usable_cores=4).bottleneck.kind == "learner", "which is never idle"
     new.busy[Role.LEARNER], new.waited[Role.LEARNER] = 3 * SECOND, SECOND
     found = load_between(memory, old, new, usable_cores=4).bottleneck
     assert found.sentence.startswith("Evaluation limits the run: the learner waits 25% of the time for a free")
@@ -281,14 +254,6 @@ def test_an_observer_reads_the_newest_sentences_of_a_gateway(memory: Memory) -> 
     assert gateways.sentences(1, 0, 11)[0] == "sentence 3"  # older ones are overwritten
 
 
-RECORD = {"kind": "round", "round": 3, "steps": 40, "frames": 160, "seconds": 1.5, "epsilon": 0.1, "episodes": 2}
-
-
-def test_fields_of_every_run_are_no_metrics_of_the_method() -> None:
-    assert metrics_of(RECORD | {"learner_busy": 0.5, "mean_return_100": 1.0, "best_return": 2.0}) == []
-    assert metrics_of(RECORD | dict.fromkeys(DQN.metrics, 0.5)) == list(DQN.metrics)
-
-
 def test_no_metric_may_have_the_name_of_a_field_of_a_record(tmp_path: Path) -> None:
     """All fields that a record of any method has are reserved, also those of c51 alone, and of workers."""
     memory = Memory.create(Plan(CONFIG.with_settings(method="c51"), actions=6))
@@ -306,27 +271,20 @@ def test_no_metric_may_have_the_name_of_a_field_of_a_record(tmp_path: Path) -> N
 def test_metrics_of_built_in_methods_are_explained() -> None:
     built_in = {name for each in declarations._REGISTRY.values() for name in each.metrics if each.name != "theirs"}
     assert built_in <= _METRICS.keys()
-    for name in _METRICS:
-        found = metric_of(name)
-        assert found.meaning.endswith(".")
-        assert len(found.meaning) < 100
+    assert all(metric_of(name).meaning.endswith(".") and len(metric_of(name).meaning) < 100 for name in _METRICS)
+    assert [metric_of(name).label for name in displayed(DQN.metrics)] == ["loss", "mean Q"]
     assert [metric_of(name).label for name in displayed(PPO.metrics)] == [
         *("loss", "mean value", "entropy", "KL", "explained variance", "clip fraction")
     ]
-
-
-def test_dashboards_show_the_metrics_of_a_policy_under_cleanrls_names() -> None:
-    tags = record_scalars(RECORD | dict.fromkeys(PPO.metrics, 0.5))
-    assert {"losses/entropy", "losses/approx_kl", "losses/clipfrac", "losses/explained_variance"} <= tags.keys()
-    assert "losses/loss" in record_scalars(RECORD | dict.fromkeys(A2C.metrics, 0.5)), "no TD error"
-    assert "losses/td_loss" not in tags
-
-
-def test_a_metric_of_a_plug_in_has_a_tag_and_a_label() -> None:
-    tags = record_scalars(RECORD | {"loss": 0.5, "mean_baseline": 0.25, "entropy": None})
-    assert tags == {"charts/epsilon": 0.1, "losses/loss": 0.5, "losses/mean_baseline": 0.25}
     assert metric_of("mean_baseline").label == "mean baseline"
 
 
-def test_screens_of_dqn_show_loss_and_mean_q() -> None:
-    assert [metric_of(name).label for name in displayed(DQN.metrics)] == ["loss", "mean Q"]
+def test_dashboards_show_metrics_under_cleanrls_names() -> None:
+    record = {"kind": "round", "round": 3, "steps": 40, "frames": 160, "seconds": 1.5, "epsilon": 0.1, "episodes": 2}
+    policy = record_scalars(record | dict.fromkeys(PPO.metrics, 0.5))
+    names = ("loss", "mean_value", "gradient_norm", "entropy", "approx_kl", "explained_variance", "clipfrac")
+    assert policy.keys() == {"charts/epsilon", *(f"losses/{name}" for name in names)}, "its loss is no TD error"
+    values = record_scalars(record | dict.fromkeys(DQN.metrics, 0.5))
+    assert {"losses/td_loss", "losses/q_values"} <= values.keys()
+    theirs = record_scalars(record | {"loss": 0.5, "mean_baseline": 0.25, "entropy": None})
+    assert theirs == {"charts/epsilon": 0.1, "losses/loss": 0.5, "losses/mean_baseline": 0.25}
