@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -33,12 +34,6 @@ ALIKE = 2e-3
 healthy networks more than 1e-2."""
 LEAST_BATCH = 8
 """Smaller batches may contain only similar screens."""
-_DEAD = (
-    f"After {PATIENCE_UPDATES:,} updates and more, Q is still the same number for all screens (q_spread in "
-    "metrics.jsonl): the network has probably died (no unit that sees the screen is active). Start a new run with a "
-    "smaller --learning-rate or another --seed."
-)
-
 COLLAPSED = 0.01
 """Share of the entropy of uniform play below which a policy counts as fixed."""
 EARLY = 0.1
@@ -46,57 +41,6 @@ EARLY = 0.1
 
 OUTSIDE = 0.01
 """Share of the returns outside the support from which a warning appears."""
-
-
-def screens_alike(mean_q: float | None, q_spread: float | None, updates: int, batch: int) -> str | None:
-    """Warning of a network that gives all screens the same values, or None; the text is always the same.
-
-    If all values are close to 0, as before the first reward of a game, the ratio is not small and no warning appears.
-
-    Args:
-        mean_q, q_spread: metrics of that name; None: not known, or the method has none.
-        updates: of the run so far.
-        batch: screens over which the spread was computed.
-    """
-    if mean_q is None or q_spread is None or updates < PATIENCE_UPDATES or batch < LEAST_BATCH:
-        return None
-    return _DEAD if q_spread < ALIKE * abs(mean_q) else None
-
-
-def policy_collapsed(entropy: float | None, actions: int, share: float, *, has_weight: bool) -> str | None:
-    """Warning of a policy that hardly explores since early in a run, or None; the text is always the same.
-
-    Args:
-        entropy: metric of that name; None: not known, or the method has none.
-        actions: size of the action set.
-        share: of the run that is over, in [0, 1].
-        has_weight: True if the method has the setting --entropy-weight.
-    """
-    if entropy is None or share >= EARLY or entropy >= COLLAPSED * math.log(actions):
-        return None
-    return (
-        f"Before {EARLY:.0%} of the run, the entropy of the policy fell below {COLLAPSED:.0%} of that of uniform play "
-        "(entropy in metrics.jsonl): the agent takes nearly always the same action in a state, and explores no more. "
-        f"Start a new run with {'a larger --entropy-weight, ' if has_weight else ''}a smaller --learning-rate or "
-        "another --seed."
-    )
-
-
-def returns_outside(share: float | None, v_min: float, v_max: float, *, clipped: bool) -> str | None:
-    """Warning of returns outside the support, or None; the text is always the same.
-
-    Args:
-        share: `outside_support` of the newest record; None: not known, or the method has no support.
-        v_min, v_max: the support's ends.
-        clipped: True if rewards are clipped.
-    """
-    if share is None or share < OUTSIDE:
-        return None
-    return (
-        f"Returns leave the support (outside_support in metrics.jsonl): what lies beyond --v-min {v_min:g} or --v-max "
-        f"{v_max:g} counts as its end, so actions that lead there look alike. A wider support"
-        f"{'' if clipped else ', or --clip-rewards,'} would tell them apart."
-    )
 
 
 WINDOW_SECONDS = 60.0
@@ -166,7 +110,7 @@ class Observer:
             others=load.others,
             stolen=load.stolen,
             bottleneck=load.bottleneck,
-            warnings=self._warnings(known, steps, updates),
+            warnings=tuple(self._warnings(known, steps, updates)),
         )
 
     def _keep(self, sample: Sample, prepared: bool) -> None:
@@ -216,41 +160,67 @@ class Observer:
         size, seconds, steps, _ = self._memory.board.checkpoint.tolist()
         return None if math.isnan(size) else CheckpointStatus(int(steps), int(size), seconds)
 
-    def _warnings(self, known: dict[str, float | None], steps: int, updates: int) -> tuple[str, ...]:
-        board, run_dir = self._memory.board, self._config.run.run_dir
-        found: list[str | None] = []
+    def _warnings(self, known: dict[str, float | None], steps: int, updates: int) -> Iterator[str]:
+        """Sentences about the disk, about what makes the run inexact, and about learning that has probably died."""
+        board, run, gateways = self._memory.board, self._config.run, self._memory.gateways
         if board.trouble[0]:
             queue_full = self._memory.evaluations.full
-            found.append(disk_trouble.warning(int(board.trouble[0]), run_dir, queue_full=queue_full))
-        if self._memory.gateways is not None and (since := self._memory.gateways.inexact_step) >= 0:
-            found.append(
-                f"Since step {since:,} lanes were played on nodes that do not compute the same bits as this "
-                "machine: the weights are not those of one machine."
+            yield disk_trouble.warning(int(board.trouble[0]), run.run_dir, queue_full=queue_full)
+        if gateways is not None and gateways.inexact_step >= 0:
+            yield (
+                f"Since step {gateways.inexact_step:,} lanes were played on nodes that do not compute the same bits as "
+                "this machine: the weights are not those of one machine."
             )
         if board.env_inexact_since >= 0:
-            found.append(
+            yield (
                 f"Since step {self._memory.inexact_since:,} {self._config.play.env} is known not to repeat itself: the "
                 "weights cannot be computed again, and a kill or a resume cuts its episodes."
             )
         elif board.inexact_since[0] >= 0:
-            found.append(
+            yield (
                 f"Since step {int(board.inexact_since[0]):,} this run computes on another device, or with another "
                 "precision or number of threads, than before, or it lacks its last round (--no-checkpoint-replay): it "
                 "continues, but not to the same last bit."
             )
-        method, settings = self._memory.plan.method, self._config.algorithm.settings
-        if method.head == "q":
-            batch = self._memory.run_schedule.update_samples
-            found.append(screens_alike(known.get("mean_q"), known.get("q_spread"), updates, batch))
-        else:
-            share = 0.0 if self._collapsed else steps / self._planned.total_steps  # a warning lasts until it explores
-            has_weight, actions = hasattr(settings, "entropy_weight"), self._memory.plan.actions
-            found.append(policy_collapsed(known.get("entropy"), actions, share, has_weight=has_weight))
-            self._collapsed = found[-1] is not None
-        if isinstance(settings, C51Settings):
-            outside, clipped = _known(board.outside_support[0]), self._config.learn.clip_rewards
-            found.append(returns_outside(outside, settings.v_min, settings.v_max, clipped=clipped))
-        return tuple(filter(None, found))
+        settings = self._config.algorithm.settings
+        if self._memory.plan.method.head == "q":
+            if self._screens_are_alike(known, updates):
+                yield (
+                    f"After {PATIENCE_UPDATES:,} updates and more, Q is still the same number for all screens "
+                    "(q_spread in metrics.jsonl): the network has probably died (no unit that sees the screen is "
+                    "active). Start a new run with a smaller --learning-rate or another --seed."
+                )
+        elif self._policy_is_fixed(known.get("entropy"), steps):
+            remedy = "a larger --entropy-weight, " if hasattr(settings, "entropy_weight") else ""
+            yield (
+                f"Before {EARLY:.0%} of the run, the entropy of the policy fell below {COLLAPSED:.0%} of that of "
+                "uniform play (entropy in metrics.jsonl): the agent takes nearly always the same action in a state, "
+                f"and explores no more. Start a new run with {remedy}a smaller --learning-rate or another --seed."
+            )
+        if isinstance(settings, C51Settings) and board.outside_support[0] >= OUTSIDE:
+            clip = "" if self._config.learn.clip_rewards else ", or --clip-rewards,"
+            yield (
+                "Returns leave the support (outside_support in metrics.jsonl): what lies beyond --v-min "
+                f"{settings.v_min:g} or --v-max {settings.v_max:g} counts as its end, so actions that lead there look "
+                f"alike. A wider support{clip} would tell them apart."
+            )
+
+    def _screens_are_alike(self, known: dict[str, float | None], updates: int) -> bool:
+        """True if the network gives all screens the same values.
+
+        If all values are close to 0, as before the first reward of a game, the ratio is not small.
+        """
+        mean_q, q_spread = known.get("mean_q"), known.get("q_spread")
+        if mean_q is None or q_spread is None or updates < PATIENCE_UPDATES:
+            return False
+        return self._memory.run_schedule.update_samples >= LEAST_BATCH and q_spread < ALIKE * abs(mean_q)
+
+    def _policy_is_fixed(self, entropy: float | None, steps: int) -> bool:
+        """True if the policy hardly explores since early in the run; it lasts until the policy explores."""
+        is_early = self._collapsed or steps < EARLY * self._planned.total_steps
+        fixed = COLLAPSED * math.log(self._memory.plan.actions)
+        self._collapsed = is_early and entropy is not None and entropy < fixed
+        return self._collapsed
 
 
 def _known(value: float) -> float | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,12 +18,10 @@ from ringside.records.bottleneck import NEWEST, Sample
 from ringside.records.metrics import EvaluationStatus
 from ringside.records.scribe import record_values
 from ringside.watch.display import render
-from ringside.watch.observer import Observer
+from ringside.watch.observer import OUTSIDE, Observer
 from ringside.watch.status import Status, line, number
-from shared.config.method_declaration import A2C
 from shared.config.presets import PRESETS, nearest_preset
 from shared.config.run_schedule import make_run_schedule
-from shared.config.sections import Evaluate
 from shared.config.settings import Config
 from shared.memory.board import METRIC_RECORDS, RECORD_METRICS, Phase
 from shared.memory.plan import Plan
@@ -152,8 +151,10 @@ def test_speeds_shares_and_figures(make: Make, clock: Clock) -> None:
     board.phase[Role.LEARNER] = Phase.WAITING
     board.phase[Role.INFERENCE] = Phase.WORKING
     board.mean_return_100[0], board.best_return[0], board.episodes[0] = -20.5, -19.0, 7
+    board.evaluation[:] = 80, 3, 3.0, 5.0
     board.trouble[0] = 28
     found = watcher.observe()
+    assert found.evaluation == EvaluationStatus(80, 3, 3.0, 5.0)
     assert (found.steps, found.committed) == (120, 3)
     assert (found.steps_per_second, found.updates_per_second) == (55.0, 5.0)
     assert found.can_be_saved
@@ -176,45 +177,72 @@ def test_speeds_shares_and_figures(make: Make, clock: Clock) -> None:
     )
 
 
-def test_a_network_that_gives_all_screens_the_same_values_is_warned_of(make: Make) -> None:
-    memory = make()
-    memory.board.commits.publish(3)
-    memory.board.updates[0] = 20_000
-    memory.board.metrics[2] = 0.03, -2.42, 0.1, 0.0002, 10.0, 1.0, 3.0
-    (warning,) = Observer(memory).observe().warnings
-    assert "Q is still the same number for all screens" in warning
+DEAD = {"mean_q": -2.42, "q_spread": 0.0002}
+SAME, FIXED = "Q is still the same number for all screens", "the entropy of the policy fell below 1%"
+WEIGHT = "a larger --entropy-weight, a smaller --learning-rate"
 
 
-def test_a_policy_is_judged_by_its_entropy_and_never_by_the_spread_of_values(make: Make) -> None:
-    spread = replace(A2C, name="spread", metrics=(*A2C.metrics, "mean_q", "q_spread"))
+def told(memory: Memory, ticks: int = 10, updates: int = 20_000, **metrics: float) -> Memory:
+    """The memory, with the metrics of a method, which may have action values and a policy."""
+    board, names = memory.board, dict.fromkeys([*memory.plan.method.metrics, "mean_q", "q_spread"])
+    board.metric_names = (*names, *RECORD_METRICS)
+    board.metrics = np.full((METRIC_RECORDS, len(board.metric_names)), np.nan)
+    for name, value in metrics.items():
+        board.metrics[:, board.metric_names.index(name)] = value
+    board.lane_done.publish_all(ticks)
+    board.updates[0] = updates
+    return memory
+
+
+@pytest.mark.parametrize(
+    ("settings", "metrics", "warned"),
+    [
+        ({}, DEAD, SAME),
+        ({}, {"mean_q": 4.0, "q_spread": 0.0}, SAME),
+        ({}, DEAD | {"updates": 19_999}, None),  # it may yet come to life
+        ({}, {"mean_q": -1.8, "q_spread": 0.06}, None),
+        ({}, {"mean_q": 0.001, "q_spread": 0.0002}, None),  # there was no reward so far
+        ({}, {"mean_q": 0.0, "q_spread": 0.0}, None),
+        ({}, {}, None),
+        ({"batch_size": 4}, DEAD, None),  # few screens may be alike
+        ({"method": "a2c"}, DEAD | {"entropy": 1.2}, None),  # a policy is judged by its entropy, of at most ln 6
+        ({"method": "a2c"}, {"entropy": 0.017}, FIXED),
+        ({"method": "a2c"}, {"entropy": 0.0}, WEIGHT),
+        ({"method": "a2c"}, {"entropy": 0.018}, None),
+        ({"method": "a2c"}, {"entropy": 0.017, "ticks": 100}, None),  # it may have learned what to do
+        ({"method": "a2c"}, {}, None),
+    ],
+)
+def test_learning_that_has_probably_died_is_warned_of(
+    make: Make, settings: dict[str, Any], metrics: dict[str, Any], warned: str | None
+) -> None:
+    policy = {"total_steps": 4_000, "batch_size": 20} if "method" in settings else {}
+    warnings = Observer(told(make(CONFIG.with_settings(**policy | settings)), **metrics)).observe().warnings
+    assert [warned is not None and warned in warning for warning in warnings] == [True] * (warned is not None)
+
+
+def test_a_warning_of_a_fixed_policy_lasts_until_it_explores(make: Make) -> None:
     memory = make(CONFIG.with_settings(method="a2c", batch_size=20, total_steps=4_000))
-    object.__setattr__(memory.plan, "method", spread)
-    memory.board.metric_names = (*spread.metrics, *RECORD_METRICS)
-    memory.board.metrics = np.full((METRIC_RECORDS, len(memory.board.metric_names)), np.nan)
-    memory.board.commits.publish(1)
-    memory.board.lane_done.publish_all(10)
-    memory.board.updates[0] = 20_000
-    row = {"mean_q": -2.42, "q_spread": 0.0002, "entropy": 1.2}
-    for name, value in row.items():
-        memory.board.metrics[:, memory.board.metric_names.index(name)] = value
-    assert Observer(memory).observe().warnings == ()
-    memory.board.metrics[:, memory.board.metric_names.index("entropy")] = 0.01
-    watcher = Observer(memory)
-    (warning,) = watcher.observe().warnings
-    assert "the entropy of the policy fell below 1% of that of uniform play" in warning
-    memory.board.lane_done.publish_all(500)  # later a policy may have learned what to do
-    assert Observer(memory).observe().warnings == ()
-    assert watcher.observe().warnings == (warning,), "it lasts until the policy explores"
-    memory.board.metrics[:, memory.board.metric_names.index("entropy")] = 1.2
-    assert watcher.observe().warnings == ()
+    watcher, found = Observer(memory), []
+    for ticks, entropy in ((10, 0.01), (500, 0.01), (500, 1.2), (500, 0.01)):
+        told(memory, ticks, entropy=entropy)
+        found.append(len(watcher.observe().warnings))
+    assert found == [1, 1, 0, 0]
 
 
 def test_a_support_that_returns_leave_is_warned_of(make: Make) -> None:
-    memory = make(CONFIG.with_settings(method="c51"))
-    assert Observer(memory).observe().warnings == ()  # not known before the first round is written down
-    memory.board.outside_support[0] = 0.02
-    (warning,) = Observer(memory).observe().warnings
-    assert "beyond --v-min -10 or --v-max 10" in warning
+    for clip_rewards, instead in ((True, ""), (False, ", or --clip-rewards,")):
+        memory = make(CONFIG.with_settings(method="c51", clip_rewards=clip_rewards))
+        found = []
+        for share in (np.nan, OUTSIDE / 2, 0.25):  # it is not known before the first record
+            memory.board.outside_support[0] = share
+            found.append(Observer(memory).observe().warnings)
+        assert found[:2] == [(), ()]
+        assert found[2] == (
+            "Returns leave the support (outside_support in metrics.jsonl): what lies beyond --v-min -10 or --v-max 10 "
+            f"counts as its end, so actions that lead there look alike. A wider support{instead} would tell them "
+            "apart.",
+        )
 
 
 def test_a_lane_that_is_played_again_gives_no_negative_speed_and_old_samples_are_forgotten(
@@ -310,12 +338,3 @@ def test_a_method_that_samples_its_actions_has_no_epsilon_on_any_display(make: M
         assert ("epsilon" in rendered(found)) == shown
         values = record_values(memory, 0, 1, Sample.take(memory, 1), held=False)
         assert (values["epsilon"] is not None) == shown
-
-
-def test_the_newest_evaluation_and_the_best(make: Make) -> None:
-    config = replace(CONFIG, evaluate=Evaluate(eval_every_steps=40, eval_episodes=3))
-    memory = make(config)
-    watcher = Observer(memory)
-    assert watcher.observe().evaluation is None
-    memory.board.evaluation[:] = 80, 3, 3.0, 5.0
-    assert watcher.observe().evaluation == EvaluationStatus(80, 3, 3.0, 5.0)
