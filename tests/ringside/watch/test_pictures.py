@@ -1,19 +1,13 @@
-"""Pictures of the envs against the played frames; and the values that inference leaves beside its replies."""
+"""Pictures of the envs against the played frames."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import cast
-
 import numpy as np
-from numpy.typing import NDArray
 
-from learner.inference import Server
-from learner.networks.policy import Policy
 from ringside.watch.source import LAST_ACTIONS, mosaic, selected_env
 from shared.config.method_declaration import method_declaration
 from shared.memory.mailbox import request_number
-from tests.support.watched import NAMES, Pretended
+from tests.support.watched import Pretended
 
 
 def test_the_mosaic_shows_the_newest_frames_and_returns(run: Pretended) -> None:
@@ -56,26 +50,13 @@ def test_one_env_with_its_stack_actions_rewards_and_values(run: Pretended) -> No
         assert np.array_equal(stack[i], memory.ring.field["frame"][1, tick, 1])
 
 
-def test_an_env_of_a_worker_names_the_worker_and_its_process(tmp_path: Path) -> None:
-    run = Pretended(tmp_path / "workers", method="a2c", workers=3)
-    run.play(4)
-    told, _ = selected_env(run.memory, 5)
-    assert told["lane"] == 2
-    assert told["owner"] == run.memory.board.lane_owner[2] == 1
-    run.end()
-
-
-def test_values_are_called_what_inference_answers(run: Pretended) -> None:
-    run.play(2)
-    assert not selected_env(run.memory, 0)[0]["are_probabilities"]
-    object.__setattr__(run.memory.plan, "method", method_declaration("a2c"))
-    assert selected_env(run.memory, 0)[0]["are_probabilities"]
-
-
 def test_an_action_is_not_shown_before_the_actor_has_read_it(run: Pretended) -> None:
     run.play(2)
     run.memory.mailbox.reply.publish(0, request_number(0, 2))  # answered, and the actor has not read it yet
-    assert selected_env(run.memory, 0)[0]["taken"] is None
+    told, _ = selected_env(run.memory, 0)
+    assert (told["taken"], told["are_probabilities"]) == (None, False)
+    object.__setattr__(run.memory.plan, "method", method_declaration("a2c"))
+    assert selected_env(run.memory, 0)[0]["are_probabilities"]
 
 
 def test_a_reward_that_is_no_number_spoils_no_page(run: Pretended) -> None:
@@ -84,44 +65,3 @@ def test_a_reward_that_is_no_number_spoils_no_page(run: Pretended) -> None:
     run.memory.ring.field["raw_reward"][:] = np.nan
     assert np.isfinite(selected_env(run.memory, 0)[0]["return"])
     assert np.isfinite(mosaic(run.memory, 0, 1)[0]["returns"]).all()
-
-
-class Fixed:
-    """A policy of which row e answers its own number, and the action e modulo the size of the action set."""
-
-    batch = 6
-
-    def load(self, flat: NDArray[np.float32]) -> None:
-        pass
-
-    def values_from_rows(
-        self,
-        frames: NDArray[np.uint8],
-        rows: NDArray[np.int64],
-        keep: NDArray[np.bool_],
-        places: NDArray[np.int64],
-        acting: tuple[NDArray[np.int64], NDArray[np.int64]],
-        state: None,
-    ) -> NDArray[np.float32]:
-        assert [words.tolist() for words in acting] == [[0, 1, 4, 5], [1] * 4]
-        values = np.zeros((6, len(NAMES)), np.float32)
-        values[np.arange(6), np.arange(6) % len(NAMES)] = np.arange(6) + 1
-        return values
-
-
-def test_inference_leaves_the_values_of_the_answered_lanes(tmp_path: Path) -> None:
-    run = Pretended(tmp_path / "pong")
-    memory, mailbox = run.memory, run.memory.mailbox
-    run.play(1)
-    memory.weights.clear()
-    server = Server(memory, cast(Policy, Fixed()))
-    server._loaded = memory.weights.current
-    mailbox.values[:] = -1
-    server.answer(np.array([0, 2]), np.array([request_number(0, 1)] * 2))
-    for env in (0, 1, 4, 5):
-        expected = np.zeros(len(NAMES))
-        expected[env % len(NAMES)] = env + 1
-        assert mailbox.values[env // 2, env % 2].tolist() == expected.tolist()
-        assert mailbox.actions[env // 2, env % 2] == env % len(NAMES)
-    assert (mailbox.values[1] == -1).all()
-    run.end()
