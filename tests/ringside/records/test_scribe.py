@@ -58,24 +58,13 @@ def _close_arenas() -> Iterator[None]:
         _ARENAS.pop().arena.close()
 
 
-class Clock:
-    """A clock of its own for the scribe."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = 1_000.0
-        for module in (scribe, preparation):
-            monkeypatch.setattr(module, "time", self)
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def monotonic_ns(self) -> int:
-        return round(self.now * 1e9)
-
-
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    return Clock(monkeypatch)
+def clock(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A clock of its own for the scribe, in seconds."""
+    made = SimpleNamespace(now=1_000.0, monotonic=lambda: made.now, monotonic_ns=lambda: round(made.now * 1e9))
+    for module in (scribe, preparation):
+        monkeypatch.setattr(module, "time", made)
+    return made
 
 
 @pytest.fixture
@@ -110,7 +99,7 @@ def test_records_that_are_always_due_keep_nothing_else_waiting(late: Any) -> Non
 
 
 def test_the_interval_of_checkpoints_goes_on_through_a_death(
-    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else a scribe that dies in each checkpoint would be restarted for ever, and its run never saved."""
     monkeypatch.setattr(scribe, "newest_boundary", lambda memory: 3)
@@ -127,7 +116,7 @@ def test_the_interval_of_checkpoints_goes_on_through_a_death(
 
 @pytest.mark.parametrize("stops", [False, True])
 def test_a_full_disk_is_tried_again_for_ten_minutes_and_after_a_stop_once(
-    late: Any, clock: Clock, tmp_path: Path, *, stops: bool
+    late: Any, clock: Any, tmp_path: Path, *, stops: bool
 ) -> None:
     """After 1, 2, 4, ... and then every 30 s."""
     tries = list[float]()
@@ -166,17 +155,16 @@ def test_a_checkpoint_takes_its_boundary_before_it_writes_what_came_till_then(
 
 def test_evaluations_of_a_run_stay_until_it_goes_on(late: Any, tmp_path: Path) -> None:
     """A resume that stops, or fails, before its first round leaves what is still true."""
-    final, best = tmp_path / "evaluation-final.json", tmp_path / "evaluation-best.json"
-    final.write_text('{"version": 5}')
-    best.write_text('{"version": 3}')
-    # An older checkpoint is resumed, and its future deleted.
-    for versions, left in ((6, (True, True)), (5, (False, True))):
+    files = {tmp_path / f"evaluation-{name}.json": version for name, version in (("final", 5), ("best", 3))}
+    for path, version in files.items():
+        path.write_text(f'{{"version": {version}}}')
+    for versions in (6, 5):  # an older checkpoint is resumed, and its future deleted
         preparation.drop_evaluations(tmp_path, of_versions_from=versions)
-        assert (final.exists(), best.exists()) == left
+        assert all(path.exists() == (version < versions) for path, version in files.items())
     late._files = SimpleNamespace(run_dir=tmp_path)
     with pytest.raises(AttributeError):  # at what comes after it
         Scribe._record_rounds(late)
-    assert not best.exists()
+    assert not any(path.exists() for path in files)
 
 
 @pytest.mark.parametrize(
@@ -196,14 +184,19 @@ def test_overwritten_slots_are_not_part_of_a_record(
     assert late._read_rounds(7, 8, None) == ({"stop": 8, "held": held}, [(35, 40)] if held else [])
 
 
-def ran_to_its_end(run: Pretended, monkeypatch: pytest.MonkeyPatch, *, due: bool) -> list[Any]:
-    """Processes whose doorbells rang in the main loop of a scribe, or that it worked, and its end.
-
-    Args:
-        due: something is due, also after the work.
-    """
-    memory, done, works = run.memory, list[Any](), [True]
+@pytest.mark.parametrize(
+    ("options", "role"),
+    [({"method": "dqn"}, Role.LEARNER), ({"method": "a2c", "workers": 3}, Role.WORKER), ({"method": "dqn"}, None)],
+    ids=["learner", "workers", "full disk"],
+)
+def test_the_main_loop_rings_who_commits_and_ends_at_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], role: Role | None
+) -> None:
+    """The committer may wait for a record. With a full disk something is due for ever, and `_close` has a limit."""
+    run = Pretended(tmp_path / "run", **options)
+    memory, done, works = run.memory, list[object](), [True]
     memory.board.commits.publish(memory.run_schedule.rounds)
+    memory.board.trouble[0] = 0 if role else errno.ENOSPC
 
     class Doorbells:
         fds = range(len(memory.plan.processes))
@@ -212,39 +205,21 @@ def ran_to_its_end(run: Pretended, monkeypatch: pytest.MonkeyPatch, *, due: bool
             return SimpleNamespace(ring=lambda: done.append(process))
 
     def work() -> None:
-        done.clear()  # at the start all were rung
+        done[:] = ["worked"]  # at the start all were rung
         works.clear()
 
     waiter = SimpleNamespace(wait=lambda ready: ready(), note_progress=lambda point: None)
+    made = SimpleNamespace(due=lambda: role is None or bool(works), work=work)
     monkeypatch.setattr(scribe, "enter", lambda child_spec: (memory, waiter))
-    made = SimpleNamespace(due=lambda: due or bool(works), work=work)
     monkeypatch.setattr(scribe, "Scribe", lambda *arguments: made)
     monkeypatch.setattr(scribe, "_close", lambda *arguments: done.append("closed"))
-    child_spec = SimpleNamespace(run_dir=Path(), doorbells=Doorbells(), process=int(Role.SCRIBE), lock=None)
-    child_spec.checkpoint = None
-    scribe.main(cast(Any, child_spec))
+    words = {"run_dir": Path(), "doorbells": Doorbells(), "process": int(Role.SCRIBE), "lock": None, "checkpoint": None}
+    scribe.main(cast(Any, SimpleNamespace(**words)))
     run.end()
-    return [*done, "worked"] if not works else done
-
-
-@pytest.mark.parametrize(("method", "workers", "role"), [("dqn", 0, Role.LEARNER), ("a2c", 3, Role.WORKER)])
-def test_a_record_wakes_the_process_that_commits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str, workers: int, role: Role
-) -> None:
-    """It may wait until the scribe has written what lanes would overwrite."""
-    run = Pretended(tmp_path / "run", method=method, workers=workers)
-    committer = run.memory.plan.processes.index_of(role)
-    assert ran_to_its_end(run, monkeypatch, due=False) == [committer, "closed", "worked"]
-
-
-def test_a_disk_that_stays_full_does_not_keep_the_scribe_from_its_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """There the retries of the last checkpoint have a limit; until then something is due for ever."""
-    run = Pretended(tmp_path / "run", method="dqn")
-    run.memory.board.trouble[0] = errno.ENOSPC
-    found = ran_to_its_end(run, monkeypatch, due=True)
-    assert found[-1] == "closed", "the last round is committed: nothing is worked at"
+    if role is None:
+        assert (done[-1], works) == ("closed", [True]), "the last round is committed: nothing is worked at"
+    else:
+        assert done == ["worked", memory.plan.processes.index_of(role), "closed"]
 
 
 def save_beginning(memory: Memory, scribe: Scribe) -> None:
@@ -260,7 +235,7 @@ class FullDisk:
     """A disk on which nothing of a kind fits, on a clock of its own, while a run plays a span a second."""
 
     def __init__(
-        self, run_dir: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, *refused: str, method: str = "a2c"
+        self, run_dir: Path, clock: Any, monkeypatch: pytest.MonkeyPatch, *refused: str, method: str = "a2c"
     ) -> None:
         settings: dict[str, Any] = {"method": method, "schedule": "alternate", "round_steps": 20, "envs": 4}
         settings |= {"batch_size": 20} if method == "a2c" else {"schedule": "concurrent", "replay_size": 80}
@@ -302,7 +277,7 @@ class FullDisk:
 
 
 @pytest.fixture
-def full_disk(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Callable[..., FullDisk]:
+def full_disk(tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., FullDisk]:
     """Maker of a full disk: what it refuses, and the `method` of its run."""
     return partial(FullDisk, tmp_path / "run", clock, monkeypatch)
 
@@ -374,21 +349,9 @@ def test_a_resume_in_another_directory_takes_records_and_best_weights_along(
 def test_the_records_are_on_the_disk_before_a_checkpoint_that_counts_them(
     full_disk: Callable[..., FullDisk], monkeypatch: pytest.MonkeyPatch, *, refused: bool
 ) -> None:
-    disk, done = full_disk(), list[str]()
-    save, sync = CheckpointWriter.save, MetricsLog.sync
-
-    def sync_or_refuse(log: MetricsLog) -> None:
-        done.append("sync")
-        if refused:
-            FullDisk._refuse()
-        sync(log)
-
-    def note_save(*arguments: Any) -> int:
-        done.append("save")
-        return save(*arguments)
-
-    monkeypatch.setattr(MetricsLog, "sync", sync_or_refuse)
-    monkeypatch.setattr(CheckpointWriter, "save", note_save)
+    disk, done, save = full_disk(), list[str](), CheckpointWriter.save
+    monkeypatch.setattr(MetricsLog, "sync", lambda log: done.append("sync") or (refused and FullDisk._refuse()))
+    monkeypatch.setattr(CheckpointWriter, "save", lambda *arguments: done.append("save") or save(*arguments))
     disk.commit(disk.memory.run_schedule.snapshot_rounds)
     assert done == (["sync"] if refused else ["sync", "save"])
 
