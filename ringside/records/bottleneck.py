@@ -477,34 +477,10 @@ def _with_distance(found: Bottleneck, steps_per_second: float | None) -> Bottlen
     return replace(found, sentence=f"{found.sentence}{distance} ({found.share:.0%}).", steps_per_second=limit)
 
 
-# --- the start
-
-_PREPARES = {
-    "scribe": "preparing the memory",
-    **dict.fromkeys(("learner", "ranks", "inference"), "loading PyTorch and the network"),
-    **dict.fromkeys(("evaluator", "actors"), "loading emulators and the game"),
-    "nodes": "looking for a node",
-    "workers": "loading PyTorch, emulators and the game",
-}
-"""Work of a process before its first step, by group."""
-
-_MOST_LISTED = 4
-
-
 def _startup_sentence(roles: Sequence[RoleStatus]) -> str:
-    """Name the processes that have not started, and their work."""
-    awaited: dict[str, list[str]] = {}
-    for role in roles:
-        if role.state == "starting":
-            awaited.setdefault(_PREPARES[role.group], []).append(role.name)
-    if not awaited:
+    """Name the processes that have not started; of more than four, the first and the number of the others."""
+    names = [role.name for role in roles if role.state == "starting"]
+    if not names:
         return "All processes have started; the first steps are being played."
-    clauses = [f"{_listed(names)} ({work})" for work, names in awaited.items()]
-    return f"Starting: waits for {_listed(clauses)}."
-
-
-def _listed(words: Sequence[str]) -> str:
-    """ "a", "a and b", "a, b and c"; of more than four, the first and the number of the others."""
-    if len(words) > _MOST_LISTED:
-        return f"{words[0]} and {len(words) - 1} more"
-    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+    listed = ", ".join(names) if len(names) <= 4 else f"{names[0]} and {len(names) - 1} more processes"
+    return f"Starting: waits for {listed}."

@@ -453,26 +453,21 @@ class Unsent:
         """Rounds, each after its episodes, and evaluations. What a caller leaves comes with the next call."""
         has_more = True
         while has_more:
-            has_more = self._read()
+            found, is_new_file, has_more = self._follower.read()
+            if is_new_file:
+                self._episodes.clear()
+                self._queue.clear()
+            for record in found:
+                kind = record["kind"]
+                is_new = kind != "episode" and record[kind] > self._state.get(kind, -1)
+                if kind != "evaluation":
+                    self._episodes.append(record)
+                if is_new:
+                    self._queue += self._episodes if kind == "round" else [record]
+                if kind == "round":
+                    self._episodes.clear()
             while self._queue:
                 record = self._queue.popleft()
                 if record["kind"] != "episode":
                     self._state[record["kind"]] = record[record["kind"]]
                 yield record
-
-    def _read(self) -> bool:
-        """Queue what was appended. Return True if there may be more."""
-        found, is_new_file, has_more = self._follower.read()
-        if is_new_file:
-            self._episodes.clear()
-            self._queue.clear()
-        for record in found:
-            kind = record["kind"]
-            if kind == "episode":
-                self._episodes.append(record)
-                continue
-            if record[kind] > self._state.get(kind, -1):
-                self._queue += [*self._episodes, record] if kind == "round" else [record]
-            if kind == "round":
-                self._episodes.clear()
-        return has_more

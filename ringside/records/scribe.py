@@ -33,7 +33,7 @@ from shared.files import disk_trouble
 from shared.files.atomic import write_atomic
 from shared.files.run_file_names import SUMMARY_FILE
 from shared.files.strict_json import read_object
-from shared.memory.board import METRIC_RECORDS, Board, Phase
+from shared.memory.board import METRIC_RECORDS, Phase
 from shared.memory.boundary import Moved, capture, newest_boundary
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
@@ -119,6 +119,8 @@ def outside_support(ring: Mapping[str, NDArray[np.generic]], first_tick: int, st
 FIRST_RETRY_SECONDS = 1.0
 RETRY_SECONDS = 30.0
 """Pause between two attempts to write to a refusing disk; it doubles from the first value up to the second."""
+KINDS = ("end", "records", "segments", "checkpoints", "evaluations")
+"""Kinds of records, each with retries of its own."""
 LAST_TRY_SECONDS = 600.0
 """Time limit for retries of the last checkpoint after the last round. A run that is asked to stop retries once."""
 
@@ -146,22 +148,6 @@ class Retry:
         self.at, self.error, self._seconds = 0.0, 0, FIRST_RETRY_SECONDS
 
 
-class Retries:
-    """One retry for each kind of record.
-
-    A refusal of one kind delays no other: there may be space for a line, and none for a checkpoint.
-    """
-
-    def __init__(self) -> None:
-        self._all = tuple(Retry() for _ in range(5))
-        self.end, self.records, self.segments, self.checkpoints, self.evaluations = self._all
-
-    def publish(self, board: Board) -> None:
-        """Publish what the disk refuses now."""
-        board.trouble[0] = next((retry.error for retry in self._all if retry.error), 0)
-        board.records_refused[0] = self.records.error != 0
-
-
 class Scribe:
     """Recorder of one run. Its state can be rebuilt from shared memory and files."""
 
@@ -178,7 +164,8 @@ class Scribe:
         if not self._board.prepared[0]:
             self._former = read_object(run_dir / SUMMARY_FILE)
             prepare(memory, self._files, self._heartbeat, checkpoint)
-        self.retries = Retries()
+        self.retries = {kind: Retry() for kind in KINDS}
+        """A refusal of one kind delays no other: there may be space for a line, and none for a checkpoint."""
         self._has_recorded = False
         """True once this incarnation has recorded a round."""
 
@@ -189,11 +176,11 @@ class Scribe:
         return self._record_due() or self._evaluation_due() or self._save_due()
 
     def _record_due(self) -> bool:
-        return bool(self.retries.records.may_try and self._board.written[0] < self._board.newest_record)
+        return bool(self.retries["records"].may_try and self._board.written[0] < self._board.newest_record)
 
     def _evaluation_due(self) -> bool:
         evaluations = self._memory.evaluations
-        return bool(self.retries.evaluations.may_try and evaluations.logged.read() < evaluations.done.read())
+        return bool(self.retries["evaluations"].may_try and evaluations.logged.read() < evaluations.done.read())
 
     def _save_due(self) -> bool:
         every = self._config.run.checkpoint_every_minutes * 60e9
@@ -201,18 +188,18 @@ class Scribe:
         # The board keeps the moment: a scribe that dies in every checkpoint tries it first when it starts again, so its
         # deaths count as in a row.
         waited = time.monotonic_ns() - self._board.saved_at_ns[0]
-        return bool(behind and self.retries.checkpoints.may_try and waited >= every)
+        return bool(behind and self.retries["checkpoints"].may_try and waited >= every)
 
     # --- writing
 
     def work(self) -> None:
         """Record the most urgent thing that is due. What the disk refuses is reported and tried again later."""
-        if self._evaluation_due() and self._record(self.retries.evaluations, self._record_evaluation):
+        if self._evaluation_due() and self._record(self.retries["evaluations"], self._record_evaluation):
             return
-        if self._save_due() and self._record(self.retries.checkpoints, lambda: self.save() >= 0):
+        if self._save_due() and self._record(self.retries["checkpoints"], lambda: self.save() >= 0):
             return
         if self._record_due():  # the last, since in a fast run one is always due
-            self._record(self.retries.records, self._record_rounds)
+            self._record(self.retries["records"], self._record_rounds)
 
     def _record(self, retry: Retry, record: Callable[[], bool]) -> bool:
         """Return what `record` does: False if it can record nothing now. Also False if the disk refuses."""
@@ -222,7 +209,7 @@ class Scribe:
         except OSError as error:
             self.report(error, retry)
             return False
-        self.retries.publish(self._board)
+        self._publish_trouble()
         return recorded
 
     def _oldest_readable_tick(self) -> int:
@@ -249,15 +236,15 @@ class Scribe:
         events.round(steps, values | {"mean_return_100": log.totals.mean_return_100}, episodes, run_schedule.envs)
         if self._config.run.checkpoint_replay and not run_schedule.method.on_policy:
             for index in range(first // run_schedule.segment_rounds, stop // run_schedule.segment_rounds):
-                if self.retries.segments.may_try:
+                if self.retries["segments"].may_try:
                     segment = segment_of(run_schedule, index)
-                    self._record(self.retries.segments, partial(self._add_segment_of_record, segment))
+                    self._record(self.retries["segments"], partial(self._add_segment_of_record, segment))
         publish_totals(self._board, log.totals, values)
         if first < run_schedule.first_learning_round <= stop:
             self._board.samples[LEARNING] = sample.words
         self._board.samples[NEWEST] = sample.words
         self._board.written[0] = stop
-        self.retries.records.succeed()
+        self.retries["records"].succeed()
         return True
 
     def _read_rounds(self, first: int, stop: int, sample: Sample) -> tuple[dict[str, Any], list[Episode]]:
@@ -277,7 +264,7 @@ class Scribe:
         """Add a segment that is complete. Return True. Of one that is refused the next checkpoint tries again."""
         with suppress(Moved):  # then it has left the replay window, too
             self._add_segment(segment)
-        self.retries.segments.succeed()
+        self.retries["segments"].succeed()
         return True
 
     def _add_segment(self, segment: Segment, needed_from: int = 0) -> None:
@@ -314,7 +301,7 @@ class Scribe:
         self._files.events.evaluation(steps, values)
         self._files.checkpoints.save_best(queue.data[place], boundary, figures.mean)
         queue.logged.publish(number + 1)
-        self.retries.evaluations.succeed()
+        self.retries["evaluations"].succeed()
         return True
 
     def save(self) -> int:
@@ -345,7 +332,7 @@ class Scribe:
             count = np.nan_to_num(self._board.checkpoint[-1]) + 1
             self._board.checkpoint[:] = size, time.monotonic() - begun, boundary * self._run_schedule.round_steps, count
             self._board.saved[0] = boundary
-            self.retries.checkpoints.succeed()
+            self.retries["checkpoints"].succeed()
             return boundary
         return -1
 
@@ -353,8 +340,13 @@ class Scribe:
         """Report an error of the disk, and plan a retry with reopened files."""
         retry.postpone(error)
         disk_trouble.log_line(f"Could not write: {error}. The run continues and retries.")
-        self.retries.publish(self._board)
+        self._publish_trouble()
         self._files.reopen()
+
+    def _publish_trouble(self) -> None:
+        """Publish what the disk refuses now."""
+        self._board.trouble[0] = next((retry.error for retry in self.retries.values() if retry.error), 0)
+        self._board.records_refused[0] = self.retries["records"].error != 0
 
     # --- the end
 
@@ -366,7 +358,7 @@ class Scribe:
         """
         self._files.require_own_directory()
         boundary = self.save()
-        self.retries.evaluations.succeed()
+        self.retries["evaluations"].succeed()
         while self._evaluation_due():
             self._record_evaluation()
         if 0 <= boundary < self._board.written[0]:  # the run stopped at its newest snapshot
@@ -375,8 +367,8 @@ class Scribe:
         summary = make_summary(self._memory, self._files.metrics, boundary, self._former)
         self._files.sync()
         write_atomic(self._files.run_dir / SUMMARY_FILE, json.dumps(summary, indent=1).encode())
-        self.retries = Retries()
-        self.retries.publish(self._board)
+        self.retries = {kind: Retry() for kind in KINDS}
+        self._publish_trouble()
 
 
 def main(child_spec: ChildSpec) -> None:
@@ -420,10 +412,10 @@ def _close(scribe: Scribe, waiter: Waiter, run_dir: Path) -> None:
         try:
             return scribe.close()
         except OSError as error:
-            scribe.report(error, scribe.retries.end)
+            scribe.report(error, scribe.retries["end"])
             if time.monotonic() >= last_try_at:
                 raise FatalError(disk_trouble.without_checkpoint(error.errno or errno.EIO, run_dir)) from error
         try:
-            waiter.wait(lambda: scribe.retries.end.may_try)
+            waiter.wait(lambda: scribe.retries["end"].may_try)
         except Stopped:
             last_try_at = 0.0

@@ -234,13 +234,8 @@ ALL = ("inference", "learner", "scribe", *(f"actor {i}" for i in range(6)))
 @pytest.mark.parametrize(
     ("starting", "sentence"),
     [
-        (
-            ["learner", "inference", "actor 2"],
-            "Starting: waits for inference and learner (loading PyTorch and the network) and actor 2 (loading "
-            "emulators and the game).",
-        ),
-        (ALL[3:], "Starting: waits for actor 0 and 5 more (loading emulators and the game)."),
-        (["scribe"], "Starting: waits for scribe (preparing the memory)."),
+        (["learner", "inference", "actor 2"], "Starting: waits for inference, learner, actor 2."),
+        (ALL[3:], "Starting: waits for actor 0 and 5 more processes."),
         ([], "All processes have started; the first steps are being played."),
     ],
 )

@@ -129,7 +129,7 @@ def test_a_full_disk_is_tried_again_for_ten_minutes_and_after_a_stop_once(
     def wait(ready: Any) -> None:
         if stops:
             raise Stopped
-        clock.now = late.retries.end.at
+        clock.now = late.retries["end"].at
 
     late.close = close
     with pytest.raises(FatalError):

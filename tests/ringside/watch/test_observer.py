@@ -57,8 +57,7 @@ def test_a_run_that_has_not_begun(make: Make) -> None:
     assert [role.name for role in found.roles] == ["inference", "learner", "scribe", "actor 0", "actor 1"]
     assert {role.state for role in found.roles} == {"starting"}
     assert not found.can_be_saved
-    assert "Starting: waits for" in line(found)
-    assert "actor 0 and actor 1" in line(found)
+    assert line(found) == "Starting: waits for inference and 4 more processes."
 
 
 def test_before_an_episode_ends_the_returns_so_far_are_shown(make: Make) -> None:
