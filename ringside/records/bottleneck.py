@@ -267,11 +267,6 @@ class Load:
         """Groups of the processes whose busy share is known, by name."""
         return groups_of(self.roles)
 
-    @cached_property
-    def bottleneck(self) -> Bottleneck:
-        """The bottleneck of the interval."""
-        return find_bottleneck(self)
-
     @property
     def learner_busy(self) -> float:
         """Busy share of the learner; 0 before it learns."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.records.bottleneck import LEARNING, NEWEST, Sample, load_between
+from ringside.records.bottleneck import LEARNING, NEWEST, Sample, find_bottleneck, load_between
 from ringside.records.metrics import MetricsLog
 from shared.checkpoint.manifest import EVALUATIONS
 from shared.config.sections import INEXACT_SCHEDULES
@@ -104,14 +104,15 @@ def _load_fields(memory: Memory) -> dict[str, Any]:
     board = memory.board
     learning, newest = (Sample.kept(memory, row) for row in (LEARNING, NEWEST))
     load = load_between(memory, learning, newest, facts.usable_cores())
+    bottleneck = find_bottleneck(load)
     return {
         "limit": {
-            "name": load.bottleneck.kind,
-            "role": load.bottleneck.role,
-            "sentence": load.bottleneck.sentence,
+            "name": bottleneck.kind,
+            "role": bottleneck.role,
+            "sentence": bottleneck.sentence,
             "steps_per_second": load.steps_per_second,
-            "share_of_limit": load.bottleneck.share,
-            "limit_steps_per_second": load.bottleneck.steps_per_second,
+            "share_of_limit": bottleneck.share,
+            "limit_steps_per_second": bottleneck.steps_per_second,
             "seconds": load.seconds,
             "usable_cores": facts.usable_cores(),
             "other_programs_cores": load.others,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from shared.config import validate
@@ -102,25 +102,21 @@ def attach(run_dir: Path, config: Config) -> tuple[Memory, Live] | None:
 
 
 def _map(config: Config, live: Live) -> Memory:
-    plan = _plan(config, len(live.action_names), live.gateways)
-    link = f"/proc/{live.process}/fd/{live.descriptor}"
-    if not os.readlink(link).startswith(_REGION):
-        raise LayoutError(f"Its {LIVE_FILE} leads to something that is not the memory of a run.")
-    descriptor = os.open(link, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    with ExitStack() as unless_attached:
-        unless_attached.callback(os.close, descriptor)
-        memory = Memory.attach(descriptor, plan, writable=False)
-        unless_attached.pop_all()
-    return memory
-
-
-def _plan(config: Config, actions: int, gateways: int) -> Plan:
-    """The plan that a launcher made of this configuration. Raises `LayoutError` when it cannot have been one."""
+    """Map the memory by the plan that a launcher made of a configuration. Raises `LayoutError` if none can have."""
     try:
         resolved = ResolvedConfig.from_config(config)
         validate.resolved(resolved)
     except ConfigError as error:
         raise LayoutError(f"Its {CONFIG_FILE} is not the configuration of a run: {error}") from error
-    if not actions or not 0 <= gateways <= make_run_schedule(resolved).lanes:
-        raise LayoutError(f"Its {LIVE_FILE} names {actions} actions and {gateways} gateways.")
-    return Plan(resolved, actions, Elsewhere(gateways))
+    actions = len(live.action_names)
+    if not actions or not 0 <= live.gateways <= make_run_schedule(resolved).lanes:
+        raise LayoutError(f"Its {LIVE_FILE} names {actions} actions and {live.gateways} gateways.")
+    link = f"/proc/{live.process}/fd/{live.descriptor}"
+    if not os.readlink(link).startswith(_REGION):
+        raise LayoutError(f"Its {LIVE_FILE} leads to something that is not the memory of a run.")
+    descriptor = os.open(link, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        return Memory.attach(descriptor, Plan(resolved, actions, Elsewhere(live.gateways)), writable=False)
+    except BaseException:
+        os.close(descriptor)
+        raise

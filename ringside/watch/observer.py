@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ringside.records.bottleneck import NEWEST, Sample, load_between
+from ringside.records.bottleneck import NEWEST, Sample, find_bottleneck, load_between
 from ringside.records.metric_names import displayed
 from ringside.records.metrics import EvaluationStatus
 from ringside.records.summary import run_counters
@@ -109,7 +109,7 @@ class Observer:
             usable_cores=self._cores,
             others=load.others,
             stolen=load.stolen,
-            bottleneck=load.bottleneck,
+            bottleneck=find_bottleneck(load),
             warnings=tuple(self._warnings(known, steps, updates)),
         )
 

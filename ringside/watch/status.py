@@ -39,11 +39,6 @@ def number(value: float | None, digits: int = 1) -> str:
     return UNKNOWN if value is None else f"{round(value, digits) + 0.0:,.{digits}f}"  # no -0.0
 
 
-def figure(value: float | None) -> str:
-    """A number of unknown size."""
-    return UNKNOWN if value is None else readable(value)
-
-
 def kind(status: Status) -> str:
     """Preset, protocol, schedule and place of a run: ppo-quick, protocol nature, turns, run 2 of 4."""
     schedule = "turns" if status.schedule == "alternate" else status.schedule
@@ -80,7 +75,7 @@ def figures(status: Status) -> list[tuple[str, str]]:
         ("return", _returned(status)),
         ("learning", learning),
         ("episodes", f"{number(status.episodes, 0)} (best {number(status.best_return, 0)})"),
-        *_metrics(status.metrics),
+        *((metric_of(name).label, _with_unit(name, value)) for name, value in status.metrics.items()),
         *([] if status.epsilon is None else [("epsilon", number(status.epsilon, 3))]),
         ("evaluated", evaluated),
         ("saved", saved),
@@ -88,12 +83,9 @@ def figures(status: Status) -> list[tuple[str, str]]:
     ]
 
 
-def _metrics(metrics: Mapping[str, float | None]) -> list[tuple[str, str]]:
-    """The method's metrics, two in a cell."""
-    units = {name: "" if value is None else metric_of(name).unit for name, value in metrics.items()}
-    cells = [(metric_of(name).label, f"{figure(value)} {units[name]}".rstrip()) for name, value in metrics.items()]
-    pairs = [cells[place : place + 2] for place in range(0, len(cells), 2)]
-    return [(pair[0][0], pair[0][1] + "".join(f", {label} {value}" for label, value in pair[1:])) for pair in pairs]
+def _with_unit(name: str, value: float | None) -> str:
+    """A metric of the method in its unit."""
+    return UNKNOWN if value is None else f"{readable(value)} {metric_of(name).unit}".rstrip()
 
 
 def _returned(status: Status) -> str:

@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from selenium.common.exceptions import TimeoutException
@@ -81,9 +81,12 @@ def browser(tmp_path: Path) -> Iterator[Chrome]:
 class PageView:
     """A page in a browser, asked as a person would look."""
 
+    server: subprocess.Popen[str]
+
     def __init__(self, browser: Chrome, address: str) -> None:
         self.browser = browser
         self.browser.get(address)
+        self.resize(WIDE)
 
     def resize(self, size: tuple[int, int]) -> None:
         shape = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": size == NARROW}
@@ -95,10 +98,12 @@ class PageView:
     def text(self, selector: str) -> str:
         return str(self.script("return document.querySelector(arguments[0])?.textContent ?? ''", selector))
 
+    def texts(self, selector: str) -> list[str]:
+        words = "return [...document.querySelectorAll(arguments[0])].map(each => each.textContent)"
+        return cast(list[str], self.script(words, selector))
+
     def count(self, selector: str) -> int:
-        found = self.script("return document.querySelectorAll(arguments[0]).length", selector)
-        assert isinstance(found, int)
-        return found
+        return len(self.texts(selector))
 
     def until(self, condition: Callable[[], object], what: str) -> None:
         try:
@@ -115,6 +120,9 @@ class PageView:
 
     def click(self, selector: str) -> None:
         self.script("document.querySelector(arguments[0]).click()", selector)
+
+    def maps_memory(self) -> bool:
+        return "memfd:ringside" in Path(f"/proc/{self.server.pid}/maps").read_text()
 
     def fits(self) -> bool:
         return bool(self.script("return document.documentElement.scrollWidth <= innerWidth"))
@@ -141,15 +149,30 @@ def watched(browser: Chrome, *words: str, **options: Any) -> Iterator[PageView]:
     """The page, wide, which complains of nothing to its end."""
     process, address = begin(*words, **options)
     view = PageView(browser, address)
-    view.resize(WIDE)
+    view.server = process
     yield view
     assert view.complaints() == []
     process.send_signal(signal.SIGINT)
     finish(process)
 
 
-def maps_memory(process: subprocess.Popen[str]) -> bool:
-    return "memfd:ringside" in Path(f"/proc/{process.pid}/maps").read_text()
+@contextmanager
+def pretended(
+    browser: Chrome, tmp_path: Path, *records: dict[str, Any], **options: Any
+) -> Iterator[tuple[Pretended, PageView]]:
+    """A run of three records, one of them with an episode, and its page."""
+    run = Pretended(tmp_path / "run", **options)
+    run.play(30)
+    envs = run.memory.run_schedule.envs
+    with MetricsLog(run.run_dir / "metrics.jsonl") as log:
+        for i, values in enumerate(records if len(records) == 3 else 3 * records):
+            played = [Episode(0, 9, 3.0, 10)] if i == 0 else []
+            log.log_round(
+                i, 10 * envs * (i + 1), {"steps_per_second": 100.0, "epsilon": None} | values, played, envs=envs
+            )
+    with watched(browser, str(run.run_dir)) as view:
+        yield run, view
+    run.end()
 
 
 def test_a_run_from_its_first_step_to_its_end(browser: Chrome, tmp_path: Path) -> None:
@@ -157,43 +180,38 @@ def test_a_run_from_its_first_step_to_its_end(browser: Chrome, tmp_path: Path) -
     evaluates = {"eval_every_steps": "960", "eval_episodes": "1", "eval_envs": "1", "eval_max_frames": "400"}
     run = start(run_dir, total_steps="4_800_000", **evaluates)
     wait_until(run, (run_dir / "config.json").exists)
-    page, address = begin(str(run_dir))
-    view = PageView(browser, address)
-    # Learning begins with round 2; on a busy machine most of this is the start of the processes.
-    wait_until(run, lambda: len(records(run_dir, "round")) > 3, seconds=150, every=0.1)
-    for size in (WIDE, NARROW):
-        view.resize(size)
-        view.until(lambda: view.count("#mosaic canvas") == ENVS, "there is no mosaic")
-        view.changes(lambda: view.script(FRAME, ENVS - 1), "the last env")
-        view.changes(lambda: view.script(LARGE), "the large picture")
-        for chart in ("Return", "Steps a second", "Epsilon", "Loss", "Mean Q"):
-            view.until(lambda chart=chart: view.script(POINTS, chart), f"there is no curve {chart}")  # type: ignore[misc]
-        view.changes(lambda: view.script(POINTS, "Steps a second"), "the curve")
-        view.until(lambda: view.count("#values tr") == ACTIONS, "there are no values")
-        assert view.count("#values tr.best") == 1
-        view.until(lambda: view.count("#actions .chip"), "there are no actions")
+    with watched(browser, str(run_dir)) as view:
+        # Learning begins with round 2; on a busy machine most of this is the start of the processes.
+        wait_until(run, lambda: len(records(run_dir, "round")) > 3, seconds=150, every=0.1)
+        for size in (WIDE, NARROW):
+            view.resize(size)
+            view.until(lambda: view.count("#mosaic canvas") == ENVS, "there is no mosaic")
+            view.changes(lambda: view.script(FRAME, ENVS - 1), "the last env")
+            view.changes(lambda: view.script(LARGE), "the large picture")
+            for chart in ("Return", "Steps a second", "Epsilon", "Loss", "Mean Q"):
+                view.until(lambda chart=chart: view.script(POINTS, chart), f"there is no curve {chart}")  # type: ignore[misc]
+            view.changes(lambda: view.script(POINTS, "Steps a second"), "the curve")
+            view.until(lambda: view.count("#values tr") == ACTIONS, "there are no values")
+            assert view.count("#values tr.best") == 1
+            view.until(lambda: view.count("#actions .chip"), "there are no actions")
+            assert view.fits()
+        assert view.maps_memory()
+        _controls(view)
+        assert view.complaints() == []
+
+        run.send_signal(signal.SIGINT)
+        finish(run)
+        view.until(lambda: view.text("#mode") == "stopped", "the page does not see the end")
+        assert "The run has ended" in view.text("#gone")
+        assert view.count("#mosaic canvas") == ENVS
+        assert not view.maps_memory()
+        assert view.complaints() == []
+        view.browser.refresh()
+        view.complaints()  # the reload may have cut off a response
+        view.until(lambda: view.script(POINTS, "Return"), "the files are not shown")
+        assert "No process plays this run now" in view.text("#gone")
+        assert view.count(".role") == 6
         assert view.fits()
-    assert maps_memory(page)
-    _controls(view)
-    assert view.complaints() == []
-
-    run.send_signal(signal.SIGINT)
-    finish(run)
-    view.until(lambda: view.text("#mode") == "stopped", "the page does not see the end")
-    assert "The run has ended" in view.text("#gone")
-    assert view.count("#mosaic canvas") == ENVS
-    assert not maps_memory(page)
-    assert view.complaints() == []
-    view.browser.refresh()
-    view.complaints()  # the reload may have cut off a response
-    view.until(lambda: view.script(POINTS, "Return"), "the files are not shown")
-    assert "No process plays this run now" in view.text("#gone")
-    assert view.count(".role") == 6
-    assert view.fits()
-    assert view.complaints() == []
-
-    page.send_signal(signal.SIGINT)
-    finish(page)
 
 
 def test_more_envs_than_fit_and_a_server_that_goes_away(browser: Chrome, tmp_path: Path) -> None:
@@ -201,7 +219,6 @@ def test_more_envs_than_fit_and_a_server_that_goes_away(browser: Chrome, tmp_pat
     run.play(30)
     page, address = begin(str(run.run_dir))
     view = PageView(browser, address)
-    view.resize(WIDE)
     label = "return document.querySelector('#mosaic [aria-pressed=true]')?.getAttribute('aria-label') ?? ''"
     for key, first, chosen, count in (
         (Keys.HOME, 0, 0, 96),
@@ -232,19 +249,11 @@ def test_more_envs_than_fit_and_a_server_that_goes_away(browser: Chrome, tmp_pat
 
 def test_a_policy_has_probabilities_and_charts_of_its_metrics_and_no_epsilon(browser: Chrome, tmp_path: Path) -> None:
     frames = {"env": "m:f", "frame_size": 48, "frame_color": "rgb", "frame_stack": 2}
-    run = Pretended(tmp_path / "run", method="ppo", **frames)
-    run.play(30)
-    names = dict.fromkeys(method_declaration("ppo").metrics, 0.5)
-    values = {"steps_per_second": 100.0, "epsilon": None, **names}
-    with MetricsLog(run.run_dir / "metrics.jsonl") as log:
-        for round_ in range(3):
-            log.log_round(round_, 60 * (round_ + 1), values, [], envs=6)
-    with watched(browser, str(run.run_dir)) as view:
+    values = dict.fromkeys(method_declaration("ppo").metrics, 0.5)
+    with pretended(browser, tmp_path, values, method="ppo", **frames) as (run, view):
         for chart in ("Entropy (nats)", "KL (nats)", "Clip fraction", "Explained variance", "Mean value"):
             view.until(lambda chart=chart: view.script(POINTS, chart), f"there is no curve {chart}")  # type: ignore[misc]
-        titles = view.script("return [...document.querySelectorAll('.chart h3')].map(each => each.textContent)")
-        assert isinstance(titles, list)
-        assert "Epsilon" not in titles
+        assert "Epsilon" not in view.texts(".chart h3")
         assert "Randomness of the policy" in view.text(".chart:nth-child(6) .legend")
         view.until(lambda: view.text("#values-name") == "Probabilities", "the bars are of something else")
         widths = "return [...document.querySelectorAll('#values .bar div')].map(each => parseFloat(each.style.width))"
@@ -255,17 +264,13 @@ def test_a_policy_has_probabilities_and_charts_of_its_metrics_and_no_epsilon(bro
         ticks = int(run.memory.board.lane_done.values[0])
         color = run.memory.ring.field["frame"][0, ticks % run.memory.run_schedule.capacity, 0, :, 7, 5]
         assert view.script(PIXEL, 5, 7) == [*color.tolist(), 255]
-    run.end()
 
 
 def test_on_a_phone_curves_follow_one_row_of_pictures_and_axes_have_both_ends(browser: Chrome, tmp_path: Path) -> None:
-    run = Pretended(tmp_path / "run", envs=12, stop_at=18.0)
-    run.play(30)
-    with MetricsLog(run.run_dir / "metrics.jsonl") as log:
-        for i, speed in enumerate((120.0, 150.0, 180.0)):
-            values = {"steps_per_second": speed, "learner_busy": 0.5, "loss": 20_000.0 + 2 * i, "epsilon": 0.5}
-            log.log_round(i, 120 * (i + 1), values, [Episode(0, 10 * i + 9, 3.0, 10)], envs=12)
-    with watched(browser, str(run.run_dir)) as view:
+    speeds = enumerate((120.0, 150.0, 180.0))
+    usual = {"learner_busy": 0.5, "epsilon": 0.5}
+    values = [usual | {"steps_per_second": speed, "loss": 20_000.0 + 2 * i} for i, speed in speeds]
+    with pretended(browser, tmp_path, *values, envs=12, stop_at=18.0) as (_, view):
         view.resize(NARROW)
         view.until(lambda: view.count("#mosaic canvas") == 12, "there is no mosaic")
         view.until(lambda: view.script(POINTS, "Loss"), "there is no curve")
@@ -274,88 +279,58 @@ def test_on_a_phone_curves_follow_one_row_of_pictures_and_axes_have_both_ends(br
         (curve, *_), (env,) = view.script(tops, ".chart"), view.script(tops, "#one")  # type: ignore[misc]
         assert row < curve < env
         assert view.fits()
-        axes = (
-            "return [...[...document.querySelectorAll('.chart')].find(each => each.querySelector('h3').textContent === "
-            "arguments[0]).querySelectorAll('text')].map(each => each.textContent)"
-        )
-        assert view.script(axes, "Loss") == [
-            "20k",
-            "20.001k",
-            "20.002k",
-            "20.003k",
-            "20.004k",
-            "0",
-            "100",
-            "200",
-            "300",
-            "360",
-        ]
-        assert view.script(axes, "Epsilon") == ["0", "0.5", "1", "0", "100", "200", "300", "360"]
-        assert view.script(axes, "Steps a second") == ["100", "200", "500", "0", "100", "200", "300", "360"]
+        steps = ["0", "100", "200", "300", "360"]
+        for place, title, levels in (
+            (3, "Steps a second", ["100", "200", "500"]),
+            (4, "Loss", ["20k", "20.001k", "20.002k", "20.003k", "20.004k"]),
+            (5, "Epsilon", ["0", "0.5", "1"]),
+        ):
+            assert view.text(f".chart:nth-child({place}) h3") == title
+            assert view.texts(f".chart:nth-child({place}) text") == [*levels, *steps]
         assert "logarithmic axis" in view.text(".chart:nth-child(3) .legend")
         assert " · --stop-at 18 · " in view.text("#progress")
         assert view.text("#run") == "run, nature, protocol nature, concurrent, 12 envs"
         assert view.text("#changes").startswith("Changed: --round-steps 120, --replay-size 360")
-    run.end()
 
 
 @pytest.mark.stress
 def test_workers_have_their_names_and_one_curve_of_their_speed(browser: Chrome, tmp_path: Path) -> None:
-    run = Pretended(tmp_path / "run", method="a2c", workers=3)
-    run.play(30)
-    values = {"steps_per_second": 100.0, "epsilon": None, "workers_busy": 0.8, "entropy": 1.0}
-    with MetricsLog(run.run_dir / "metrics.jsonl") as log:
-        for round_ in range(3):
-            log.log_round(round_, 60 * (round_ + 1), values, [], envs=6)
-    with watched(browser, str(run.run_dir)) as view:
+    values = {"workers_busy": 0.8, "entropy": 1.0}
+    with pretended(browser, tmp_path, values, method="a2c", workers=3) as (_, view):
         view.until(lambda: view.script(POINTS, "Steps a second"), "there is no curve of the speed")
         assert "protocol nature, ordered, 3 workers, 6 envs" in view.text("#run")
-        legend = (
-            "return [...document.querySelectorAll('.chart:nth-child(3) .legend span')].map(each => each.textContent)"
-        )
-        assert view.script(legend) == ["workers alone", "the run"]
-        lines = "return document.querySelectorAll('.chart:nth-child(3) .series path').length"
-        view.until(lambda: view.script(lines) == 4, "a curve or its key is missing")
+        assert view.texts(".chart:nth-child(3) .legend span") == ["workers alone", "the run"]
+        view.until(lambda: view.count(".chart:nth-child(3) .series path") == 4, "a curve or its key is missing")
         view.until(lambda: view.count("#mosaic canvas") == 6, "there is no mosaic")
         view.press(Keys.END)
         view.until(lambda: view.text("#one-facts").startswith("worker 2, process 1 ·"), "the env has another player")
         assert view.count(".role.worker") == 2
         assert "actor" not in view.text("body")
-    run.end()
 
 
 def test_the_list_of_runs_shows_a_curve_of_each_and_follows_them(browser: Chrome, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     write_run(runs / "pong-one", "pong", returns=[-21.0, -10.0, 3.0], evaluations=[4.5], learning_starts=1_000)
-    write_run(
-        runs / "atari" / "breakout-1",
-        "breakout",
-        returns=[1.0, 3.0],
-        evaluations=[],
-        ended=False,
-        learning_starts=1_000,
-    )
+    shape: dict[str, Any] = {"returns": [1.0, 3.0], "evaluations": [], "ended": False, "learning_starts": 1_000}
+    write_run(runs / "atari" / "breakout-1", "breakout", **shape)
     (runs / "old").mkdir()
     (runs / "old" / "config.json").write_text("{}")
     live = Pretended(runs / "pong-live")
     with MetricsLog(live.run_dir / "metrics.jsonl") as log:
         log.log_round(0, 60, {"steps_per_second": 100.0}, [Episode(0, 9, -3.0, 10)], envs=6)
     with watched(browser, cwd=tmp_path) as view:
-        tiles = "return [...document.querySelectorAll('#runs article')].map(each => each.TEXT)"
         names = ["Pong, pong-live", "old", "Breakout, atari/breakout-1", "Pong, pong-one"]
-
-        def told(part: str) -> list[str]:
-            found = view.script(tiles.replace("TEXT", f"querySelector('{part}').textContent"))
-            assert isinstance(found, list)
-            return found
 
         for size in (WIDE, NARROW):
             view.resize(size)
-            view.until(lambda: told("h3") == names, "a run is missing")
+            view.until(lambda: view.texts("#runs article h3") == names, "a run is missing")
             assert view.fits()
         assert (view.text("#mode"), view.text("#count")) == ("1 live", "4 under runs")
-        view.until(lambda: told(".pill") == ["live", "not readable", "stopped", "finished"], "a state is wrong")
-        live_facts, refused, few, done = told(".facts")
+        view.until(
+            lambda: view.texts("#runs article .pill") == ["live", "not readable", "stopped", "finished"],
+            "a state is wrong",
+        )
+        live_facts, refused, few, done = view.texts("#runs article .facts")
         assert live_facts == "mean of the last 1: −3 · dqn, seed 1 · 60 of 600 steps · 100 steps/s"
         assert "old cannot be watched" in refused
         assert few.startswith("mean of the last 2: 2 · dqn, seed 1 · 2,000 of ")

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ringside.records.bottleneck import LEARNING, NEWEST, Sample, load_between
+from ringside.records.bottleneck import LEARNING, NEWEST, Sample, find_bottleneck, load_between
 from ringside.records.metric_names import _METRICS, displayed, metric_of, record_scalars
 from ringside.records.metrics import MetricsLog, read_metrics
 from ringside.records.scribe import outside_support, record_values
@@ -137,13 +137,14 @@ def test_shares_and_speeds_between_two_samples(memory: Memory, phase: Phase, sha
     old = Sample.take(memory, 10 * SECOND)
     memory.board.phase[Role.INFERENCE] = phase
     load = load_between(memory, old, after_four_seconds(memory), usable_cores=4)
+    limit = find_bottleneck(load)
     assert (load.seconds, load.steps_per_second, load.updates_per_second) == (4.0, 30.0, 2.5)
     inference, learner, scribe, *actors = load.roles
     assert (inference.busy, inference.state) == (share, phase.name.lower())
     assert (learner.name, learner.busy, learner.cores, learner.restarts) == ("learner", 1.0, 1.5, 0)
     assert (scribe.busy, scribe.cores) == (None, 0.0)
     assert [(actor.name, actor.busy, actor.restarts) for actor in actors] == [("actor 0", 0.5, 0), ("actor 1", 0.5, 1)]
-    assert (load.bottleneck.kind, load.bottleneck.share, load.bottleneck.steps_per_second) == ("learner", 1.0, 30.0)
+    assert (limit.kind, limit.share, limit.steps_per_second) == ("learner", 1.0, 30.0)
 
 
 def test_waits_for_evaluations_make_them_the_limit(memory: Memory) -> None:
@@ -151,7 +152,7 @@ def test_waits_for_evaluations_make_them_the_limit(memory: Memory) -> None:
     memory.board.evaluation_wait_ns[0] = SECOND
     new = after_four_seconds(memory)
     new.busy[Role.LEARNER], new.waited[Role.LEARNER] = 3 * SECOND, SECOND
-    found = load_between(memory, old, new, usable_cores=4).bottleneck
+    found = find_bottleneck(load_between(memory, old, new, usable_cores=4))
     assert found.sentence.startswith("Evaluation limits the run: the learner waits 25% of the time for a free")
 
 
@@ -167,7 +168,7 @@ def test_cores_of_others_between_two_samples(memory: Memory) -> None:
     board.contention[:] = 13 * SECOND, 11 * SECOND, SECOND
     load = load_between(memory, old, Sample.take(memory, 14 * SECOND), usable_cores=4)
     assert (load.others, load.stolen) == (2.0, 0.0)
-    assert load.bottleneck.sentence.endswith("Other programs use 2.0 of 4 cores.")
+    assert find_bottleneck(load).sentence.endswith("Other programs use 2.0 of 4 cores.")
     board.samples[LEARNING], board.samples[NEWEST] = old.words, Sample.take(memory, 14 * SECOND).words
     limit = _load_fields(memory)["limit"]
     assert (limit["other_programs_cores"], limit["stolen_cores"]) == (2.0, 0.0)
@@ -188,7 +189,7 @@ def test_a_sample_is_kept_as_words_and_does_not_follow_the_board(memory: Memory)
 def test_no_time_between_two_samples_gives_no_shares(memory: Memory) -> None:
     sample = after_four_seconds(memory)
     load = load_between(memory, sample, sample, usable_cores=2)
-    assert (load.steps_per_second, load.updates_per_second, load.bottleneck.kind) == (None, None, "starting")
+    assert (load.steps_per_second, load.updates_per_second, find_bottleneck(load).kind) == (None, None, "starting")
     assert {(role.busy, role.cores) for role in load.roles} == {(None, None)}
 
 

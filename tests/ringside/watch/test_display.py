@@ -23,7 +23,7 @@ from ringside.records.metrics import EvaluationStatus
 from ringside.run import training
 from ringside.watch import display as displays
 from ringside.watch.display import Display, LiveDisplay, Outlet, open_display, render
-from ringside.watch.status import CheckpointStatus, Status, figure, line
+from ringside.watch.status import CheckpointStatus, Status, line
 from ringside.watch.status import clock as time_words
 from shared.root import ROOT
 from shared.text import short
@@ -95,28 +95,6 @@ def test_no_line_is_wider_than_the_terminal(what: Status, width: int) -> None:
         assert len(text) <= width
 
 
-def test_everything_stands_in_eighty_columns() -> None:
-    text = picture(status(), 80)
-    for words in (
-        "space_invaders  nature, protocol nature, concurrent",
-        "12.3%  6.15M of 50M steps  round 615 of 5,000  1:23:45 gone, 9:41:40 left",
-        "1,234 steps/s",
-        "309 updates/s",
-        "epsilon   0.100",
-        "812.3 (mean of 100)",
-        "31,234 (best 2,140)",
-        "0.0123, mean Q 3.46",
-        "901.2 at 6M (best 940.3)",
-        "at 6.1M (812.3 MB in 12.3 s)",
-        "The learner limits the run",
-        "1,234 of about 1,273 steps/s that the learner would allow (97%).",
-        "Warning: The scribe cannot write.",
-        "runs/space_invaders-20260101-120000",
-    ):
-        assert words in text
-    assert "…" not in text
-
-
 OVER = replace(status(), committed=5_000, steps=50_000_000, time_left=0.0)
 EVALUATES = replace(OVER, roles=(*OVER.roles, RoleStatus("evaluator", "working", 1.0)))
 EARLY = replace(status(), time_left_at_least=True, learning=False, learning_begins=59_904)
@@ -140,6 +118,24 @@ POLICY = replace(status(), metrics={"loss": 0.5, "entropy": 1.25, "explained_var
 @pytest.mark.parametrize(
     ("what", "on_screen", "in_line"),
     [
+        (
+            status(),
+            [
+                "space_invaders nature, protocol nature, concurrent",
+                "12.3% 6.15M of 50M steps round 615 of 5,000 1:23:45 gone, 9:41:40 left",
+                "playing 1,234 steps/s return 812.3 (mean of 100)",
+                "learning 309 updates/s episodes 31,234 (best 2,140)",
+                "loss 0.0123 mean Q 3.46",
+                "epsilon 0.100 evaluated 901.2 at 6M (best 940.3)",
+                "saved at 6.1M (812.3 MB in 12.3 s)",
+                "The learner limits the run",
+                "1,234 of about 1,273 steps/s that the learner would allow (97%).",
+                "Warning: The scribe cannot write.",
+                "runs/space_invaders-20260101-120000",
+                "-…",
+            ],
+            [],
+        ),
         (OVER, ["0:00:00 left"], []),
         (EVALUATES, ["1:23:45 gone, the last evaluation left"], ["left the last evaluation"]),
         (replace(EVALUATES, committed=4_999, time_left=34_900.0), ["9:41:40 left"], []),
@@ -168,8 +164,8 @@ POLICY = replace(status(), metrics={"loss": 0.5, "entropy": 1.25, "explained_var
         (replace(SHARED, stolen=10.5), ["others 13.2, 10.5 stolen, of 128"], []),
         (
             POLICY,
-            ["0.5, entropy 1.25 nats", "explained variance –"],
-            ["loss 0.5, entropy 1.25 nats explained variance –"],
+            ["loss 0.5 entropy 1.25 nats", "explained variance –"],
+            ["loss 0.5 entropy 1.25 nats explained variance –"],
         ),
     ],
 )
@@ -194,14 +190,13 @@ def test_the_plain_line() -> None:
     assert line(status()) == (
         "1:23:45  12.3%  6,150,000 steps  playing 1,234 steps/s  return 812.3 (mean of 100)  "
         "learning 309 updates/s  episodes 31,234 (best 2,140)  "
-        "loss 0.0123, mean Q 3.46  epsilon 0.100  evaluated 901.2 at 6M (best 940.3)  "
+        "loss 0.0123  mean Q 3.46  epsilon 0.100  evaluated 901.2 at 6M (best 940.3)  "
         "saved at 6.1M (812.3 MB in 12.3 s)  others –  limit learner (97%)  restarts 3  left 9:41:40"
     )
 
 
 def test_other_words_for_numbers() -> None:
     assert [time_words(s) for s in (None, 7.9, 3_661, 360_000)] == ["–", "0:00:07", "1:01:01", "4 d 04:00"]
-    assert [figure(x) for x in (None, 0.000123456, 1234.5, -3.0)] == ["–", "0.000123", "1,234", "-3"]
     numbers = {0: "0", 950: "950", 9_984: "9.98k", 40_000: "40k", 999_999: "1,000k", 50e6: "50M", 1.5e9: "1.5G"}
     assert [short(value) for value in numbers] == list(numbers.values())
 
