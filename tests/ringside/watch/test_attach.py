@@ -34,17 +34,22 @@ def test_the_memory_is_seen_and_cannot_be_written(run: Pretended) -> None:
 
 
 @pytest.mark.parametrize(
-    ("recorded", "says"),
+    ("change", "says"),
     [
-        ("antigravity", "was trained with a plug-in; pass --plugin antigravity if you trust it"),
-        (["antigravity"], "which is no module: it is damaged"),
+        ({"run": {"plugin": "antigravity"}}, "with a plug-in; pass --plugin antigravity if you trust it"),
+        ({"run": {"plugin": ["antigravity"]}}, "which is no module: it is damaged"),
+        ({"learn": {"strange": 1}}, "another version of Ringside"),
+        (None, "damaged"),
     ],
 )
-def test_a_run_that_names_a_plug_in_is_watched_only_with_it(run: Pretended, recorded: object, says: str) -> None:
+def test_a_configuration_that_cannot_be_read_is_refused(
+    run: Pretended, change: dict[str, dict[str, object]] | None, says: str
+) -> None:
     file = run.run_dir / "config.json"
     sections = json.loads(file.read_text())
-    sections["run"]["plugin"] = recorded
-    file.write_text(json.dumps(sections))
+    for name, settings in (change or {}).items():
+        sections[name] |= settings
+    file.write_text("{" if change is None else json.dumps(sections))
     with pytest.raises(ConfigError, match=says):
         read_config(run.run_dir)
     assert "antigravity" not in sys.modules
@@ -71,34 +76,25 @@ def test_the_memory_of_another_configuration_is_refused(run: Pretended, change: 
         attach(run.run_dir, run.config.with_settings(**change))
 
 
-def test_another_action_set_is_refused(run: Pretended) -> None:
-    replace(run.live, action_names=("NOOP",) * 100).write(run.run_dir)
-    with pytest.raises(ConfigError, match="cannot be watched"):
-        attach(run.run_dir, run.config)
-
-
-def test_a_descriptor_of_something_else_is_refused(run: Pretended, tmp_path: Path) -> None:
+def test_a_live_file_of_something_else_is_refused(run: Pretended, tmp_path: Path) -> None:
     with open(tmp_path / "secret", "w+b") as other:
-        replace(run.live, descriptor=other.fileno()).write(run.run_dir)
-        with pytest.raises(ConfigError, match="not the memory of a run"):
-            attach(run.run_dir, run.config)
+        for change, says in (
+            ({"action_names": ("NOOP",) * 100}, "cannot be watched"),
+            ({"descriptor": other.fileno()}, "not the memory of a run"),
+        ):
+            replace(run.live, **change).write(run.run_dir)  # type: ignore[arg-type]
+            with pytest.raises(ConfigError, match=says):
+                attach(run.run_dir, run.config)
 
 
-def test_no_run_no_configuration_and_another_version(run: Pretended, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"There is no run .*pongs; did you mean pong\?"):
-        read_config(tmp_path / "pongs")
+def test_a_directory_without_a_run_is_refused(run: Pretended, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(ConfigError, match=r"is not a run: it has no config\.json"):
-        read_config(tmp_path / "empty")
-    path = run.run_dir / "config.json"
-    sections = json.loads(path.read_text())
-    del sections["learn"]["discount"]
-    path.write_text(json.dumps(sections))
-    with pytest.raises(ConfigError, match="another version of Ringside"):
-        read_config(run.run_dir)
-    path.write_text("{")
-    with pytest.raises(ConfigError, match="damaged"):
-        read_config(run.run_dir)
+    for name, says in (
+        ("pongs", r"no run .*pongs; did you mean pong\?"),
+        ("empty", r"not a run: it has no config\.json"),
+    ):
+        with pytest.raises(ConfigError, match=says):
+            read_config(tmp_path / name)
 
 
 @contextmanager
