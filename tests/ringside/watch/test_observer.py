@@ -79,14 +79,11 @@ def test_before_an_episode_ends_the_returns_so_far_are_shown(make: Make) -> None
 
 
 def test_the_title_names_the_nearest_preset(make: Make) -> None:
-    changes = ["--round-steps 40", "--replay-size 100", "--learning-starts 80", "--network small"]
-    for start, found in ((PRESETS["rainbow"], ("rainbow", [])), (CONFIG, ("nature", changes))):
-        config = start.with_settings(game="pong", envs=4, lane_envs=2, actors=2, run_dir="runs/pong", total_steps=400)
-        assert nearest_preset(config) == found
-    memory = make()
-    shown = rendered(Observer(memory).observe())
-    assert "pong  nature, protocol nature, concurrent ─" in shown
-    assert f"Changed: {', '.join(changes)}" in shown
+    changes = ("--round-steps 40", "--replay-size 100", "--learning-starts 80", "--network small")
+    rainbow = PRESETS["rainbow"].with_settings(game="pong", envs=4, lane_envs=2, actors=2, run_dir="x", total_steps=400)
+    assert nearest_preset(rainbow) == ("rainbow", [])
+    found = Observer(make()).observe()
+    assert (found.preset, found.changes) == ("nature", changes)
 
 
 def test_the_title_names_the_place_in_a_suite(make: Make, tmp_path: Path) -> None:
@@ -244,42 +241,31 @@ def test_a_support_that_returns_leave_is_warned_of(make: Make) -> None:
         )
 
 
-def test_a_lane_that_is_played_again_gives_no_negative_speed_and_old_samples_are_forgotten(
-    make: Make, clock: Clock
+@pytest.mark.parametrize(
+    ("played", "speed"),
+    [
+        ([*((1.0, 0, False) for _ in range(9)), (0.0, 20, False), *((1.0, 20, True) for _ in range(10))], 0.0),
+        (
+            [(1.0, 20, False), (0.0, 20, True), *((1.0, 20 + 5 * i, True) for i in range(1, 6))],
+            20.0,
+        ),  # it resumes there
+        ([(0.0, 10, True), (2.0, 11, True), (2.0, 5, True)], 0.0),  # a lane is played again
+        ([(0.0, 10, True), (2.0, 5, True), *((1.0, 5 + i, True) for i in range(1, 101))], 4.0),  # old samples are gone
+    ],
+)
+def test_the_speed_is_that_of_playing(
+    make: Make, clock: Clock, played: list[tuple[float, int, bool]], speed: float
 ) -> None:
+    """Seconds, ticks that all lanes have played, and if the memory is prepared."""
     memory = make()
-    watcher = Observer(memory)
-    memory.board.prepared[0] = 1
-    for ticks in (10, 11):
+    watcher, found = Observer(memory), None
+    for seconds, ticks, prepared in played:
+        clock.now += seconds
         memory.board.lane_done.publish_all(ticks)
-        watcher.observe()
-        clock.now += 2.0
-    memory.board.lane_done.publish_all(5)
-    assert watcher.observe().steps_per_second == 0.0
-    for _ in range(100):
-        clock.now += 1.0
-        memory.board.lane_done.publish_all(memory.board.lane_done.values + 1)
-        found = watcher.observe()
-    assert found.steps_per_second == pytest.approx(4.0)
-
-
-def test_the_time_before_the_first_step_does_not_count_for_the_speed(make: Make, clock: Clock) -> None:
-    memory = make()
-    watcher = Observer(memory)
-    for _ in range(10):
-        clock.now += 1.0
-        assert watcher.observe().steps_per_second in (None, 0.0)
-    memory.board.lane_done.publish_all(20)  # it resumes there
-    watcher.observe()
-    memory.board.prepared[0] = 1
-    for _ in range(10):
-        clock.now += 1.0
-        assert watcher.observe().steps_per_second in (None, 0.0)
-    for _ in range(5):
-        clock.now += 1.0
-        memory.board.lane_done.publish_all(memory.board.lane_done.values + 5)
-        found = watcher.observe()
-    assert found.steps_per_second == pytest.approx(20.0)
+        memory.board.prepared[0] = prepared
+        found = watcher.observe().steps_per_second
+        assert prepared or not found
+    assert (found or 0.0) == pytest.approx(speed)
 
 
 def test_a_late_observer_knows_the_speed_since_the_newest_record(make: Make) -> None:
