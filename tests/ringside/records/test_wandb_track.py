@@ -7,8 +7,8 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -25,61 +25,23 @@ from tests.support.waiting import until
 from tests.support.written_runs import write_run
 
 
-class Service:
-    """The package wandb, with the calls that it has received.
-
-    Attributes:
-        error: raised by `init`.
-        wait: the end of each run waits for it.
-    """
-
-    def __init__(self) -> None:
-        self.inits: list[dict[str, Any]] = []
-        self.logged: list[dict[str, Any]] = []
-        self.summary: dict[str, Any] = {}
-        self.url: str | None = None
-        self.error: Exception | None = None
-        self.wait = threading.Event()
-        self.wait.set()
-        self.was_torn_down = False
-
-    def init(self, **told: Any) -> Service:
-        """Begin a run: this object."""
-        self.inits.append(told)
-        if self.error is not None:
-            raise self.error
-        return self
-
-    def define_metric(self, *words: str, **more: str) -> None:
-        """Ignore names of metrics."""
-
-    def log(self, values: dict[str, Any]) -> None:
-        """Keep values."""
-        self.logged.append(values)
-
-    def finish(self) -> None:
-        """End a run."""
-        self.wait.wait(20)
-
-    def teardown(self) -> None:
-        """End the process of the package."""
-        self.was_torn_down = True
-
-    Settings = staticmethod(SimpleNamespace)
-
-    @property
-    def steps(self) -> list[int]:
-        """Steps of the values, in their order."""
-        return [values["steps"] for values in self.logged]
-
-
 @pytest.fixture
-def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
-    fake = Service()
+def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The package wandb: `inits` and `logged` are what it has received; the end of a run waits for `ended`."""
+    fake = MagicMock(url=None, summary={}, inits=[], logged=[], ended=threading.Event())
+    fake.init.side_effect = lambda **told: fake.inits.append(told) or fake
+    fake.log.side_effect = fake.logged.append
+    fake.finish.side_effect = lambda: fake.ended.wait(20)
+    fake.ended.set()
     monkeypatch.setitem(sys.modules, "wandb", fake)
     monkeypatch.setattr(wandb_track, "POLL_SECONDS", 0.05)
     yield fake
-    fake.wait.set()
+    fake.ended.set()
+
+
+def steps(service: Any) -> list[int]:
+    """Steps of the values that were sent, in their order."""
+    return [values["steps"] for values in service.logged]
 
 
 def track(path: Path, resume: Path | None = Path()) -> list[str]:
@@ -90,14 +52,14 @@ def track(path: Path, resume: Path | None = Path()) -> list[str]:
     return notes
 
 
-def test_records_are_sent_under_the_names_of_the_dashboards(tmp_path: Path, service: Service) -> None:
+def test_records_are_sent_under_the_names_of_the_dashboards(tmp_path: Path, service: Any) -> None:
     service.url = "https://example.org/run"
     path = write_run(tmp_path / "run", returns=[3.0, 4.0], evaluations=[5.0])
     assert track(path) == ["Weights & Biases: https://example.org/run"]
     (told,) = service.inits
     assert (told["name"], told["resume"]) == ("run", "allow")
     assert (told["config"]["game"], told["config"]["batch_size"]) == ("pong", 32)
-    assert service.steps == [1_000, 1_000, 2_000, 2_000, 2_000]
+    assert steps(service) == [1_000, 1_000, 2_000, 2_000, 2_000]
     logged = service.logged
     assert logged[0] == {"charts/episodic_return": 3.0, "charts/episodic_length": 50, "steps": 1_000}
     assert (logged[1]["charts/SPS"], logged[1]["losses/td_loss"]) == (100.0, 0.5)
@@ -105,7 +67,7 @@ def test_records_are_sent_under_the_names_of_the_dashboards(tmp_path: Path, serv
     assert service.summary["weights_sha256"] == "0123456789abcdef"
 
 
-def test_records_are_sent_and_the_address_is_shown_during_the_run(tmp_path: Path, service: Service) -> None:
+def test_records_are_sent_and_the_address_is_shown_during_the_run(tmp_path: Path, service: Any) -> None:
     path = write_run(tmp_path / "run", returns=[3.0], evaluations=[], track="wandb")
     notes: list[str] = []
     seen: list[str] = []
@@ -120,7 +82,7 @@ def test_records_are_sent_and_the_address_is_shown_during_the_run(tmp_path: Path
     assert len(service.logged) == 4
 
 
-def test_entity_group_and_tags_are_sent(tmp_path: Path, service: Service) -> None:
+def test_entity_group_and_tags_are_sent(tmp_path: Path, service: Any) -> None:
     told = {"wandb_entity": "team", "wandb_group": "atari5", "wandb_tags": "first, quick,"}
     path = write_run(tmp_path / "run", returns=[3.0, 4.0], evaluations=[5.0], track="wandb", **told)
     track(path)
@@ -142,19 +104,6 @@ def round_of(log: MetricsLog, number: int) -> None:
 
 def names(found: list[dict[str, object]]) -> list[tuple[object, object]]:
     return [(record["kind"], record["evaluation" if record["kind"] == "evaluation" else "round"]) for record in found]
-
-
-def test_every_record_is_sent_once(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    unsent = Unsent(path, {})
-    assert list(unsent.records()) == []
-    with MetricsLog(path) as log:
-        round_of(log, 0)
-        assert names(list(unsent.records())) == [("episode", 0), ("round", 0)]
-        assert list(unsent.records()) == []
-        log.log_evaluation(0, 1, 40, {})
-        round_of(log, 1)
-        assert names(list(unsent.records())) == [("evaluation", 0), ("episode", 1), ("round", 1)]
 
 
 def test_episodes_wait_for_their_round_and_lines_for_their_end(tmp_path: Path) -> None:
@@ -184,7 +133,7 @@ def test_nothing_is_sent_twice_when_a_run_is_resumed(tmp_path: Path, monkeypatch
     assert names(list(again.records())) == [("episode", 5), ("round", 5)]
 
 
-def test_a_resumed_run_goes_on_under_the_same_id_and_sends_nothing_twice(tmp_path: Path, service: Service) -> None:
+def test_a_resumed_run_goes_on_under_the_same_id_and_sends_nothing_twice(tmp_path: Path, service: Any) -> None:
     path = write_run(tmp_path / "run", returns=[3.0, 4.0], evaluations=[])
     track(path)
     with MetricsLog(path / "metrics.jsonl") as log:
@@ -192,10 +141,10 @@ def test_a_resumed_run_goes_on_under_the_same_id_and_sends_nothing_twice(tmp_pat
     track(path)
     first, second = service.inits
     assert first["id"] == second["id"]
-    assert service.steps == [1_000, 1_000, 2_000, 2_000, 2_510, 3_000]
+    assert steps(service) == [1_000, 1_000, 2_000, 2_000, 2_510, 3_000]
 
 
-def test_a_new_run_in_the_same_directory_is_a_new_one_there(tmp_path: Path, service: Service) -> None:
+def test_a_new_run_in_the_same_directory_is_a_new_one_there(tmp_path: Path, service: Any) -> None:
     path = write_run(tmp_path / "run", returns=[3.0], evaluations=[])
     for resume in (None, path, None):
         track(path, resume)
@@ -203,22 +152,22 @@ def test_a_new_run_in_the_same_directory_is_a_new_one_there(tmp_path: Path, serv
     assert first == second != third
 
 
-def test_a_refusal_of_the_service_is_shown_once(tmp_path: Path, service: Service) -> None:
-    service.error = RuntimeError("no key:\nlog in first")
+def test_a_refusal_of_the_service_is_shown_once(tmp_path: Path, service: Any) -> None:
+    service.init.side_effect = RuntimeError("no key:\nlog in first")
     (note,) = track(write_run(tmp_path / "run"))
     assert note == "Weights & Biases gets nothing more of this run; the run continues: no key: log in first"
 
 
 def test_a_service_that_does_not_answer_is_not_waited_for(
-    tmp_path: Path, service: Service, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, service: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service.wait.clear()
+    service.ended.clear()
     monkeypatch.setattr(wandb_track, "FINISH_SECONDS", 1.0)
     assert "did not take the rest within 1 s" in "".join(track(write_run(tmp_path / "run")))
-    assert service.was_torn_down
+    service.teardown.assert_called_once()
 
 
-def test_own_metrics_of_other_steps_than_before_a_resume_are_sent_once(tmp_path: Path, service: Service) -> None:
+def test_own_metrics_of_other_steps_than_before_a_resume_are_sent_once(tmp_path: Path, service: Any) -> None:
     """Six rounds were sent. The resumed run begins at boundary 2, and its callback returns values from round 4 on."""
     path = write_run(tmp_path / "run", returns=[], evaluations=[])
 
@@ -234,7 +183,7 @@ def test_own_metrics_of_other_steps_than_before_a_resume_are_sent_once(tmp_path:
     write(*(("round", number) for number in (0, 1, 4, 5, 6, 7)), ("episode", 5), ("evaluation", 3), ("evaluation", 6))
     for _ in range(2):
         track(path)
-    assert service.steps == [280, 320, 280]
+    assert steps(service) == [280, 320, 280]
 
 
 def test_without_it_nothing_is_started(tmp_path: Path) -> None:
