@@ -33,7 +33,7 @@ def rounds(steps: Iterable[int], **values: object) -> str:
 
 
 def read(curves: Curves, told: dict[str, Any] | None = None) -> dict[str, Any]:
-    """What the files have and a viewer lacks who was `told` the rest."""
+    """Rows of the files that a viewer lacks who was `told` the others."""
     curves.read()
     known = [len(told[kind]) for kind in SERIES] if told else []
     return curves.since(told["edition"] if told else 0, known)
