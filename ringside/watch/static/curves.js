@@ -2,7 +2,7 @@
 
 import { Chart } from "./charts.js";
 
-// In the order of ringside/watch/live_curves.py.
+// In the order of ringside/watch/source.py (SERIES).
 const [RETURN, EPSILON, SPEED, LEARNER, INFERENCE, ACTORS, WORKERS, FIRST_METRIC] = [1, 2, 3, 4, 5, 6, 7, 8];
 // Roles that may limit a run: without workers, and with them.
 const OF_ACTORS = [{ name: "inference alone", place: INFERENCE, look: "c4", dash: "1.5 3.5" },
