@@ -10,6 +10,7 @@ A search space holds ranges and choices of settings, from a TOML file or by defa
 from __future__ import annotations
 
 import json
+import math
 import os
 import warnings
 from collections.abc import Callable, Mapping
@@ -22,8 +23,10 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from ringside.cluster.placing import ClusterOptions, programs_in
-from ringside.report.records import RecordsError, load
+from ringside.cluster.placing import programs_in
+from ringside.command.arguments import config_of
+from ringside.command.tune import Tune
+from ringside.report.records import RecordsError, load, newest
 from ringside.report.writing import write_report
 from ringside.run import planning
 from ringside.run.config_file import DEFAULT_PRESET, config_of_call
@@ -31,7 +34,6 @@ from ringside.run.train_settings import TrainSettings
 from ringside.run.training import Callbacks, run
 from shared.checkpoint.finding import newest_checkpoint
 from shared.config import validate
-from shared.config.field_checks import convert, types_of
 from shared.config.method_declaration import method_declaration
 from shared.config.sections import Evaluate
 from shared.config.settings import Config
@@ -45,17 +47,11 @@ from shared.files.run_file_names import CONFIG_FILE, SUMMARY_FILE
 from shared.files.strict_json import json_object, read_object, read_toml
 from shared.process.ownership import LOCK_FILE, REPORT
 from shared.process.signals import handle_stop_signals
-from shared.text import UNSET, count, flags_of, words_of
+from shared.text import UNSET, count, flag_of, flags_of, words_of
 
 try:
     import optuna
-    from optuna.distributions import (
-        BaseDistribution,
-        CategoricalDistribution,
-        FloatDistribution,
-        IntDistribution,
-        distribution_to_json,
-    )
+    from optuna import distributions
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
     from optuna.trial import FrozenTrial, Trial, TrialState
@@ -71,7 +67,9 @@ _EXCLUDED = (
 )
 """Settings that are the same in all trials."""
 
-Space = dict[str, BaseDistribution]
+Space = dict[str, distributions.BaseDistribution]
+GivenSpace = str | Path | Mapping[str, Any] | None
+"""Name of a TOML file, or its tables; None: the default."""
 
 
 def default_tables(config: Config) -> dict[str, dict[str, Any]]:
@@ -90,7 +88,7 @@ def default_tables(config: Config) -> dict[str, dict[str, Any]]:
     return tables
 
 
-def make_space(given: str | Path | Mapping[str, Any] | None, config: Config) -> Space:
+def make_space(given: GivenSpace, config: Config) -> Space:
     """Space of a TOML file with a table for each setting, or of the same as a mapping; None: the default.
 
     The ends of every range, and all choices, are tried with the first values of the other settings.
@@ -125,20 +123,17 @@ def make_space(given: str | Path | Mapping[str, Any] | None, config: Config) -> 
 
 def values_of(each: Any) -> tuple[Any, ...]:
     """Values that must be valid for all of them to be: the ends, or all choices."""
-    return tuple(each.choices) if isinstance(each, CategoricalDistribution) else (each.low, each.high)
+    return tuple(each.choices) if isinstance(each, distributions.CategoricalDistribution) else (each.low, each.high)
 
 
-def _distribution(name: str, table: Any, config: Config) -> BaseDistribution:
+def _distribution(name: str, table: Any, config: Config) -> distributions.BaseDistribution:
     """The distribution of a table; whole numbers exactly for a setting that is one. Raises `ConfigError`."""
-    sections = [type(each) for each in (*config.sections.values(), config.algorithm.settings)]
-    section = next((each for each in sections if name in types_of(each)), None)
     try:
         if set(table) == {"choices"}:
-            return CategoricalDistribution(table["choices"])
-        numbers = {each: table[each] for each in ("low", "high", "step") if each in table}
-        if section is not None:  # else trying the ends says that there is no such setting
-            numbers = {each: convert(section, name, number) for each, number in numbers.items()}
-        kind = IntDistribution if type(numbers["low"]) is int else FloatDistribution
+            return distributions.CategoricalDistribution(table["choices"])
+        given = {each: table[each] for each in ("low", "high", "step") if each in table}
+        numbers = {each: config.with_settings(**{name: number}).to_flat()[name] for each, number in given.items()}
+        kind = distributions.IntDistribution if type(numbers["low"]) is int else distributions.FloatDistribution
         return kind(**(table | numbers))
     except ConfigError:
         raise
@@ -195,7 +190,7 @@ class StudyResult:
 def tune(
     *,
     trials: int = 20,
-    space: str | Path | Mapping[str, Any] | None = None,
+    space: GivenSpace = None,
     out: str | Path | None = None,
     prune: bool = True,
     preset: str | None = None,
@@ -224,44 +219,37 @@ def tune(
     Raises:
         ConfigError: Optuna is not installed, a setting or the space is wrong, or `out` holds another study.
     """
-    for name, flag in (("resume", "--resume"), ("run_dir", "--run-dir")):
+    for name in Tune.replaced:
         if settings.get(name) is not None:
-            raise ConfigError(f"A study says itself what {flag} is: omit it and use --out.")
+            raise ConfigError(f"A study says itself what {flag_of(name)} is: omit it and use --out.")
     chosen = config_of_call(preset, config, settings)
-    cluster = ClusterOptions(ray, cpus_per_run, gpus_per_run, ray_insecure)
-    place = None if out is None else Path(out)
-    return Search(chosen, preset or DEFAULT_PRESET, trials, space, place, prune, cluster, note).run()
+    own: dict[str, Any] = {"trials": trials, "out": out and Path(out), "prune": prune}
+    own |= {"ray": ray, "cpus_per_run": cpus_per_run, "gpus_per_run": gpus_per_run, "ray_insecure": ray_insecure}
+    return Search(Tune(preset=preset or DEFAULT_PRESET, **chosen.sections, **own), space, note).run()
 
 
-@dataclass
 class Search:
     """A search with a configuration that all trials share; the space replaces some of its settings."""
 
-    config: Config
-    preset: str
-    """Preset that is nearest to it."""
-    trials: int
-    given_space: str | Path | Mapping[str, Any] | None
-    out: Path | None
-    prune: bool
-    cluster: ClusterOptions
-    note: Callable[[str], None]
+    def __init__(self, options: Tune, space: GivenSpace, note: Callable[[str], None]) -> None:
+        self.options, self.given_space, self.note = options, space, note
+        self.config = config_of(options)
 
     def run(self) -> StudyResult:
         """Run trials until there are as many as asked for, or a signal stops one."""
-        validate.require_between("--trials", self.trials, MOST_TRIALS)
-        self.cluster.check()
+        validate.require_between("--trials", self.options.trials, MOST_TRIALS)
+        self.options.check()
         learn, played = self.config.learn, self.config.play.played
         if not self.config.evaluate.eval_every_steps:
             self.config = self.config.with_settings(eval_every_steps=max(1, learn.total_steps // EVALUATIONS))
         planning.require_initial_weights(planning.check(self.config))
         self.space = make_space(self.given_space, self.config)
-        self.directory = self.out or Path("runs") / f"tune-{played.replace(':', '-').replace('/', '-')}"
+        self.directory = self.options.out or Path("runs") / f"tune-{played.replace(':', '-').replace('/', '-')}"
         self.note(
-            f"{count(self.trials, 'trial')} of {learn.total_steps:_} steps, judged by evaluations every "
+            f"{count(self.options.trials, 'trial')} of {learn.total_steps:_} steps, judged by evaluations every "
             f"{self.config.evaluate.eval_every_steps:_} steps (--eval-every-steps)."
         )
-        if self.cluster.ray is not None:
+        if self.options.ray is not None:
             self._run_on_cluster()
         else:
             make_result_directory("--out", self.directory)
@@ -274,26 +262,27 @@ class Search:
         if isinstance(self.given_space, Mapping):
             raise ConfigError("On a cluster the space must be a file, which all nodes read: write it as TOML.")
         self.directory = self.directory.absolute()  # which nodes see under the same path
-        given = flags_of(planning.settings_beside_preset(self.config, self.preset))
-        own = words_of(trials=self.trials, space=self.given_space, out=self.directory, prune=self.prune)
-        words = ["tune", "--preset", self.preset, *given, *own]
-        with programs_in(self.directory, "a study or suite that is still going on", self.cluster) as programs:
+        trials, preset = self.options.trials, self.options.preset
+        given = flags_of(planning.settings_beside_preset(self.config, preset))
+        own = words_of(trials=trials, space=self.given_space, out=self.directory, prune=self.options.prune)
+        words = ["tune", "--preset", preset, *given, *own]
+        with programs_in(self.directory, "a study or suite that is still going on", self.options) as programs:
 
             def work(number: int) -> None:
                 with closing(programs.open()) as place:
                     place.run(lambda: words, f"worker {number}", self.directory)
 
             with handle_stop_signals(lambda number: programs.stop()):
-                programs.for_each(range(self.trials - len(self.study.trials) + len(self._interrupted())), work)
+                programs.for_each(range(trials - len(self.study.trials) + len(self._interrupted())), work)
 
     @cached_property
     def study(self) -> optuna.Study:
         """Optuna's study. Raises `ConfigError` if the directory holds one of other settings."""
-        study = _open_journal(self.directory / JOURNAL, prune=self.prune)
+        study = _open_journal(self.directory / JOURNAL, prune=self.options.prune)
         flat = self.config.to_flat()
         task = {
             "settings": self.config.experiment(),
-            "space": {name: distribution_to_json(each) for name, each in self.space.items()},
+            "space": {name: distributions.distribution_to_json(each) for name, each in self.space.items()},
             "length of trials": {name: str(flat[name]) for name in LENGTH},
         }
         found = study.user_attrs.get("task", task)
@@ -308,7 +297,7 @@ class Search:
     def _results(self) -> StudyResult:
         """The trials, with the settings of the best one as a file for --config, and a report."""
         trials = tuple(self._result(each) for each in self.study.trials if each.params)
-        stopped = sum(each.state != "running" for each in trials) < self.trials
+        stopped = sum(each.state != "running" for each in trials) < self.options.trials
         complete = sorted((each for each in trials if each.value is not None), key=lambda each: -(each.value or 0.0))
         if not complete:
             self.note("No trial is complete, so there is no best one.")
@@ -345,9 +334,9 @@ class Search:
         """A trial that was interrupted, or a new one; None: there are as many as asked for."""
         if interrupted := self._interrupted():
             trial = Trial(self.study, interrupted[0]._trial_id)
-        elif len(self.study.trials) >= self.trials:
+        elif len(self.study.trials) >= self.options.trials:
             return None
-        elif (trial := self.study.ask()).number >= self.trials:  # another process has asked meanwhile
+        elif (trial := self.study.ask()).number >= self.options.trials:  # another process has asked meanwhile
             self.study.tell(trial, state=TrialState.FAIL)
             return None
         # Its values follow from its number and the trials before it, whichever process draws them.
@@ -358,7 +347,7 @@ class Search:
 
     def _run_trial(self, trial: Trial) -> bool:
         """Train with the settings of a trial, and tell the study its result; return False if a signal stopped it."""
-        run_dir, title = self._run_dir(trial.number), f"[{trial.number + 1}/{self.trials}] trial {trial.number}"
+        run_dir, title = self._run_dir(trial.number), f"[{trial.number + 1}/{self.options.trials}] trial {trial.number}"
         self.note(f"{title}: {', '.join(f'{name} {value}' for name, value in trial.params.items())}.")
         try:
             value = self._train(trial, run_dir)
@@ -398,15 +387,13 @@ class Search:
             ready = planning.plan(self.config.with_settings(**trial.params, run_dir=run_dir, **resumed))
             summary = run(ready, lambda status: None, lambda sentence: None, Callbacks(on_evaluation=judge))
         if summary["finished"] is True:
-            means = list(load(run_dir).evaluations["mean_return"])
-        else:
-            reported, score = self.study.trials[trial.number].intermediate_values, self.config.run.stop_at
-            means = [reported[number] for number in sorted(reported)]
-            if score is None or not means or means[-1] < score:
-                return None
-        if not means:
-            raise RecordsError("it has no evaluation.")
-        return float(means[-1])
+            value = newest(load(run_dir).evaluations["mean_return"])
+            if math.isnan(value):
+                raise RecordsError("it has no evaluation.")
+            return value
+        reported = self._result(self.study.trials[trial.number]).evaluations
+        reached = reported and self.config.run.stop_at is not None and reported[-1][1] >= self.config.run.stop_at
+        return reported[-1][1] if reached else None
 
     # --- results
 
@@ -414,9 +401,11 @@ class Search:
         """Write the settings of the best trial as a file for --config."""
         config = self.config.with_settings(**best.settings)
         flat = config.to_flat()
-        chosen = planning.settings_beside_preset(config, self.preset) | {name: flat[name] for name in best.settings}
+        chosen = planning.settings_beside_preset(config, self.options.preset) | {
+            name: flat[name] for name in best.settings
+        }
         lines = [f"# Trial {best.number} of a study: mean return {best.value:.2f} in its last evaluation."]
-        for name, value in {"preset": self.preset, **chosen}.items():
+        for name, value in {"preset": self.options.preset, **chosen}.items():
             if name not in NEVER_FROM_A_FILE | {"plugin"}:
                 lines.append(f"{name} = {json.dumps(UNSET if value is None else value)}")
         write_atomic(self.directory / BEST_FILE, "\n".join([*lines, ""]).encode())

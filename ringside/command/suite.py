@@ -39,7 +39,7 @@ from shared.files.strict_json import read_object
 from shared.process.ownership import LOCK_FILE, PART, REPORT, SUITE_FILE, require_writable_run
 from shared.process.signals import handle_stop_signals
 from shared.root import LAUNCHER
-from shared.text import PROGRAM, command, count, flag_of, flags_of, nearest, words_of
+from shared.text import PROGRAM, command, flag_of, flags_of, nearest, words_of
 
 SUITES: dict[str, tuple[str, ...]] = {
     "atari5": ("battle_zone", "double_dunk", "name_this_game", "phoenix", "qbert"),
@@ -91,15 +91,9 @@ class Job:
     @property
     def finished(self) -> bool:
         """True if the run has reached the configured number of steps."""
-        summary, recorded = read_object(self.directory / SUMMARY_FILE), read_object(self.directory / CONFIG_FILE)
-        learn, steps = recorded.get("learn"), summary.get("steps")
-        wanted, planned = self.config.learn.total_steps, learn.get("total_steps") if isinstance(learn, dict) else None
-        if summary.get("finished") is not True or type(planned) is not int or type(steps) is not int:
-            return False
-        # Totals that round up to the same boundary are equal: a resume would have nothing to play.
-        last = {make_run_schedule(self.config.with_settings(total_steps=total)).rounds for total in (wanted, planned)}
+        summary, schedule = read_object(self.directory / SUMMARY_FILE), make_run_schedule(self.config)
         # The summary may be that of a shorter run which is being continued.
-        return steps >= wanted and len(last) == 1
+        return summary.get("finished") is True and summary.get("steps") == schedule.rounds * schedule.round_steps
 
     @property
     def begun(self) -> bool:
@@ -112,11 +106,8 @@ class Job:
         path = self.directory / CONFIG_FILE
         if not os.path.exists(path):
             return
-        sections = read_object(path)
-        if not sections:
-            raise ConfigError(f"{path} is damaged: it holds no JSON object. Name another --out.")
         try:
-            recorded = Config.from_json(sections)
+            recorded = Config.from_json(read_object(path))
         except ConfigError as error:
             raise ConfigError(f"{self.directory} cannot be continued: {error} Name another --out.") from error
         if recorded.experiment() != self.config.experiment():
@@ -166,34 +157,85 @@ def make_jobs(config: Config, games: Sequence[str], seeds: int, out: Path) -> li
     return jobs
 
 
-@dataclass(frozen=True)
-class Suite:
-    """A suite to run."""
+MOST_SEEDS = 1_000
 
-    config: Config
-    """Settings that all runs share, as the user gave them."""
-    preset: str
-    """Preset under them."""
-    jobs: Sequence[Job]
-    out: Path
-    final_episodes: int | None
-    """Episodes of the evaluation after each run; None: as the protocol says."""
-    device: str | None
-    """Device of the evaluations; None: that of the run."""
+
+@dataclass(frozen=True)
+class SuiteOptions(ClusterOptions, Choices):
+    """Train on many games and seeds, one run after another, evaluate each by its protocol, and report. The same command
+    continues where it was stopped."""
+
+    replaced: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("game", "env", "env_kwargs"), "games"),
+        **{"seed": "seeds", "run_dir": "out", "resume": "out"},
+    }
+    games: str = "atari5"
+    """atari5, atari26, atari57, or games separated by commas."""
+    seeds: int = 3
+    """Runs of each game, with seeds from 1 on."""
+    out: Path | None = None
+    """Directory of the runs and their report; default: runs/GAMES. The same directory and options continue it."""
+    final_episodes: int | None = None
+    """Episodes of the evaluation after each run; default: as the protocol says, which may count steps instead."""
+
+    @property
+    def directory(self) -> Path:
+        """Directory of the runs and their report; on a cluster absolute, as all nodes see it."""
+        named = self.games if self.games in SUITES else "-".join(games_of(self.games))[:80]
+        out = self.out or Path("runs") / named
+        return out if self.ray is None else out.absolute()
+
+
+OPTIONS = SuiteOptions
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the suite. Return 1 if a run or an evaluation failed, or the suite was stopped."""
+    options = parse_choices(SuiteOptions, arguments, "suite")
+    jobs = jobs_of(options)
+    with programs_in(options.directory, "a suite that is still going on", options, LAUNCHER) as programs:
+        return SuiteRunner(options, jobs, programs).run()
+
+
+def jobs_of(options: SuiteOptions) -> list[Job]:
+    """The runs of a suite. Raises `ConfigError` if an option is wrong, or a directory holds another run."""
+    validate.require_between("--seeds", options.seeds, MOST_SEEDS)
+    if options.final_episodes is not None:
+        validate.require_between("--final-episodes", options.final_episodes, validate.MOST_EPISODES)
+    if not options.run.checkpoint_replay:
+        raise ConfigError("--no-checkpoint-replay is not for suites: the runs of one that was stopped go on, exactly.")
+    if options.run.stop_at is not None:
+        raise ConfigError("--stop-at is not for suites, whose runs all have the same steps: omit it.")
+    options.check()
+    return make_jobs(config_of(options), games_of(options.games), options.seeds, options.directory)
+
+
+def words_to_train(options: SuiteOptions, job: Job) -> list[str]:
+    """Arguments of `launch.py` for a run."""
+    own = {"game", "seed", "run_dir", "resume", "total_steps", *(["init_from"] if job.begun else [])}
+    given = planning.settings_beside_preset(config_of(options), options.preset)
+    words = flags_of({name: value for name, value in given.items() if name not in own})
+    # Without --total-steps a resume keeps the recorded number.
+    words += words_of(total_steps=job.config.learn.total_steps)
+    if job.begun:
+        return ["--resume", str(job.directory), *words]
+    named = words_of(game=job.config.play.game, seed=job.config.run.seed, run_dir=job.directory)
+    return ["--preset", options.preset, *words, *named]
 
 
 class SuiteRunner:
     """Runs the jobs, and forwards stop signals to their programs."""
 
-    def __init__(self, suite: Suite, programs: Programs) -> None:
-        self._suite = suite
+    def __init__(self, options: SuiteOptions, jobs: Sequence[Job], programs: Programs) -> None:
+        self._options = options
+        self._jobs = jobs
         self._programs = programs
         self._stopped = False
         self._failed: list[str] = []
 
     def run(self) -> int:
         """Run all jobs, and write the report. Return the exit code."""
-        jobs, out = self._suite.jobs, self._suite.out
+        jobs, out = self._jobs, self._options.directory
         write_atomic(out / SUITE_FILE, json.dumps({"runs": [job.directory.name for job in jobs]}).encode())
         with handle_stop_signals(self._forward_stop):
             self._programs.for_each(enumerate(jobs, start=1), self._run_job)
@@ -213,7 +255,7 @@ class SuiteRunner:
     def _run_job(self, numbered: tuple[int, Job]) -> None:
         """Run one job, unless the suite was stopped: the rest of its training, then its evaluations."""
         number, job = numbered
-        title = f"[{number}/{len(self._suite.jobs)}] {job.name}"
+        title = f"[{number}/{len(self._jobs)}] {job.name}"
         if self._stopped:
             return
         with closing(self._programs.open()) as place:
@@ -232,7 +274,7 @@ class SuiteRunner:
     def _train(self, job: Job, title: str, place: Place) -> bool:
         """Do the rest of a training; return False if it was not finished."""
         _say(title, f"{'continues' if job.begun else 'begins'} in {job.directory}.")
-        code = place.run(lambda: words_to_train(self._suite, job), title, job.directory)
+        code = place.run(lambda: words_to_train(self._options, job), title, job.directory)
         if self._stopped:
             return False
         if code is None:
@@ -248,16 +290,17 @@ class SuiteRunner:
     def _evaluate(self, job: Job, title: str, place: Place, kind: str, load: Path, version: int) -> None:
         """Evaluate weights by the protocol, unless the same evaluation exists."""
         target, existing = job.directory / EVALUATION_FILES[kind], read_object(job.directory / EVALUATION_FILES[kind])
-        protocol, episodes = PROTOCOLS[job.config.play.protocol], self._suite.final_episodes
-        steps = None if episodes else protocol.eval_steps
-        episodes = None if steps else episodes or protocol.eval_episodes
-        wanted = {"episodes": episodes} if steps is None else {"eval_steps": steps}
-        if existing.items() >= (wanted | {"version": version}).items():
+        protocol, episodes = PROTOCOLS[job.config.play.protocol], self._options.final_episodes
+        wanted = {"version": version, "episodes": episodes or protocol.eval_episodes}
+        if episodes is None and protocol.eval_steps is not None:
+            wanted = {"version": version, "eval_steps": protocol.eval_steps}
+        if existing.items() >= wanted.items():
             return
-        played = count(steps or episodes or 0, "step" if steps else "episode")
-        _say(title, f"evaluation of the {kind} weights, {played}.")
-        unfinished, device = target.with_suffix(PART), self._suite.device or job.config.machine.device
-        options = words_of(episodes=episodes, plugin=job.config.run.plugin, json=unfinished, device=device)
+        _say(title, f"evaluation of the {kind} weights.")
+        # On a cluster the node decides: this machine may have another device.
+        machine = job.config.machine if self._options.ray is None else self._options.machine
+        unfinished = target.with_suffix(PART)
+        options = words_of(episodes=episodes, plugin=job.config.run.plugin, json=unfinished, device=machine.device)
         code = place.run(lambda: ["eval", "--load", str(load), *options], title, job.directory)
         if code == 0:
             unfinished.replace(target)
@@ -274,77 +317,3 @@ class SuiteRunner:
 def _say(title: str, sentence: str) -> None:
     """Print a sentence about a job."""
     print(f"{title}: {sentence}", flush=True)
-
-
-def words_to_train(suite: Suite, job: Job) -> list[str]:
-    """Arguments of `launch.py` for a run."""
-    own = {"game", "seed", "run_dir", "resume", "total_steps", *(["init_from"] if job.begun else [])}
-    given = planning.settings_beside_preset(suite.config, suite.preset)
-    words = flags_of({name: value for name, value in given.items() if name not in own})
-    # Without --total-steps a resume keeps the recorded number.
-    words += words_of(total_steps=job.config.learn.total_steps)
-    if job.begun:
-        return ["--resume", str(job.directory), *words]
-    named = words_of(game=job.config.play.game, seed=job.config.run.seed, run_dir=job.directory)
-    return ["--preset", suite.preset, *words, *named]
-
-
-MOST_SEEDS = 1_000
-
-
-@dataclass(frozen=True)
-class SuiteOptions(ClusterOptions, Choices):
-    """Train on many games and seeds, one run after another, evaluate each by its protocol, and report. The same command
-    continues where it was stopped."""
-
-    replaced: ClassVar[Mapping[str, str]] = {
-        "game": "games",
-        "env": "games",
-        "env_kwargs": "games",
-        "seed": "seeds",
-        "run_dir": "out",
-        "resume": "out",
-    }
-    games: str = "atari5"
-    """atari5, atari26, atari57, or games separated by commas."""
-    seeds: int = 3
-    """Runs of each game, with seeds from 1 on."""
-    out: Path | None = None
-    """Directory of the runs and their report; default: runs/GAMES. The same directory and options continue it."""
-    final_episodes: int | None = None
-    """Episodes of the evaluation after each run; default: as the protocol says, which may count steps instead."""
-
-
-OPTIONS = SuiteOptions
-
-
-def main(arguments: Sequence[str]) -> int:
-    """Run the suite. Return 1 if a run or an evaluation failed, or the suite was stopped."""
-    options = parse_choices(SuiteOptions, arguments, "suite")
-    suite = make_suite(options)
-    with programs_in(suite.out, "a suite that is still going on", options, LAUNCHER) as programs:
-        return SuiteRunner(suite, programs).run()
-
-
-def make_suite(options: SuiteOptions) -> Suite:
-    """The suite of the options. Raises `ConfigError` if one is wrong, or a directory holds another run."""
-    validate.require_between("--seeds", options.seeds, MOST_SEEDS)
-    if options.final_episodes is not None:
-        validate.require_between("--final-episodes", options.final_episodes, validate.MOST_EPISODES)
-    if not options.run.checkpoint_replay:
-        raise ConfigError("--no-checkpoint-replay is not for suites: the runs of one that was stopped go on, exactly.")
-    if options.run.stop_at is not None:
-        raise ConfigError("--stop-at is not for suites, whose runs all have the same steps: omit it.")
-    options.check()
-    games = games_of(options.games)
-    out = options.out or Path("runs") / (options.games if options.games in SUITES else "-".join(games)[:80])
-    config = config_of(options)
-    return Suite(
-        config=config,
-        preset=options.preset,
-        jobs=make_jobs(config, games, options.seeds, out if options.ray is None else out.absolute()),
-        out=out,
-        final_episodes=options.final_episodes,
-        # On a cluster the node decides: this machine may have another device.
-        device=None if options.ray is None else options.machine.device,
-    )

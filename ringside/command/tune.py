@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from ringside.cluster.placing import ClusterOptions
-from ringside.command.arguments import Choices, config_of, parse_choices
+from ringside.command.arguments import Choices, parse_choices
 from shared.text import command, printable, words_of
 
 
@@ -39,9 +39,7 @@ def main(arguments: Sequence[str]) -> int:
     def say(sentence: str) -> None:
         print(printable(sentence), flush=True)
 
-    config = config_of(options)
-    own = (options.trials, options.space, options.out, options.prune)
-    result = Search(config, options.preset, *own, options, say).run()
+    result = Search(options, options.space, say).run()
     if result.stopped:
         say("Stopped. The same command continues where it was.")
     if result.best is None:
@@ -49,6 +47,6 @@ def main(arguments: Sequence[str]) -> int:
     say(f"The best is trial {result.best.number}, mean return {result.best.value:.2f}: {result.best_config}")
     if result.report is not None:
         say(f"The report is in {result.report}.")
-    named = words_of(env=config.play.env, plugin=config.run.plugin)  # which no file decides
+    named = words_of(env=options.play.env, plugin=options.run.plugin)  # which no file decides
     say(f"Train with these settings: {command('--config', str(result.best_config), *named)}")
     return 1 if result.stopped else 0

@@ -18,6 +18,7 @@ from ringside.cluster import placed_programs
 from ringside.cluster.placed_programs import ClusterPrograms, ProgramHost
 from ringside.cluster.placing import ClusterOptions, Programs
 from ringside.command.train import configuration
+from ringside.command.tune import Tune
 from ringside.run import planning
 from shared.config.presets import PRESETS
 from shared.config.settings import Config
@@ -55,9 +56,8 @@ class Program:
         monkeypatch.setattr(study.Search, "_report", lambda search, runs: search.directory / "report.html")
 
     def __call__(self, config: Config = CONFIG, trials: int = 2, space: Any = SPACE, **more: Any) -> study.StudyResult:
-        cluster = more.get("cluster", ClusterOptions())
-        prune, note = more.get("prune", True), more.get("note", self.notes.append)
-        return study.Search(config, "nature", trials, space, self.out, prune, cluster, note).run()
+        options = Tune(**config.sections, preset="nature", trials=trials, out=self.out, **more)
+        return study.Search(options, space, self.notes.append).run()
 
     def open_trial(self, number: int, **values: float) -> Path:
         """A trial whose process has died after its run had begun; the directory of its run."""
@@ -233,7 +233,7 @@ def test_a_study_on_a_cluster_runs_trials_at_once_and_survives_the_loss_of_a_nod
 
     hosts = on_objects(monkeypatch, 2, dies)
     (tmp_path / "space.toml").write_text("[learning_rate]\nlow = 1e-4\nhigh = 1e-3\nlog = true\n")
-    result = program(trials=4, space=tmp_path / "space.toml", cluster=ClusterOptions(ray="auto"))
+    result = program(trials=4, space=tmp_path / "space.toml", ray="auto")
     assert [trial.state for trial in result.trials] == ["complete"] * 4
     assert len({trial.settings["learning_rate"] for trial in result.trials}) == 4
     assert all(trial.value == pytest.approx(1e4 * trial.settings["learning_rate"]) for trial in result.trials)
@@ -259,9 +259,9 @@ def on_objects(monkeypatch: pytest.MonkeyPatch, room: int, *faults: Fault) -> Ob
 
 def test_a_cluster_needs_its_option_and_a_space_that_nodes_can_read(program: Program) -> None:
     with pytest.raises(ConfigError, match="are for clusters: pass --ray, too"):
-        program(cluster=ClusterOptions(gpus_per_run=0.5))
+        program(gpus_per_run=0.5)
     with pytest.raises(ConfigError, match="the space must be a file"):
-        program(cluster=ClusterOptions(ray="auto"))
+        program(ray="auto")
     assert not program.out.exists()
 
 

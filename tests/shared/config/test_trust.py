@@ -135,11 +135,11 @@ def test_nothing_imports_what_a_checkpoint_to_resume_names(
 def test_a_suite_passes_on_nothing_that_a_file_in_its_directory_names(mark: Path, tmp_path: Path) -> None:
     words = ["--games", "pong", "--seeds", "1", "--out", str(tmp_path / "out"), "--device", "cpu"]
     options = parse_choices(suite.SuiteOptions, words, "suite")
-    (job,) = suite.make_suite(options).jobs
+    (job,) = suite.jobs_of(options)
     (tmp_path / "out").mkdir()
     write_run(job.directory, 1, CONFIG.with_settings(env="marker:factory", track="wandb"))
     (job.directory / CONFIG_FILE).write_text(json.dumps(job.config.to_json()))
-    told = words_to_train(suite.make_suite(options), job)
+    told = words_to_train(options, suite.jobs_of(options)[0])
     assert told[0] == "--resume"
     assert not {"--env", "--track"} & {*told}
     with pytest.raises(ConfigError, match=asks_for("marker:factory")):
