@@ -188,8 +188,6 @@ IGNORED_SETTINGS = (
     | set(vars(Evaluate()))
 )
 """Settings in which the runs of one arm may differ."""
-NAMED_DIFFERENCES = 4
-"""Most settings that an arm's label names."""
 
 
 @dataclass(frozen=True)
@@ -261,10 +259,9 @@ class Arm:
     """One configuration, with runs of one or more games and seeds."""
 
     label: str
-    """The preset, and what of it was changed in this arm and not in all: at most `NAMED_DIFFERENCES`, those of the
-    algorithm first."""
+    """The preset, and what of it was changed in this arm and not in all."""
     changes: str
-    """The other options that differ from the preset, in learning or from another arm."""
+    """The other options that differ from the preset."""
     runs: tuple[Records, ...]
 
     def of(self, game: str) -> list[Records]:
@@ -389,19 +386,11 @@ def _names(firsts: Sequence[Records]) -> list[tuple[str, str]]:
         preset, changes = run.preset
         usual = PRESETS[preset].to_flat() if preset in PRESETS else {}
         apart = {name: value for name, value in run.settings.items() if name in rows and value != usual.get(name)}
-        told = sorted(apart, key=lambda name: name not in run.config.get("algorithm", {}))[:NAMED_DIFFERENCES]
-        more = f" and {len(apart) - len(told)} more" if len(apart) > len(told) else ""
-        label = " ".join([preset, *(_option(name, _brief(apart[name])) for name in told)]) + more
-        options = dict.fromkeys([*(_option(name, value) for name, value in apart.items()), *changes])
-        rest = options.keys() - {_option(name, apart[name]) for name in told}
+        label = " ".join([preset, *flags_of({name: _brief(value) for name, value in apart.items()})])
         twins = sum(label == other.partition(" (")[0] for other in found)
-        found[f"{label} ({twins + 1})" if twins else label] = " ".join(each for each in options if each in rest)
+        named = {" ".join(flags_of({name: value})) for name, value in apart.items()}
+        found[f"{label} ({twins + 1})" if twins else label] = " ".join(each for each in changes if each not in named)
     return list(found.items())
-
-
-def _option(name: str, value: object) -> str:
-    """A setting as typed on the command line."""
-    return " ".join(flags_of({name: value}))
 
 
 def _brief(value: object) -> object:

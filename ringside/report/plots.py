@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import base64
 import io
-import re
 import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -34,7 +32,7 @@ DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1)))
 """Line styles, for more arms than colors."""
 MARKERS = {"DQN": "s", "Rainbow": "D", "IQN": "^"}
 POINTS = 200
-"""Most points of a line: about one for every two or three pixels of width."""
+"""Points of the band of several seeds."""
 
 _STYLE: Any = {
     "font.size": 9,
@@ -45,7 +43,6 @@ _STYLE: Any = {
     "grid.color": "#e3e3e3",
     "legend.frameon": False,
     "legend.fontsize": 8,
-    "svg.hashsalt": "ringside",
 }
 
 
@@ -54,8 +51,8 @@ class Picture:
     """A figure of a report."""
 
     caption: str
-    svg: str
-    """Data URI, so that ids inside do not collide with those of other figures."""
+    uri: str
+    """Its PNG as a data URI, so that the page needs no other file."""
 
 
 @contextmanager
@@ -71,18 +68,11 @@ def style() -> Iterator[None]:
 
 
 def save(figure: Figure, directory: Path, name: str, caption: str) -> Picture:
-    """Write a figure as NAME.png and keep it as SVG. The same figure always gives the same SVG."""
-    write_atomic(directory / f"{name}.png", partial(figure.savefig, format="png", dpi=160), forced=False)
-    figure.set_layout_engine("none")  # the layout is done; a second one takes a third of the time
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None})
-    svg = re.sub(r'(?<= d=")[^"]*', _round_path, buffer.getvalue())
-    return Picture(caption, "data:image/svg+xml;base64," + base64.b64encode(svg.encode()).decode())
-
-
-def _round_path(path: re.Match[str]) -> str:
-    """Data of an SVG path, rounded to a hundredth of a point, which takes a third of the space."""
-    return re.sub(r"\.(\d\d)\d+", r".\1", path[0]).replace("\n", "")
+    """Write a figure as NAME.png and keep it for the page. The same figure always gives the same bytes."""
+    drawn = io.BytesIO()
+    figure.savefig(drawn, format="png", dpi=160)
+    write_atomic(directory / f"{name}.png", drawn.getvalue(), forced=False)
+    return Picture(caption, "data:image/png;base64," + base64.b64encode(drawn.getvalue()).decode())
 
 
 def color_of(i: int) -> str:
@@ -130,15 +120,13 @@ def learning_curve(comparison: Comparison, game: str, axis: Axis, published: Seq
     runs = [run for run in comparison.runs if run.game == game]
     figure = Figure(figsize=(4.6, 3.4), layout="constrained")
     axes = figure.add_subplot()
-    hours = max(float(np.nanmax(run.rounds["seconds"], initial=0.0)) for run in runs) / 3600
-    unit, scale = ("minutes", 60.0) if axis == "hours" and hours < 2 else (axis, 1.0)
     for i, arm in enumerate(comparison.arms):
         if arm.of(game):
-            _draw_arm(axes, arm, game, axis, scale, (color_of(i), DASHES[i // len(COLORS) % len(DASHES)]))
+            _draw_arm(axes, arm, game, axis, (color_of(i), DASHES[i // len(COLORS) % len(DASHES)]))
     for each in published:
         _draw_published(axes, each, max(run.steps for run in runs))
     steps = "steps" if any(run.env for run in runs) else "steps (4 frames each)"
-    axes.set_xlabel(steps if axis == "steps" else f"{unit} of wall-clock time")
+    axes.set_xlabel(steps if axis == "steps" else "hours of wall-clock time")
     axes.set_ylabel("return of an episode")
     axes.xaxis.set_major_locator(MaxNLocator(6))
     if axis == "steps":
@@ -149,10 +137,10 @@ def learning_curve(comparison: Comparison, game: str, axis: Axis, published: Seq
     return figure
 
 
-def _draw_arm(axes: Axes, arm: Arm, game: str, axis: Axis, scale: float, look: tuple[str, Any]) -> None:
-    """Draw the curves of one arm in a color and with dashes; the first has its label; `scale` multiplies x."""
+def _draw_arm(axes: Axes, arm: Arm, game: str, axis: Axis, look: tuple[str, Any]) -> None:
+    """Draw the curves of one arm in a color and with dashes; the first has its label."""
     runs = arm.of(game)
-    curves = [(scale * x, y) for x, y in (learning_points(run, axis) for run in runs)]
+    curves = [learning_points(run, axis) for run in runs]
     label = textwrap.fill(arm.label if len(runs) == 1 else f"{arm.label}: {len(runs)} seeds", 34)
     color, dashes = look
     line: dict[str, Any] = {"color": color, "linestyle": dashes, "linewidth": 1.6}
@@ -161,11 +149,10 @@ def _draw_arm(axes: Axes, arm: Arm, game: str, axis: Axis, scale: float, look: t
         axes.plot(band[0], band[1], label=label, **line)
         line, label = {"color": color, "linewidth": 0.6, "alpha": 0.5}, "_"
     for x, y in curves:
-        kept = np.unique(np.linspace(0, max(0, len(x) - 1), POINTS).round().astype(int))[: len(x)]
-        _draw_line(axes, x[kept], y[kept], label=label, **line)
+        _draw_line(axes, x, y, label=label, **line)
         label = "_"
     for run in runs:
-        x = run.evaluations["steps"] if axis == "steps" else scale * run.evaluations["seconds"] / 3600
+        x = run.evaluations["steps"] if axis == "steps" else run.evaluations["seconds"] / 3600
         _draw_line(
             axes, x, run.evaluations["mean_return"], color=color, linestyle="none", marker="o", mfc="white", ms=4
         )

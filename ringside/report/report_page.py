@@ -37,42 +37,27 @@ from ringside.report.comparison import (
 )
 from ringside.report.plots import Axis, Picture, color_of, has_curve, learning_curve, save, style
 from ringside.report.records import Records, newest, number, part
-from shared.config.protocols import LONGEST_EPISODE_STEPS, PROTOCOLS
+from shared.config.protocols import PROTOCOLS
 from shared.config.sections import FRAME_SKIP
 from shared.config.settings import ARITHMETIC
 from shared.files.atomic import write_atomic
-from shared.frame_shape import FRAME_SIDE, STACK
 from shared.machine.contention import WORTH_SAYING
-from shared.text import flag_of, flags_of, headline, short, shown
+from shared.text import flag_of, headline, short, shown
 
 _NAMED = 4
 """Runs that a sentence names."""
-_FRAMES = {"frame_size": FRAME_SIDE, "frame_color": "gray", "frame_stack": STACK}
 
 
-def training_rules(runs: Iterable[Records]) -> list[tuple[str, str]]:
-    """Names and texts of the training rules of the runs, without duplicates."""
-    return list(dict.fromkeys((run.env or f"Protocol {run.protocol}", _rules_of_training(run)) for run in runs))
-
-
-def _rules_of_training(run: Records) -> str:
-    frames = {name: run.settings.get(name, usual) for name, usual in _FRAMES.items()}
-    observations = f", with {' '.join(flags_of(frames))}" if frames != _FRAMES else ""
-    if run.env is not None:
-        return (
-            "no game of ale-py: an action is one step, the environment defines starts and ends, and episodes end after "
-            f"{LONGEST_EPISODE_STEPS:,} steps at the latest; no Atari protocol applies{observations}"
-        )
-    rules = PROTOCOLS.get(run.protocol)
-    if rules is None:
-        return "not known to this version"
+def training_rules(comparison: Comparison) -> str:
+    """Rules of training by the protocol; empty if no run played a game, or this version does not know it."""
+    rules = PROTOCOLS.get(comparison.protocol)
+    if rules is None or all(run.env for run in comparison.runs):
+        return ""
     sticky = f"sticky actions {rules.sticky:g}" if rules.sticky else "no sticky actions"
     starts = f"1 to {rules.noop_max} no-ops at the start" if rules.noop_max else "no no-ops"
     fire = ", then FIRE" if rules.fire_on_reset else ""
     longest = f"training episodes of at most {rules.longest_episode_frames:,} frames"
-    return (
-        f"{sticky}, {starts}{fire}, {rules.action_set} action set, {FRAME_SKIP} frames a step, {longest}{observations}"
-    )
+    return f"{sticky}, {starts}{fire}, {rules.action_set} action set, {FRAME_SKIP} frames a step, {longest}"
 
 
 def notes(comparison: Comparison, published_frames: int | None) -> list[str]:
@@ -248,7 +233,7 @@ def write(comparison: Comparison, directory: Path, title: str, study: Sequence[P
         recorded=" to ".join(dict.fromkeys((min(days), max(days)))),
         made=time.strftime("%Y-%m-%d %H:%M"),
         comparison=comparison,
-        rules=training_rules(runs),
+        rules=training_rules(comparison),
         notes=notes(comparison, FRAMES if agents else None),
         colors=[color_of(i) for i in range(len(arms))],
         aggregates=[_aggregate_row(comparison, arm) for arm in arms if comparison.aggregated_games],

@@ -79,7 +79,7 @@ def test_the_page_needs_nothing_else(out: Path) -> None:
     for tag, attributes in tags.found:
         assert tag not in ("script", "link", "iframe", "object")
         for name in ("src", "href"):
-            assert (attributes.get(name) or "#").startswith(("#", "data:image/svg+xml;base64,"))
+            assert (attributes.get(name) or "#").startswith(("#", "data:image/png;base64,"))
     assert "url(" not in page
     pictures = [attributes for tag, attributes in tags.found if tag == "img"]
     assert len(pictures) == 2 * 2
@@ -193,8 +193,7 @@ def test_a_single_point_is_drawn_with_its_value_and_an_evaluation_where_it_was_m
     assert {line.get_marker() for line in axes.lines if len(line.get_xdata()) == 1} == {"o"}
     assert "3.25" in [text.get_text() for text in axes.texts]
     axes = curve_of(write_run(tmp_path / "two", returns=(3.0, 4.0), evaluations=(2.0,), seconds=60.0), "hours")
-    assert [line.get_xdata().tolist() for line in axes.lines if line.get_markerfacecolor() == "white"] == [[123 / 60]]
-    assert axes.get_xlabel() == "minutes of wall-clock time"
+    assert [line.get_xdata().tolist() for line in axes.lines if line.get_markerfacecolor() == "white"] == [[123 / 3600]]
 
 
 @pytest.mark.parametrize(("last_step", "points"), [(1_000, 1), (125_000, 1), (375_000, 2), (10**9, 50)])
@@ -235,15 +234,6 @@ def test_a_curve_holds_what_is_known_in_order(tmp_path: Path) -> None:
     assert (x.tolist(), y.tolist()) == ([1.0, 2.0, 3.0, 5.0], [1.0, 1.5, 2.0, 4.0])
     assert len(learning_points(run, "steps")[0]) == 6
     assert curve_of(path, "hours").get_xlabel() == "hours of wall-clock time"
-
-
-def test_a_long_curve_keeps_its_ends_and_few_points(tmp_path: Path) -> None:
-    axes = curve_of(write_run(tmp_path / "run", returns=[float(i) for i in range(450)], evaluations=()))
-    (line,) = (
-        line for line in axes.lines if line.get_label() == "nature --total-steps 450_000" or len(line.get_xdata()) > 2
-    )
-    x = line.get_xdata()
-    assert (x[0], x[-1], len(x)) == (1_000, 450_000, 200)
 
 
 def test_a_band_reaches_as_far_as_all_seeds(tmp_path: Path) -> None:
