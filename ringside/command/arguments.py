@@ -6,7 +6,7 @@ import argparse
 import inspect
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NoReturn, TypeVar
@@ -21,15 +21,8 @@ from shared.config.settings import Config, unused_settings
 from shared.config.trust import load_plugin
 from shared.env_name import with_kwargs
 from shared.errors import ConfigError
-from shared.network_spec import network_names
 from shared.text import PROGRAM, UNSET, as_spelt, closest, flag_of, nearest_or_all
 
-CHOICES: Mapping[str, Callable[[], Sequence[str]]] = {
-    "method": method_names,
-    "network": network_names,
-    "preset": lambda: list(PRESETS),
-}
-"""Options whose values can be registered, with the function that lists these."""
 COMMON = {
     "What to play": ("game", "env", "env_kwargs", "envs"),
     "How to learn": ("preset", "total_steps", "learning_rate", "seed"),
@@ -129,7 +122,7 @@ def parse(kind: type[_Options], arguments: Sequence[str], task: str) -> _Options
     Raises:
         ConfigError: there is no such option, or its value is missing or wrong.
     """
-    options, (words, help_) = options_of(kind, CHOICES), _without_help(arguments)
+    options, (words, help_) = options_of(kind), _without_help(arguments)
     if help_ is not None:
         _show(kind, task, options)
     return kind(**values_in(words, options, TASKS))
@@ -143,7 +136,7 @@ def parse_choices(kind: type[_Choices], arguments: Sequence[str], task: str) -> 
     """
     words, help_ = _without_help(arguments)
     _load_plugin(words)
-    own = options_of(kind, CHOICES)
+    own = options_of(kind)
     given = values_in(words, [*own, *setting_options(Config(), method_names())], TASKS)
     for name in kind.replaced.keys() & given.keys():
         instead = flag_of(kind.replaced[name])
@@ -155,7 +148,7 @@ def parse_choices(kind: type[_Choices], arguments: Sequence[str], task: str) -> 
     options = kind(**config.sections, **mine | {"preset": preset})
     if help_ is not None:
         hidden = {*unused_settings(method_declaration(config.algorithm.method)), *kind.replaced}
-        known = [*options_of(options, CHOICES), *setting_options(config)]
+        known = [*options_of(options), *setting_options(config)]
         shown = [option for option in known if option.name not in hidden]
         _show(kind, task, shown if help_ == "all" else _common(kind, shown), short=help_ != "all")
     return options
@@ -167,7 +160,7 @@ def setting_options(config: Config, methods: Sequence[str] = ()) -> list[Option]
     found = [
         option
         for part in (*parts, config.algorithm.settings)
-        for option in options_of(part, CHOICES, (part.__doc__ or "").partition("\n")[0].rstrip("."))
+        for option in options_of(part, (part.__doc__ or "").partition("\n")[0].rstrip("."))
     ]
     return list({option.name: option for option in found}.values())
 
@@ -179,7 +172,7 @@ def _common(kind: type[Choices], options: Sequence[Option]) -> list[Option]:
     mine = {item.name for item in fields(kind)}.difference(kind.rare, titles)
     own = [option.name for option in options if option.name in mine]
     found = [known[name] for name in (*own, *titles) if name in known]
-    return [option._replace(title=titles.get(option.name, option.title), range="") for option in found]
+    return [option._replace(title=titles.get(option.name, option.title)) for option in found]
 
 
 def _without_help(arguments: Sequence[str]) -> tuple[list[str], str | None]:

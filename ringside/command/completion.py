@@ -12,7 +12,7 @@ from typing import Literal
 
 from actors.envs.atari import games
 from ringside.command import TASKS, module_of
-from ringside.command.arguments import CHOICES, Choices, parse, setting_options
+from ringside.command.arguments import Choices, parse, setting_options
 from ringside.command.option import Option, Parser, options_of
 from ringside.command.suite import SUITES
 from ringside.zoo import catalogue
@@ -61,8 +61,8 @@ def script(shell: str) -> str:
 def _options(kind: type) -> list[Option]:
     """Options of a task; of one that configures runs, those of all methods, but none that it replaces."""
     if not issubclass(kind, Choices):
-        return options_of(kind, CHOICES)
-    found = [*options_of(kind, CHOICES), *setting_options(Config(), method_names())]
+        return options_of(kind)
+    found = [*options_of(kind), *setting_options(Config(), method_names())]
     return [option for option in found if option.name not in kind.replaced]
 
 

@@ -16,11 +16,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from types import NoneType
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
 
-from shared.config.field_checks import range_hint, ranges_of
+from shared.config.field_checks import range_hint, ranges_of, types_of
+from shared.config.method_declaration import method_names
+from shared.config.presets import PRESETS
 from shared.errors import ConfigError
+from shared.network_spec import network_names
 from shared.text import PROGRAM, UNSET, as_spelt, flag_of, nearest, require_name, shown, whole_number
 
 _Value = TypeVar("_Value")
@@ -28,6 +31,12 @@ POSITIONAL = "positional"
 Positional = Annotated[_Value, POSITIONAL]
 """Type of a field that is given by its place, without a flag."""
 
+CHOICES: Mapping[str, Callable[[], Sequence[str]]] = {
+    "method": method_names,
+    "network": network_names,
+    "preset": lambda: list(PRESETS),
+}
+"""Options whose values can be registered, with the function that lists these."""
 _KINDS = {
     int: ("INT", "a whole number"),
     float: ("FLOAT", "a number"),
@@ -53,13 +62,11 @@ class Option(NamedTuple):
     may_be_unset: bool
     choices: tuple[str, ...]
     """Possible values; empty: not limited to a list."""
-    range: str
-    """Range of a number as --help shows it; empty: none."""
     many: bool
     """True if any number of values is taken."""
     positional: bool
     owner: type
-    """Class that declares it, whose source holds its text."""
+    """Class that declares it, with its range, and in its source its text."""
 
     @property
     def flag(self) -> str:
@@ -72,56 +79,46 @@ class Option(NamedTuple):
         return texts_of(self.owner).get(self.name, "")
 
     @property
+    def range(self) -> str:
+        """Range of a number as --help shows it; empty: none."""
+        ranges = ranges_of(self.owner)
+        return range_hint(ranges[self.name]) if self.name in ranges else ""
+
+    @property
     def expected(self) -> str:
         """Its values in a sentence."""
         return f"one of {', '.join(self.choices)}" if self.choices else _KINDS[self.kind][1]
 
 
-def options_of(
-    start: Any, choices: Mapping[str, Callable[[], Sequence[str]]] | None = None, title: str = "Options"
-) -> list[Option]:
+def options_of(start: Any, title: str = "Options") -> list[Option]:
     """Options of a dataclass, or of an instance of one, whose values are the defaults; sections are left out.
 
     Those that the class itself declares come first, then those of its bases.
 
-    Args:
-        choices: function that lists the values of an option, by name, where the type does not say them.
-        title: of their group.
+    `title` is that of their group.
     """
     kind = start if isinstance(start, type) else type(start)
-    hints, ranges, own = get_type_hints(kind, include_extras=True), ranges_of(kind), inspect.get_annotations(kind)
+    types, annotated, own = types_of(kind), get_type_hints(kind, include_extras=True), inspect.get_annotations(kind)
     found = []
     for item in sorted(fields(kind), key=lambda item: item.name not in own):
         default = item.default if isinstance(start, type) else getattr(start, item.name)
         if is_dataclass(default) or (default is MISSING and item.default_factory is not MISSING):
             continue
-        hint = hints[item.name]
-        inner, words, may_be_unset, many = _taken_apart(hint)
-        listed = choices[item.name]() if choices and item.name in choices else ()
-        limits = range_hint(ranges[item.name]) if item.name in ranges else ""
-        positional = POSITIONAL in getattr(hint, "__metadata__", ())
-        found.append(
-            Option(
-                *(item.name, title, inner, default, may_be_unset),
-                *(words or tuple(listed), limits, many, positional, kind),
-            )
-        )
+        hint = types[item.name]
+        inner, words = _value_of_hint(hint)
+        listed = tuple(CHOICES[item.name]()) if item.name in CHOICES else words
+        unset, many = NoneType in get_args(hint), get_origin(hint) is tuple
+        positional = POSITIONAL in getattr(annotated[item.name], "__metadata__", ())
+        found.append(Option(item.name, title, inner, default, unset, listed, many, positional, kind))
     return found
 
 
-def _taken_apart(hint: Any) -> tuple[type, tuple[str, ...], bool, bool]:
-    """Type of a value, its choices, True if it may be None, True if it is a tuple of values."""
-    while get_origin(hint) is Annotated:
-        hint = get_args(hint)[0]
-    if get_origin(hint) in (Union, UnionType):
-        (member,) = (each for each in get_args(hint) if each is not NoneType)
-        kind, words, _, many = _taken_apart(member)
-        return kind, words, True, many
+def _value_of_hint(hint: Any) -> tuple[type, tuple[str, ...]]:
+    """Type of a value, and the words that are possible; empty: not limited to a list."""
     if get_origin(hint) is Literal:
-        return str, get_args(hint), False, False
-    if get_origin(hint) is tuple:
-        return get_args(hint)[0], (), False, True
-    return hint, (), False, False
+        return str, get_args(hint)
+    inner = [each for each in get_args(hint) if each not in (NoneType, ...)]
+    return _value_of_hint(inner[0]) if inner else (hint, ())
 
 
 @cache
@@ -147,41 +144,30 @@ def _tree_of(module: str) -> ast.Module:
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse without its sentences: values are checked by `Option`, and words that it does not know are returned."""
+    """argparse without its sentences: words stay words, and those that it does not know are returned."""
 
     def __init__(self, **rest: Any) -> None:
         super().__init__(add_help=False, allow_abbrev=False, exit_on_error=False, formatter_class=_Formatter, **rest)
         self._negative_number_matcher = re.compile(r"-\.?\d")  # -1e-3 is a value, too
 
-    def take(self, options: Sequence[Option], help_of: Callable[[Option], str] = lambda option: "") -> Parser:
-        """Add options, by groups. Returns the parser itself."""
+    def take(self, options: Sequence[Option], short: bool | None = None) -> Parser:
+        """Add options, by groups, with short or full texts; None: without. Returns the parser itself."""
         groups: dict[str, Any] = {}
         for option in options:
             title = "Arguments" if option.positional else option.title
             group = groups.get(title) or groups.setdefault(title, self.add_argument_group(title))
-            more: dict[str, Any] = {"help": help_of(option).replace("%", "%%"), "default": argparse.SUPPRESS}
+            more: dict[str, Any] = {"default": argparse.SUPPRESS}
+            if short is not None:
+                more["help"] = _help(option, short=short).replace("%", "%%")
             if option.kind is bool:
                 group.add_argument(option.flag, action=argparse.BooleanOptionalAction, **more)
             elif option.positional:
-                more |= {"nargs": "*", "metavar": option.flag + " ..."} if option.many else {"nargs": "?"}
-                group.add_argument(option.name, action=_Store, option=option, **{"metavar": option.flag} | more)
+                metavar, nargs = (f"{option.flag} ...", "*") if option.many else (option.flag, "?")
+                group.add_argument(option.name, metavar=metavar, nargs=nargs, **more)
             else:
-                more |= {"dest": option.name, "metavar": _placeholder(option)}
-                group.add_argument(option.flag, action=_Store, option=option, **more)
+                metavar = f"{_placeholder(option)} {option.range if short is False else ''}".rstrip()
+                group.add_argument(option.flag, dest=option.name, metavar=metavar, **more)
         return self
-
-
-class _Store(argparse.Action):
-    """Keeps the value of an option."""
-
-    def __init__(self, option: Option, **rest: Any) -> None:
-        super().__init__(**rest)
-        self.option = option
-
-    def __call__(self, parser: object, namespace: argparse.Namespace, values: Any, flag: str | None = None) -> None:
-        option = self.option
-        value = tuple(value_of(option, word) for word in values) if option.many else value_of(option, values)
-        setattr(namespace, self.dest, value)
 
 
 class _Formatter(argparse.HelpFormatter):
@@ -205,11 +191,9 @@ def values_in(words: Sequence[str], options: Sequence[Option], tasks: Sequence[s
     Raises:
         ConfigError: there is no such option, or its value is missing or wrong.
     """
-    cut = [*words, "--"].index("--")
+    cut, parser = [*words, "--"].index("--"), Parser(usage="").take(options)
     try:
-        found, strays = (
-            Parser(usage="").take(options).parse_known_intermixed_args([*as_spelt(words[:cut]), *words[cut:]])
-        )
+        found, strays = parser.parse_known_intermixed_args([*as_spelt(words[:cut]), *words[cut:]])
     except argparse.ArgumentError as error:
         names = str(error.argument_name).split("/")
         if len(names) == 2:
@@ -222,11 +206,16 @@ def values_in(words: Sequence[str], options: Sequence[Option], tasks: Sequence[s
         if option.default is MISSING and not hasattr(found, option.name):
             text = option.text.partition(";")[0].rstrip(".")
             raise ConfigError(f"{option.flag} is missing: {text[:1].lower()}{text[1:]}.")
-    return vars(found)
+    given = vars(found)
+    return {option.name: _value_of(option, given[option.name]) for option in options if option.name in given}
 
 
-def value_of(option: Option, word: str) -> Any:
-    """The value that a word gives an option. Raises `ConfigError` for a word that cannot be one."""
+def _value_of(option: Option, word: Any) -> Any:
+    """The value that a word, or several, give an option. Raises `ConfigError` for a word that cannot be one."""
+    if isinstance(word, list):
+        return tuple(_value_of(option, each) for each in word)
+    if isinstance(word, bool):
+        return word
     if not word:
         raise ConfigError(f"The value of {option.flag} is empty: give {option.expected}, or omit it.")
     if option.may_be_unset and word == UNSET:
@@ -271,13 +260,13 @@ def page(program: str, description: str, options: Sequence[Option], *, short: bo
     """Page of --help, group by group; `short`: with texts up to their first clause."""
     places = [f"[{each.flag}{' ...' if each.many else ''}]" for each in options if each.positional]
     parser = Parser(prog=program, description=description, usage=" ".join([program, "[options]", *places]))
-    return parser.take(options, lambda option: _help(option, short=short)).format_help()
+    return parser.take(options, short).format_help()
 
 
 def _placeholder(option: Option) -> str:
     listed = ",".join(option.choices)
     named = f"{{{listed}}}" if len(listed) <= _INDENT - 2 else "NAME"
-    return f"{named if option.choices else _KINDS[option.kind][0]} {option.range}".rstrip()
+    return named if option.choices else _KINDS[option.kind][0]
 
 
 def _help(option: Option, *, short: bool) -> str:

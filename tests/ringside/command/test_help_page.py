@@ -7,7 +7,7 @@ import re
 import pytest
 
 from ringside.command import TASKS
-from ringside.command.arguments import CHOICES, COMMON, setting_options
+from ringside.command.arguments import COMMON, setting_options
 from ringside.command.option import options_of, page
 from ringside.command.suite import SuiteOptions
 from ringside.command.train import Training
@@ -16,7 +16,7 @@ from shared.config.presets import PRESETS
 from shared.config.settings import Config, unused_settings
 from tests.conftest import Launch
 
-OPTIONS = [*options_of(Training(), CHOICES), *setting_options(Config())]
+OPTIONS = [*options_of(Training()), *setting_options(Config())]
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +48,7 @@ def test_help_all_lists_every_option_in_sections(launch: Launch) -> None:
 
 
 def test_options_of_the_task_itself_come_first() -> None:
-    names = [option.name for option in options_of(SuiteOptions(), CHOICES)]
+    names = [option.name for option in options_of(SuiteOptions())]
     assert names[:4] == ["games", "seeds", "out", "final_episodes"]
 
 
