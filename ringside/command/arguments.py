@@ -49,9 +49,10 @@ class AgentOptions:
     """The plug-in that the agent was trained with (docs/extending.md); no file chooses code."""
 
     @property
-    def trained_env(self) -> str | None:
-        """Name of the env with its keyword arguments. Raises `ConfigError`."""
-        return self.env if self.env_kwargs is None else with_kwargs(self.env, self.env_kwargs)
+    def named(self) -> dict[str, Any]:
+        """Keyword arguments env, with its own arguments, and plugin. Raises `ConfigError`."""
+        env = self.env if self.env_kwargs is None else with_kwargs(self.env, self.env_kwargs)
+        return {"env": env, "plugin": self.plugin}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +100,8 @@ def unknown_task(word: str) -> ConfigError:
 
     if word in PRESETS:
         return ConfigError(f"{word} is a preset, not a task: pass --preset {word}.")
+    if word == "record":
+        return ConfigError("record is a part of play: pass play --load AGENT --video FILE.mp4 --episodes N.")
     if os.path.isdir(word):
         return ConfigError(f"{word} is no task: pass --resume {word} to continue a run, or eval --load {word}.")
     try:

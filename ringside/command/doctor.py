@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import configparser
 import importlib.metadata
-import json
 import subprocess
 import sys
 import tempfile
@@ -31,7 +30,6 @@ from shared.files.result_files import require_writable, write_result
 from shared.machine import facts
 from shared.memory.plan import Plan
 from shared.root import INSTALL, LAUNCHER, ROOT
-from shared.text import words_of
 
 COLORS = ("green", "yellow", "red")
 SUMMARIES = {
@@ -150,18 +148,11 @@ def self_test(plan: Plan) -> Check:
     """A small run of the plan's game, network, method, device and precision, which must commit every round."""
     small = small_plan(plan)
     with tempfile.TemporaryDirectory(prefix="ringside-doctor-") as scratch:
-        config, run_dir = Path(scratch) / "config.json", Path(scratch) / "run"
-        config.write_text(json.dumps(small.config.to_json()))
-        named = words_of(env=plan.config.play.env, plugin=plan.config.run.plugin)  # which no file decides
-        words = [str(LAUNCHER), "train", "--plain", *words_of(config=config, run_dir=run_dir), *named]
+        words = [*planning.training_words(small.config), "--plain", "--run-dir", f"{scratch}/run"]
+        command = [sys.executable, str(LAUNCHER), *words]
         try:
             subprocess.run(
-                [sys.executable, *words],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=SECONDS,
-                check=True,
+                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, check=True, text=True
             )
         except subprocess.TimeoutExpired:  # its processes die with it
             fault = f"did not end within {SECONDS:.0f} s."

@@ -38,18 +38,10 @@ def main(arguments: Sequence[str]) -> int:
     options = parse(Evaluation, arguments, "eval")
     if options.json is not None:
         require_writable("--json", options.json, beside=options.load)
-    weights_at(options.load, options.trained_env, options.plugin)  # which is refused before seconds of loading
+    weights_at(options.load, **options.named)  # which is refused before seconds of loading
     load_libraries()
-    result = evaluating.evaluate(
-        options.load,
-        env=options.trained_env,
-        plugin=options.plugin,
-        episodes=options.episodes,
-        seed=options.seed,
-        device=options.device,
-        on_episode=_print_episode,
-        **options.given_rules,
-    )
+    rules = options.given_rules | {"episodes": options.episodes, "seed": options.seed, "device": options.device}
+    result = evaluating.evaluate(options.load, on_episode=_print_episode, **options.named, **rules)
     print(
         f"{_rules_of(result)}: mean {result['mean']:.2f} +- {result['sd']:.2f}, median {result['median']:.2f}, "
         f"best {result['best']:.2f} of {count(result['episodes'], 'episode')}"

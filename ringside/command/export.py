@@ -31,14 +31,7 @@ OPTIONS = Export
 def main(arguments: Sequence[str]) -> int:
     """Export an agent."""
     options = parse(Export, arguments, "export")
-    done = export_onnx(
-        options.load,
-        options.onnx,
-        env=options.trained_env,
-        plugin=options.plugin,
-        frames=options.frames,
-        seed=options.seed,
-    )
+    done = export_onnx(options.load, options.onnx, frames=options.frames, seed=options.seed, **options.named)
     print(
         printable(
             f"{done.path}: {done.bytes / 1e6:.1f} MB. On {done.frames} observations onnxruntime differs by "

@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> int:
     """Show episodes, and print their returns."""
     options = parse(Playing, arguments, "play")
     _check(options)
-    weights = weights_at(options.load, options.trained_env, options.plugin)
+    weights = weights_at(options.load, **options.named)
     load_libraries()
     settings = play_of(weights)
     if options.game is not None and (game := game_name(options.game)) != weights.game:

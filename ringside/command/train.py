@@ -108,13 +108,14 @@ def next_steps(config: ResolvedConfig, *, finished: bool, at_score: bool = False
         finished: False: it was stopped.
         at_score: True if the score of --stop-at is reached, which would end a resumed run at once.
     """
+    from shared.checkpoint.finding import newest_checkpoint
     from shared.process.ownership import SUITE_LOCK_FILE
 
     if is_locked(config.run.run_dir.parent / SUITE_LOCK_FILE):
         return []
     run_dir = str(config.run.run_dir)
     onward = words_of(stop_at=UNSET) if at_score else []
-    if not finished and not _has_checkpoint(config):
+    if not finished and newest_checkpoint(config.run.run_dir) is None:
         return [how_to_continue(config)]
     named = words_of(env=config.play.env, plugin=config.run.plugin)
     more = 2 * config.learn.total_steps
@@ -154,10 +155,10 @@ def how_to_continue(config: ResolvedConfig, onward: Sequence[str] = ()) -> str:
     `onward`: further words of it.
     """
     from ringside.run import planning
-    from shared.checkpoint.finding import newest_usable
+    from shared.checkpoint.finding import newest_checkpoint, newest_usable
 
     run_dir = config.run.run_dir
-    if not _has_checkpoint(config):
+    if newest_checkpoint(run_dir) is None:
         return "Nothing was saved: the run ended before its first checkpoint. The same command starts it again."
     try:
         checkpoint = newest_usable(run_dir, lambda manifest: manifest)
@@ -167,14 +168,6 @@ def how_to_continue(config: ResolvedConfig, onward: Sequence[str] = ()) -> str:
         return f"Continue it with: {command(*resume_words(config), *onward)}"
     begin = command("--init-from", str(run_dir), *planning.training_words(config, without=ARITHMETIC))
     return f"It was saved without its replay and cannot be resumed. Start a new run from its weights with: {begin}"
-
-
-def _has_checkpoint(config: ResolvedConfig) -> bool:
-    from shared.checkpoint.finding import manifests_in
-    from shared.checkpoint.manifest import CHECKPOINTS
-
-    checkpoints = config.run.run_dir / CHECKPOINTS
-    return checkpoints.is_dir() and bool(manifests_in(checkpoints))
 
 
 def _confine(limits: Limits) -> None:

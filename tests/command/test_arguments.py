@@ -57,6 +57,7 @@ SMALL = ("--envs", "8", "--device", "cpu", "--run-dir", "run")
         (("--plain", "rainbow"), "'rainbow' follows no option: pass --preset rainbow."),
         (("completion", "pong"), "'pong' follows no option: --help lists the options."),
         (("breakot",), "There is no task 'breakot'; did you mean --game breakout?"),
+        (("record", "--load", "pong"), "record is a part of play: pass play --load AGENT --video FILE.mp4"),
         (("xyzzy9",), "There is no task 'xyzzy9': choose one of train, watch, "),
         (("zoo", "frobnicate"), "The zoo has no task 'frobnicate': pass none, or add, push, pull."),
         (("zoo", "pusch", "pong"), "or add, push, pull; did you mean push?"),
