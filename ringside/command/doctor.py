@@ -119,9 +119,8 @@ def device(asked: str, gpus: Sequence[facts.Gpu], cuda_devices: int, build: str 
         driver: True if an NVIDIA driver is loaded.
     """
     if cuda_devices:
-        shown = [f"{gpu.name} with {gpu.free / GB:.1f} of {gpu.memory / GB:.1f} GB free" for gpu in gpus]
-        shown = shown or [f"{cuda_devices} CUDA devices"]
-        shown += [f"driver {gpu.driver}" for gpu in gpus[:1]]
+        names = [f"{gpu.name} with {gpu.free / GB:.1f} of {gpu.memory / GB:.1f} GB free" for gpu in gpus]
+        shown = [*names, f"driver {gpus[0].driver}"] if gpus else [f"{cuda_devices} CUDA devices"]
         found = f"{', '.join(shown)}; torch is built for CUDA {build}."
         if any(gpu.memory and gpu.free < 2 * GB for gpu in gpus) and asked != "cpu":
             return Check("GPU", "yellow", found, "Less than 2 GB are free: stop other programs on the GPU.")

@@ -9,7 +9,6 @@ A search space holds ranges and choices of settings, from a TOML file or by defa
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import warnings
@@ -39,7 +38,6 @@ from shared.config.sections import Evaluate
 from shared.config.settings import Config
 from shared.config.trust import NEVER_FROM_A_FILE
 from shared.errors import ConfigError, FileError, RingsideError, missing_package
-from shared.files.atomic import write_atomic
 from shared.files.lock import is_locked
 from shared.files.plain_files import open_to_read
 from shared.files.result_files import make_result_directory
@@ -47,7 +45,7 @@ from shared.files.run_file_names import CONFIG_FILE, SUMMARY_FILE
 from shared.files.strict_json import json_object, read_object, read_toml
 from shared.process.ownership import LOCK_FILE, REPORT
 from shared.process.signals import handle_stop_signals
-from shared.text import UNSET, count, flag_of, flags_of, words_of
+from shared.text import count, flag_of, flags_of, words_of
 
 try:
     import optuna
@@ -153,7 +151,7 @@ FIRST_TRIALS = 5
 """Trials that are never pruned, since the others are compared with the median of those before."""
 MOST_REPORTED = 6
 """Runs in the report, the best trials."""
-JOURNAL, BEST_FILE = "study.log", "best.toml"
+JOURNAL = "study.log"
 _STATES = {TrialState.COMPLETE: "complete", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
 
 
@@ -182,7 +180,7 @@ class StudyResult:
     report: Path | None
     """Page with the plots of the study; None: no trial is complete, or it could not be written."""
     best_config: Path | None
-    """Settings of the best trial, for --config and `ringside.train(config=...)`."""
+    """Run of the best trial, for --config and `ringside.train(config=...)`."""
     stopped: bool
     """True if a signal stopped it; the same call continues."""
 
@@ -295,20 +293,19 @@ class Search:
         return study
 
     def _results(self) -> StudyResult:
-        """The trials, with the settings of the best one as a file for --config, and a report."""
+        """The trials, the best of them, and a report."""
         trials = tuple(self._result(each) for each in self.study.trials if each.params)
         stopped = sum(each.state != "running" for each in trials) < self.options.trials
         complete = sorted((each for each in trials if each.value is not None), key=lambda each: -(each.value or 0.0))
         if not complete:
             self.note("No trial is complete, so there is no best one.")
             return StudyResult(None, trials, None, None, stopped)
-        self._write_best(complete[0])
         report = None
         try:
             report = self._report([each.run_dir for each in complete[:MOST_REPORTED]])
         except (ConfigError, OSError) as error:
             self.note(f"There is no report: {error}")
-        return StudyResult(complete[0], trials, report, self.directory / BEST_FILE, stopped)
+        return StudyResult(complete[0], trials, report, complete[0].run_dir, stopped)
 
     # --- trials
 
@@ -396,19 +393,6 @@ class Search:
         return reported[-1][1] if reached else None
 
     # --- results
-
-    def _write_best(self, best: TrialResult) -> None:
-        """Write the settings of the best trial as a file for --config."""
-        config = self.config.with_settings(**best.settings)
-        flat = config.to_flat()
-        chosen = planning.settings_beside_preset(config, self.options.preset) | {
-            name: flat[name] for name in best.settings
-        }
-        lines = [f"# Trial {best.number} of a study: mean return {best.value:.2f} in its last evaluation."]
-        for name, value in {"preset": self.options.preset, **chosen}.items():
-            if name not in NEVER_FROM_A_FILE | {"plugin"}:
-                lines.append(f"{name} = {json.dumps(UNSET if value is None else value)}")
-        write_atomic(self.directory / BEST_FILE, "\n".join([*lines, ""]).encode())
 
     def _report(self, runs: list[Path]) -> Path:
         """Write the report: Optuna's plots of the study, and these runs."""

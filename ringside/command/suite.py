@@ -11,7 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -24,7 +24,7 @@ from ringside.command.arguments import Choices, config_of, parse_choices
 from ringside.records.scores import REFERENCE
 from ringside.report.writing import write_report
 from ringside.run import planning
-from shared.checkpoint.finding import find_checkpoint, newest_checkpoint
+from shared.checkpoint.finding import newest_checkpoint
 from shared.checkpoint.manifest import BEST_FILE, CHECKPOINTS
 from shared.checkpoint.weights_file import describe_weights
 from shared.config import validate
@@ -122,14 +122,10 @@ class Job:
 
     def weights(self) -> dict[str, tuple[Path, int]]:
         """Path and version of the weights to evaluate of a finished run, by kind."""
-        found = {"final": (self.directory, -1)}  # of an error the evaluation itself reports
-        try:
-            found["final"] = (self.directory, find_checkpoint(self.directory).boundary)
-            best = self.directory / CHECKPOINTS / BEST_FILE
-            if os.path.lexists(best):
-                found["best"] = (best, describe_weights(best).version)
-        except (CheckpointError, OSError):
-            pass
+        found = {"final": (self.directory, make_run_schedule(self.config).rounds)}
+        best = self.directory / CHECKPOINTS / BEST_FILE
+        with suppress(CheckpointError, OSError):
+            found["best"] = (best, describe_weights(best).version)
         return found
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from ringside.command import study
 from ringside.run import planning
+from shared.config.resolve import resolve
 from shared.config.settings import Config
 from shared.errors import RunFailed
 from tests.support.written_runs import write_run
@@ -37,7 +38,8 @@ def run(ready: Any, on_status: Any, note: Any, callbacks: Any) -> dict[str, Any]
     returns, means = [1.0, 2.0], [-100.0] * 3 if fault == "is bad" else [1.0, 5.0, 1e4 * rate]
     if fault == "never began":
         returns, means = [], []
-    write_run(path, returns=returns, evaluations=means, ended=fault in (None, "is bad"), learning_rate=rate)
+    write_run(path, returns=returns, evaluations=means, ended=fault in (None, "is bad"))
+    (path / "config.json").write_text(json.dumps(resolve(ready.config).to_json()))
     for number, mean in enumerate(means):
         callbacks.on_evaluation({"kind": "evaluation", "evaluation": number, "mean_return": mean})
     summary: dict[str, Any] = json.loads((path / "summary.json").read_text())

@@ -100,4 +100,3 @@ def test_a_study_runs_its_trials_on_nodes_as_on_one_machine(cluster: RayCluster,
     assert weights(tmp_path / "remote") == weights(tmp_path / "local")
     assert len(weights(tmp_path / "remote")) == 2
     assert (tmp_path / "remote" / "report" / "report.html").exists()
-    assert (tmp_path / "remote" / "best.toml").exists()

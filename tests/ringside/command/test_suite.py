@@ -36,7 +36,8 @@ words = sys.argv[1:]
 with open(os.environ["FAKE_LOG"], "a") as log: log.write(json.dumps(words) + "\\n")
 if words[0] == "eval":
     target = Path(words[words.index("--json") + 1])
-    judged = {"mean": 1.0, "sd": 0.0, "median": 1.0, "best": 1.0, "episodes": 30, "eval_steps": 125000, "version": -1}
+    judged = {"mean": 1.0, "sd": 0.0, "median": 1.0, "best": 1.0, "episodes": 30, "eval_steps": 125000}
+    judged["version"] = json.loads((Path(words[words.index("--load") + 1]) / "summary.json").read_text())["rounds"]
     judged |= {"eval_epsilon": 0.05, "eval_max_frames": 18000}
     if "--episodes" in words:
         judged |= {"episodes": int(words[words.index("--episodes") + 1]), "eval_steps": None}
@@ -65,7 +66,8 @@ config = Config.from_json(json.loads((path / "config.json").read_text()))
 config = resolve(config.with_settings(device="cpu", precision="fp32", run_dir=path))
 (path / "config.json").write_text(json.dumps(config.to_json()))
 schedule, summary = make_run_schedule(config), json.loads((path / "summary.json").read_text())
-(path / "summary.json").write_text(json.dumps(summary | {"steps": schedule.rounds * schedule.round_steps}))
+rounds, steps = schedule.rounds, schedule.rounds * schedule.round_steps
+(path / "summary.json").write_text(json.dumps(summary | {"rounds": rounds, "steps": steps}))
 """
 
 

@@ -107,14 +107,6 @@ def test_the_same_call_continues_and_adds_trials(program: Program) -> None:
     assert program(trials=3, config=CONFIG.with_settings(actors=2)).trials == later.trials
 
 
-def test_the_file_of_the_best_has_settings_of_its_method_alone(program: Program) -> None:
-    config = CONFIG.with_settings(method="c51", atoms=21)
-    best = program(trials=1, config=config, space={"method": {"choices": ["dqn"]}}).best_config
-    assert best is not None
-    assert "atoms" not in best.read_text()
-    assert ringside.starting_point(None, None, config=best).algorithm.method == "dqn"
-
-
 @pytest.mark.parametrize(("fault", "score"), [("is stopped", None), ("is stopped", 90.0), ("never began", 0.5)])
 def test_a_trial_that_was_stopped_before_its_end_ends_the_call_and_is_continued(
     program: Program, fault: str, score: float | None
@@ -131,17 +123,6 @@ def test_a_trial_that_was_stopped_before_its_end_ends_the_call_and_is_continued(
 def test_a_trial_that_reached_its_score_is_complete(program: Program) -> None:
     program.faults[0] = "is stopped"
     assert program(trials=1, config=CONFIG.with_settings(stop_at=0.5)).trials[0].state == "complete"
-
-
-def test_settings_that_no_file_may_have_are_not_in_that_of_the_best(
-    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "wandb.py").touch()  # as if it were installed
-    monkeypatch.syspath_prepend(tmp_path)
-    best = program(trials=1, config=CONFIG.with_settings(track="wandb", wandb_group="one")).best_config
-    assert best is not None
-    assert "wandb" not in best.read_text()
-    ringside.starting_point(None, None, config=best)
 
 
 def test_a_trial_that_was_interrupted_is_resumed_with_its_settings(program: Program) -> None:
