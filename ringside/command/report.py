@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ringside.command.arguments import parse
 from ringside.command.option import Positional
-from ringside.report.writing import write_report
+from ringside.report.report_page import write_report
 from shared.errors import ConfigError
 from shared.files.plain_files import exists
 from shared.process.ownership import REPORT, require_writable_run

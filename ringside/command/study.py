@@ -22,11 +22,9 @@ from typing import Any, Unpack
 
 import numpy as np
 
-from ringside.cluster.placing import programs_in
-from ringside.command.arguments import config_of
-from ringside.command.tune import Tune
+from ringside.cluster.placing import ClusterOptions, programs_in
 from ringside.report.records import RecordsError, load, newest
-from ringside.report.writing import write_report
+from ringside.report.report_page import write_report
 from ringside.run import planning
 from ringside.run.config_file import DEFAULT_PRESET, config_of_call
 from ringside.run.train_settings import TrainSettings
@@ -217,37 +215,44 @@ def tune(
     Raises:
         ConfigError: Optuna is not installed, a setting or the space is wrong, or `out` holds another study.
     """
-    for name in Tune.replaced:
+    for name in ("run_dir", "resume"):
         if settings.get(name) is not None:
             raise ConfigError(f"A study says itself what {flag_of(name)} is: omit it and use --out.")
     chosen = config_of_call(preset, config, settings)
-    own: dict[str, Any] = {"trials": trials, "out": out and Path(out), "prune": prune}
-    own |= {"ray": ray, "cpus_per_run": cpus_per_run, "gpus_per_run": gpus_per_run, "ray_insecure": ray_insecure}
-    return Search(Tune(preset=preset or DEFAULT_PRESET, **chosen.sections, **own), space, note).run()
+    cluster = ClusterOptions(ray, cpus_per_run, gpus_per_run, ray_insecure)
+    place = None if out is None else Path(out)
+    return Search(chosen, preset or DEFAULT_PRESET, trials, space, place, prune, cluster, note).run()
 
 
+@dataclass
 class Search:
     """A search with a configuration that all trials share; the space replaces some of its settings."""
 
-    def __init__(self, options: Tune, space: GivenSpace, note: Callable[[str], None]) -> None:
-        self.options, self.given_space, self.note = options, space, note
-        self.config = config_of(options)
+    config: Config
+    preset: str
+    """Preset under it."""
+    trials: int
+    given_space: GivenSpace
+    out: Path | None
+    prune: bool
+    cluster: ClusterOptions
+    note: Callable[[str], None]
 
     def run(self) -> StudyResult:
         """Run trials until there are as many as asked for, or a signal stops one."""
-        validate.require_between("--trials", self.options.trials, MOST_TRIALS)
-        self.options.check()
+        validate.require_between("--trials", self.trials, MOST_TRIALS)
+        self.cluster.check()
         learn, played = self.config.learn, self.config.play.played
         if not self.config.evaluate.eval_every_steps:
             self.config = self.config.with_settings(eval_every_steps=max(1, learn.total_steps // EVALUATIONS))
         planning.require_initial_weights(planning.check(self.config))
         self.space = make_space(self.given_space, self.config)
-        self.directory = self.options.out or Path("runs") / f"tune-{played.replace(':', '-').replace('/', '-')}"
+        self.directory = self.out or Path("runs") / f"tune-{played.replace(':', '-').replace('/', '-')}"
         self.note(
-            f"{count(self.options.trials, 'trial')} of {learn.total_steps:_} steps, judged by evaluations every "
+            f"{count(self.trials, 'trial')} of {learn.total_steps:_} steps, judged by evaluations every "
             f"{self.config.evaluate.eval_every_steps:_} steps (--eval-every-steps)."
         )
-        if self.options.ray is not None:
+        if self.cluster.ray is not None:
             self._run_on_cluster()
         else:
             make_result_directory("--out", self.directory)
@@ -260,23 +265,22 @@ class Search:
         if isinstance(self.given_space, Mapping):
             raise ConfigError("On a cluster the space must be a file, which all nodes read: write it as TOML.")
         self.directory = self.directory.absolute()  # which nodes see under the same path
-        trials, preset = self.options.trials, self.options.preset
-        given = flags_of(planning.settings_beside_preset(self.config, preset))
-        own = words_of(trials=trials, space=self.given_space, out=self.directory, prune=self.options.prune)
-        words = ["tune", "--preset", preset, *given, *own]
-        with programs_in(self.directory, "a study or suite that is still going on", self.options) as programs:
+        given = flags_of(planning.settings_beside_preset(self.config, self.preset))
+        own = words_of(trials=self.trials, space=self.given_space, out=self.directory, prune=self.prune)
+        words = ["tune", "--preset", self.preset, *given, *own]
+        with programs_in(self.directory, "a study or suite that is still going on", self.cluster) as programs:
 
             def work(number: int) -> None:
                 with closing(programs.open()) as place:
                     place.run(lambda: words, f"worker {number}", self.directory)
 
             with handle_stop_signals(lambda number: programs.stop()):
-                programs.for_each(range(trials - len(self.study.trials) + len(self._interrupted())), work)
+                programs.for_each(range(self.trials - len(self.study.trials) + len(self._interrupted())), work)
 
     @cached_property
     def study(self) -> optuna.Study:
         """Optuna's study. Raises `ConfigError` if the directory holds one of other settings."""
-        study = _open_journal(self.directory / JOURNAL, prune=self.options.prune)
+        study = _open_journal(self.directory / JOURNAL, prune=self.prune)
         flat = self.config.to_flat()
         task = {
             "settings": self.config.experiment(),
@@ -295,7 +299,7 @@ class Search:
     def _results(self) -> StudyResult:
         """The trials, the best of them, and a report."""
         trials = tuple(self._result(each) for each in self.study.trials if each.params)
-        stopped = sum(each.state != "running" for each in trials) < self.options.trials
+        stopped = sum(each.state != "running" for each in trials) < self.trials
         complete = sorted((each for each in trials if each.value is not None), key=lambda each: -(each.value or 0.0))
         if not complete:
             self.note("No trial is complete, so there is no best one.")
@@ -331,9 +335,9 @@ class Search:
         """A trial that was interrupted, or a new one; None: there are as many as asked for."""
         if interrupted := self._interrupted():
             trial = Trial(self.study, interrupted[0]._trial_id)
-        elif len(self.study.trials) >= self.options.trials:
+        elif len(self.study.trials) >= self.trials:
             return None
-        elif (trial := self.study.ask()).number >= self.options.trials:  # another process has asked meanwhile
+        elif (trial := self.study.ask()).number >= self.trials:  # another process has asked meanwhile
             self.study.tell(trial, state=TrialState.FAIL)
             return None
         # Its values follow from its number and the trials before it, whichever process draws them.
@@ -344,7 +348,7 @@ class Search:
 
     def _run_trial(self, trial: Trial) -> bool:
         """Train with the settings of a trial, and tell the study its result; return False if a signal stopped it."""
-        run_dir, title = self._run_dir(trial.number), f"[{trial.number + 1}/{self.options.trials}] trial {trial.number}"
+        run_dir, title = self._run_dir(trial.number), f"[{trial.number + 1}/{self.trials}] trial {trial.number}"
         self.note(f"{title}: {', '.join(f'{name} {value}' for name, value in trial.params.items())}.")
         try:
             value = self._train(trial, run_dir)

@@ -22,7 +22,7 @@ from ringside.cluster.placed_programs import MOST_LOSSES
 from ringside.cluster.placing import ClusterOptions, Place, Programs, programs_in
 from ringside.command.arguments import Choices, config_of, parse_choices
 from ringside.records.scores import REFERENCE
-from ringside.report.writing import write_report
+from ringside.report.report_page import write_report
 from ringside.run import planning
 from shared.checkpoint.finding import newest_checkpoint
 from shared.checkpoint.manifest import BEST_FILE, CHECKPOINTS

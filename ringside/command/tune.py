@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from ringside.cluster.placing import ClusterOptions
-from ringside.command.arguments import Choices, parse_choices
+from ringside.command.arguments import Choices, config_of, parse_choices
 from shared.text import command, printable, words_of
 
 
@@ -39,7 +39,8 @@ def main(arguments: Sequence[str]) -> int:
     def say(sentence: str) -> None:
         print(printable(sentence), flush=True)
 
-    result = Search(options, options.space, say).run()
+    own = (options.trials, options.space, options.out, options.prune)
+    result = Search(config_of(options), options.preset, *own, options, say).run()
     if result.stopped:
         say("Stopped. The same command continues where it was.")
     if result.best is None:

@@ -1,4 +1,4 @@
 """Reports: curves and scores of several runs on one page.
 
-Read records first, then comparison; then plots, report_page and writing.
+Read records first, then comparison; then plots and report_page.
 """

@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 import numpy as np
@@ -32,17 +32,23 @@ from ringside.report.comparison import (
     Published,
     comparable_agents,
     comparable_curves,
+    compare,
     differences,
     published,
 )
-from ringside.report.plots import Axis, Picture, color_of, has_curve, learning_curve, save, style
-from ringside.report.records import Records, newest, number, part
+from ringside.report.records import Records, RecordsError, load, newest, number, part
 from shared.config.protocols import PROTOCOLS
-from shared.config.sections import FRAME_SKIP
+from shared.config.sections import FRAME_SKIP, Play
 from shared.config.settings import ARITHMETIC
+from shared.config.trust import compare_env, require_plugin
+from shared.errors import ConfigError
 from shared.files.atomic import write_atomic
+from shared.files.result_files import make_result_directory
 from shared.machine.contention import WORTH_SAYING
 from shared.text import flag_of, headline, short, shown
+
+if TYPE_CHECKING:
+    from ringside.report.plots import Axis, Picture
 
 _NAMED = 4
 """Runs that a sentence names."""
@@ -211,6 +217,57 @@ Row = dict[str, str | tuple[str, str]]
 """Values of a table's row by the names of its columns; a pair is a value with a remark below it."""
 
 
+def write_report(
+    runs: Sequence[Path],
+    out: Path,
+    title: str | None = None,
+    env: str | None = None,
+    plugin: str | None = None,
+    study: Sequence[Picture] = (),
+) -> tuple[Path, tuple[str, ...]]:
+    """Write a report into a directory; unreadable runs are left out if at least one is readable.
+
+    Args:
+        runs: their directories.
+        out: the directory of the report.
+        title: the headline; None: the games.
+        env: what the user says that all runs were trained on; None: not compared.
+        plugin: what the user says that all runs were trained with; None: not compared.
+        study: plots of the search for settings to which the runs belong.
+
+    Returns:
+        Path of the page, and sentences about omitted runs.
+
+    Raises:
+        ConfigError: no run can be read, one is of another env, their scores cannot be compared, or the report cannot
+            be written.
+    """
+    found: list[Records] = []
+    refused = []
+    for path in runs:
+        try:
+            found.append(load(path))
+        except RecordsError as error:
+            refused.append(str(error))
+        except OSError as error:
+            refused.append(f"{path} cannot be read: {error.strerror}.")
+    for records in found:
+        compare_env(Play(game=records.game, env=records.env), env, what=f"The run {records.path}")
+        if plugin is not None:
+            require_plugin(records.settings.get("plugin"), plugin, what=f"The run {records.path}")
+    try:
+        comparison = compare(found, refused)
+    except RecordsError as error:
+        raise ConfigError(str(error)) from error
+    make_result_directory("--out", out)
+    games = ", ".join(map(headline, comparison.games[:5])) + (" and more" if len(comparison.games) > 5 else "")
+    try:
+        page = write(comparison, out, title or f"Ringside on {games}", study)
+    except OSError as error:
+        raise ConfigError(f"--out {out} cannot be written: {error.strerror}.") from error
+    return page, comparison.left_out
+
+
 def write(comparison: Comparison, directory: Path, title: str, study: Sequence[Picture] = ()) -> Path:
     """Write the report into a directory and return the page's path.
 
@@ -221,6 +278,8 @@ def write(comparison: Comparison, directory: Path, title: str, study: Sequence[P
     Raises:
         OSError: as the system says it.
     """
+    from ringside.report.plots import color_of, style  # it loads matplotlib, which takes half a second
+
     runs, arms, agents = comparison.runs, comparison.arms, _agents(comparison)
     with style():
         curves = {game: _curves(comparison, game, directory) for game in comparison.games}
@@ -286,6 +345,8 @@ def score(value: object, digits: int = 1) -> str:
 
 def _curves(comparison: Comparison, game: str, directory: Path) -> list[Picture]:
     """Learning curves of a game."""
+    from ringside.report.plots import has_curve, learning_curve, save
+
     captions: dict[Axis, str] = {
         "steps": "over steps: training episodes (mean of up to the last 100) and evaluations (circles)",
         "hours": "over wall-clock time",

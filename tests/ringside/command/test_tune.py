@@ -18,7 +18,6 @@ from ringside.cluster import placed_programs
 from ringside.cluster.placed_programs import ClusterPrograms, ProgramHost
 from ringside.cluster.placing import ClusterOptions, Programs
 from ringside.command.train import configuration
-from ringside.command.tune import Tune
 from ringside.run import planning
 from shared.config.presets import PRESETS
 from shared.config.settings import Config
@@ -55,9 +54,11 @@ class Program:
         monkeypatch.setattr(study, "run", fake_trials.run)
         monkeypatch.setattr(study.Search, "_report", lambda search, runs: search.directory / "report.html")
 
-    def __call__(self, config: Config = CONFIG, trials: int = 2, space: Any = SPACE, **more: Any) -> study.StudyResult:
-        options = Tune(**config.sections, preset="nature", trials=trials, out=self.out, **more)
-        return study.Search(options, space, self.notes.append).run()
+    def __call__(
+        self, config: Config = CONFIG, trials: int = 2, space: Any = SPACE, *, prune: bool = True, **cluster: Any
+    ) -> study.StudyResult:
+        own = (trials, space, self.out, prune, ClusterOptions(**cluster), self.notes.append)
+        return study.Search(config, "nature", *own).run()
 
     def open_trial(self, number: int, **values: float) -> Path:
         """A trial whose process has died after its run had begun; the directory of its run."""

@@ -18,8 +18,7 @@ from matplotlib.axes import Axes
 from ringside.report.comparison import compare, published_curves
 from ringside.report.plots import COLORS, Axis, learning_curve, learning_points, seed_band, style
 from ringside.report.records import RecordsError, load, newest
-from ringside.report.report_page import score
-from ringside.report.writing import write_report
+from ringside.report.report_page import score, write_report
 from shared.text import headline
 from tests.support.written_runs import write_run
 
