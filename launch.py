@@ -61,7 +61,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def _run(task: str, words: Sequence[str]) -> int:
     """Run one task; returns its exit code."""
-    from ringside.command import FIRST_LINES, TASKS, VERSION, module_of
+    from ringside.command import SLOW, TASKS, VERSION, module_of
 
     if task == "version":
         print(f"Ringside {VERSION}", flush=True)
@@ -70,8 +70,8 @@ def _run(task: str, words: Sequence[str]) -> int:
         from ringside.command.arguments import unknown_task
 
         raise unknown_task(task)
-    if task in FIRST_LINES and sys.stdout.isatty() and not {"-h", "--help"} & set(words):
-        print(FIRST_LINES[task], flush=True)
+    if task in SLOW and sys.stdout.isatty() and not {"-h", "--help"} & set(words):
+        print("Ringside is loading ...", flush=True)
     chosen = module_of(task)
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # `cli` had it so
         signal.signal(signal.SIGINT, signal.default_int_handler)

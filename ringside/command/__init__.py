@@ -14,12 +14,8 @@ VERSION = ringside.__version__
 TASKS = ("train", "watch", "eval", "play", "zoo", "report", "suite", "tune", "export", "doctor", "completion")
 """Tasks, each a module with its `main` and `OPTIONS`; the optional first argument (default: `train`)."""
 
-FIRST_LINES = {
-    **dict.fromkeys(("train", "suite", "tune"), "Ringside starts: loading, and checking settings and machine ..."),
-    **dict.fromkeys(("eval", "play", "export"), "Loading the agent ..."),
-    "report": "Reading the runs, and drawing ...",
-}
-"""First line in a terminal of the tasks that are silent for a second or more at their start."""
+SLOW = ("train", "suite", "tune", "eval", "play", "export", "report")
+"""Tasks that are silent for a second or more at their start; in a terminal they say that they load."""
 
 
 def module_of(task: str) -> ModuleType:

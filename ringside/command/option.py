@@ -37,14 +37,8 @@ CHOICES: Mapping[str, Callable[[], Sequence[str]]] = {
     "preset": lambda: list(PRESETS),
 }
 """Options whose values can be registered, with the function that lists these."""
-_KINDS = {
-    int: ("INT", "a whole number"),
-    float: ("FLOAT", "a number"),
-    str: ("TEXT", "a text"),
-    Path: ("PATH", "a path"),
-    bool: ("", ""),
-}
-"""Placeholder of a value in --help, and words for it in a sentence, by type."""
+_KINDS = {int: "a whole number", float: "a number", str: "a text", Path: "a path"}
+"""Words for a value in a sentence, by its type."""
 _INDENT = 26
 """Column of the texts in --help, and the longest list of choices that stands behind a flag."""
 
@@ -56,7 +50,7 @@ class Option(NamedTuple):
     title: str
     """Title of its group in --help."""
     kind: type
-    """One of `_KINDS`."""
+    """One of `_KINDS`, or bool."""
     default: Any
     """`MISSING` if it is required."""
     may_be_unset: bool
@@ -87,7 +81,7 @@ class Option(NamedTuple):
     @property
     def expected(self) -> str:
         """Its values in a sentence."""
-        return f"one of {', '.join(self.choices)}" if self.choices else _KINDS[self.kind][1]
+        return f"one of {', '.join(self.choices)}" if self.choices else _KINDS[self.kind]
 
 
 def options_of(start: Any, title: str = "Options") -> list[Option]:
@@ -266,7 +260,7 @@ def page(program: str, description: str, options: Sequence[Option], *, short: bo
 def _placeholder(option: Option) -> str:
     listed = ",".join(option.choices)
     named = f"{{{listed}}}" if len(listed) <= _INDENT - 2 else "NAME"
-    return named if option.choices else _KINDS[option.kind][0]
+    return named if option.choices else option.kind.__name__.upper()
 
 
 def _help(option: Option, *, short: bool) -> str:

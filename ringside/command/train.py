@@ -113,22 +113,16 @@ def next_steps(config: ResolvedConfig, *, finished: bool, at_score: bool = False
 
     if is_locked(config.run.run_dir.parent / SUITE_LOCK_FILE):
         return []
-    run_dir = str(config.run.run_dir)
-    onward = words_of(stop_at=UNSET) if at_score else []
-    if not finished and newest_checkpoint(config.run.run_dir) is None:
-        return [how_to_continue(config)]
-    named = words_of(env=config.play.env, plugin=config.run.plugin)
-    more = 2 * config.learn.total_steps
-    commands = [
-        ("Evaluate it", ["eval", "--load", run_dir, *named]),
-        ("Watch it play", ["play", "--load", run_dir, *named]),
-        ("See its curves", ["report", run_dir]),
-    ]
-    learns_on = config.learn.learning_rate_end != 0 or config.learn.anneal_steps > config.learn.total_steps
-    if finished and config.run.checkpoint_replay and learns_on:
-        commands.append(("Train on", [*resume_words(config), "--total-steps", f"{more:_}", *onward]))
-    lines = [f"  {what + ':':15} {command(*words)}" for what, words in commands]
-    return lines if finished else [*lines, how_to_continue(config, onward)]
+    last = [] if finished else [how_to_continue(config, words_of(stop_at=UNSET) if at_score else ())]
+    if last and newest_checkpoint(config.run.run_dir) is None:
+        return last
+    run_dir, named = str(config.run.run_dir), words_of(env=config.play.env, plugin=config.run.plugin)
+    commands = {
+        "Evaluate it": ["eval", "--load", run_dir, *named],
+        "Watch it play": ["play", "--load", run_dir, *named],
+        "See its curves": ["report", run_dir],
+    }
+    return [*(f"  {what + ':':15} {command(*words)}" for what, words in commands.items()), *last]
 
 
 def _placed(plan: Plan, cluster: Nodes) -> Plan:
