@@ -24,6 +24,10 @@ if TYPE_CHECKING:  # the launcher, which starts this process, loads no Gymnasium
 TICKS = 300
 PLAY_SECONDS = 10.0
 """Time after which an env that is slow is played no further."""
+_ONLY_ONE = (
+    "It is not the first one in its process; if that is the reason, pass --lane-envs 1, as many --actors as --envs, "
+    "and --eval-envs 1."
+)
 
 
 class EnvSample(NamedTuple):
@@ -59,7 +63,7 @@ def main(connection: Any, env: str, frames: FrameShape) -> None:
         try:
             made.append(GymnasiumEnv(env, seed=1, index=1, frames=frames))
         except EnvError as error:
-            result = result._replace(only_one=str(error))
+            result = result._replace(only_one=f"{error} {_ONLY_ONE}")
         connection.send("close()")
         for each in made:
             each.close()

@@ -47,15 +47,12 @@ class Evaluation:
         """An env for any of its episodes. Raises `EnvError` as `make_env` does."""
         return make_env(self.play, self.seed, 0, training=False, window=window)
 
-    def open(self, env: Env, episode: int, stack: NDArray[np.uint8]) -> Episode:
-        """Start an episode in an env that plays no other. The episode keeps `stack`, one observation, up to date."""
-        return Episode(env, episode, stack, self.seed, self.rules)
-
 
 class Episode:
     """One episode during play."""
 
-    def __init__(self, env: Env, number: int, stack: NDArray[np.uint8], seed: int, rules: EvalRules) -> None:
+    def __init__(self, evaluation: Evaluation, env: Env, number: int, stack: NDArray[np.uint8]) -> None:
+        """Begin it in an env that plays no other. The episode keeps `stack`, one observation, up to date."""
         self.number = number
         self.total = 0.0
         """The raw return so far."""
@@ -63,7 +60,7 @@ class Episode:
         self.over = False
         self.action: int | None = None
         """The last action played; with probability epsilon it is not the chosen one."""
-        self._env, self._stack, self._seed, self._rules = env, stack, seed, rules
+        self._env, self._stack, self._seed, self._rules = env, stack, evaluation.seed, evaluation.rules
         stack[:-1] = 0
         env.reset(number * EPISODE_TICKS, stack[-1])
 
@@ -128,14 +125,10 @@ def play_episodes(
             envs.append(held.enter_context(closing(evaluation.env())))
             heartbeat()
         _play(evaluation, envs, stacks, ask, started, wanted, on_episode, video)
-    if episodes is not None:
-        return [started[number] for number in range(episodes)]
-    played: list[Episode] = []
-    total = 0
-    while total < steps:
-        played.append(started[len(played)])
-        total += played[-1].steps
-    return played[:-1] if drops_last and total > steps and len(played) > 1 else played
+    played = [episode for number, episode in sorted(started.items()) if wanted(number)]
+    if drops_last and episodes is None and len(played) > 1 and sum(episode.steps for episode in played) > steps:
+        played.pop()
+    return played
 
 
 def _play(
@@ -154,10 +147,9 @@ def _play(
     """
 
     def start(row: int, number: int) -> Episode | None:
-        if not wanted(number):
-            return None
-        started[number] = evaluation.open(envs[row], number, stacks[row])
-        return started[number]
+        if wanted(number):
+            started[number] = Episode(evaluation, envs[row], number, stacks[row])
+        return started.get(number)
 
     playing = [start(row, row) for row in range(len(envs))]
     draws, starts = np.zeros(len(stacks)), np.zeros(len(stacks), bool)

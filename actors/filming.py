@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from actors.env import Env, Shot
-from shared.errors import missing_package
+from shared.errors import ConfigError, missing_package
 from shared.files.atomic import make_directory
 from shared.files.disk_trouble import log_line
 
@@ -26,41 +26,38 @@ SIDE = 320
 """Least height of the video of an evaluation, in whole multiples of the screen."""
 
 
-def encoder() -> Any:
-    """PyAV. Raises `ConfigError` if it is not installed."""
-    try:
-        import av
-    except ModuleNotFoundError as error:
-        raise missing_package("A video", "av", "video") from error
-    return av
-
-
 class VideoFile:
     """A video that is written picture by picture to a part file, which gets its name at the end.
 
-    An .mp4 is H.264, nearly lossless, in colors that every player shows. A .gif has a palette for each picture.
+    An .mp4 is H.264, nearly lossless, in colors that every player shows. A .gif has a palette for each picture. An
+    error of the disk or the encoder raises `ConfigError`, and leaves no file.
     """
 
     def __init__(self, path: Path, rate: float) -> None:
-        """Begin the file.
+        """Begin the file. Raises `ConfigError` also if PyAV is not installed.
 
         Args:
             path: with a suffix of `MOST_RATE`.
             rate: pictures a second of those that are added. The file leaves some out beyond its most.
         """
-        self._av, self._path, self._part = encoder(), path, part_of(path)
+        try:
+            import av
+        except ModuleNotFoundError as error:
+            raise missing_package("A video", "av", "video") from error
+        self._av, self._path, self._part = av, path, part_of(path)
         self._kind = path.suffix.lower()
         self._each = math.ceil(rate / MOST_RATE[self._kind])
         self._period = Fraction(1, max(1, round(rate / self._each)))
-        self._part.unlink(missing_ok=True)  # of a process that was killed
-        # FFmpeg's own file access crashes the process on a full disk (av 18.1). x follows no link.
-        self._out = open(self._part, "xb")  # noqa: SIM115  (closed by `finish` or `drop`)
-        self._file = self._av.open(self._out, "w", format=self._kind[1:])
         self._stream: Any = None
         self._graph: Any = None
-        self._added = 0
+        self._added, self._dropped = 0, False
         self.pictures = 0
         """Pictures in the file."""
+        with self._dropped_on_error():
+            self._part.unlink(missing_ok=True)  # of a process that was killed
+            # FFmpeg's own file access crashes the process on a full disk (av 18.1). x follows no link.
+            self._out = open(self._part, "xb")  # noqa: SIM115  (closed by `finish` or `drop`)
+            self._file: Any = av.open(self._out, "w", format=self._kind[1:])
 
     @property
     def seconds(self) -> float:
@@ -72,11 +69,12 @@ class VideoFile:
         self._added += 1
         if (self._added - 1) % self._each:
             return
-        if self._stream is None:
-            self._begin(*picture.shape[:2])
-        frame = self._av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), format="rgb24")
-        frame.pts, frame.time_base = self.pictures, self._period
-        self._encode(frame)
+        with self._dropped_on_error():
+            if self._stream is None:
+                self._begin(*picture.shape[:2])
+            frame = self._av.VideoFrame.from_ndarray(np.ascontiguousarray(picture), format="rgb24")
+            frame.pts, frame.time_base = self.pictures, self._period
+            self._encode(frame)
         self.pictures += 1
 
     def _begin(self, height: int, width: int) -> None:
@@ -90,8 +88,7 @@ class VideoFile:
             context.pix_fmt = "pal8"
             split, palette = graph.add("split"), graph.add("palettegen", "stats_mode=single")
             last = graph.add("paletteuse", "new=1:dither=none")
-            source.link_to(split)
-            split.link_to(palette, 0, 0)
+            graph.link_nodes(source, split, palette)
             split.link_to(last, 1, 0)
             palette.link_to(last, 0, 1)
         else:
@@ -99,11 +96,9 @@ class VideoFile:
             context.colorspace = context.color_primaries = context.color_trc = _BT709
             context.color_range = _LIMITED
             # Two by two pixels share a color: that of one pixel of the game if the scale is even.
-            scale = graph.add("scale", "flags=area:out_color_matrix=bt709:out_range=tv")
             last = graph.add("format", "yuv420p")
-            source.link_to(scale)
-            scale.link_to(last)
-        last.link_to(graph.add("buffersink"))
+            graph.link_nodes(source, graph.add("scale", "flags=area:out_color_matrix=bt709:out_range=tv"), last)
+        graph.link_nodes(last, graph.add("buffersink"))
         graph.configure()
         self._graph = graph
 
@@ -117,19 +112,32 @@ class VideoFile:
             self._file.mux(self._stream.encode(None))
 
     def finish(self) -> None:
-        """Write the rest and give the file its name."""
-        try:
-            if self._stream is not None:
-                self._encode(None)
-        finally:
-            self._file.close()
-        self._out.close()
-        os.replace(self._part, self._path)
+        """Write the rest and give the file its name; nothing, if the file was dropped."""
+        if self._dropped:
+            return
+        with self._dropped_on_error():
+            try:
+                if self._stream is not None:
+                    self._encode(None)
+            finally:
+                self._file.close()
+            self._out.close()
+            os.replace(self._part, self._path)
 
     def drop(self) -> None:
-        """Close and remove the part file."""
-        self._out.close()
-        self._part.unlink(missing_ok=True)
+        """Remove the part file; whatever is written to it yet goes nowhere."""
+        self._dropped = True
+        with suppress(OSError):
+            self._part.unlink(missing_ok=True)
+
+    @contextmanager
+    def _dropped_on_error(self) -> Iterator[None]:
+        """Let an error of the disk or the encoder drop the file and become a sentence."""
+        try:
+            yield
+        except (OSError, self._av.FFmpegError) as error:
+            self.drop()
+            raise ConfigError(f"The video {self._path} cannot be written: {error.strerror or error}.") from error
 
 
 def part_of(path: Path) -> Path:
@@ -159,33 +167,21 @@ class FilmedEpisode:
     def after_step(self, *, over: bool) -> None:
         """Append the last screen of a step; a game shows every emulator frame, which may be several."""
         if self._films:
-            self._guarded(self._add)
+            self._films = not over
+            try:
+                if self._video is None:
+                    make_directory(self._path.parent)
+                    self._video = VideoFile(self._path, self._rate / len(self._shots))
+                screen = self._shots[-1].screen
+                self._video.add(enlarge(screen, 2 * -(-SIDE // (2 * screen.shape[0]))))  # even, as the format asks for
+                if over:
+                    self._video.finish()
+            except (ConfigError, OSError) as error:
+                self._films = False
+                log_line(f"The evaluation continues without its video. {error}")
         self._shots.clear()
-        if over:
-            self._end(VideoFile.finish)
 
     def close(self) -> None:
         """Drop the video of an episode that is not over."""
-        self._end(VideoFile.drop)
-
-    def _add(self) -> None:
-        if self._video is None:
-            make_directory(self._path.parent)
-            self._video = VideoFile(self._path, self._rate / len(self._shots))
-        screen = self._shots[-1].screen
-        self._video.add(enlarge(screen, 2 * -(-SIDE // (2 * screen.shape[0]))))  # even, as the format asks for
-
-    def _end(self, how: Callable[[VideoFile], None]) -> None:
-        video, self._video, self._films = self._video, None, False
-        if video is not None:
-            self._guarded(lambda: how(video))
-
-    def _guarded(self, write: Callable[[], None]) -> None:
-        """Call `write`; an error of the disk or the encoder ends the film, not the evaluation."""
-        try:
-            write()
-        except (OSError, encoder().FFmpegError) as error:
-            self._films, self._video = False, None
-            with suppress(OSError):
-                part_of(self._path).unlink(missing_ok=True)
-            log_line(f"{self._path} could not be written: {error}.")
+        if self._films and self._video is not None:
+            self._video.drop()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from contextlib import closing
 from dataclasses import replace
+from functools import cache
 
 from actors.env import Env, EnvError
 from shared.config.protocols import PROTOCOLS
@@ -76,13 +77,8 @@ def make_env(play: Play, seed: int, index: int, *, training: bool, window: bool 
     return AtariEnv(play.game, protocol, seed, index, training=training, size=play.frame_size, window=window)
 
 
+@cache
 def action_names(play: Play) -> tuple[str, ...]:
     """Names of the actions of `play`'s game or environment, in their order. Raises `EnvError` as `make_env` does."""
-    if play.env is not None:
-        from actors.envs.gymnasium_env import GymnasiumEnv
-
-        with closing(GymnasiumEnv(play.env, seed=0, index=0, frames=play.frames)) as env:
-            return env.action_names
-    from actors.envs.atari import action_set, names_of
-
-    return names_of(action_set(play.game, PROTOCOLS[play.protocol]))
+    with closing(make_env(play, seed=0, index=0, training=True)) as env:
+        return env.action_names

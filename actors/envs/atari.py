@@ -94,22 +94,6 @@ def _load(game: str, protocol: Protocol, *, window: bool = False) -> ALEInterfac
 
 
 @cache
-def action_set(game: str, protocol: Protocol) -> tuple[int, ...]:
-    """The emulator's numbers of the actions; raises `EnvError` for an unknown game."""
-    return _action_numbers(_load(game_name(game), protocol), protocol)
-
-
-def names_of(numbers: tuple[int, ...]) -> tuple[str, ...]:
-    """The emulator's names of actions: NOOP, FIRE, UPRIGHT, ..."""
-    return tuple(Action(number).name for number in numbers)
-
-
-def _action_numbers(ale: ALEInterface, protocol: Protocol) -> tuple[int, ...]:
-    actions: list[Action] = ale.getLegalActionSet() if protocol.action_set == "full" else ale.getMinimalActionSet()
-    return tuple(action.value for action in actions)
-
-
-@cache
 def _table(height: int, kind: Literal["luma", "grays", "gray"]) -> NDArray[Any]:
     """Table of pairs on a screen of `height` lines, one for all envs of a process.
 
@@ -182,9 +166,11 @@ class AtariEnv(Env):
         self._reports_lives = training and protocol.life_ends_return
         self._ale: Any = _load(self.game, protocol, window=window)
         self._act: Callable[[int], int] = self._ale.act
-        self.numbers = _action_numbers(self._ale, protocol)
-        self.actions = len(self.numbers)
-        self.action_names = names_of(self.numbers)
+        full = protocol.action_set == "full"
+        actions: list[Action] = self._ale.getLegalActionSet() if full else self._ale.getMinimalActionSet()
+        self.actions = len(actions)
+        self.numbers = tuple(action.value for action in actions)
+        self.action_names = tuple(action.name for action in actions)
         self._fires = protocol.fire_on_reset and FIRE in self.numbers
         self._sticky = round(protocol.sticky * 65_536)
 

@@ -19,8 +19,8 @@ import math
 import os
 import traceback
 import zlib
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cache
 from types import ModuleType
 from typing import Any
@@ -66,6 +66,15 @@ FOREIGN = (Exception, SystemExit)
 """Errors of the code of an environment; a script that is named by mistake ends the program when it is imported."""
 
 
+@contextmanager
+def _foreign_code(sentence: str) -> Iterator[None]:
+    """Let an error of the environment's code end as `EnvError`: the sentence, and the error in words."""
+    try:
+        yield
+    except FOREIGN as error:
+        raise EnvError(f"{sentence}: {_in_words(error)}") from error
+
+
 def _close(env: gymnasium.Env[Any, Any]) -> None:
     """Close an environment that nobody needs any more; what it raises is only written to standard error."""
     try:
@@ -80,20 +89,17 @@ def _make(name: str, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     module_name, colon, factory_name = name.partition(":")
     if not colon:
         register_games()
-        try:
-            return gymnasium.make(name, disable_env_checker=True, **arguments)
-        except FOREIGN as error:  # the code of the environment, which may raise anything
-            raise EnvError(f"Gymnasium cannot make the environment {name!r}: {_in_words(error)}") from error
+        with _foreign_code(f"Gymnasium cannot make the environment {name!r}"):
+            made: gymnasium.Env[Any, Any] = gymnasium.make(name, disable_env_checker=True, **arguments)
+        return made
     module = _imported(module_name, name)
     if factory_name in gymnasium.registry:  # `module:Env-v0`, as Gymnasium itself takes it
         return _make(factory_name, arguments)
     factory = getattr(module, factory_name, None)
     if not callable(factory):
         raise EnvError(f"The module {module_name!r} has no function {factory_name!r} that makes an environment.")
-    try:
+    with _foreign_code(f"{name} could not make an environment"):
         env = factory(**arguments)
-    except FOREIGN as error:  # the user's factory, which may raise anything
-        raise EnvError(f"{name} could not make an environment: {_in_words(error)}") from error
     if not isinstance(env, gymnasium.Env):
         raise EnvError(f"{name} returned a {type(env).__name__}; it must return a gymnasium.Env.")
     return env
@@ -125,13 +131,10 @@ def _checked_spaces(name: str, env: gymnasium.Env[Any, Any], frames: FrameShape)
 
     Frames in color need observations in color.
     """
-    try:
+    with _foreign_code(
+        f"{name} needs a Box of uint8 images and a Discrete, and does not tell its observation_space and action_space"
+    ):
         observations, actions = env.observation_space, env.action_space
-    except FOREIGN as error:
-        raise EnvError(
-            f"{name} does not tell its observation_space and action_space: {_in_words(error)}. It needs a Box of uint8 "
-            "images and a Discrete."
-        ) from error
     shape = getattr(observations, "shape", None) or ()
     is_image = shape[2:] in ((), (1,), (3,)) and len(shape) >= 2 and min(shape) > 0
     if not isinstance(observations, Box) or observations.dtype != np.uint8 or not is_image:
@@ -173,9 +176,6 @@ class GymnasiumEnv(Env):
         screen: height and width of its observations.
     """
 
-    _alive = 0
-    """Instances in this process that are not closed."""
-
     def __init__(self, name: str, seed: int, index: int, frames: FrameShape = DEFAULT_FRAMES) -> None:
         """Make the environment; raises `EnvError` when that fails or its spaces do not fit.
 
@@ -186,21 +186,12 @@ class GymnasiumEnv(Env):
             frames: shape of its frames.
         """
         self._name = name
-        try:
-            self._env = _make(*parse_env_name(name))
-        except EnvError as error:
-            if not GymnasiumEnv._alive:
-                raise
-            raise EnvError(
-                f"{error} It is not the first one in its process; if that is the reason, pass --lane-envs 1, as many "
-                "--actors as --envs, and --eval-envs 1."
-            ) from error
+        self._env = _make(*parse_env_name(name))
         try:
             observations, actions = _checked_spaces(name, self._env, frames)
         except EnvError:
             _close(self._env)
             raise
-        GymnasiumEnv._alive += 1
         self._shape = observations.shape
         self.screen = observations.shape[:2]
         self._frames = frames
@@ -275,7 +266,6 @@ class GymnasiumEnv(Env):
 
     def close(self) -> None:
         """Close the environment."""
-        GymnasiumEnv._alive -= 1
         _close(self._env)
 
     def film(self, show: Callable[[Shot], None]) -> None:
@@ -284,10 +274,8 @@ class GymnasiumEnv(Env):
 
     def _write(self, observation: Any, frame: Frame) -> None:
         """Gray, unless frames are in color, and shrink an observation into `frame`."""
-        try:
+        with _foreign_code(f"{self._name} gave an observation that is no array"):
             image: NDArray[np.uint8] = np.asarray(observation)
-        except FOREIGN as error:
-            raise EnvError(f"{self._name} gave an observation that is no array: {_in_words(error)}") from error
         if image.dtype != np.uint8 or image.shape != self._shape:
             raise EnvError(
                 f"{self._name} gave an observation of {image.dtype}{list(image.shape)}; "

@@ -10,7 +10,6 @@ from ale_py.registration import rom_id_to_name
 from gymnasium.wrappers import AtariPreprocessing, FrameStackObservation
 
 from actors.env import EnvError
-from actors.envs.atari import FIRE, action_set
 from shared.config.protocols import PROTOCOLS
 from shared.config.sections import FRAME_SKIP, Play
 
@@ -18,16 +17,16 @@ from shared.config.sections import FRAME_SKIP, Play
 class FireOnReset(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Plays FIRE once after every reset: for an agent step of four frames, where a protocol plays it for one frame."""
 
-    def __init__(self, env: gymnasium.Env[Any, Any], fire: int) -> None:
-        """`fire`: the action's number in the env."""
-        super().__init__(env)
-        self._fire = fire
-
     def reset(self, **settings: Any) -> tuple[Any, dict[str, Any]]:
         """Reset the env and play FIRE; return the observation after it."""
         self.env.reset(**settings)
-        observation, _, _, _, info = self.env.step(self._fire)
+        observation, _, _, _, info = self.env.step(_actions(self.env).index("FIRE"))
         return observation, info
+
+
+def _actions(env: gymnasium.Env[Any, Any]) -> list[str]:
+    """Names of the actions of a game."""
+    return list(env.get_wrapper_attr("get_action_meanings")())
 
 
 def gymnasium_env(play: Play, max_frames: int, settings: dict[str, Any]) -> gymnasium.Env[Any, Any]:
@@ -55,7 +54,6 @@ def gymnasium_env(play: Play, max_frames: int, settings: dict[str, Any]) -> gymn
         **settings,
     )
     env = AtariPreprocessing(env, noop_max=protocol.noop_max, frame_skip=FRAME_SKIP, screen_size=play.frame_size)
-    numbers = action_set(play.game, protocol)
-    if protocol.fire_on_reset and FIRE in numbers:
-        env = FireOnReset(env, numbers.index(FIRE))
+    if protocol.fire_on_reset and "FIRE" in _actions(env):
+        env = FireOnReset(env)
     return FrameStackObservation(env, play.frame_stack, padding_type="zero")

@@ -55,13 +55,6 @@ class Agent:
         self._state: NDArray[np.float32] | None = None  # of the environments of the newest call
         self._next_state = np.zeros((0, 2, 0), np.float32)
 
-    def __repr__(self) -> str:
-        chooses = "sampled" if self._samples else "greedy"
-        return (
-            f"Agent(game={self.game!r}, protocol={self.protocol!r}, method={self._weights.network.method!r}, "
-            f"actions={self.actions} {chooses}, device={self._device!r})"
-        )
-
     @property
     def has_policy(self) -> bool:
         """True if the agent learned a policy, False if it learned action values."""

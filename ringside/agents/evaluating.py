@@ -5,9 +5,9 @@ An `EvaluationPolicy` is a trained network as evaluations query it: in batches o
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,25 +24,42 @@ from shared.machine import facts
 from shared.process.library_env import choose_workspace
 from shared.process.signals import killed_by_interrupt
 
-if TYPE_CHECKING:
-    from learner.networks.policy import Policy
-
-
 ROWS = 8
 """Emulators of an evaluation, which is also the batch of its network. Episode `i` is in row `i % ROWS`, so that its
 numbers do not depend on the number of episodes."""
 
 
-@dataclass(frozen=True)
 class EvaluationPolicy:
-    """A network for evaluations, and its arithmetic."""
+    """A network for evaluations, and its arithmetic.
 
-    policy: Policy
-    device: str
-    precision: str
-    threads: int
-    has_policy: bool = False
-    """True if the values of the network are the logits of a policy."""
+    Attributes:
+        policy: the network, for batches of `ROWS` stacks.
+        has_policy: True if the values of the network are the logits of a policy.
+    """
+
+    def __init__(
+        self, weights: StoredWeights, device: str, *, captured: bool = True, wanted: Precision = "auto"
+    ) -> None:
+        """Configure torch for this process, and load the weights.
+
+        Args:
+            captured: see `Policy`.
+            wanted: precision, as --precision.
+        """
+        import torch
+
+        from learner.engine.device import prepare_torch
+        from learner.networks.policy import Policy
+
+        self.device = device_of(device)
+        self.precision = precision_of(wanted, self.device)
+        self.threads = 1  # a batch of eight is too small for several threads: they were four times slower
+        self.has_policy = method_of(weights.network).samples_actions
+        choose_workspace()
+        on = torch.device(self.device)
+        prepare_torch(on, self.precision, self.threads)
+        self.policy = Policy(weights.network, on, self.precision, ROWS, captured=captured)
+        self.policy.load(weights.flat)
 
     def choose(self, values: NDArray[np.float32], draws: NDArray[np.float64], rules: EvalRules) -> NDArray[np.int64]:
         """Actions int64[n] for values [n, actions] by the rules of an evaluation: greedy, or sampled at the draws."""
@@ -64,35 +81,6 @@ def load_libraries() -> None:
         import torch  # noqa: F401
 
         from learner.networks import policy  # noqa: F401
-
-
-def make_evaluation_policy(
-    weights: StoredWeights,
-    device: str,
-    rows: int = ROWS,
-    *,
-    captured: bool = True,
-    wanted: Precision = "auto",
-) -> EvaluationPolicy:
-    """Network for batches of `rows` stacks. Configures torch for this process.
-
-    Args:
-        captured: see `Policy`.
-        wanted: precision, as --precision.
-    """
-    import torch
-
-    from learner.engine.device import prepare_torch
-    from learner.networks.policy import Policy
-
-    name = device_of(device)
-    precision = precision_of(wanted, name)
-    threads = 1  # a batch of eight is too small for several threads: they were four times slower
-    choose_workspace()
-    prepare_torch(torch.device(name), precision, threads)
-    policy = Policy(weights.network, torch.device(name), precision, rows, captured=captured)
-    policy.load(weights.flat)
-    return EvaluationPolicy(policy, name, precision, threads, method_of(weights.network).samples_actions)
 
 
 def evaluate(
@@ -136,7 +124,7 @@ def evaluate(
     )
     require_actions(weights, play)
     protocol = PROTOCOLS[weights.protocol]
-    network = make_evaluation_policy(weights, device, ROWS, captured=False)  # a user's threads may use the GPU
+    network = EvaluationPolicy(weights, device, captured=False)  # a user's threads may use the GPU
     stacks = np.zeros((ROWS, *play.frames.observation), np.uint8)
     state = network.policy.fresh_state()
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from actors.evaluation import Evaluation, play_episodes
 from actors.make_env import action_names
-from ringside.agents.evaluating import ROWS, make_evaluation_policy
+from ringside.agents.evaluating import ROWS, EvaluationPolicy
 from ringside.agents.stored_weights import play_of, require_actions, rules_of, weights_at
 from shared.checkpoint.weights_file import StoredWeights
 from shared.config import validate
@@ -117,7 +117,7 @@ def _answers(
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    policy = make_evaluation_policy(weights, "cpu", captured=False, wanted="fp32").policy
+    policy = EvaluationPolicy(weights, "cpu", captured=False, wanted="fp32").policy
     stacks, state = np.zeros((ROWS, *play.frames.observation), np.uint8), policy.fresh_state()
     inputs = {"observation": stacks} | ({"state": state} if weights.network.recurrent else {})
     ours: list[NDArray[np.float32]] = []

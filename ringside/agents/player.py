@@ -7,18 +7,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple, Self, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from actors.env import Env, Shot
 from actors.evaluation import Episode, Evaluation
-from actors.filming import VideoFile, encoder, enlarge, part_of
+from actors.filming import VideoFile, enlarge
 from ringside.agents.evaluating import ROWS, EvaluationPolicy
-from shared.errors import ConfigError
 
 GROUND, TEXT, DIM, BAR, CHOSEN = (22, 24, 29), (232, 232, 232), (150, 155, 164), (86, 180, 233), (230, 159, 0)
 """Colors, of Okabe & Ito's palette, which color-blind people tell apart; a mark repeats what a color says."""
@@ -29,8 +27,6 @@ COMFORTABLE_HEIGHT = 512
 _LEAST_HEIGHT, _MOST_LINE = 200, 28
 _CATCH_UP = 0.25
 """Delay in seconds beyond which a show continues from now instead of catching up."""
-
-_Result = TypeVar("_Result")
 
 
 class Moment(NamedTuple):
@@ -66,7 +62,7 @@ def play(
         row = number % ROWS  # as in `evaluate`, so that the numbers are the same
         stacks = np.zeros((ROWS, *evaluation.play.frames.observation), np.uint8)
         state = network.policy.fresh_state()
-        episode = evaluation.open(env, number, stacks[row])
+        episode = Episode(evaluation, env, number, stacks[row])
         while not episode.over:
             values = network.policy.values(stacks, state)[row : row + 1]
             state = network.policy.next_state
@@ -93,20 +89,19 @@ class Pace:
 
 
 class Video:
-    """A video file of moments, which is complete after `__exit__` in any case."""
+    """A video file of moments, which `file.finish` completes."""
 
     def __init__(self, path: Path, game: str, env: Env, rate: float, scale: int | None, *, has_policy: bool) -> None:
-        """Begin the file. Raises `ConfigError` if it cannot be written, as the other methods do.
+        """Begin the file. Raises `ConfigError` if it cannot be written, as `add` does.
 
         Args:
             rate: screens a second.
             scale: pixels for each pixel of the screen; None: for about 500 lines.
             has_policy: True if the values are the probabilities of a policy.
         """
-        self._path, self._scale, self._whole = path, scale, True
-        self._game, self._names, self._has_policy = game, env.action_names, has_policy
+        self._scale, self._game, self._names, self._has_policy = scale, game, env.action_names, has_policy
         self._episode, self._low, self._high = -1, 0.0, 0.0
-        self.file = self._guarded(lambda: VideoFile(path, rate))
+        self.file = VideoFile(path, rate)
 
     def add(self, moment: Moment) -> None:
         """Append the screens of a moment."""
@@ -117,7 +112,7 @@ class Video:
         picture[:, -PANEL:] = self._panel(moment, even)
         for shot in moment.shots:
             picture[: height * scale, : width * scale] = enlarge(shot.screen, scale)
-            self._guarded(lambda: self.file.add(picture))
+            self.file.add(picture)
 
     def _panel(self, moment: Moment, height: int) -> NDArray[np.uint8]:
         """Panel beside the screen: uint8[height, PANEL, 3]."""
@@ -159,20 +154,3 @@ class Video:
             self._episode, self._low, self._high = number, np.inf, -np.inf
         self._low, self._high = min(self._low, values.min()), max(self._high, values.max())
         return (values - self._low) / max(self._high - self._low, 1e-9)
-
-    def _guarded(self, write: Callable[[], _Result]) -> _Result:
-        """Result of `write`; an error of the disk or the encoder becomes a sentence, and leaves no file."""
-        try:
-            return write()
-        except (OSError, encoder().FFmpegError) as error:
-            self._whole = False
-            with suppress(OSError):
-                part_of(self._path).unlink(missing_ok=True)
-            raise ConfigError(f"--video {self._path} cannot be written: {error.strerror or error}.") from error
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._whole:
-            self._guarded(self.file.finish)

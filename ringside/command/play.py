@@ -13,7 +13,7 @@ from actors.env import Env, EnvError
 from actors.envs.atari import game_name
 from actors.evaluation import Evaluation
 from actors.filming import MOST_RATE
-from ringside.agents.evaluating import EvaluationPolicy, load_libraries, make_evaluation_policy
+from ringside.agents.evaluating import EvaluationPolicy, load_libraries
 from ringside.agents.player import Pace, Video, play
 from ringside.agents.stored_weights import play_named, play_of, require_actions, rules_of, weights_at
 from ringside.command.arguments import PlayingOptions, parse
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
         settings = play_named(weights, game=game)
     require_actions(weights, settings)
     evaluation = Evaluation(settings, rules_of(weights, settings, **options.given_rules), options.seed, 0)
-    network = make_evaluation_policy(weights, options.device)
+    network = EvaluationPolicy(weights, options.device)
     with _stop_requests() as stop, closing(_env(evaluation, window=options.video is None)) as env:
         _show(options, evaluation, env, network, stop)
     return 0
@@ -109,7 +109,7 @@ def _show(options: Playing, evaluation: Evaluation, env: Env, network: Evaluatio
         if options.video is not None:
             title = headline(game).replace("_", " ")
             video = Video(options.video, title, env, rate, options.scale, has_policy=network.has_policy)
-            held.enter_context(video)
+            held.callback(video.file.finish)
         for moment in play(evaluation, env, network, numbers, Pace(rate) if video is None else None):
             if video is not None:
                 video.add(moment)

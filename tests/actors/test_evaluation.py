@@ -146,7 +146,7 @@ def test_random_actions_of_an_evaluation_are_of_all_kinds() -> None:
     evaluation = Evaluation(CATCH, EvalRules(0.1, 108_000), 1, 0)
     env, stack, random = evaluation.env(), np.zeros((STACK, FRAME_SIDE, FRAME_SIDE), np.uint8), []
     for number in range(100):
-        episode = evaluation.open(env, number, stack)
+        episode = Episode(evaluation, env, number, stack)
         while not episode.over:
             episode.step(1)
             random.append(episode.action)

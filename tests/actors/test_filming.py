@@ -120,7 +120,7 @@ def test_a_disk_that_refuses_disturbs_no_evaluation(tmp_path: Path, capsys: pyte
     (tmp_path / "videos").touch()
     played = play(evaluation_video(tmp_path, 0), game="pong")
     assert played == play(None, game="pong")
-    assert capsys.readouterr().err.count("could not be written") == 1
+    assert capsys.readouterr().err.count("continues without its video") == 1
 
 
 def test_a_log_on_the_same_full_disk_disturbs_no_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,10 +151,14 @@ def test_no_link_in_the_place_of_a_video_is_followed(tmp_path: Path) -> None:
 def test_a_video_that_cannot_be_finished_leaves_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def full(_file: VideoFile) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    encode = VideoFile._encode
 
-    monkeypatch.setattr(VideoFile, "finish", full)
+    def full(file: VideoFile, frame: object) -> None:
+        if frame is None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        encode(file, frame)
+
+    monkeypatch.setattr(VideoFile, "_encode", full)
     play(path := evaluation_video(tmp_path, 0), game="pong")
     assert list(path.parent.iterdir()) == []
     assert "No space left" in capsys.readouterr().err

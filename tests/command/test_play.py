@@ -97,7 +97,7 @@ def test_a_window_shows_whole_episodes(
     monkeypatch.setattr("ringside.agents.player.time.sleep", lambda seconds: None)
     assert main(words) == 0
     assert capsys.readouterr().out.count("after 12 steps") == 2
-    assert modes == [None, "human"], "one is asked for its actions"
+    assert modes == ["human"], "its actions are known from the first call"
 
 
 def test_a_window_shows_a_game_for_some_seconds(
@@ -326,7 +326,7 @@ def test_a_recurrent_agent_begins_every_episode_with_zeros(tmp_path: Path, monke
 
     network = SimpleNamespace(policy=Counting(), device="cpu", precision="fp32", threads=1)
     network.choose = lambda values, draws, rules: np.zeros(len(values), np.int64)
-    monkeypatch.setattr(evaluating, "make_evaluation_policy", lambda *weights, **options: network)
+    monkeypatch.setattr(evaluating, "EvaluationPolicy", lambda *weights, **options: network)
     weights = random_weights(tmp_path, CATCH, actions=3, method="a2c", recurrent=True)
     ringside.evaluate(weights, env=CATCH, episodes=evaluating.ROWS + 2, device="cpu")
     assert seen == [[step % 12] * 2 for step in range(24)], "falls of 12 steps each"

@@ -14,7 +14,7 @@ import pytest
 from ale_py import ALEInterface, LoggerMode, roms
 
 from actors.env import EnvError, Outcome
-from actors.envs.atari import NOOP, REPLAYED, RESET_ANEW, AtariEnv, action_set, game_name, games
+from actors.envs.atari import NOOP, REPLAYED, RESET_ANEW, AtariEnv, game_name, games
 from actors.make_env import action_names, make_env
 from actors.pixels.palette import gray_table
 from shared.config.protocols import PROTOCOLS
@@ -81,8 +81,8 @@ def test_an_unknown_game_is_refused_with_a_sentence(name: str, sentence: str) ->
 
 
 def test_the_action_set_follows_the_protocol() -> None:
-    assert action_set("breakout", NATURE) == (0, 1, 3, 4)
-    assert action_set("breakout", PROTOCOLS["machado"]) == tuple(range(18))
+    assert fresh("breakout").numbers == (0, 1, 3, 4)
+    assert fresh("breakout", "machado").numbers == tuple(range(18))
     assert action_names(Play(game="Breakout")) == ("NOOP", "FIRE", "RIGHT", "LEFT")
     assert action_names(Play(game="Breakout", protocol="machado"))[-1] == "DOWNLEFTFIRE"
 

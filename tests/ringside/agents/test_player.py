@@ -8,7 +8,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, BinaryIO
 
-import av
 import numpy as np
 import pytest
 
@@ -17,7 +16,7 @@ from actors.env import Shot
 from actors.envs.atari import AtariEnv
 from actors.evaluation import Evaluation
 from ringside.agents import player
-from ringside.agents.evaluating import make_evaluation_policy
+from ringside.agents.evaluating import EvaluationPolicy
 from ringside.agents.player import BAR, CHOSEN, GROUND, PANEL, Moment, Pace, Video, play
 from ringside.agents.stored_weights import play_of, rules_of, weights_at
 from shared.config.protocols import PROTOCOLS
@@ -34,7 +33,7 @@ def played(load: Path, numbers: Sequence[int], env: str | None = None) -> list[M
     settings = play_of(weights)
     evaluation = Evaluation(settings, rules_of(weights, settings), 3, 0)
     with closing(evaluation.env()) as made:
-        return list(play(evaluation, made, make_evaluation_policy(weights, "cpu"), numbers))
+        return list(play(evaluation, made, EvaluationPolicy(weights, "cpu"), numbers))
 
 
 def returns(moments: list[Moment]) -> list[float]:
@@ -213,21 +212,6 @@ def test_bars_are_of_the_range_of_their_episode() -> None:
     assert made._shares(moment(values=(0.25, 0.75))).tolist() == [0.25, 0.75]
 
 
-def test_a_video_that_is_broken_off_is_whole(tmp_path: Path) -> None:
-    env: Any = SimpleNamespace(action_names=NAMES)
-
-    def broken_off() -> None:
-        with Video(tmp_path / "a.mp4", "pong", env, 60, 1, has_policy=False) as made:
-            for _ in range(3):
-                made.add(moment())
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        broken_off()
-    with av.open(str(tmp_path / "a.mp4")) as file:
-        assert len(list(file.decode(video=0))) == 6
-
-
 @pytest.mark.parametrize("suffix", [".mp4", ".gif"])
 def test_a_full_disk_is_a_sentence_and_leaves_no_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
@@ -239,12 +223,13 @@ def test_a_full_disk_is_a_sentence_and_leaves_no_file(
     monkeypatch.setattr("actors.filming.open", full, raising=False)
     env: Any = SimpleNamespace(action_names=NAMES)
 
-    def write() -> None:
-        with Video(tmp_path / f"a{suffix}", "pong", env, 20, 1, has_policy=False) as made:
-            for _ in range(100):
-                noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
-                made.add(moment(screen=noise))
+    made = Video(tmp_path / f"a{suffix}", "pong", env, 20, 1, has_policy=False)
 
-    with pytest.raises(ConfigError, match=f"--video .*a{suffix} cannot be written: No space left on device"):
+    def write() -> None:
+        for _ in range(100):
+            made.add(moment(screen=np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)))
+
+    with pytest.raises(ConfigError, match=f"The video .*a{suffix} cannot be written: No space left on device"):
         write()
+    made.file.finish()
     assert not list(tmp_path.iterdir())
