@@ -17,22 +17,17 @@ from tests.support.runs import finish, records, start, summary
 PLAYED_WELL = 1.5
 """Mean return that only a paddle under the block gets: at random it is -0.2, at best 2.2."""
 
-SETTINGS = {
-    "actors": "1",
-    "envs": "16",
-    "inference_batch": "8",
-    "round_steps": "320",
-    "learning_starts": "640",
-    "total_steps": "12_800",
-    "replay_size": "8_000",
-    "optimizer": "adam",
-    "learning_rate": "5e-4",
-    "optimizer_decay": "0.999",
-    "optimizer_epsilon": "1e-5",
-    "epsilon_steps": "5_000",
-    "epsilon_end": "0.02",
-    "discount": "0.95",
-}
+
+def flags(text: str) -> dict[str, str]:
+    """Settings that are written as `name=value`."""
+    return dict(word.split("=") for word in text.split())
+
+
+SETTINGS = flags(
+    "actors=1 envs=16 inference_batch=8 round_steps=320 learning_starts=640 total_steps=12_800 replay_size=8_000 "
+    "optimizer=adam learning_rate=5e-4 optimizer_decay=0.999 optimizer_epsilon=1e-5 "
+    "epsilon_steps=5_000 epsilon_end=0.02 discount=0.95"
+)
 
 
 def played(run_dir: Path, episodes: int = 60) -> float:
@@ -52,104 +47,64 @@ def played(run_dir: Path, episodes: int = 60) -> float:
     return float(np.mean(returns))
 
 
-ROUNDS = {
-    **{name: SETTINGS[name] for name in ("actors", "envs", "inference_batch", "discount")},
-    "schedule": "alternate",
-    "snapshot_every_steps": "2_000",
-    "optimizer_epsilon": "1e-5",
-    "clip_gradient": "0.5",
-}
-ACTOR_CRITIC = ROUNDS | {
-    "method": "a2c",
-    "round_steps": "80",
-    "batch_size": "80",
-    "total_steps": "20_000",
-    "optimizer": "rms",
-    "learning_rate": "4e-3",
-    "optimizer_decay": "0.99",
-}
-PASSES = ROUNDS | {
-    "method": "ppo",
-    "round_steps": "512",
-    "batch_size": "128",
-    "epochs": "3",
-    "total_steps": "20_000",
-    "optimizer": "adam",
-    "learning_rate": "1e-3",
-    "optimizer_decay": "0.999",
-}
-Q_LAMBDA = PASSES | {
-    "method": "pqn",
-    "epochs": "2",
-    "total_steps": "40_000",
-    "optimizer": "radam",
-    "clip_gradient": "10",
-    "epsilon_steps": "10_000",
-    "epsilon_end": "0.02",
-}
-SHORT_ROUNDS = {"round_steps": "128", "batch_size": "64", "learning_rate_end": "1e-4", "anneal_steps": "40_000"}
+ROUNDS = flags(
+    "actors=1 envs=16 inference_batch=8 discount=0.95 schedule=alternate snapshot_every_steps=2_000 "
+    "optimizer_epsilon=1e-5 clip_gradient=0.5"
+)
+ACTOR_CRITIC = ROUNDS | flags(
+    "method=a2c round_steps=80 batch_size=80 total_steps=20_000 optimizer=rms learning_rate=4e-3 optimizer_decay=0.99"
+)
+PASSES = ROUNDS | flags(
+    "method=ppo round_steps=512 batch_size=128 epochs=3 total_steps=20_000 "
+    "optimizer=adam learning_rate=1e-3 optimizer_decay=0.999"
+)
+Q_LAMBDA = PASSES | flags(
+    "method=pqn epochs=2 total_steps=40_000 optimizer=radam clip_gradient=10 epsilon_steps=10_000 epsilon_end=0.02"
+)
+SHORT_ROUNDS = flags("round_steps=128 batch_size=64 learning_rate_end=1e-4 anneal_steps=40_000")
 ON_POLICY = {
     "a2c": ACTOR_CRITIC,
-    "a3c": ACTOR_CRITIC | {"method": "a3c", "schedule": "concurrent", "round_steps": "160", "total_steps": "30_000"},
+    "a3c": ACTOR_CRITIC | flags("method=a3c schedule=concurrent round_steps=160 total_steps=30_000"),
     "ppo": PASSES,
-    "ppo a version behind": PASSES | {"schedule": "concurrent", "total_steps": "30_000"},
+    "ppo a version behind": PASSES | flags("schedule=concurrent total_steps=30_000"),
     "pqn": Q_LAMBDA,
-    "pqn a version behind": Q_LAMBDA | SHORT_ROUNDS | {"schedule": "concurrent"},
-    "vtrace": ACTOR_CRITIC | {"method": "vtrace", "schedule": "concurrent", "total_steps": "10_000"},
+    "pqn a version behind": Q_LAMBDA | SHORT_ROUNDS | flags("schedule=concurrent"),
+    "vtrace": ACTOR_CRITIC | flags("method=vtrace schedule=concurrent total_steps=10_000"),
 }
-MEMORY = ACTOR_CRITIC | {
-    "env": "tests.learn.games:cue",
-    "round_steps": "112",
-    "batch_size": "112",
-    "total_steps": "12_000",
-    "optimizer": "adam",
-    "optimizer_decay": "0.999",
-    "learning_rate": "2e-3",
-    "discount": "0.9",
-}
+MEMORY = ACTOR_CRITIC | flags(
+    "env=tests.learn.games:cue round_steps=112 batch_size=112 total_steps=12_000 "
+    "optimizer=adam optimizer_decay=0.999 learning_rate=2e-3 discount=0.9"
+)
 """Rounds of 7 ticks: an episode has 6, and one tick more that resets it."""
 
 
-WORKERS = {
-    "schedule": "ordered",
-    "workers": "16",
-    "lane_envs": "1",
-    "t_max": "5",
-    "actors": "2",
-    "discount": "0.95",
-    "snapshot_every_steps": "2_000",
-    "optimizer": "rms",
-    "learning_rate": "1e-3",
-    "optimizer_decay": "0.99",
-    "optimizer_epsilon": "1e-3",
-    "total_steps": "40_000",
-}
-WORKERS_OF_Q = WORKERS | {"round_steps": "640", "epsilon_steps": "10_000", "epsilon_end": "0.02"}
-LOCAL_REPLAY = {name: SETTINGS[name] for name in ("learning_rate", "optimizer", "optimizer_decay", "optimizer_epsilon")}
+WORKERS = flags(
+    "schedule=ordered workers=16 lane_envs=1 t_max=5 actors=2 discount=0.95 snapshot_every_steps=2_000 "
+    "optimizer=rms learning_rate=1e-3 optimizer_decay=0.99 optimizer_epsilon=1e-3 total_steps=40_000"
+)
+WORKERS_OF_Q = WORKERS | flags("round_steps=640 epsilon_steps=10_000 epsilon_end=0.02")
 BY_WORKERS = {
-    "a2c": WORKERS | {"method": "a2c"},
-    "n-step-q": WORKERS_OF_Q | {"method": "n-step-q"},
-    "one-step-q": WORKERS_OF_Q | {"method": "one-step-q"},
-    "sarsa": WORKERS_OF_Q | {"method": "sarsa"},
+    "a2c": WORKERS | flags("method=a2c"),
+    **{method: WORKERS_OF_Q | {"method": method} for method in ("n-step-q", "one-step-q", "sarsa")},
     "dqn": WORKERS_OF_Q
-    | LOCAL_REPLAY
-    | {"method": "dqn", "workers": "4", "t_max": "4", "local_replay": "2_000", "learning_starts": "640"}
-    | {"epsilon_steps": "5_000", "round_steps": "320", "batch_size": "32", "total_steps": "12_000"},
+    | flags("method=dqn workers=4 t_max=4 local_replay=2_000 learning_starts=640 epsilon_steps=5_000 round_steps=320")
+    | flags("batch_size=32 total_steps=12_000 optimizer=adam learning_rate=5e-4 optimizer_decay=0.999")
+    | flags("optimizer_epsilon=1e-5"),
 }
 
 
-MEMORY_OF_WORKERS = WORKERS | {"method": "a2c", "network": "a3c", "t_max": "7", "discount": "0.9"}
-MEMORY_OF_WORKERS |= {"env": MEMORY["env"], "total_steps": "30_000"}
+MEMORY_OF_WORKERS = WORKERS | flags("method=a2c network=a3c t_max=7 discount=0.9 total_steps=30_000")
+MEMORY_OF_WORKERS |= {"env": MEMORY["env"]}
 """A3C with an LSTM."""
-SCHEDULES = {"snapshot_every_steps": "640", "publish_every_updates": "40"}
+SCHEDULES = flags("snapshot_every_steps=640 publish_every_updates=40")
 CASES = {
     **{name: SETTINGS for name in ("dqn", "categorical", "implicit", "quantiles")},
     "residual": SETTINGS | {"total_steps": "9_600"},
     **{schedule: SETTINGS | SCHEDULES | {"schedule": schedule} for schedule in ("alternate", "free")},
     **ON_POLICY,
     **{
-        f"{name} by workers, {schedule}": flags | {"schedule": schedule}
-        for name, flags in BY_WORKERS.items()
+        f"{name} by workers, {schedule}": settings | {"schedule": schedule}
+        for name, settings in BY_WORKERS.items()
         for schedule in ("ordered", "async")
     },
 }
@@ -173,8 +128,8 @@ def train(run_dir: Path, case: str, env: str = "tests.support.pixel_game:factory
 
 @pytest.mark.parametrize("seed", ["1", *(pytest.param(seed, marks=pytest.mark.stress) for seed in ("2", "3"))])
 def test_learns_the_pixel_game(tmp_path: Path, seed: str) -> None:
-    flags = SETTINGS | {"total_steps": "9_600"}
-    finish(start(tmp_path / "run", env="tests.support.pixel_game:factory", seed=seed, **flags))
+    settings = SETTINGS | {"total_steps": "9_600"}
+    finish(start(tmp_path / "run", env="tests.support.pixel_game:factory", seed=seed, **settings))
     assert played(tmp_path / "run") > PLAYED_WELL
     assert summary(tmp_path / "run")["updates"] == (9_600 - 640) // 4
 
@@ -199,7 +154,7 @@ def test_nothing_is_learned_from_shuffled_rewards(tmp_path: Path, case: str) -> 
 
 
 @pytest.mark.parametrize(
-    "flags",
+    "settings",
     [
         pytest.param(MEMORY | {"method": "a2c", "schedule": "alternate"}, id="a2c", marks=STRESS),
         pytest.param(MEMORY | {"method": "vtrace", "schedule": "concurrent"}, id="vtrace", marks=STRESS),
@@ -207,23 +162,23 @@ def test_nothing_is_learned_from_shuffled_rewards(tmp_path: Path, case: str) -> 
         pytest.param(MEMORY_OF_WORKERS | {"schedule": "async"}, id="workers, async", marks=STRESS),
     ],
 )
-def test_a_recurrent_agent_learns_what_needs_memory(tmp_path: Path, flags: dict[str, str]) -> None:
+def test_a_recurrent_agent_learns_what_needs_memory(tmp_path: Path, settings: dict[str, str]) -> None:
     """Without memory the mean return stays near 0. Gradients of workers go back through an episode at most."""
     returns = {}
     for name, words in (("recurrent", ["--recurrent"]), ("plain", [])):
-        finish(start(tmp_path / name, *words, **flags), seconds=300.0)
+        finish(start(tmp_path / name, *words, **settings), seconds=300.0)
         returns[name] = summary(tmp_path / name)["mean_return_100"]
     assert returns["recurrent"] > 0.8
     assert abs(returns["plain"]) < 0.4
-    if "workers" not in flags:
-        evaluated = ringside.evaluate(tmp_path / "recurrent", env=flags["env"], episodes=30, eval_actions="greedy")
+    if "workers" not in settings:
+        evaluated = ringside.evaluate(tmp_path / "recurrent", env=settings["env"], episodes=30, eval_actions="greedy")
         assert evaluated["mean"] > 0.9
 
 
 @pytest.mark.stress
 def test_an_on_policy_method_of_a_plug_in_learns_the_pixel_game(tmp_path: Path) -> None:
-    flags = ACTOR_CRITIC | {"plugin": "tests.support.reinforce", "method": "reinforce", "total_steps": "16_000"}
-    finish(start(tmp_path / "run", env="tests.support.pixel_game:factory", **flags))
+    settings = ACTOR_CRITIC | flags("plugin=tests.support.reinforce method=reinforce total_steps=16_000")
+    finish(start(tmp_path / "run", env="tests.support.pixel_game:factory", **settings))
     assert summary(tmp_path / "run")["mean_return_100"] > PLAYED_WELL / 2
     last = [record for record in records(tmp_path / "run", "round") if record.get("loss") is not None][-1]
     assert {"loss", "gradient_norm", "baseline"} <= last.keys()

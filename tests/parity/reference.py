@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,17 +14,6 @@ from actors.envs.atari import AtariEnv
 from shared.config.protocols import Protocol
 from shared.config.sections import FRAME_SKIP
 from shared.prng import Stream, bits, randint
-
-
-class _Chosen:
-    """Stands for a random generator, and gives the number of no-ops that was chosen beforehand."""
-
-    def __init__(self, noops: int) -> None:
-        self._noops = noops
-
-    def integers(self, low: int, high: int) -> int:
-        assert low <= self._noops < high
-        return self._noops
 
 
 class _Scripted(GymnasiumAtari):
@@ -44,11 +34,14 @@ class _Scripted(GymnasiumAtari):
 
     def reset(self, **arguments: Any) -> Any:
         result = super().reset(**arguments)
-        self._np_random = _Chosen(len(self.opening))
-        return result
+        noops = len(self.opening)
 
-    def begin_step(self, draws: int) -> None:
-        self.draws = draws
+        def chosen(low: int, high: int) -> int:
+            assert low <= noops < high
+            return noops
+
+        self._np_random = SimpleNamespace(integers=chosen)
+        return result
 
     def step(self, action: Any) -> Any:
         if self.opening:
@@ -86,7 +79,7 @@ class Reference:
     def step(self, tick: int, action: int) -> tuple[NDArray[np.uint8], float, bool, bool, int]:
         """Frame, reward, terminated, truncated, lives."""
         seed, index = self._counters
-        self._emulator.begin_step(bits(seed, Stream.STICKY, index, tick))
+        self._emulator.draws = bits(seed, Stream.STICKY, index, tick)
         frame, reward, terminated, truncated, info = self._env.step(self._indices[action])
         return frame, float(reward), terminated, truncated, info["lives"]
 

@@ -31,14 +31,10 @@ def test_truncation_falls_and_looks_as_in_gymnasium(game: str, longest: int) -> 
     assert compare(game, protocol, 120, reset_every=1_000) >= 2
 
 
+@pytest.mark.parametrize(("protocol", "steps", "reset_every"), [("machado", 200, 90), ("envpool", 120, 30)])
 @pytest.mark.parametrize("game", SOME)
-def test_sticky_actions_are_as_in_gymnasium(game: str) -> None:
-    compare(game, PROTOCOLS["machado"], 200, reset_every=90)
-
-
-@pytest.mark.parametrize("game", SOME)
-def test_fire_after_reset_is_as_in_gymnasium(game: str) -> None:
-    compare(game, PROTOCOLS["envpool"], 120, reset_every=30)
+def test_sticky_actions_and_fire_are_as_in_gymnasium(game: str, protocol: str, steps: int, reset_every: int) -> None:
+    compare(game, PROTOCOLS[protocol], steps, reset_every=reset_every)
 
 
 @pytest.mark.parametrize("size", [48, 128])
