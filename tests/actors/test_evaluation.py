@@ -29,13 +29,15 @@ def test_a_version_is_judged_after_each_round_that_reaches_a_multiple(round_step
     assert evaluations_until(0, round_steps, every) == evaluations_until(9, round_steps, 0) == 0
 
 
-def test_envs_are_closed_when_they_have_played(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_envs_are_made_one_by_one_and_closed_when_they_have_played(monkeypatch: pytest.MonkeyPatch) -> None:
     open_ones: list[Catch] = []
     monkeypatch.setattr("tests.support.pixel_game.factory", lambda: open_ones.append(Catch()) or open_ones[-1])
     monkeypatch.setattr(Catch, "close", lambda self: open_ones.remove(self))
-    played = play(EvalRules(0.05, 108_000), 5)
+    made = list[int]()
+    played = play(EvalRules(0.05, 108_000), 5, heartbeat=lambda: made.append(len(open_ones)))
     assert min(lengths(played)) > 0
     assert not open_ones
+    assert made == [1, 2, 3], "a heartbeat each"
 
 
 def idle(draws: NDArray[np.float64], starts: NDArray[np.bool_]) -> NDArray[np.uint8]:
@@ -101,6 +103,7 @@ def test_an_episode_is_cut_after_so_many_frames_of_play(game: Play, frames: int)
 def test_so_many_steps_are_the_episodes_one_after_another(steps: int, played: int, kept: int) -> None:
     rules = EvalRules(0.5, 108_000)
     whole = totals(play(rules, 6))
+    assert totals(play(rules, 6, drops_last=True)) == whole
     for drops_last, number in ((False, played), (True, kept)):
         for rows in (1, 3):
             found = play(rules, rows=rows, steps=steps, drops_last=drops_last)
@@ -142,24 +145,5 @@ def test_no_ops_shorten_no_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(lengths(play(EvalRules(0.0, 80), 3, Play(game="pong")))) == {20}
 
 
-def test_random_actions_of_an_evaluation_are_of_all_kinds() -> None:
-    evaluation = Evaluation(CATCH, EvalRules(0.1, 108_000), 1, 0)
-    env, stack, random = evaluation.env(), np.zeros((STACK, FRAME_SIDE, FRAME_SIDE), np.uint8), []
-    for number in range(100):
-        episode = Episode(evaluation, env, number, stack)
-        while not episode.over:
-            episode.step(1)
-            random.append(episode.action)
-    counts = np.bincount(random, minlength=3)
-    assert min(counts[0], counts[2]) > 20, "of all kinds"
-    assert 0.05 < 1 - counts[1] / counts.sum() < 0.085, "a tenth, less those that are as chosen"
-
-
 def test_an_evaluation_stays_what_it_is() -> None:
     assert totals(play(EvalRules(0.5, 108_000), 8)) == pytest.approx([-0.6, -0.4, -1.0, -0.8, -0.7, -0.3, -0.3, -0.6])
-
-
-def test_every_env_that_is_made_is_a_heartbeat() -> None:
-    beats = list[None]()
-    play(EvalRules(0.0, 40), 7, heartbeat=lambda: beats.append(None))
-    assert len(beats) == 3

@@ -37,11 +37,17 @@ def decoded(path: Path, rate: int = 60) -> list[NDArray[np.uint8]]:
         return [frame.to_ndarray(format="rgb24", interpolation="POINT") for frame in file.decode(video=0)]
 
 
-def test_an_mp4_has_every_picture_in_its_colors(tmp_path: Path) -> None:
-    file = VideoFile(tmp_path / "a.mp4", 60)
-    for number in range(60):
+def written(path: Path, rate: float, pictures: int) -> VideoFile:
+    """A finished file of so many pictures."""
+    file = VideoFile(path, rate)
+    for number in range(pictures):
         file.add(picture(number))
     file.finish()
+    return file
+
+
+def test_an_mp4_has_every_picture_in_its_colors(tmp_path: Path) -> None:
+    file = written(tmp_path / "a.mp4", 60, 60)
     frames = decoded(tmp_path / "a.mp4")
     assert (len(frames), file.pictures, file.seconds) == (60, 60, 1.0)
     for number, frame in enumerate(frames):
@@ -52,18 +58,12 @@ def test_an_mp4_has_every_picture_in_its_colors(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("source", "kept", "rate"), [(30, 10, 30), (120, 5, 60), (240, 3, 60), (90, 5, 45)])
 def test_a_file_has_60_pictures_a_second_at_most(tmp_path: Path, source: float, kept: int, rate: int) -> None:
-    file = VideoFile(tmp_path / "a.mp4", source)
-    for number in range(10):
-        file.add(picture(number))
-    file.finish()
+    written(tmp_path / "a.mp4", source, 10)
     assert len(decoded(tmp_path / "a.mp4", rate)) == kept
 
 
 def test_a_gif_has_every_third_picture_in_its_very_colors(tmp_path: Path) -> None:
-    file = VideoFile(tmp_path / "a.GIF", 60)
-    for number in range(60):
-        file.add(picture(number))
-    file.finish()
+    file = written(tmp_path / "a.GIF", 60, 60)
     with Image.open(tmp_path / "a.GIF") as gif:
         assert (gif.n_frames, gif.info["loop"], file.seconds) == (20, 0, 1.0)
         for number in range(20):
@@ -74,7 +74,7 @@ def test_a_gif_has_every_third_picture_in_its_very_colors(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("suffix", [".mp4", ".gif"])
 def test_nothing_shown_is_no_fault(tmp_path: Path, suffix: str) -> None:
-    VideoFile(tmp_path / f"a{suffix}", 60).finish()
+    written(tmp_path / f"a{suffix}", 60, 0)
     assert [path.name for path in tmp_path.iterdir()] == [f"a{suffix}"]
 
 
@@ -116,22 +116,20 @@ def test_an_environment_of_few_screens_a_second_is_filmed_at_one(
     assert decoded(path, 1)
 
 
-def test_a_disk_that_refuses_disturbs_no_evaluation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_disk_that_refuses_disturbs_no_evaluation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nor does a log on the same full disk."""
     (tmp_path / "videos").touch()
-    played = play(evaluation_video(tmp_path, 0), game="pong")
-    assert played == play(None, game="pong")
+    expected = play(None, game="pong")
+    assert play(evaluation_video(tmp_path, 0), game="pong") == expected
     assert capsys.readouterr().err.count("continues without its video") == 1
-
-
-def test_a_log_on_the_same_full_disk_disturbs_no_evaluation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "videos").touch()
     with open("/dev/full", "w") as full:
         monkeypatch.setattr(sys, "stderr", full)
-        played = play(evaluation_video(tmp_path, 0), game="pong")
+        assert play(evaluation_video(tmp_path, 0), game="pong") == expected
         monkeypatch.undo()
         with pytest.raises(OSError, match="No space left"):
             full.close()  # what was to be said is in its buffer
-    assert played == play(None, game="pong")
 
 
 def test_no_link_in_the_place_of_a_video_is_followed(tmp_path: Path) -> None:

@@ -13,8 +13,6 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
-from safetensors.torch import load_file
 
 import ringside
 from ringside.agents.stored_weights import play_of, require_actions, weights_at
@@ -66,15 +64,6 @@ def test_an_agent_has_the_frames_that_it_was_trained_with(
 def test_an_agent_in_color_cannot_play_a_game(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="sees 4 rgb frames of 84x84, and games of Atari are played in gray"):
         ringside.evaluate(random_weights(tmp_path, frame_color="rgb"), device="cpu", episodes=1)
-
-
-def test_the_env_of_an_agent_has_its_frames(tmp_path: Path) -> None:
-    agent = ringside.load_agent(random_weights(tmp_path, frame_size=64, frame_stack=2), device="cpu")
-    env = agent.env()
-    observation, _ = env.reset(seed=1)
-    assert observation.shape == agent.observation_shape == (2, 64, 64)
-    env.step(agent(observation))
-    env.close()
 
 
 def test_an_agent_with_a_policy_samples_by_its_seed_and_says_what_it_has(tmp_path: Path) -> None:
@@ -147,22 +136,27 @@ def test_another_observation_is_refused(tmp_path: Path, wrong: np.ndarray) -> No
 
 
 @pytest.mark.parametrize(
-    ("protocol", "actions", "sticky"), [("nature", 4, 0.0), ("machado", 18, 0.25), ("envpool", 4, 0.0)]
+    ("protocol", "actions", "sticky", "played", "stack", "size"),
+    [("nature", 4, 0.0, 25, 4, 84), ("machado", 18, 0.25, 0, 4, 84), ("envpool", 4, 0.0, 25 + 4, 3, 64)],
 )
-def test_its_env_follows_the_protocol(tmp_path: Path, protocol: str, actions: int, sticky: float) -> None:
-    agent = ringside.load_agent(random_weights(tmp_path, "breakout", actions=actions, protocol=protocol), device="cpu")
+def test_its_env_follows_the_protocol(
+    tmp_path: Path, protocol: str, actions: int, sticky: float, played: int, stack: int, size: int
+) -> None:
+    """After as many frames of no-ops as the seed says, and four of FIRE."""
+    seen = {"frame_stack": stack, "frame_size": size}
+    weights = random_weights(tmp_path, "breakout", actions=actions, protocol=protocol, **seen)
+    agent = ringside.load_agent(weights, device="cpu")
     env = agent.env()
     assert env.unwrapped.spec.kwargs["repeat_action_probability"] == sticky
     assert env.action_space == gymnasium.spaces.Discrete(actions)
     observation, _ = env.reset(seed=3)
-    assert (observation.shape, observation.dtype) == ((4, 84, 84), np.uint8)
-    assert observation[3].any()
-    assert not observation[:3].any()
-    first, last = {"nature": (1, 30), "machado": (0, 0), "envpool": (5, 34)}[protocol]
-    assert first <= env.unwrapped.ale.getEpisodeFrameNumber() <= last
+    assert (observation.shape, observation.dtype) == ((stack, size, size), np.uint8)
+    assert observation[-1].any()
+    assert not observation[:-1].any()
+    assert env.unwrapped.ale.getEpisodeFrameNumber() == played
     observation, *_ = env.step(agent(observation))
-    assert observation[2].any()
-    assert not observation[:2].any()
+    assert observation[-2].any()
+    assert not observation[:-2].any()
 
 
 def test_an_env_of_another_kind_has_no_gymnasium_twin(tmp_path: Path) -> None:
@@ -196,21 +190,6 @@ def test_the_snippet_of_plain_torch_is_the_network(tmp_path: Path) -> None:
     expected = ringside.load_agent(weights, device="cpu").q_values(STACKS)
     np.testing.assert_allclose(names["q"].numpy(), expected, rtol=1e-3, atol=1e-4)
     assert np.abs(expected).max() > 0.1
-
-
-def test_a_normalized_actor_critic_is_what_the_documents_say(tmp_path: Path) -> None:
-    weights = random_weights(tmp_path, network="a3c", normalize="all", method="a2c")
-    w, x = load_file(weights), torch.from_numpy(STACKS) / 255
-    for i, stride in ((1, 4), (2, 2)):
-        x = F.conv2d(x, w[f"conv{i}.weight"], w[f"conv{i}.bias"], stride).permute(0, 2, 3, 1)
-        x = F.layer_norm(x, x.shape[-1:], w[f"conv{i}_norm.weight"], w[f"conv{i}_norm.bias"])
-        x = x.permute(0, 3, 1, 2).relu()
-    x = F.linear(x.flatten(1), w["hidden.weight"], w["hidden.bias"])
-    x = F.layer_norm(x, x.shape[-1:], w["hidden_norm.weight"], w["hidden_norm.bias"]).relu()
-    outputs = F.linear(x, w["heads.weight"], w["heads.bias"])
-    agent = ringside.load_agent(weights, device="cpu")
-    np.testing.assert_allclose(agent.probabilities(STACKS), outputs[:, :6].softmax(1).numpy(), rtol=1e-3)
-    np.testing.assert_allclose(agent.value(STACKS), outputs[:, 6].numpy(), rtol=1e-3, atol=1e-5)
 
 
 def test_a_network_plays_only_games_with_its_actions(tmp_path: Path) -> None:

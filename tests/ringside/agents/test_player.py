@@ -43,41 +43,29 @@ def returns(moments: list[Moment]) -> list[float]:
 @pytest.mark.parametrize("protocol", ["nature", "machado"])
 def test_filming_changes_no_episode(protocol: str) -> None:
     plain, filmed = (AtariEnv("breakout", PROTOCOLS[protocol], 5, 0, training=False) for _ in range(2))
-    shots: list[Shot] = []
+    shots, ends = list[Shot](), 0
     filmed.film(shots.append)
     frames = np.zeros((2, 84, 84), np.uint8)
-    actions = np.random.default_rng(0)
-    reset, ends, count = True, list[int](), 0
+    actions, reset = np.random.default_rng(0), True
     for tick in range(1_500):
         if reset:
             plain.reset(tick, frames[0])
             filmed.reset(tick, frames[1])
             reset = False
         else:
-            action = int(actions.integers(plain.actions))
+            action, before = int(actions.integers(plain.actions)), filmed._ale.getEpisodeFrameNumber()
             shots.clear()
             outcome = plain.step(tick, action, frames[0])
             assert filmed.step(tick, action, frames[1]) == outcome
             assert sum(shot.reward for shot in shots) == outcome.raw_reward
-            assert all(shot.screen.shape == (210, 160, 3) for shot in shots)
             reset = outcome.terminated
-            assert len(shots) == 4 or reset
-            ends += [len(shots)] * reset
-            count += len(shots)
+            assert len(shots) == filmed._ale.getEpisodeFrameNumber() - before, "beyond an end nothing is shown"
+            ends += reset
         assert np.array_equal(frames[0], frames[1])
-    assert len(ends) >= 2
-    assert 1 <= min(ends) < 4, "beyond an end nothing is shown"
-    assert count > 4_000
+    assert ends >= 2
+    assert shots[-1].screen.shape == (210, 160, 3)
     colors = {tuple(color) for color in shots[-1].screen.reshape(-1, 3).tolist()}
     assert {(200, 72, 72), (66, 72, 200)} <= colors, "the red and the blue row of bricks"
-
-
-def test_an_episode_returns_what_eval_says(tmp_path: Path) -> None:
-    weights = random_weights(tmp_path)
-    expected = ringside.evaluate(weights, episodes=2, seed=3, device="cpu")
-    moments = played(weights, [1, 0])
-    assert returns(moments) == expected["returns"][::-1]
-    assert len(moments) == expected["steps"]
 
 
 @pytest.mark.parametrize(("method", "samples"), [("dqn", False), ("a2c", True)])
