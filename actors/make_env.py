@@ -6,11 +6,15 @@ import re
 from contextlib import closing
 from dataclasses import replace
 from functools import cache
+from typing import TYPE_CHECKING
 
 from actors.env import Env, EnvError
 from shared.config.protocols import PROTOCOLS
 from shared.config.sections import Play
 from shared.env_name import parse_env_name, with_kwargs
+
+if TYPE_CHECKING:
+    from gymnasium.envs.registration import EnvSpec
 
 _BARE_ID = re.compile(r"([A-Za-z0-9_-]+/)?[A-Za-z0-9_.-]+")
 """Ids of Gymnasium that name no module: a colon would have Gymnasium import what stands before it."""
@@ -18,12 +22,17 @@ _BARE_ID = re.compile(r"([A-Za-z0-9_-]+/)?[A-Za-z0-9_.-]+")
 
 def is_registered(env: str) -> bool:
     """True if Gymnasium has registered exactly this id, so that making the env imports no module that the id names."""
+    return _registered(env) is not None
+
+
+def _registered(env: str) -> EnvSpec | None:
+    """Entry of an id that names no module among those that Gymnasium and ale-py have registered."""
     import gymnasium
 
     from actors.envs.gymnasium_env import register_games
 
     register_games()
-    return _BARE_ID.fullmatch(env) is not None and env in gymnasium.registry
+    return gymnasium.registry.get(env) if _BARE_ID.fullmatch(env) else None
 
 
 def require_no_game(env: str) -> None:
@@ -34,25 +43,22 @@ def require_no_game(env: str) -> None:
     Raises:
         EnvError: the env is such an id.
     """
-    import gymnasium
-
-    from actors.envs.atari import game_name
-    from actors.envs.gymnasium_env import register_games
-
     base, _ = parse_env_name(env)
     if not _BARE_ID.fullmatch(base) or base.startswith("ALE/"):
         return
-    register_games()
-    spec = gymnasium.registry.get(base)
+    from actors.envs.atari import game_name
+
+    spec = _registered(base)
+    if spec is not None and not str(spec.entry_point).startswith("ale_py"):
+        return
     try:
         game = game_name(base)
     except EnvError:
         return
-    if spec is None or str(spec.entry_point).startswith("ale_py"):
-        raise EnvError(
-            f"--env {env} is a game by other rules than those of published agents, such as four frames a step: pass "
-            f"--game {game}."
-        )
+    raise EnvError(
+        f"--env {env} is a game by other rules than those of published agents, such as four frames a step: pass "
+        f"--game {game}."
+    )
 
 
 def make_env(play: Play, seed: int, index: int, *, training: bool, window: bool = False) -> Env:

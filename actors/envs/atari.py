@@ -26,10 +26,9 @@ from numpy.typing import NDArray
 
 from actors.env import Env, EnvError, Frame, Outcome, Shot
 from actors.envs.action_log import ActionLog, replay
-from actors.pixels.bilinear import luma_of_pairs, shrink_bilinear
+from actors.pixels.bilinear import TableShrinker, luma_of_pairs, shrink_bilinear
 from actors.pixels.frames import Shrinker, pair_table, shrink_area
 from actors.pixels.palette import color_table, gray_table
-from actors.pixels.table_shrinker import TableShrinker
 from shared.config.protocols import Protocol
 from shared.config.sections import FRAME_SKIP
 from shared.frame_shape import FRAME_SIDE, SCREEN_WIDTH

@@ -151,14 +151,15 @@ def _checked_spaces(name: str, env: gymnasium.Env[Any, Any], frames: FrameShape)
     return observations, actions
 
 
-def _decoration(env: gymnasium.Env[Any, Any]) -> tuple[tuple[str, ...], float]:
-    """The environment's own names of its actions and screens a second, where it has any."""
-    names, pace = tuple[str, ...](), 0.0
+def _decoration(env: gymnasium.Env[Any, Any], actions: Discrete) -> tuple[tuple[str, ...], float]:
+    """Names of the actions and screens a second: the environment's own, where it has any."""
+    numbers = tuple(str(action) for action in range(actions.start, actions.start + actions.n))
+    names, pace = numbers, 0.0
     with suppress(*FOREIGN):
         names = tuple(map(str, env.unwrapped.get_action_meanings()))  # type: ignore[attr-defined]
     with suppress(*FOREIGN):
         pace = float(env.metadata["render_fps"])
-    return names, pace if 0 < pace < math.inf else SCREENS_PER_SECOND
+    return names if len(names) == len(numbers) else numbers, pace if 0 < pace < math.inf else SCREENS_PER_SECOND
 
 
 def _is_truth(value: Any) -> bool:
@@ -197,10 +198,7 @@ class GymnasiumEnv(Env):
         self._frames = frames
         self._first_action = int(actions.start)
         self.actions = int(actions.n)
-        names, self.screens_per_second = _decoration(self._env)
-        if len(names) != self.actions:
-            names = tuple(str(action) for action in range(actions.start, actions.start + actions.n))
-        self.action_names = names
+        self.action_names, self.screens_per_second = _decoration(self._env, actions)
         self._seed = seed
         self._index = index
         self._log = ActionLog()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Unpack
 
-from actors.pixels.compilation import compile_kernels
+from actors.pixels.bilinear import compile_kernels
 from actors.pixels.frames import is_compiled
 from ringside.records.metrics import MEAN_OVER, Unsent, next_evaluation
 from ringside.records.own_metrics import OwnMetrics, checked_values

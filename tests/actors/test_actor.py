@@ -26,16 +26,23 @@ class Doorbells(dict[Role, Any]):
 
 
 def test_steps_are_progress_and_wake_who_may_wait_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    memory, rung, points = memory_of_lane(), list[str](), list[int]()
+    """To make an env may take longer than any silence of an actor at work: it is done in the phase of a start."""
+    memory, rung, points, phases = memory_of_lane(), list[str](), list[int](), list[Phase]()
     process = memory.plan.processes.index_of(Role.ACTOR)
     memory.board.prepared[0], memory.board.redone[process], memory.board.furthest[process] = 1, 3, 100
-    waiter = SimpleNamespace(heartbeat=lambda: None, wait=lambda ready: ready(), note_progress=points.append)
+    memory.board.phase[process] = Phase.WAITING
+
+    def note_phase() -> None:
+        phases.append(Phase(int(memory.board.phase[process])))
+
+    waiter = SimpleNamespace(heartbeat=note_phase, wait=lambda ready: ready(), note_progress=points.append)
     monkeypatch.setattr(module, "enter", lambda spec: (memory, waiter))
-    monkeypatch.setattr(module, "make_env", lambda *arguments, **options: Counting())
+    monkeypatch.setattr(module, "make_env", lambda *arguments, **options: note_phase() or Counting())
     bells = Doorbells({role: SimpleNamespace(ring=lambda role=role: rung.append(role.name)) for role in Role})
     spec: Any = SimpleNamespace(process=process, number=0, doorbells=bells)
     housekeeping = Housekeeping(spec)
     housekeeping.start()
+    assert phases[:8] == [Phase.STARTING, Phase.WAITING] * 4, "of the call, and of the heartbeat after it"
     assert set(rung) == {"LEARNER", "INFERENCE"}
     assert memory.board.phase[process] == Phase.WORKING
     rung.clear()
@@ -58,26 +65,4 @@ def test_steps_are_progress_and_wake_who_may_wait_for_them(monkeypatch: pytest.M
     assert rung == ["INFERENCE"]
     housekeeping.end()
     assert memory.board.phase[process] == Phase.DONE
-    memory.arena.close()
-
-
-def test_an_env_is_made_in_the_phase_of_a_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may take longer than any silence of an actor at work, also in the middle of a run."""
-    memory, phases = memory_of_lane(), list[int]()
-    process = memory.plan.processes.index_of(Role.ACTOR)
-
-    def make(*arguments: object, **options: object) -> Counting:
-        phases.append(int(memory.board.phase[process]))
-        return Counting()
-
-    waiter = SimpleNamespace(heartbeat=lambda: None)
-    monkeypatch.setattr(module, "enter", lambda spec: (memory, waiter))
-    monkeypatch.setattr(module, "make_env", make)
-    bells = Doorbells({role: SimpleNamespace(ring=lambda: None) for role in Role})
-    spec: Any = SimpleNamespace(process=process, number=0, doorbells=bells)
-    housekeeping = Housekeeping(spec)
-    memory.board.phase[process] = Phase.WAITING
-    housekeeping.wait()
-    assert phases == [Phase.STARTING]
-    assert memory.board.phase[process] == Phase.WAITING
     memory.arena.close()

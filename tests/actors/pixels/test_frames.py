@@ -160,7 +160,7 @@ def test_kernels_are_cached_where_nothing_beside_the_code_or_at_home_can_be_writ
         "import os, sys; real = os.access\n"
         f"os.access = lambda path, mode: str(path).startswith({str(temporary)!r}) and real(path, mode)\n"
         "import learner.replay.gather\n"  # which numba would refuse
-        "from actors.pixels.compilation import compile_kernels\n"
+        "from actors.pixels.bilinear import compile_kernels\n"
         "from actors.pixels.frames import _pool_and_shrink, is_compiled\n"
         "print(is_compiled())\n"
         "compile_kernels()\n"
