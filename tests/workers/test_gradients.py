@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from learner.engine.engine import GRADIENT_NORM
 from learner.engine.initialization import initial_parameters
 from learner.networks.make_model import make_model
+from learner.networks.model import ReplicableModel
 from learner.rollout.actor_critic import ActorCritic
 from learner.rollout.advantages import generalized_advantages
 from learner.rollout.on_policy_method import Rollout
@@ -30,15 +31,28 @@ CPU = torch.device("cpu")
 WORKER, ROUND = 1, 2
 
 
-def _gradients(memory: Memory, *, scale: float = 1.0) -> tuple[Gradients, SharedParameters, np.ndarray]:
-    """Gradients by fresh parameters times `scale`."""
-    plan = memory.plan
-    flat = scale * initial_parameters(plan.network, 1)
-    model = make_model(plan.network, CPU, "fp32")
-    model.pack(flat, model.params)
-    model.sync_copy()
-    gradients = Gradients(memory, model, None, make_worker_method(plan, CPU), lambda *of_tick: [])
-    return gradients, memory.shared_parameters, flat
+def _models(memory: Memory, *seeds: int, scale: float = 1.0) -> list[ReplicableModel]:
+    """Models of fresh parameters times `scale`."""
+    made = [make_model(memory.plan.network, CPU, "fp32") for _ in seeds]
+    for seed, model in zip(seeds, made, strict=True):
+        model.pack(scale * initial_parameters(memory.plan.network, seed), model.params)
+        model.sync_copy()
+    return made
+
+
+def _gradients(*, scale: float = 1.0, **settings: Any) -> tuple[Memory, Gradients, SharedParameters]:
+    """Gradients of a memory with these settings, by fresh parameters times `scale`."""
+    memory, _ = worker_memory(worker_config(**settings))
+    (model,) = _models(memory, 1, scale=scale)
+    gradients = Gradients(memory, model, None, make_worker_method(memory.plan, CPU), lambda *of_tick: [])
+    return memory, gradients, memory.shared_parameters
+
+
+def _gradient(**settings: Any) -> tuple[np.ndarray, dict[str, float]]:
+    """One gradient, and the means of its round's record."""
+    _, gradients, shared = _gradients(**settings)
+    gradients.compute(WORKER, ROUND)
+    return shared.gradient[WORKER], gradients.means(ROUND + 1)[1]
 
 
 def _named(memory: Memory, flat: np.ndarray) -> dict[str, Tensor]:
@@ -102,11 +116,11 @@ def _expected(memory: Memory, flat: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("recurrent", [False, True])
 def test_a_gradient_is_the_sum_over_the_steps_of_one_worker(*, recurrent: bool) -> None:
     """With an LSTM from the state in the ring on, through all steps and no episode's end."""
-    memory, played = worker_memory(worker_config(recurrent=recurrent))
-    starts = [slot["start"] for slot in played._slots[ROUND * T_MAX + 1 : (ROUND + 1) * T_MAX]]
-    assert np.any(np.array(starts)[:, WORKER * LANE_ENVS : (WORKER + 1) * LANE_ENVS])
-    gradients, shared, flat = _gradients(memory)
+    memory, gradients, shared = _gradients(recurrent=recurrent)
+    starts = memory.ring.field["start"][WORKER, ROUND * T_MAX + 1 : (ROUND + 1) * T_MAX]
+    assert starts.any()
     gradients.compute(WORKER, ROUND)
+    flat = initial_parameters(memory.plan.network, 1)
     found = np.zeros_like(flat)
     gradients._model.unpack(torch.from_numpy(shared.gradient[WORKER]), found)
     expected = _expected(memory, flat)
@@ -118,30 +132,22 @@ def test_a_gradient_is_the_sum_over_the_steps_of_one_worker(*, recurrent: bool) 
 
 def test_a_clipped_gradient_has_the_bound_as_its_norm() -> None:
     """The bound is of the mean over the steps, as with every method."""
-    memory, _ = worker_memory(worker_config(clip_gradient=1e-3))
-    gradients, shared, _ = _gradients(memory)
-    gradients.compute(WORKER, ROUND)
-    assert np.linalg.norm(shared.gradient[WORKER]) == pytest.approx(1e-3 * T_MAX * LANE_ENVS, rel=1e-2)
+    found, _ = _gradient(clip_gradient=1e-3)
+    assert np.linalg.norm(found) == pytest.approx(1e-3 * T_MAX * LANE_ENVS, rel=1e-2)
 
 
 def test_a_gradient_of_adam_is_the_mean_over_the_steps_whose_norm_every_optimizer_records() -> None:
     found = []
     for optimizer, steps in (("rms", T_MAX * LANE_ENVS), ("adam", 1)):
-        memory, _ = worker_memory(worker_config(optimizer=optimizer))
-        gradients, shared, _ = _gradients(memory)
-        gradients.compute(WORKER, ROUND)
-        found.append(shared.gradient[WORKER] / steps)
-        recorded = gradients.means(ROUND + 1)[1][GRADIENT_NORM]
-        assert recorded == pytest.approx(np.linalg.norm(found[-1]), rel=1e-3)
+        gradient, means = _gradient(optimizer=optimizer)
+        found.append(gradient / steps)
+        assert means[GRADIENT_NORM] == pytest.approx(np.linalg.norm(found[-1]), rel=1e-3)
     np.testing.assert_allclose(found[1], found[0], rtol=1e-3, atol=1e-5 * np.abs(found[0]).max())
 
 
 def test_sarsa_ends_with_the_action_that_its_policy_takes_at_the_tick_that_opens_the_next_round() -> None:
     memory, _ = worker_memory(worker_config(method="sarsa", round_steps=72))
-    online, target = (make_model(memory.plan.network, CPU, "fp32") for _ in range(2))
-    for seed, model in enumerate((online, target)):
-        model.pack(initial_parameters(memory.plan.network, seed), model.params)
-        model.sync_copy()
+    online, target = _models(memory, 0, 1)
     asked, rollouts, method = [], list[Rollout](), make_worker_method(memory.plan, CPU)
     targets = method.targets
 
@@ -163,19 +169,16 @@ def test_sarsa_ends_with_the_action_that_its_policy_takes_at_the_tick_that_opens
 @pytest.mark.parametrize("schedule", ["ordered", "async"])
 def test_an_annealed_setting_has_its_value_of_the_gradient(schedule: str) -> None:
     """The gradients of all workers take 36 steps, so gradient 2 begins half way to the end."""
-    found = []
-    for settings in (
-        {"entropy_weight": 0.5, "entropy_weight_end": 0.0, "anneal_steps": 144},
-        {"entropy_weight": 0.25},
-        {"entropy_weight": 0.5},
-    ):
-        memory, _ = worker_memory(worker_config(**settings, schedule=schedule, snapshot_every_steps=108))
-        assert memory.run_schedule.round_steps == 36
-        gradients, shared, _ = _gradients(memory)
-        gradients.compute(WORKER, 2)
-        found.append(shared.gradient[WORKER].copy())
-    np.testing.assert_array_equal(found[0], found[1])
-    assert not np.array_equal(found[0], found[2])
+    annealed, half, whole = (
+        _gradient(**settings, schedule=schedule, snapshot_every_steps=108)[0]
+        for settings in (
+            {"entropy_weight": 0.5, "entropy_weight_end": 0.0, "anneal_steps": 144},
+            {"entropy_weight": 0.25},
+            {"entropy_weight": 0.5},
+        )
+    )
+    np.testing.assert_array_equal(annealed, half)
+    assert not np.array_equal(annealed, whole)
 
 
 def test_a_method_that_gives_a_mean_alone_has_the_gradient_of_the_sum(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,18 +187,14 @@ def test_a_method_that_gives_a_mean_alone_has_the_gradient_of_the_sum(monkeypatc
     for follows, gives_mean in ((True, True), (False, True), (False, False)):
         monkeypatch.setattr(ActorCritic, "can_sum_losses", follows)
         monkeypatch.setattr(ActorCritic, "mean_gradient", gives_mean)
-        memory, _ = worker_memory(worker_config())
-        gradients, shared, _ = _gradients(memory)
-        gradients.compute(WORKER, ROUND)
-        found.append(shared.gradient[WORKER].copy())
+        found.append(_gradient()[0])
     np.testing.assert_allclose(found[1], found[0], rtol=1e-4, atol=1e-6 * np.abs(found[0]).max())
     np.testing.assert_array_equal(found[2], found[0])  # one that always gives the sum
 
 
 def test_metrics_are_summed_over_a_record_and_a_repeated_part_counts_once() -> None:
     """Records of two rounds; a stop may end one earlier."""
-    memory, _ = worker_memory(worker_config())
-    gradients, shared, _ = _gradients(memory)
+    memory, gradients, shared = _gradients()
     assert memory.run_schedule.record_rounds == 2
     for round_, of_record in ((0, [0]), (1, [0, 1]), (2, [2]), (3, [2, 3])):
         for worker in range(WORKERS):
@@ -212,8 +211,7 @@ def test_metrics_are_summed_over_a_record_and_a_repeated_part_counts_once() -> N
 
 def test_gradients_that_are_counted_stay_so() -> None:
     """A process that comes back has computed more of them than the snapshot holds."""
-    memory, _ = worker_memory(worker_config())
-    gradients, shared, _ = _gradients(memory)
+    _, gradients, shared = _gradients()
     shared.computed.publish(WORKER, 5)
     for worker in range(WORKERS):
         gradients.resume(worker, 3)
@@ -222,9 +220,8 @@ def test_gradients_that_are_counted_stay_so() -> None:
 
 def test_sums_of_a_record_stay_while_its_worker_is_ahead() -> None:
     """With async a worker computes up to a record's rounds before the commit of the first of them."""
-    memory, _ = worker_memory(worker_config(schedule="async"))
+    memory, gradients, _ = _gradients(schedule="async")
     assert (memory.run_schedule.record_rounds, memory.run_schedule.max_rounds_ahead) == (2, 2)
-    gradients, _, _ = _gradients(memory)
     found = []
     for round_ in range(4):
         for worker in range(WORKERS):
@@ -239,8 +236,7 @@ def test_sums_of_a_record_stay_while_its_worker_is_ahead() -> None:
 @pytest.mark.parametrize("published", [ROUND + 1, ROUND + 2])
 def test_a_gradient_that_was_published_is_not_computed_again(published: int) -> None:
     """With async it may have been applied already, and would count twice."""
-    memory, _ = worker_memory(worker_config())
-    gradients, shared, _ = _gradients(memory)
+    _, gradients, shared = _gradients()
     shared.computed.publish(WORKER, published)
     assert not gradients.compute(WORKER, ROUND)
     assert not shared.gradient.any()
@@ -248,8 +244,7 @@ def test_a_gradient_that_was_published_is_not_computed_again(published: int) -> 
 
 
 def test_a_gradient_that_is_not_finite_is_not_published() -> None:
-    memory, _ = worker_memory(worker_config())
-    gradients, shared, _ = _gradients(memory, scale=1e30)
+    _, gradients, shared = _gradients(scale=1e30)
     with pytest.raises(FatalError, match=f"Gradient {ROUND} of worker {WORKER} is not finite"):
         gradients.compute(WORKER, ROUND)
     assert not shared.computed.values.any()
