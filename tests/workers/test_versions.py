@@ -74,18 +74,21 @@ class Reference:
 
 
 class WithoutOrder:
-    """Gradients that are applied in place, with a target network where there is one."""
+    """Gradients that are applied in place, with a target network where there is one, and by the reference."""
 
-    def __init__(self, memory: Memory, shared: SharedParameters) -> None:
-        self.target = _model(memory) if memory.run_schedule.method.has_target_network else None
-        self.shared, self.hogwild = shared, Hogwild(memory, _model(memory), self.target, 0)
+    def __init__(self, **settings: Any) -> None:
+        self.memory, self.shared = _memory(schedule="async", **settings)
+        self.target = _model(self.memory) if self.memory.run_schedule.method.has_target_network else None
+        self.hogwild, self.reference = Hogwild(self.memory, _model(self.memory), self.target, 0), Reference(self.memory)
         self.hogwild.fill()
 
     def apply(self, worker: int, number: int, gradient: np.ndarray) -> None:
-        """Publish a gradient and apply it."""
+        """Publish a gradient and apply it: the parameters are those of the reference."""
         self.shared.gradient[worker] = gradient
         self.shared.computed.publish(worker, number + 1)
         self.hogwild.apply(worker, number)
+        self.reference.apply(gradient)
+        np.testing.assert_array_equal(self.shared.params[0], self.reference.model.params.numpy())
 
 
 def _played(memory: Memory, shared: SharedParameters) -> dict[str, np.ndarray]:
@@ -194,16 +197,11 @@ def test_the_target_network_comes_from_the_newest_snapshot(schedule: str, kind: 
 
 
 def test_an_annealed_rate_moves_gradients_without_order() -> None:
-    settings = {"learning_rate": 1e-2, "learning_rate_end": 1e-4, "anneal_steps": 360}
-    memory, shared = _memory(schedule="async", **settings)
-    assert memory.run_schedule.round_steps == 36
-    without_order, reference = WithoutOrder(memory, shared), Reference(memory)
+    run = WithoutOrder(learning_rate=1e-2, learning_rate_end=1e-4, anneal_steps=360)
+    assert run.memory.run_schedule.round_steps == 36
     for number in range(6):
-        gradient = _gradients(memory, number)[0]
-        without_order.apply(0, number, gradient)
-        reference.optimizer.set_rate(1e-2 - (1e-2 - 1e-4) * number * 36 / 360)
-        reference.apply(gradient)
-        np.testing.assert_array_equal(shared.params[0], reference.model.params.numpy())
+        run.reference.optimizer.set_rate(1e-2 - (1e-2 - 1e-4) * number * 36 / 360)
+        run.apply(0, number, _gradients(run.memory, number)[0])
 
 
 def test_the_target_network_is_that_of_its_newest_change() -> None:
@@ -224,17 +222,14 @@ def test_the_target_network_is_that_of_its_newest_change() -> None:
 
 
 def test_gradients_without_order_are_steps_in_place_and_the_target_follows_all_steps() -> None:
-    memory, shared = _memory(schedule="async", method="n-step-q", round_steps=2 * T_MAX * LANE_ENVS)
-    without_order, reference, changed = WithoutOrder(memory, shared), Reference(memory), []
-    for number, gradient in enumerate(_gradients(memory, 0)):
-        before = shared.target.copy()
-        without_order.apply(number, 0, gradient)
-        reference.apply(gradient)
-        np.testing.assert_array_equal(shared.params[0], reference.model.params.numpy())
-        changed.append(not np.array_equal(before, shared.target))
+    run, changed = WithoutOrder(method="n-step-q", round_steps=2 * T_MAX * LANE_ENVS), []
+    for number, gradient in enumerate(_gradients(run.memory, 0)):
+        before = run.shared.target.copy()
+        run.apply(number, 0, gradient)
+        changed.append(not np.array_equal(before, run.shared.target))
     assert changed == [False, True, False]
-    without_order.hogwild.load(0)
-    np.testing.assert_array_equal(without_order.target.params.numpy(), shared.target)
+    run.hogwild.load(0)
+    np.testing.assert_array_equal(run.target.params.numpy(), run.shared.target)
 
 
 @pytest.mark.parametrize("behind", [0, 1])
@@ -244,25 +239,21 @@ def test_gradients_before_learning_are_no_steps_of_adam_without_order(behind: in
     Nothing keeps workers together: others may be some gradients behind.
     """
     settings = {"method": "dqn", "local_replay": 1_000, "batch_size": 4, "learning_starts": 100, "optimizer": "adam"}
-    memory, shared = _memory(schedule="async", round_steps=4 * T_MAX * LANE_ENVS, **settings)
-    without_order, reference = WithoutOrder(memory, shared), Reference(memory)
-    first = memory.run_schedule.first_learning_round
-    shared.computed.publish_all(first - behind)  # of every worker, without a step
-    for number, gradient in enumerate(_gradients(memory, 0)):
-        without_order.apply(number, first, gradient)
-        reference.apply(gradient)
-        np.testing.assert_array_equal(shared.params[0], reference.model.params.numpy())
+    run = WithoutOrder(round_steps=4 * T_MAX * LANE_ENVS, **settings)
+    first = run.memory.run_schedule.first_learning_round
+    run.shared.computed.publish_all(first - behind)  # of every worker, without a step
+    for number, gradient in enumerate(_gradients(run.memory, 0)):
+        run.apply(number, first, gradient)
 
 
 def test_a_target_network_is_written_before_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a process that loads in between would keep the former one, and a kill in between would lose the change."""
-    memory, shared = _memory(schedule="async", method="n-step-q", round_steps=T_MAX * LANE_ENVS)
-    without_order, numbers = WithoutOrder(memory, shared), list[int]()
+    run, numbers = WithoutOrder(method="n-step-q", round_steps=T_MAX * LANE_ENVS), list[int]()
 
     class Target:
         def __setitem__(self, place: slice, values: np.ndarray) -> None:
-            numbers.append(int(shared.target_changes[0]))
+            numbers.append(int(run.shared.target_changes[0]))
 
-    monkeypatch.setattr(shared, "target", Target())
-    without_order.apply(0, 0, _gradients(memory, 0)[0])
-    assert (numbers, int(shared.target_changes[0])) == ([0], 1)
+    monkeypatch.setattr(run.shared, "target", Target())
+    run.apply(0, 0, _gradients(run.memory, 0)[0])
+    assert (numbers, int(run.shared.target_changes[0])) == ([0], 1)
