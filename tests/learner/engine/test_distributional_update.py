@@ -24,9 +24,8 @@ from shared.config.sections import Algorithm
 from shared.frame_shape import STACK
 from shared.network_parameters import parameters_of
 from shared.network_spec import Network, network_of
-from tests.learner.losses.test_distributional_loss import _slow_projection
+from tests.learner.losses.test_losses import projected, quantile_loss
 from tests.learner.losses.test_targets import _softmax
-from tests.learner.methods.test_methods import _quantile_loss
 from tests.learner.networks.test_autograd import Reference, _reference
 from tests.support.played_ring import (
     ACTIONS,
@@ -102,7 +101,7 @@ def _target(
     discount = 0.0 if transition.ends else DISCOUNT**transition.length
     best = q_next.index(max(q_next))
     if algorithm.method == "c51":  # Bellemare et al. 2017, algorithm 1
-        return _slow_projection(outputs[best].softmax(0).tolist(), transition.reward, discount, SUPPORT)
+        return projected(outputs[best].softmax(0).tolist(), transition.reward, discount, SUPPORT)
     if not algorithm.munchausen:  # Dabney et al. 2018a, algorithm 1; 2018b, algorithm 1
         return [transition.reward + discount * theta for theta in outputs[best].tolist()]
     # Vieillard et al. 2020, equation 2, for every quantile; the logarithm is clipped as in their appendix.
@@ -122,7 +121,7 @@ def _loss(algorithm: Algorithm, chosen: Tensor, fractions: Tensor | None, target
         return -torch.stack([m * log_p[i] for i, m in enumerate(target)]).sum()
     # Dabney et al. 2018a, equation 10; 2018b, equation 3.
     tau = _midpoints(len(chosen)) if fractions is None else fractions.tolist()
-    return _quantile_loss(chosen, tau, torch.tensor(target, dtype=torch.float64))
+    return quantile_loss(chosen, tau, torch.tensor(target, dtype=torch.float64))
 
 
 def _expected(

@@ -1,4 +1,4 @@
-"""Prefetching on a GPU, with a stand-in that writes down who waits for what; graphs, their warm-up and stream."""
+"""The prefetch thread, graphs and the side stream; test_gpu_waits.py shows that each of their waits is needed."""
 
 from __future__ import annotations
 
@@ -6,141 +6,38 @@ import os
 import threading
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
-from typing import Any
 
 import pytest
 import torch
 
-from learner.engine.accelerator import ACCELERATORS
 from learner.engine.prefetcher import Graphs, Prefetcher
 from learner.engine.side_stream import CudaSideStream
 from shared.machine.cores import NICENESS
+from tests.support.simulated_gpu import DEVICE, SimulatedGpu, simulated_gpu
 
-CUDA = torch.device("cuda:0")
-
-
-class _Cuda:
-    """Recorded calls of an `Accelerator`; the current stream is kept by thread, as there."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-        self._here = threading.local()
-        self._streams = 0
-
-    def _note(self, call: str) -> None:
-        self.calls.append(call)
-
-    def current_stream(self, device: torch.device) -> Any:
-        assert device == CUDA
-        if not hasattr(self._here, "stream"):
-            self._here.stream = _Stream(self, "main")
-        return self._here.stream
-
-    @contextmanager
-    def use_stream(self, stream: Any) -> Iterator[None]:
-        former, self._here.stream = self.current_stream(CUDA), stream
-        yield
-        self._here.stream = former
-
-    @contextmanager
-    def capture(self, graph: Any, pool: Any, stream: Any) -> Iterator[None]:
-        self._note(f"{stream.name} begins a capture in pool {pool}")
-        with self.use_stream(stream):
-            try:
-                yield
-            except RuntimeError as error:
-                raise RuntimeError("CUDA error: operation failed due to a previous error during capture") from error
-        self._note("the capture ends")
-
-    def make_stream(self, device: torch.device) -> Any:
-        assert device == CUDA
-        self._streams += 1
-        return _Stream(self, f"side {self._streams}")
-
-    def make_event(self, *, blocking: bool = False) -> Any:
-        return _Event(self)
-
-    def make_graph(self) -> Any:
-        return _Graph(self)
-
-    def make_graph_pool(self) -> int:
-        return 7
-
-    def set_device(self, device: torch.device) -> None:
-        assert threading.current_thread() is not threading.main_thread()
-        self._note(f"device {device}")
-
-
-class _Stream:
-    def __init__(self, cuda: _Cuda, name: str) -> None:
-        self._cuda, self.name = cuda, name
-
-    def wait_event(self, event: _Event) -> None:
-        self._cuda._note(f"{self.name} waits for {event.name}")
-
-    def wait_stream(self, other: _Stream) -> None:
-        self._cuda._note(f"{self.name} waits for {other.name}")
-
-    def synchronize(self) -> None:
-        self._cuda._note(f"all wait for {self.name}")
-
-
-class _Event:
-    def __init__(self, cuda: _Cuda) -> None:
-        self._cuda, self.name = cuda, ""
-
-    def record(self) -> None:
-        self.name = f"what {self._cuda.current_stream(CUDA).name} had at {len(self._cuda.calls)}"
-
-
-class _Graph:
-    def __init__(self, cuda: _Cuda) -> None:
-        self._cuda = cuda
-
-    def replay(self) -> None:
-        self._cuda._note(f"a graph in {self._cuda.current_stream(CUDA).name}")
+CPU = torch.device("cpu")
 
 
 @pytest.fixture
-def cuda(monkeypatch: pytest.MonkeyPatch) -> _Cuda:
-    """A stand-in for a GPU."""
-    stand_in = _Cuda()
-    monkeypatch.setitem(ACCELERATORS, "cuda", stand_in)
-    return stand_in
-
-
-def test_on_a_gpu_events_keep_the_order_and_no_thread_waits(cuda: _Cuda) -> None:
-    work = Prefetcher(CUDA)
-    for number in range(2):
-        work.submit(lambda number=number: cuda._note(f"work {number} in {cuda.current_stream(CUDA).name}"))
-        assert work.busy
-    work.settle()
-    work.settle()
-    assert not work.busy
-    assert cuda.calls == [
-        "device cuda:0",
-        "side 1 waits for what main had at 0",
-        "work 0 in side 1",
-        "main waits for what side 1 had at 3",
-        "side 1 waits for what main had at 4",
-        "work 1 in side 1",
-        "main waits for what side 1 had at 6",
-    ]
+def gpu() -> Iterator[SimulatedGpu]:
+    with simulated_gpu(0) as simulated:
+        yield simulated
 
 
 def test_an_error_of_a_prefetch_is_raised_at_its_use() -> None:
-    work = Prefetcher(torch.device("cpu"))
+    work = Prefetcher(CPU)
     work.submit(lambda: (_ for _ in ()).throw(ValueError("there is nothing")))
+    assert work.busy
     with pytest.raises(ValueError, match="there is nothing"):
         work.settle()
     work.settle()  # the error was raised once, and not again here
+    assert not work.busy
 
 
 def test_the_prefetch_thread_of_a_cpu_has_as_many_threads_and_no_gradients() -> None:
     seen: list[tuple[bool, bool, int]] = []
-    work = Prefetcher(torch.device("cpu"))
+    work = Prefetcher(CPU)
 
     def look() -> None:
         here = threading.current_thread() is threading.main_thread()
@@ -151,37 +48,33 @@ def test_the_prefetch_thread_of_a_cpu_has_as_many_threads_and_no_gradients() -> 
     assert seen == [(False, True, torch.get_num_threads())]
 
 
-@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
-def test_on_a_cpu_the_prefetch_thread_gives_way(device: str, cuda: _Cuda) -> None:
+@pytest.mark.parametrize("device", [CPU, DEVICE], ids=str)
+def test_on_a_cpu_the_prefetch_thread_gives_way(
+    device: torch.device, gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Beside a GPU it does not: there it would have to wait for the actors, and the GPU for it."""
-    here, there = os.getpriority(os.PRIO_PROCESS, 0), []
-    work = Prefetcher(torch.device(device))
+    here, there, devices = os.getpriority(os.PRIO_PROCESS, 0), [], list[torch.device]()
+    monkeypatch.setattr(gpu, "set_device", devices.append)
+    work = Prefetcher(device)
     work.submit(lambda: there.append(os.getpriority(os.PRIO_PROCESS, 0)))
     work.settle()
-    assert there == [min(here + NICENESS, 19) if device == "cpu" else here]
+    assert there == [min(here + NICENESS, 19) if device == CPU else here]
     assert os.getpriority(os.PRIO_PROCESS, 0) == here
+    assert devices == ([] if device == CPU else [DEVICE]), "CUDA's device is kept by thread"
 
 
-def test_graphs_are_warmed_up_and_captured_in_a_stream_of_their_own(cuda: _Cuda) -> None:
-    graphs = Graphs(CUDA)
-    done: list[str] = []
-    graphs.capture("a", lambda: done.append(cuda.current_stream(CUDA).name))
-    assert done == ["side 1", "side 1"]
-    assert cuda.calls == [
-        "side 1 waits for main",
-        "all wait for side 1",
-        "side 1 begins a capture in pool 7",
-        "the capture ends",
-    ]
+def test_graphs_are_warmed_up_and_captured_in_a_stream_of_their_own(gpu: SimulatedGpu) -> None:
+    graphs, streams, main = Graphs(DEVICE), [], gpu.current_stream(DEVICE)
+    graphs.capture("a", lambda: streams.append(gpu.current_stream(DEVICE)))
     assert "a" in graphs
     assert "b" not in graphs
     graphs.replay("a")
-    assert cuda.calls[-1] == "a graph in main"
-    assert len(done) == 2
+    assert len(streams) == 2
+    assert streams[0] is streams[1] is not main
 
 
-def test_an_error_in_a_capture_is_not_hidden_by_its_end(cuda: _Cuda) -> None:
-    graphs, times = Graphs(CUDA), []
+def test_an_error_in_a_capture_is_not_hidden_by_its_end(gpu: SimulatedGpu) -> None:
+    graphs, times = Graphs(DEVICE), []
 
     def body() -> None:
         times.append(None)
@@ -193,17 +86,15 @@ def test_an_error_in_a_capture_is_not_hidden_by_its_end(cuda: _Cuda) -> None:
     assert "a" not in graphs
 
 
-def test_a_side_stream_waits_for_inputs_and_keeps_them_until_it_is_settled(cuda: _Cuda) -> None:
+def test_a_side_stream_keeps_inputs_until_it_is_settled(gpu: SimulatedGpu) -> None:
     class Read:
         """A tensor that a job reads."""
 
-    side_stream = CudaSideStream(CUDA)
-    read = Read()
+    side_stream, read, streams = CudaSideStream(DEVICE), Read(), []
     kept = weakref.ref(read)
-    side_stream.submit(partial(lambda read: cuda._note(f"job in {cuda.current_stream(CUDA).name}"), read))
+    side_stream.submit(partial(lambda read: streams.append(gpu.current_stream(DEVICE)), read))
     del read
     assert kept() is not None
     side_stream.settle()
     assert kept() is None
-    side_stream.settle()
-    assert cuda.calls == ["side 1 waits for main", "job in side 1", "main waits for side 1"]
+    assert streams[0] is not gpu.current_stream(DEVICE)

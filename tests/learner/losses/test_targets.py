@@ -22,11 +22,13 @@ from shared.config.method_declaration import IQNSettings
 from shared.config.sections import Algorithm
 from shared.frame_shape import DEFAULT_FRAMES
 from shared.network_spec import Network
+from tests.learner.losses.test_losses import EPSILON, projected
 
 CPU = torch.device("cpu")
 ACTIONS, UPDATES, BATCH = 4, 3, 6
 N = UPDATES * BATCH
 K, SAMPLES = 4, 3
+SUPPORT = torch.linspace(-2, 2, 7, dtype=torch.float64)
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -96,8 +98,7 @@ class Case:
     def values(self, outputs: Tensor) -> list[list[float]]:
         """Q by state and action."""
         if self.algorithm.method == "c51":
-            support = torch.linspace(-2, 2, 7, dtype=torch.float64)
-            return (outputs.softmax(2) * support).sum(2).tolist()
+            return (outputs.softmax(2) * SUPPORT).sum(2).tolist()
         return outputs.mean(2).tolist()
 
     def expected(self) -> list[list[float]]:
@@ -124,7 +125,8 @@ class Case:
                 policy = [float(a == judge.index(max(judge))) for a in range(ACTIONS)]
             if algorithm.method == "c51":
                 chosen = policy.index(1.0)
-                result.append(_projected(outputs[i, chosen].softmax(0).tolist(), reward, discount))
+                p = outputs[i, chosen].softmax(0).tolist()
+                result.append(projected(p, reward, discount, SUPPORT.tolist()))
                 continue
             following = [
                 sum(policy[a] * (theta + entropy[a]) for a, theta in enumerate(column))
@@ -138,21 +140,6 @@ class Case:
 def _softmax(values: list[float], temperature: float) -> list[float]:
     weights = [math.exp((value - max(values)) / temperature) for value in values]
     return [weight / sum(weights) for weight in weights]
-
-
-def _projected(p: list[float], reward: float, discount: float) -> list[float]:
-    """Bellemare et al. 2017, algorithm 1, atoms -2, ..., 2."""
-    result = [0.0] * 7
-    for j, mass in enumerate(p):
-        place = (min(2.0, max(-2.0, reward + discount * (-2 + 4 * j / 6))) + 2) * 6 / 4
-        randint = min(int(place), 5)
-        result[randint] += mass * (randint + 1 - place)
-        result[randint + 1] += mass * (place - randint)
-    return result
-
-
-EPSILON = 1e-3
-"""Kapturowski et al. 2019 (R2D2)."""
 
 
 def _scaled(x: float) -> float:
@@ -208,14 +195,6 @@ def test_the_networks_of_these_tests_disagree() -> None:
         case.outputs(case.target, second, everything, chunk.noise),
     ):
         assert (torch.tensor(case.values(other)) - target).abs().mean() > 0.05
-
-
-def test_double_targets_follow_the_online_network() -> None:
-    case = Case(Algorithm(double=True))
-    before = case.found()
-    case.online.params.copy_(case.target.params)
-    case.online.sync_copy()
-    assert not torch.equal(case.found(), before)
 
 
 def test_means_over_quantiles_are_those_of_returns(monkeypatch: pytest.MonkeyPatch) -> None:

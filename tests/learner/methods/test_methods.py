@@ -14,6 +14,7 @@ from learner.methods import c51
 from shared.config.sections import Algorithm
 from shared.errors import ConfigError
 from shared.network_spec import Network
+from tests.learner.losses.test_losses import huber, quantile_loss
 from tests.support.played_ring import make_algorithm
 
 CPU = torch.device("cpu")
@@ -56,26 +57,15 @@ def _check(learned: LossOutput, outputs: Tensor, loss_of: Callable[[int, Tensor]
     assert learned.gradient.dtype == learned.loss.dtype == learned.priority.dtype == torch.float32
 
 
-def _huber(u: Tensor) -> Tensor:
-    return u * u / 2 if abs(u) <= 1 else abs(u) - 0.5
-
-
 def test_dqn_learns_the_mean_with_a_clipped_error() -> None:
-    outputs, target = _values(N, A, 1, scale=2.0), _values(N, seed=1)
-    learned = _learn(_method("dqn"), outputs, target)
-    _check(learned, outputs, lambda i, chosen: _huber(chosen[0] - target[i].double()))
+    """By the gradient that is written out, and by the one of every method."""
+    outputs, target, method = _values(N, A, 1, scale=2.0), _values(N, seed=1), _method("dqn")
     errors = [abs(outputs[i, action, 0] - target[i]).item() for i, action in enumerate(_actions())]
-    assert learned.priority.tolist() == pytest.approx(errors)
     assert min(errors) < 1 < max(errors), "both sides of the clip are tried"
-
-
-def test_dqn_written_out_is_dqn_differentiated() -> None:
-    outputs, target = _values(N, A, 1, scale=2.0), _values(N, seed=1)
-    method = _method("dqn")
-    written = _learn(method, outputs, target)
     differentiated = ValueMethod.loss_and_gradient(method, outputs, torch.eye(A)[_actions()], target, None)
-    for a, b in zip(written, differentiated, strict=True):
-        torch.testing.assert_close(a, b)
+    for learned in (_learn(method, outputs, target), differentiated):
+        _check(learned, outputs, lambda i, chosen: huber(chosen[0] - target[i].double()))
+        assert learned.priority.tolist() == pytest.approx(errors)
 
 
 def test_c51_learns_probabilities_by_cross_entropy() -> None:
@@ -106,34 +96,16 @@ def test_c51_has_no_priority_where_nothing_is_to_be_learned() -> None:
     assert learned.gradient.abs().max() < 1e-6
 
 
-def _quantile_loss(chosen: Tensor, tau: list[float], target: Tensor) -> Tensor:
-    total = torch.zeros((), dtype=torch.float64)
-    for theta, fraction in zip(chosen, tau, strict=True):
-        for y in target.double():
-            u = y - theta
-            total = total + abs(fraction - (1.0 if u < 0 else 0.0)) * _huber(u) / len(target)
-    return total
-
-
-def _check_quantile_priority(learned: LossOutput, outputs: Tensor, target: Tensor) -> None:
+@pytest.mark.parametrize(("name", "count"), [("qr-dqn", 5), ("iqn", 3)])
+def test_quantiles_are_learned_at_even_or_sampled_fractions(name: str, count: int) -> None:
+    outputs, target = _values(N, A, count, scale=2.0), _values(N, 6, seed=1)
+    sampled = torch.rand(N, count, generator=torch.Generator().manual_seed(2)) if name == "iqn" else None
+    learned = _learn(_method(name), outputs, target, sampled)
+    tau = torch.tensor([0.1, 0.3, 0.5, 0.7, 0.9]).expand(N, 5) if sampled is None else sampled
+    _check(learned, outputs, lambda i, chosen: quantile_loss(chosen, tau[i].double().tolist(), target[i]))
     for i, action in enumerate(_actions()):
         sizes = [abs(float(y) - float(theta)) for y in target[i] for theta in outputs[i, action]]
         assert learned.priority[i].item() == pytest.approx(sum(sizes) / len(target[i]), rel=1e-5)
-
-
-def test_qr_dqn_learns_evenly_spaced_quantiles() -> None:
-    outputs, target = _values(N, A, 5, scale=2.0), _values(N, 5, seed=1)
-    learned = _learn(_method("qr-dqn"), outputs, target)
-    _check(learned, outputs, lambda i, chosen: _quantile_loss(chosen, [0.1, 0.3, 0.5, 0.7, 0.9], target[i]))
-    _check_quantile_priority(learned, outputs, target)
-
-
-def test_iqn_learns_the_quantiles_that_were_sampled() -> None:
-    outputs, target = _values(N, A, 3, scale=2.0), _values(N, 6, seed=1)
-    fractions = torch.rand(N, 3, generator=torch.Generator().manual_seed(2))
-    learned = _learn(_method("iqn"), outputs, target, fractions)
-    _check(learned, outputs, lambda i, chosen: _quantile_loss(chosen, fractions[i].double().tolist(), target[i]))
-    _check_quantile_priority(learned, outputs, target)
 
 
 def test_values_are_the_means_of_the_returns() -> None:
@@ -154,46 +126,12 @@ def test_fractions_that_choose_are_evenly_spaced_with_room_for_those_that_learn(
         assert (_method(name).samples, _method(name).policy_fractions(2).shape) == (0, (2, 0))
 
 
-def _next_state(outputs: Tensor, policy: Tensor, bonus: Tensor | None) -> NextState:
-    discount = torch.tensor([0.97, 0.0]).repeat(N // 2)
-    return NextState(outputs, policy, bonus, _values(N, seed=5), discount)
-
-
-def test_targets_of_mixed_actions_are_their_means() -> None:
-    policy, bonus = _values(N, A, seed=3).softmax(1), _values(N, A, seed=4)
-    for name, atoms in (("dqn", 1), ("qr-dqn", 5), ("iqn", 6)):
-        outputs = _values(N, A, atoms)
-        next_state = _next_state(outputs, policy, bonus)
-        y = _method(name).target(next_state).view(N, -1)
-        for i in range(N):
-            for j in range(atoms):
-                soft = sum((policy[i, a] * (outputs[i, a, j] + bonus[i, a])).item() for a in range(A))
-                wanted = next_state.reward[i].item() + next_state.discount[i].item() * soft
-                assert y[i, j].item() == pytest.approx(wanted, abs=1e-5)
-    assert _method("dqn").target(_next_state(_values(N, A, 1), policy, None)).shape == (N,)
-
-
 def test_c51_projects_many_atoms_a_few_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    next_state = _next_state(_values(N, A, ATOMS), torch.eye(A)[_actions()], None)
+    discount = torch.tensor([0.97, 0.0]).repeat(N // 2)
+    next_state = NextState(_values(N, A, ATOMS), torch.eye(A)[_actions()], None, _values(N, seed=5), discount)
     whole = _method("c51").target(next_state)
     monkeypatch.setattr(c51, "MOST_AT_ONCE", 3 * ATOMS**2)
     assert torch.equal(_method("c51").target(next_state), whole)
-
-
-def test_c51_projects_the_distribution_of_the_chosen_action() -> None:
-    """Bellemare et al. 2017, algorithm 1: the mass of every atom is shared between its new neighbors."""
-    outputs = _values(N, A, ATOMS)
-    next_state = _next_state(outputs, torch.eye(A)[_actions()], None)
-    y = _method("c51").target(next_state)
-    for i, action in enumerate(_actions()):
-        expected = [0.0] * ATOMS
-        for z, p in zip(SUPPORT, outputs[i, action].double().softmax(0).tolist(), strict=True):
-            moved = min(V_MAX, max(V_MIN, next_state.reward[i].item() + next_state.discount[i].item() * z))
-            place = (moved - V_MIN) / (V_MAX - V_MIN) * (ATOMS - 1)
-            randint = min(int(place), ATOMS - 2)
-            expected[randint] += p * (randint + 1 - place)
-            expected[randint + 1] += p * (place - randint)
-        assert y[i].tolist() == pytest.approx(expected, abs=1e-5)
 
 
 def test_combinations_that_a_method_allows() -> None:
@@ -206,15 +144,10 @@ def test_combinations_that_a_method_allows() -> None:
     ]
 
 
-def test_a_method_that_is_not_here_is_a_sentence() -> None:
-    """Weights may be of a method that somebody else has registered."""
-    with pytest.raises(ConfigError, match="no method 'theirs' here: register it first"):
-        make_method(Network("small", A, "theirs"), Algorithm(), CPU)
-
-
-@pytest.mark.parametrize("name", ["posix", "__init__", "dqn.x", "qr_dqn"])
+@pytest.mark.parametrize("name", ["theirs", "posix", "__init__", "dqn.x", "qr_dqn"])
 def test_only_names_of_methods_are_methods(name: str) -> None:
-    with pytest.raises(ConfigError, match=f"There is no method '{name}' here"):
+    """Weights may be of a method that somebody else has registered."""
+    with pytest.raises(ConfigError, match=f"There is no method '{name}' here: register it first"):
         make_method(Network("small", A, name), Algorithm(), CPU)
 
 

@@ -1,9 +1,9 @@
-"""Networks of parts against the same networks in PyTorch's own modules, float64, by the books."""
+"""Both kinds of models against the same networks in PyTorch's own modules, float64, by the books."""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
@@ -13,21 +13,20 @@ from torch import Tensor, nn
 
 from learner.engine.initialization import initial_parameters
 from learner.engine.side_stream import SideStream
-from learner.networks.arithmetic_check import check_arithmetic
 from learner.networks.autograd import AutogradModel
 from learner.networks.frame_blocks import blocks
 from learner.networks.fused import FusedModel
 from learner.networks.make_model import make_model
-from learner.networks.model import ExtraInputs
-from shared.errors import ConfigError
+from learner.networks.model import ExtraInputs, Model
 from shared.frame_shape import CELL, DEFAULT_FRAMES, FrameShape
 from shared.network_parameters import packed_count, parameters_of
 from shared.network_spec import COSINES, PLAIN_NETWORKS, Network
 
 CPU = torch.device("cpu")
 ACTIONS, BATCH = 5, 4
-TOLERANCE = {"fp32": 2e-5, "bf16": 4e-2}
-GRADIENT_TOLERANCE = {"fp32": 5e-5, "bf16": 0.25}
+TOLERANCE = {FusedModel: {"fp32": 2e-5, "bf16": 3e-2}, AutogradModel: {"fp32": 2e-5, "bf16": 4e-2}}
+GRADIENT_TOLERANCE = {FusedModel: {"fp32": 2e-5, "bf16": 0.2}, AutogradModel: {"fp32": 5e-5, "bf16": 0.25}}
+"""With 8 bits some units of a fresh network fall on the other side of zero; PyTorch's autocast is 0.05 to 0.14 off."""
 
 NETWORKS = {
     "c51": Network("small", ACTIONS, "c51", 7, -1.0, 1.0),
@@ -46,6 +45,15 @@ NETWORKS = {
         "impala", ACTIONS, "iqn", dueling=True, noisy=0.5, width=2, pooling=True, spectral_norm=True, layer_norm=True
     ),
 }
+PLAIN = {
+    **{name: Network(name, ACTIONS) for name in ("nature", "a3c", "small")},
+    "nature in color": Network("nature", ACTIONS, frame_size=64, frame_stack=2, frame_channels=3),
+    "a3c of one frame": Network("a3c", ACTIONS, frame_size=96, frame_stack=1),
+}
+MODELS = [
+    *(pytest.param(AutogradModel, network, id=name) for name, network in (NETWORKS | PLAIN).items()),
+    *(pytest.param(FusedModel, network, id=f"fused {name}") for name, network in PLAIN.items()),
+]
 
 
 # The reference
@@ -216,7 +224,7 @@ def _blocks(stacks: np.ndarray) -> Tensor:
     return blocks(torch.from_numpy(stacks), out)
 
 
-def _beside(model: AutogradModel, seed: int = 0, rows: int = 2) -> ExtraInputs:
+def _beside(model: Model, seed: int = 0, rows: int = 2) -> ExtraInputs:
     """Fractions, and noise of `rows` rows."""
     generator = torch.Generator().manual_seed(seed)
     fractions = torch.rand(BATCH, 3, generator=generator) if model.network.method == "iqn" else None
@@ -224,8 +232,11 @@ def _beside(model: AutogradModel, seed: int = 0, rows: int = 2) -> ExtraInputs:
     return ExtraInputs(fractions, noise)
 
 
-def _model(network: Network, precision: str, flat: np.ndarray) -> AutogradModel:
-    model = AutogradModel(network, CPU, precision)
+M = TypeVar("M", AutogradModel, FusedModel)
+
+
+def _model(network: Network, precision: str, flat: np.ndarray, make: type[M] = AutogradModel) -> M:  # type: ignore[assignment]
+    model = make(network, CPU, precision)
     model.pack(flat, model.params)
     model.sync_copy()
     return model
@@ -239,16 +250,14 @@ def _relative(actual: Tensor, expected: Tensor) -> float:
     return float((actual.double() - expected).norm() / expected.norm().clamp(min=1e-12))
 
 
-def _outer(model: AutogradModel, packed: Tensor) -> np.ndarray:
+def _outer(model: Model, packed: Tensor) -> np.ndarray:
     """A vector in the model's own order, in that of `shared.network_parameters`."""
     canonical = np.zeros(parameters_of(model.network).count, np.float32)
     model.unpack(packed, canonical)
     return canonical
 
 
-def _learn(
-    model: AutogradModel, stacks: np.ndarray, beside: ExtraInputs, gradient: Tensor
-) -> tuple[Tensor, np.ndarray]:
+def _learn(model: Model, stacks: np.ndarray, beside: ExtraInputs, gradient: Tensor) -> tuple[Tensor, np.ndarray]:
     """Outputs, and the gradient by the parameters, as the engine asks for them."""
     vector = torch.full_like(model.params_bf16, 7.0)
     model.gradient_into(vector)
@@ -258,15 +267,15 @@ def _learn(
     return saved.outputs.detach(), _outer(model, vector.float())
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-def test_both_orders_of_parameters_hold_the_same(name: str) -> None:
-    network = NETWORKS[name]
+@pytest.mark.parametrize(("make", "network"), MODELS)
+def test_both_orders_of_parameters_hold_the_same(make: type[Any], network: Network) -> None:
     flat = initial_parameters(network, 1)
-    model = _model(network, "bf16", flat)
+    model = _model(network, "bf16", flat, make)
     assert len(make_model(network, CPU, "bf16").params) == packed_count(network)
     assert np.array_equal(_outer(model, model.params), flat)
+    assert not np.array_equal(model.params.numpy(), flat)
     assert float(model.params.abs().sum()) == pytest.approx(float(np.abs(flat).sum()), rel=1e-4), "gaps are zero"
-    for part, leaf in model._leaves.items():
+    for part, leaf in model._leaves.items() if make is AutogradModel else ():
         assert leaf.data_ptr() % 16 == 0, f"{part}: kernels for matrices want it"
 
 
@@ -274,12 +283,12 @@ def test_both_orders_of_parameters_hold_the_same(name: str) -> None:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("name", NETWORKS)
-def test_values_and_gradients_are_those_of_the_reference(name: str, precision: str) -> None:
-    network = NETWORKS[name]
+@pytest.mark.parametrize(("make", "network"), MODELS)
+def test_values_and_gradients_are_those_of_the_reference(make: type[Any], network: Network, precision: str) -> None:
     # Pixels of a patch tie in pooling: which of them has the gradient is then for rounding to say.
-    flat, stacks = _parameters(network), _stacks(patch=1 if precision == "fp32" else 7, shape=network.frames)
-    model = _model(network, precision, flat)
+    patch = 1 if precision == "fp32" else 8 if network.frame_size % 7 else 7
+    flat, stacks = _parameters(network), _stacks(patch=patch, shape=network.frames)
+    model = _model(network, precision, flat, make)
     assert isinstance(make_model(network, CPU, precision), FusedModel if network.plain else AutogradModel)
     beside = _beside(model)
     reference = _reference(network, flat)
@@ -289,7 +298,7 @@ def test_values_and_gradients_are_those_of_the_reference(name: str, precision: s
 
     outputs, found = _learn(model, stacks, beside, gradient)
     assert outputs.shape == (BATCH, ACTIONS + network.value_output, 3 if network.method == "iqn" else network.atoms)
-    assert _relative(outputs, expected.detach()) < TOLERANCE[precision]
+    assert _relative(outputs, expected.detach()) < TOLERANCE[make][precision]
     parameters = dict(reference.named_parameters())
     for part, array in parameters_of(network).split(found).items():
         if part.endswith(".u"):
@@ -298,7 +307,7 @@ def test_values_and_gradients_are_those_of_the_reference(name: str, precision: s
         grad = parameters[part].grad
         assert grad is not None
         assert grad.norm() > 0, part
-        assert _relative(torch.from_numpy(array), grad) < GRADIENT_TOLERANCE[precision], part
+        assert _relative(torch.from_numpy(array), grad) < GRADIENT_TOLERANCE[make][precision], part
 
 
 @pytest.mark.parametrize("name", ["rainbow", "everything", "btr"])
@@ -314,27 +323,6 @@ def test_a_pass_that_does_not_learn_gives_the_same_and_keeps_all(name: str) -> N
     if not network.spectral_norm:  # there a pass that learns iterates first
         learned, _ = _learn(model, _stacks(), beside, torch.zeros_like(outputs))
         torch.testing.assert_close(outputs, learned)
-
-
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("name", ["nature", "a3c", "small"])
-def test_without_extras_it_is_the_plain_network(name: str, precision: str) -> None:
-    network = Network(name, ACTIONS)
-    flat, stacks = initial_parameters(network, 1), _stacks()
-    plain = make_model(network, CPU, precision)
-    assert isinstance(plain, FusedModel)
-    plain.pack(flat, plain.params)
-    plain.sync_copy()
-    gradient = torch.randn(BATCH, ACTIONS, 1, generator=torch.Generator().manual_seed(3))
-    vector, canonical = torch.zeros_like(plain.params_bf16), np.zeros(len(flat), np.float32)
-    plain.gradient_into(vector)
-    with torch.inference_mode():
-        saved = plain.forward(_blocks(stacks), 0, ExtraInputs(), learns=True)
-        plain.backward(saved, gradient, SideStream())
-        plain.unpack(vector.float(), canonical)
-    outputs, found = _learn(_model(network, precision, flat), stacks, ExtraInputs(), gradient)
-    assert _relative(outputs, saved.outputs.double()) < TOLERANCE[precision]
-    assert _relative(torch.from_numpy(found), torch.from_numpy(canonical).double()) < GRADIENT_TOLERANCE[precision]
 
 
 # Parts by themselves
@@ -407,16 +395,3 @@ def test_features_wait_for_the_rest_to_settle() -> None:
     with torch.inference_mode():
         found = late.forward(_blocks(_stacks()), 0, beside, settle).outputs
         assert torch.equal(found, ready.forward(_blocks(_stacks()), 0, beside).outputs)
-
-
-@pytest.mark.parametrize("name", ["rainbow", "everything"])
-def test_the_arithmetic_of_modular_networks_is_checked(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_arithmetic(NETWORKS[name], CPU, "bf16", BATCH, learns=True)
-    right = F.conv2d
-
-    def wrong(x: Tensor, weight: Tensor, *rest: Any, **more: Any) -> Tensor:
-        return right(x, weight.roll(1, dims=1) if x.dtype == torch.bfloat16 else weight, *rest, **more)
-
-    monkeypatch.setattr(F, "conv2d", wrong)
-    with pytest.raises(ConfigError, match="--precision fp32"):
-        check_arithmetic(NETWORKS[name], CPU, "bf16", BATCH, learns=True)

@@ -1,6 +1,8 @@
-"""Networks against a float64 reference in PyTorch's own layers, forward and backward."""
+"""Layouts of plain networks, answers of a policy, and the check of the arithmetic."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,11 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from learner.engine.initialization import initial_parameters
-from learner.engine.side_stream import SideStream
 from learner.networks import arithmetic_check
 from learner.networks.arithmetic_check import check_arithmetic
-from learner.networks.frame_blocks import blocks
-from learner.networks.fused import FusedModel
 from learner.networks.make_model import make_model
 from learner.networks.model import ExtraInputs
 from learner.networks.packed_layout import PackedLayout
@@ -21,89 +20,29 @@ from learner.networks.policy import Policy, greedy
 from shared.errors import ConfigError
 from shared.frame_shape import CELL, DEFAULT_FRAMES, STACK, FrameShape
 from shared.network_parameters import parameters_of
-from shared.network_spec import PLAIN_NETWORKS, Network
+from shared.network_spec import Network
+from tests.learner.networks.test_autograd import NETWORKS
+from tests.support.plain_network import plain_values
 
 GRID = DEFAULT_FRAMES.grid
 
 CPU = torch.device("cpu")
 ACTIONS = 6
 TOLERANCE = {"fp32": 2e-5, "bf16": 3e-2}
-GRADIENT_TOLERANCE = {"fp32": 2e-5, "bf16": 0.2}
-"""With 8 bits some units of a fresh network fall on the other side of zero; PyTorch's autocast is 0.05 to 0.14 off."""
 
 
 def _stacks(n: int, seed: int = 0, shape: FrameShape = DEFAULT_FRAMES) -> np.ndarray:
     return np.random.default_rng(seed).integers(0, 256, (n, *shape.observation), dtype=np.uint8)
 
 
-def _blocks(stacks: np.ndarray, shape: FrameShape = DEFAULT_FRAMES) -> Tensor:
-    planes = torch.from_numpy(stacks).view(len(stacks), shape.planes, shape.size, shape.size)
-    return blocks(planes, torch.empty(shape.blocks(len(stacks)), dtype=torch.uint8))
-
-
-def _reference(network: Network, flat: Tensor, stacks: np.ndarray) -> Tensor:
-    """Q values float64 by the layers of the paper, parameters in the order of `shared.network_parameters`."""
-    x = torch.from_numpy(stacks).double().view(len(stacks), -1, *stacks.shape[-2:]) / 255.0
-    shapes = dict(parameters_of(network).shapes)
-    parts = flat.split([int(np.prod(shape)) for shape in shapes.values()])
-    w = {name: part.view(shapes[name]) for name, part in zip(shapes, parts, strict=True)}
-    for i, (_, _, stride) in enumerate(PLAIN_NETWORKS[network.name].convolutions, start=1):
-        x = F.relu(F.conv2d(x, w[f"conv{i}.weight"], w[f"conv{i}.bias"], stride))
-    x = F.relu(F.linear(x.flatten(1), w["hidden.weight"], w["hidden.bias"]))
-    return F.linear(x, w["value.weight"], w["value.bias"])
+def _reference(network: Network, flat: np.ndarray, stacks: np.ndarray) -> Tensor:
+    """Q values in float64."""
+    planes = torch.from_numpy(stacks).view(len(stacks), -1, *stacks.shape[-2:])
+    return plain_values(network.name, torch.from_numpy(flat).double(), planes)
 
 
 def _relative(actual: Tensor, expected: Tensor) -> float:
     return float((actual.double() - expected).norm() / expected.norm())
-
-
-@pytest.mark.parametrize(
-    "network",
-    [
-        *(Network(name, ACTIONS) for name in ("nature", "a3c", "small")),
-        Network("nature", ACTIONS, frame_size=64, frame_stack=2, frame_channels=3),
-        Network("a3c", ACTIONS, frame_size=96, frame_stack=1),
-    ],
-    ids=str,
-)
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_values_and_gradients_are_those_of_the_reference(network: Network, precision: str) -> None:
-    model, shape = FusedModel(network, CPU, precision), network.frames
-    flat = initial_parameters(network, 1)
-    model.pack(flat, model.params)
-    model.sync_copy()
-    stacks = _stacks(32, 1, shape)  # with seed 0 rounding puts a unit of a3c on the other side of zero
-    gradient_q = torch.from_numpy(np.random.default_rng(1).normal(size=(32, ACTIONS)).astype(np.float32))
-
-    canonical = torch.from_numpy(flat).double().requires_grad_()
-    expected_q = _reference(network, canonical, stacks)
-    (expected,) = torch.autograd.grad(expected_q, canonical, gradient_q.double())
-
-    with torch.inference_mode():
-        saved = model.forward(_blocks(stacks, shape), 0, ExtraInputs())
-        packed = torch.zeros_like(model.params_bf16)
-        model.gradient_into(packed)
-        model.backward(saved, gradient_q[..., None], SideStream())
-    gradient = np.zeros_like(flat)
-    model.unpack(packed.float(), gradient)
-
-    assert _relative(saved.outputs[..., 0], expected_q.detach()) < TOLERANCE[precision]
-    offset = 0
-    for name, shape in parameters_of(network).shapes:
-        part = slice(offset, offset + int(np.prod(shape)))
-        offset = part.stop
-        assert _relative(torch.from_numpy(gradient[part]), expected[part]) < GRADIENT_TOLERANCE[precision], name
-
-
-@pytest.mark.parametrize("network", ["nature", "a3c", "small"])
-def test_inner_order_and_back(network: str) -> None:
-    layout = PackedLayout(Network(network, ACTIONS), CPU)
-    flat = np.random.default_rng(0).normal(size=layout.spec.count).astype(np.float32)
-    packed, back = torch.empty(len(flat)), np.empty_like(flat)
-    layout.pack(flat, packed)
-    layout.unpack(packed, back)
-    assert np.array_equal(flat, back)
-    assert not np.array_equal(flat, packed.numpy())
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -153,7 +92,7 @@ def test_policy_answers_as_the_reference_and_row_by_row(precision: str) -> None:
     policy.load(flat)
     stacks = _stacks(8)
     q = policy.values(stacks)
-    expected = _reference(Network("nature", ACTIONS), torch.from_numpy(flat).double(), stacks)
+    expected = _reference(Network("nature", ACTIONS), flat, stacks)
     assert _relative(torch.from_numpy(q), expected) < TOLERANCE[precision]
     others = _stacks(8, seed=9)
     others[3] = stacks[3]
@@ -169,7 +108,7 @@ def test_a_policy_answers_observations_of_another_shape() -> None:
     policy.load(flat)
     policy.rehearse()
     stacks = _stacks(4, 0, network.frames)
-    expected = _reference(network, torch.from_numpy(flat).double(), stacks)
+    expected = _reference(network, flat, stacks)
     assert _relative(torch.from_numpy(policy.values(stacks)), expected) < TOLERANCE["fp32"]
     with pytest.raises(ValueError, match="batches of 4"):
         policy.values(stacks[:, :, 0])
@@ -202,16 +141,18 @@ def test_a_unit_that_rounding_turns_on_is_no_wrong_kernel(monkeypatch: pytest.Mo
         (Network("small", ACTIONS), True, 32),
         (Network("small", ACTIONS), False, 32),
         (ACTOR_CRITIC, True, 80),
+        (NETWORKS["rainbow"], True, 4),
+        (NETWORKS["everything"], True, 4),
     ],
 )
 def test_a_wrong_kernel_is_noticed(network: Network, learns: bool, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
     check_arithmetic(network, CPU, "bf16", batch, learns=learns)
     right = F.conv2d
 
-    def wrong(x: Tensor, weight: Tensor, *rest: object) -> Tensor:
+    def wrong(x: Tensor, weight: Tensor, *rest: Any, **more: Any) -> Tensor:
         if x.dtype == torch.bfloat16 and weight.shape[2] == 4:
             weight = weight.roll(1, dims=1)
-        return right(x, weight, *rest)  # type: ignore[arg-type]
+        return right(x, weight, *rest, **more)
 
     monkeypatch.setattr(F, "conv2d", wrong)
     with pytest.raises(ConfigError, match="--precision fp32"):

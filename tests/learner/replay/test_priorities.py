@@ -130,16 +130,6 @@ def test_clear_begins_anew() -> None:
     np.testing.assert_array_equal(_state(priorities), fresh)
 
 
-def test_the_last_of_duplicates_wins_and_the_maximum_has_all() -> None:
-    priorities = _make(4, 2, alpha=1.0)
-    priorities.admit(0, np.ones((4, 2), bool))
-    priorities.update(np.array([5, 2, 5, 2, 5]), _errors(1.0, 9.0, 2.0, 4.0, 3.0))
-    state = _state(priorities)
-    np.testing.assert_allclose(state, [1, 1, 4, 1, 1, 3, 1, 1, 9], rtol=1e-6)
-    priorities.admit(4, np.array([[True, False]]))
-    assert _state(priorities)[:2].tolist() == [state[-1], 0]
-
-
 @pytest.mark.parametrize("only", [0, 8, 9, 130, 1029, 3999])
 def test_all_weight_in_one_place(only: int) -> None:
     priorities = _make(1000, 4)
@@ -195,14 +185,6 @@ def test_proportions() -> None:
     assert (counts[9:] == 0).all()
     assert ((counts[:9] - expected) ** 2 / expected).sum() < 26.1  # chi-squared, 8 degrees of freedom, p = 0.001
     np.testing.assert_allclose(probability * len(places), expected[places], rtol=1e-5)
-
-
-def test_a_batch_is_stratified() -> None:
-    """A batch of 32 takes each of 32 equal places once; batches are drawn from the same tree."""
-    priorities = _make(16, 2)
-    priorities.admit(0, np.ones((16, 2), bool))
-    places, _ = priorities.sample(draw_fractions(5, 32, 1, 1, 0))
-    assert places.tolist() == list(range(32)) * 5
 
 
 def test_tick_and_env_of_a_place() -> None:

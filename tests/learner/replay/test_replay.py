@@ -159,22 +159,6 @@ def test_the_window_ends_before_the_last_reward_of_a_return(steps: int) -> None:
     assert Starts(Window(fewer.ring)).advance(steps - 1).tolist() == []
 
 
-@STEPS
-def test_both_places_of_frames_give_the_same_blocks(steps: int) -> None:
-    played = PlayedRing(_config(steps), both=True)
-    played.play(43)
-    found = []
-    for frames in (HostFrames(played.ring), DeviceFrames(played.ring, CPU)):
-        batch = _replay(played, frames).draw_round(2, 43, 12, 12)
-        planes = planes_per_transition(DEFAULT_FRAMES, steps)
-        blocks = torch.zeros(DEFAULT_FRAMES.blocks(len(batch.rows), planes), dtype=torch.uint8)
-        frames.select(batch.rows, batch.frame_mask, blocks)
-        found.append((blocks, batch))
-    assert torch.equal(found[0][0], found[1][0])
-    for name in ("frame_mask", "action", "reward", "discount"):
-        assert torch.equal(getattr(found[0][1], name), getattr(found[1][1], name))
-
-
 def test_the_next_round_may_come_to_the_device_while_this_one_is_sampled() -> None:
     played = PlayedRing(small_config())
     played.play(48)

@@ -1,0 +1,122 @@
+"""The pure functions where papers and rounding meet; tests of methods, targets and updates cover the rest of them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from learner.losses.distributional_loss import categorical_projection, midpoints, quantile_huber
+from learner.losses.scalar_loss import greedy_policy, importance_weights, rescale, soft_policy, unrescale
+
+Z = 11
+SUPPORT = torch.linspace(-5, 5, Z, dtype=torch.float64)
+EPSILON = 1e-3
+"""Of the rescaling (Kapturowski et al. 2019, R2D2)."""
+
+
+def _values(*shape: int, seed: int = 0, scale: float = 1.0) -> Tensor:
+    return scale * torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def projected(p: list[float], reward: float, discount: float, support: list[float]) -> list[float]:
+    """Bellemare et al. 2017, algorithm 1: each atom's mass is shared between its two neighbors."""
+    low, dz = support[0], (support[-1] - support[0]) / (len(support) - 1)
+    result = [0.0] * len(support)
+    for mass, z in zip(p, support, strict=True):
+        b = (min(support[-1], max(low, reward + discount * z)) - low) / dz
+        below = min(int(b), len(support) - 2)
+        result[below] += mass * (below + 1 - b)
+        result[below + 1] += mass * (b - below)
+    return result
+
+
+def quantile_loss(theta: Tensor, tau: list[float], target: Tensor) -> Tensor:
+    """Dabney et al. 2018a, equation 10, and 2018b, equation 3, of one transition in float64."""
+    total = torch.zeros((), dtype=torch.float64)
+    for each, fraction in zip(theta, tau, strict=True):
+        for y in target.double():
+            u = y - each
+            total = total + abs(fraction - (1.0 if u < 0 else 0.0)) * huber(u) / len(target)
+    return total
+
+
+def huber(u: Tensor) -> Tensor:
+    """Huber's loss of width 1."""
+    return u * u / 2 if abs(u) <= 1 else abs(u) - 0.5
+
+
+def test_greedy_takes_the_first_of_equal_actions() -> None:
+    q = torch.tensor([[1.0, 3.0, 3.0], [2.0, 2.0, 2.0], [0.0, -1.0, 0.5]])
+    assert greedy_policy(q).tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 1]]
+
+
+@pytest.mark.parametrize("shift", [0.0, 1e4, -1e4])
+def test_the_soft_policy_stays_exact_far_from_zero(shift: float) -> None:
+    near = torch.tensor([[0.0, 0.03125, -500.0]])  # shifts of these lose no digit in float32
+    log_pi, _ = soft_policy(near + shift, 0.03)
+    assert torch.equal(log_pi, soft_policy(near, 0.03)[0])
+    assert log_pi.isfinite().all()
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-13), (torch.float32, 1e-6)])
+def test_rescaling_is_the_papers_and_turns_back(dtype: torch.dtype, tolerance: float) -> None:
+    """Pohlen et al. 2018, h; also near zero, where the formula as it stands loses digits."""
+    x = torch.tensor([0.0, 1e-9, 1e-3, 0.1, 1.0, 7.5, 300.0, 5e4], dtype=dtype)
+    x = torch.cat([-x, x])
+    h = rescale(x, EPSILON)
+    expected = [math.copysign(math.sqrt(abs(value) + 1) - 1, value) + EPSILON * value for value in x.tolist()]
+    assert h.tolist() == pytest.approx(expected, rel=1e-6, abs=1e-15)
+    torch.testing.assert_close(unrescale(h, EPSILON), x, rtol=tolerance, atol=0)
+    torch.testing.assert_close(rescale(unrescale(x, EPSILON), EPSILON), x, rtol=tolerance, atol=0)
+
+
+def test_rescaling_reads_no_number() -> None:
+    """A graph of a GPU can hold it: tensors of the meta device have none."""
+    x = torch.empty(6, device="meta")
+    assert unrescale(rescale(x, EPSILON), EPSILON).shape == x.shape
+
+
+def test_importance_weights_are_the_papers() -> None:
+    p = [0.001, 0.004, 0.25, 0.02]
+    raw = [(1 / (1000 * value)) ** 0.4 for value in p]
+    weights = importance_weights(torch.tensor(p, dtype=torch.float64), 0.4)
+    assert weights.tolist() == pytest.approx([value / max(raw) for value in raw])
+
+
+def test_projection_is_the_papers_algorithm() -> None:
+    p, reward = _values(200, Z).softmax(-1), _values(200, seed=1, scale=3.0)
+    discount = torch.tensor([0.99, 0.0, 0.99**3, 1.0], dtype=torch.float64).repeat(50)
+    arguments = zip(p.tolist(), reward.tolist(), discount.tolist(), strict=True)
+    expected = [projected(*row, SUPPORT.tolist()) for row in arguments]
+    found = categorical_projection(p, reward, discount, SUPPORT)
+    torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64))
+
+
+def test_projection_loses_no_mass_in_float32() -> None:
+    support = torch.linspace(-10, 10, 51)  # its atoms are not multiples of 0.4 in float32
+    p, reward = _values(500, 51).softmax(-1).float(), _values(500, seed=1).float()
+    mass = categorical_projection(p, reward, torch.full((500,), 0.99), support).sum(1)
+    torch.testing.assert_close(mass, torch.ones(500), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [0.1, 1.0, 10.0])  # within the width of Huber's loss, about it, and beyond it
+@pytest.mark.parametrize("sampled", [False, True])
+def test_quantile_huber_is_the_papers_double_sum(scale: float, sampled: bool) -> None:
+    """By the compiled loop of a CPU, and by the operations of a GPU, which a target with a gradient takes too."""
+    theta, target = _values(8, 5, scale=scale).requires_grad_(), _values(8, 7, seed=1, scale=2.0 * scale)
+    tau = torch.rand(8, 5, generator=torch.Generator().manual_seed(2)).double() if sampled else midpoints(5).double()
+    rows = zip(theta, tau.expand(8, 5).tolist(), target, strict=True)
+    expected = torch.stack([quantile_loss(*row) for row in rows])
+    (by_theta,) = torch.autograd.grad(expected.sum(), theta)
+    for each in (target, target.clone().requires_grad_()):
+        found = quantile_huber(theta, tau, each)
+        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(torch.autograd.grad(found.sum(), theta)[0], by_theta)
+
+
+def test_no_quantiles_are_refused() -> None:
+    with pytest.raises(ValueError, match="0 quantiles"):
+        midpoints(0)
