@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -119,17 +121,6 @@ def test_does_what_the_reference_does(window_ticks: int, envs: int, alpha: float
     assert drawn > 500
 
 
-def test_clear_begins_anew() -> None:
-    priorities = _make(4, 2)
-    fresh = _state(priorities)
-    priorities.admit(0, np.ones((4, 2), bool))
-    priorities.update(np.arange(8), np.full(8, 9.0, np.float32))
-    assert not priorities.empty
-    priorities.clear()
-    assert priorities.empty
-    np.testing.assert_array_equal(_state(priorities), fresh)
-
-
 @pytest.mark.parametrize("only", [0, 8, 9, 130, 1029, 3999])
 def test_all_weight_in_one_place(only: int) -> None:
     priorities = _make(1000, 4)
@@ -221,30 +212,20 @@ def test_an_error_that_is_no_size_is_refused_and_changes_nothing(wrong: float) -
     np.testing.assert_array_equal(_state(priorities), before)
 
 
-def test_nothing_to_sample_is_a_sentence() -> None:
-    with pytest.raises(ValueError, match="no transition to sample"):
-        _make(5, 2).sample(np.zeros((1, 2)))
-
-
-def test_draws_are_a_function_of_seed_round_and_chunk() -> None:
-    first = draw_fractions(4, 8, 7, 3, 2)
-    assert first.shape == (4, 8)
-    assert np.array_equal(first, draw_fractions(4, 8, 7, 3, 2))
-    for other in ((8, 3, 2), (7, 4, 2), (7, 3, 1), (7, 2, 3)):
-        assert not np.array_equal(first, draw_fractions(4, 8, *other))
-
-
-def test_mistakes_are_sentences() -> None:
-    with pytest.raises(ValueError, match=r"exponent of priorities is -0\.1"):
-        _make(5, 2, alpha=-0.1)
-    with pytest.raises(ValueError, match="exponent of priorities is nan"):
-        _make(5, 2, alpha=float("nan"))
-    with pytest.raises(ValueError, match="Priorities of 0 transitions"):
-        _make(0, 2)
-    with pytest.raises(ValueError, match=f"Priorities of {MOST_PRIORITIES + 1} transitions"):
-        _make(MOST_PRIORITIES + 1, 1)
-    with pytest.raises(ValueError, match="6 ticks do not fit into a window of 5"):
-        _make(5, 2).forget(0, 6)
+@pytest.mark.parametrize(
+    ("mistake", "says"),
+    [
+        (lambda: _make(5, 2).sample(np.zeros((1, 2))), "no transition to sample"),
+        (lambda: _make(5, 2, alpha=-0.1), r"exponent of priorities is -0\.1"),
+        (lambda: _make(5, 2, alpha=float("nan")), "exponent of priorities is nan"),
+        (lambda: _make(0, 2), "Priorities of 0 transitions"),
+        (lambda: _make(MOST_PRIORITIES + 1, 1), f"Priorities of {MOST_PRIORITIES + 1} transitions"),
+        (lambda: _make(5, 2).forget(0, 6), "6 ticks do not fit into a window of 5"),
+    ],
+)
+def test_mistakes_are_sentences(mistake: Callable[[], object], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        mistake()
 
 
 @pytest.mark.parametrize("places", [1, 2, 3, 10, 998_400, 1_000_000, 2**20, 2**20 + 1, MOST_PRIORITIES])

@@ -69,18 +69,9 @@ def test_starts_are_the_windows_transitions_in_order(steps: int) -> None:
     starts = Starts(Window(played.ring))
     for ticks in (1, 2, 3, 6, 6, 6, 1, 20, 6, 6, 45, *[6] * 14):  # so many that the list moves to its front
         played.play(ticks)
-        expected = [tick * 4 + env for tick, env in played.samplable(played.ticks)]
-        assert starts.advance(played.ticks).tolist() == expected
-
-
-def test_starts_go_back_when_a_round_is_done_again() -> None:
-    played = PlayedRing(small_config())
-    played.play(30)
-    starts = Starts(Window(played.ring))
-    later = starts.advance(30).tolist()
-    earlier = [tick * 4 + env for tick, env in played.samplable(29)]
-    assert starts.advance(29).tolist() == earlier
-    assert starts.advance(30).tolist() == later
+        for end in (played.ticks, played.ticks - 1, played.ticks):  # a round may be done again
+            expected = [tick * 4 + env for tick, env in played.samplable(end)]
+            assert starts.advance(end).tolist() == expected
 
 
 @pytest.mark.parametrize("copy", [False, True], ids=["host", "device"])
@@ -89,14 +80,15 @@ def test_starts_go_back_when_a_round_is_done_again() -> None:
 def test_transitions_at_the_wrap(copy: bool, extra: int, steps: int) -> None:
     """Transitions are those of the history when the ring has just not, just, and already wrapped."""
     played = PlayedRing(_config(steps), seed=extra + 5, both=True)
+    _compare_rounds(played, (6, played.run_schedule.capacity + extra - 6, *[6] * 4), copy=copy)
+
+
+def _compare_rounds(played: PlayedRing, rounds: tuple[int, ...], *, copy: bool) -> None:
+    """Play rounds of so many ticks, and compare what is drawn after each."""
     frames: Frames = DeviceFrames(played.ring, CPU) if copy else HostFrames(played.ring)
     replay = _replay(played, frames)
-    played.play(6)
-    _check_valid(played, replay, frames, 0)
-    played.play(played.run_schedule.capacity + extra - 6)
-    _check_valid(played, replay, frames, 1)
-    for round_ in range(2, 6):
-        played.play(played.run_schedule.round_ticks)
+    for round_, ticks in enumerate(rounds):
+        played.play(ticks)
         _check_valid(played, replay, frames, round_)
 
 
@@ -113,11 +105,7 @@ def test_transitions_at_the_wrap(copy: bool, extra: int, steps: int) -> None:
 @pytest.mark.parametrize("steps", [1, 3])
 def test_transitions_of_other_frames(copy: bool, frames: dict[str, object], steps: int) -> None:
     played = PlayedRing(_config(steps).with_settings(**frames), both=True)
-    source: Frames = DeviceFrames(played.ring, CPU) if copy else HostFrames(played.ring)
-    replay = _replay(played, source)
-    for round_, ticks in enumerate((12, played.run_schedule.capacity - 11, 6)):
-        played.play(ticks)
-        _check_valid(played, replay, source, round_)
+    _compare_rounds(played, (12, played.run_schedule.capacity - 11, 6), copy=copy)
     assert DeviceFrames.nbytes(played.ring) == 4 * (18 + 6 + 1) * played.shape.nbytes
 
 
@@ -145,18 +133,6 @@ def test_rewards_are_learned_by_their_amount_where_that_is_asked_for(steps: int)
     expected = [played.transition(*start, clip=False).reward for start in zip(tick, env, strict=True)]
     assert rewards == pytest.approx(expected, rel=1e-6)
     assert max(rewards) > steps, "not signs alone"
-
-
-@STEPS
-def test_the_window_ends_before_the_last_reward_of_a_return(steps: int) -> None:
-    played = PlayedRing(_config(steps), both=True)
-    played.play(30)
-    ticks = np.array(Starts(Window(played.ring)).advance(30)) // 4
-    assert ticks.max() == 30 - steps
-    assert ticks.min() == 30 - played.run_schedule.window_ticks + STACK - 1
-    fewer = PlayedRing(_config(steps), both=True)
-    fewer.play(steps - 1)
-    assert Starts(Window(fewer.ring)).advance(steps - 1).tolist() == []
 
 
 def test_the_next_round_may_come_to_the_device_while_this_one_is_sampled() -> None:

@@ -40,27 +40,84 @@ def _config(**learn: object) -> Config:
     return small_config(Algorithm("a2c", ActorCriticSettings(trace=TRACE)), **settings)
 
 
-def _engine(played: PlayedRing, config: Config, heartbeat: Callable[[], None] = lambda: None) -> Engine[Any]:
-    machine = replace(config.machine, device="cpu", precision="fp32")
-    engine = make_engine(replace(config, machine=machine), network_of(config, ACTIONS), played.ring, heartbeat)
+def make_played_engine(played: PlayedRing, config: Config, heartbeat: Callable[[], None] = lambda: None) -> Engine[Any]:
+    """An engine on the CPU, with fresh parameters."""
+    config = config.with_settings(device="cpu", precision="fp32")
+    engine = make_engine(config, network_of(config, ACTIONS), played.ring, heartbeat)
     engine.initialize()
     return engine
 
 
+def online_of(engine: Engine[Any]) -> np.ndarray:
+    """Its parameters."""
+    out = np.zeros(parameters_of(engine._online.network).count, np.float32)
+    engine.online_into(out)
+    return out
+
+
+def play_rounds(config: Config, rounds: int = 3) -> PlayedRing:
+    """Random episodes, with fields of the method."""
+    played, random = PlayedRing(config, both=True), np.random.default_rng(5)
+    played.play(rounds * TICKS)
+    fields = played.ring.field
+    fields["log_prob"][:] = -random.random(fields["log_prob"].shape)
+    if "recurrent_state" in fields:
+        fields["recurrent_state"][:] = random.normal(size=fields["recurrent_state"].shape)
+    return played
+
+
+def stack_of(played: PlayedRing, env: int, tick: int) -> np.ndarray:
+    """The stack that the ring holds."""
+    rows, mask = played.ring.stack_rows(np.array([env]), np.array([tick]))
+    return played.ring.flat["frame"][rows[0]] * mask[0][:, None, None]
+
+
+def slots_of(played: PlayedRing, round_: int) -> dict[str, np.ndarray]:
+    """Fields [ticks, envs] of a round's history."""
+    ticks = range(round_ * TICKS, (round_ + 1) * TICKS)
+    return {name: np.stack([played._slots[t][name] for t in ticks]) for name in played._slots[0]}
+
+
+def advantages_of(slots: dict[str, np.ndarray], values: np.ndarray, config: Config, trace: float) -> np.ndarray:
+    """Advantages [ticks, envs] of a round."""
+    terminal = slots["terminated"] | slots["life_lost"]
+    rollout = Rollout(
+        reward=np.sign(slots["raw_reward"]),
+        terminal=terminal,
+        ended=terminal | slots["truncated"],
+        valid=slots["valid"],
+        action=slots["action"],
+        log_prob=np.zeros_like(values[:-1]),
+        outputs=np.zeros((0,)),
+        discount=config.learn.discount,
+    )
+    return generalized_advantages(rollout, values, trace)
+
+
+def minibatches_of(engine: Engine[Any], round_: int, updates: int) -> list[dict[str, np.ndarray]]:
+    """The minibatches of a round, in their order."""
+    source: Any = engine._source
+    with torch.inference_mode():
+        source.begin_round(round_, (round_ + 1) * TICKS, updates)
+        found = []
+        for number in range(updates):
+            chunk, index = divmod(number, source.chunk_updates)
+            found.append(source.minibatch(source.load(chunk), index).to_arrays())
+    return found
+
+
+def _steps(engine: Engine[Any], round_: int) -> dict[str, np.ndarray]:
+    """All steps of a round, in the order in which updates take them."""
+    parts = minibatches_of(engine, round_, engine._run_schedule.updates_per_round)
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
 def test_a_value_method_without_a_target_network_is_refused() -> None:
-    config = small_config(Algorithm("dqn"))
-    machine = replace(config.machine, device="cpu", precision="fp32")
+    config = small_config(Algorithm("dqn")).with_settings(device="cpu", precision="fp32")
     ring = PlayedRing(config).ring
     ring.run_schedule = replace(ring.run_schedule, method=replace(ring.run_schedule.method, has_target_network=False))
     with pytest.raises(ConfigError, match=r"dqn learns from a target network, .* declare has_target_network=True\."):
-        make_engine(replace(config, machine=machine), network_of(config, ACTIONS), ring)
-
-
-def _played(config: Config, rounds: int = 3) -> PlayedRing:
-    played = PlayedRing(config, both=True)
-    played.play(rounds * TICKS)
-    played.ring.field["log_prob"][:] = -np.random.default_rng(5).random(played.ring.field["log_prob"].shape)
-    return played
+        make_engine(config, network_of(config, ACTIONS), ring)
 
 
 BY_LEARNERS = [
@@ -77,36 +134,21 @@ def test_a_round_that_is_lost_moves_no_parameter_by_its_gradient(method: str) ->
     played = PlayedRing(config)
     for field in played.ring.field.values():
         field[:] = 0
-    engine = _engine(played, config)
-    before, after = (np.zeros(parameters_of(network_of(config, ACTIONS)).count, np.float32) for _ in range(2))
-    engine.online_into(before)
+    engine = make_played_engine(played, config)
+    before = online_of(engine)
     engine.begin_round(1, 2 * TICKS)
     engine.run(engine._planned)
     assert all(np.isfinite(value) for value in engine.end_round().means.values())
-    engine.online_into(after)
-    np.testing.assert_array_equal(after, before)
-
-
-def _steps(engine: Engine[Any], round_: int) -> dict[str, np.ndarray]:
-    """All steps of a round, in the order in which updates take them."""
-    source: Any = engine._source
-    updates = engine._run_schedule.updates_per_round
-    source.begin_round(round_, (round_ + 1) * TICKS, updates)
-    parts = []
-    for number in range(updates):
-        chunk, index = divmod(number, source.chunk_updates)
-        parts.append(source.minibatch(source.load(chunk), index).to_arrays())
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    np.testing.assert_array_equal(online_of(engine), before)
 
 
 @pytest.mark.parametrize(("round_", "batch"), [(0, BATCH), (2, BATCH), (2, 2)])
 def test_every_step_comes_once_with_its_targets(round_: int, batch: int) -> None:
     """The updates of a round are one chunk, or a whole one and a part of another."""
     config = _config(batch_size=batch)
-    played = _played(config)
-    engine = _engine(played, config)
-    with torch.inference_mode():
-        found = _steps(engine, round_)
+    played = play_rounds(config)
+    engine = make_played_engine(played, config)
+    found = _steps(engine, round_)
     ticks = range(round_ * TICKS, (round_ + 1) * TICKS)
     acted = [(tick, env) for tick in ticks for env in range(ENVS) if played._slots[tick]["valid"][env]]
     assert 0 < len(acted) < ENVS * TICKS, "some slots hold the last frame of an episode"
@@ -118,23 +160,10 @@ def test_every_step_comes_once_with_its_targets(round_: int, batch: int) -> None
     values = np.zeros((TICKS + 1, ENVS))
     for t in range(TICKS + 1):
         for env in range(ENVS):
-            rows, mask = played.ring.stack_rows(np.array([env]), np.array([round_ * TICKS + t]))
-            stack = played.ring.flat["frame"][rows[0]] * mask[0][:, None, None]
+            stack = stack_of(played, env, round_ * TICKS + t)
             assert stack.shape == (STACK, 84, 84)
             values[t, env] = plain_values("small", flat, torch.from_numpy(stack[None]))[0, ACTIONS]
-    slots = {name: np.stack([played._slots[t][name] for t in ticks]) for name in played._slots[0]}
-    terminal = slots["terminated"] | slots["life_lost"]
-    rollout = Rollout(
-        reward=np.sign(slots["raw_reward"]),
-        terminal=terminal,
-        ended=terminal | slots["truncated"],
-        valid=slots["valid"],
-        action=slots["action"],
-        log_prob=np.zeros_like(values[:-1]),
-        outputs=np.zeros((0,)),
-        discount=config.learn.discount,
-    )
-    expected = generalized_advantages(rollout, values, TRACE)
+    expected = advantages_of(slots_of(played, round_), values, config, TRACE)
     seen = set()
     for i in np.flatnonzero(found["weight"]).tolist():
         tick, env = states[found["frames"][i].tobytes()]
@@ -151,14 +180,12 @@ def test_every_step_comes_once_with_its_targets(round_: int, batch: int) -> None
 
 def test_the_order_is_a_function_of_seed_and_round() -> None:
     config = _config()
-    played = _played(config)
-    with torch.inference_mode():
-        orders = {
-            name: _steps(_engine(played, replace(config, run=replace(config.run, seed=seed))), round_)[
-                "action"
-            ].tolist()
-            for name, seed, round_ in (("first", 1, 1), ("again", 1, 1), ("other seed", 2, 1), ("other round", 1, 2))
-        }
+    played = play_rounds(config)
+    cases = {"first": (1, 1), "again": (1, 1), "other seed": (2, 1), "other round": (1, 2)}
+    orders = {
+        name: _steps(make_played_engine(played, config.with_settings(seed=seed)), round_)["action"].tolist()
+        for name, (seed, round_) in cases.items()
+    }
     assert orders["first"] == orders["again"]
     assert orders["first"] != orders["other seed"]
     assert orders["first"] != orders["other round"]
@@ -166,39 +193,24 @@ def test_the_order_is_a_function_of_seed_and_round() -> None:
 
 def test_the_preparation_of_a_round_beats_after_every_batch() -> None:
     config, beats = _config(), []
-    engine = _engine(_played(config), config, lambda: beats.append(1))
+    engine = make_played_engine(play_rounds(config), config, lambda: beats.append(1))
     engine.begin_round(1, 2 * TICKS)
     assert len(beats) == -(-ENVS * (TICKS + 1) // BATCH)
 
 
-def test_a_round_begins_with_its_annealed_settings() -> None:
-    settings = ActorCriticSettings(entropy_weight=0.04, entropy_weight_end=0.0)
-    config = replace(_config(anneal_steps=96), algorithm=Algorithm("a2c", settings))
-    engine = _engine(_played(config), config)
-    rule: Any = engine._rule
-    weights = []
-    for round_ in (0, 1, 2):
-        engine.begin_round(round_, (round_ + 1) * TICKS)
-        weights.append(rule.annealed["entropy_weight"].item())
-    assert weights == pytest.approx([0.04, 0.03, 0.02])
-
-
 def test_an_update_is_the_same_however_a_round_is_sliced() -> None:
     config = _config()
-    played = _played(config)
+    played = play_rounds(config)
     online = []
     for slices in ([3], [1, 1, 1], [2, 9]):
-        engine = _engine(played, config)
-        fresh = np.zeros(len(initial_parameters(network_of(config, ACTIONS), 1)), np.float32)
-        engine.store({"online": fresh})
+        engine = make_played_engine(played, config)
+        fresh = online_of(engine)
         assert engine.begin_round(1, 2 * TICKS) == 3
         for count in slices:
             engine.run(count)
         assert set(engine.end_round().means) == set(played.run_schedule.method.metrics)
-        after = np.zeros_like(fresh)
-        engine.online_into(after)
-        assert not np.array_equal(after, fresh)
-        online.append(after)
+        online.append(online_of(engine))
+        assert not np.array_equal(online[-1], fresh)
     np.testing.assert_array_equal(online[0], online[1])
     np.testing.assert_array_equal(online[0], online[2])
 
@@ -206,7 +218,7 @@ def test_an_update_is_the_same_however_a_round_is_sliced() -> None:
 @pytest.mark.parametrize("clip", [True, False])
 def test_rewards_of_a_round_are_clipped_where_that_is_asked_for(*, clip: bool) -> None:
     config = _config(clip_rewards=clip)
-    played, method = _played(config), SimpleNamespace()
+    played, method = play_rounds(config), SimpleNamespace()
     reader = StepReader(played.ring, config.learn, method, range(ENVS))  # type: ignore[arg-type]
     rollout = reader.rollout(*reader.grid(2 * TICKS), np.zeros(((TICKS + 1) * ENVS, 5), np.float32))
     raw = np.stack([played._slots[tick]["raw_reward"] for tick in range(TICKS, 2 * TICKS)])

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 import numpy as np
 import pytest
 import torch
 
-from learner.engine.engine import Engine
 from learner.engine.initialization import initial_parameters
-from learner.make_engine import make_engine
 from learner.networks.policy import Policy
-from learner.rollout.advantages import generalized_advantages
-from learner.rollout.on_policy_method import Rollout
 from shared.config.settings import Config
 from shared.network_parameters import parameters_of
 from shared.network_spec import network_of
+from tests.learner.rollout.test_rollout_source import (
+    ENVS,
+    TICKS,
+    advantages_of,
+    make_played_engine,
+    minibatches_of,
+    online_of,
+    play_rounds,
+    slots_of,
+    stack_of,
+)
 from tests.support.played_ring import ACTIONS, PlayedRing, small_config
 
-ENVS, TICKS, BATCH = 4, 6, 12
-UNITS = 64
+BATCH = 12
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -30,32 +33,6 @@ def _config(method: str = "a2c", **settings: object) -> Config:
     """Rounds of 6 ticks of 4 envs; two minibatches of 2 envs."""
     config = small_config(schedule="alternate", snapshot_every_steps=24, optimizer="rms", batch_size=BATCH)
     return config.with_settings(method=method, recurrent=True, device="cpu", precision="fp32", **settings)
-
-
-def _played(config: Config) -> PlayedRing:
-    played, random = PlayedRing(config, both=True), np.random.default_rng(5)
-    played.play(3 * TICKS)
-    played.ring.field["log_prob"][:] = -random.random(played.ring.field["log_prob"].shape)
-    field = played.ring.field["recurrent_state"]
-    field[:] = random.normal(size=field.shape)
-    return played
-
-
-def _engine(played: PlayedRing, config: Config) -> Engine[Any]:
-    engine = make_engine(config, network_of(config, ACTIONS), played.ring)
-    engine.initialize()
-    return engine
-
-
-def _minibatches(engine: Engine[Any], round_: int, updates: int = 2) -> list[dict[str, np.ndarray]]:
-    source: Any = engine._source
-    with torch.inference_mode():
-        source.begin_round(round_, (round_ + 1) * TICKS, updates)
-        found = []
-        for number in range(updates):
-            chunk, index = divmod(number, source.chunk_updates)
-            found.append(source.minibatch(source.load(chunk), index).to_arrays())
-    return found
 
 
 def _acted(config: Config, played: PlayedRing, round_: int) -> np.ndarray:
@@ -80,32 +57,21 @@ def _acted(config: Config, played: PlayedRing, round_: int) -> np.ndarray:
 def test_a_minibatch_is_the_round_of_some_envs_with_their_states_and_targets(round_: int, epochs: int) -> None:
     """Five passes are a whole chunk and a part of another."""
     config = _config(epochs=epochs)
-    played = _played(config)
-    minibatches = _minibatches(_engine(played, config), round_, updates=2 * epochs)
+    played = play_rounds(config)
+    minibatches = minibatches_of(make_played_engine(played, config), round_, updates=2 * epochs)
     ticks = np.arange(round_ * TICKS, (round_ + 1) * TICKS)
-    slots = {name: np.stack([played._slots[t][name] for t in ticks]) for name in played._slots[0]}
+    slots = slots_of(played, round_)
     assert slots["start"][1:].any(), "episodes begin within the round"
-    terminal = slots["terminated"] | slots["life_lost"]
     outputs = _acted(config, played, round_)
-    rollout = Rollout(
-        reward=np.sign(slots["raw_reward"]),
-        terminal=terminal,
-        ended=terminal | slots["truncated"],
-        valid=slots["valid"],
-        action=slots["action"],
-        log_prob=np.zeros((TICKS, ENVS), np.float32),
-        outputs=outputs,
-        discount=config.learn.discount,
-    )
-    advantage = generalized_advantages(rollout, outputs[:, :, -1], 1.0)
+    advantage = advantages_of(slots, outputs[:, :, -1], config, 1.0)
     seen: list[int] = []
     for found in minibatches:
         for first in range(0, BATCH, TICKS):
             part = {name: values[first : first + TICKS] for name, values in found.items() if len(values) == BATCH}
-            (env,) = [e for e in range(ENVS) if np.array_equal(part["frames"][0], _stack(played, e, ticks[0]))]
+            (env,) = [e for e in range(ENVS) if np.array_equal(part["frames"][0], stack_of(played, e, ticks[0]))]
             seen.append(env)
             for t, tick in enumerate(ticks):
-                np.testing.assert_array_equal(part["frames"][t], _stack(played, env, tick))
+                np.testing.assert_array_equal(part["frames"][t], stack_of(played, env, tick))
             np.testing.assert_array_equal(part["action"], slots["action"][:, env])
             np.testing.assert_array_equal(part["start"], slots["start"][:, env])
             np.testing.assert_array_equal(part["weight"], slots["valid"][:, env])
@@ -119,32 +85,25 @@ def test_a_minibatch_is_the_round_of_some_envs_with_their_states_and_targets(rou
         assert sorted(seen[first : first + ENVS]) == [0, 1, 2, 3], "every env comes once a pass"
 
 
-def _stack(played: PlayedRing, env: int, tick: int) -> np.ndarray:
-    rows, mask = played.ring.stack_rows(np.array([env]), np.array([tick]))
-    return played.ring.flat["frame"][rows[0]] * mask[0][:, None, None]
-
-
 @pytest.mark.parametrize("method", ["a2c", "a3c", "vtrace", "ppo"])
 def test_an_update_moves_every_part_of_the_network(method: str) -> None:
     config = _config(method)
-    engine = _engine(_played(config), config)
-    before, after = (np.zeros(parameters_of(network_of(config, ACTIONS)).count, np.float32) for _ in range(2))
-    engine.online_into(before)
+    engine = make_played_engine(play_rounds(config), config)
+    before = online_of(engine)
     engine.begin_round(1, 2 * TICKS)
     engine.run(engine._planned)
     assert all(np.isfinite(value) for value in engine.end_round().means.values())
-    engine.online_into(after)
-    for name, moved in parameters_of(network_of(config, ACTIONS)).split(after - before).items():
+    for name, moved in parameters_of(network_of(config, ACTIONS)).split(online_of(engine) - before).items():
         assert moved.any(), name
 
 
 def test_the_order_of_envs_is_a_function_of_seed_round_and_pass() -> None:
     config = _config("ppo", epochs=2)
-    played = _played(config)
+    played = play_rounds(config)
 
     def order(seed: int, round_: int) -> list[list[float]]:
-        engine = _engine(played, replace(config, run=replace(config.run, seed=seed)))
-        return [found["state"][:, 0, 0].tolist() for found in _minibatches(engine, round_, updates=4)]
+        engine = make_played_engine(played, config.with_settings(seed=seed))
+        return [found["state"][:, 0, 0].tolist() for found in minibatches_of(engine, round_, updates=4)]
 
     first = order(1, 2)
     assert sorted(first[0] + first[1]) == sorted(first[2] + first[3]), "each pass takes every env once"
@@ -157,11 +116,10 @@ def test_shards_and_slices_change_no_update() -> None:
     online = []
     for shards, slices in ((1, [2]), (1, [1, 1]), (2, [2])):
         config = _config(learner_shards=shards)
-        engine = _engine(_played(config), config)
+        engine = make_played_engine(play_rounds(config), config)
         engine.begin_round(1, 2 * TICKS)
         for count in slices:
             engine.run(count)
-        online.append(np.zeros(parameters_of(network_of(config, ACTIONS)).count, np.float32))
-        engine.online_into(online[-1])
+        online.append(online_of(engine))
     np.testing.assert_array_equal(online[0], online[1])
     np.testing.assert_allclose(online[2], online[0], rtol=1e-4, atol=1e-6)
