@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,65 +24,71 @@ from shared.memory.run_memory import Memory
 from shared.memory.wait import Stopped
 
 ENVS = 64
-DQN = {"method": "dqn"}
-SAMPLED = {"method": "a2c", "round_steps": 80, "batch_size": 80}
+CPU = torch.device("cpu")
+DQN = {"method": "dqn", "envs": 8}
+SAMPLED = {"method": "a2c", "envs": 8, "round_steps": 80, "batch_size": 80}
 GREEDY = SAMPLED | {"eval_actions": "greedy"}
+MakeMemory = Callable[..., Memory]
 
 
-def answered(settings: dict[str, object], draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+@pytest.fixture
+def make_memory() -> Iterator[MakeMemory]:
+    """Makes a run's memory with an evaluation in its queue."""
+    with ExitStack() as memories:
+
+        def make(episodes: int, **settings: Any) -> Memory:
+            shape = {"network": "small", "device": "cpu", "precision": "fp32", "run_dir": Path("x")}
+            evaluation = {"eval_every_steps": 80, "eval_episodes": episodes, "eval_envs": episodes}
+            memory = Memory.create(Plan(resolve(Config().with_settings(**shape, **evaluation, **settings)), actions=4))
+            memories.callback(memory.arena.close)
+            queue = memory.evaluations
+            queue.data[0] = np.random.default_rng(3).normal(0, 0.1, queue.data.shape[1])
+            queue.queued.publish(1)
+            return memory
+
+        yield make
+
+
+def _answered(memory: Memory, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Actions for one screen in all envs at these draws, and the logits or Q-values [actions] of the screen."""
-    shape = {"envs": 8, "network": "small", "device": "cpu", "precision": "fp32", "run_dir": Path("x")}
-    evaluation = {"eval_every_steps": 80, "eval_episodes": ENVS, "eval_envs": ENVS}
-    memory = Memory.create(Plan(resolve(Config().with_settings(**shape, **evaluation, **settings)), actions=4))
-    policy = Policy(memory.plan.network, torch.device("cpu"), "fp32", ENVS)
-    queue = memory.evaluations
-    rng = np.random.default_rng(3)
-    queue.data[0] = rng.normal(0, 0.1, queue.data.shape[1])
-    queue.queued.publish(1)
-    queue.stacks[:] = rng.integers(0, 256, queue.stacks.shape[1:], np.uint8)
+    policy, queue = Policy(memory.plan.network, CPU, "fp32", ENVS), memory.evaluations
+    queue.stacks[:] = np.random.default_rng(4).integers(0, 256, queue.stacks.shape[1:], np.uint8)
     queue.draws[:] = draws
     queue.ask(0, 1)
     server = EvaluationServer(memory, policy)
     assert server.due()
     server.answer()
     assert not server.due()
-    actions, values = queue.actions.copy(), policy.values(queue.stacks.copy())[0]
-    memory.arena.close()
-    return actions, values
+    return queue.actions.copy(), policy.values(queue.stacks.copy())[0]
 
 
-def test_a_policy_is_sampled_at_the_draws_of_the_request() -> None:
+def test_a_policy_is_sampled_at_the_draws_of_the_request(make_memory: MakeMemory) -> None:
     draws = (np.arange(ENVS) + 0.5) / ENVS
-    actions, logits = answered(SAMPLED, draws)
+    actions, logits = _answered(make_memory(ENVS, **SAMPLED), draws)
     expected = probabilities(logits[None])[0]
     assert expected.max() < 0.9
     np.testing.assert_allclose(np.bincount(actions, minlength=4) / ENVS, expected, atol=1.5 / ENVS)
     assert (np.diff(actions.astype(int)) >= 0).all(), "the action rises with the draw"
-    again, _ = answered(SAMPLED, draws)
+    again, _ = _answered(make_memory(ENVS, **SAMPLED), draws)
     assert np.array_equal(again, actions)
 
 
 @pytest.mark.parametrize("settings", [DQN, GREEDY])
-def test_greedy_actions_do_not_depend_on_draws(settings: dict[str, object]) -> None:
-    actions, values = answered(settings, np.random.default_rng(1).random(ENVS))
+def test_greedy_actions_do_not_depend_on_draws(settings: dict[str, Any], make_memory: MakeMemory) -> None:
+    actions, values = _answered(make_memory(ENVS, **settings), np.random.default_rng(1).random(ENVS))
     assert (actions == values.argmax()).all()
 
 
-def test_a_server_that_is_killed_before_its_reply_gives_the_same_one() -> None:
+def test_a_server_that_is_killed_before_its_reply_gives_the_same_one(make_memory: MakeMemory) -> None:
     """The state of an LSTM is not written over that with which the request is answered; episodes begin with zeros."""
-    settings = {"method": "a2c", "round_steps": 80, "batch_size": 80, "recurrent": True, "eval_actions": "greedy"}
-    shape = {"envs": 8, "network": "small", "device": "cpu", "precision": "fp32", "run_dir": Path("x")}
-    evaluation = {"eval_every_steps": 80, "eval_episodes": 4, "eval_envs": 4}
-    memory = Memory.create(Plan(resolve(Config().with_settings(**shape, **evaluation, **settings)), actions=4))
-    queue, rng, cpu = memory.evaluations, np.random.default_rng(3), torch.device("cpu")
-    queue.data[0] = rng.normal(0, 0.1, queue.data.shape[1])
-    queue.queued.publish(1)
-    stacks = rng.integers(0, 256, (5, *queue.stacks.shape), np.uint8)
+    memory = make_memory(4, **GREEDY, recurrent=True)
+    queue = memory.evaluations
+    stacks = np.random.default_rng(3).integers(0, 256, (5, *queue.stacks.shape), np.uint8)
     starts = np.zeros((5, 4), np.uint8)
     starts[0], starts[3, 2] = 1, 1
     queue.recurrent_state[:] = 9.0  # of an evaluation before
 
-    reference = Policy(memory.plan.network, cpu, "fp32", 4)
+    reference = Policy(memory.plan.network, CPU, "fp32", 4)
     reference.load(queue.data[0])
     state = reference.fresh_state()
     for number in range(5):
@@ -91,25 +98,22 @@ def test_a_server_that_is_killed_before_its_reply_gives_the_same_one() -> None:
         queue.stacks[:], queue.starts[:] = stacks[number], starts[number]
         queue.ask(0, number + 1)
         asked = queue.asked
-        EvaluationServer(memory, Policy(memory.plan.network, cpu, "fp32", 4)).answer()
+        EvaluationServer(memory, Policy(memory.plan.network, CPU, "fp32", 4)).answer()
         first = queue.actions.copy()
         queue.reply.publish(0)  # as if it had died before the reply
         assert queue.asked == asked
-        EvaluationServer(memory, Policy(memory.plan.network, cpu, "fp32", 4)).answer()
+        EvaluationServer(memory, Policy(memory.plan.network, CPU, "fp32", 4)).answer()
         assert first.tolist() == queue.actions.tolist() == logits.argmax(1).tolist()
         np.testing.assert_array_equal(queue.recurrent_state[(number + 1) % 2], state)
-    memory.arena.close()
 
 
-def test_answers_to_evaluations_are_progress_of_a_run_with_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_to_evaluations_are_progress_of_a_run_with_workers(
+    make_memory: MakeMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Else deaths in the whole run would count as deaths in a row."""
-    settings = {"method": "a2c", "schedule": "ordered", "workers": 2, "lane_envs": 4, "t_max": 5, "actors": 1}
-    shape = {"network": "small", "device": "cpu", "precision": "fp32", "run_dir": Path("x")}
-    evaluation = {"eval_every_steps": 80, "eval_episodes": 2, "eval_envs": 2}
-    memory = Memory.create(Plan(resolve(Config().with_settings(**shape, **evaluation, **settings)), actions=4))
+    memory = make_memory(2, method="a2c", schedule="ordered", workers=2, lane_envs=4, t_max=5, actors=1)
     process, queue, points = memory.plan.processes.index_of(Role.INFERENCE), memory.evaluations, list[int]()
     memory.board.furthest[process] = 7
-    queue.queued.publish(1)
     queue.ask(0, 1)
 
     def end(ready: Callable[[], bool]) -> None:
@@ -122,4 +126,3 @@ def test_answers_to_evaluations_are_progress_of_a_run_with_workers(monkeypatch: 
     bells: Any = type("Bells", (), {"of_role": lambda self, role: [], "__getitem__": lambda self, role: bell})()
     inference.main(SimpleNamespace(process=process, doorbells=bells))  # type: ignore[arg-type]
     assert points == [8]
-    memory.arena.close()

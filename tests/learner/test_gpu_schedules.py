@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -40,15 +41,25 @@ COVERING += [
 """Every pair of two settings (`test_every_pair_is_tried`), recurrent networks, and minibatches in shards."""
 
 
-def _compare(work: Work, seeds: range) -> None:
+@pytest.fixture(autouse=True)
+def _same_bits() -> Iterator[None]:
+    """Refuse operations that add in any order, as a learner does."""
+    former = torch.get_deterministic_debug_mode()
+    torch.set_deterministic_debug_mode("error")
+    yield
+    torch.set_deterministic_debug_mode(former)
+
+
+def _compare(work: Work, seeds: range, rounds: int = ROUNDS) -> None:
+    """Learn and answer on the device, which refuses to capture what CUDA cannot."""
     played = played_ring(work)
-    wanted = learn(work, CPU) | answer(work, CPU, played)
+    wanted = learn(work, CPU, rounds) | answer(work, CPU, played)
     first: Numbers | None = None
     for seed in seeds:
         with simulated_gpu(seed) as gpu:
-            found = learn(work, DEVICE) | answer(work, DEVICE, played)
+            found = learn(work, DEVICE, rounds) | answer(work, DEVICE, played)
             assert gpu.idle
-        repeated = found["published before the repetition"], found[f"published {ROUNDS - 1}"]
+        repeated = found["published before the repetition"], found[f"published {max(1, rounds - 1)}"]
         assert np.array_equal(*repeated), f"{work} does not repeat a round: seed {seed}"
         first = found if first is None else first
         assert not differences(first, found), f"{work} depends on the schedule: seeds {seeds[0]} and {seed}"
@@ -71,6 +82,17 @@ def _round_of(name: str) -> int | None:
 )
 def test_bits_do_not_depend_on_the_schedule_and_agree_with_a_cpu(work: Work) -> None:
     _compare(work, range(2))
+
+
+@pytest.mark.parametrize("precision", FIRST)
+@pytest.mark.parametrize("preset", ON_A_GPU)
+def test_the_first_round_of_every_preset_is_captured_and_agrees_with_a_cpu(preset: str, precision: str) -> None:
+    _compare(Work(preset, precision, graph_updates=2), range(1), rounds=1)
+
+
+@pytest.mark.parametrize("precision", FIRST)
+def test_a_recurrent_network_is_captured_too(precision: str) -> None:
+    _compare(Work("impala", precision, graph_updates=2, recurrent=True), range(1), rounds=1)
 
 
 def test_every_pair_is_tried() -> None:

@@ -26,7 +26,7 @@ from tests.support.configurations import settled
 from tests.support.fake_doorbells import fake_doorbells
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The learner's `time.monotonic`."""
     now = [0.0]
@@ -37,9 +37,10 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 class Engine:
     """An engine whose updates are calls of `run`."""
 
-    def __init__(self, run: Callable[[int], None]) -> None:
+    export_into = store = online_into = None
+
+    def __init__(self, run: Callable[[int], None] = lambda count: None) -> None:
         self.run = run
-        self.export_into = None
 
     def unfinished_slices(self) -> int:
         return 0
@@ -47,6 +48,10 @@ class Engine:
     def begin_round(self, round_: int, window_end: int) -> None: ...
 
     def end_round(self) -> None: ...
+
+    def update_target(self) -> None: ...
+
+    def load(self, state: object) -> None: ...
 
     def checksum(self) -> int:
         return 7
@@ -79,10 +84,10 @@ def make_rounds() -> Iterator[MakeRounds]:
 
 @pytest.mark.parametrize(("newest", "published"), [(20, []), (0, [4, 16]), (4, [16])])
 def test_with_free_repeated_updates_publish_nothing(
-    clock: list[float], make_rounds: MakeRounds, monkeypatch: pytest.MonkeyPatch, newest: int, published: list[int]
+    make_rounds: MakeRounds, monkeypatch: pytest.MonkeyPatch, newest: int, published: list[int]
 ) -> None:
     """Their weights are older than those that inference has, also in a round that was not committed."""
-    rounds, _ = make_rounds(Engine(lambda count: None), schedule="free", publish_every_updates=4)
+    rounds, _ = make_rounds(Engine(), schedule="free", publish_every_updates=4)
     done: list[int] = []
     monkeypatch.setattr(rounds._memory.weights, "content", [newest])
     monkeypatch.setattr(rounds._memory.weights, "publish", lambda updates, fill: done.append(updates))
@@ -91,62 +96,53 @@ def test_with_free_repeated_updates_publish_nothing(
     assert done == published
 
 
-def test_slow_updates_each_send_a_heartbeat(clock: list[float], make_rounds: MakeRounds) -> None:
-    def run(count: int) -> None:
-        clock[0] += 3.0 * count
+@pytest.mark.parametrize(
+    ("seconds", "paces", "counts", "done"),
+    [
+        (3.0, [], (4, 3), [1, 2, 3, 4, 4, 4, 4]),  # the second round repeats those of the first
+        # As graphs do, of which slices are whole ones.
+        (0.01, [], (2 * SLICE_UPDATES,), [1, SLICE_UPDATES, 2 * SLICE_UPDATES]),
+        # One by one while they are slow, and as many as fit into the time when they are not.
+        (0.12, [0.6, 0.4, 0.4, 2.0], (13,), [1, 2, 3, 4, 5, 9, 13]),
+        (SLICE_SECONDS / 11, [], (3 * CHUNK_UPDATES,), [1, 1 + CHUNK_UPDATES, 2 * CHUNK_UPDATES, 3 * CHUNK_UPDATES]),
+    ],
+    ids=["slow", "fast", "as known", "whole chunks"],
+)
+def test_a_slice_takes_about_as_long_as_it_should(
+    make_rounds: MakeRounds,
+    clock: list[float],
+    seconds: float,
+    paces: list[float],
+    counts: tuple[int, ...],
+    done: list[int],
+) -> None:
+    """A heartbeat comes after each. The first slices take `paces`, the others `seconds` an update."""
+    first = iter(paces)
+
+    def run(updates: int) -> None:
+        clock[0] += next(first, seconds * updates)
 
     rounds, heartbeats = make_rounds(Engine(run))
-    rounds._run(0, 4)
-    rounds._run(1, 3)
-    assert heartbeats == [1, 2, 3, 4, 4, 4, 4]
+    for round_, count in enumerate(counts):
+        rounds._run(round_, count)
+    assert heartbeats == done
+    assert SLICE_UPDATES % CHUNK_UPDATES == 0
 
 
 def test_ranks_that_differ_end_the_run_before_the_commit(
-    clock: list[float], make_rounds: MakeRounds, monkeypatch: pytest.MonkeyPatch
+    make_rounds: MakeRounds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def meet(_value: int, what: str) -> None:
         if "parameters" in what:
             raise FatalError("They differ.")
 
-    rounds, _ = make_rounds(Engine(lambda count: None), learning_starts=1)
-    monkeypatch.setattr(rounds._engine, "update_target", lambda: None, raising=False)
+    rounds, _ = make_rounds(Engine(), learning_starts=1)
     rounds._ranks = SimpleNamespace(meet=meet)
     committed = list[int]()
     monkeypatch.setattr(rounds, "_commit", committed.append)
     with pytest.raises(FatalError, match="They differ"):
         rounds.run_round(1)
     assert committed == []
-
-
-def test_others_come_in_slices_as_soon_as_their_pace_is_known(clock: list[float], make_rounds: MakeRounds) -> None:
-    def run(count: int) -> None:
-        clock[0] += 0.01 * count
-
-    rounds, heartbeats = make_rounds(Engine(run))
-    rounds._run(0, 2 * SLICE_UPDATES)
-    assert heartbeats == [1, SLICE_UPDATES, 2 * SLICE_UPDATES]  # as graphs do, of which slices are whole ones
-    assert SLICE_UPDATES % CHUNK_UPDATES == 0
-
-
-def test_a_slice_takes_about_as_long_as_it_should(clock: list[float], make_rounds: MakeRounds) -> None:
-    seconds = iter([0.6, 0.4, 0.4, 2.0])
-
-    def run(count: int) -> None:
-        clock[0] += next(seconds, 0.12 * count)
-
-    rounds, heartbeats = make_rounds(Engine(run))
-    rounds._run(0, 13)
-    # One by one while they are slow, and as many as fit into the time when they are not.
-    assert heartbeats == [1, 2, 3, 4, 5, 9, 13]
-
-
-def test_slices_of_whole_chunks_stay_so(clock: list[float], make_rounds: MakeRounds) -> None:
-    def run(count: int) -> None:
-        clock[0] += SLICE_SECONDS / 11 * count
-
-    rounds, heartbeats = make_rounds(Engine(run))
-    rounds._run(0, 3 * CHUNK_UPDATES)
-    assert heartbeats == [1, 1 + CHUNK_UPDATES, 2 * CHUNK_UPDATES, 3 * CHUNK_UPDATES]
 
 
 class Gpu:
@@ -168,7 +164,7 @@ class Gpu:
         self.unfinished -= 1
 
 
-def test_a_gpu_is_asked_for_some_slices_ahead_and_no_more(clock: list[float], make_rounds: MakeRounds) -> None:
+def test_a_gpu_is_asked_for_some_slices_ahead_and_no_more(make_rounds: MakeRounds) -> None:
     gpu = Gpu()
     rounds, heartbeats = make_rounds(gpu)
     rounds._run(0, 20 * SLICE_UPDATES)
@@ -194,7 +190,7 @@ def test_a_gpu_that_does_not_go_on_is_a_fault(
 
 
 def test_updates_are_done_before_they_are_published_in_mid_round(
-    clock: list[float], make_rounds: MakeRounds, monkeypatch: pytest.MonkeyPatch
+    make_rounds: MakeRounds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu = Gpu()
     rounds, _ = make_rounds(gpu, schedule="free", publish_every_updates=2 * SLICE_UPDATES)
@@ -207,7 +203,7 @@ def test_updates_are_done_before_they_are_published_in_mid_round(
 
 @pytest.mark.parametrize(("begun", "looks"), [(SLICES_LEFT, 0), (SLICES_LEFT + 3, 3)])
 def test_the_next_round_is_drawn_while_the_gpu_has_work_for_some_looks(
-    clock: list[float], make_rounds: MakeRounds, monkeypatch: pytest.MonkeyPatch, begun: int, looks: int
+    make_rounds: MakeRounds, monkeypatch: pytest.MonkeyPatch, begun: int, looks: int
 ) -> None:
     gpu = Gpu()
     gpu.unfinished = begun
@@ -242,22 +238,27 @@ def may_commit(boundary: int, *, written: int, oldest_readable_tick: int, refuse
 
 
 @pytest.mark.parametrize(
-    ("written", "refused", "waits"),
-    [(9, 0, False), (8, 0, False), (7, 0, True), (7, 1, False)],
-    ids=["written down", "still in the ring", "about to be written over", "the disk takes nothing"],
+    ("boundary", "written", "readable_from", "refused", "commits"),
+    [
+        (10, 9, 8, 0, True),
+        (10, 8, 8, 0, True),
+        (10, 7, 8, 0, False),
+        (10, 7, 8, 1, True),
+        (99 + METRIC_RECORDS, 100, 0, 0, True),
+        (100 + METRIC_RECORDS, 100, 0, 0, False),
+    ],
+    ids=["written", "in the ring", "soon overwritten", "refused by the disk", "metrics fit", "metrics do not fit"],
 )
-def test_a_commit_lets_no_lane_overwrite_an_unrecorded_round(written: int, refused: int, waits: bool) -> None:
-    """Round 10 is about to be committed; with it the lanes may write over round 7, not over round 8."""
-    assert may_commit(10, written=written, oldest_readable_tick=8 * 5, refused=refused) == (not waits)
+def test_a_commit_lets_no_lane_overwrite_an_unrecorded_round(
+    boundary: int, written: int, readable_from: int, refused: int, commits: bool
+) -> None:
+    """With round 10 the lanes may write over round 7, not over round 8; nor are metrics overwritten."""
+    found = may_commit(boundary, written=written, oldest_readable_tick=5 * readable_from, refused=refused)
+    assert found == commits
 
 
-def test_a_commit_overwrites_no_metrics_of_an_unwritten_record() -> None:
-    assert may_commit(99 + METRIC_RECORDS, written=100, oldest_readable_tick=0)
-    assert not may_commit(100 + METRIC_RECORDS, written=100, oldest_readable_tick=0)
-
-
-def test_a_record_has_the_means_over_its_updates(clock: list[float], make_rounds: MakeRounds) -> None:
-    rounds, _ = make_rounds(Engine(lambda count: None))
+def test_a_record_has_the_means_over_its_updates(make_rounds: MakeRounds) -> None:
+    rounds, _ = make_rounds(Engine())
     names = rounds._run_schedule.method.metrics
     rounds._record += [RoundMetrics(1, dict.fromkeys(names, 1.0)), RoundMetrics(3, dict.fromkeys(names, 5.0))]
     assert rounds._end_record() == (4, dict.fromkeys(names, 4.0))
@@ -265,11 +266,10 @@ def test_a_record_has_the_means_over_its_updates(clock: list[float], make_rounds
 
 
 def test_a_learner_that_died_between_its_snapshot_and_its_commit_commits_first(
-    clock: list[float], make_rounds: MakeRounds, monkeypatch: pytest.MonkeyPatch
+    make_rounds: MakeRounds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Lanes wait for the commit, and the learner would wait for their next round."""
-    rounds, _ = make_rounds(Engine(lambda count: None))
-    monkeypatch.setattr(rounds._engine, "load", lambda state: None, raising=False)
+    rounds, _ = make_rounds(Engine())
     committed = list[int]()
     monkeypatch.setattr(rounds, "_commit", committed.append)
     rounds._memory.weights.publish(0, lambda flat: None)
@@ -281,15 +281,13 @@ def test_a_learner_that_died_between_its_snapshot_and_its_commit_commits_first(
     assert committed == [1], "once"
 
 
-def test_a_commit_keeps_its_order(clock: list[float], make_rounds: MakeRounds, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_keeps_its_order(make_rounds: MakeRounds, monkeypatch: pytest.MonkeyPatch) -> None:
     """A learner that is killed in between repeats what is missing; nothing is seen that could be lost."""
-    rounds, _ = make_rounds(Engine(lambda count: None))
+    rounds, _ = make_rounds(Engine())
     done = list[str]()
     for name in ("wait_for_lanes", "wait_for_scribe", "name_last", "record", "snapshot", "queue_evaluation", "publish"):
         monkeypatch.setattr(rounds._commits, name, lambda *arguments, name=name: done.append(name))
     monkeypatch.setattr(rounds._memory.weights, "publish", lambda *arguments: done.append("weights"))
-    monkeypatch.setattr(rounds._engine, "store", None, raising=False)
-    monkeypatch.setattr(rounds._engine, "online_into", None, raising=False)
     monkeypatch.setattr(rounds, "_prefetch", lambda round_: None)
     rounds._commit(1)
     before = ["wait_for_lanes", "wait_for_scribe", "name_last", "record", "snapshot"]

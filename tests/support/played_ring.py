@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 
 from learner.engine.engine import Engine
 from learner.make_engine import make_engine
-from shared.config.method_declaration import method_declaration
-from shared.config.presets import PRESETS
 from shared.config.run_schedule import RunSchedule, make_run_schedule
 from shared.config.sections import Algorithm, Learn, Play
 from shared.config.settings import Config
@@ -142,14 +140,6 @@ class PlayedRing:
 def make_algorithm(**settings: object) -> Algorithm:
     """An algorithm of flat settings, those of its method too."""
     return Config().with_settings(**settings).algorithm
-
-
-REPLAY_PRESETS = [
-    name
-    for name, config in PRESETS.items()
-    if not (config.play.workers or method_declaration(config.algorithm.method).on_policy)
-]
-"""Presets of a learner with a replay buffer."""
 
 
 def small_config(algorithm: Algorithm | None = None, **learn: object) -> Config:

@@ -18,6 +18,7 @@ NETWORKS = {
     "a3c": Network("a3c", 18, "a2c", value_output=True, layer_norm=True, conv_norm=True),
     "dqn": Network("small", 6),
     "many-outputs": Network("small", 6, "c51", 51, -1.0, 1.0, dueling=True, noisy=0.5),
+    "recurrent": Network("small", 4, "a2c", value_output=True, recurrent=64),
     "residual": Network("impala", 4, "iqn", spectral_norm=True, layer_norm=True, fractions=8),
 }
 
@@ -29,7 +30,8 @@ def _drawn(network: Network, seed: int = 1, initial: Initial = "orthogonal") -> 
 def _gains(network: Network, name: str, rows: int) -> np.ndarray:
     if name == "heads.weight":
         return np.array([0.01] * network.actions + [1.0])
-    return np.full(rows, 1.0 if name in ("value.weight", "advantage.weight") else math.sqrt(2))
+    is_one = name in ("value.weight", "advantage.weight") or name.startswith("lstm.")
+    return np.full(rows, 1.0 if is_one else math.sqrt(2))
 
 
 def _products(matrix: np.ndarray) -> np.ndarray:
@@ -41,11 +43,11 @@ def _products(matrix: np.ndarray) -> np.ndarray:
 def test_weights_are_orthogonal_and_biases_zero(name: str) -> None:
     network = NETWORKS[name]
     for part, weight in _drawn(network).items():
-        if part.endswith("bias"):
+        if part.endswith("bias") or part.startswith("lstm.bias"):
             assert not weight.any(), part
         elif "_norm." in part:
             assert (weight == 1).all(), part
-        elif part.endswith(".weight"):
+        elif part.endswith(".weight") or part.startswith("lstm.weight"):
             matrix = weight.reshape(len(weight), -1).astype(np.float64)
             gains = _gains(network, part, len(matrix))
             assert len(set(gains)) == 1 + (part == "heads.weight")
@@ -92,6 +94,7 @@ def test_layers_begin_as_those_of_pytorch(network: Network) -> None:
         assert np.abs(weight.mean()) < 0.1 * bound
         for kind in ("weight_sigma", "bias_sigma") if f"{name}_sigma" in drawn else ():
             np.testing.assert_allclose(drawn[name.replace("weight", kind)], 0.5 * bound, rtol=1e-6)
+    assert all(0.11 < np.abs(drawn[name]).max() <= 0.125 for name in drawn if name.startswith("lstm."))
 
 
 def test_noise_and_singular_vectors_begin_alike() -> None:

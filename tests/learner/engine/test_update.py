@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,6 @@ from learner.engine.side_stream import SideStream, ThreadSideStream
 from learner.networks.fused import FusedModel
 from learner.replay.sampling import draw_integers
 from shared.config.method_declaration import DQN
-from shared.config.presets import PRESETS
 from shared.config.sections import Algorithm, Learn
 from shared.config.settings import Config
 from shared.network_parameters import parameters_of
@@ -30,7 +29,6 @@ from tests.support.device_work import make_test_engine as engine_on
 from tests.support.plain_network import plain_values
 from tests.support.played_ring import (
     ACTIONS,
-    REPLAY_PRESETS,
     PlayedRing,
     make_algorithm,
     make_test_engine,
@@ -307,10 +305,6 @@ COMBINATIONS = {
 }
 
 
-SIZES = ("total_steps", "round_steps", "train_every", "replay_size", "learning_starts")
-"""Settings of learning that are amounts."""
-
-
 def _do(engine: Engine, round_: int, slices: list[int]) -> RoundMetrics:
     assert engine.begin_round(round_, round_ * 6) == 12
     for count in slices:
@@ -350,42 +344,6 @@ def test_every_combination_is_exact(name: str, network: str, precision: str) -> 
     for key, vector in wanted.items():
         assert not np.array_equal(vector, kept[key]), key
         assert not np.array_equal(kept[key], fresh[key]), key
-
-
-@pytest.mark.parametrize("takes", ["fresh parameters", "a snapshot"])
-@pytest.mark.parametrize("preset", REPLAY_PRESETS)
-def test_nothing_is_left_of_the_updates_before_a_capture(preset: str, takes: str) -> None:
-    """On a GPU updates are done before there are parameters; spectral norms of zeros make numbers that are none."""
-    theirs = PRESETS[preset]
-    run_schedule = {name: getattr(small_config().learn, name) for name in SIZES}
-    config = small_config(
-        replace(theirs.algorithm, width=1),
-        **(asdict(theirs.learn) | run_schedule | {"batch_size": 2, "network": _small(theirs)}),
-    )
-    played = PlayedRing(config)
-    played.play(24)
-    engine, other = (make_test_engine(played, config) for _ in range(2))
-    kept = stored_state(engine, "target")
-    with torch.inference_mode():
-        for vector in engine._state().values():
-            vector.zero_()
-        engine._online.sync_copy()
-        engine._rule.networks["target"].sync_copy()
-        engine._updates(0, 0, 1)
-    if takes == "a snapshot":
-        engine.load(kept)
-    else:
-        engine.initialize()
-    engine.online_into(np.zeros_like(kept["online"]))  # as the first boundary's commit does, before any round
-    for each in (engine, other):
-        each.begin_round(3, 18)
-        each.run(3)
-    _require_same(stored_state(engine, "target"), stored_state(other, "target"))
-
-
-def _small(config: Config) -> str:
-    """A network of the same kind, for frames of the same size."""
-    return "small" if config.learn.network == "nature" else config.learn.network
 
 
 @pytest.mark.parametrize("replay_on", ["host", "device"])

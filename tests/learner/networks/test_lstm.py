@@ -18,7 +18,6 @@ from learner.engine.side_stream import SideStream
 from learner.networks import lstm
 from learner.networks.arithmetic_check import check_arithmetic
 from learner.networks.autograd import AutogradModel
-from learner.networks.make_model import make_model
 from learner.networks.model import ExtraInputs, Model, Recurrence
 from learner.networks.policy import Policy
 from learner.networks.sharded import ShardedModel
@@ -73,23 +72,6 @@ def test_outputs_and_gradients_are_those_of_pytorch() -> None:
         torch.testing.assert_close(ours, theirs, rtol=1e-10, atol=1e-12)
     with torch.no_grad():
         torch.testing.assert_close(lstm.unroll(x, recurrence, weights)[0], outputs, rtol=0, atol=0)
-
-
-def test_nothing_passes_the_beginning_of_an_episode() -> None:
-    """Neither a value forward nor a gradient backward."""
-    torch.manual_seed(1)
-    weights = lstm.Weights(*nn.LSTM(INPUTS, UNITS, dtype=torch.float64).parameters())
-    x = torch.randn(SEQUENCES * TICKS, INPUTS, dtype=torch.float64, requires_grad=True)
-    recurrence = _recurrence()
-    outputs, _ = lstm.unroll(x, recurrence, weights)
-    behind = outputs.view(SEQUENCES, TICKS, -1)[1, 4:]
-    (gradient,) = torch.autograd.grad(behind.sum(), x)
-    gradient = gradient.view(SEQUENCES, TICKS, -1)
-    assert gradient[1, 4:].all()
-    assert not gradient[1, :4].any()
-    other = recurrence._replace(state=recurrence.state + 1.0)
-    changed = (lstm.unroll(x, other, weights)[0] != outputs).view(SEQUENCES, TICKS, -1).any(-1)
-    assert changed.tolist() == [[True] * TICKS, [True] * 3 + [False] * 4, [False] * TICKS]
 
 
 # Models
@@ -180,21 +162,6 @@ def test_acting_tick_by_tick_gives_the_outputs_of_the_unrolled_sequence() -> Non
     np.testing.assert_allclose(state, last.numpy(), rtol=1e-4, atol=1e-5)
 
 
-def test_a_row_that_is_not_asked_keeps_its_state_and_changes_no_other() -> None:
-    policy = Policy(RECURRENT, CPU, "fp32", batch=3)
-    policy.load(initial_parameters(RECURRENT, 1, "torch"))
-    stacks = np.random.default_rng(1).integers(0, 256, (3, 4, 84, 84), np.uint8)
-    state = np.random.default_rng(2).normal(size=(3, 2, 64)).astype(np.float32)
-    policy.values(stacks, state)
-    whole = policy.next_state
-    assert whole.all()
-    rows = np.arange(12).reshape(3, 4)[[2, 0]]
-    frames = stacks.reshape(-1, 84, 84)
-    policy.values(stacks[::-1].copy())
-    policy.values_from_rows(frames, rows, np.ones((2, 4), bool), np.array([2, 0]), state=state[[2, 0]])
-    np.testing.assert_array_equal(policy.next_state[[2, 0]], whole[[2, 0]])
-
-
 def test_a_plain_policy_has_an_empty_state() -> None:
     policy = Policy(replace(RECURRENT, recurrent=0), CPU, "fp32", batch=3)
     assert policy.fresh_state().shape == policy.next_state.shape == (3, 2, 0)
@@ -202,14 +169,3 @@ def test_a_plain_policy_has_an_empty_state() -> None:
 
 def test_the_check_of_the_arithmetic_takes_a_recurrent_network() -> None:
     check_arithmetic(RECURRENT, CPU, "bf16", 8, learns=True)
-
-
-def test_fresh_weights_are_orthogonal_and_biases_zero() -> None:
-    parts = parameters_of(RECURRENT).split(initial_parameters(RECURRENT, 1))
-    for name in ("lstm.weight_ih_l0", "lstm.weight_hh_l0"):
-        np.testing.assert_allclose(parts[name].T @ parts[name], np.eye(64), atol=1e-5)
-    assert not parts["lstm.bias_ih_l0"].any()
-    assert not parts["lstm.bias_hh_l0"].any()
-    uniform = parameters_of(RECURRENT).split(initial_parameters(RECURRENT, 1, "torch"))
-    assert all(0.11 < np.abs(uniform[name]).max() <= 0.125 for name in uniform if name.startswith("lstm."))
-    assert isinstance(make_model(RECURRENT, CPU, "fp32"), AutogradModel)
