@@ -3,22 +3,46 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.crash.storm import FLAGS, result_of
+from shared.memory.run_memory import Memory
+from tests.crash.storm import FLAGS, Result, result_of
+from tests.exact.conftest import stop_at
+from tests.support.checkpoints import boundary_in
 from tests.support.runs import finish, gone, kill, memory_of, start, summary, wait_until
 
-pytestmark = [pytest.mark.stress, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
+stress = pytest.mark.stress
 
 SIMULATED = ("-m", "tests.crash.simulated_device")
 ON_GPU = {**FLAGS, "device": "cuda", "precision": "fp32", "inference_batch": "8", "total_steps": "3_360"}
 SECONDS = 400.0
 
+Start = Callable[[str], "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Path:
+    return tmp_path / "run"
+
+
+@pytest.fixture
+def begin(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
+    """Starts the run with a seed and a fault (tests/crash/simulated_device.py)."""
+
+    def run(fault: str) -> subprocess.Popen[str]:
+        monkeypatch.setenv("SIMULATED_GPU", fault)
+        return start(run_dir, program=SIMULATED, **ON_GPU)
+
+    return run
+
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> object:
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Result:
     """Result of the run that nothing disturbs."""
     run_dir = tmp_path_factory.mktemp("undisturbed") / "run"
     with pytest.MonkeyPatch.context() as patch:
@@ -28,67 +52,69 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> object:
     return result_of(run_dir)
 
 
-def test_kills_and_another_schedule_change_nothing(
-    undisturbed: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SIMULATED_GPU", "1 learner none 0 once")
-    process = start(tmp_path / "run", program=SIMULATED, **ON_GPU)
-    memory = memory_of(process, tmp_path / "run", actions=3)
+def _memory_at(process: subprocess.Popen[str], run_dir: Path, boundary: int) -> Memory:
+    """The memory of the run, when it has committed a boundary."""
+    memory = memory_of(process, run_dir, actions=3)
+    wait_until(process, lambda: memory.board.committed >= boundary, SECONDS)
+    return memory
+
+
+@stress
+def test_kills_and_another_schedule_change_nothing(undisturbed: Result, run_dir: Path, begin: Start) -> None:
+    process = begin("1 learner none 0 once")
     for role, boundary in (("learner", 2), ("inference", 4)):
-        wait_until(process, lambda boundary=boundary: memory.board.committed >= boundary, SECONDS)
+        _memory_at(process, run_dir, boundary)
         kill(process, role)
     finish(process, SECONDS)
-    assert summary(tmp_path / "run")["restarts"] == 2
-    assert result_of(tmp_path / "run") == undisturbed
+    assert summary(run_dir)["restarts"] == 2
+    assert result_of(run_dir) == undisturbed
 
 
-def test_a_stop_and_a_resume_change_nothing(
-    undisturbed: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SIMULATED_GPU", "2 learner none 0 once")
-    process = start(tmp_path / "run", program=SIMULATED, **ON_GPU)
-    memory = memory_of(process, tmp_path / "run", actions=3)
-    wait_until(process, lambda: memory.board.committed >= 4, SECONDS)
-    process.send_signal(signal.SIGINT)
-    finish(process, SECONDS)
+@stress
+def test_a_stop_and_a_resume_change_nothing(undisturbed: Result, run_dir: Path, begin: Start) -> None:
+    process = begin("2 learner none 0 once")
+    stop_at(process, _memory_at(process, run_dir, 4), 4, signal.SIGINT)
     assert gone(process)
-    resumed = start(tmp_path / "run", "--resume", str(tmp_path / "run"), program=SIMULATED, env=FLAGS["env"])
-    finish(resumed, SECONDS)
-    assert result_of(tmp_path / "run") == undisturbed
+    finish(start(run_dir, "--resume", str(run_dir), program=SIMULATED, env=FLAGS["env"]), SECONDS)
+    assert result_of(run_dir) == undisturbed
 
 
+@stress
 @pytest.mark.parametrize(
-    ("role", "fault", "at"),
+    ("role", "fault"),
     [
-        (role, fault, at)
-        for role in ("learner", "inference")
-        for fault, at in (("memory", 5), ("lost", 5), ("lost", 2_000))
-    ]
-    + [("learner", "memory", 400)],  # the inference server, which answers by graphs, allocates little after its start
+        *((role, fault) for role in ("learner", "inference") for fault in ("memory 5", "lost 5", "lost 2000")),
+        ("learner", "memory 400"),  # the inference server, which answers by graphs, allocates little after its start
+    ],
 )
 def test_a_fault_that_does_not_come_again_changes_nothing(
-    undisturbed: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, role: str, fault: str, at: int
+    undisturbed: Result, run_dir: Path, begin: Start, role: str, fault: str
 ) -> None:
-    monkeypatch.setenv("SIMULATED_GPU", f"3 {role} {fault} {at} once")
-    output = finish(start(tmp_path / "run", program=SIMULATED, **ON_GPU), SECONDS)
+    output = finish(begin(f"3 {role} {fault} once"), SECONDS)
     assert f"{role} met a fault of the GPU; it starts again" in output
-    assert summary(tmp_path / "run")["restarts"] == 1
-    assert result_of(tmp_path / "run") == undisturbed
+    assert summary(run_dir)["restarts"] == 1
+    assert result_of(run_dir) == undisturbed
 
 
 @pytest.mark.parametrize(
-    ("role", "fault", "says", "saved"),
-    [("learner", "memory", "out of memory", False), ("inference", "lost", "The GPU failed", True)],
+    ("role", "fault", "error", "says", "saved"),
+    [
+        ("learner", "memory", "OutOfMemoryError", "The GPU is out of memory: CUDA out of memory. Tried to", False),
+        ("inference", "lost", "AcceleratorError", "The GPU failed", True),
+    ],
 )
-def test_a_fault_at_every_start_ends_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, role: str, fault: str, says: str, saved: bool
+def test_a_fault_at_every_start_is_answered_by_one_restart_and_then_by_the_end(
+    run_dir: Path, begin: Start, role: str, fault: str, error: str, says: str, saved: bool
 ) -> None:
-    monkeypatch.setenv("SIMULATED_GPU", f"4 {role} {fault} 30 always")
-    process = start(tmp_path / "run", program=SIMULATED, **ON_GPU)
+    process = begin(f"4 {role} {fault} 30 always")
     output = finish(process, SECONDS, code=1)
+    assert output.count("; it starts again") == 1
     assert f"{role} met a fault of the GPU, 2 times in a row without progress" in output
     assert says in output
+    assert ("--replay-on host keeps a replay buffer in main memory" in output) == (fault == "memory")
     assert "Traceback" not in output
+    assert error in (run_dir / "logs" / f"{role}.log").read_text()
     assert ("Continue it with" if saved else "Nothing was saved") in output
-    assert any((tmp_path / "run" / "checkpoints").glob("checkpoint-*.json")) == saved
+    assert any((run_dir / "checkpoints").glob("checkpoint-*.json")) == saved
+    assert not saved or boundary_in(run_dir)
     assert gone(process)

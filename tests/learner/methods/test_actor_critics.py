@@ -25,7 +25,7 @@ CASES: dict[str, dict[str, Any]] = {
     "a2c": {"method": "a2c"},
     "a3c": {"method": "a3c", "rho_max": 1.5},
     "vtrace": {"method": "vtrace"},
-    "ppo": {"method": "ppo", "clip_ratio": 0.3},
+    "ppo": {"method": "ppo", "clip_ratio": 0.25},
     "ppo without options": {"method": "ppo", "clip_ratio": 0.3, "clip_value": False, "normalize_advantage": False},
 }
 
