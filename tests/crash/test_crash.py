@@ -14,7 +14,9 @@ import pytest
 
 from shared.process.signals import TELL_STACKS
 from tests.crash.storm import FLAGS, Undisturbed, result_of
-from tests.support.runs import begun, child, finish, gone, memory_of, shared_names, spawning, start, wait_until
+from tests.crash.test_deaths_of_workers import WORKERS
+from tests.support.checkpoints import boundary_in
+from tests.support.runs import begun, child, finish, gone, shared_names, spawning, start, wait_until
 
 ROLES = ("scribe", "learner", "inference", "actor 0", "actor 1")
 
@@ -32,26 +34,31 @@ def _require_light(process: subprocess.Popen[str]) -> None:
             assert sum(m.private_dirty for m in maps if "memfd" not in m.path) < 100e6
 
 
-def test_a_role_that_cannot_live_ends_the_run(tmp_path: Path) -> None:
-    process = start(tmp_path / "run", env="tests.crash.failing:raises", actors="1")
+ONE_LANE = {"envs": "2", "inference_batch": "2"}
+"""So one env fails first, each time."""
+WORKER_DEATHS = [
+    pytest.param("raises", "worker 0", WORKERS | {"schedule": schedule}, id=schedule, marks=pytest.mark.stress)
+    for schedule in ("async", "ordered")
+]
+
+
+@pytest.mark.parametrize(
+    ("env", "role", "flags"), [("raises", "actor 0", {}), ("repeats", "actor 0", ONE_LANE), *WORKER_DEATHS]
+)
+def test_a_role_that_cannot_live_ends_the_run(tmp_path: Path, env: str, role: str, flags: dict[str, str]) -> None:
+    """An error that seed and actions repeat is told once."""
+    run_dir = tmp_path / "run"
+    process = start(run_dir, **flags | {"env": f"tests.crash.failing:{env}", "actors": "1"})
     output = finish(process, code=1)
-    assert output.count("it starts again") >= 4
+    times = output.count(f"{role} met an error of its env; it starts again")
+    assert times >= 4 if env == "raises" else times == 1
     assert "the cartridge fell out" in output
+    if env == "repeats":
+        assert "RuntimeError: the cartridge fell out (failing.py, line " in output
+        assert f"A restart of {role} met it again; the traceback is in " in output
     assert "Traceback" not in output
-    assert "Traceback" in (tmp_path / "run" / "logs" / "actor-0.log").read_text()
-    assert list((tmp_path / "run" / "checkpoints").glob("checkpoint-*.json"))
-    assert gone(process)
-
-
-def test_an_error_that_seed_and_actions_repeat_is_told_once(tmp_path: Path) -> None:
-    one_lane = {"envs": "2", "inference_batch": "2", "actors": "1"}  # so one env fails first, each time
-    process = start(tmp_path / "run", env="tests.crash.failing:repeats", **one_lane)
-    output = finish(process, code=1)
-    assert output.count("actor 0 met an error of its env; it starts again") == 1
-    assert "RuntimeError: the cartridge fell out (failing.py, line " in output
-    assert "A restart of actor 0 met it again; the traceback is in " in output
-    assert "Traceback" not in output
-    assert "Traceback" in (tmp_path / "run" / "logs" / "actor-0.log").read_text()
+    assert "Traceback" in (run_dir / "logs" / f"{role.replace(' ', '-')}.log").read_text()
+    assert boundary_in(run_dir)
     assert gone(process)
 
 
@@ -102,18 +109,14 @@ def _interrupt(process: subprocess.Popen[str]) -> None:
     process.communicate(timeout=10)
 
 
-def test_a_second_ctrl_c_ends_a_run_whose_scribe_does_not_save(tmp_path: Path) -> None:
+@pytest.mark.parametrize("begins", [False, True])
+def test_a_second_ctrl_c_ends_a_run(tmp_path: Path, *, begins: bool) -> None:
+    """One that has only begun, or one whose scribe does not save."""
     process, memory = begun(tmp_path / "run", total_steps="1_000_000")
-    wait_until(process, lambda: memory.board.committed >= 1)
-    child(process, "scribe").suspend()  # so that nothing is saved before the second
+    if not begins:
+        wait_until(process, lambda: memory.board.committed >= 1)
+        child(process, "scribe").suspend()  # so that nothing is saved before the second
     _interrupt(process)
-    assert process.returncode == 1
-    assert gone(process)
-
-
-def test_a_second_ctrl_c_ends_a_run_that_has_only_begun(tmp_path: Path) -> None:
-    process = start(tmp_path / "run", total_steps="1_000_000")
-    memory_of(process, tmp_path / "run")
-    _interrupt(process)
-    assert process.returncode in (0, 1, 130)  # 0: it had saved before the second came; 130: no child had started
+    # 0: it had saved before the second came; 130: no child had started.
+    assert process.returncode in ((0, 1, 130) if begins else (1,))
     assert gone(process)

@@ -13,7 +13,7 @@ import resource
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -26,6 +26,7 @@ LARGEST = 2_000
 """Bytes of the largest file that fits: smaller than any segment."""
 WHOLE = {"total_steps": "2_400", "replay_size": "2_400"}
 """Settings of the fixture `five_rounds`, and rings that keep them all: what could not be written down still can be."""
+Change = Callable[["subprocess.Popen[str]", Path], object]
 
 
 def limit_files(process: subprocess.Popen[str], largest: int) -> None:
@@ -50,22 +51,6 @@ def assert_same(run_dir: Path, undisturbed: Path) -> None:
     assert [record["round"] for record in records(run_dir, "round")] == list(range(5))
     manifest = find_checkpoint(run_dir)
     assert (manifest.boundary, manifest.refused) == (5, ())
-
-
-def test_a_full_disk_is_waited_for_and_nothing_is_lost(five_rounds: Path, tmp_path: Path) -> None:
-    run_dir = tmp_path / "run"
-    process = start(run_dir, **WHOLE)
-    memory = at_work(process, run_dir)
-    board = memory.board
-    limit_files(process, LARGEST)
-    wait_until(process, lambda: board.trouble[0] != 0)
-    wait_until(process, lambda: board.complete)  # training went on to its end
-    assert board.saved[0] < 0
-    limit_files(process, resource.RLIM_INFINITY)
-    output = finish(process)
-    assert f"Warning: {run_dir} cannot be written (File too large)" in output
-    assert "ulimit -f" in output
-    assert_same(run_dir, five_rounds)
 
 
 @pytest.mark.stress
@@ -139,18 +124,44 @@ def disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "--lazy", str(disk)], check=True, timeout=10)
 
 
-@pytest.mark.stress
-def test_a_disk_that_is_full(five_rounds: Path, tmp_path: Path, disk: Path) -> None:
-    run_dir = disk / "run"
-    process = start(run_dir, **WHOLE)
-    memory = at_work(process, run_dir)
+def _fill(process: subprocess.Popen[str], disk: Path) -> None:
     room = os.statvfs(disk)
     assert mount(disk, "remount", f"size={(room.f_blocks - room.f_bfree) * room.f_frsize + 8192}")
-    wait_until(process, lambda: memory.board.trouble[0] != 0)
-    wait_until(process, lambda: memory.board.complete)
-    assert mount(disk, "remount", "size=2g")
+
+
+@pytest.mark.parametrize(
+    ("place", "fill", "empty", "says"),
+    [
+        (
+            "tmp_path",
+            lambda process, disk: limit_files(process, LARGEST),
+            lambda process, disk: limit_files(process, resource.RLIM_INFINITY),
+            ("File too large", "ulimit -f"),
+        ),
+        pytest.param(
+            "disk",
+            _fill,
+            lambda process, disk: mount(disk, "remount", "size=2g"),
+            ("No space left on device", "make space on its disk"),
+            marks=pytest.mark.stress,
+        ),
+    ],
+)
+def test_a_full_disk_is_waited_for_and_nothing_is_lost(
+    five_rounds: Path, request: pytest.FixtureRequest, place: str, fill: Change, empty: Change, says: tuple[str, str]
+) -> None:
+    disk: Path = request.getfixturevalue(place)
+    run_dir = disk / "run"
+    process = start(run_dir, **WHOLE)
+    board = at_work(process, run_dir).board
+    fill(process, disk)
+    wait_until(process, lambda: board.trouble[0] != 0)
+    wait_until(process, lambda: board.complete)  # training went on to its end
+    assert board.saved[0] < 0
+    empty(process, disk)
     output = finish(process)
-    assert "cannot be written (No space left on device): make space on its disk" in output
+    assert f"Warning: {run_dir} cannot be written ({says[0]})" in output
+    assert says[1] in output
     assert_same(run_dir, five_rounds)
 
 
