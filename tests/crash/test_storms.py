@@ -86,15 +86,31 @@ def test_a_burst_of_kills_changes_nothing(undisturbed: Undisturbed, tmp_path: Pa
     assert storm.tally.kills == BURST
 
 
+ON_POLICY = [
+    METHODS[method] | {"schedule": schedule, "batch_size": "48"} | LONG | snapshots
+    for method, schedule, snapshots in (
+        ("ppo", "alternate", SPANS),
+        ("ppo", "concurrent", EACH),
+        ("vtrace", "alternate", EACH),
+        ("vtrace", "concurrent", SPANS),
+        ("pqn", "alternate", EACH),
+        ("pqn", "concurrent", SPANS),
+    )
+]
+BURSTS = [(0, LONG), (1, LONG), (1, LONG | SPANS), *((1, flags) for flags in ON_POLICY)]
+
+
 @pytest.mark.stress
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("seed", range(2))
-def test_bursts_with_a_breath_between_them(undisturbed: Undisturbed, tmp_path: Path, seed: int) -> None:
-    storm = begin(tmp_path / "run", f"bursts of {BURST}, seed {seed}", seed, **LONG)
+@pytest.mark.parametrize(("seed", "flags"), BURSTS, ids=[" ".join(flags.values()) for _, flags in BURSTS])
+def test_bursts_with_a_breath_between_them(
+    undisturbed: Undisturbed, tmp_path: Path, seed: int, flags: dict[str, str]
+) -> None:
+    storm = begin(tmp_path / "run", f"bursts of {BURST}, {' '.join(flags.values())}, seed {seed}", seed, **flags)
     while storm.rages():
         burst(storm)
         storm.breathe()
-    storm.end(*undisturbed(LONG["total_steps"]))
+    storm.end(*undisturbed(**flags))
 
 
 @pytest.mark.stress
@@ -119,40 +135,6 @@ def test_rounds_since_the_newest_snapshot_are_repeated_in_silence(undisturbed: U
     assert storm.board.redone[Role.LEARNER] >= 2 * 480 // 4, "the updates of two rounds, and perhaps of the fifth"
     assert storm.memory.weights.current == 8, "the first version, and one after every round that learned"
     assert [record["round"] for record in records(tmp_path / "run", "round")] == [0, 2, 4, 6, 8]
-
-
-@pytest.mark.stress
-@pytest.mark.timeout(1800)
-def test_bursts_between_snapshots(undisturbed: Undisturbed, tmp_path: Path) -> None:
-    storm = begin(tmp_path / "run", f"bursts of {BURST} between snapshots", **(LONG | SPANS))
-    while storm.rages():
-        burst(storm)
-        storm.breathe()
-    storm.end(*undisturbed(LONG["total_steps"]))
-
-
-@pytest.mark.stress
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize(
-    ("method", "schedule", "changes"),
-    [
-        ("ppo", "alternate", SPANS),
-        ("ppo", "concurrent", EACH),
-        ("vtrace", "alternate", EACH),
-        ("vtrace", "concurrent", SPANS),
-        ("pqn", "alternate", EACH),
-        ("pqn", "concurrent", SPANS),
-    ],
-)
-def test_bursts_at_on_policy_methods(
-    undisturbed: Undisturbed, tmp_path: Path, method: str, schedule: str, changes: dict[str, str]
-) -> None:
-    flags = METHODS[method] | {"schedule": schedule, "batch_size": "48"} | LONG | changes
-    storm = begin(tmp_path / "run", f"bursts of {BURST}, {method}, {schedule}", **flags)
-    while storm.rages():
-        burst(storm)
-        storm.breathe()
-    storm.end(*undisturbed(**flags))
 
 
 @pytest.mark.stress
