@@ -61,6 +61,7 @@ def test_a_part_of_a_batch_is_answered_as_the_whole(asking: list[int], settings:
         expected["recurrent_state"] = policy.next_state
     assert len(set(expected["actions"].tolist())) > 1
     inputs = policy._host.numpy().copy()
+    policy._host_state.zero_()
 
     lanes, asked = np.array(asking), np.isin(envs // LANE_ENVS, asking)
     numbers = np.array([request_number(0, tick) for tick in ticks[asked][::LANE_ENVS].tolist()])
