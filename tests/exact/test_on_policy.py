@@ -1,16 +1,30 @@
 """The promise holds for an on-policy method: weights depend on configuration and seed alone.
 
-Real runs of Breakout with sixty rounds of five ticks. The rounds between two snapshots change no weight, either.
+Real runs of Breakout with sixty rounds of five ticks. The rounds between two snapshots change no weight, either. With a
+recurrent network inference keeps no state that a kill could lose; these runs are evaluated, too.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.exact.conftest import Undisturbed, stop_at
-from tests.support.runs import begun, finish, kill, memory_of, records, same_summary, start, summary, wait_until
+from tests.support.runs import (
+    begun,
+    evaluations,
+    finish,
+    kill,
+    memory_of,
+    records,
+    same_summary,
+    start,
+    summary,
+    wait_until,
+)
 
 ROUNDS = {
     "round_steps": "40",
@@ -23,6 +37,7 @@ ROUNDS = {
     "total_steps": "2_400",
 }
 """A snapshot every five rounds."""
+EVALUATED = {"eval_every_steps": "1_200", "eval_episodes": "3", "eval_max_frames": "400"}
 METHODS = {
     "a2c": {"method": "a2c"},
     "a3c": {"method": "a3c", "return_steps": "3"},
@@ -32,19 +47,37 @@ METHODS = {
 }
 EPOCHS = {"ppo": 2, "pqn": 2}
 """Passes over a round, where it is not one."""
-CASES = [(method, schedule) for method in METHODS for schedule in ("alternate", "concurrent")]
+RECURRENT = {f"recurrent {name}": METHODS[name] | EVALUATED for name in ("a2c", "a3c", "ppo", "vtrace")}
+CASES = [(method, schedule) for method in METHODS | RECURRENT for schedule in ("alternate", "concurrent")]
 USUAL = ("ppo", "alternate")
 """The case of `make test`, which has an undisturbed run of `concurrent` in tests/learn."""
 stress = pytest.mark.stress
 
 
 def _flags(method: str, schedule: str) -> dict[str, str]:
-    return ROUNDS | METHODS[method] | {"schedule": schedule}
+    return ROUNDS | (METHODS | RECURRENT)[method] | {"schedule": schedule}
+
+
+def _words(method: str) -> tuple[str, ...]:
+    return ("--recurrent",) if method in RECURRENT else ()
+
+
+@pytest.fixture
+def alone(undisturbed: Undisturbed) -> Callable[[str, str], Path]:
+    """Run directory of a run that nothing disturbed, by its method and schedule."""
+    return lambda method, schedule: undisturbed(*_words(method), **_flags(method, schedule))
+
+
+def _require_same(run_dir: Path, alone: Path) -> dict[str, Any]:
+    assert evaluations(run_dir) == evaluations(alone)
+    return same_summary(run_dir, alone)
 
 
 @pytest.mark.parametrize(("method", "schedule"), [USUAL, pytest.param("vtrace", "concurrent", marks=stress)])
-def test_every_round_learns_and_leaves_a_record_a_span(undisturbed: Undisturbed, method: str, schedule: str) -> None:
-    run_dir, epochs = undisturbed(**_flags(method, schedule)), EPOCHS.get(method, 1)
+def test_every_round_learns_and_leaves_a_record_a_span(
+    alone: Callable[[str, str], Path], method: str, schedule: str
+) -> None:
+    run_dir, epochs = alone(method, schedule), EPOCHS.get(method, 1)
     last, first = summary(run_dir), 1 if schedule == "concurrent" else 0
     updates = 2 * epochs * (60 - first)
     assert (last["rounds"], last["updates"], last["restarts"], last["exact"]) == (60, updates, 0, True)
@@ -61,44 +94,58 @@ def test_every_round_learns_and_leaves_a_record_a_span(undisturbed: Undisturbed,
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(("method", "schedule"), CASES)
 def test_the_number_of_actors_changes_nothing(
-    undisturbed: Undisturbed, tmp_path: Path, method: str, schedule: str
+    alone: Callable[[str, str], Path], tmp_path: Path, method: str, schedule: str
 ) -> None:
     for actors in (1, 2, 4):
         run_dir = tmp_path / f"run-{actors}"
-        finish(start(run_dir, **_flags(method, schedule) | {"actors": str(actors)}))
-        assert same_summary(run_dir, undisturbed(**_flags(method, schedule)))["actors"] == actors
+        finish(start(run_dir, *_words(method), **_flags(method, schedule) | {"actors": str(actors)}))
+        assert _require_same(run_dir, alone(method, schedule))["actors"] == actors
 
 
 @pytest.mark.parametrize(
     ("method", "schedule", "rounds_apart"),
     [
         (*USUAL, 5),
-        *(pytest.param(*case, 1, marks=stress) for case in CASES),
+        *(pytest.param(*case, 1, marks=stress) for case in CASES if case[0] not in RECURRENT),
         *(pytest.param(*case, 5, marks=stress) for case in CASES if case != USUAL),
     ],
 )
 def test_kills_a_resume_and_the_distance_of_snapshots_change_nothing(
-    undisturbed: Undisturbed, tmp_path: Path, method: str, schedule: str, rounds_apart: int
+    alone: Callable[[str, str], Path], tmp_path: Path, method: str, schedule: str, rounds_apart: int
 ) -> None:
-    """Learner and actor are killed between two snapshots; the run is stopped, and continued to a later end."""
+    """Processes are killed between two snapshots; the run is stopped, and continued to a later end."""
     run_dir = tmp_path / "run"
     flags = _flags(method, schedule) | {"snapshot_every_steps": str(40 * rounds_apart), "total_steps": "2_200"}
-    process, memory = begun(run_dir, **flags)
-    for round_, role in ((12, "learner"), (23, "actor 0")):
+    process, memory = begun(run_dir, *_words(method), **flags)
+    for round_, role in ((8, "inference"), (12, "learner"), (23, "actor 0")):
         wait_until(process, lambda r=round_: memory.board.committed >= r)
         kill(process, role)
     stop_at(process, memory, 32)
     stopped = summary(run_dir)
-    assert stopped["restarts"] == 2
-    assert stopped["weights_sha256"] != summary(undisturbed(**_flags(method, schedule)))["weights_sha256"]
+    assert stopped["restarts"] == 3
+    assert stopped["weights_sha256"] != summary(alone(method, schedule))["weights_sha256"]
     finish(start(run_dir, "--resume", str(run_dir), actors="4", total_steps=ROUNDS["total_steps"]))
-    assert same_summary(run_dir, undisturbed(**_flags(method, schedule)))["actors"] == 4
+    assert _require_same(run_dir, alone(method, schedule))["actors"] == 4
+
+
+@stress
+@pytest.mark.timeout(400)
+def test_an_evaluation_survives_the_death_of_its_servers(alone: Callable[[str, str], Path], tmp_path: Path) -> None:
+    """Inference and evaluator are killed while they play it."""
+    case, run_dir = ("recurrent vtrace", "concurrent"), tmp_path / "run"
+    process = start(run_dir, "--recurrent", **_flags(*case))
+    queue = memory_of(process, run_dir).evaluations
+    for role in ("inference", "evaluator"):
+        wait_until(process, lambda: queue.pending and queue.request.read() % 2**40 >= 10)
+        kill(process, role)
+    finish(process)
+    _require_same(run_dir, alone(*case))
 
 
 @pytest.mark.stress
 @pytest.mark.parametrize(("method", "schedule"), [("vtrace", "concurrent"), ("ppo", "alternate")])
 def test_without_the_last_round_a_run_is_inexact_where_it_needs_it(
-    undisturbed: Undisturbed, tmp_path: Path, method: str, schedule: str
+    alone: Callable[[str, str], Path], tmp_path: Path, method: str, schedule: str
 ) -> None:
     run_dir = tmp_path / "run"
     process = start(run_dir, "--no-checkpoint-replay", **_flags(method, schedule))
@@ -109,7 +156,7 @@ def test_without_the_last_round_a_run_is_inexact_where_it_needs_it(
     last = summary(run_dir)
     assert last["finished"]
     if schedule == "alternate":
-        same_summary(run_dir, undisturbed(**_flags(method, schedule)))
+        _require_same(run_dir, alone(method, schedule))
         return
     assert (last["exact"], last["inexact_since_steps"]) == (False, steps)
     assert f"Since step {steps:,} this run" in output
