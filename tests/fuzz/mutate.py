@@ -94,23 +94,18 @@ def _leave_one_checkpoint(case: Case) -> None:
 
 def _mutate_one(case: Case, path: Path) -> None:
     """Change one file or directory."""
-    ways: list[tuple[Callable[[Case, Path], None], int]] = [(_replace, 3)]
-    if not _is_own(path):
-        ways = [(_replace, 1)]
-    elif path.name == LIVE_FILE:
-        ways += [(_change_json, 6), (_change_bytes, 2), (_point_elsewhere, 3)]
-    elif path.suffix == ".json":
-        ways += [(_change_json, 7), (_change_bytes, 2)]
-    elif path.suffix == ".jsonl":
-        ways += [(_change_line, 7), (_change_bytes, 2)]
-    elif path.suffix == ".safetensors":
-        ways += [(_change_tensors, 6), (_change_bytes, 3)]
-    elif path.suffix == ".ring":
-        ways += [(_change_segment, 6), (_change_bytes, 3)]
-    else:
-        ways += [(_change_bytes, 2)]
-    rng = case.rng
-    change = rng.choices([way for way, _ in ways], [weight for _, weight in ways])[0]
+    by_suffix = {
+        ".json": {_change_json: 7, _change_bytes: 2},
+        ".jsonl": {_change_line: 7, _change_bytes: 2},
+        ".safetensors": {_change_tensors: 6, _change_bytes: 3},
+        ".ring": {_change_segment: 6, _change_bytes: 3},
+    }
+    ways: dict[Callable[[Case, Path], None], int] = {_replace: 3}
+    if _is_own(path) and path.name == LIVE_FILE:
+        ways |= {_change_json: 6, _change_bytes: 2, _point_elsewhere: 3}
+    elif _is_own(path):
+        ways |= by_suffix.get(path.suffix, {_change_bytes: 2})
+    change = case.rng.choices(list(ways), list(ways.values()))[0]
     try:
         change(case, path)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError, struct.error):

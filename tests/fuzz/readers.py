@@ -23,6 +23,7 @@ from ringside.report.records import RecordsError
 from ringside.run import training
 from ringside.zoo import catalogue
 from shared.checkpoint.finding import find_checkpoint
+from shared.checkpoint.manifest import CHECKPOINTS
 from shared.checkpoint.segments import load_boundary, load_segments
 from shared.checkpoint.weights_file import StoredWeights
 from shared.config.settings import Config
@@ -49,11 +50,11 @@ class Target:
     name: str
     read: Callable[[Workspace, str], list[str]]
     """From the workspace and the name of the whole run that was mutated to the parts of an answer."""
-    places: Mapping[str, int]
-    """Patterns of files that are mutated, with weights."""
-    errors: tuple[type[Exception], ...]
-    """Errors that it may raise, with a sentence."""
     cases: int
+    places: Mapping[str, int] = field(default_factory=lambda: CHECKPOINT_PLACES)
+    """Patterns of files that are mutated, with weights."""
+    errors: tuple[type[Exception], ...] = (ConfigError,)
+    """Errors that it may raise, with a sentence."""
     runs: Mapping[str, int] = field(default_factory=lambda: {"breakout": 4, "catch": 1})
     """Whole runs that are mutated, with weights."""
     unchecked: tuple[str, ...] = ()
@@ -79,6 +80,9 @@ CHECKPOINT_PLACES = {
     "*": 1,
 }
 RESUME_PLACES = CHECKPOINT_PLACES | {"checkpoints/boundary-*.safetensors": 8, "checkpoints/segment-*.ring": 8}
+WATCH_PLACES = {"live.json": 6, "config.json": 5, "metrics.jsonl": 2, "summary.json": 2, "*": 1}
+SUITE_PLACES = {"config.json": 4, "summary.json": 4, "checkpoints/best.safetensors": 3, **CHECKPOINT_PLACES}
+ZOO_PLACES = {"config.json": 5, "summary.json": 5, **CHECKPOINT_PLACES}
 RECORD_PLACES = {"config.json": 5, "metrics.jsonl": 6, "summary.json": 4, "evaluation-*.json": 3, "*": 1}
 
 
@@ -95,29 +99,22 @@ def _of_weights(weights: StoredWeights) -> list[str]:
 
 
 def read_weights(workspace: Workspace, whole: str) -> list[str]:
-    return _of_weights(stored_weights.weights_at(workspace.run, _env(whole)))
-
-
-def read_weights_file(workspace: Workspace, whole: str) -> list[str]:
-    return _of_weights(stored_weights.weights_at(workspace.run / "checkpoints" / "best.safetensors", _env(whole)))
-
-
-def read_one_manifest(workspace: Workspace, whole: str) -> list[str]:
-    return _of_weights(
-        stored_weights.weights_at(workspace.run / "checkpoints" / "checkpoint-00000005.json", _env(whole))
-    )
-
-
-def read_agent(workspace: Workspace, whole: str) -> list[str]:
-    loaded = ringside.load_agent(workspace.run, device="cpu")
-    return [str(loaded.actions)]
-
-
-def read_to_evaluate(workspace: Workspace, whole: str) -> list[str]:
-    """The checks of `ringside.evaluate` before it plays."""
+    """Also the checks of `ringside.evaluate` before it plays."""
     weights = stored_weights.weights_at(workspace.run, _env(whole))
     stored_weights.require_actions(weights, stored_weights.play_of(weights))
     return _of_weights(weights)
+
+
+def read_weights_file(workspace: Workspace, whole: str) -> list[str]:
+    return _of_weights(stored_weights.weights_at(workspace.run / CHECKPOINTS / "best.safetensors", _env(whole)))
+
+
+def read_one_manifest(workspace: Workspace, whole: str) -> list[str]:
+    return _of_weights(stored_weights.weights_at(workspace.run / CHECKPOINTS / "checkpoint-00000005.json", _env(whole)))
+
+
+def read_agent(workspace: Workspace, whole: str) -> list[str]:
+    return [str(ringside.load_agent(workspace.run, device="cpu").actions)]
 
 
 def read_to_begin(workspace: Workspace, whole: str) -> list[str]:
@@ -311,66 +308,31 @@ def add_to_zoo(workspace: Workspace, whole: str) -> list[str]:
         return _of_weights(stored_weights.weights_at("fuzzed", _env(whole)))
 
 
-CONFIG_ERRORS = (ConfigError,)
+ANY = ("*",)
 TARGETS = (
-    Target("weights", read_weights, CHECKPOINT_PLACES, CONFIG_ERRORS, 1_800),
+    Target("weights", read_weights, 2_200),
     Target(
-        "best weights",
-        read_weights_file,
-        {"checkpoints/best.safetensors": 9, "checkpoints": 1},
-        CONFIG_ERRORS,
-        900,
-        also=read_weights,
+        "best weights", read_weights_file, 900, {"checkpoints/best.safetensors": 9, "checkpoints": 1}, also=read_weights
     ),
-    Target("one manifest", read_one_manifest, CHECKPOINT_PLACES, CONFIG_ERRORS, 400),
-    Target("load_agent", read_agent, CHECKPOINT_PLACES, CONFIG_ERRORS, 300),
-    Target("evaluate", read_to_evaluate, CHECKPOINT_PLACES, CONFIG_ERRORS, 400),
-    Target("init_from", read_to_begin, CHECKPOINT_PLACES, CONFIG_ERRORS, 200),
-    Target("resume", read_to_resume, RESUME_PLACES, (ConfigError, CheckpointError), 1_200),
+    Target("one manifest", read_one_manifest, 400),
+    Target("load_agent", read_agent, 300),
+    Target("init_from", read_to_begin, 200),
+    Target("resume", read_to_resume, 1_200, RESUME_PLACES, (ConfigError, CheckpointError)),
     Target(
         "resume and write",
         resume_and_write,
+        400,
         RESUME_PLACES | {"logs": 1, "logs/*": 2, "tensorboard": 1, "tensorboard/*": 1, "metrics.jsonl": 4, "*": 4},
         (FatalError, OSError),
-        400,
         unchecked=("metrics.jsonl", "checkpoints/best*", "."),
         writes=True,
     ),
-    Target("records", read_records, RECORD_PLACES, (RecordsError,), 1_700, unchecked=("*",)),
-    Target("report", read_report, RECORD_PLACES, CONFIG_ERRORS, 50, unchecked=("*",), seconds=100.0),
+    Target("records", read_records, 1_700, RECORD_PLACES, (RecordsError,), unchecked=ANY),
+    Target("report", read_report, 50, RECORD_PLACES, unchecked=ANY, seconds=100.0),
     Target(
-        "metrics",
-        read_metrics_file,
-        {"metrics.jsonl": 1},
-        (FatalError, OSError),
-        1_400,
-        unchecked=("*",),
-        writes=True,
+        "metrics", read_metrics_file, 1_400, {"metrics.jsonl": 1}, (FatalError, OSError), unchecked=ANY, writes=True
     ),
-    Target(
-        "watch",
-        watch,
-        {"live.json": 6, "config.json": 5, "metrics.jsonl": 2, "summary.json": 2, "*": 1},
-        CONFIG_ERRORS,
-        900,
-        runs={"living": 1},
-        unchecked=("*",),
-    ),
-    Target(
-        "suite",
-        read_suite,
-        {"config.json": 4, "summary.json": 4, "checkpoints/best.safetensors": 3, **CHECKPOINT_PLACES},
-        CONFIG_ERRORS,
-        300,
-        runs={"breakout": 1},
-        unchecked=("*",),
-    ),
-    Target(
-        "zoo",
-        add_to_zoo,
-        {"config.json": 5, "summary.json": 5, **CHECKPOINT_PLACES},
-        CONFIG_ERRORS,
-        300,
-        unchecked=("config.json", "summary.json"),
-    ),
+    Target("watch", watch, 900, WATCH_PLACES, runs={"living": 1}, unchecked=ANY),
+    Target("suite", read_suite, 300, SUITE_PLACES, runs={"breakout": 1}, unchecked=ANY),
+    Target("zoo", add_to_zoo, 300, ZOO_PLACES, unchecked=("config.json", "summary.json")),
 )

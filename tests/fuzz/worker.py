@@ -22,10 +22,9 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 from shared.checkpoint.finding import manifests_in
 from shared.checkpoint.manifest import CHECKPOINTS
@@ -47,8 +46,7 @@ class OutOfTime(BaseException):
     """A case took too long. No reader catches it."""
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """End of a case: `same`, `refused`, or a `fault`."""
 
     kind: str
