@@ -14,6 +14,7 @@ import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 from shared.errors import ConfigError, missing_package
 
@@ -25,6 +26,14 @@ ANSWER_SECONDS = 20.0
 _SHARED_SPACE = ipaddress.ip_network("100.64.0.0/10")
 """Addresses of overlay networks such as Tailscale (RFC 6598): not public."""
 _CHECK_ALIVE = "/ray.rpc.NodeInfoGcsService/CheckAlive"
+
+
+class ClusterNode(NamedTuple):
+    """A node of the cluster."""
+
+    address: str
+    identity: str
+    cpus: int
 
 
 @contextmanager
@@ -76,11 +85,14 @@ def join(address: str) -> None:
         signal.signal(signal.SIGTERM, former)  # Ray puts its own in its place
 
 
-def cpus_of_nodes() -> list[int]:
-    """CPUs of each living node that has some."""
+def nodes_with_cpus() -> list[ClusterNode]:
+    """The living nodes that have CPUs, by address."""
     import ray
 
-    return [int(cpus) for node in ray.nodes() if node["Alive"] and (cpus := node["Resources"].get("CPU"))]
+    living = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
+    return sorted(
+        ClusterNode(node["NodeManagerAddress"], node["NodeID"], int(node["Resources"]["CPU"])) for node in living
+    )
 
 
 def cluster_address(address: str) -> str:

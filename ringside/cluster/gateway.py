@@ -7,21 +7,27 @@ actors of this machine play all. Nodes join and leave at boundaries, and no resu
 
 `with_gateways` places a run in a cluster: the number of its gateways, the CPUs of each group, and what gateways must
 know.
+
+`survey` is for `doctor --ray`: each node's software, arithmetic and link to this machine.
 """
 
 from __future__ import annotations
 
+import timeit
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
+from statistics import median
+from typing import NamedTuple
 
 import numpy as np
 
-from ringside.cluster.connection import cluster_address, connected, cpus_of_nodes, join
-from ringside.cluster.group_host import group_actors
-from ringside.cluster.node_object import numerics
-from ringside.cluster.remote_lanes import RemoteLanes
+from ringside.cluster.connection import ClusterNode, cluster_address, connected, join, nodes_with_cpus
+from ringside.cluster.group_host import GroupHost, group_actors
+from ringside.cluster.node_object import Host, Node, NodeLost, fingerprint, numerics
+from ringside.cluster.remote_lanes import BEGIN_SECONDS, EXAMINE_SECONDS, RemoteLanes
 from ringside.run.lane_balance import Move, count_moves
 from shared.config.resolve import greatest_share
 from shared.errors import ConfigError, RunFailed
@@ -31,7 +37,73 @@ from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Stopped
 from shared.process.child import ChildSpec, enter
-from shared.text import count, flag_of
+from shared.text import count, flag_of, readable
+
+PLACE_SECONDS = 60.0
+"""Longest start of a process on a node."""
+_TRANSFERS = 5
+
+
+class Finding(NamedTuple):
+    """Result for one node."""
+
+    node: str
+    """Its address."""
+    suits: bool
+    """True if the run can be played there."""
+    found: str
+    """A sentence."""
+
+
+def survey(plan: Plan, address: str, *, insecure: bool) -> list[Finding]:
+    """Findings of all nodes with CPUs of a cluster.
+
+    Raises:
+        ConfigError: the cluster is refused. RunFailed: this machine cannot compute the network.
+    """
+    with connected(address, insecure=insecure):
+        from ringside.cluster.ray_hosts import RayHosts
+
+        own = numerics(plan)
+        nodes = nodes_with_cpus()
+        hosts = [RayHosts(0, 0, node.identity).place(GroupHost, plan, node.cpus) for node in nodes]
+        return [examine_node(node, host, plan, own) for node, host in zip(nodes, hosts, strict=True)]
+
+
+def examine_node(place: ClusterNode, host: Host, plan: Plan, own: str) -> Finding:
+    """Finding of one node.
+
+    Args:
+        place: the node.
+        host: a group there.
+        plan: of the run.
+        own: hash of what this machine computes.
+    """
+    address = place.address
+    try:
+        if not host.ready(PLACE_SECONDS):
+            return Finding(address, False, f"Node {address} starts no process within {PLACE_SECONDS:.0f} s.")
+        node: Node = host.call("describe", seconds=EXAMINE_SECONDS)
+        if sentence := node.difference(fingerprint()):
+            return Finding(address, False, sentence)
+        if host.call("probe", seconds=EXAMINE_SECONDS) != own:
+            return Finding(address, False, node.other_bits)
+        parameters = np.zeros(plan.parameters.count, np.float32)
+        call = partial(host.call, "receive", parameters, seconds=BEGIN_SECONDS)
+        transfer, round_steps = median(timeit.repeat(call, number=1, repeat=_TRANSFERS)), plan.run_schedule.round_steps
+        return Finding(
+            address,
+            True,
+            f"{node.name}: {count(place.cpus, 'CPU')}, the same software and arithmetic. The parameters "
+            f"({parameters.nbytes / 1e6:.1f} MB, once a round) take {1e3 * transfer:.0f} ms. So rounds of "
+            f"{round_steps:,} steps allow at most {readable(round_steps / transfer)} steps/s.",
+        )
+    except NodeLost as lost:
+        return Finding(address, False, f"Node {address} {lost}.")
+    except RunFailed as error:
+        return Finding(address, False, str(error))
+    finally:
+        host.release(gently=True)
 
 
 def with_gateways(
@@ -57,7 +129,7 @@ def with_gateways(
     with ThreadPoolExecutor(max_workers=1) as thread:
         own = thread.submit(numerics, plan)  # takes seconds, as the connection does
         with connected(address, insecure=insecure) as found:
-            cpus = cpus_of_nodes()
+            cpus = [node.cpus for node in nodes_with_cpus()]
     if not cpus:
         raise ConfigError(f"No node of the cluster at {found} has CPUs: join one with `ray start --address {found}`.")
     share = plan.config.machine.actors / group_actors(plan, min(cpus)) if head_plays else 0.0

@@ -22,9 +22,15 @@ _FETCH_SECONDS = 30.0
 class RayHosts:
     """A cluster that this process is connected to."""
 
-    def __init__(self, cores: float, gpus: float) -> None:
-        """Prepare; nothing is placed yet. `cores`, `gpus`: CPUs and GPUs for each object."""
+    def __init__(self, cores: float, gpus: float, node: str | None = None) -> None:
+        """Prepare; nothing is placed yet.
+
+        Args:
+            cores, gpus: CPUs and GPUs for each object.
+            node: identity of the node for all objects; None: any.
+        """
         self._options: dict[str, Any] = {"num_cpus": cores, "num_gpus": gpus, "max_restarts": 0, "max_task_retries": 0}
+        self._options["label_selector"] = {} if node is None else {_NODE_LABEL: node}
         self._left_out: list[str] = []
 
     def place(self, kind: type, *arguments: Any) -> RayHost:

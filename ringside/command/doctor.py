@@ -23,9 +23,10 @@ from rich.text import Text
 
 from ringside.command.arguments import Choices, config_of, parse_choices
 from ringside.run import checks, planning
-from ringside.run.checks import GB, Check
+from ringside.run.checks import GB, Check, Color
 from shared.config.sections import Evaluate, Machine, Run
 from shared.config.settings import Config, unused_settings
+from shared.errors import ConfigError
 from shared.files.result_files import require_writable, write_result
 from shared.machine import facts
 from shared.memory.plan import Plan
@@ -46,8 +47,8 @@ SECONDS = 300.0
 """Time after which the small run counts as hung; it takes seconds, and more if kernels are compiled first."""
 
 
-def examine(config: Config) -> list[Check]:
-    """All checks of this machine for a configuration.
+def examine(config: Config) -> tuple[Plan, list[Check]]:
+    """Plan of the configuration, and all checks of this machine for it.
 
     Raises:
         ConfigError: the options contradict each other.
@@ -63,7 +64,7 @@ def examine(config: Config) -> list[Check]:
     answers += checks.before_start(plan, continues=planning.continues(plan, planning.resumed_checkpoint(plan)))
     with Console(stderr=True).status("self-test: a small run ..."):
         answers.append(self_test(plan))
-    return answers
+    return plan, answers
 
 
 def worst(answers: Iterable[Check]) -> str:
@@ -194,6 +195,10 @@ class Diagnosis(Choices):
 
     json: Path | None = None
     """Write the findings to this file, too."""
+    ray: str | None = None
+    """auto or HOST:PORT: examine the nodes of this Ray cluster, too (docs/clusters.md)."""
+    ray_insecure: bool = False
+    """With --ray: accept a cluster without a token, on which any program that reaches it can run code."""
 
 
 OPTIONS = Diagnosis
@@ -202,11 +207,33 @@ OPTIONS = Diagnosis
 def main(arguments: Sequence[str]) -> int:
     """Examine the machine. Return 1 if a run cannot work on it."""
     options = parse_choices(Diagnosis, arguments, "doctor")
+    if options.ray is not None:
+        from ringside.cluster.connection import cluster_address
+
+        cluster_address(options.ray)  # which is refused before minutes of work
+    elif options.ray_insecure:
+        raise ConfigError("--ray-insecure is for a cluster: pass --ray, too.")
     if options.json is not None:
         require_writable("--json", options.json)
-    answers = examine(config_of(options))
+    plan, answers = examine(config_of(options))
+    if options.ray is not None:
+        answers += _nodes(plan, options.ray, insecure=options.ray_insecure)
     show(answers)
     if options.json is not None:
         found = {"color": worst(answers), "checks": [answer._asdict() for answer in answers]}
         write_result("--json", options.json, found | {"machine": facts.describe()})
     return 1 if worst(answers) == "red" else 0
+
+
+def _nodes(plan: Plan, address: str, *, insecure: bool) -> list[Check]:
+    """Checks of the nodes of a cluster."""
+    from ringside.cluster.gateway import survey
+
+    try:
+        findings = survey(plan, address, insecure=insecure)
+    except ConfigError as error:
+        return [Check("nodes", "red", str(error))]
+    if not findings:
+        return [Check("nodes", "red", "No node of the cluster has CPUs.", "Join one with `ray start --address`.")]
+    bad: Color = "yellow" if any(each.suits for each in findings) else "red"  # a run leaves such nodes out
+    return [Check(f"node {each.node}", "green" if each.suits else bad, each.found) for each in findings]

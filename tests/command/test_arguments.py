@@ -81,6 +81,8 @@ SMALL = ("--envs", "8", "--device", "cpu", "--run-dir", "run")
         (("doctor", "--envs", "97"), "--envs 97 cannot be divided"),
         (("doctor", "--json", "no/such/directory.json"), "--json no/such/directory.json cannot be written"),
         (("doctor", "--resume", "nowhere"), "--resume nowhere"),
+        (("doctor", "--ray-insecure"), "--ray-insecure is for a cluster: pass --ray, too."),
+        (("doctor", "--ray", "nonsense"), "--ray nonsense"),
         (("--cgroup", "--memory", "much"), "--memory much is no amount of memory"),
         (("--cgroup", "--cpus", "0"), "--cpus 0 must be 0.01 to 1,000,000 cores"),
         (("--memory", "4G"), "pass --cgroup, too"),
