@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from types import NoneType
@@ -38,9 +38,15 @@ def types_of(section: type) -> Mapping[str, Any]:
 
 @cache
 def marks_of(section: Any, kind: Any) -> Mapping[str, Any]:
-    """Instances of the class `kind` in the types of a section's fields, by name; a field without one is absent."""
+    """Instances of the class `kind` in the types of a section's fields, by name; a field without one is absent.
+
+    They stand at a field's type, or at a member of a union, which may be marked itself.
+    """
     hints = get_type_hints(section, include_extras=True)
-    return {name: mark for name, hint in hints.items() for mark in _marks(hint, kind)}
+    members = {name: (*get_args(hint), *get_args(getattr(hint, "__origin__", None))) for name, hint in hints.items()}
+    parts = ((name, part) for name, hint in hints.items() for part in (hint, *members[name]))
+    marks = ((name, mark) for name, part in parts for mark in getattr(part, "__metadata__", ()))
+    return {name: mark for name, mark in marks if isinstance(mark, kind)}
 
 
 def ranges_of(section: type) -> Mapping[str, msgspec.Meta]:
@@ -103,14 +109,6 @@ def _bounds(meta: msgspec.Meta) -> list[tuple[str, str, Callable[[float, float],
 
 def _number(bound: float) -> str:
     return f"{bound:_}" if isinstance(bound, int) else f"{bound:g}"
-
-
-def _marks(hint: Any, kind: Any) -> Iterator[Any]:
-    """Marks of a kind in a type hint, those of a union's members too."""
-    yield from (mark for mark in getattr(hint, "__metadata__", ()) if isinstance(mark, kind))
-    if get_origin(hint) is not Literal:
-        for inner in get_args(hint):
-            yield from _marks(inner, kind)
 
 
 def _path(kind: type, value: Any) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from shared.root import ROOT
 
-MOST_CALLS, MOST_FILES = 1_500, 66
+MOST_CALLS, MOST_FILES = 1_350, 56
 """From the settings of `--game pong --preset ppo-quick`, as parsed, to the start of the first process."""
 
 ROOMS = tuple(f"{ROOT / room}/" for room in ("actors", "learner", "shared", "ringside", "workers"))

@@ -17,7 +17,7 @@ from tests.support.simulated_gpu import DEVICE, simulated_gpu
 
 @pytest.mark.parametrize(("optimizer", "most"), [("rmsprop", 52), ("adam", 48)])
 def test_a_graph_of_an_update_has_few_kernels_and_no_copy(optimizer: str, most: int) -> None:
-    """Of a network of usual size, and not the first of a chunk."""
+    """A network of usual size, in an update that is not the first of a chunk."""
     settings = {"device": str(DEVICE), "precision": "fp32", "graph_updates": 1}
     config = small_config(network="nature", optimizer=optimizer).with_settings(**settings)
     with simulated_gpu(0):

@@ -14,7 +14,7 @@ from learner.losses.scalar_loss import greedy_policy, importance_weights, rescal
 Z = 11
 SUPPORT = torch.linspace(-5, 5, Z, dtype=torch.float64)
 EPSILON = 1e-3
-"""Of the rescaling (Kapturowski et al. 2019, R2D2)."""
+"""Epsilon of the rescaling (Kapturowski et al. 2019, R2D2)."""
 
 
 def _values(*shape: int, seed: int = 0, scale: float = 1.0) -> Tensor:
