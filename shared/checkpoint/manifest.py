@@ -195,7 +195,7 @@ class Manifest:
             )
 
     def arithmetic_differences(self, config: Config) -> list[str]:
-        """Settings, with both values, for which a run with `config` continues this one, but not bit for bit."""
+        """Arithmetic settings that differ from `config`, with both values. Resuming is allowed but no longer exact."""
         return self._differences(config, frozenset(config.to_flat()) - ARITHMETIC)
 
     def _differences(self, config: Config, without: frozenset[str]) -> list[str]:
