@@ -82,7 +82,7 @@ class Lanes:
         return ended
 
     def prefetch_env(self) -> bool:
-        """Make one env for the lanes that are to be this actor's. Return False when none is missing."""
+        """Make one env for a lane that will move to this actor. Return False when none is missing."""
         board = self._memory.board
         coming = {*self._lanes_where(board.lane_wanted), *self._lanes_where(board.lane_owner)}
         for index in self._envs.keys() - coming:

@@ -36,7 +36,7 @@ def exists(path: str | Path) -> bool:
 
 
 def open_to_write(path: Path, flags: int) -> int:
-    """A descriptor of a plain file that is written in place, made where there is none; for its owner only.
+    """Open a regular file for writing in place; create it, for its owner only, if missing.
 
     Args:
         flags: as of `os.open`, those for reading, writing and appending.

@@ -21,7 +21,7 @@ class Role(IntEnum):
     ACTOR = 4
     WORKER = 5
     RANK = 6
-    """Ranks of the learner but the first, which is the learner itself; so their numbers begin at 1 in names."""
+    """Learner ranks 1 and up. Rank 0 is the learner."""
 
     @property
     def is_numbered(self) -> bool:
