@@ -14,7 +14,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cache
@@ -183,8 +183,9 @@ def before_start(plan: Plan, *, continues: bool) -> list[Check]:
         plan: resolved and validated.
         continues: True if the run of the run directory is continued.
     """
+    doubts = [Check("settings", "yellow", sentence) for sentence in config_warnings(plan.config)]
     return [
-        *settings(config_warnings(plan.config)),
+        *(doubts or [Check("settings", "green", "No setting looks like a mistake.")]),
         *environment(plan.config),
         processor(platform.machine()),
         cores(plan, facts.usable_cores()),
@@ -201,13 +202,6 @@ def refuse(answers: Iterable[Check]) -> None:
     for answer in answers:
         if answer.color == "red":
             raise ConfigError(answer.sentence)
-
-
-def settings(doubted: Sequence[str]) -> list[Check]:
-    """Settings that look like mistakes."""
-    return [Check("settings", "yellow", sentence) for sentence in doubted] or [
-        Check("settings", "green", "No setting looks like a mistake.")
-    ]
 
 
 def environment(config: ResolvedConfig) -> list[Check]:

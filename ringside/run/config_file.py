@@ -36,9 +36,9 @@ class ConfigFile(NamedTuple):
     path: Path
     preset: str | None
     settings: dict[str, Any]
-    """By flat name; empty where it is a whole configuration."""
+    """By flat name; of a whole configuration only the plug-in."""
     whole: Config | None = None
-    """The configuration of a run."""
+    """The configuration of a run, without what no file decides."""
 
     def apply(self, start: Config, env: str | None, plugin: str | None) -> Config:
         """Return `start` with the settings of the file.
@@ -50,10 +50,14 @@ class ConfigFile(NamedTuple):
         Raises:
             ConfigError: a setting is wrong, or is the user's to give.
         """
-        what = f"The run of {self.path}"
+        what, given = f"The run of {self.path}", dict(self.settings)
+        recorded = given.pop("plugin", None)
         try:
-            recorded = self.settings.get("plugin") if self.whole is None else self.whole.run.plugin
-            changed = self._changed(start) if self.whole is None else _without(self.whole, run_dir=None, plugin=None)
+            for name in sorted(given.keys() & NEVER_FROM_A_FILE):
+                raise ConfigError(f"{name} is never taken from a file; pass {flag_of(name)} on the command line.")
+            changed = (self.whole or start).with_settings(**given)
+            validate.ranges(changed)
+            require_used(given, changed.algorithm.method)
         except ConfigError as error:
             raise ConfigError(f"--config {self.path} cannot be used: {error}") from error
         if recorded is not None:
@@ -61,15 +65,6 @@ class ConfigFile(NamedTuple):
         if env is not None:
             return replace(changed, play=replace(changed.play, env=env))
         require_env(changed.play, env, what=what, is_registered=_is_registered)
-        return changed
-
-    def _changed(self, start: Config) -> Config:
-        given = {name: value for name, value in self.settings.items() if name != "plugin"}
-        for name in sorted(given.keys() & NEVER_FROM_A_FILE):
-            raise ConfigError(f"{name} is never taken from a file; pass {flag_of(name)} on the command line.")
-        changed = start.with_settings(**given)
-        validate.ranges(changed)
-        require_used(given, changed.algorithm.method)
         return changed
 
 
@@ -94,7 +89,7 @@ def read_config(config: str | Path) -> ConfigFile:
         raise ConfigError(f"--config {path} cannot be read: {error.strerror}.") from error
     except FileError as error:
         raise ConfigError(f"--config cannot be read: {error}") from error
-    return ConfigFile(path, None, {}, whole)
+    return ConfigFile(path, None, {"plugin": whole.run.plugin}, _without(whole, run_dir=None, plugin=None))
 
 
 def starting_point(

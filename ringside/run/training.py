@@ -192,7 +192,9 @@ def run(
                 note(f"{sentence} Continuing from {checkpoint.path.name} instead.")
             if flat_of(checkpoint.config).get("track") == "wandb" and ready.config.run.track == "off":
                 note("This run was sent to Weights & Biases before; pass --track wandb to send the rest, too.")
-            source_dir, resume_point = checkpoint.run_dir, _resume_point(ready, checkpoint)
+            source_dir, boundary = checkpoint.run_dir, checkpoint.boundary
+            evaluations = next_evaluation(source_dir / METRICS_FILE, boundary)
+            resume_point = ResumePoint(boundary, boundary * ready.run_schedule.round_steps, evaluations)
         if (first_update := learning_begins_sentence(ready, resume_point.rounds)) is not None:
             note(first_update)
         observers: list[Observer] = []
@@ -220,13 +222,6 @@ def run(
             finally:
                 withdraw(run_dir)
     return read_json(run_dir / SUMMARY_FILE)
-
-
-def _resume_point(ready: Plan, checkpoint: Manifest) -> ResumePoint:
-    """The records that exist when a run continues from a checkpoint."""
-    steps = checkpoint.boundary * ready.run_schedule.round_steps
-    evaluations = next_evaluation(checkpoint.run_dir / METRICS_FILE, checkpoint.boundary)
-    return ResumePoint(checkpoint.boundary, steps, evaluations)
 
 
 def learning_begins_sentence(ready: Plan, boundary: int) -> str | None:

@@ -145,6 +145,9 @@ def test_a_start_asks_the_same_checks(plan: Plan, tmp_path: Path, monkeypatch: p
     assert names == [
         *("settings", "processor", "cores", "memory", "open files", "processes", "run directory", "disk space"),
     ]
+    doubted = checks.before_start(planning.check(config.with_settings(optimizer="adam")), continues=False)
+    assert [answer.color for answer in doubted if answer.name == "settings"] == ["yellow"]
+    checks.refuse(doubted)
     (tmp_path / "file").touch()
     refused = planning.check(config.with_settings(run_dir=tmp_path / "file"))
     colors = {answer.name: answer.color for answer in checks.before_start(refused, continues=False)}

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from ringside.run import checks
 from shared.config.presets import PRESETS
 from shared.config.settings import Config
 from shared.config.validate import config_warnings
@@ -93,10 +92,3 @@ def test_a_policy_that_is_sampled_has_no_epsilon_to_doubt() -> None:
 
 def test_settings_of_a_preset_get_no_warning() -> None:
     assert config_warnings(PRESETS["btr"].with_settings(prioritized=False)) == []
-
-
-def test_a_doubt_is_a_warning_and_refuses_nothing() -> None:
-    answers = checks.settings(["Odd.", "Odder."])
-    assert [(answer.color, answer.sentence) for answer in answers] == [("yellow", "Odd."), ("yellow", "Odder.")]
-    checks.refuse(answers)
-    assert [answer.color for answer in checks.settings([])] == ["green"]
