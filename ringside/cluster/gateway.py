@@ -8,18 +8,15 @@ actors of this machine play all. Nodes join and leave at boundaries, and no resu
 `with_gateways` places a run in a cluster: the number of its gateways, the CPUs of each group, and what gateways must
 know.
 
-`survey` is for `doctor --ray`: each node's software, arithmetic and link to this machine.
+`survey` is for `doctor --ray`: each node's software and arithmetic.
 """
 
 from __future__ import annotations
 
-import timeit
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
-from statistics import median
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +24,7 @@ import numpy as np
 from ringside.cluster.connection import ClusterNode, cluster_address, connected, join, nodes_with_cpus
 from ringside.cluster.group_host import GroupHost, group_actors
 from ringside.cluster.node_object import Host, Node, NodeLost, fingerprint, numerics
-from ringside.cluster.remote_lanes import BEGIN_SECONDS, EXAMINE_SECONDS, RemoteLanes
+from ringside.cluster.remote_lanes import EXAMINE_SECONDS, RemoteLanes
 from ringside.run.lane_balance import Move, count_moves
 from shared.config.resolve import greatest_share
 from shared.errors import ConfigError, RunFailed
@@ -37,11 +34,10 @@ from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Stopped
 from shared.process.child import ChildSpec, enter
-from shared.text import count, flag_of, readable
+from shared.text import count, flag_of
 
 PLACE_SECONDS = 60.0
 """Longest start of a process on a node."""
-_TRANSFERS = 5
 
 
 class Finding(NamedTuple):
@@ -84,24 +80,13 @@ def examine_node(place: ClusterNode, host: Host, plan: Plan, own: str) -> Findin
         if not host.ready(PLACE_SECONDS):
             return Finding(address, False, f"Node {address} starts no process within {PLACE_SECONDS:.0f} s.")
         node: Node = host.call("describe", seconds=EXAMINE_SECONDS)
-        if sentence := node.difference(fingerprint()):
-            return Finding(address, False, sentence)
-        if host.call("probe", seconds=EXAMINE_SECONDS) != own:
-            return Finding(address, False, node.other_bits)
-        parameters = np.zeros(plan.parameters.count, np.float32)
-        call = partial(host.call, "receive", parameters, seconds=BEGIN_SECONDS)
-        transfer, round_steps = median(timeit.repeat(call, number=1, repeat=_TRANSFERS)), plan.run_schedule.round_steps
-        return Finding(
-            address,
-            True,
-            f"{node.name}: {count(place.cpus, 'CPU')}, the same software and arithmetic. The parameters "
-            f"({parameters.nbytes / 1e6:.1f} MB, once a round) take {1e3 * transfer:.0f} ms. So rounds of "
-            f"{round_steps:,} steps allow at most {readable(round_steps / transfer)} steps/s.",
-        )
-    except NodeLost as lost:
-        return Finding(address, False, f"Node {address} {lost}.")
-    except RunFailed as error:
-        return Finding(address, False, str(error))
+        other = node.difference(fingerprint())
+        if other is None and host.call("probe", seconds=EXAMINE_SECONDS) != own:
+            other = node.other_bits
+        same = f"{node.name}: {count(place.cpus, 'CPU')}, the same software and arithmetic."
+        return Finding(address, other is None, other or same)
+    except (NodeLost, RunFailed) as error:
+        return Finding(address, False, f"Node {address} {error}." if isinstance(error, NodeLost) else str(error))
     finally:
         host.release(gently=True)
 

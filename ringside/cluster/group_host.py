@@ -121,10 +121,6 @@ class GroupHost(NodeObject):
         if self._memory is not None:
             self._living()
 
-    def receive(self, data: NDArray[np.float32]) -> int:
-        """Take data for a measurement of the link; return its bytes."""
-        return int(data.nbytes)
-
     def close(self) -> None:
         """End the group, and leave nothing behind."""
         self._stop()

@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ringside.cluster.group_host import GroupHost
 from ringside.cluster.node_object import Host, Hosts, Node, NodeLost, fingerprint
@@ -90,6 +90,7 @@ class RemoteLanes:
         self._board, self._run_schedule = memory.board, memory.run_schedule
         self._process = waiter.process
         self._vacant = self._board.vacant[self._process : self._process + 1]
+        self._parameters = np.empty(memory.plan.parameters.count, np.float32)
         self._sought_since = time.monotonic()
         """Infinite: there is a node that suits."""
         self._ticks = max(0, int(self._board.furthest[self._process]))
@@ -126,11 +127,11 @@ class RemoteLanes:
 
     def _step(self) -> None:
         """Do the next thing: find a node, take over lanes, play a round."""
-        if self._prepared:
-            self._hand_over()
+        if self._board.prepared[0]:
+            self._hand_over()  # else the state before the first round is not in memory; a node may be sought before
         if not self._find():
             return
-        lanes = self._playable() if self._prepared else []
+        lanes = self._playable() if self._board.prepared[0] else []
         begins = bool(lanes) and lanes != self._group.lanes
         if begins:
             self._begin(lanes)
@@ -142,12 +143,7 @@ class RemoteLanes:
         elif self._group.lanes:
             self._replace(gently=True)  # its region would only hold memory
         else:
-            self._wait_awake(lambda: self._prepared and bool(self._playable()))
-
-    @property
-    def _prepared(self) -> bool:
-        """True if the state before the first round is in memory; a node may be sought before."""
-        return bool(self._board.prepared[0])
+            self._wait_awake(lambda: self._board.prepared[0] and bool(self._playable()))
 
     @property
     def _name(self) -> str:
@@ -312,7 +308,8 @@ class RemoteLanes:
         content, group, begun = int(self._memory.weights.content[0]), self._group, time.monotonic_ns()
         weights, least = None, SILENT_SECONDS
         if content != group.content:
-            weights, least = self._weights(), BEGIN_SECONDS if group.content is None else SILENT_SECONDS
+            self._memory.weights.read(partial(np.copyto, self._parameters))  # no commit replaces them before the round
+            weights, least = self._parameters, BEGIN_SECONDS if group.content is None else SILENT_SECONDS
             self._report.sent_bytes[self._number] += weights.nbytes
         self._call_at_work("play", round_, weights, least=least)
         group.content = content
@@ -328,12 +325,6 @@ class RemoteLanes:
         """True if a lane stands where the run ends, without a snapshot."""
         last, kept = self._board.last.read(), self._memory.lane_snapshots.newest
         return any(self._board.lane_finished.values[lane] == last and kept(lane) < last for lane in lanes)
-
-    def _weights(self) -> NDArray[np.float32]:
-        """The newest parameters. No commit replaces them before these lanes have played."""
-        copies: list[NDArray[np.float32]] = []
-        self._memory.weights.read(lambda data: copies.append(data.copy()))
-        return copies[-1]
 
     def _file(self, ticks: LaneTicks) -> None:
         """Write what the ring does not hold yet, and compare the rest."""
