@@ -17,22 +17,21 @@ import os
 import random
 import shutil
 import signal
-import statistics
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
 import psutil
-from numpy.typing import NDArray
 
 from shared.files.atomic import write_atomic
+from tests.ringside.cluster.test_nodes import alone, result
 from tests.support.ray_cluster import RayCluster, ray_cluster, words_of
-from tests.support.runs import child, finish, gone, memory_of, records, start, summary, wait_until
+from tests.support.runs import child, finish, gone, memory_of, start, wait_until
 from tests.support.waiting import until
 
 NODES = 3
@@ -50,20 +49,11 @@ LEASE_SECONDS = 90.0
 """Longest life of a group whose node was silent, with its lease."""
 
 
-class Recovery(NamedTuple):
-    """Seconds from a strike until its effect was over."""
-
-    commit: float
-    """Until the next commit, or the end of the run."""
-    play: float | None
-    """Until all lanes of a lost node had a new tick; None: no node was lost, or it had nothing left to play."""
-
-
 class Storm:
     """Strikes at one run.
 
     Attributes:
-        strikes: recoveries by kind of strike.
+        strikes: their number by kind.
     """
 
     def __init__(self, cluster: RayCluster, run_dir: Path, wanted: dict[str, int], steps: str, seed: int) -> None:
@@ -71,8 +61,7 @@ class Storm:
         self._cluster, self._run_dir, self._wanted = cluster, run_dir, wanted
         self._random = random.Random(seed)
         self._silenced = set[int]()
-        self._struck_at = 0.0
-        self.strikes: dict[str, list[Recovery]] = {}
+        self.strikes = Counter[str]()
         self._begin(total_steps=steps, actors="1")
 
     def rage(self, deadline: float) -> None:
@@ -89,23 +78,18 @@ class Storm:
 
     def _strike(self, kind: str) -> None:
         """Strike, wait until it is over, and count what was hit."""
-        board = self._memory.board
-        committed, owners, losses = board.committed, board.lane_owner.copy(), self._losses()
+        committed, losses = self._memory.board.committed, self._losses()
         programs = self._living()
         self._random.shuffle(programs)
-        struck: dict[str, float] = {}
+        struck = list[str]()
         if kind in LOSES_NODE or kind in OF_GROUP:
-            struck |= self._kill_in_groups(programs[1:] if kind in LOSES_NODE else programs)
-        play = None
-        if kind not in OF_GROUP:
-            hit = getattr(self, f"_strike_{kind}")(programs)
-            if hit:
-                struck[kind] = self._struck_at
-            play = self._seconds_to_play(owners, losses) if hit and kind in LOSES_NODE else None
+            struck += self._kill_in_groups(programs[1:] if kind in LOSES_NODE else programs)
+        if kind not in OF_GROUP and getattr(self, f"_strike_{kind}")(programs):
+            struck.append(kind)
+            if kind in LOSES_NODE:
+                self._await(lambda: self._losses() > losses)
         self._await(lambda: self._memory.board.committed > committed)
-        now = time.monotonic()
-        for each, at in struck.items():
-            self.strikes.setdefault(each, []).append(Recovery(now - at, play if each == kind else None))
+        self.strikes.update(struck)
 
     # --- the run
 
@@ -135,28 +119,12 @@ class Storm:
 
     def _left(self, kind: str) -> int:
         """Strikes of a kind that are still to be made."""
-        return max(0, self._wanted[kind] - len(self.strikes.get(kind, ())))
+        return max(0, self._wanted[kind] - self.strikes[kind])
 
-    def _losses(self) -> NDArray[np.int64]:
-        """Nodes that each gateway has lost so far."""
+    def _losses(self) -> int:
+        """Nodes that were lost so far."""
         assert self._memory.gateways is not None, "the run has gateways"
-        return self._memory.gateways.losses.copy()
-
-    def _seconds_to_play(self, owners: NDArray[np.int64], losses: NDArray[np.int64]) -> float | None:
-        """Seconds from the strike until all lanes of the node that is being lost have a new tick.
-
-        Parcels of the lost group are filed until its gateway notes the loss, so the ticks are counted from then on.
-
-        Args:
-            owners, losses: before the strike.
-        """
-        self._await(lambda: bool((self._losses() > losses).any()))
-        done = self._memory.board.lane_done
-        lanes = np.flatnonzero(np.isin(owners, 1 + np.flatnonzero(self._losses() > losses)))
-        before = done.values[lanes].copy()
-        self._await(lambda: bool((done.values[lanes] > before).all()))
-        played = len(lanes) and (done.values[lanes] > before).all()
-        return time.monotonic() - self._struck_at if played else None
+        return int(self._memory.gateways.losses.sum())
 
     def _living(self) -> list[psutil.Process]:
         """Programs of groups on living nodes that were not silenced; those of a lost node may still be ending."""
@@ -166,15 +134,15 @@ class Storm:
 
     # --- strikes at groups, by their programs; they return False where there is nothing to strike
 
-    def _kill_in_groups(self, programs: list[psutil.Process]) -> dict[str, float]:
-        """SIGKILL one process of each kind that groups start again; return the times by kind."""
+    def _kill_in_groups(self, programs: list[psutil.Process]) -> list[str]:
+        """SIGKILL one process of each kind that groups start again; return the kinds."""
         children = [each for program in programs for each in children_of(program)]
         found = {
             kind: [each for each in children if words_of(each)[:1] == [f"ringside {title}"]]
             for kind, title in OF_GROUP.items()
             if self._left(kind)
         }
-        return {kind: self._struck_at for kind, living in found.items() if self._kill(living)}
+        return [kind for kind, living in found.items() if self._kill(living)]
 
     def _strike_raylet(self, programs: list[psutil.Process]) -> bool:
         return self._lose_node(programs, lambda program: None)
@@ -193,7 +161,6 @@ class Storm:
         """SIGKILL the launcher, and resume with another number of nodes."""
         if self._memory.board.saved[0] < 1:
             return False
-        self._struck_at = time.monotonic()
         os.kill(self._process.pid, signal.SIGKILL)
         self._process.communicate()
         if self._process.returncode != -signal.SIGKILL:
@@ -206,7 +173,7 @@ class Storm:
     def _strike_silence(self, programs: list[psutil.Process]) -> bool:
         """Stop a raylet, its worker and the group, until the gateway has given them up."""
 
-        losses = int(self._losses().sum())
+        losses = self._losses()
 
         def silence(program: psutil.Process) -> None:
             worker = program.parent()
@@ -218,13 +185,13 @@ class Storm:
             for each in stopped:
                 each.suspend()
             try:
-                self._await(lambda: int(self._losses().sum()) > losses)
+                self._await(lambda: self._losses() > losses)
             finally:
                 for each in stopped:
                     with suppress(psutil.NoSuchProcess):
                         each.resume()
 
-        return self._lose_node(programs, silence) and int(self._losses().sum()) > losses
+        return self._lose_node(programs, silence) and self._losses() > losses
 
     def _lose_node(self, programs: list[psutil.Process], before: Callable[[psutil.Process], None]) -> bool:
         """Do something to the node of the first group, and kill its raylet."""
@@ -232,7 +199,6 @@ class Storm:
             return False
         program = programs[0]
         node = self._cluster.node_of(program.parents())
-        self._struck_at = time.monotonic()
         before(program)
         self._cluster.kill_node(node)
         return True
@@ -242,7 +208,6 @@ class Storm:
         with suppress(psutil.NoSuchProcess):
             living = [each for each in found if each.status() != psutil.STATUS_ZOMBIE]
             if living:
-                self._struck_at = time.monotonic()
                 self._random.choice(living).kill()
                 return True
         return False
@@ -262,34 +227,6 @@ def parents_of(program: psutil.Process) -> list[psutil.Process]:
     return []
 
 
-def result(run_dir: Path) -> dict[str, Any]:
-    """Figures of a run that do not depend on who plays."""
-    names = ("weights_sha256", "steps", "updates", "episodes")
-    returns = [each["return"] for each in records(run_dir, "episode")]
-    return {name: summary(run_dir)[name] for name in names} | {"returns": returns}
-
-
-def alone(scratch: Path, steps: str) -> dict[str, Any]:
-    """Result of the run on one machine."""
-    finish(start(scratch / "alone", actors="1", total_steps=steps), SECONDS)
-    return result(scratch / "alone")
-
-
-def told(strikes: dict[str, list[Recovery]]) -> list[str]:
-    """A line for each kind: its number, and the seconds until lanes played again and until the next commit."""
-
-    def shown(seconds: list[float]) -> str:
-        return f"after {statistics.median(seconds):.1f} s (all within {max(seconds):.1f})"
-
-    lines = []
-    for kind, recoveries in strikes.items():
-        if recoveries:
-            played = [play for _, play in recoveries if play is not None]
-            again = f", lanes played again {shown(played)}" if played else ""
-            lines.append(f"{kind}: {len(recoveries)}{again}, next commit {shown([each for each, _ in recoveries])}")
-    return lines
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tally", type=Path, required=True, help="file of the counts, which is continued")
@@ -306,11 +243,11 @@ def main() -> int:
     goal |= {SILENCE: options.silences}
     scratch = Path(tempfile.mkdtemp(prefix="node-storm-"))
     with ray_cluster(nodes=NODES) as cluster:
-        content["alone"] = content["alone"] or alone(scratch, options.steps)
+        content["alone"] = content["alone"] or alone(total_steps=options.steps)
         deadline = time.monotonic() + options.seconds
         while time.monotonic() < deadline:
-            strikes: dict[str, list[Recovery]] = content["strikes"]
-            wanted = {kind: most - len(strikes.get(kind, ())) for kind, most in goal.items()}
+            strikes = Counter[str](content["strikes"])
+            wanted = {kind: most - strikes[kind] for kind, most in goal.items()}
             if max(wanted.values()) <= 0:
                 break
             cluster.fill(NODES)
@@ -318,13 +255,13 @@ def main() -> int:
             storm = Storm(cluster, run_dir, wanted, options.steps, seed=content["runs"])
             storm.rage(deadline)
             if result(run_dir) != content["alone"]:
-                print(f"ANOTHER RESULT, in {run_dir}, after:", *told(storm.strikes), sep="\n")
+                print(f"ANOTHER RESULT, in {run_dir}, after: {dict(storm.strikes)}")
                 return 1
-            content["strikes"] = {kind: strikes.get(kind, []) + storm.strikes.get(kind, []) for kind in goal}
+            content["strikes"] = strikes + storm.strikes
             content["runs"] += 1
             write_atomic(options.tally, json.dumps(content, indent=1).encode())
     shutil.rmtree(scratch)
-    print(f"{content['runs']} runs with the weights of one machine", *told(content["strikes"]), sep="\n")
+    print(f"{content['runs']} runs with the weights of one machine, after: {dict(content['strikes'])}")
     return 0
 
 
