@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -183,37 +182,23 @@ def _seen(process: int, state: str) -> ProcessState:
 
 
 def test_states_and_processor_time_are_read_of_all_threads() -> None:
-    program = "import threading; t = threading.Thread(target=lambda: [0 for _ in iter(int, 1)]); t.start()"
-    busy = subprocess.Popen([sys.executable, "-c", program])  # its first thread sleeps
+    """And a name may hold anything."""
+    busy_thread = "import threading; t = threading.Thread(target=lambda: [0 for _ in iter(int, 1)]); t.start()"
+    sleep = "open('/proc/self/comm', 'w').write(') R 1 ('); import time; time.sleep(60)"
+    busy, sleeper = (subprocess.Popen([sys.executable, "-c", program]) for program in (busy_thread, sleep))
     try:
-        before = _seen(busy.pid, "R")
+        before = _seen(busy.pid, "R")  # though its first thread sleeps
         while _seen(busy.pid, "R").cpu_seconds <= before.cpu_seconds:
             pass
         busy.send_signal(signal.SIGSTOP)
         _seen(busy.pid, "T")
-    finally:
-        busy.kill()
-        busy.wait()
-    assert process_state(busy.pid) is None
-
-
-def test_a_sleeper_sleeps_and_a_name_may_hold_anything() -> None:
-    idle = threading.Event()
-    thread = threading.Thread(target=idle.wait)
-    thread.start()
-    try:
-        Path("/proc/self/comm").write_text(") R 1 (")
-        assert _seen(os.getpid(), "R").cpu_seconds > 0  # this thread looks
-    finally:
-        Path("/proc/self/comm").write_text("python")
-        idle.set()
-        thread.join()
-    sleeper = subprocess.Popen(["sleep", "60"])
-    try:
+        until(lambda: Path(f"/proc/{sleeper.pid}/comm").read_text() == ") R 1 (\n")
         assert _seen(sleeper.pid, "S").cpu_seconds < 1
     finally:
-        sleeper.kill()
-        sleeper.wait()
+        for each in (busy, sleeper):
+            each.kill()
+            each.wait()
+    assert process_state(busy.pid) is None
 
 
 @pytest.mark.parametrize("cause", list(Cause))

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -222,18 +222,8 @@ sys.exit(child.exitcode)
 
 def test_a_call_from_another_thread_is_one_sentence() -> None:
     """Neither memory nor doorbells are made then."""
-    before, refused = set(os.listdir("/proc/self/fd")), list[BaseException]()
-
-    def train() -> None:
-        try:
-            ringside.train(game="pong", preset="quick")
-        except ConfigError as error:
-            refused.append(error)
-
-    thread = threading.Thread(target=train)
-    thread.start()
-    thread.join()
-    assert [str(error) for error in refused] == [
-        "Training was called from another thread: call it from the main thread."
-    ]
+    before = set(os.listdir("/proc/self/fd"))
+    says = r"^Training was called from another thread: call it from the main thread\.$"
+    with ThreadPoolExecutor() as threads, pytest.raises(ConfigError, match=says):
+        threads.submit(ringside.train, game="pong", preset="quick").result()
     assert set(os.listdir("/proc/self/fd")) == before

@@ -346,28 +346,20 @@ def test_a_process_without_descriptors_that_does_not_end_is_not_waited_for(
     assert str(stopping._failure).startswith("learner was killed and does not end: it waits in the kernel for ")
 
 
-def test_the_board_has_the_cores_of_other_programs_without_those_of_the_run(stopping: Supervisor) -> None:
-    watching: Any = stopping
-    told: list[int] = []
-    watching._contention = SimpleNamespace(read=lambda at, own: told.append(own), at=3, others=2, stolen=1)
-    busy = subprocess.Popen(
-        [sys.executable, "-c", "import time\nwhile time.process_time() < 0.3: pass\nprint(flush=True); input()"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    with busy:
-        watching._children = {}
-        watching._read_contention()
-        assert busy.stdout is not None
-        busy.stdout.readline()
-        watching._children = {0: SimpleNamespace(process=busy)}
-        watching._read_contention()
-        busy.kill()
-    watching._children = {}
-    watching._read_contention()  # it was waited for
-    assert watching._board.contention.tolist() == [3, 2, 1]
-    assert told[1] - told[0] >= 290_000_000
-    assert told[2] >= told[1] - 20_000_000
+def test_the_board_has_the_cores_of_other_programs_without_those_of_the_run(
+    stopping: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = list[int]()
+    contention = SimpleNamespace(read=lambda at, used: own.append(used), at=3, others=2, stolen=1)
+    stopping._contention = contention  # type: ignore[assignment]
+    living = Child(cast(Any, SimpleNamespace(pid=7)))
+    stopping._children = {Role.LEARNER: living}
+    monkeypatch.setattr(supervisor, "sum_cpu_time", lambda pids: 10**15 * sum(pids))
+    monkeypatch.setattr(os, "times", lambda: SimpleNamespace(children_user=3e9, children_system=2e9))
+    before = time.process_time_ns()
+    stopping._read_contention()
+    assert stopping._board.contention.tolist() == [3, 2, 1]
+    assert before <= own[0] - 7 * 10**15 - 5 * 10**18 <= time.process_time_ns()
 
 
 def test_a_process_that_hangs_prints_its_stacks_before_it_is_killed(
