@@ -272,8 +272,8 @@ class ChildMaker:
         """Lengths of the logs when this run began."""
         self._env_faults: set[tuple[int, str]] = set()
         """Errors of a user's env that have ended a process, with its position."""
-        self._rendezvous: tuple[int, int] | None = None
-        """Incarnation of the ranks of the learner, and the descriptor of the file in which they find each other."""
+        self._rendezvous: dict[int, int] = {}
+        """By incarnation of the learner's ranks the descriptor of the file in which they find each other."""
         self._lock = identity(run_dir / LOCK_FILE)
         self._claims = Claims()
         self._threads: Sequence[frozenset[int] | None] = [None] * plan.actors
@@ -314,15 +314,9 @@ class ChildMaker:
         """
         if self._plan.config.machine.learner_ranks == 1 or index not in self._processes.learners:
             return None
-        if self._rendezvous is None or self._rendezvous[0] != incarnation:
-            self._close_rendezvous()
-            self._rendezvous = incarnation, os.memfd_create("ranks", os.MFD_CLOEXEC)
-        return _Inherited(self._rendezvous[1])
-
-    def _close_rendezvous(self) -> None:
-        if self._rendezvous is not None:
-            os.close(self._rendezvous[1])
-            self._rendezvous = None
+        if incarnation not in self._rendezvous:
+            self._rendezvous[incarnation] = os.memfd_create("ranks", os.MFD_CLOEXEC)
+        return _Inherited(self._rendezvous[incarnation])
 
     def repeats_env_fault(self, index: int, code: int) -> bool:
         """True if a process ended by an error of a user's env that has ended it before."""
@@ -345,4 +339,5 @@ class ChildMaker:
     def close(self) -> None:
         """Give back the claims to cores, and close what processes were to inherit."""
         self._claims.close()
-        self._close_rendezvous()
+        for descriptor in self._rendezvous.values():
+            os.close(descriptor)

@@ -9,7 +9,7 @@ moves may depend on time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,13 +34,6 @@ class Move(NamedTuple):
 
     giver: int
     taker: int
-
-
-class LaneBalancer(Protocol):
-    """Decides who plays a lane."""
-
-    def measure(self) -> list[Move]:
-        """Called several times a second: write the wanted owners of lanes, and return the moves, whose takers wake."""
 
 
 def moves(costs: Sequence[float], lanes: Sequence[int]) -> list[Move]:

@@ -61,12 +61,9 @@ def training_words(config: Config, without: frozenset[str] = frozenset()) -> lis
     left_out = (MAY_CHANGE_ON_RESUME | without) - {"total_steps", "eval_every_steps", "eval_episodes"}
     wanted = {name: value for name, value in resolved(config.to_flat()).items() if name not in left_out}
     choices = []
-    presets = dict(PRESETS)
-    if config.play.env is not None:  # --env and --protocol are not given together
-        presets = {
-            name: near for name, near in PRESETS.items() if near.play.protocol == config.play.protocol
-        } or presets
-    for preset, near in presets.items():
+    same = {name: near for name, near in PRESETS.items() if near.play.protocol == config.play.protocol}
+    # --env and --protocol are not given together.
+    for preset, near in (same if same and config.play.env is not None else PRESETS).items():
         known = resolved(near.with_settings(method=method).to_flat()) | {"method": near.algorithm.method}
         different = {name: value for name, value in wanted.items() if value != known[name]}
         choices.append((len(different), preset, different))

@@ -19,7 +19,7 @@ from multiprocess.connection import wait as wait_for
 
 from ringside.run.children import GPU_ROLES, Child, ChildMaker, diagnose
 from ringside.run.hang_detector import LATE_SECONDS, process_state
-from ringside.run.lane_balance import Balancer, LaneBalancer
+from ringside.run.lane_balance import Balancer, Move
 from shared.checkpoint.manifest import Manifest
 from shared.errors import RunFailed, StopTraining
 from shared.files.run_file_names import LOGS
@@ -100,7 +100,7 @@ class Supervisor:
         self._oom_kills = OomKills()
         self._memory = Memory.create(plan) if region is None else region[0]
         self._board = self._memory.board
-        self._balancer = _make_balancer(plan, self._memory, note)
+        self._wanted_moves = _balance(plan, self._memory, note)
         self._processes = plan.processes
         self._doorbells = [Doorbell.create() for _ in range(len(self._processes))] if region is None else region[1]
         self._wakeup = Doorbell.create()
@@ -172,8 +172,8 @@ class Supervisor:
             self._count_shutdown(since)
             if self._force_exit or self._leaving_seconds > GRACE_SECONDS:
                 self._kill_late()
-        if self._balancer is not None and not self._board.stopping:
-            for move in self._balancer.measure():
+        if not self._board.stopping:
+            for move in self._wanted_moves():
                 taker = self._processes.index_of(Role.ACTOR, move.taker)
                 self._doorbells[taker].ring()  # wakes it, to make emulators while it waits for the others
         if time.monotonic_ns() - self._contention.at >= CONTENTION_NS:
@@ -432,13 +432,13 @@ class Supervisor:
             self._maker.close()
 
 
-def _make_balancer(plan: Plan, memory: Memory, note: Callable[[str], None]) -> LaneBalancer | None:
-    """The object that moves lanes; None if they stay where they are."""
+def _balance(plan: Plan, memory: Memory, note: Callable[[str], None]) -> Callable[[], Sequence[Move]]:
+    """The function that writes the wanted owners of lanes and returns the moves, whose takers wake."""
     if plan.elsewhere.actors:
-        balancer: LaneBalancer = import_module(plan.elsewhere.module).make_balancer(memory, note)
-        return balancer
+        measure: Callable[[], list[Move]] = import_module(plan.elsewhere.module).make_balancer(memory, note).measure
+        return measure
     balances = plan.config.machine.balance == "auto" and plan.player is Role.ACTOR and plan.env_repeats
-    return Balancer(memory.board, plan.processes, plan.cell_lanes) if balances else None
+    return Balancer(memory.board, plan.processes, plan.cell_lanes).measure if balances else lambda: ()
 
 
 def _end(process: multiprocess.Process) -> bool:
