@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -118,15 +118,21 @@ def programs_in(out: Path, owner: str, cluster: ClusterOptions, launcher: Path =
         ConfigError: the directory cannot be written or is in use, or the cluster is refused.
     """
     lock = out / SUITE_LOCK_FILE
-    with ExitStack() as held:
-        programs: Programs = LocalPrograms(launcher)
-        if cluster.ray is not None:  # before anything is written, since a cluster may be refused
-            held.enter_context(connected(cluster.ray, insecure=cluster.ray_insecure))
-            from ringside.cluster.ray_hosts import RayHosts
-
-            hosts = RayHosts(cluster.cpus_per_run, cluster.gpus_per_run)
-            programs = ClusterPrograms(hosts, cluster.cpus_per_run, lock)
+    with _placed(cluster, lock, launcher) as programs:  # before anything is written, since a cluster may be refused
         make_result_directory("--out", out)
         require_writable_run(out, "--out")
-        held.enter_context(locked(lock, "--out", owner))
-        yield programs
+        with locked(lock, "--out", owner):
+            yield programs
+
+
+@contextmanager
+def _placed(cluster: ClusterOptions, shared: Path, launcher: Path) -> Iterator[Programs]:
+    """Programs on this machine, or on a cluster during the block, whose nodes must see the file `shared`."""
+    if cluster.ray is None:
+        yield LocalPrograms(launcher)
+        return
+    with connected(cluster.ray, insecure=cluster.ray_insecure):
+        from ringside.cluster.ray_hosts import RayHosts
+
+        hosts = RayHosts(cluster.cpus_per_run, cluster.gpus_per_run)
+        yield ClusterPrograms(hosts, cluster.cpus_per_run, shared)
