@@ -7,6 +7,7 @@ import shutil
 import signal
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -137,7 +138,7 @@ def test_a_resume_without_the_tracking_of_before_says_so(
     run_dir: Path, monkeypatch: pytest.MonkeyPatch, tracked: bool
 ) -> None:
     change_config(run_dir, "run", track="wandb" if tracked else "off")
-    monkeypatch.setattr(training.supervisor, "supervise", lambda *of_run: None)
+    monkeypatch.setattr(training, "Supervisor", Mock())
     notes: list[str] = []
     ready = ringside.plan(ringside.starting_point(None, run_dir).with_settings(total_steps=2_880))
     training.run(ready, lambda status: None, notes.append)
