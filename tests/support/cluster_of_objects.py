@@ -52,6 +52,7 @@ class ObjectCluster:
     Attributes:
         hosts: all that were placed.
         left_out: those among them on whose nodes nothing more may be placed.
+        room: most objects at a time.
         most_at_once: greatest number of objects at one time.
     """
 
@@ -63,7 +64,7 @@ class ObjectCluster:
             faults: of the hosts.
             room: most objects at a time.
         """
-        self._make, self._faults, self._room = make, list(faults), room
+        self._make, self._faults, self.room = make, list(faults), room
         self.hosts: list[ObjectHost] = []
         self.left_out: list[ObjectHost] = []
         self.most_at_once = 0
@@ -85,7 +86,7 @@ class ObjectCluster:
         """True if there is room for another object."""
         with self._lock:
             placed = sum(each.admitted and not each.released for each in self.hosts)
-            host.admitted = placed < self._room
+            host.admitted = placed < self.room
             self.most_at_once = max(self.most_at_once, placed + host.admitted)
             return host.admitted
 

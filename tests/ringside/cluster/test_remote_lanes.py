@@ -169,26 +169,14 @@ def test_the_first_parameters_of_a_group_may_take_long(monkeypatch: pytest.Monke
     assert len(allowed) > ROUNDS
 
 
-class Waiting(ObjectCluster):
-    """A cluster with room only while `room` is true."""
-
-    room = False
-
-    def place(self, kind: type, *arguments: Any) -> ObjectHost:
-        host = super().place(kind, *arguments)
-        ready = host.ready
-        host.ready = lambda seconds: self.room and ready(seconds)  # type: ignore[method-assign]
-        return host
-
-
 def test_without_a_free_node_this_machine_plays_and_nodes_join_and_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_lanes, "PLACE_SECONDS", 0.05)
-    hosts = Waiting(PlayedGroup)
+    hosts = ObjectCluster(PlayedGroup, room=0)
     owners = []
 
     def change(version: int) -> None:
         owners.append(sorted({int(actor) for actor in world.memory.board.lane_owner}))
-        hosts.room = version not in (1, 4)
+        hosts.room = 0 if version in (1, 4) else 2
         if version == 4:  # all nodes leave
             for host in hosts.hosts:
                 host.lost = True

@@ -253,23 +253,15 @@ def test_time_in_which_no_process_could_end_does_not_count(stopping: Supervisor)
     assert stopping._force_exit
 
 
-def test_a_lack_that_passes_ends_no_run(stopping: Supervisor) -> None:
+def test_a_lack_that_passes_ends_no_run_and_a_second_request_the_tries(stopping: Supervisor) -> None:
     lack = BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
-    start = Mock(side_effect=[lack, lack, None, lack])
+    start = Mock(side_effect=[lack, lack, None, lack, lack])
     stopping._spawn(SimpleNamespace(start=start), seconds=20.0)
-    assert start.call_count == 3
-    with pytest.raises(BlockingIOError):
-        stopping._spawn(SimpleNamespace(start=start), seconds=0.0)
-
-
-def test_a_second_request_ends_the_tries(stopping: Supervisor) -> None:
-    def start() -> None:
-        stopping._requests.count += 1
-        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
-
-    with pytest.raises(BlockingIOError):
-        stopping._spawn(SimpleNamespace(start=start), seconds=60.0)
-    assert stopping._requests.count == 2
+    for requests, seconds in ((0, 0.0), (2, 60.0)):
+        stopping._requests.count = requests
+        with pytest.raises(BlockingIOError):
+            stopping._spawn(SimpleNamespace(start=start), seconds)
+    assert start.call_count == 5
 
 
 def test_a_child_starts_with_requests_and_stack_dumps_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
