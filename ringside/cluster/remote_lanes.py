@@ -63,8 +63,6 @@ class _Group:
     host: Host
     node: Node | None = None
     """None: it is not placed yet."""
-    suits: bool = False
-    """True once the node was examined."""
     same_bits: bool = True
     """True if the node computes the bits of this machine."""
     lanes: list[int] = field(default_factory=list)
@@ -132,13 +130,9 @@ class RemoteLanes:
         if not self._find():
             return
         lanes = self._playable() if self._board.prepared[0] else []
-        begins = bool(lanes) and lanes != self._group.lanes
-        if begins:
-            self._begin(lanes)
-        self._examine()  # takes seconds, in which the program of a group that has begun starts
-        if begins and not self._group.same_bits:
-            self._mark_inexact(self._snapshot_step(lanes))
         if lanes:
+            if lanes != self._group.lanes:
+                self._begin(lanes)
             self._play(lanes)
         elif self._group.lanes:
             self._replace(gently=True)  # its region would only hold memory
@@ -174,44 +168,36 @@ class RemoteLanes:
             self._vacant[0] = 1
 
     def _find(self) -> bool:
-        """Wait a moment for a node; True if there is one. Without one for too long the gateway is vacant.
+        """Wait a moment for a node, and examine it, which takes seconds; True if there is one.
+
+        Without one for too long the gateway is vacant.
 
         Raises:
-            NodeLost: the node was lost. UnsuitableNode: it has other software; leave it out.
+            NodeLost: the node was lost. UnsuitableNode: it has other software or computes other bits; leave it out.
         """
         group = self._group
-        if group.node is None:
-            deadline = time.monotonic() + POLL_SECONDS
-            self._waiter.wait(lambda: group.host.ready(0.0) or time.monotonic() > deadline)
-            if not group.host.ready(0.0):
-                self._tell_vacancy()
-                return False
-            group.node = self._call("describe", seconds=EXAMINE_SECONDS)
-            if sentence := group.node.difference(fingerprint()):
-                raise UnsuitableNode(sentence)
-        return True
-
-    def _examine(self) -> None:
-        """Compare the bits that a new node computes with those of this machine. It takes seconds.
-
-        Raises:
-            NodeLost: the node was lost. UnsuitableNode: it does not suit; leave it out.
-        """
-        group = self._group
-        if group.suits:
-            return
-        assert group.node is not None, "it was found"
+        if group.node is not None:
+            return True
+        deadline = time.monotonic() + POLL_SECONDS
+        self._waiter.wait(lambda: group.host.ready(0.0) or time.monotonic() > deadline)
+        if not group.host.ready(0.0):
+            self._tell_vacancy()
+            return False
+        group.node = node = self._call("describe", seconds=EXAMINE_SECONDS)
+        if sentence := node.difference(fingerprint()):
+            raise UnsuitableNode(sentence)
         try:
             group.same_bits = self._call("probe", seconds=EXAMINE_SECONDS) == self._settings["numerics"]
         except RunFailed as error:
             raise UnsuitableNode(str(error)) from error
         if not group.same_bits:
             if not self._settings["mixed"]:
-                raise UnsuitableNode(group.node.other_bits)
+                raise UnsuitableNode(node.other_bits)
             self._note(f"{self._name} computes other last bits than this machine: the run is inexact from here on.")
-        group.suits, self._sought_since, self._vacant[0] = True, math.inf, 0
-        self._report.write_name(self._number, group.node.name)
-        self._note(f"Lanes of actor {self._actor} are played on node {group.node.name}.")
+        self._sought_since, self._vacant[0] = math.inf, 0
+        self._report.write_name(self._number, node.name)
+        self._note(f"Lanes of actor {self._actor} are played on node {node.name}.")
+        return True
 
     def _lose(self, sentence: str) -> None:
         """Give the group up; its lanes will be played again from their snapshots."""
@@ -262,6 +248,8 @@ class RemoteLanes:
             self._call("begin", states, seconds=BEGIN_SECONDS)
         except RunFailed as error:
             raise UnsuitableNode(str(error)) from error
+        if not self._group.same_bits:
+            self._mark_inexact(self._snapshot_step(lanes))
 
     def _snapshot_step(self, lanes: list[int]) -> int:
         """Step of the oldest among the newest snapshots of these lanes."""
