@@ -177,6 +177,8 @@ def test_without_a_free_node_this_machine_plays_and_nodes_join_and_leave(monkeyp
     def change(version: int) -> None:
         owners.append(sorted({int(actor) for actor in world.memory.board.lane_owner}))
         hosts.room = 0 if version in (1, 4) else 2
+        if version == 2:
+            until(lambda: not world.memory.board.vacant.any(), 30)
         if version == 4:  # all nodes leave
             for host in hosts.hosts:
                 host.lost = True
