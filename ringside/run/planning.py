@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from typing import Any
 
 from actors.make_env import require_no_game
@@ -45,18 +46,13 @@ def training_words(config: Config, without: frozenset[str] = frozenset()) -> lis
         without: settings that are left out, beside those that may change on resume.
     """
     method = config.algorithm.method
-    rules = eval_rules(config.play, Evaluate(), method_declaration(method))
-    default_rules = {
-        "eval_episodes": PROTOCOLS[config.play.protocol].eval_episodes,
-        "eval_epsilon": rules.epsilon,
-        "eval_max_frames": rules.max_frames,
-        "eval_actions": rules.actions,
-    }
+    rules = asdict(eval_rules(config.play, Evaluate(), method_declaration(method)))
+    usual = {f"eval_{name}": value for name, value in rules.items()}
+    usual["eval_episodes"] = PROTOCOLS[config.play.protocol].eval_episodes
 
     def resolved(values: dict[str, Any]) -> dict[str, Any]:
-        """The values, with the default rules of evaluation where they leave these open."""
-        open_rules = [name for name in default_rules if values[name] in (None, "auto")]
-        return values | {name: default_rules[name] for name in open_rules}
+        """The values, with the usual rules of evaluation where they leave these open."""
+        return values | {name: value for name, value in usual.items() if values[name] in (None, "auto")}
 
     left_out = (MAY_CHANGE_ON_RESUME | without) - {"total_steps", "eval_every_steps", "eval_episodes"}
     wanted = {name: value for name, value in resolved(config.to_flat()).items() if name not in left_out}
