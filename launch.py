@@ -24,7 +24,6 @@ import io
 import os
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -110,7 +109,7 @@ def _drop_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def cli() -> NoReturn:
+def cli() -> None:
     """Run the command line of this process; the console script `ringside` calls it."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         # While libraries load Ctrl-C kills: an exception in the middle of an import aborts some, and others lose it.

@@ -77,7 +77,15 @@ def export_onnx(
     weights = weights_at(load, env, plugin)
     play = play_of(weights)
     require_actions(weights, play)
-    content = make_onnx(weights, _about(weights, play))
+    seen = play.frames
+    about = {
+        "game": weights.game,
+        "protocol": weights.protocol,
+        "method": weights.network.method,
+        "actions": json.dumps(action_names(play)),
+        "observation": f"uint8[n, {', '.join(map(str, seen.observation))}]: the newest {seen}, oldest first",
+    }
+    content = make_onnx(weights, about)
     ours, theirs = _answers(weights, play, content, frames, seed)
     difference, greatest = float(np.abs(ours - theirs).max()), float(np.abs(ours).max())
     if not difference <= TOLERANCE * max(1.0, greatest):
@@ -91,18 +99,6 @@ def export_onnx(
         raise ConfigError(f"--onnx {path} cannot be written: {error.strerror}.") from error
     same = float((ours.argmax(1) == theirs.argmax(1)).mean())
     return Exported(path, len(content), len(ours), difference, greatest, same)
-
-
-def _about(weights: StoredWeights, play: Play) -> dict[str, str]:
-    """Metadata of the file."""
-    seen = play.frames
-    return {
-        "game": weights.game,
-        "protocol": weights.protocol,
-        "method": weights.network.method,
-        "actions": json.dumps(action_names(play)),
-        "observation": f"uint8[n, {', '.join(map(str, seen.observation))}]: the newest {seen}, oldest first",
-    }
 
 
 def _answers(

@@ -81,21 +81,12 @@ def test_episodes_and_their_actions_are_those_of_eval(method: str, samples: bool
     assert (expected != greedy) == samples
     assert len(set(expected)) > 3
     assert returns(played(weights, range(8, 16), CATCH)) == expected[8:16]
+    assert {shot.screen.shape for moment in moments for shot in moment.shots} == {(84, 84, 3)}
+    assert sum(moment.shots[0].reward for moment in moments) == pytest.approx(sum(expected))
     best = sum(moment.chosen == np.argmax(moment.values) for moment in moments)
     assert (best == len(moments)) != samples
     sums = {round(float(moment.values.sum()), 5) for moment in moments}
     assert (sums == {1.0}) == samples
-
-
-def test_the_moments_of_an_episode(tmp_path: Path) -> None:
-    moments = played(random_weights(tmp_path, CATCH, actions=3, eval_epsilon=0.5), [4], CATCH)
-    assert len(moments) == moments[0].episode.steps == 12
-    assert {moment.episode.number for moment in moments} == {4}
-    for moment in moments:
-        (shot,) = moment.shots
-        assert (shot.screen.shape, shot.screen.dtype, moment.values.shape) == ((84, 84, 3), np.uint8, (3,))
-        assert moment.chosen == np.argmax(moment.values)
-    assert sum(moment.shots[0].reward for moment in moments) == pytest.approx(moments[-1].episode.total)
 
 
 def test_the_pace_is_that_of_the_screens(monkeypatch: pytest.MonkeyPatch) -> None:
