@@ -31,7 +31,7 @@ from actors.pixels.frames import Shrinker, pair_table, shrink_area
 from actors.pixels.palette import color_table, gray_table
 from shared.config.protocols import Protocol
 from shared.config.sections import FRAME_SKIP
-from shared.frame_shape import FRAME_SIDE, SCREEN_WIDTH
+from shared.frame_shape import FRAME_SIDE
 from shared.prng import Stream, bits, randint
 from shared.text import nearest
 
@@ -173,9 +173,7 @@ class AtariEnv(Env):
         self._fires = protocol.fire_on_reset and FIRE in self.numbers
         self._sticky = round(protocol.sticky * 65_536)
 
-        height, width = self._ale.getScreenDims()
-        if width != SCREEN_WIDTH:
-            raise EnvError(f"The screen of {self.game} is {width} pixels wide; only {SCREEN_WIDTH} can be shrunk.")
+        height, _ = self._ale.getScreenDims()  # all games have 160 columns
         self._grays = gray_table(height)
         self._frame_shape = (size, size)
         self._shrink = _shrinker(height, protocol, size)

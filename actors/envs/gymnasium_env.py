@@ -45,8 +45,8 @@ MOST_ACTIONS = 256
 SCREENS_PER_SECOND = 15.0
 """Shown where the environment does not say; as many as a game of Atari has steps."""
 
-FLOAT32_MAX = float(np.finfo(np.float32).max)
-"""Most that the ring can hold of a reward or a return."""
+MOST_REWARD = float(np.finfo(np.float32).max) / LONGEST_EPISODE_STEPS
+"""Rewards up to this give a return that the ring can hold."""
 _API = (
     " Gymnasium's API: reset(seed=...) returns an observation and a dict; step(action) returns observation, reward, "
     "terminated, truncated and a dict."
@@ -203,7 +203,6 @@ class GymnasiumEnv(Env):
         self._index = index
         self._log = ActionLog()
         self._check = 0
-        self._return = 0.0
         self._show: Callable[[Shot], None] | None = None
 
     def reset(self, tick: int, frame: Frame) -> None:
@@ -214,7 +213,6 @@ class GymnasiumEnv(Env):
         except FOREIGN as error:
             raise self._fault("reset", tick, error) from error
         self._log.begin(tick)
-        self._return = 0.0
         self._write(observation, frame)
 
     def step(self, tick: int, action: int, frame: Frame) -> Outcome:
@@ -238,20 +236,14 @@ class GymnasiumEnv(Env):
         return Outcome(reward, bool(terminated), bool(truncated) or too_long, False)
 
     def _checked_reward(self, given: Any) -> float:
-        """The reward as a number. Raises `EnvError` if it is none, or it or the return does not fit into float32."""
+        """The reward as a number. Raises `EnvError` if it is none, or too large for returns in float32."""
         reward = math.nan
         if not isinstance(given, str | bytes):
             with suppress(TypeError, ValueError, OverflowError):
                 reward = float(given)
-        if not abs(reward) <= FLOAT32_MAX:
+        if not abs(reward) <= MOST_REWARD:
             raise EnvError(
-                f"{self._name} gave the reward {given!r:.80}; rewards must be finite numbers, and within float32."
-            )
-        self._return += reward
-        if not abs(self._return) <= FLOAT32_MAX:
-            raise EnvError(
-                f"{self._name} gave the reward {reward:g}, with which the return of the episode exceeds float32: give "
-                "smaller rewards."
+                f"{self._name} gave the reward {given!r:.80}; rewards must be finite numbers up to {MOST_REWARD:.0e}."
             )
         return reward
 

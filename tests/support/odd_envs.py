@@ -16,7 +16,7 @@ REWARDS = {
     "reward_none": None,
     "reward_text": "1",
     "reward_nan": float("nan"),
-    "reward_big": 1e39,
+    "reward_big": np.float32(1.3e34),
     "reward_int": 10**400,
 }
 ENDS = {"end_none": None, "end_text": "no", "end_array": np.zeros(2, bool)}

@@ -215,13 +215,6 @@ def test_a_damaged_state_is_refused(end: int) -> None:
         fresh("pong").restore(fresh("pong").snapshot()[:end])
 
 
-def test_a_replayed_game_refuses_a_gap_in_its_ticks() -> None:
-    env, frame = fresh("qbert"), np.zeros((84, 84), np.uint8)
-    env.step(1, 0, frame)
-    with pytest.raises(ValueError, match="Tick 3 does not follow tick 1"):
-        env.step(3, 0, frame)
-
-
 def test_an_unknown_color_ends_the_run_with_a_sentence() -> None:
     env = fresh("breakout", longest=60)
     env._grays = (env._grays + 1).astype(np.uint8)
