@@ -69,10 +69,6 @@ def test_python_pushes_and_pulls_as_the_command_does(hub: FakeHub, capsys: pytes
     assert entry == catalogue.ZOO / "theirs"
     assert ringside.load_agent("theirs", device="cpu").game == "pong"
     assert capsys.readouterr().out == ""
-    with pytest.raises(ringside.ConfigError, match="'pong' is no repository of the Hub: write USER/NAME"):
-        ringside.push_to_hub("runs/nowhere", "pong")
-    with pytest.raises(ringside.ConfigError, match="The zoo has a theirs already"):
-        ringside.pull_from_hub("someone/theirs")
 
 
 def test_the_agent_of_an_env_is_pushed_without_an_emulators_words(hub: FakeHub, tmp_path: Path) -> None:
@@ -88,36 +84,23 @@ def test_the_agent_of_an_env_is_pushed_without_an_emulators_words(hub: FakeHub, 
 def test_a_repository_without_an_agent_is_not_kept(hub: FakeHub, refused: Refused, launch: Launch) -> None:
     launch("zoo", "push", "pong", "--repo", "someone/pong")
     files = hub.files["someone/pong"]
-    whole = dict(files)
+    whole, evaluation = dict(files), json.loads(files["evaluation.json"])
 
-    def pulled() -> str:
-        return refused("zoo", "pull", "someone/pong", "--name", "other")
+    def evaluated(**change: str) -> bytes:
+        return json.dumps(evaluation | change).encode()
 
-    files["weights.safetensors"] = b"nonsense" * 100
-    assert "is not an agent of Ringside" in pulled()
-    files.update(whole)
-    for change, says in (
-        ({"mean": "much"}, "evaluation.json has mean 'much'"),
-        ({"game": "breakout"}, "of game and protocol ('breakout', 'nature'), not of ('pong', 'nature')"),
-        ({"game": "\x1b[2J"}, "of game and protocol ('\\x1b[2J', 'nature'), not of"),
+    for file, content, says in (
+        ("weights.safetensors", b"nonsense" * 100, "is not an agent of Ringside"),
+        ("evaluation.json", evaluated(mean="much"), "evaluation.json has mean 'much'"),
+        ("evaluation.json", evaluated(game="breakout"), "('breakout', 'nature'), not of ('pong', 'nature')"),
+        ("evaluation.json", evaluated(game="\x1b[2J"), "of game and protocol ('\\x1b[2J', 'nature'), not of"),
+        ("README.md", b"\xff\xfe", "someone/pong is not an agent of Ringside: 'utf-8' codec"),
+        ("README.md", b"x" * (1 << 21), "README.md has 2,097,152 bytes; it needs 1 to 1,048,576"),
+        ("summary.json", b"", "summary.json has 0 bytes"),
     ):
-        files["evaluation.json"] = json.dumps(json.loads(whole["evaluation.json"]) | change).encode()
-        assert says in pulled()
-    files.update(whole)
-    files["README.md"] = b"\xff\xfe"
-    assert "someone/pong is not an agent of Ringside: 'utf-8' codec" in pulled()
-    files["README.md"] = b"x" * (1 << 21)
-    assert "README.md has 2,097,152 bytes; it needs 1 to 1,048,576" in pulled()
-    del files["summary.json"]
-    files["README.md"] = whole["README.md"]
-    assert "summary.json has 0 bytes" in pulled()
+        files.update(whole | {file: content})
+        assert says in refused("zoo", "pull", "someone/pong", "--name", "other")
     assert catalogue.names() == ("pong",)
-
-
-def test_a_hub_that_refuses_is_told_in_a_sentence(hub: FakeHub, refused: Refused) -> None:
-    hub.refuse = 403
-    assert "someone/pong cannot be pushed: " in refused("zoo", "push", "pong", "--repo", "someone/pong")
-    assert "someone/pong cannot be pulled: " in refused("zoo", "pull", "someone/pong", "--name", "other")
 
 
 def test_mistakes_are_told_in_a_sentence(hub: FakeHub, refused: Refused) -> None:
@@ -127,7 +110,11 @@ def test_mistakes_are_told_in_a_sentence(hub: FakeHub, refused: Refused) -> None
     assert "--push empty cannot be used. There is no run and no checkpoint in empty" in refused(
         "zoo", "push", "empty", "--repo", "me/pong"
     )
-    assert "'pong' is no repository of the Hub" in refused("zoo", "pull", "pong", "--name", "other")
+    for words in (("pull", "pong", "--name", "other"), ("push", "runs/nowhere", "--repo", "pong")):
+        assert "'pong' is no repository of the Hub: write USER/NAME" in refused("zoo", *words)
     assert "The zoo has a pong already" in refused("zoo", "pull", "someone/pong")
     assert "--repo is for --push" in refused("zoo", "--repo", "someone/pong")
     assert "are two things" in refused("zoo", "push", "pong", "--pull", "someone/pong")
+    hub.refuse = 403
+    assert "someone/pong cannot be pushed: " in refused("zoo", "push", "pong", "--repo", "someone/pong")
+    assert "someone/pong cannot be pulled: " in refused("zoo", "pull", "someone/pong", "--name", "other")
