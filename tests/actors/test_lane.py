@@ -67,15 +67,18 @@ def fields_of(memory: Memory) -> dict[str, np.ndarray]:
     return {name: view[0, : TICKS + 1].copy() for name, view in memory.ring.field.items()}
 
 
+Played = tuple[Memory, dict[str, np.ndarray]]
+
+
 @pytest.fixture
-def played() -> tuple[Memory, dict[str, np.ndarray]]:
+def played() -> Played:
     memory = memory_of_lane()
     lane = begin(memory, 0, *envs())
     play(memory, lane, TICKS)
     return memory, fields_of(memory)
 
 
-def test_slots_say_how_ticks_ended(played: tuple[Memory, dict[str, np.ndarray]]) -> None:
+def test_slots_say_how_ticks_ended(played: Played) -> None:
     _, field = played
     valid, start = field["valid"][:, 0], field["start"][:, 0]
     over = (field["terminated"] | field["truncated"])[:, 0]
@@ -96,9 +99,7 @@ def test_slots_say_how_ticks_ended(played: tuple[Memory, dict[str, np.ndarray]])
 
 
 @pytest.mark.parametrize(("logged", "done"), [(25, 25), (25, 24), (20, 20), (21, 20), (30, 30)])
-def test_a_lane_that_comes_back_repeats_itself(
-    played: tuple[Memory, dict[str, np.ndarray]], logged: int, done: int
-) -> None:
+def test_a_lane_that_comes_back_repeats_itself(played: Played, logged: int, done: int) -> None:
     """As if the first life had been killed: what was not done is not in the ring, what was logged is."""
     memory, field = played
     say_played(memory, logged, done)
@@ -122,9 +123,7 @@ def test_a_lane_that_comes_back_repeats_itself(
 
 
 @pytest.mark.parametrize(("logged", "done"), [(27, 27), (28, 27), (24, 24), (20, 20), (21, 20), (0, 0), (1, 0)])
-def test_a_lane_whose_env_does_not_repeat_itself_plays_no_tick_again(
-    played: tuple[Memory, dict[str, np.ndarray]], logged: int, done: int
-) -> None:
+def test_a_lane_whose_env_does_not_repeat_itself_plays_no_tick_again(played: Played, logged: int, done: int) -> None:
     """Env 0 ends episodes with ticks 4, 10, 16, 22, env 1 with tick 19. The envs of the next life give other pixels."""
     memory, field = played
     say_played(memory, logged, done)
@@ -151,9 +150,7 @@ def test_a_lane_whose_env_does_not_repeat_itself_plays_no_tick_again(
 
 
 @pytest.mark.parametrize("may_differ", [True, False])
-def test_a_tick_that_is_not_repeated_ends_the_run_or_the_repetition(
-    played: tuple[Memory, dict[str, np.ndarray]], may_differ: bool
-) -> None:
+def test_a_tick_that_is_not_repeated_ends_the_run_or_the_repetition(played: Played, may_differ: bool) -> None:
     memory, field = played
     say_played(memory, 27, 27)
     memory.lane_snapshots.number.at(0, int(memory.lane_snapshots.number.values[0].argmax())).publish(-1)
@@ -173,7 +170,7 @@ def test_a_tick_that_is_not_repeated_ends_the_run_or_the_repetition(
     assert lane._memory.read_snapshot(3) == memory.lane_snapshots.read(0, 3)
 
 
-def test_files_that_are_older_than_a_cut_are_mended(played: tuple[Memory, dict[str, np.ndarray]]) -> None:
+def test_files_that_are_older_than_a_cut_are_mended(played: Played) -> None:
     memory, field = played
     memory.ring.end_cut_episodes(0, TICKS)
     for name, values in fields_of(memory).items():
@@ -268,9 +265,7 @@ RESULTS = ("raw_reward", "terminated", "truncated", "life_lost", "episode_return
 
 
 @pytest.mark.parametrize("name", [*RESULTS, "start", "valid", "frame"])
-def test_a_number_or_pixel_that_is_not_repeated_is_reported(
-    played: tuple[Memory, dict[str, np.ndarray]], name: str
-) -> None:
+def test_a_number_or_pixel_that_is_not_repeated_is_reported(played: Played, name: str) -> None:
     memory, _ = played
     memory.lane_snapshots.clear()
     say_played(memory, TICKS, TICKS)
