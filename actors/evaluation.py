@@ -111,6 +111,7 @@ def play_episodes(
         video: file for a video of the first episode; None: none.
         heartbeat: called after each env that is made, which may take long.
     """
+    envs: list[Env] = []
     started: dict[int, Episode] = {}
 
     def wanted(number: int) -> bool:
@@ -119,55 +120,41 @@ def play_episodes(
             return number < episodes
         return sum(episode.steps for other, episode in started.items() if other < number) < steps
 
+    def start(row: int, number: int) -> Episode | None:
+        if wanted(number):
+            started[number] = Episode(evaluation, envs[row], number, stacks[row])
+        return started.get(number)
+
     with ExitStack() as held:
-        envs: list[Env] = []
         for _ in range(min(episodes or len(stacks), len(stacks))):
             envs.append(held.enter_context(closing(evaluation.env())))
             heartbeat()
-        _play(evaluation, envs, stacks, ask, started, wanted, on_episode, video)
+        playing = [start(row, row) for row in range(len(envs))]
+        # Begun once the first episode has: the no-ops of its reset are no step of the film.
+        film = None if video is None else held.enter_context(closing(FilmedEpisode(envs[0], video)))
+        while any(playing):
+            _step(playing, evaluation.rules, ask, len(stacks))
+            if film is not None and playing[0] is not None:
+                film.after_step(over=playing[0].over)
+            for row, episode in enumerate(playing):
+                if episode and episode.over:
+                    on_episode(episode)
+                    playing[row] = start(row, episode.number + len(envs))
+            # An episode that is no longer wanted is abandoned when another ends.
+            playing = [episode if episode and wanted(episode.number) else None for episode in playing]
     played = [episode for number, episode in sorted(started.items()) if wanted(number)]
     if drops_last and episodes is None and len(played) > 1 and sum(episode.steps for episode in played) > steps:
         played.pop()
     return played
 
 
-def _play(
-    evaluation: Evaluation,
-    envs: Sequence[Env],
-    stacks: NDArray[np.uint8],
-    ask: Ask,
-    started: dict[int, Episode],
-    wanted: Callable[[int], bool],
-    on_episode: OnEpisode,
-    video: Path | None,
-) -> None:
-    """Play the episodes for which `wanted` is true, and add them to `started`.
-
-    An episode that is no longer wanted is abandoned when another ends.
-    """
-
-    def start(row: int, number: int) -> Episode | None:
-        if wanted(number):
-            started[number] = Episode(evaluation, envs[row], number, stacks[row])
-        return started.get(number)
-
-    playing = [start(row, row) for row in range(len(envs))]
-    draws, starts = np.zeros(len(stacks)), np.zeros(len(stacks), bool)
-    with ExitStack() as held:
-        # Begun once the first episode has: the no-ops of its reset are no step of the film.
-        film = None if video is None else held.enter_context(closing(FilmedEpisode(envs[0], video)))
-        while any(playing):
-            for row, episode in enumerate(playing):
-                draws[row] = episode.draw if episode and evaluation.rules.actions == "sample" else 0.0
-                starts[row] = episode is not None and not episode.steps
-            chosen = ask(draws, starts)
-            for row, episode in enumerate(playing):
-                if episode is None:
-                    continue
-                episode.step(int(chosen[row]))
-                if film is not None and row == 0:
-                    film.after_step(over=episode.over)
-                if episode.over:
-                    on_episode(episode)
-                    playing[row] = start(row, episode.number + len(envs))
-            playing = [episode if episode and wanted(episode.number) else None for episode in playing]
+def _step(playing: Sequence[Episode | None], rules: EvalRules, ask: Ask, rows: int) -> None:
+    """Take a step of the episodes that are playing, a row each, by the actions that `ask` returns."""
+    draws, starts = np.zeros(rows), np.zeros(rows, bool)
+    for row, episode in enumerate(playing):
+        draws[row] = episode.draw if episode and rules.actions == "sample" else 0.0
+        starts[row] = episode is not None and not episode.steps
+    chosen = ask(draws, starts)
+    for row, episode in enumerate(playing):
+        if episode is not None:
+            episode.step(int(chosen[row]))
