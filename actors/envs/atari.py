@@ -16,9 +16,8 @@ import os
 import re
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from ale_py import Action, ALEInterface, ALEState, LoggerMode, roms
@@ -72,7 +71,7 @@ def game_name(name: str) -> str:
     raise EnvError(f"There is no game {name!r}{nearest(key, known.values())}")
 
 
-def _load(game: str, protocol: Protocol, *, window: bool = False) -> ALEInterface:
+def _load(game: str, protocol: Protocol, *, window: bool) -> ALEInterface:
     """An emulator with the game loaded, before its first reset (90 ms, mostly for a table that is not used here)."""
     ALEInterface.setLoggerMode(LoggerMode.Error)
     ale = ALEInterface()
@@ -113,15 +112,11 @@ def _shrinker(height: int, protocol: Protocol, size: int) -> Shrinker | TableShr
     return TableShrinker(height, _table(height, "gray"), shrink_area)
 
 
-@dataclass(frozen=True)
-class _Start:
-    """Opening of an episode: a reset and some no-ops."""
+_Start: TypeAlias = tuple[ALEState, NDArray[np.uint8], int]
+"""Opening of an episode, a reset and some no-ops: state, screen, and lives.
 
-    state: ALEState
-    screen: NDArray[np.uint8]
-    lives: int
-    """Kept in addition to the state: some games, such as atlantis2, restore lives only with the next frame."""
-
+Lives are kept in addition to the state: some games, such as atlantis2, restore them only with the next frame.
+"""
 
 _starts: dict[tuple[str, Protocol], list[_Start]] = {}
 """The starts of a game after 0, 1, ... no-ops, shared by the envs of a process (1.5 MB)."""
@@ -208,10 +203,8 @@ class AtariEnv(Env):
             self._ale.getScreen(self._third)
             self.lives = self._ale.lives()
         else:
-            start = self._starts[noops]
-            self._ale.restoreState(start.state)
-            self._third[:] = start.screen
-            self.lives = start.lives
+            state, self._third[:], self.lives = self._starts[noops]
+            self._ale.restoreState(state)
         self._fourth[:] = self._third
         self._pooled = None
         self._repeated = FIRE if self._fires else NOOP
@@ -233,16 +226,16 @@ class AtariEnv(Env):
         key = (self.game, self._protocol)
         if key not in _starts:
             ale = self._ale
-            recorded = []
+            recorded: list[_Start] = []
             ale.reset_game()
             for _ in range(self._protocol.noop_max + 1):
                 state = ale.cloneState(include_rng=True)
                 if self._fires:
                     ale.act(FIRE)
-                    recorded.append(_Start(ale.cloneState(include_rng=True), ale.getScreen(), ale.lives()))
+                    recorded.append((ale.cloneState(include_rng=True), ale.getScreen(), ale.lives()))
                     ale.restoreState(state)
                 else:
-                    recorded.append(_Start(state, ale.getScreen(), ale.lives()))
+                    recorded.append((state, ale.getScreen(), ale.lives()))
                 ale.act(NOOP)
                 if ale.game_over():
                     ale.reset_game()
@@ -320,11 +313,10 @@ class AtariEnv(Env):
         if self._log is not None:
             replay(self, self.game, self._frame_shape, data, heartbeat)
             return
-        pixels = self._third.size
-        if len(data) <= _STATE.size + pixels or data[:4] != _STATE_MAGIC:
+        state = _STATE.size + self._third.size
+        if len(data) <= state or data[:4] != _STATE_MAGIC:
             raise EnvError(f"The {len(data)} bytes to restore are not a snapshot of {self.game}.")
         _, self._repeated, self.lives = _STATE.unpack_from(data)
-        state = _STATE.size + pixels
         self._pooled = np.frombuffer(data[_STATE.size : state], np.uint8).reshape(self._third.shape)
         try:
             self._ale.restoreState(ALEState(data[state:]))
