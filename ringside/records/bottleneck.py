@@ -10,7 +10,7 @@ time than busy time means that something outside the run slows the process.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Self
@@ -210,16 +210,6 @@ class RoleGroup:
         """True if it had cores for much less time than it was busy."""
         return self.cores / len(self.roles) < RUNNING * self.busy
 
-    @property
-    def works(self) -> str:
-        """Clause with the busy share, and the share of that with a core where it is much less."""
-        plural = self.roles[0].group.endswith("s")
-        share = f"{'work' if plural else 'works'} {self.busy:.0%} of the time"
-        if not self.lacks_cores:
-            return share
-        part = self.cores / len(self.roles) / self.busy
-        return f"{share} and {'have' if plural else 'has'} a core for {part:.0%} of that"
-
 
 def groups_of(roles: Sequence[RoleStatus]) -> dict[str, RoleGroup]:
     """Groups by name. Processes whose busy share is not known, and gateways without a node, are left out."""
@@ -274,29 +264,32 @@ class Load:
 
     @cached_property
     def slowest(self) -> RoleStatus:
-        """The busiest actor or gateway."""
-        players = [role for name in ("actors", "nodes") if name in self.groups for role in self.groups[name].roles]
+        """The busiest process that plays, which the others wait for at the end of a round."""
+        players = (role for group in self.groups.values() for role in group.roles if role.is_player)
         return max(players, key=lambda role: role.busy or 0.0)
 
     @property
     def slowest_busy(self) -> float:
-        """Busy share of `slowest`, which the others wait for at the end of a round."""
+        """Busy share of `slowest`."""
         return self.slowest.busy or 0.0
 
-    @property
-    def players(self) -> RoleGroup:
-        """Group of `slowest`: the actors or the nodes."""
-        return self.groups[self.slowest.group]
+    def limited_by(self, kind: str, role: str, opening: str, share: float | None = None) -> Bottleneck:
+        """A bottleneck whose sentence has no end yet; `share`: of its limit, by default the busy share of the role.
 
-    @property
-    def players_wait(self) -> str:
-        """Clause about the players."""
-        return f"the {self.slowest.group} wait {1 - self.players.busy:.0%} of the time"
-
-    @property
-    def learner_waits(self) -> str:
-        """Clause about the learner, with its comma; empty before it learns."""
-        return f", and the learner waits {1 - self.learner_busy:.0%} of its time" if self.learning else ""
+        The sentence tells busy shares, the greatest first. A mean does not hide a process that hardly waits, nor that
+        the limiting role had a core for much less time.
+        """
+        clauses = []
+        for name, group in sorted(self.groups.items(), key=lambda each: -each[1].busy):
+            clause = f"{name} {group.busy:.0%}"
+            if name == role and role != "nodes" and group.lacks_cores:
+                clause += f" with a core for {group.cores / len(group.roles) / group.busy:.0%} of that"
+            if self.slowest in group.roles and group.busy < SATURATED <= self.slowest_busy:
+                clause += f" ({self.slowest.name} {self.slowest_busy:.0%})"
+            if name == role or (group.busy >= 0.05 and (self.learning or name != "learner")):
+                clauses.append(clause)
+        sentence = f"{opening} (busy: {', '.join(clauses)})"
+        return Bottleneck(kind, sentence, role, self.groups[role].busy if share is None else share)
 
 
 @dataclass(frozen=True)
@@ -339,137 +332,87 @@ def find_bottleneck(run: Load) -> Bottleneck:
     """
     if "workers" not in run.groups and not run.groups.keys() >= {"actors", "inference"}:  # no shares are known yet
         return Bottleneck("starting", _startup_sentence(run.roles))
-    rules = (_cores, _evaluation, _workers) if "workers" in run.groups else _RULES
-    found = _with_distance(next(limit for rule in rules if (limit := rule(run))), run.steps_per_second)
+    found, speed, distance = next(_limits(run)), run.steps_per_second, ""
+    if found.share and speed:
+        limit = speed / found.share
+        found = replace(found, steps_per_second=limit)
+        role = {"cores": "all cores", "turns": "turns without waiting", "inference": "inference"}
+        subject = role.get(found.kind, f"the {found.role}")
+        distance = f"; {readable(speed)} of about {readable(limit)} steps/s that {subject} would allow"
+        distance += f" ({found.share:.0%})"
     contention = contention_sentences(run.others, run.stolen, run.usable_cores)
-    return replace(found, sentence=" ".join([found.sentence, *contention]))
+    return replace(found, sentence=" ".join([f"{found.sentence}{distance}.", *contention]))
 
 
-def _cores(run: Load) -> Bottleneck | None:
+def _limits(run: Load) -> Iterator[Bottleneck]:
+    """Everything that limits the run, in the order of the rules; the first one is the bottleneck."""
+    yield from _cores(run)
+    has_workers = "workers" in run.groups  # which wait for nothing but each other, the scribe and evaluations
+    if not has_workers:
+        yield from _saturated(run)
+    # Evaluations are always pending; the evaluator's waits for inference are part of its work.
+    if run.evaluation_wait >= EVALUATION_WAIT and (has_workers or run.groups["inference"].busy < SATURATED):
+        waiting = "the first process of the workers" if has_workers else "the learner"
+        wait = f"{waiting} waits {run.evaluation_wait:.0%} of the time for a free slot in the queue of evaluations"
+        yield Bottleneck("evaluation", f"Evaluation limits the run: {wait}", "evaluator", 1.0)
+    if has_workers:
+        yield run.limited_by("workers", "workers", "The workers limit the run")
+    else:
+        yield from _unsaturated(run)
+
+
+def _cores(run: Load) -> Iterator[Bottleneck]:
     taken = (run.others or 0.0) + (run.stolen or 0.0)
     own = [group for name, group in run.groups.items() if name != "nodes"]
     if not any(group.busy >= 0.5 and group.lacks_cores for group in own):
         taken = 0.0  # no process of the run waits for the cores of other programs
     used = {name: group.cores for name, group in run.groups.items()}
-    if sum(used.values()) + taken < CORES_IN_USE * run.usable_cores:
-        return None
-    most, *others = sorted(used, key=lambda name: -used[name])
-    takes = "take" if most in ("actors", "workers", "ranks") else "takes"
-    sentence = f"All cores are in use ({run.usable_cores}" + (f", {taken:.1f} by others" if taken >= 0.05 else "")
-    sentence += f"): {'of this run ' if taken >= 0.05 else ''}{most} {takes} the most, {used[most]:.1f}"
-    rest = ", ".join(f"{name} {used[name]:.1f}" for name in others if used[name] >= 0.05)
-    sentence += f", then {rest}" if rest else ""
-    return Bottleneck("cores", sentence, most, min(1.0, sum(used.values()) / run.usable_cores))
+    if sum(used.values()) + taken >= CORES_IN_USE * run.usable_cores:
+        most, *others = sorted(used, key=lambda name: -used[name])
+        sentence = f"All cores are in use ({run.usable_cores}" + (f", {taken:.1f} by others" if taken >= 0.05 else "")
+        sentence += f"): {'of this run ' if taken >= 0.05 else ''}{most} "
+        sentence += f"{'take' if most.endswith('s') else 'takes'} the most, {used[most]:.1f}"
+        rest = ", ".join(f"{name} {used[name]:.1f}" for name in others if used[name] >= 0.05)
+        sentence += f", then {rest}" if rest else ""
+        yield Bottleneck("cores", sentence, most, min(1.0, sum(used.values()) / run.usable_cores))
 
 
-def _one_process(run: Load, name: str, opening: str, least: float) -> Bottleneck | None:
-    """A process that the players wait for, if it is busy for at least a share of the time."""
-    group = run.groups.get(name)
-    if group is None or group.busy < least:
-        return None
-    return Bottleneck(name, f"{opening} {group.works}, and {run.players_wait}", name, group.busy)
+def _saturated(run: Load) -> Iterator[Bottleneck]:
+    """A role that hardly waits: the learner, players or the scribe."""
+    if run.learner_busy >= max(SATURATED, run.slowest_busy):
+        yield run.limited_by("learner", "learner", "The learner limits the run")
+    if run.slowest_busy >= SATURATED:
+        yield run.limited_by(*_players(run))
+    if "scribe" in run.groups and run.groups["scribe"].busy >= SATURATED:
+        yield run.limited_by("scribe", "scribe", "Recording limits the run")
 
 
-def _learner(run: Load) -> Bottleneck | None:
-    least = max(SATURATED, run.slowest_busy)
-    return _one_process(run, "learner", "The learner limits the run: it", least) if run.learning else None
-
-
-def _recording(run: Load) -> Bottleneck | None:
-    return _one_process(run, "scribe", "Recording limits the run: the scribe", SATURATED)
-
-
-def _inference(run: Load) -> Bottleneck | None:
-    least = max(0.5, run.players.busy, run.learner_busy)
-    return _one_process(run, "inference", "Inference limits the run: it", least)
-
-
-def _nodes(run: Load) -> Bottleneck | None:
-    """The network, one node, or all of them."""
-    node = run.slowest.node
-    if run.slowest_busy < SATURATED or node is None:
-        return None
-    nodes = run.players
-    reports = [role.node for role in nodes.roles if role.node is not None]
-    others = [role.busy or 0.0 for role in nodes.roles if role is not run.slowest]
-    transfer = sum(each.transfer for each in reports) / len(reports)
-    kind: str
-    if transfer >= TRANSFERRING:
+def _players(run: Load) -> tuple[str, str, str]:
+    """Actors; or nodes, where it may be the network, one of them, or all."""
+    roles, node = run.groups[run.slowest.group].roles, run.slowest.node
+    others = [role.busy or 0.0 for role in roles if role is not run.slowest]
+    reports = [role.node for role in roles if role.node is not None]
+    if node is not None and (transfer := sum(each.transfer for each in reports) / len(reports)) >= TRANSFERRING:
         rate = sum(each.sent for each in reports) / 1e6
-        waits = f"the nodes wait {transfer:.0%} of the time for parameters ({rate:,.1f} MB/s)"
-        kind, sentence = "network", f"The network limits the run: {waits}"
-    elif others and (mean := sum(others) / len(others)) < SATURATED:
-        shares = f"it works {run.slowest_busy:.0%} of the time, the other nodes {mean:.0%}"
-        kind, sentence = "node", f"Node {node.name} limits the run: {shares}"
-    else:
-        kind, sentence = "emulation", f"Emulation limits the run: the nodes work {nodes.busy:.0%} of the time"
-    return Bottleneck(kind, sentence + run.learner_waits, "nodes", nodes.busy)
+        waits = f"the nodes wait {transfer:.0%} of the time for parameters, {rate:,.1f} MB/s"
+        return "network", "nodes", f"The network limits the run: {waits}"
+    if node is not None and others and sum(others) / len(others) < SATURATED:
+        return "node", "nodes", f"Node {node.name} limits the run"
+    return "emulation", run.slowest.group, "Emulation limits the run"
 
 
-def _emulation(run: Load) -> Bottleneck | None:
-    if run.slowest_busy < SATURATED:
-        return None
-    actors, slowest = run.players, run.slowest  # those of nodes are the rule before
-    sentence = f"Emulation limits the run: the actors {actors.works}"
-    sentence += f", {slowest.name} {run.slowest_busy:.0%}" if actors.busy < SATURATED else ""
-    return Bottleneck("emulation", sentence + run.learner_waits, "actors", actors.busy)
-
-
-def _evaluation(run: Load) -> Bottleneck | None:
-    """Evaluations are always pending; the evaluator's waits for inference are part of its work."""
-    has_workers = "workers" in run.groups
-    if run.evaluation_wait < EVALUATION_WAIT or (not has_workers and run.groups["inference"].busy >= SATURATED):
-        return None
-    waiting = "the first process of the workers" if has_workers else "the learner"
-    sentence = f"Evaluation limits the run: {waiting} waits {run.evaluation_wait:.0%} of the time for a free slot in "
-    return Bottleneck("evaluation", f"{sentence}the queue of evaluations", "evaluator", 1.0)
-
-
-def _turns(run: Load) -> Bottleneck | None:
-    if not (run.alternates and run.learning and "learner" in run.groups):
-        return None
-    learner, actors, inference = (run.groups[name] for name in ("learner", "actors", "inference"))
-    role = max(("learner", "actors", "inference"), key=lambda name: run.groups[name].busy)
-    sentence = f"Playing and learning take turns: the learner {learner.works}, the actors {actors.works}, and "
-    sentence += f"inference {inference.works}"
-    return Bottleneck("turns", sentence, role, min(1.0, learner.busy + max(run.slowest_busy, inference.busy)))
-
-
-def _no_single_role(run: Load) -> Bottleneck:
+def _unsaturated(run: Load) -> Iterator[Bottleneck]:
+    """Turns of learner and players, inference, which players wait for at every step, or no single role."""
     players, inference = run.slowest.group, run.groups["inference"].busy
-    busy = {players: run.players.busy, "inference": inference}
+    busy = {players: run.groups[players].busy, "inference": inference}
     busy |= {"learner": run.learner_busy} if "learner" in run.groups else {}
     role = max(busy, key=lambda name: (busy[name], name))
-    sentence = f"No role limits the run by itself ({players} busy {busy[players]:.0%}, inference {inference:.0%}, "
-    sentence += f"learner {run.learner_busy:.0%}" if run.learning else "learning has not begun"
-    return Bottleneck("none", f"{sentence}): they wait for one another", role, busy[role])
-
-
-def _workers(run: Load) -> Bottleneck:
-    """Workers wait for nothing but each other, the scribe and evaluations."""
-    workers = run.groups["workers"]
-    shares = f"their processes {workers.works}, and wait for each other in the rest"
-    return Bottleneck("workers", f"The workers limit the run: {shares}", "workers", workers.busy)
-
-
-_RULES = (_cores, _learner, _nodes, _emulation, _recording, _evaluation, _turns, _inference, _no_single_role)
-"""Rules of a run with learner and inference, the first to answer decides. Each returns the bottleneck with a sentence
-without its end, or None."""
-
-
-def _with_distance(found: Bottleneck, steps_per_second: float | None) -> Bottleneck:
-    """Complete a bottleneck with the speed at the limit and the end of the sentence."""
-    if not found.share or not steps_per_second:
-        return replace(found, sentence=f"{found.sentence}.")
-    limit = steps_per_second / found.share
-    speed, possible = readable(steps_per_second), readable(limit)
-    if found.kind == "turns":
-        distance = f". {speed} steps/s; without waiting about {possible} would be possible"
-    else:
-        article = "" if found.role == "inference" else "the "
-        subject = "they allow" if found.kind == "cores" else f"{article}{found.role} would allow"
-        distance = f"; {speed} of about {possible} steps/s that {subject}"
-    return replace(found, sentence=f"{found.sentence}{distance} ({found.share:.0%}).", steps_per_second=limit)
+    if run.alternates and run.learner_busy:
+        share = min(1.0, run.learner_busy + max(run.slowest_busy, inference))
+        yield run.limited_by("turns", role, "Playing and learning take turns", share)
+    if inference >= max(0.5, *busy.values()):
+        yield run.limited_by("inference", "inference", "Inference limits the run")
+    yield run.limited_by("none", role, "No role limits the run by itself: they wait for one another", busy[role])
 
 
 def _startup_sentence(roles: Sequence[RoleStatus]) -> str:

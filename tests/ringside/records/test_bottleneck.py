@@ -60,97 +60,98 @@ def judged(
     return find_bottleneck(Load(tuple(who), usable_cores, learning=learning, steps_per_second=speed, **more))
 
 
+EVALUATION = "Evaluation limits the run: {} waits 30% of the time for a free slot in the queue of evaluations"
+WAIT = "No role limits the run by itself: they wait for one another"
+
+
 @pytest.mark.parametrize(
-    ("who", "more", "kind", "role", "share", "sentence"),
+    ("who", "more", "kind", "role", "share", "sentence", "limit"),
     [
         (
             *(roles(0.9, 0.4, 0.5, 0.7), {}, "learner", "learner", 0.9),
-            "The learner limits the run: it works 90% of the time, and the actors wait 40% of the time; "
-            "450 of about 500 steps/s that the learner would allow (90%).",
+            *("The learner limits the run (busy: learner 90%, actors 60%, inference 40%)", "500 the learner"),
         ),
         (
             *(roles(0.5, 0.4, 0.9, 0.9), {}, "emulation", "actors", 0.9),
-            "Emulation limits the run: the actors work 90% of the time, and the learner waits 50% of its time; "
-            "450 of about 500 steps/s that the actors would allow (90%).",
+            *("Emulation limits the run (busy: actors 90%, learner 50%, inference 40%)", "500 the actors"),
         ),
         (
             *(roles(0.6, 0.3, 0.5, 1.0), {}, "emulation", "actors", 0.75),
-            "Emulation limits the run: the actors work 75% of the time, actor 1 100%, and the learner waits 40% of its "
-            "time; 450 of about 600 steps/s that the actors would allow (75%).",
+            *(
+                "Emulation limits the run (busy: actors 75% (actor 1 100%), learner 60%, inference 30%)",
+                "600 the actors",
+            ),
         ),
         (
             *(roles(0.3, 0.9, 0.4, 0.4), {}, "inference", "inference", 0.9),
-            "Inference limits the run: it works 90% of the time, and the actors wait 60% of the time; "
-            "450 of about 500 steps/s that inference would allow (90%).",
+            *("Inference limits the run (busy: inference 90%, actors 40%, learner 30%)", "500 inference"),
         ),
         (
             *(roles(0.3, 0.2, 0.6, 0.3), {}, "none", "actors", 0.45),
-            "No role limits the run by itself (actors busy 45%, inference 20%, learner 30%): they wait for one "
-            "another; 450 of about 1,000 steps/s that the actors would allow (45%).",
+            *(f"{WAIT} (busy: actors 45%, learner 30%, inference 20%)", "1,000 the actors"),
         ),
         (
             *(roles(0.6, 0.3, 0.5, scribe=0.96), {}, "scribe", "scribe", 0.96),
-            "Recording limits the run: the scribe works 96% of the time and has a core for 10% of that, and the "
-            "actors wait 50% of the time; 450 of about 469 steps/s that the scribe would allow (96%).",
+            "Recording limits the run (busy: scribe 96% with a core for 10% of that, learner 60%, actors 50%, "
+            "inference 30%)",
+            "469 the scribe",
         ),
         (  # The limit is a run in which one of them always works, not one in which the busiest works alone.
             *(roles(0.5, 0.1, 0.3, 0.4), {"alternates": True}, "turns", "learner", 0.9),
-            "Playing and learning take turns: the learner works 50% of the time, the actors work 35% of the time, and "
-            "inference works 10% of the time. 450 steps/s; without waiting about 500 would be possible (90%).",
+            "Playing and learning take turns (busy: learner 50%, actors 35%, inference 10%)",
+            "500 turns without waiting",
         ),
         (
             *(roles(0.6, 0.5, 0.4), {"evaluation_wait": 0.3}, "evaluation", "evaluator", 1.0),
-            "Evaluation limits the run: the learner waits 30% of the time for a free slot in the queue of evaluations; "
-            "450 of about 450 steps/s that the evaluator would allow (100%).",
+            *(EVALUATION.format("the learner"), "450 the evaluator"),
         ),
         (
             *(WORKERS, {}, "workers", "workers", 0.9),
-            "The workers limit the run: their processes work 90% of the time, and wait for each other in the rest; 450 "
-            "of about 500 steps/s that the workers would allow (90%).",
+            *("The workers limit the run (busy: workers 90%)", "500 the workers"),
         ),
         (
             *((RoleStatus("inference", "working", 0.95), *WORKERS), {"evaluation_wait": 0.3}),
             *("evaluation", "evaluator", 1.0),
-            "Evaluation limits the run: the first process of the workers waits 30% of the time for a free slot in the "
-            "queue of evaluations; 450 of about 450 steps/s that the evaluator would allow (100%).",
+            *(EVALUATION.format("the first process of the workers"), "450 the evaluator"),
         ),
         (
             *(FEW_CORES, {"usable_cores": 2}, "cores", "inference", 0.95),
-            "All cores are in use (2): inference takes the most, 0.9, then learner 0.6, actors 0.3, scribe 0.1; "
-            "450 of about 474 steps/s that they allow (95%).",
+            "All cores are in use (2): inference takes the most, 0.9, then learner 0.6, actors 0.3, scribe 0.1",
+            "474 all cores",
         ),
         (
             *(HARDLY_A_CORE, {"usable_cores": 2, "others": 1.8}, "cores", "learner", 0.1),
-            "All cores are in use (2, 1.8 by others): of this run learner takes the most, 0.1, then inference 0.1; "
-            "450 of about 4,500 steps/s that they allow (10%). Other programs use 1.8 of 2 cores.",
+            "All cores are in use (2, 1.8 by others): of this run learner takes the most, 0.1, then inference 0.1",
+            "4,500 all cores",
         ),
         (
             *(on_nodes(("n1", 0.99, 0.5), ("n2", 0.99, 0.4)), {}, "network", "nodes", 0.99),
-            "The network limits the run: the nodes wait 45% of the time for parameters (5.0 MB/s), and the learner "
-            "waits 60% of its time; 450 of about 455 steps/s that the nodes would allow (99%).",
+            "The network limits the run: the nodes wait 45% of the time for parameters, 5.0 MB/s "
+            "(busy: nodes 99%, learner 40%)",
+            "455 the nodes",
         ),
         (
             *(on_nodes(("n1", 0.98, 0.1), ("n2", 0.6, 0.1), ("n3", 0.5, 0.1)), {}, "node", "nodes", 2.08 / 3),
-            "Node n1 limits the run: it works 98% of the time, the other nodes 55%, and the learner waits 60% of its "
-            "time; 450 of about 649 steps/s that the nodes would allow (69%).",
+            *("Node n1 limits the run (busy: nodes 69% (actor 1 98%), learner 40%)", "649 the nodes"),
         ),
         (
             *(on_nodes(("n1", 0.96, 0.1), ("n2", 0.94, 0.1)), {}, "emulation", "nodes", 0.95),
-            "Emulation limits the run: the nodes work 95% of the time, and the learner waits 60% of its time; "
-            "450 of about 474 steps/s that the nodes would allow (95%).",
+            *("Emulation limits the run (busy: nodes 95%, learner 40%)", "474 the nodes"),
         ),
         (
             *(on_nodes(("n1", 0.5, 0.1), ("", 1.0, 0.0)), {}, "none", "nodes", 0.5),
-            "No role limits the run by itself (nodes busy 50%, inference 2%, learner 40%): they wait for one another; "
-            "450 of about 900 steps/s that the nodes would allow (50%).",
+            *(f"{WAIT} (busy: nodes 50%, learner 40%)", "900 the nodes"),
         ),
     ],
 )
 def test_the_bottleneck_and_the_way_to_its_limit(
-    who: Roles, more: dict[str, Any], kind: str, role: str, share: float, sentence: str
+    who: Roles, more: dict[str, Any], kind: str, role: str, share: float, sentence: str, limit: str
 ) -> None:
     found = judged(who, **more)
-    assert (found.kind, found.role, found.sentence) == (kind, role, sentence)
+    possible, _, subject = limit.partition(" ")
+    distance = f"450 of about {possible} steps/s that {subject} would allow ({share:.0%})."
+    others = " Other programs use 1.8 of 2 cores." if "others" in more else ""
+    assert (found.kind, found.role, found.sentence) == (kind, role, f"{sentence}; {distance}{others}")
     assert found.share == pytest.approx(share)
     assert found.steps_per_second == pytest.approx(450.0 / share)
 
@@ -187,9 +188,9 @@ def test_the_limit_that_counts_of_two(who: Roles, more: dict[str, Any], kind: st
 @pytest.mark.parametrize(
     ("who", "part"),
     [
-        (roles(0.95, 0.3, 0.5, learner_cores=0.4), "works 95% of the time and has a core for 42% of that, and"),
-        (roles(0.5, 0.3, 0.96, 0.96, actor_cores=0.5), "work 96% of the time and have a core for 52% of that, and"),
-        (roles(0.95, 0.3, 0.5, learner_cores=1.9), "works 95% of the time, and"),
+        (roles(0.95, 0.3, 0.5, learner_cores=0.4), "learner 95% with a core for 42% of that, actors"),
+        (roles(0.5, 0.3, 0.96, 0.96, actor_cores=0.5), "actors 96% with a core for 52% of that, learner"),
+        (roles(0.95, 0.3, 0.5, learner_cores=1.9), "learner 95%, actors"),
     ],
 )
 def test_a_busy_role_without_a_core_is_named(who: Roles, part: str) -> None:
@@ -198,8 +199,9 @@ def test_a_busy_role_without_a_core_is_named(who: Roles, part: str) -> None:
 
 def test_roles_that_have_not_counted_anything_yet_do_not_matter() -> None:
     idle = [RoleStatus(name, "waiting", 0.0, cores=0.0) for name in ("inference", "actor 0")]
-    found = judged([*idle, RoleStatus("learner", "waiting")])
-    assert (found.kind, found.share, found.steps_per_second) == ("none", 0.0, None)
+    for learning, busy in ((True, None), (False, None), (False, 0.5)):  # before it learns, the learner waits by design
+        found = judged([*idle, RoleStatus("learner", "waiting", busy)], learning=learning)
+        assert (found.kind, found.share, found.steps_per_second) == ("none", 0.0, None)
     assert [role.is_player for role in WORKERS] == [False, True, True]
 
 
@@ -225,7 +227,7 @@ def test_a_limit_has_a_share_also_without_a_speed(
 ) -> None:
     found = judged(who, **more)
     assert (found.share, found.steps_per_second) == (share, speed)
-    assert speed or found.sentence.endswith("the actors wait 50% of the time.")
+    assert speed or found.sentence.endswith("(busy: learner 95%, actors 50%, inference 30%).")
 
 
 ALL = ("inference", "learner", "scribe", *(f"actor {i}" for i in range(6)))
