@@ -17,8 +17,6 @@ from shared.config.presets import nearest_preset
 from shared.config.run_schedule import RunSchedule
 from shared.config.sections import Schedule
 from shared.config.settings import Config
-from shared.files.strict_json import read_object
-from shared.process.ownership import SUITE_FILE
 from shared.text import count, readable, short
 
 UNKNOWN = "–"
@@ -40,10 +38,10 @@ def number(value: float | None, digits: int = 1) -> str:
 
 
 def kind(status: Status) -> str:
-    """Preset, protocol, schedule and place of a run: ppo-quick, protocol nature, turns, run 2 of 4."""
+    """Preset, protocol and schedule of a run: ppo-quick, protocol nature, turns."""
     schedule = "turns" if status.schedule == "alternate" else status.schedule
     workers = count(status.workers, "worker") if status.workers else ""
-    words = (status.preset, f"protocol {status.protocol}", schedule, workers, status.suite_place)
+    words = (status.preset, f"protocol {status.protocol}", schedule, workers)
     return ", ".join(filter(None, words))
 
 
@@ -166,14 +164,6 @@ def share(status: Status) -> float:
     return min(1.0, status.steps / status.total_steps) if status.total_steps else 0.0
 
 
-def suite_place(run_dir: Path) -> str:
-    """Place of a run in its suite: "run 2 of 4"; empty: it is in none."""
-    runs = read_object(run_dir.absolute().parent / SUITE_FILE).get("runs")
-    if not isinstance(runs, list) or run_dir.name not in runs:
-        return ""
-    return f"run {runs.index(run_dir.name) + 1} of {len(runs)}"
-
-
 @dataclass(frozen=True)
 class CheckpointStatus:
     """Newest checkpoint since the last start."""
@@ -202,8 +192,6 @@ class Status:
     """Nearest preset."""
     changes: tuple[str, ...] = ()
     """Options of learning that differ from it."""
-    suite_place: str = ""
-    """As `suite_place`."""
     stop_at: float | None = None
     """As --stop-at."""
     steps: int = 0
@@ -270,7 +258,6 @@ def planned(config: Config, run_schedule: RunSchedule, run_dir: Path) -> Status:
         workers=run_schedule.workers,
         preset=preset,
         changes=tuple(changes),
-        suite_place=suite_place(run_dir),
         stop_at=config.run.stop_at,
         learning_begins=run_schedule.learning_begins if run_schedule.updates_before(run_schedule.rounds) else None,
     )

@@ -32,7 +32,7 @@ def roles(
 def on_nodes(*nodes: tuple[str, float, float]) -> Roles:
     """Roles of a run with gateways: name, busy share and share of the transfers of each node."""
     gateways = [
-        RoleStatus(f"actor {i + 1}", "working", busy, 0.02, node=NodeStatus(name, 4, 0, 0, transfer, 2.5e6, 1e5))
+        RoleStatus(f"actor {i + 1}", "working", busy, 0.02, node=NodeStatus(name, 4, 0, transfer, 2.5e6, 1e5))
         for i, (name, busy, transfer) in enumerate(nodes)
     ]
     return (*roles(0.4, 0.02, 0.0, actor_cores=0.0), *gateways)

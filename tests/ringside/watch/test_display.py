@@ -100,7 +100,7 @@ EVALUATES = replace(OVER, roles=(*OVER.roles, RoleStatus("evaluator", "working",
 EARLY = replace(status(), time_left_at_least=True, learning=False, learning_begins=59_904)
 STOPS = replace(status(), stop_at=18.0)
 FEW = replace(status(), episodes=32)
-TURNS = replace(status(), preset="ppo-quick", schedule="alternate", suite_place="run 2 of 4")
+TURNS = replace(status(), preset="ppo-quick", schedule="alternate")
 STOPPING = replace(status(), stops_at=19_456, stopping_for=12.0)
 WORKERS = replace(
     status(),
@@ -109,7 +109,7 @@ WORKERS = replace(
     roles=(RoleStatus("scribe", "waiting", 0.1), *(RoleStatus(f"worker {i}", "working", 0.8) for i in range(2))),
     bottleneck=None,
 )
-NODES = (NodeStatus("n7", 4, 1, 0, 0.1, 1e6, 1e5), NodeStatus("", 0, 2, 0, 0.0, 0.0, 0.0))
+NODES = (NodeStatus("n7", 4, 1, 0.1, 1e6, 1e5), NodeStatus("", 0, 2, 0.0, 0.0, 0.0))
 GATEWAYS = tuple(RoleStatus(f"actor {i + 1}", "working", 0.9, node=node) for i, node in enumerate(NODES))
 SHARED = replace(status(), usable_cores=128, others=13.25, stolen=0.04)
 POLICY = replace(status(), metrics={"loss": 0.5, "entropy": 1.25, "explained_variance": None})
@@ -146,7 +146,7 @@ POLICY = replace(status(), metrics={"loss": 0.5, "entropy": 1.25, "explained_var
         (replace(STOPS, time_left=None), [], ["left – --stop-at 18"]),
         (FEW, ["812.3 (mean of the last 32)"], ["return 812.3 (mean of the last 32)"]),
         (replace(FEW, mean_return_100=10_812.3), ["10,812.3 (mean of the last 32)"], []),
-        (TURNS, ["ppo-quick, protocol nature, turns, run 2 of 4", "-Changed"], []),
+        (TURNS, ["ppo-quick, protocol nature, turns", "-Changed"], []),
         (replace(TURNS, changes=("--n-step 3", "--double")), ["Changed: --n-step 3, --double ━"], []),
         (replace(status(), can_be_saved=True), ["Ctrl-C finishes the round, saves and ends"], []),
         (NEW, ["Ctrl-C ends; nothing is saved yet", "time left unknown", "0.0% 0 of 40k steps"], []),

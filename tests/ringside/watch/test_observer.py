@@ -6,7 +6,6 @@ import io
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -84,16 +83,6 @@ def test_the_title_names_the_nearest_preset(make: Make) -> None:
     assert nearest_preset(rainbow) == ("rainbow", [])
     found = Observer(make()).observe()
     assert (found.preset, found.changes) == ("nature", changes)
-
-
-def test_the_title_names_the_place_in_a_suite(make: Make, tmp_path: Path) -> None:
-    run = replace(CONFIG.run, run_dir=tmp_path / "pong-2", stop_at=18.0)
-    memory = make(replace(CONFIG, run=run))
-    found = Observer(memory).observe()
-    assert (found.suite_place, found.stop_at) == ("", 18.0)
-    for content, place in (('{"runs": 3}', ""), ('{"runs": ["pong-1", "pong-2", "pong-3"]}', "run 2 of 3")):
-        (tmp_path / "suite.json").write_text(content)
-        assert Observer(memory).observe().suite_place == place
 
 
 def test_the_time_is_that_of_the_records(make: Make, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,7 +124,6 @@ def test_only_its_own_files_are_served_and_they_load_nothing_from_elsewhere(view
 
 def test_the_titles_of_a_run_and_the_number_of_episodes_in_its_mean(tmp_path: Path) -> None:
     run = Pretended(tmp_path / "run", stop_at=18.0)
-    (tmp_path / "suite.json").write_text('{"runs": ["first", "run"]}')
     run.memory.board.episodes[0] = 32
     viewer = viewer_of(run)
     lives = viewer.json("state")
@@ -132,7 +131,7 @@ def test_the_titles_of_a_run_and_the_number_of_episodes_in_its_mean(tmp_path: Pa
     (run.run_dir / "summary.json").write_text(json.dumps({"episodes": 100}))
     ended = viewer.json("state")
     for told, name in ((lives, "mean of the last 32"), (ended, "mean of 100")):
-        assert (told["title"], told["kind"]) == ("Pong", "nature, protocol nature, concurrent, run 2 of 2")
+        assert (told["title"], told["kind"]) == ("Pong", "nature, protocol nature, concurrent")
         assert (told["status"]["stop_at"], told["mean_name"]) == (18.0, name)
         assert "--network small" in told["status"]["changes"]
     (run.run_dir / "summary.json").unlink()
