@@ -45,8 +45,12 @@ def make(clock: Clock) -> Iterator[Make]:
         yield made
 
 
-def test_a_run_that_has_not_begun(make: Make) -> None:
-    memory = make()
+@pytest.fixture
+def memory(make: Make) -> Memory:
+    return make()
+
+
+def test_a_run_that_has_not_begun(memory: Memory) -> None:
     found = Observer(memory).observe()
     assert (found.steps, found.committed, found.total_steps, found.rounds) == (0, 0, 400, 10)
     assert found.mean_return_100 is found.steps_per_second is found.evaluation is None
@@ -59,8 +63,7 @@ def test_a_run_that_has_not_begun(make: Make) -> None:
     assert line(found) == "Starting: waits for inference and 4 more processes."
 
 
-def test_before_an_episode_ends_the_returns_so_far_are_shown(make: Make) -> None:
-    memory = make()
+def test_before_an_episode_ends_the_returns_so_far_are_shown(memory: Memory) -> None:
     board, watcher = memory.board, Observer(memory)
     assert watcher.observe().running_return is None
     board.prepared[0] = 1
@@ -85,9 +88,8 @@ def test_the_title_names_the_nearest_preset(make: Make) -> None:
     assert (found.preset, found.changes) == ("nature", changes)
 
 
-def test_the_time_is_that_of_the_records(make: Make, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_time_is_that_of_the_records(memory: Memory, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """Display, page and the line at the end count it from the beginning of the run, and over its starts."""
-    memory = make()
     watcher = Observer(memory)
     clock.now += 30
     assert watcher.observe().elapsed is None
@@ -97,8 +99,7 @@ def test_the_time_is_that_of_the_records(make: Make, clock: Clock, monkeypatch: 
     assert watcher.observe().elapsed == 607
 
 
-def test_a_screen_of_a_run_that_is_over_offers_no_end(make: Make) -> None:
-    memory = make()
+def test_a_screen_of_a_run_that_is_over_offers_no_end(memory: Memory) -> None:
     assert "Ctrl-C" in rendered(Observer(memory).observe())
     memory.board.phase[:] = Phase.DONE
     assert "Ctrl-C" not in rendered(Observer(memory).observe())
@@ -114,8 +115,7 @@ def rendered(status: Status) -> str:
     return console.file.getvalue()
 
 
-def test_speeds_shares_and_figures(make: Make, clock: Clock) -> None:
-    memory = make()
+def test_speeds_shares_and_figures(memory: Memory, clock: Clock) -> None:
     board, watcher = memory.board, Observer(memory)
     board.prepared[0] = 1
     board.heartbeat[:] = 1_000_000_000_000
@@ -243,10 +243,9 @@ def test_a_support_that_returns_leave_is_warned_of(make: Make) -> None:
     ],
 )
 def test_the_speed_is_that_of_playing(
-    make: Make, clock: Clock, played: list[tuple[float, int, bool]], speed: float
+    memory: Memory, clock: Clock, played: list[tuple[float, int, bool]], speed: float
 ) -> None:
     """Seconds, ticks that all lanes have played, and if the memory is prepared."""
-    memory = make()
     watcher, found = Observer(memory), None
     for seconds, ticks, prepared in played:
         clock.now += seconds
@@ -257,8 +256,7 @@ def test_the_speed_is_that_of_playing(
     assert (found or 0.0) == pytest.approx(speed)
 
 
-def test_a_late_observer_knows_the_speed_since_the_newest_record(make: Make) -> None:
-    memory = make()
+def test_a_late_observer_knows_the_speed_since_the_newest_record(memory: Memory) -> None:
     memory.board.prepared[0] = 1
     memory.board.lane_done.publish_all(10)
     memory.board.samples[NEWEST] = Sample.take(memory, 995_000_000_000).words
@@ -266,9 +264,8 @@ def test_a_late_observer_knows_the_speed_since_the_newest_record(make: Make) -> 
     assert Observer(memory).observe().steps_per_second == 80 / 5
 
 
-def test_until_a_whole_round_with_learning_the_time_left_is_the_least(make: Make, clock: Clock) -> None:
+def test_until_a_whole_round_with_learning_the_time_left_is_the_least(memory: Memory, clock: Clock) -> None:
     """Learning begins with the third round, at step 80 of 400."""
-    memory = make()
     board, watcher = memory.board, Observer(memory)
     board.prepared[0] = 1
     seen = []
@@ -291,8 +288,7 @@ def test_a_run_that_never_learns_has_one_pace(make: Make) -> None:
     assert (found.time_left_at_least, found.learning_begins) == (False, None)
 
 
-def test_a_resumed_run_can_be_saved_from_its_start_and_shows_no_figures_before_they_are_known(make: Make) -> None:
-    memory = make()
+def test_a_resumed_run_can_be_saved_from_its_start_and_shows_no_figures_before_they_are_known(memory: Memory) -> None:
     for resumed in (False, True):
         found = Observer(memory, resumed=resumed).observe()
         assert found.can_be_saved == resumed
