@@ -309,6 +309,10 @@ class Bottleneck:
     """The limit: speed if `role` never waited, or if the run used all cores, with everything else equal."""
 
 
+_SUBJECTS = {"cores": "all cores", "turns": "turns without waiting", "inference": "inference"}
+"""Words for what would allow the limit; for other kinds the role."""
+
+
 def find_bottleneck(run: Load) -> Bottleneck:
     """Find the role that limits the run, and the share of its limit that the run reaches.
 
@@ -332,16 +336,13 @@ def find_bottleneck(run: Load) -> Bottleneck:
     """
     if "workers" not in run.groups and not run.groups.keys() >= {"actors", "inference"}:  # no shares are known yet
         return Bottleneck("starting", _startup_sentence(run.roles))
-    found, speed, distance = next(_limits(run)), run.steps_per_second, ""
+    found, speed = next(_limits(run)), run.steps_per_second
     if found.share and speed:
-        limit = speed / found.share
-        found = replace(found, steps_per_second=limit)
-        role = {"cores": "all cores", "turns": "turns without waiting", "inference": "inference"}
-        subject = role.get(found.kind, f"the {found.role}")
+        limit, subject = speed / found.share, _SUBJECTS.get(found.kind, f"the {found.role}")
         distance = f"; {readable(speed)} of about {readable(limit)} steps/s that {subject} would allow"
-        distance += f" ({found.share:.0%})"
+        found = replace(found, steps_per_second=limit, sentence=f"{found.sentence}{distance} ({found.share:.0%})")
     contention = contention_sentences(run.others, run.stolen, run.usable_cores)
-    return replace(found, sentence=" ".join([f"{found.sentence}{distance}.", *contention]))
+    return replace(found, sentence=" ".join([f"{found.sentence}.", *contention]))
 
 
 def _limits(run: Load) -> Iterator[Bottleneck]:
