@@ -50,8 +50,6 @@ SERIES: dict[str, tuple[str, ...]] = {
 }
 """Values of each kind of record, after its `steps`; the method's metrics follow those of a round. The user's own
 metrics are a kind of their own."""
-MOST_METRICS = 24
-"""Metrics that are drawn; a damaged file may name any number."""
 
 
 class Series:
@@ -82,8 +80,7 @@ class Series:
         """Add a row, unless its steps are no number. Former rows get None for metrics that no record has named yet."""
         if finite(steps) is None:
             return
-        new = [name for name in metrics if name not in self.metrics][: MOST_METRICS - len(self.metrics)]
-        if new:
+        if new := [name for name in metrics if name not in self.metrics]:
             self.metrics += new
             for row in self.rows:
                 row += [None] * len(new)

@@ -222,13 +222,12 @@ def test_the_main_loop_rings_who_commits_and_ends_at_a_full_disk(
         assert done == ["worked", memory.plan.processes.index_of(role), "closed"]
 
 
-def save_beginning(memory: Memory, scribe: Scribe) -> None:
-    """Write the checkpoint of boundary 0."""
+def commit(memory: Memory, boundary: int) -> None:
+    """Commit a boundary with snapshots of all lanes and of the learner."""
     for lane in range(memory.run_schedule.lanes):
-        memory.lane_snapshots.write(lane, 0, b"state")
-    memory.learner_snapshots.write(0, lambda out: [vector.fill(0.5) for vector in out.values()] and None)
-    memory.board.commits.publish(0)
-    assert scribe.save() == 0
+        memory.lane_snapshots.write(lane, boundary, b"state")
+    memory.learner_snapshots.write(boundary, lambda out: [vector.fill(0.5) for vector in out.values()] and None)
+    memory.board.commits.publish(boundary)
 
 
 class FullDisk:
@@ -258,10 +257,7 @@ class FullDisk:
     def commit(self, boundary: int) -> None:
         """A second later another boundary is committed, and the scribe does all that it can do."""
         self.clock.now += 1.0
-        for lane in range(self.memory.run_schedule.lanes):
-            self.memory.lane_snapshots.write(lane, boundary, b"state")
-        self.memory.learner_snapshots.write(boundary, lambda out: [each.fill(0) for each in out.values()] and None)
-        self.memory.board.commits.publish(boundary)
+        commit(self.memory, boundary)
         before = -1
         while self.scribe.due() and before != self.memory.board.written[0]:
             before = int(self.memory.board.written[0])
@@ -299,7 +295,8 @@ def test_a_run_begins_with_the_weights_that_are_given(tmp_path: Path, *, priorit
 def test_a_resume_continues_counts_and_says_whether_it_is_exact(tmp_path: Path, change: Any, since: int) -> None:
     memory, scribe = prepared(tmp_path / "run")
     memory.board.restarts[1] = 2
-    save_beginning(memory, scribe)
+    commit(memory, 0)
+    assert scribe.save() == 0
     (tmp_path / "run" / "summary.json").write_text('{"finished": true}')
     (tmp_path / "run" / "evaluation-final.json").write_text('{"version": 3}')
     memory, scribe = prepared(tmp_path / "run", resume=tmp_path / "run", **change)

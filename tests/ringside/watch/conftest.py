@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from ringside.watch import display, observer, server
+from ringside.watch.status import Status
 from tests.support.watched import Pretended
 
 
@@ -21,6 +24,13 @@ class Clock:
 
     def process_time(self) -> float:
         return self.cpu
+
+
+def rendered(status: Status, width: int = 100, height: int = 50) -> str:
+    """The live display of a status, as text."""
+    console = Console(file=io.StringIO(), width=width, height=height, color_system=None)
+    console.print(display.render(status, width, height))
+    return console.file.getvalue()  # type: ignore[attr-defined]
 
 
 @pytest.fixture

@@ -16,18 +16,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from ringside.records.bottleneck import Load, NodeStatus, RoleStatus, find_bottleneck
 from ringside.records.metrics import EvaluationStatus
 from ringside.run import training
 from ringside.watch import display as displays
-from ringside.watch.display import Display, LiveDisplay, Outlet, open_display, render
+from ringside.watch.display import Display, LiveDisplay, Outlet, open_display
 from ringside.watch.status import CheckpointStatus, Status, line
 from ringside.watch.status import clock as time_words
 from shared.root import ROOT
 from shared.text import short
-from tests.ringside.watch.conftest import Clock
+from tests.ringside.watch.conftest import Clock, rendered
 
 
 def roles(
@@ -82,16 +81,10 @@ NEW = Status(
 )
 
 
-def picture(what: Status, width: int, height: int = 50) -> str:
-    console = Console(file=io.StringIO(), width=width, height=height, color_system=None)
-    console.print(render(what, width, height))
-    return console.file.getvalue()  # type: ignore[attr-defined]
-
-
 @pytest.mark.parametrize("width", [30, 40, 60, 72, 80, 99, 120, 250])
 @pytest.mark.parametrize("what", [status(12), status(2), NEW])
 def test_no_line_is_wider_than_the_terminal(what: Status, width: int) -> None:
-    for text in picture(what, width).splitlines():
+    for text in rendered(what, width).splitlines():
         assert len(text) <= width
 
 
@@ -170,7 +163,7 @@ POLICY = replace(status(), metrics={"loss": 0.5, "entropy": 1.25, "explained_var
     ],
 )
 def test_words_on_the_screen_and_in_the_line(what: Status, on_screen: list[str], in_line: list[str]) -> None:
-    for text, words in ((picture(what, 80), on_screen), (line(what), in_line)):
+    for text, words in ((rendered(what, 80), on_screen), (line(what), in_line)):
         said = " ".join(text.split())
         for word in words:
             assert (word in said) if word[0] != "-" else (word[1:] not in said), word
@@ -178,12 +171,12 @@ def test_words_on_the_screen_and_in_the_line(what: Status, on_screen: list[str],
 
 def test_the_line_that_offers_the_end_leaves_room_for_what_a_terminal_echoes() -> None:
     """^C behind a full line would begin another one, and the next picture would stand a line too low."""
-    assert picture(status(), 80).splitlines()[-1] == " Ctrl-C ends; nothing is saved yet"
+    assert rendered(status(), 80).splitlines()[-1] == " Ctrl-C ends; nothing is saved yet"
 
 
 def test_a_low_terminal_has_one_line_for_all_that_play() -> None:
-    assert "actors 4" in picture(status(4), 80, height=24)
-    assert "workers 2" in picture(WORKERS, 80, height=24)
+    assert "actors 4" in rendered(status(4), 80, height=24)
+    assert "workers 2" in rendered(WORKERS, 80, height=24)
 
 
 def test_the_plain_line() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -10,15 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 from ringside.records import summary
 from ringside.records.bottleneck import NEWEST, Sample
 from ringside.records.metrics import EvaluationStatus
 from ringside.records.scribe import record_values
-from ringside.watch.display import render
 from ringside.watch.observer import OUTSIDE, Observer
-from ringside.watch.status import Status, line, number
+from ringside.watch.status import line, number
 from shared.config.presets import PRESETS, nearest_preset
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import Config
@@ -27,7 +24,7 @@ from shared.memory.plan import Plan
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 from tests.ringside.records.test_record_values import CONFIG
-from tests.ringside.watch.conftest import Clock
+from tests.ringside.watch.conftest import Clock, rendered
 
 Make = Callable[..., Memory]
 
@@ -107,12 +104,6 @@ def test_a_screen_of_a_run_that_is_over_offers_no_end(memory: Memory) -> None:
 
 def test_no_number_is_a_negative_zero() -> None:
     assert [number(value) for value in (-0.04, -0.06, 0.0, -1234.56, None)] == ["0.0", "-0.1", "0.0", "-1,234.6", "–"]
-
-
-def rendered(status: Status) -> str:
-    console = Console(width=100, file=io.StringIO())
-    console.print(render(status, 100))
-    return console.file.getvalue()
 
 
 def test_speeds_shares_and_figures(memory: Memory, clock: Clock) -> None:
