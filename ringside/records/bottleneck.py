@@ -108,12 +108,10 @@ def _node(memory: Memory, process: int, old: Sample, new: Sample) -> NodeStatus 
     return NodeStatus(reports.name(gateway), lanes, losses, transfer, 1e9 * sent, 1e9 * received)
 
 
-def load_between(memory: Memory, old: Sample, new: Sample, usable_cores: int) -> Load:
+def load_between(memory: Memory, old: Sample, new: Sample) -> Load:
     """Load between two samples, several rounds apart: within a round the load of every role varies.
 
-    Args:
-        memory: of the run, for the names, phases and restarts of its processes.
-        usable_cores: how many cores the run may use.
+    `memory` of the run has the names, phases and restarts of its processes.
     """
     ns, others, stolen = new.at - old.at, None, None
     if 0 < old.contention_at < new.contention_at:
@@ -126,7 +124,6 @@ def load_between(memory: Memory, old: Sample, new: Sample, usable_cores: int) ->
 
     return Load(
         roles_between(memory, old, new),
-        usable_cores,
         learning=new.updates > 0,
         alternates=memory.run_schedule.learns_same_round,
         seconds=ns / 1e9,
@@ -211,15 +208,6 @@ class RoleGroup:
         return self.cores / len(self.roles) < RUNNING * self.busy
 
 
-def groups_of(roles: Sequence[RoleStatus]) -> dict[str, RoleGroup]:
-    """Groups by name. Processes whose busy share is not known, and gateways without a node, are left out."""
-    members: dict[str, list[RoleStatus]] = {}
-    for role in roles:
-        if role.busy is not None and (role.node is None or role.node.name):
-            members.setdefault(role.group, []).append(role)
-    return {name: RoleGroup(tuple(group)) for name, group in members.items()}
-
-
 SATURATED = 0.9
 """Busy share from which a role counts as the bottleneck."""
 CORES_IN_USE = 0.9
@@ -235,8 +223,6 @@ class Load:
     """Load of a run's processes over an interval of several rounds."""
 
     roles: tuple[RoleStatus, ...]
-    usable_cores: int
-    """Cores that the run may use."""
     learning: bool
     """True if updates have begun; before, the learner waits by design."""
     alternates: bool = False
@@ -254,8 +240,12 @@ class Load:
 
     @cached_property
     def groups(self) -> dict[str, RoleGroup]:
-        """Groups of the processes whose busy share is known, by name."""
-        return groups_of(self.roles)
+        """Groups by name. Processes whose busy share is not known, and gateways without a node, are left out."""
+        members: dict[str, list[RoleStatus]] = {}
+        for role in self.roles:
+            if role.busy is not None and (role.node is None or role.node.name):
+                members.setdefault(role.group, []).append(role)
+        return {name: RoleGroup(tuple(group)) for name, group in members.items()}
 
     @property
     def learner_busy(self) -> float:
@@ -313,8 +303,10 @@ _SUBJECTS = {"cores": "all cores", "turns": "turns without waiting", "inference"
 """Words for what would allow the limit; for other kinds the role."""
 
 
-def find_bottleneck(run: Load) -> Bottleneck:
+def find_bottleneck(run: Load, usable_cores: int) -> Bottleneck:
     """Find the role that limits the run, and the share of its limit that the run reaches.
+
+    `usable_cores`: those that the run may use.
 
     If all cores are in use, every role seems busy, if only with waiting for a core. Then the cores are the bottleneck,
     and the sentence names the group that uses most of them. Cores of other programs count if a busy group lacks them.
@@ -336,18 +328,18 @@ def find_bottleneck(run: Load) -> Bottleneck:
     """
     if "workers" not in run.groups and not run.groups.keys() >= {"actors", "inference"}:  # no shares are known yet
         return Bottleneck("starting", _startup_sentence(run.roles))
-    found, speed = next(_limits(run)), run.steps_per_second
+    found, speed = next(_limits(run, usable_cores)), run.steps_per_second
     if found.share and speed:
         limit, subject = speed / found.share, _SUBJECTS.get(found.kind, f"the {found.role}")
         distance = f"; {readable(speed)} of about {readable(limit)} steps/s that {subject} would allow"
         found = replace(found, steps_per_second=limit, sentence=f"{found.sentence}{distance} ({found.share:.0%})")
-    contention = contention_sentences(run.others, run.stolen, run.usable_cores)
+    contention = contention_sentences(run.others, run.stolen, usable_cores)
     return replace(found, sentence=" ".join([f"{found.sentence}.", *contention]))
 
 
-def _limits(run: Load) -> Iterator[Bottleneck]:
+def _limits(run: Load, usable_cores: int) -> Iterator[Bottleneck]:
     """Everything that limits the run, in the order of the rules; the first one is the bottleneck."""
-    yield from _cores(run)
+    yield from _cores(run, usable_cores)
     has_workers = "workers" in run.groups  # which wait for nothing but each other, the scribe and evaluations
     if not has_workers:
         yield from _saturated(run)
@@ -362,20 +354,20 @@ def _limits(run: Load) -> Iterator[Bottleneck]:
         yield from _unsaturated(run)
 
 
-def _cores(run: Load) -> Iterator[Bottleneck]:
+def _cores(run: Load, usable_cores: int) -> Iterator[Bottleneck]:
     taken = (run.others or 0.0) + (run.stolen or 0.0)
     own = [group for name, group in run.groups.items() if name != "nodes"]
     if not any(group.busy >= 0.5 and group.lacks_cores for group in own):
         taken = 0.0  # no process of the run waits for the cores of other programs
     used = {name: group.cores for name, group in run.groups.items()}
-    if sum(used.values()) + taken >= CORES_IN_USE * run.usable_cores:
+    if sum(used.values()) + taken >= CORES_IN_USE * usable_cores:
         most, *others = sorted(used, key=lambda name: -used[name])
-        sentence = f"All cores are in use ({run.usable_cores}" + (f", {taken:.1f} by others" if taken >= 0.05 else "")
+        sentence = f"All cores are in use ({usable_cores}" + (f", {taken:.1f} by others" if taken >= 0.05 else "")
         sentence += f"): {'of this run ' if taken >= 0.05 else ''}{most} "
         sentence += f"{'take' if most.endswith('s') else 'takes'} the most, {used[most]:.1f}"
         rest = ", ".join(f"{name} {used[name]:.1f}" for name in others if used[name] >= 0.05)
         sentence += f", then {rest}" if rest else ""
-        yield Bottleneck("cores", sentence, most, min(1.0, sum(used.values()) / run.usable_cores))
+        yield Bottleneck("cores", sentence, most, min(1.0, sum(used.values()) / usable_cores))
 
 
 def _saturated(run: Load) -> Iterator[Bottleneck]:

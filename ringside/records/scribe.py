@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.records.bottleneck import LEARNING, NEWEST, Sample, groups_of, roles_between
+from ringside.records.bottleneck import LEARNING, NEWEST, Sample, load_between
 from ringside.records.metrics import Episode, episodes_in
 from ringside.records.preparation import RunFiles, drop_evaluations, prepare, publish_totals
 from ringside.records.scores import summarize
@@ -82,7 +82,7 @@ def record_values(
         values["frames_per_second"] = None if frames is None else steps * frames / seconds
         values["updates_per_second"] = row["updates"] / seconds  # counted by the learner
     # Busy shares since the newest record. Where nodes play, theirs is that of the actors.
-    groups = groups_of(roles_between(memory, Sample.kept(memory, NEWEST), sample))
+    groups = load_between(memory, Sample.kept(memory, NEWEST), sample).groups
     shares = {name: group.busy for name, group in groups.items()}
     shares |= {"actors": shares["nodes"]} if "nodes" in shares else {}
     names = ("workers",) if run_schedule.workers else ("learner", "inference", "actors")

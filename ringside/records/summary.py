@@ -103,8 +103,8 @@ def _load_fields(memory: Memory) -> dict[str, Any]:
     """
     board = memory.board
     learning, newest = (Sample.kept(memory, row) for row in (LEARNING, NEWEST))
-    load = load_between(memory, learning, newest, facts.usable_cores())
-    bottleneck = find_bottleneck(load)
+    load, cores = load_between(memory, learning, newest), facts.usable_cores()
+    bottleneck = find_bottleneck(load, cores)
     return {
         "limit": {
             "name": bottleneck.kind,
@@ -114,7 +114,7 @@ def _load_fields(memory: Memory) -> dict[str, Any]:
             "share_of_limit": bottleneck.share,
             "limit_steps_per_second": bottleneck.steps_per_second,
             "seconds": load.seconds,
-            "usable_cores": facts.usable_cores(),
+            "usable_cores": cores,
             "other_programs_cores": load.others,
             "stolen_cores": load.stolen,
         },

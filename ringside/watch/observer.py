@@ -76,7 +76,7 @@ class Observer:
         current = Sample.take(self._memory, round(now * 1e9))
         if not self._samples or current.at - self._samples[-1].at >= SAMPLE_SECONDS * 1e9:
             self._keep(current, prepared)
-        load = load_between(self._memory, self._samples[0], self._samples[-1], self._cores)
+        load = load_between(self._memory, self._samples[0], self._samples[-1])
         committed, steps, updates = max(0, board.committed), current.steps, current.updates
         if prepared and self._first_committed is None:
             self._first_committed = committed
@@ -109,7 +109,7 @@ class Observer:
             usable_cores=self._cores,
             others=load.others,
             stolen=load.stolen,
-            bottleneck=find_bottleneck(load),
+            bottleneck=find_bottleneck(load, self._cores),
             warnings=tuple(self._warnings(known, steps, updates)),
         )
 

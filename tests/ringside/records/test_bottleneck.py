@@ -57,7 +57,7 @@ def judged(
     speed: float | None = 450.0,
     **more: Any,
 ) -> Bottleneck:
-    return find_bottleneck(Load(tuple(who), usable_cores, learning=learning, steps_per_second=speed, **more))
+    return find_bottleneck(Load(tuple(who), learning, steps_per_second=speed, **more), usable_cores)
 
 
 EVALUATION = "Evaluation limits the run: {} waits 30% of the time for a free slot in the queue of evaluations"

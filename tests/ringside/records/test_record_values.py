@@ -136,8 +136,8 @@ def after_four_seconds(memory: Memory) -> Sample:
 def test_shares_and_speeds_between_two_samples(memory: Memory, phase: Phase, share: float) -> None:
     old = Sample.take(memory, 10 * SECOND)
     memory.board.phase[Role.INFERENCE] = phase
-    load = load_between(memory, old, after_four_seconds(memory), usable_cores=4)
-    limit = find_bottleneck(load)
+    load = load_between(memory, old, after_four_seconds(memory))
+    limit = find_bottleneck(load, 4)
     assert (load.seconds, load.steps_per_second, load.updates_per_second) == (4.0, 30.0, 2.5)
     inference, learner, scribe, *actors = load.roles
     assert (inference.busy, inference.state) == (share, phase.name.lower())
@@ -152,7 +152,7 @@ def test_waits_for_evaluations_make_them_the_limit(memory: Memory) -> None:
     memory.board.evaluation_wait_ns[0] = SECOND
     new = after_four_seconds(memory)
     new.busy[Role.LEARNER], new.waited[Role.LEARNER] = 3 * SECOND, SECOND
-    found = find_bottleneck(load_between(memory, old, new, usable_cores=4))
+    found = find_bottleneck(load_between(memory, old, new), 4)
     assert found.sentence.startswith("Evaluation limits the run: the learner waits 25% of the time for a free")
 
 
@@ -162,13 +162,13 @@ def test_cores_of_others_between_two_samples(memory: Memory) -> None:
     board.contention[:] = 10 * SECOND, 5 * SECOND, SECOND
     old = Sample.take(memory, 10 * SECOND)
     new = after_four_seconds(memory)
-    load = load_between(memory, nothing_known, new, usable_cores=4)
+    load = load_between(memory, nothing_known, new)
     assert (load.others, load.stolen) == (None, None)
-    assert load_between(memory, old, new, usable_cores=4).others is None, "there was no reading in between"
+    assert load_between(memory, old, new).others is None, "there was no reading in between"
     board.contention[:] = 13 * SECOND, 11 * SECOND, SECOND
-    load = load_between(memory, old, Sample.take(memory, 14 * SECOND), usable_cores=4)
+    load = load_between(memory, old, Sample.take(memory, 14 * SECOND))
     assert (load.others, load.stolen) == (2.0, 0.0)
-    assert find_bottleneck(load).sentence.endswith("Other programs use 2.0 of 4 cores.")
+    assert find_bottleneck(load, 4).sentence.endswith("Other programs use 2.0 of 4 cores.")
     board.samples[LEARNING], board.samples[NEWEST] = old.words, Sample.take(memory, 14 * SECOND).words
     limit = _load_fields(memory)["limit"]
     assert (limit["other_programs_cores"], limit["stolen_cores"]) == (2.0, 0.0)
@@ -188,8 +188,8 @@ def test_a_sample_is_kept_as_words_and_does_not_follow_the_board(memory: Memory)
 
 def test_no_time_between_two_samples_gives_no_shares(memory: Memory) -> None:
     sample = after_four_seconds(memory)
-    load = load_between(memory, sample, sample, usable_cores=2)
-    assert (load.steps_per_second, load.updates_per_second, find_bottleneck(load).kind) == (None, None, "starting")
+    load = load_between(memory, sample, sample)
+    assert (load.steps_per_second, load.updates_per_second, find_bottleneck(load, 4).kind) == (None, None, "starting")
     assert {(role.busy, role.cores) for role in load.roles} == {(None, None)}
 
 
@@ -198,7 +198,7 @@ def test_a_process_taken_for_working_that_was_dead_gives_no_negative_share(memor
     old = Sample.take(memory, 13 * SECOND)  # silent for three seconds
     memory.board.phase[ACTOR] = Phase.STARTING
     memory.board.waited_ns[ACTOR] = SECOND
-    actor = load_between(memory, old, Sample.take(memory, 14 * SECOND), usable_cores=2).roles[-2]
+    actor = load_between(memory, old, Sample.take(memory, 14 * SECOND)).roles[-2]
     assert (actor.name, actor.busy) == ("actor 0", 0.0)
 
 
@@ -236,7 +236,7 @@ def test_a_gateway_has_a_node(memory: Memory) -> None:
     gateways.transfer_ns[0], gateways.sent_bytes[0], gateways.received_bytes[0] = SECOND, 8_000, 400
     gateways.write_name(0, "näher" + 80 * "x")
     gateways.losses[0] = 3
-    load = load_between(memory, old, Sample.take(memory, 14 * SECOND), usable_cores=4)
+    load = load_between(memory, old, Sample.take(memory, 14 * SECOND))
     node = load.roles[-1].node
     assert node is not None
     assert (node.lanes, node.losses, node.transfer) == (2, 3, 0.25)

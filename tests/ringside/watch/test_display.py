@@ -66,7 +66,7 @@ def status(actors: int = 12) -> Status:
         evaluation=EvaluationStatus(6_000_000, 30, 901.2, 940.3),
         checkpoint=CheckpointStatus(6_100_000, 812_345_678, 12.34),
         roles=who,
-        bottleneck=find_bottleneck(Load(who, 64, learning=True, steps_per_second=1_234.5)),
+        bottleneck=find_bottleneck(Load(who, learning=True, steps_per_second=1_234.5), 64),
         warnings=("The scribe cannot write.",),
     )
 
@@ -219,7 +219,7 @@ def test_the_plain_display_says_bottleneck_and_warning_once_and_a_new_warning_at
             display.show(status())
             clock.now += displays.PLAIN_SECONDS
         for speed in (None, 450.0, 450.0):  # a sentence without its figures is none yet
-            found = find_bottleneck(Load(roles(2, learner=0.2), 64, learning=True, steps_per_second=speed))
+            found = find_bottleneck(Load(roles(2, learner=0.2), learning=True, steps_per_second=speed), 64)
             display.show(replace(status(), bottleneck=found))
             clock.now += displays.PLAIN_SECONDS
         display.show(status())
