@@ -232,8 +232,9 @@ def test_a_gateway_has_a_node(memory: Memory) -> None:
     assert gateways is not None
     board.heartbeat[:] = 10 * SECOND
     board.lane_owner[:2] = memory.plan.config.machine.actors
+    gateways.transfer_ns[0], gateways.sent_bytes[0], gateways.received_bytes[0] = SECOND, 1_000, 100
     old = Sample.take(memory, 10 * SECOND)
-    gateways.transfer_ns[0], gateways.sent_bytes[0], gateways.received_bytes[0] = SECOND, 8_000, 400
+    gateways.transfer_ns[0], gateways.sent_bytes[0], gateways.received_bytes[0] = 2 * SECOND, 9_000, 500
     gateways.write_name(0, "näher" + 80 * "x")
     gateways.losses[0] = 3
     load = load_between(memory, old, Sample.take(memory, 14 * SECOND))
