@@ -7,7 +7,6 @@ With `--ray` the runs are placed on the nodes of a cluster, many at once.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -32,11 +31,10 @@ from shared.config.protocols import PROTOCOLS
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import ARITHMETIC, MAY_CHANGE_ON_RESUME, Config
 from shared.errors import CheckpointError, ConfigError
-from shared.files.atomic import write_atomic
 from shared.files.lock import is_locked, wait_until_free
 from shared.files.run_file_names import CONFIG_FILE, EVALUATION_FILES, LOGS, SUMMARY_FILE
 from shared.files.strict_json import read_object
-from shared.process.ownership import LOCK_FILE, PART, REPORT, SUITE_FILE, require_writable_run
+from shared.process.ownership import LOCK_FILE, PART, REPORT, require_writable_run
 from shared.process.signals import handle_stop_signals
 from shared.root import LAUNCHER
 from shared.text import PROGRAM, command, flag_of, flags_of, nearest, words_of
@@ -232,7 +230,6 @@ class SuiteRunner:
     def run(self) -> int:
         """Run all jobs, and write the report. Return the exit code."""
         jobs, out = self._jobs, self._options.directory
-        write_atomic(out / SUITE_FILE, json.dumps({"runs": [job.directory.name for job in jobs]}).encode())
         with handle_stop_signals(self._forward_stop):
             self._programs.for_each(enumerate(jobs, start=1), self._run_job)
         if self._stopped:
