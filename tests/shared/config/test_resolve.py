@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ringside.run import planning
 from shared.config import resolve, validate
+from shared.config.presets import PRESETS
 from shared.config.sections import Play
 from shared.config.settings import Config
 from shared.errors import ConfigError
@@ -75,13 +75,6 @@ def test_the_inference_server_may_compute_otherwise_than_the_learner(monkeypatch
     assert Plan(resolved, 4).cell_of(0) != Plan(resolve.resolve(Config()), 4).cell_of(0)
 
 
-def test_an_acting_precision_that_a_cpu_lacks_is_refused() -> None:
-    with pytest.raises(ConfigError, match="--acting-precision tf32 is for CUDA devices"):
-        planning.check(Config().with_settings(device="cpu", acting_precision="tf32"))
-    with pytest.raises(ConfigError, match="--acting-device gpu is not one of auto, cpu, cuda and cuda:N"):
-        resolve.resolve(Config().with_settings(acting_device="gpu"))
-
-
 def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(facts, "cuda_devices", lambda: 2)
     assert [resolve.device_of(asked) for asked in ("auto", "cpu", "cuda", "cuda:1")] == [
@@ -94,6 +87,8 @@ def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
         resolve.device_of("cuda:2")
     with pytest.raises(ConfigError, match="--device gpu is not one of auto, cpu, cuda and cuda:N"):
         resolve.device_of("gpu")
+    with pytest.raises(ConfigError, match="--acting-device gpu is not one of auto, cpu, cuda and cuda:N"):
+        resolve.resolve(Config().with_settings(acting_device="gpu"))
     for name in ("cuda:" + "9" * 5_000, "cuda:\u0663"):
         with pytest.raises(ConfigError, match="is not one of auto, cpu, cuda and cuda:N"):
             resolve.device_of(name)
@@ -217,3 +212,12 @@ def test_auto_takes_bf16_where_the_processor_has_it_and_a_recorded_run_keeps_its
         asked = Config().with_settings(device="cpu", precision=recorded)
         config = Config.from_json(resolve.resolve(asked).to_json())
         assert resolve.resolve(config).machine.precision == recorded
+
+
+def test_workers_compute_on_the_cpu_and_only_batches_of_a_local_replay_are_worth_bfloat16(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(facts, "bf16_flags", lambda: ["avx512_bf16"])
+    found = [resolve.resolve(PRESETS[preset]).machine for preset in ("a3c-async", "nq-async", "dqn-async")]
+    assert [machine.precision for machine in found] == ["fp32", "fp32", "bf16"]
+    assert {(machine.device, machine.learner_threads) for machine in found} == {("cpu", 1)}

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from shared.config.presets import PRESETS
 from shared.config.run_schedule import RunSchedule, make_run_schedule
+from shared.config.sections import Explore
 from shared.config.settings import Config
 from shared.frame_shape import STACK
 from tests.support import sampled_method
@@ -45,9 +47,7 @@ def test_the_step_at_which_learning_begins(settings: dict[str, Any], begins: int
     first = planned.first_learning_round
     assert planned.updates_in(first - 1) == 0 < planned.updates_in(first)
     assert planned.learning_begins == begins
-    assert planned.window_end(first) * planned.envs == begins, (
-        "the updates of the first round draw from what was played"
-    )
+    assert planned.window_end(first) * planned.envs == begins, "updates of the first round draw from what was played"
 
 
 @pytest.mark.parametrize("schedule", ["ordered", "async"])
@@ -56,22 +56,19 @@ def test_the_learning_of_workers_does_not_depend_on_snapshots(schedule: str, sna
     """Gradients of 8 workers take 5 ticks each, so 40 steps."""
     replay = {"method": "dqn", "local_replay": 1_000, "learning_starts": 1_000}
     sizes = {"workers": 8, "lane_envs": 1, "t_max": 5, "snapshot_every_steps": snapshot_every_steps}
-    planned = run_schedule(schedule=schedule, anneal_steps=4_000, learning_rate_end=0.0, **sizes, **replay)
+    sizes |= {"total_steps": 8_000, "anneal_steps": 4_000}
+    planned = run_schedule(schedule=schedule, learning_rate_end=0.0, **sizes, **replay)
     assert (planned.round_steps, planned.first_learning_round, planned.learning_begins) == (40, 25, 1_040)
     assert planned.steps_without_learning == 1_000
     assert planned.annealed(50, 1.0, 0.0) == 0.5
-    done = [planned.updates_before(round_) for round_ in range(planned.rounds + 1)]
-    assert done == [8 * max(0, round_ - 25) for round_ in range(planned.rounds + 1)]
-    assert [count > 0 for count in map(planned.updates_in, range(planned.rounds))] == [
-        round_ >= planned.first_learning_round for round_ in range(planned.rounds)
-    ]
+    rounds = range(planned.rounds + 1)
+    assert [planned.updates_before(round_) for round_ in rounds] == [8 * max(0, round_ - 25) for round_ in rounds]
+    assert [planned.updates_in(round_) for round_ in rounds] == [8 * (round_ >= 25) for round_ in rounds]
 
 
 @pytest.mark.parametrize("settings", [{}, {"envs": 6, "lane_envs": 3, "train_every": 7}, {"learning_starts": 0}])
 def test_updates_keep_the_ratio(settings: dict[str, Any]) -> None:
-    planned = run_schedule(
-        **({"envs": 10, "round_steps": 100, "learning_starts": 350, "total_steps": 5_000} | settings)
-    )
+    planned = run_schedule(**{"envs": 10, "round_steps": 100, "learning_starts": 350, "total_steps": 5_000} | settings)
     done = 0
     for round_ in range(planned.rounds):
         assert planned.updates_before(round_) == done
@@ -105,8 +102,7 @@ def test_alternate_is_nature_to_the_letter_with_one_env() -> None:
 
 def test_alternate_with_more_envs_plays_a_tick_of_all() -> None:
     alternate = run_schedule(schedule="alternate", envs=16, train_every=4)
-    assert (alternate.round_ticks, alternate.round_steps) == (1, 16)
-    assert alternate.updates_in(alternate.first_learning_round) == 4
+    assert (alternate.round_ticks, alternate.updates_in(alternate.first_learning_round)) == (1, 4)
 
 
 @pytest.mark.parametrize(
@@ -128,110 +124,72 @@ def test_rounds_between_two_snapshots(settings: dict[str, Any], rounds: int) -> 
     assert run_schedule(**settings).snapshot_rounds == rounds
 
 
+SIZES = {"envs": 8, "lane_envs": 2, "round_steps": 80, "replay_size": 80}
+WORKERS = {"workers": 4, "t_max": 5}
+
+
 @pytest.mark.parametrize("rounds_apart", [1, 2, 5])
-@pytest.mark.parametrize("schedule", ["concurrent", "free"])
-def test_rounds_that_a_learner_repeats_are_held(schedule: str, rounds_apart: int) -> None:
-    """With the shortest window, and at every committed count: no slot in use is written over."""
-    planned = run_schedule(
-        schedule=schedule, envs=8, round_steps=80, snapshot_every_steps=80 * rounds_apart, replay_size=80
-    )
-    n = planned.round_ticks
-    assert (planned.snapshot_rounds, planned.window_ticks) == (rounds_apart, n)
-    for committed in range(4 * rounds_apart, 6 * rounds_apart):
-        newest_written = (committed + planned.max_rounds_ahead) * n
-        snapshot = committed - committed % rounds_apart
-        assert newest_written - (planned.window_end(snapshot) - planned.window_ticks) < planned.capacity
-        # What the scribe records next is there when the span is committed; then the learner waits for it.
-        if planned.is_snapshot(committed):
-            assert planned.oldest_readable_tick(committed) <= (committed - rounds_apart) * n
-
-
-@pytest.mark.parametrize("schedule", ["concurrent", "alternate", "free"])
-def test_writers_never_meet_readers(schedule: str) -> None:
-    """No slot that anybody may write lies in the window, its stack history, or what a restart reads again."""
-    planned = run_schedule(schedule=schedule, envs=8, round_steps=80, snapshot_every_steps=80, replay_size=800)
-    n, spans = planned.round_ticks, planned.snapshot_rounds
-    committed = 40 * spans
-    ahead = {"concurrent": 1, "free": 2, "alternate": 1}[schedule]
-    newest = (committed + ahead) * n  # the opening frame of the round after the last that may be played
-    # The learner may have to go back to the newest snapshot; without spans that is the commit itself.
-    oldest = (committed - (spans if spans > 1 else 0)) * n - planned.window_ticks - 3
-    assert newest - oldest < planned.capacity + (1 if schedule == "alternate" else 0)
+@pytest.mark.parametrize(
+    "settings",
+    [
+        *({"schedule": each} for each in ("concurrent", "alternate", "free")),
+        *({"schedule": each, "replay_size": 800} for each in ("concurrent", "alternate", "free")),
+        *({"schedule": each, "method": "sampled", "batch_size": 16} for each in ("concurrent", "alternate")),
+        *(WORKERS | {"schedule": each, "method": "a2c"} for each in ("ordered", "async")),
+        *(WORKERS | {"schedule": each, "method": "dqn", "local_replay": 100} for each in ("ordered", "async")),
+    ],
+)
+def test_ticks_in_use_are_never_written_over(settings: dict[str, Any], rounds_apart: int) -> None:
+    """At every committed count: the window of the newest snapshot and its first stacks, and what the scribe records."""
+    planned = run_schedule(**SIZES | settings, snapshot_every_steps=80 * rounds_apart)
+    n, span = planned.round_ticks, planned.snapshot_rounds
+    assert planned.max_rounds_ahead == {"free": 2, "async": planned.record_rounds}.get(settings["schedule"], 1)
+    assert (span, n) == (rounds_apart, 10) or settings["schedule"] in ("alternate", "ordered", "async")
+    for committed in range(40 * span, 42 * span):
+        newest_written = (committed + planned.max_rounds_ahead) * n  # the frame with which the next round opens
+        oldest_readable = planned.oldest_readable_tick(committed)
+        assert oldest_readable == newest_written + 1 - planned.capacity
+        snapshot = committed - committed % span
+        assert oldest_readable <= snapshot * n - planned.window_ticks - (STACK - 1)
+        # The learner waits for the scribe at a snapshot, with rounds of updates a whole span later.
+        if planned.updates_per_round or planned.is_snapshot(committed):
+            assert oldest_readable <= (snapshot - span) * n
 
 
 def test_epsilon_goes_down_after_learning_starts() -> None:
-    config = Config().with_settings(envs=10, learning_starts=1_000, epsilon_steps=1_000)
-    planned, explore = make_run_schedule(config), config.explore
+    planned, explore = run_schedule(envs=10, learning_starts=1_000), Explore(epsilon_steps=1_000)
     values = [planned.epsilon(tick, explore) for tick in (0, 100, 150, 200, 10_000)]
     assert values == pytest.approx([1.0, 1.0, 0.55, 0.1, 0.1])
 
 
 def test_the_ladder_of_epsilons_is_that_of_ape_x() -> None:
     """Horgan et al. 2018, section 4.1: env i of N explores with epsilon^(1 + 7 i / (N - 1))."""
-    config = Config().with_settings(envs=8, epsilon_ladder=7.0)
-    powers = [make_run_schedule(config).ladder(env, config.explore) for env in range(8)]
+    explore = Explore(epsilon_ladder=7.0)
+    powers = [run_schedule(envs=8).ladder(env, explore) for env in range(8)]
     assert [0.4**power for power in powers] == pytest.approx([0.4 ** (1 + i) for i in range(8)])
-    alone = Config().with_settings(envs=1, lane_envs=1, epsilon_ladder=7.0)
-    assert make_run_schedule(alone).ladder(0, alone.explore) == 1.0
-
-
-@pytest.mark.parametrize("schedule", ["concurrent", "free", "alternate"])
-def test_ticks_that_a_boundary_needs_stay_while_lanes_play_on(schedule: str) -> None:
-    """The window of the newest snapshot, and before it the frames of its first stacks; the next tick's are written."""
-    planned = run_schedule(
-        envs=4,
-        lane_envs=2,
-        round_steps=40,
-        replay_size=200,
-        total_steps=4_000,
-        learning_starts=40,
-        schedule=schedule,
-        snapshot_every_steps=40,
-    )
-    committed = 8 * planned.snapshot_rounds
-    newest = (
-        committed + planned.max_rounds_ahead
-    ) * planned.round_ticks  # the frame with which the round after it opens
-    assert planned.oldest_readable_tick(committed) == newest + 1 - planned.capacity
-    assert planned.oldest_readable_tick(committed) <= committed * planned.round_ticks - planned.window_ticks - (
-        STACK - 1
-    )
-    later = committed + planned.snapshot_rounds
-    assert planned.oldest_readable_tick(later) <= committed * planned.round_ticks, (
-        "what is to be written down next is still there"
-    )
+    assert run_schedule(envs=1, lane_envs=1).ladder(0, explore) == 1.0
 
 
 def on_policy_schedule(schedule: str, rounds_apart: int, epochs: int = 1) -> RunSchedule:
     """Rounds of 40 steps, 10 ticks of four envs, with minibatches of 16."""
-    config = Config().with_settings(
-        method="sampled",
-        epochs=epochs,
-        envs=4,
-        lane_envs=2,
-        round_steps=40,
-        batch_size=16,
-        total_steps=3_990,
-        schedule=schedule,
-        snapshot_every_steps=40 * rounds_apart + 39,
-    )
-    return make_run_schedule(config)
+    sizes = {"envs": 4, "lane_envs": 2, "round_steps": 40, "batch_size": 16, "total_steps": 3_990, "epochs": epochs}
+    return run_schedule(method="sampled", schedule=schedule, snapshot_every_steps=40 * rounds_apart + 39, **sizes)
 
 
 @pytest.mark.parametrize("rounds_apart", [1, 5])
 @pytest.mark.parametrize("schedule", ["concurrent", "alternate"])
 def test_an_on_policy_method_learns_from_the_newest_round_alone(schedule: str, rounds_apart: int) -> None:
-    planned = on_policy_schedule(schedule, rounds_apart)
+    planned, lag = on_policy_schedule(schedule, rounds_apart), int(schedule == "concurrent")
     assert (planned.round_ticks, planned.window_ticks, planned.snapshot_rounds) == (10, 10, rounds_apart)
-    assert planned.rounds == 100
-    first = planned.first_learning_round
-    assert first == (1 if schedule == "concurrent" else 0), "the first round with a round to learn from"
-    for round_ in range(first, planned.rounds):
-        lag = 1 if schedule == "concurrent" else 0
+    assert (planned.rounds, planned.first_learning_round) == (100, lag), "the first round with a round to learn from"
+    for round_ in range(lag, planned.rounds):
         assert planned.window_end(round_) - planned.window_ticks == (round_ - lag) * planned.round_ticks
-    assert planned.learning_begins == planned.round_steps == planned.window_end(first) * planned.envs
-    assert not any(planned.target_changes_after(round_) for round_ in range(planned.rounds))
+        assert not planned.target_changes_after(round_)
+    assert planned.learning_begins == planned.round_steps == planned.window_end(lag) * planned.envs
     assert not planned.has_own_target
+    for boundary in range(0, 50, rounds_apart):
+        first = min(planned.window_end(boundary) - planned.window_ticks, boundary * planned.round_ticks)
+        assert planned.oldest_needed_tick(boundary) == max(0, first - (STACK - 1)), "the round and its first stacks"
 
 
 @pytest.mark.parametrize(("epochs", "updates"), [(1, 2), (3, 7)])
@@ -239,42 +197,10 @@ def test_an_on_policy_method_learns_from_the_newest_round_alone(schedule: str, r
 def test_every_round_of_an_on_policy_method_has_the_same_updates(schedule: str, epochs: int, updates: int) -> None:
     """floor(epochs * 40 / 16), without a remainder that a later round takes over."""
     planned = on_policy_schedule(schedule, 5, epochs)
-    done = 0
     for round_ in range(planned.rounds):
+        done = updates * max(0, round_ - planned.first_learning_round)
         assert planned.updates_before(round_) == done
         assert planned.updates_in(round_) == (updates if round_ >= planned.first_learning_round else 0)
-        done += planned.updates_in(round_)
-    assert planned.updates_before(planned.rounds) == done > 0
-
-
-@pytest.mark.parametrize("rounds_apart", [1, 2, 5])
-@pytest.mark.parametrize("schedule", ["concurrent", "alternate"])
-def test_rounds_that_an_on_policy_learner_repeats_are_held(schedule: str, rounds_apart: int) -> None:
-    """Every committed count, every snapshot that a restart may go back to: no slot in use is written over."""
-    planned = on_policy_schedule(schedule, rounds_apart)
-    n = planned.round_ticks
-    for committed in range(4 * rounds_apart, 6 * rounds_apart):
-        newest_written = (committed + planned.max_rounds_ahead) * n
-        snapshot = committed - committed % rounds_apart
-        first_repeated = planned.window_end(snapshot) - planned.window_ticks
-        oldest_read = first_repeated - (STACK - 1)
-        assert newest_written - oldest_read < planned.capacity
-        # The scribe may be a whole span behind before the learner waits for it.
-        assert newest_written - (snapshot - rounds_apart) * n < planned.capacity
-        assert planned.oldest_readable_tick(committed) == newest_written + 1 - planned.capacity
-
-
-@pytest.mark.parametrize("rounds_apart", [1, 5])
-@pytest.mark.parametrize("schedule", ["concurrent", "alternate"])
-def test_a_boundary_of_an_on_policy_method_needs_the_window_and_its_first_stacks(
-    schedule: str, rounds_apart: int
-) -> None:
-    planned = on_policy_schedule(schedule, rounds_apart)
-    assert planned.oldest_needed_tick(0) == 0
-    for boundary in range(rounds_apart, 50, rounds_apart):
-        following = planned.window_end(boundary) - planned.window_ticks
-        needed = min(following, boundary * planned.round_ticks) - (STACK - 1)
-        assert planned.oldest_needed_tick(boundary) == max(0, needed)
 
 
 @pytest.mark.parametrize("schedule", ["concurrent", "free", "alternate"])
@@ -282,3 +208,21 @@ def test_a_boundary_of_a_replay_method_needs_its_window(schedule: str) -> None:
     planned = run_schedule(schedule=schedule, envs=4, round_steps=40, replay_size=200, snapshot_every_steps=40)
     boundary = 100 * planned.snapshot_rounds
     assert planned.oldest_needed_tick(boundary) == boundary * planned.round_ticks - planned.window_ticks
+
+
+def test_an_lstm_adds_its_state_to_the_slots_and_a_tick_before_the_first() -> None:
+    """Its state lies in the slot before, which a stack of one frame does not need."""
+    settings = WORKERS | {"schedule": "ordered", "method": "a2c", "network": "a3c", "frame_stack": 1}
+    plain, recurrent = (run_schedule(**settings, recurrent=each) for each in (False, True))
+    assert (plain.recurrent_units, recurrent.recurrent_units) == (0, 256)
+    assert (plain.history_ticks, recurrent.history_ticks) == (0, 1)
+    assert recurrent.capacity == plain.capacity + 1
+
+
+def test_the_target_network_of_a_version_follows_its_changes() -> None:
+    planned = make_run_schedule(PRESETS["nq-async"])
+    changes = 0
+    for boundary in range(300):
+        assert planned.target_changes_before(boundary) == changes
+        changes += planned.target_changes_after(boundary)
+    assert changes == 300 * 80 // 10_000

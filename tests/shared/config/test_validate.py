@@ -17,9 +17,10 @@ from shared.errors import ConfigError
 from shared.network_spec import Network, network_of
 from shared.root import ROOT
 from shared.text import flag_of, shown
-from tests.shared.config.test_worker_settings import REPLAY, WORKERS
 from tests.support.configurations import ON_POLICY, assert_refused, settled
 
+WORKERS: dict[str, Any] = {"schedule": "ordered", "workers": 4, "lane_envs": 2, "method": "a2c", "network": "a3c"}
+REPLAY: dict[str, Any] = WORKERS | {"method": "dqn", "local_replay": 1_000}
 NO_EFFECT = "has no effect with --method a2c"
 NO_EPSILON = {"epsilon_start": 0.0, "epsilon_end": 0.0}
 
@@ -229,11 +230,13 @@ def test_settings_are_refused_before_anything_is_asked_of_the_machine(wrong: dic
 @pytest.mark.parametrize(
     "settings",
     [
+        WORKERS | {"recurrent": True},
+        WORKERS | {"envs": 8},  # the emulators that play anyway
         {"schedule": "alternate", "n_step": 3},  # transitions may reach over the end of a round of one tick
         REPLAY | {"lane_envs": 1, "t_max": 4, "n_step": 10, "learning_starts": 36},  # as the refusal above advises
     ],
 )
-def test_several_steps_go_with_short_rounds(settings: dict[str, Any]) -> None:
+def test_settings_that_fit_together_are_taken(settings: dict[str, Any]) -> None:
     validate.settings(Config().with_settings(**settings))
 
 
@@ -255,10 +258,16 @@ def test_zero_is_not_above_zero_where_torch_flushes_denormals() -> None:
         ({"inference_batch": 6}, "divides --envs 8"),
         ({"precision": "tf32"}, "--precision tf32 is for CUDA"),
         ({"replay_on": "device"}, "--replay-on device is for CUDA"),
+        ({"acting_precision": "tf32"}, "--acting-precision tf32 is for CUDA"),
+        (WORKERS | {"actors": 5}, "--actors 5 is more than --workers 4, each of which runs on one process."),
+        (WORKERS | {"learner_ranks": 2}, "--learner-ranks 2 cannot be with --schedule ordered"),
+        (WORKERS | {"learner_threads": 2}, "--learner-threads 2 cannot be with --schedule ordered"),
+        (WORKERS | {"inference_batch": 3}, "--inference-batch 3 must be a multiple of --lane-envs 2"),
+        (WORKERS | {"inference_batch": 4, "schedule": "async"}, "--inference-batch 4 cannot be with --schedule async"),
     ],
 )
 def test_settings_that_do_not_fit_together_are_refused(wrong: dict[str, Any], says: str) -> None:
-    validate.resolved(settled())
+    validate.resolved(settled(**WORKERS if "workers" in wrong else {}))
     assert_refused(validate.resolved, settled(**wrong), says)
 
 
