@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import asdict
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,8 @@ from shared.frame_shape import DEFAULT_FRAMES, FrameShape
 from shared.network_parameters import parameters_of
 from shared.network_spec import PLAIN_NETWORKS, Network, least_frame_size, register_network
 from shared.root import ROOT
+
+CRITIC = {"method": "a2c", "value_output": True}
 
 
 def test_gray_and_color() -> None:
@@ -57,23 +60,23 @@ def test_a_registered_network_is_checked_against_the_frames_of_the_run(monkeypat
         ({"frame_size": 1_024}, "frame_size is 1024"),
         ({"frame_stack": 0}, "frame_stack is 0"),
         ({"frame_stack": True}, "frame_stack is True"),
+        *(({"method": name}, "method is ") for name in ("dqn.evil", "../evil", "__main__", "", "os\n")),
+        *((part | CRITIC, "value_output is True beside") for part in ({"dueling": True}, {"noisy": 0.5}, {"atoms": 2})),
     ],
 )
-def test_a_file_cannot_name_impossible_frames(values: dict[str, int], says: str) -> None:
+def test_a_file_cannot_name_an_impossible_network(values: dict[str, Any], says: str) -> None:
+    """A method is a name, and no path of modules."""
     written = asdict(Network("nature", 3))
+    assert Network.from_json(written | CRITIC).value_output
     with pytest.raises(ValueError, match=says):
-        Network.from_json({**written, **values})
+        Network.from_json(written | values)
 
 
 def test_only_defaults_know_a_size() -> None:
     """A run takes sizes from its configuration. A constant of the default would be right in every test but those of
     other sizes."""
-    may = {
-        "shared/config/sections.py",
-        "ringside/report/report_page.py",
-        "shared/network_spec.py",
-        "shared/frame_shape.py",
-    }
+    may = {"shared/config/sections.py", "shared/network_spec.py", "shared/frame_shape.py"}
+    may |= {"ringside/report/report_page.py"}
     may |= {"actors/envs/atari.py", "actors/pixels/frames.py", "actors/pixels/bilinear.py"}  # the kernel of one size
     for package in ("actors", "learner", "workers", "shared", "ringside"):
         for path in (ROOT / package).rglob("*.py"):

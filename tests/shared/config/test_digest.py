@@ -51,9 +51,11 @@ def test_digest_covers_the_settings_of_a_method(method: str, name: str) -> None:
 
 @pytest.mark.parametrize(("section", "name"), FIELDS)
 def test_digest_covers_what_the_weights_depend_on(section: str, name: str) -> None:
+    """The experiment is the digest without the arithmetic."""
     changed = Config().with_settings(**{name: another(section, name)})
     assert changed != Config()
     assert (changed.digest() == Config().digest()) == (name in MAY_CHANGE_ON_RESUME)
+    assert (changed.experiment() == Config().experiment()) == (name in MAY_CHANGE_ON_RESUME | ARITHMETIC)
 
 
 def test_a_whole_number_is_the_same_setting_as_that_float() -> None:
@@ -68,14 +70,3 @@ def test_the_settings_of_the_arithmetic_are_those_of_the_machine() -> None:
         *("device", "precision", "acting_device", "acting_precision", "deterministic"),
         *("learner_threads", "learner_shards", "inference_threads", "inference_batch"),
     } == ARITHMETIC
-
-
-@pytest.mark.parametrize(("section", "name"), FIELDS)
-def test_the_experiment_covers_what_is_no_arithmetic(section: str, name: str) -> None:
-    changed = Config().with_settings(**{name: another(section, name)})
-    same = (changed.experiment() == Config().experiment(), changed.digest() == Config().digest())
-    if name in ARITHMETIC:
-        assert section == "machine"
-        assert same == (True, False)
-    else:
-        assert same[0] == same[1], "the experiment is the digest without the arithmetic"

@@ -61,23 +61,8 @@ def test_a_registered_method_has_a_name() -> None:
     add_method(THEIRS)
     add_method(dataclasses.replace(THEIRS))
     assert declarations.method_declaration("theirs") is THEIRS
-    assert declarations.method_names() == [
-        *(
-            "a2c",
-            "a3c",
-            "c51",
-            "dqn",
-            "iqn",
-            "n-step-q",
-            "one-step-q",
-            "ppo",
-            "pqn",
-            "qr-dqn",
-            "sarsa",
-            "theirs",
-            "vtrace",
-        )
-    ]
+    known = "a2c a3c c51 dqn iqn n-step-q one-step-q ppo pqn qr-dqn sarsa theirs vtrace"
+    assert declarations.method_names() == known.split()
 
 
 def test_a_name_has_one_method() -> None:

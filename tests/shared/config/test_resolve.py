@@ -38,59 +38,45 @@ def test_actors_change_no_other_answer() -> None:
 
 
 def test_given_settings_stay() -> None:
-    said = {
-        "precision": "fp32",
-        "learner_threads": 3,
-        "inference_threads": 2,
-        "inference_batch": 48,
-        "eval_episodes": 5,
-    }
-    config = resolve.resolve(Config().with_settings(device="cpu", **said)).to_json()
-    assert {name: value for section in config.values() for name, value in section.items() if name in said} == said
+    said = {"precision": "fp32", "learner_threads": 3, "inference_threads": 2, "inference_batch": 48}
+    said |= {"eval_episodes": 5}
+    assert resolve.resolve(Config().with_settings(device="cpu", **said)).to_flat().items() >= said.items()
 
 
-def test_the_inference_server_may_compute_otherwise_than_the_learner(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("said", "acts"),
+    [
+        ({}, ("cuda:0", "tf32", 96)),
+        ({"acting_device": "cuda"}, ("cuda:0", "tf32", 96)),
+        ({"acting_device": "cpu"}, ("cpu", "bf16", 32)),
+        ({"acting_device": "cpu", "acting_precision": "fp32"}, ("cpu", "fp32", 32)),
+        ({"acting_precision": "fp32"}, ("cuda:0", "fp32", 96)),
+    ],
+)
+def test_the_inference_server_may_compute_otherwise_than_the_learner(
+    monkeypatch: pytest.MonkeyPatch, said: dict[str, str], acts: tuple[str, str, int]
+) -> None:
     monkeypatch.setattr(facts, "cuda_devices", lambda: 1)
     monkeypatch.setattr(facts, "bf16_flags", lambda: ["amx_bf16"])
-    found = {}
-    for name, said in {
-        "like the learner": {},
-        "said, but the same": {"acting_device": "cuda"},
-        "on the CPU": {"acting_device": "cpu"},
-        "in float32": {"acting_device": "cpu", "acting_precision": "fp32"},
-        "on the same device": {"acting_precision": "fp32"},
-    }.items():
-        machine = resolve.resolve(Config().with_settings(**said)).machine
-        found[name] = (machine.acts_on, machine.acts_in, machine.inference_batch)
-        assert (machine.device, machine.precision) == ("cuda:0", "tf32")
-    assert found == {
-        "like the learner": ("cuda:0", "tf32", 96),
-        "said, but the same": ("cuda:0", "tf32", 96),
-        "on the CPU": ("cpu", "bf16", 32),
-        "in float32": ("cpu", "fp32", 32),
-        "on the same device": ("cuda:0", "fp32", 96),
-    }
-    resolved = resolve.resolve(Config().with_settings(acting_device="cpu"))
-    assert resolve.resolve(resolved) == resolved
-    assert Plan(resolved, 4).cell_of(0) != Plan(resolve.resolve(Config()), 4).cell_of(0)
+    config = resolve.resolve(Config().with_settings(**said))
+    machine = config.machine
+    assert (machine.device, machine.precision) == ("cuda:0", "tf32")
+    assert (machine.acts_on, machine.acts_in, machine.inference_batch) == acts
+    assert resolve.resolve(config) == config
+    cells = [Plan(each, 4).cell_of(0) for each in (config, resolve.resolve(Config()))]
+    assert (cells[0] == cells[1]) == (machine.acts_on == "cuda:0")
 
 
 def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(facts, "cuda_devices", lambda: 2)
-    assert [resolve.device_of(asked) for asked in ("auto", "cpu", "cuda", "cuda:1")] == [
-        "cuda:0",
-        "cpu",
-        "cuda:0",
-        "cuda:1",
-    ]
+    found = [resolve.device_of(asked) for asked in ("auto", "cpu", "cuda", "cuda:1")]
+    assert found == ["cuda:0", "cpu", "cuda:0", "cuda:1"]
     with pytest.raises(ConfigError, match=r"no device cuda:2: the last of 2 is cuda:1"):
         resolve.device_of("cuda:2")
-    with pytest.raises(ConfigError, match="--device gpu is not one of auto, cpu, cuda and cuda:N"):
-        resolve.device_of("gpu")
     with pytest.raises(ConfigError, match="--acting-device gpu is not one of auto, cpu, cuda and cuda:N"):
         resolve.resolve(Config().with_settings(acting_device="gpu"))
-    for name in ("cuda:" + "9" * 5_000, "cuda:\u0663"):
-        with pytest.raises(ConfigError, match="is not one of auto, cpu, cuda and cuda:N"):
+    for name in ("gpu", "cuda:" + "9" * 5_000, "cuda:\u0663"):
+        with pytest.raises(ConfigError, match=r"--device .* is not one of auto, cpu, cuda and cuda:N"):
             resolve.device_of(name)
     config = resolve.resolve(Config())
     assert (config.machine.precision, config.machine.inference_batch, config.machine.learner_threads) == ("tf32", 96, 1)
@@ -108,16 +94,8 @@ def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("envs", "lane_envs", "batch"),
     [
-        (96, 2, 32),
-        (32, 2, 16),
-        (192, 4, 32),
-        (8, 2, 4),
-        (4, 2, 2),
-        (2, 2, 2),
-        (1, 1, 1),
-        (2, 1, 1),
-        (80, 40, 40),
-        (14, 2, 2),
+        *((96, 2, 32), (32, 2, 16), (192, 4, 32), (8, 2, 4), (4, 2, 2)),
+        *((2, 2, 2), (1, 1, 1), (2, 1, 1), (80, 40, 40), (14, 2, 2)),
     ],
 )
 def test_inference_batch_divides_and_leaves_two_groups(envs: int, lane_envs: int, batch: int) -> None:
@@ -184,7 +162,7 @@ def test_ranks_have_shards_that_they_share_evenly(ranks: int, shards: int) -> No
 
 
 def test_the_ranks_of_a_learner_leave_cores_to_actors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resolve.facts, "usable_cores", lambda: 32)
+    monkeypatch.setattr(facts, "usable_cores", lambda: 32)
     config = Config().with_settings(device="cpu", learner_threads=2)
     alone, shared = (resolve.resolve(config.with_settings(learner_ranks=ranks, learner_shards=4)) for ranks in (1, 4))
     assert [resolve.learner_cores(each.machine) for each in (alone, shared)] == [4 * 2, 4 * 3 * 2]

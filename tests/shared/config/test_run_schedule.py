@@ -124,8 +124,8 @@ def test_rounds_between_two_snapshots(settings: dict[str, Any], rounds: int) -> 
     assert run_schedule(**settings).snapshot_rounds == rounds
 
 
-SIZES = {"envs": 8, "lane_envs": 2, "round_steps": 80, "replay_size": 80}
-WORKERS = {"workers": 4, "t_max": 5}
+SIZES: dict[str, Any] = {"envs": 8, "lane_envs": 2, "round_steps": 80, "replay_size": 80}
+WORKERS: dict[str, Any] = {"workers": 4, "t_max": 5}
 
 
 @pytest.mark.parametrize("rounds_apart", [1, 2, 5])

@@ -7,7 +7,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from shared.config.sections import Play
 from shared.config.trust import compare_env, load_plugin, require_env, require_plugin
 from shared.errors import ConfigError
 from shared.files.run_file_names import CONFIG_FILE
-from shared.network_spec import Network, network_of
+from shared.network_spec import network_of
 from shared.root import ROOT
 from tests.conftest import Launch, Refused
 from tests.support.checkpoints import CONFIG, random_weights, rewrite, write_run
@@ -178,19 +178,17 @@ def test_registered_ids_need_no_flag(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert ringside.starting_point(None, run).play.env == "Registered-v0"
 
 
-@pytest.mark.parametrize("load", ["game", "run"])
-def test_a_game_needs_no_flag_and_takes_none(load: str, tmp_path: Path, refused: Refused) -> None:
-    words = {
-        "game": ["eval", "--load", str(random_weights(tmp_path / "agent"))],
-        "run": ["--resume", str(run_of(tmp_path, game="pong"))],
-    }[load]
-    said = refused(*words, "--env", "tests.support.pixel_game:factory")
-    assert "was trained on the game pong, not on an env: omit --env tests.support.pixel_game:factory." in said
-
-
-def test_another_env_than_the_files_is_refused_by_both_names(tmp_path: Path, refused: Refused) -> None:
-    weights, run = agent_of(tmp_path, "marker:factory"), run_of(tmp_path, env="marker:factory")
-    says = "was trained on marker:factory, not on --env other:factory: name the same one."
+@pytest.mark.parametrize(
+    ("played", "says"),
+    [
+        ("pong", "was trained on the game pong, not on an env: omit --env other:factory."),
+        ("marker:factory", "was trained on marker:factory, not on --env other:factory: name the same one."),
+    ],
+)
+def test_another_env_than_the_files_is_refused_by_both_names(
+    played: str, says: str, tmp_path: Path, refused: Refused
+) -> None:
+    weights, run = agent_of(tmp_path, played), run_of(tmp_path, **{"env" if ":" in played else "game": played})
     for words in (["eval", "--load", str(weights)], ["--resume", str(run)]):
         assert says in refused(*words, "--env", "other:factory")
 
@@ -218,14 +216,8 @@ def test_a_forged_name_is_not_offered_for_the_command_line(env: str) -> None:
 
 
 def test_settings_that_act_outside_of_training_come_from_no_file(tmp_path: Path) -> None:
-    foreign = {
-        "track": "wandb",
-        "run_dir": "/elsewhere",
-        "init_from": "elsewhere",
-        "resume": "elsewhere",
-        "plain": True,
-    }
-    run = run_of(tmp_path, **foreign)
+    paths = dict.fromkeys(("run_dir", "init_from", "resume"), "elsewhere")
+    run = run_of(tmp_path, track="wandb", plain=True, **paths)
     found = ringside.starting_point(None, run).run
     assert found == replace(CONFIG.run, run_dir=run, resume=run)
     assert configuration(["--resume", str(run)]).run.track == "off"
@@ -264,21 +256,6 @@ def test_the_printed_command_that_begins_anew_gives_the_same_network(settings: d
     assert found.run.plugin == settings.get("plugin")
     assert found.play == config.play
     assert network_of(found, 4) == network_of(config, 4)
-
-
-@pytest.mark.parametrize("method", ["dqn.evil", "../evil", "__main__", "", "os\n"])
-def test_a_method_is_a_name_and_no_path_of_modules(method: str) -> None:
-    values = asdict(Network("small", 3)) | {"method": method}
-    with pytest.raises(ValueError, match="method is "):
-        Network.from_json(values)
-
-
-@pytest.mark.parametrize("part", [{"dueling": True}, {"noisy": 0.5}, {"atoms": 2}])
-def test_an_actor_critic_has_no_parts_of_networks_of_action_values(part: dict[str, Any]) -> None:
-    values = asdict(Network("small", 3, "a2c", value_output=True))
-    assert Network.from_json(values).value_output
-    with pytest.raises(ValueError, match="value_output is True beside parts"):
-        Network.from_json(values | part)
 
 
 def test_the_commands_of_the_document_show_the_rule(

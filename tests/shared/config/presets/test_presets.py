@@ -42,12 +42,8 @@ def test_nature_is_the_published_table() -> None:
     learn, explore = PRESETS["nature"].learn, PRESETS["nature"].explore
     assert (learn.batch_size, learn.replay_size, learn.round_steps, learn.train_every) == (32, 1_000_000, 10_000, 4)
     assert (learn.discount, learn.learning_starts, learn.total_steps) == (0.99, 50_000, 50_000_000)
-    assert (learn.optimizer, learn.learning_rate, learn.optimizer_decay, learn.optimizer_epsilon) == (
-        "rmsprop",
-        0.00025,
-        0.95,
-        0.01,
-    )
+    assert (learn.optimizer, learn.learning_rate) == ("rmsprop", 0.00025)
+    assert (learn.optimizer_decay, learn.optimizer_epsilon) == (0.95, 0.01)
     assert (explore.epsilon_start, explore.epsilon_end, explore.epsilon_steps) == (1.0, 0.1, 1_000_000)
     rules = eval_rules(PRESETS["nature"].play, PRESETS["nature"].evaluate, method_declaration("dqn"))
     assert rules == EvalRules(epsilon=0.05, max_frames=18_000)
@@ -61,6 +57,9 @@ LONG = {"eval_max_frames": 108_000}
 
 
 ALMOST_GREEDY = LONG | {"eval_epsilon": 0.001}
+
+
+SUPPORT = {"atoms": 51, "v_min": -10.0, "v_max": 10.0}
 
 
 CRITIC = {"value_weight": 0.5, "entropy_weight": 0.01}
@@ -86,39 +85,17 @@ PUBLISHED: dict[str, dict[str, Any]] = {
     "dueling": {"round_steps": 30_000, "double": True, "dueling": True, "clip_gradient": 10.0, "epsilon_end": 0.01}
     | {"learning_rate": 6.25e-5, "optimizer_epsilon": 0.000625}
     | ALMOST_GREEDY,
-    "c51": {
-        "method": "c51",
-        "atoms": 51,
-        "v_min": -10.0,
-        "v_max": 10.0,
-        "epsilon_end": 0.01,
-        "optimizer_epsilon": 0.0003125,
-    }
-    | ALMOST_GREEDY
-    | ADAM,
+    "c51": {"method": "c51", "epsilon_end": 0.01, "optimizer_epsilon": 0.0003125} | SUPPORT | ALMOST_GREEDY | ADAM,
     "rainbow": {"learning_starts": 20_000, "round_steps": 8_000, "learning_rate": 6.25e-5, "optimizer_epsilon": 1.5e-4}
-    | {
-        "method": "c51",
-        "atoms": 51,
-        "v_min": -10.0,
-        "v_max": 10.0,
-        "double": True,
-        "dueling": True,
-        "noisy": True,
-        "noisy_std": 0.5,
-    }
+    | {"method": "c51", "double": True, "dueling": True, "noisy": True, "noisy_std": 0.5}
+    | SUPPORT
     | {"n_step": 3, "prioritized": True, "priority_exponent": 0.5, "importance_start": 0.4, "importance_end": 1.0}
     | {"importance_steps": 50_000_000}
     | {"epsilon_start": 0.0, "epsilon_end": 0.0, "epsilon_steps": 0, "eval_epsilon": 0.0}
     | LONG
     | ADAM,
-    "qr-dqn": {
-        "method": "qr-dqn",
-        "atoms": 200,
-        "learning_rate": 5e-5,
-        "optimizer_epsilon": 0.0003125,
-        "epsilon_end": 0.01,
-    }
+    "qr-dqn": {"method": "qr-dqn", "atoms": 200, "learning_rate": 5e-5, "epsilon_end": 0.01}
+    | {"optimizer_epsilon": 0.0003125}
     | ALMOST_GREEDY
     | ADAM,
     "iqn": {"method": "iqn", "iqn_samples": 64, "iqn_policy_samples": 32, "learning_rate": 5e-5, "epsilon_end": 0.01}
