@@ -94,10 +94,9 @@ def register_network(name: str, convolutions: Sequence[tuple[int, int, int]], hi
         raise ConfigError(f"A network cannot be called {name!r:.60}: use lower-case letters, digits and hyphens.")
     # Frames are read in blocks (learner/replay/gather.py).
     if side < 1 or not layers.convolutions or not layers.convolutions[0].reads_blocks:
-        raise ConfigError(
-            f"The network {name} fits no frames of at most {MOST_SIDE}x{MOST_SIDE}: its first convolution needs a "
-            f"stride of {BLOCK} and a kernel that is a multiple of it, and no kernel may exceed its input."
-        )
+        needs = f"its first convolution needs a stride of {BLOCK} and a kernel that is a multiple of it"
+        fault = f"fits no frames of at most {MOST_SIDE}x{MOST_SIDE}"
+        raise ConfigError(f"The network {name} {fault}: {needs}, and no kernel may exceed its input.")
     if hidden < 1 or min(each.channels for each in layers.convolutions) < 1:
         raise ConfigError(f"The network {name} has a layer without units: give each at least 1.")
     if name == "impala" or PLAIN_NETWORKS.setdefault(name, layers) != layers:

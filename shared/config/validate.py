@@ -383,19 +383,7 @@ _KNOWN = [Algorithm(), *(preset.algorithm for preset in PRESETS.values())]
 
 def config_warnings(config: Config) -> list[str]:
     """Sentences about settings that a user may not have meant."""
-    learn = config.learn
-    found = [*_parts_that_are_off(config.algorithm), *_length(config)]
-    left = learn.total_steps - learn.anneal_steps
-    if learn.learning_rate_end == 0 and left > 0:
-        steps = f"--anneal-steps {learn.anneal_steps:_}"
-        found.append(f"The learning rate is 0 after {steps}: the last {left:_} steps learn nothing.")
-    numbers = (learn.optimizer_decay, learn.optimizer_epsilon)
-    if learn.optimizer in ("adam", "radam") and numbers == (Learn().optimizer_decay, Learn().optimizer_epsilon):
-        found.append(
-            f"--optimizer {learn.optimizer} keeps RMSProp's --optimizer-decay {numbers[0]:g} and --optimizer-epsilon "
-            f"{numbers[1]:g}; usual are 0.999 and 1e-8 to 1.5e-4."
-        )
-    return found
+    return [*_parts_that_are_off(config.algorithm), *_length(config), *_of_optimizer(config.learn)]
 
 
 def _parts_that_are_off(algorithm: Algorithm) -> Iterator[str]:
@@ -410,27 +398,30 @@ def _parts_that_are_off(algorithm: Algorithm) -> Iterator[str]:
 def _length(config: Config) -> Iterator[str]:
     """A run that ends before it learns, or before exploration falls; resumed runs cannot follow such advice."""
     run_schedule, total, resumes = make_run_schedule(config), config.learn.total_steps, config.run.resume is not None
-    whole = run_schedule.rounds * run_schedule.round_steps
-    if not run_schedule.updates_before(run_schedule.rounds):
-        others = "" if resumes else ", or fewer --learning-starts or --round-steps,"
-        yield (
-            f"Nothing will be learned: rounds have {run_schedule.round_steps:_} steps, updates begin with round "
-            f"{run_schedule.first_learning_round + 1}, and there are {run_schedule.rounds}. More --total-steps{others} "
-            "would change that."
-        )
+    steps, rounds = run_schedule.round_steps, run_schedule.rounds
+    if not run_schedule.updates_before(rounds):
+        begins = f"updates begin with round {run_schedule.first_learning_round + 1}, and there are {rounds}"
+        more = "More --total-steps" + ("" if resumes else ", or fewer --learning-starts or --round-steps,")
+        yield f"Nothing will be learned: rounds have {steps:_} steps, {begins}. {more} would change that."
         return
-    if whole > 1.5 * total:
-        yield (
-            f"The run will play {whole:_} steps, not --total-steps {total:_}: it ends with a round, and rounds have "
-            f"{run_schedule.round_steps:_} steps."
-        )
+    if rounds * steps > 1.5 * total:
+        yield f"The run will play {rounds * steps:_} steps, not --total-steps {total:_}: a round has {steps:_} steps."
     explore, left = config.explore, total - (0 if run_schedule.method.on_policy else config.learn.learning_starts)
     has_epsilon = run_schedule.method.has_epsilon and not resumes
     if has_epsilon and 0 < left < explore.epsilon_steps / 2:  # to explore for half of a run is common
         start, end = explore.epsilon_start, explore.epsilon_end
         reached = f"{start + left / explore.epsilon_steps * (end - start):.2g}"
         if float(reached) != start:
-            yield (
-                f"The chance of a random action will only come from {start:g} to {reached} in {total:_} steps; "
-                f"--epsilon-steps {left:_} would bring it to {end:g}."
-            )
+            falls = f"come from {start:g} to {reached} in {total:_} steps"
+            advice = f"--epsilon-steps {left:_} would bring it to {end:g}"
+            yield f"The chance of a random action will only {falls}; {advice}."
+
+
+def _of_optimizer(learn: Learn) -> Iterator[str]:
+    left, numbers = learn.total_steps - learn.anneal_steps, (learn.optimizer_decay, learn.optimizer_epsilon)
+    if learn.learning_rate_end == 0 and left > 0:
+        steps = f"--anneal-steps {learn.anneal_steps:_}"
+        yield f"The learning rate is 0 after {steps}: the last {left:_} steps learn nothing."
+    if learn.optimizer in ("adam", "radam") and numbers == (Learn().optimizer_decay, Learn().optimizer_epsilon):
+        kept = f"RMSProp's --optimizer-decay {numbers[0]:g} and --optimizer-epsilon {numbers[1]:g}"
+        yield f"--optimizer {learn.optimizer} keeps {kept}; usual are 0.999 and 1e-8 to 1.5e-4."

@@ -32,8 +32,7 @@ ENDS_AT_0 = {"learning_rate_end": 0.0, "anneal_steps": 40_000_000}
         ),
         (
             {"total_steps": 10_500, "learning_starts": 1_000, "epsilon_steps": 9_000},
-            "The run will play 19_968 steps, not --total-steps 10_500: it ends with a round, and rounds have 9_984 "
-            "steps.",
+            "The run will play 19_968 steps, not --total-steps 10_500: a round has 9_984 steps.",
         ),
         ({"priority_exponent": 0.7}, "--priority-exponent 0.7 has no effect: --prioritized is off."),
         ({"importance_start": 0.5}, "--importance-start 0.5 has no effect: --prioritized is off."),
