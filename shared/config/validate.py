@@ -18,7 +18,7 @@ from shared.config.field_checks import MOST, check_ranges
 from shared.config.method_declaration import C51Settings, OnPolicySettings, method_declaration
 from shared.config.presets import PRESETS
 from shared.config.protocols import eval_rules
-from shared.config.run_schedule import MOST_PRIORITIES, RunSchedule, make_run_schedule
+from shared.config.run_schedule import MOST_PRIORITIES, make_run_schedule
 from shared.config.sections import INEXACT_SCHEDULES, WORKER_SCHEDULES, Algorithm, Learn
 from shared.config.settings import Config, ResolvedConfig, unused_settings
 from shared.config.trust import WANDB_SETTINGS
@@ -138,13 +138,16 @@ def _conflicts(config: Config, changed: Mapping[str, Any]) -> Iterator[str]:
     eval_rules(play, config.evaluate, method)  # which refuses what it cannot do
     yield from _of_needs(config, changed)
     yield from _of_network(config)
-    if method.has_epsilon:
-        yield from _of_exploration(config)
+    yield from _above(config, "epsilon_end", "epsilon_start")
+    yield from _of_targets(config)
     if play.workers:
         yield from _of_workers(config, changed)
     else:
         yield from _of_shards(config)
-        yield from _of_rounds(config) if method.on_policy else _of_replay(config)
+    if not method.on_policy:
+        yield from _of_replay(config)
+    elif not play.workers:
+        yield from _of_rounds(config)
     if play.emulators % play.lane_envs:
         nearest = max(1, round(play.envs / play.lane_envs)) * play.lane_envs
         others = f"--lane-envs 1 takes any number, else the nearest is --envs {nearest}"
@@ -156,26 +159,35 @@ def _conflicts(config: Config, changed: Mapping[str, Any]) -> Iterator[str]:
 def _of_needs(config: Config, changed: Mapping[str, Any]) -> Iterator[str]:
     """Settings that work only with another one."""
     play, learn, algorithm, machine = config.play, config.learn, config.algorithm, config.machine
-    schedule, method = learn.schedule, method_declaration(algorithm.method)
-    by_workers, replays = schedule in WORKER_SCHEDULES, not method.on_policy
-    annealed = vars(learn) | vars(algorithm.settings)
-    ends = [name for name in changed if name.endswith("_end") and name in annealed]
+    schedule, method, explore = learn.schedule, method_declaration(algorithm.method), config.explore
+    by_workers, learner, ranks = schedule in WORKER_SCHEDULES, not play.workers, machine.learner_ranks
+    own, has_atoms = vars(algorithm.settings), isinstance(algorithm.settings, C51Settings)
+    ends = [name for name in changed if name.endswith("_end") and name in vars(learn) | own]
     needs: tuple[tuple[Iterable[str], str, object], ...] = (
         (("width", "pooling", "spectral_norm"), "--network impala", learn.network == "impala"),
-        (("acting_device", "acting_precision"), "an inference server, which --workers have not", not play.workers),
         (("frame_color",), "--env, since games of Atari are played in gray", play.env),
-        (("workers", "t_max", "local_replay", "epsilon_by_worker"), _OF_WORKERS, by_workers),
-        (("method",), f"{_OF_WORKERS} with --workers", by_workers or not method.by_workers),
+        # Processes.
         (("schedule",), "--workers N, of which --preset a3c-async has 16", play.workers or not by_workers),
-        (("schedule",), f"a replay buffer, which --method {method.name} lacks", schedule != "free" or replays),
+        (("workers", "t_max", "local_replay", "epsilon_by_worker"), _OF_WORKERS, by_workers),
+        (("workers",), f"--local-replay 10_000, or no --method {method.name}", learn.local_replay or method.on_policy),
+        (("acting_device", "acting_precision"), "an inference server, which --workers have not", learner),
+        (("device",), "a learner (--preset ppo), as --workers are on the CPU", learner or "cuda" not in machine.device),
         (("learner_ranks",), f"--schedule concurrent or alternate, not {schedule}", schedule != "free"),
-        (("recurrent",), f"--learner-ranks 1, not {machine.learner_ranks}", machine.learner_ranks == 1),
+        (("recurrent",), f"--learner-ranks 1, not {ranks}", ranks == 1),
         (("require_exact",), f"an exact --schedule, not {schedule}", schedule not in INEXACT_SCHEDULES),
         (("require_exact",), "--deterministic on", machine.is_deterministic),
-        (WANDB_SETTINGS, "--track wandb", config.run.track == "wandb"),
-        (("eval_video",), "--eval-every-steps N", config.evaluate.eval_every_steps),
+        # Methods.
+        (("method",), f"{_OF_WORKERS} with --workers", by_workers or not method.by_workers),
+        (("schedule",), f"a replay buffer, not --method {method.name}", schedule != "free" or not method.on_policy),
+        (("prioritized",), "one replay buffer for all, not --local-replay", learner),
+        (("munchausen", "value_rescaling"), "--method dqn, qr-dqn or iqn, not c51 with its fixed atoms", not has_atoms),
+        (("epsilon_start",), "--noisy, or nothing is explored", explore.epsilon_start or algorithm.noisy),
+        (("epsilon_ladder",), "an epsilon above 0", explore.epsilon_start or explore.epsilon_end),
         (ends, "--anneal-steps N, after which it is reached", learn.anneal_steps),
         (("anneal_steps",), "a setting with an end, as --learning-rate-end", ends),
+        # Records.
+        (WANDB_SETTINGS, "--track wandb", config.run.track == "wandb"),
+        (("eval_video",), "--eval-every-steps N", config.evaluate.eval_every_steps),
     )
     for names, needed, is_there in needs:
         for name in names:
@@ -208,15 +220,6 @@ def _of_network(config: Config) -> Iterator[str]:
         yield f"--frame-size {size} is too small for --network {network}: {least} is the least."
     if network == "impala" and config.algorithm.normalize == "all":
         yield "--normalize all is for plain convolutions: pass --normalize last with --network impala."
-
-
-def _of_exploration(config: Config) -> Iterator[str]:
-    explore = config.explore
-    if explore.epsilon_start == 0 and not config.algorithm.noisy:
-        yield "Nothing would be explored: --epsilon-start is 0, and the network is not --noisy."
-    if explore.epsilon_ladder and explore.epsilon_start == explore.epsilon_end == 0:
-        yield "--epsilon-ladder has no effect with an epsilon of 0."
-    yield from _above(config, "epsilon_end", "epsilon_start")
 
 
 def _of_shards(config: Config) -> Iterator[str]:
@@ -252,33 +255,38 @@ def _of_rounds(config: Config) -> Iterator[str]:
 
 def _of_replay(config: Config) -> Iterator[str]:
     """A replay buffer that nothing could be learned from, or that the tree of priorities cannot hold."""
-    size, run_schedule = config.learn.replay_size, make_run_schedule(config)
-    yield from _of_targets(config)
+    play, learn, n_step, run_schedule = config.play, config.learn, config.algorithm.n_step, make_run_schedule(config)
     yield from _above(config, "importance_start", "importance_end")
     yield from _above(config, "learning_starts", "total_steps", ": nothing would be learned")
-    yield from _above(config, "batch_size", "learning_starts")
-    yield from _above(config, "batch_size", "replay_size")
-    if size < run_schedule.round_steps:
-        yield f"--replay-size {size:_} is smaller than one round, which has {run_schedule.round_steps:_} steps."
-    if run_schedule.priorities > MOST_PRIORITIES:
-        yield f"--replay-size {size:_} is more than {MOST_PRIORITIES:_}, the most for --prioritized."
-    yield from _of_n_step(run_schedule)
+    if play.workers:
+        least = max(learn.batch_size, (play.frame_stack + n_step + learn.t_max) * play.lane_envs)
+        if learn.local_replay < least:
+            yield f"--local-replay {learn.local_replay:_} is too small to draw from; {least:_} is the least."
+    else:
+        size, round_steps = learn.replay_size, run_schedule.round_steps
+        yield from _above(config, "batch_size", "learning_starts")
+        yield from _above(config, "batch_size", "replay_size")
+        if size < round_steps:
+            yield f"--replay-size {size:_} is smaller than one round, which has {round_steps:_} steps."
+        if run_schedule.priorities > MOST_PRIORITIES:
+            yield f"--replay-size {size:_} is more than {MOST_PRIORITIES:_}, the most for --prioritized."
+    own_round = int(play.workers > 0)  # a worker has finished the round whose gradient it computes
+    ticks = (run_schedule.first_learning_round + own_round) * run_schedule.round_ticks
+    if n_step > ticks:
+        played = f"the {ticks} steps that each of {play.emulators} emulators has made when learning starts"
+        enough = f"--learning-starts {(n_step - own_round) * play.emulators:_} is enough"
+        yield f"--n-step {n_step} is more than {played}; {enough}."
 
 
 def _of_workers(config: Config, changed: Mapping[str, Any]) -> Iterator[str]:
     """Settings that workers cannot have, or that have no effect with them."""
     play, learn, own = config.play, config.learn, config.algorithm.settings
     method, schedule = method_declaration(config.algorithm.method), f"--schedule {learn.schedule}"
-    if config.machine.device.startswith("cuda"):
-        gpu = f"not on --device {config.machine.device}: a GPU is for --preset ppo, impala or a3c"
-        yield f"{schedule} computes on the CPU, {gpu}."
     if not replace(network_of(config, actions=1), recurrent=0).plain:
         without = "without --dueling, --noisy, --normalize and --method iqn"
         yield f"{schedule} trains plain layers: pass --network a3c or nature, {without}."
     if isinstance(own, OnPolicySettings) and own.epochs > 1:
         yield f"--epochs {own.epochs} has no effect with {schedule}, where a step is used once: pass --epochs 1."
-    if not method.on_policy:
-        yield from _of_local_replay(config)
     emulators = f"--workers {play.workers} times --lane-envs {play.lane_envs} emulators play"
     without_effect = {"envs": emulators, "train_every": "--t-max says it", "replay_size": "--local-replay says it"}
     if not learn.local_replay:
@@ -291,32 +299,6 @@ def _of_workers(config: Config, changed: Mapping[str, Any]) -> Iterator[str]:
             yield f"{flag_of(name)} {changed[name]:_} has no effect with {schedule}, since {why}: omit it."
 
 
-def _of_local_replay(config: Config) -> Iterator[str]:
-    """A method with a replay buffer whose workers could not draw from theirs."""
-    play, learn, algorithm = config.play, config.learn, config.algorithm
-    if not learn.local_replay:
-        yield f"--method {algorithm.method} learns from a replay buffer of each worker: add --local-replay 10_000."
-    yield from _of_targets(config)
-    if algorithm.prioritized:
-        yield f"--prioritized makes no sense with --local-replay {learn.local_replay:_}: it is uniform."
-    least = max(learn.batch_size, (play.frame_stack + algorithm.n_step + learn.t_max) * play.lane_envs)
-    if learn.local_replay < least:
-        yield f"--local-replay {learn.local_replay:_} is too small to draw from; {least:_} is the least."
-    yield from _above(config, "learning_starts", "total_steps", ": nothing would be learned")
-    yield from _of_n_step(make_run_schedule(config))
-
-
-def _of_n_step(run_schedule: RunSchedule) -> Iterator[str]:
-    """Returns that are longer than what is there when the first update draws."""
-    n_step, emulators = run_schedule.n_step, run_schedule.envs
-    own_round = int(run_schedule.workers > 0)  # a worker has finished the round whose gradient it computes
-    ticks = (run_schedule.first_learning_round + own_round) * run_schedule.round_ticks
-    if n_step > ticks:
-        played = f"the {ticks} steps that each of {emulators} emulators has made when learning starts"
-        enough = f"--learning-starts {(n_step - own_round) * emulators:_} is enough"
-        yield f"--n-step {n_step} is more than {played}; {enough}."
-
-
 def _of_targets(config: Config) -> Iterator[str]:
     """TD targets that no method could learn, and a support of c51 that cannot hold returns."""
     algorithm, support = config.algorithm, config.algorithm.settings
@@ -324,9 +306,6 @@ def _of_targets(config: Config) -> Iterator[str]:
         yield "--munchausen learns the soft value of a state, of which --double chooses no action: omit one of them."
     if not isinstance(support, C51Settings):
         return
-    for part in ("munchausen", "value_rescaling"):
-        if getattr(algorithm, part):
-            yield f"{flag_of(part)} does not suit the fixed atoms of c51: omit it, or pass --method dqn, qr-dqn or iqn."
     if not support.v_min < support.v_max:
         yield f"--v-min {support.v_min} must be below --v-max {support.v_max}."
     if not support.v_min <= 0 <= support.v_max:
