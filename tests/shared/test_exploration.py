@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from shared.config.presets import PRESETS
 from shared.config.resolve import resolve
@@ -20,18 +21,18 @@ def test_many_numbers_equal_those_drawn_one_by_one() -> None:
     assert found.tolist() == [uniform(SEED, Stream.EXPLORE, 7, counter) for counter in last.tolist()]
 
 
-def test_actions_are_a_function_of_seed_env_and_tick_in_any_order() -> None:
-    config = resolve(Config().with_settings(envs=6, lane_envs=3, epsilon_ladder=1.0, device="cpu", inference_batch=3))
-    run_schedule, lane = make_run_schedule(config), 1
-    exploration = Exploration(lane, run_schedule, config.explore, SEED)
+@pytest.mark.parametrize("settings", [{"epsilon_ladder": 1.0}, {"epsilon_start": 0.5, "epsilon_end": 0.5}])
+def test_actions_are_a_function_of_seed_env_and_tick_in_any_order(settings: dict[str, float]) -> None:
+    config = resolve(Config().with_settings(envs=6, lane_envs=3, device="cpu", inference_batch=3, **settings))
+    run_schedule, explore, lane = make_run_schedule(config), config.explore, 1
+    exploration = Exploration(lane, run_schedule, explore, SEED)
     best, actions, differ = np.array([1, 0, 2], np.uint8), [4, 6, 18], 0
-    for tick in (0, 1, AHEAD - 1, AHEAD, 3 * AHEAD + 5, 3, 5_000_000, 5_000_063, 5_000_064, 4_999_999):
+    for tick in (*range(AHEAD + 1), 3 * AHEAD + 5, 3, 5_000_000, 5_000_063, 5_000_064, 4_999_999):
         chosen = exploration.choose(tick, best, actions)
         for j, action in enumerate(chosen):
             env = lane * 3 + j
-            explores = uniform(SEED, Stream.EXPLORE, env, tick) < run_schedule.epsilon(
-                tick, config.explore
-            ) ** run_schedule.ladder(env, config.explore)
+            epsilon = run_schedule.epsilon(tick, explore) ** run_schedule.ladder(env, explore)
+            explores = uniform(SEED, Stream.EXPLORE, env, tick) < epsilon
             drawn = randint(actions[j], SEED, Stream.EXPLORE_ACTION, env, tick)
             assert action == (drawn if explores else best[j])
             differ += action != best[j]

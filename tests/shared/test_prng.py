@@ -55,16 +55,3 @@ def test_the_random_action_does_not_depend_on_the_chance_that_took_it() -> None:
     exploration = Exploration(0, make_run_schedule(config), config.explore, 1)
     taken = [exploration.choose(tick, np.array([9]), [4])[0] for tick in range(8_000)]
     assert min(np.bincount(taken, minlength=10)[:4]) > 60, "a twentieth of 8,000, in four parts"
-
-
-def test_chances_of_half_are_a_function_of_seed_env_and_tick() -> None:
-    """In the test above of the definition epsilon is 1, or so small that hardly a chance is below it."""
-    config = resolve(
-        Config().with_settings(envs=6, lane_envs=3, epsilon_start=0.5, epsilon_end=0.5, device="cpu", inference_batch=3)
-    )
-    exploration = Exploration(1, make_run_schedule(config), config.explore, 2**63 + 5)
-    for tick in (*range(200), 5_000_000, 3):
-        chosen = exploration.choose(tick, np.array([99, 99, 99]), [4, 6, 18])
-        assert [action != 99 for action in chosen] == [
-            uniform(2**63 + 5, Stream.EXPLORE, env, tick) < 0.5 for env in (3, 4, 5)
-        ]

@@ -32,29 +32,18 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(declarations, "_REGISTRY", dict(declarations._REGISTRY))
 
 
-@pytest.mark.parametrize("name", ["dqn", "c51", "qr-dqn", "iqn"])
+@pytest.mark.parametrize("name", ["dqn", "c51", "qr-dqn", "iqn", "a2c", "a3c", "ppo", "pqn", "vtrace"])
 def test_a_built_in_declaration_names_a_method_and_what_the_memory_holds(name: str) -> None:
+    """On-policy methods have neither target network nor replay buffer, and all but pqn sample their actions."""
     declaration = declarations.method_declaration(name)
     module, _, implementation = declaration.implementation.partition(":")
-    assert issubclass(getattr(import_module(module), implementation), Method)
-    assert declaration.states == ("online", "target", "moment1", "moment2")
-    assert declaration.metrics == ("loss", "mean_q", "gradient_norm", "q_spread")
-    assert declaration.has_target_network
-    assert not declaration.on_policy
-
-
-@pytest.mark.parametrize("name", ["a2c", "a3c", "ppo", "pqn", "vtrace"])
-def test_an_on_policy_declaration_has_neither_target_network_nor_replay(name: str) -> None:
-    declaration = declarations.method_declaration(name)
-    module, _, implementation = declaration.implementation.partition(":")
-    assert issubclass(getattr(import_module(module), implementation), OnPolicyMethod)
-    assert declaration.states == ("online", "moment1", "moment2")
-    assert declaration.on_policy
-    assert not declaration.has_target_network
-    sampled = name != "pqn"
-    assert declaration.has_epsilon is not sampled
-    assert (declaration.head == "policy_value") is sampled
+    on_policy, sampled = name in ("a2c", "a3c", "ppo", "pqn", "vtrace"), name in ("a2c", "a3c", "ppo", "vtrace")
+    assert issubclass(getattr(import_module(module), implementation), OnPolicyMethod if on_policy else Method)
+    assert declaration.on_policy is on_policy is not declaration.has_target_network
+    assert declaration.states == (("online",) if on_policy else ("online", "target")) + ("moment1", "moment2")
+    assert sampled is (declaration.head == "policy_value") is not declaration.has_epsilon
     assert declaration.slot_fields == ((("log_prob", "f4", ()),) if sampled else ())
+    assert on_policy or declaration.metrics == ("loss", "mean_q", "gradient_norm", "q_spread")
 
 
 def test_a_registered_method_has_a_name() -> None:
