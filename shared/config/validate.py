@@ -210,7 +210,7 @@ def _uneven(name: str, value: int, unit: int, words: str) -> Iterator[str]:
 
 
 def _of_network(config: Config) -> Iterator[str]:
-    """Frames that the network, or the emulator of a game, cannot have."""
+    """Frames and layers that the network, or the emulator of a game, cannot have."""
     size, network = config.play.frame_size, config.learn.network
     yield from _uneven("frame_size", size, BLOCK, str(BLOCK))
     if config.play.env is None and size > SCREEN_WIDTH:
