@@ -2,48 +2,20 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
+from contextlib import closing
 
-import numpy as np
 import pytest
 
 import ringside
 from actors.env import EnvError
-from actors.make_env import is_registered, make_env
+from actors.envs.gymnasium_env import GymnasiumEnv
+from actors.make_env import is_registered
 from shared.config import validate
-from shared.config.sections import Play
 from shared.config.settings import Config
 from shared.env_name import Value, env_name, parse_env_name, with_kwargs
 from shared.errors import ConfigError
 
-MINE = """
-from tests.support.pixel_game import Catch
-class Sized(Catch):
-    def __init__(self, bonus, hard=False):
-        super().__init__()
-        self.bonus, self.hard = bonus, hard
-    def step(self, action):
-        observation, reward, *rest = super().step(action)
-        return observation, reward + self.bonus, *rest
-"""
-
-
-@pytest.fixture
-def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "mine_sized.py").write_text(MINE)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.delitem(sys.modules, "mine_sized", raising=False)
-
-
-def first_reward(name: str) -> float:
-    """Reward of one step left, from the first screen of a seed."""
-    env = make_env(Play(env=name), seed=1, index=0, training=True)
-    frame = np.zeros((84, 84), np.uint8)
-    env.reset(0, frame)
-    reward = env.step(1, 0, frame).raw_reward
-    env.close()
-    return reward
+COLORS = "tests.support.pixel_game:ColorCatch"
 
 
 @pytest.mark.parametrize(
@@ -107,13 +79,12 @@ def test_further_arguments_that_cannot_be_named_are_refused(
         with_kwargs(env, kwargs)
 
 
-@pytest.mark.usefixtures("mine")
-def test_arguments_reach_the_factory() -> None:
-    plain = first_reward("mine_sized:Sized@bonus=3")
-    assert first_reward(ringside.env_name("mine_sized:Sized", bonus=3.5, hard=True)) == plain + 0.5
-    for name in ("mine_sized:Sized", "mine_sized:Sized@bonus=1,size=2"):
-        with pytest.raises(EnvError, match="could not make an environment: TypeError"):
-            first_reward(name)
+@pytest.mark.parametrize("name", [f"{COLORS}@side=64", ringside.env_name(COLORS, side=64)])
+def test_arguments_reach_the_factory(name: str) -> None:
+    with closing(GymnasiumEnv(name, seed=1, index=0)) as env:
+        assert env._env.observation_space.shape == (64, 64, 3)
+    with pytest.raises(EnvError, match="could not make an environment: TypeError"):
+        GymnasiumEnv(f"{name},size=2", seed=1, index=0)
 
 
 def test_a_registered_env_with_arguments_must_be_named_by_the_user() -> None:
