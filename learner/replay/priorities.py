@@ -22,10 +22,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learner.replay.sum_tree import BITS, QUANTUM, compute_weights, descend, refresh, set_weights
-from shared.config.run_schedule import MOST_PRIORITIES, largest_weight
+from shared.config.run_schedule import MOST_PRIORITIES
 
 FIRST_MAXIMUM = 2**24
 """The running maximum before any error is known, in quanta: p = 1 (Schaul et al. 2016, algorithm 1)."""
+
+
+def largest_weight(transitions: int) -> int:
+    """The largest weight, in quanta, of so many transitions: a power of two with which their total is at most 2^62.
+
+    2^38 quanta, a weight of 16,384, with `MOST_PRIORITIES`; 2^42, 262,144, with a million.
+    """
+    return 1 << (62 - (transitions - 1).bit_length())
 
 
 class Priorities:

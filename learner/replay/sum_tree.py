@@ -8,12 +8,11 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from shared.config.run_schedule import WEIGHT_QUANTUM
-
 EPSILON = 1e-6
 """Added to |delta|, so that a transition without error is drawn again one day (the value of OpenAI Baselines)."""
-QUANTUM = WEIGHT_QUANTUM
-"""Unit of weights. A float32 weight of 0.5 or more is a multiple; a smaller one is rounded, to one unit at least."""
+QUANTUM = 2.0**-24
+"""Unit of weights, so that their sums are exact. A float32 weight of 0.5 or more is a multiple; a smaller one is
+rounded, to one unit at least."""
 BITS = 3
 """log2 of the fan-out: siblings share a line of the CPU's cache."""
 

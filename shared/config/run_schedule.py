@@ -17,8 +17,6 @@ from shared.network_spec import network_of
 
 MOST_PRIORITIES = 2**24
 """Transitions that prioritized replay can keep."""
-WEIGHT_QUANTUM = 2.0**-24
-"""Weights of transitions are whole numbers of these, so that their sums are exact."""
 ALTERNATE_SNAPSHOT_STEPS = 10_000
 """Default steps between two snapshots of a replay method with `alternate`, whose rounds are a few steps long."""
 ON_POLICY_SNAPSHOT_STEPS = 20_000
@@ -28,14 +26,6 @@ RECORD_STEPS = 1_000
 
 RECURRENT_STATE = "recurrent_state"
 """Field of a slot with the output and the cell of an LSTM after the tick."""
-
-
-def largest_weight(transitions: int) -> int:
-    """The largest weight, in quanta, of so many transitions: a power of two with which their total is at most 2^62.
-
-    2^38 quanta, a weight of 16,384, with `MOST_PRIORITIES`; 2^42, 262,144, with a million.
-    """
-    return 1 << (62 - (transitions - 1).bit_length())
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from learner.replay.priorities import Priorities
+from learner.replay.priorities import Priorities, largest_weight
 from learner.replay.sampling import draw_fractions
 from learner.replay.sum_tree import EPSILON, QUANTUM
-from shared.config.run_schedule import MOST_PRIORITIES, largest_weight
+from shared.config.run_schedule import MOST_PRIORITIES
 from tests.support.valid_tree import check_valid
 
 MOST = 2**38
