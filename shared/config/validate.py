@@ -133,13 +133,12 @@ def _check_texts(changed: Mapping[str, Any]) -> None:
 
 def _conflicts(config: Config, changed: Mapping[str, Any]) -> Iterator[str]:
     """Sentences about the settings of a user, each of which is in its range; `changed` are not the defaults."""
-    play, run, method = config.play, config.run, method_declaration(config.algorithm.method)
+    play, method = config.play, method_declaration(config.algorithm.method)
     require_used(changed, method.name)
     eval_rules(play, config.evaluate, method)  # which refuses what it cannot do
     yield from _of_needs(config, changed)
     yield from _of_network(config)
     yield from _above(config, "epsilon_end", "epsilon_start")
-    yield from _of_targets(config)
     if play.workers:
         yield from _of_workers(config, changed)
     else:
@@ -152,8 +151,6 @@ def _conflicts(config: Config, changed: Mapping[str, Any]) -> Iterator[str]:
         nearest = max(1, round(play.envs / play.lane_envs)) * play.lane_envs
         others = f"--lane-envs 1 takes any number, else the nearest is --envs {nearest}"
         yield f"--envs {play.envs} cannot be divided into lanes of --lane-envs {play.lane_envs}; {others}."
-    if run.resume is not None and run.init_from is not None:
-        yield "--resume continues a run and --init-from begins a new one: give one of them."
 
 
 def _of_needs(config: Config, changed: Mapping[str, Any]) -> Iterator[str]:
@@ -165,6 +162,7 @@ def _of_needs(config: Config, changed: Mapping[str, Any]) -> Iterator[str]:
     ends = [name for name in changed if name.endswith("_end") and name in vars(learn) | own]
     needs: tuple[tuple[Iterable[str], str, object], ...] = (
         (("width", "pooling", "spectral_norm"), "--network impala", learn.network == "impala"),
+        (("normalize",), "to be last with --network impala", learn.network != "impala" or algorithm.normalize != "all"),
         (("frame_color",), "--env, since games of Atari are played in gray", play.env),
         # Processes.
         (("schedule",), "--workers N, of which --preset a3c-async has 16", play.workers or not by_workers),
@@ -180,12 +178,14 @@ def _of_needs(config: Config, changed: Mapping[str, Any]) -> Iterator[str]:
         (("method",), f"{_OF_WORKERS} with --workers", by_workers or not method.by_workers),
         (("schedule",), f"a replay buffer, not --method {method.name}", schedule != "free" or not method.on_policy),
         (("prioritized",), "one replay buffer for all, not --local-replay", learner),
+        (("double",), "an action to choose, not the soft values of --munchausen", not algorithm.munchausen),
         (("munchausen", "value_rescaling"), "--method dqn, qr-dqn or iqn, not c51 with its fixed atoms", not has_atoms),
         (("epsilon_start",), "--noisy, or nothing is explored", explore.epsilon_start or algorithm.noisy),
         (("epsilon_ladder",), "an epsilon above 0", explore.epsilon_start or explore.epsilon_end),
         (ends, "--anneal-steps N, after which it is reached", learn.anneal_steps),
         (("anneal_steps",), "a setting with an end, as --learning-rate-end", ends),
-        # Records.
+        # Files.
+        (("init_from",), "a new run, not --resume", config.run.resume is None),
         (WANDB_SETTINGS, "--track wandb", config.run.track == "wandb"),
         (("eval_video",), "--eval-every-steps N", config.evaluate.eval_every_steps),
     )
@@ -210,16 +210,18 @@ def _uneven(name: str, value: int, unit: int, words: str) -> Iterator[str]:
 
 
 def _of_network(config: Config) -> Iterator[str]:
-    """Frames and layers that the network, or the emulator of a game, cannot have."""
-    size, network = config.play.frame_size, config.learn.network
+    """Frames that the network, or the emulator of a game, cannot have, and a support that cannot hold returns."""
+    size, network, own = config.play.frame_size, config.learn.network, config.algorithm.settings
     yield from _uneven("frame_size", size, BLOCK, str(BLOCK))
     if config.play.env is None and size > SCREEN_WIDTH:
         yield f"--frame-size {size} is more than an Atari screen has: pass {SCREEN_WIDTH} or less."
     least = least_frame_size(network_of(config, actions=1))
     if size < least:
         yield f"--frame-size {size} is too small for --network {network}: {least} is the least."
-    if network == "impala" and config.algorithm.normalize == "all":
-        yield "--normalize all is for plain convolutions: pass --normalize last with --network impala."
+    if isinstance(own, C51Settings) and own.v_min >= own.v_max:
+        yield f"--v-min {own.v_min} must be below --v-max {own.v_max}."
+    if isinstance(own, C51Settings) and not own.v_min <= 0 <= own.v_max:
+        yield f"--v-min {own.v_min} to --v-max {own.v_max} must hold 0, the return after an episode's end."
 
 
 def _of_shards(config: Config) -> Iterator[str]:
@@ -297,19 +299,6 @@ def _of_workers(config: Config, changed: Mapping[str, Any]) -> Iterator[str]:
         if (name, changed[name]) != ("envs", play.emulators):
             why = without_effect[name]
             yield f"{flag_of(name)} {changed[name]:_} has no effect with {schedule}, since {why}: omit it."
-
-
-def _of_targets(config: Config) -> Iterator[str]:
-    """TD targets that no method could learn, and a support of c51 that cannot hold returns."""
-    algorithm, support = config.algorithm, config.algorithm.settings
-    if algorithm.munchausen and algorithm.double:
-        yield "--munchausen learns the soft value of a state, of which --double chooses no action: omit one of them."
-    if not isinstance(support, C51Settings):
-        return
-    if not support.v_min < support.v_max:
-        yield f"--v-min {support.v_min} must be below --v-max {support.v_max}."
-    if not support.v_min <= 0 <= support.v_max:
-        yield f"--v-min {support.v_min} to --v-max {support.v_max} must hold 0, the return after an episode's end."
 
 
 def _conflicts_of_resolved(config: ResolvedConfig) -> Iterator[str]:

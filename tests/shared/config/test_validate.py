@@ -147,12 +147,12 @@ def test_number_out_of_its_range_is_refused(method: str, name: str, value: str) 
         # Settings that make no sense together.
         ({"envs": 97}, "--envs 97 cannot be divided into lanes of --lane-envs 2; --lane-envs 1 takes any number"),
         ({"lane_envs": 128, "envs": 96}, "the nearest is --envs 128"),
-        ({"resume": "/", "init_from": "/"}, "give one of them"),
+        ({"resume": "/", "init_from": "/"}, "--init-from / needs a new run, not --resume"),
         ({"frame_size": 63}, "--frame-size 63 must be a multiple of 4; the nearest is 64"),
         ({"frame_size": 32}, "--frame-size 32 is too small for --network nature: 36 is the least"),
         ({"frame_size": 16, "network": "small"}, "--frame-size 16 is too small for --network small: 20 is the least"),
         ({"frame_size": 164}, "--frame-size 164 is more than an Atari screen has: pass 160 or less"),
-        ({"normalize": "all", "network": "impala"}, "pass --normalize last with --network impala"),
+        ({"normalize": "all", "network": "impala"}, "--normalize all needs to be last with --network impala"),
         ({"epsilon_start": 0.05}, "--epsilon-end 0.1 is more than --epsilon-start 0.05"),
         (NO_EPSILON, "--epsilon-start 0.0 needs --noisy, or nothing is explored"),
         (ON_POLICY | NO_EPSILON | {"method": "pqn"}, "--epsilon-start 0.0 needs --noisy, or nothing is explored"),
@@ -169,7 +169,10 @@ def test_number_out_of_its_range_is_refused(method: str, name: str, value: str) 
             "--n-step 625 is more than the 624 steps that each of 96 emulators has made when learning starts; "
             "--learning-starts 60_000 is enough.",
         ),
-        ({"munchausen": True, "double": True}, "--munchausen learns the soft value"),
+        (
+            {"munchausen": True, "double": True},
+            "--double needs an action to choose, not the soft values",
+        ),
         ({"munchausen": True, "method": "c51"}, "--munchausen needs --method dqn, qr-dqn or iqn, not c51"),
         ({"value_rescaling": True, "method": "c51"}, "--value-rescaling needs --method dqn, qr-dqn or iqn"),
         ({"method": "c51", "v_min": 3.0, "v_max": 3.0}, "--v-min 3.0 must be below --v-max 3.0"),
@@ -216,7 +219,7 @@ def test_number_out_of_its_range_is_refused(method: str, name: str, value: str) 
         (REPLAY | {"local_replay": 19}, "--local-replay 19 is too small to draw from; 32 is the least"),
         (REPLAY | {"total_steps": 10}, "nothing would be learned"),
         (REPLAY | {"learning_starts": 0}, "--learning-starts 0 must be at least 1"),
-        (REPLAY | {"munchausen": True, "double": True}, "--munchausen learns the soft value of a state"),
+        (REPLAY | {"munchausen": True, "double": True}, "--double needs an action to choose"),
         (REPLAY | {"method": "c51", "value_rescaling": True}, "--value-rescaling needs --method dqn, qr-dqn or iqn"),
         (
             REPLAY | {"lane_envs": 1, "t_max": 4, "n_step": 10, "learning_starts": 16},
