@@ -169,10 +169,7 @@ def test_number_out_of_its_range_is_refused(method: str, name: str, value: str) 
             "--n-step 625 is more than the 624 steps that each of 96 emulators has made when learning starts; "
             "--learning-starts 60_000 is enough.",
         ),
-        (
-            {"munchausen": True, "double": True},
-            "--double needs an action to choose, not the soft values",
-        ),
+        ({"munchausen": True, "double": True}, "--double needs an action to choose, not the soft values"),
         ({"munchausen": True, "method": "c51"}, "--munchausen needs --method dqn, qr-dqn or iqn, not c51"),
         ({"value_rescaling": True, "method": "c51"}, "--value-rescaling needs --method dqn, qr-dqn or iqn"),
         ({"method": "c51", "v_min": 3.0, "v_max": 3.0}, "--v-min 3.0 must be below --v-max 3.0"),
