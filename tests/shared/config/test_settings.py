@@ -15,6 +15,7 @@ from shared.config.method_declaration import C51Settings, QRDQNSettings, method_
 from shared.config.presets import PRESETS
 from shared.config.settings import ARITHMETIC, MAY_CHANGE_ON_RESUME, Config, unused_settings
 from shared.errors import ConfigError
+from shared.network_spec import network_of
 from tests.support.configurations import ON_POLICY
 
 
@@ -59,6 +60,7 @@ def test_another_method_has_its_own_defaults() -> None:
     assert config.algorithm.settings == QRDQNSettings(atoms=200)
     assert config.algorithm.n_step == 3
     assert config.with_settings(atoms=9, method="c51").algorithm.settings == C51Settings(atoms=9)
+    assert network_of(PRESETS["c51"].with_settings(method="dqn"), 4).atoms == 1
 
 
 def test_another_method_resets_what_has_no_effect_on_it() -> None:

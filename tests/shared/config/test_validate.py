@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ringside.run import checks, planning
-from shared.config import resolve, validate
+from shared.config import validate
 from shared.config.presets import PRESETS
 from shared.config.settings import Config
 from shared.errors import ConfigError
@@ -233,12 +233,22 @@ def test_settings_are_refused_before_anything_is_asked_of_the_machine(wrong: dic
     [
         WORKERS | {"recurrent": True},
         WORKERS | {"envs": 8},  # the emulators that play anyway
+        {"method": "iqn", "iqn_policy_samples": 4_096, "iqn_samples": 4_096},
+        {"method": "c51", "v_min": -1e6, "v_max": 1e6, "atoms": 4_096},
+        {"noisy": True, "noisy_std": 100.0, "network": "impala", "width": 64},
+        {"network": "a3c", "normalize": "all"},
+        {"method": "qr-dqn", "atoms": 4_096},
+        {"env": "m:f", "frame_size": 512, "frame_color": "rgb", "frame_stack": 16},
+        {"env": "m:f", "frame_size": 4, "frame_stack": 1, "network": "impala"},
         {"schedule": "alternate", "n_step": 3},  # transitions may reach over the end of a round of one tick
         REPLAY | {"lane_envs": 1, "t_max": 4, "n_step": 10, "learning_starts": 36},  # as the refusal above advises
     ],
 )
-def test_settings_that_fit_together_are_taken(settings: dict[str, Any]) -> None:
-    validate.settings(Config().with_settings(**settings))
+def test_settings_that_fit_together_are_taken_and_their_network_can_be_read_again(settings: dict[str, Any]) -> None:
+    config = Config().with_settings(**settings)
+    validate.settings(config)
+    network = network_of(config, 18)
+    assert Network.from_json(json.loads(json.dumps(asdict(network)))) == network
 
 
 def test_zero_is_not_above_zero_where_torch_flushes_denormals() -> None:
@@ -260,6 +270,7 @@ def test_zero_is_not_above_zero_where_torch_flushes_denormals() -> None:
         ({"precision": "tf32"}, "--precision tf32 is for CUDA"),
         ({"replay_on": "device"}, "--replay-on device is for CUDA"),
         ({"acting_precision": "tf32"}, "--acting-precision tf32 is for CUDA"),
+        ({"learner_ranks": 2, "batch_size": 34}, "--batch-size 34 must be a multiple of --learner-shards 4 with --lea"),
         (WORKERS | {"actors": 5}, "--actors 5 is more than --workers 4, each of which runs on one process."),
         (WORKERS | {"learner_ranks": 2}, "--learner-ranks 2 cannot be with --schedule ordered"),
         (WORKERS | {"learner_threads": 2}, "--learner-threads 2 cannot be with --schedule ordered"),
@@ -272,12 +283,6 @@ def test_settings_that_do_not_fit_together_are_refused(wrong: dict[str, Any], sa
     assert_refused(validate.resolved, settled(**wrong), says)
 
 
-def test_defaults_that_ranks_cannot_share_are_refused() -> None:
-    config = resolve.resolve(Config().with_settings(device="cpu", learner_ranks=2, batch_size=34))
-    with pytest.raises(ConfigError, match="--batch-size 34 must be a multiple of --learner-shards 4"):
-        validate.resolved(config)
-
-
 def test_the_window_holds_an_observation_and_the_steps_behind_it() -> None:
     small = {"envs": 256, "round_steps": 1_024, "learning_starts": 1_024, "replay_size": 1_500, "device": "cpu"}
     assert planning.check(Config().with_settings(**small)).run_schedule.window_ticks == 4
@@ -285,30 +290,6 @@ def test_the_window_holds_an_observation_and_the_steps_behind_it() -> None:
         planning.check(Config().with_settings(**small, n_step=3))
     with pytest.raises(ConfigError, match=r"holds 4 ticks .*the 5 that an observation with --n-step 1 needs; 1_280 is"):
         planning.check(Config().with_settings(**small, frame_stack=5))
-
-
-@pytest.mark.parametrize(
-    "extreme",
-    [
-        {"method": "iqn", "iqn_policy_samples": 4_096, "iqn_samples": 4_096},
-        {"method": "c51", "v_min": -1e6, "v_max": 1e6, "atoms": 4_096},
-        {"noisy": True, "noisy_std": 100.0, "network": "impala", "width": 64},
-        {"network": "a3c", "normalize": "all"},
-        {"method": "qr-dqn", "atoms": 4_096},
-        {"env": "m:f", "frame_size": 512, "frame_color": "rgb", "frame_stack": 16},
-        {"env": "m:f", "frame_size": 4, "frame_stack": 1, "network": "impala"},
-    ],
-)
-def test_every_network_that_may_run_can_be_read_again(extreme: dict[str, Any]) -> None:
-    config = Config().with_settings(**extreme)
-    validate.settings(config)
-    network = network_of(config, 18)
-    assert Network.from_json(json.loads(json.dumps(asdict(network)))) == network
-
-
-@pytest.mark.parametrize("preset", PRESETS)
-def test_no_preset_is_doubted(preset: Any) -> None:
-    assert validate.config_warnings(PRESETS[preset]) == []
 
 
 RESUMED = {"resume": "runs/pong"}
