@@ -9,7 +9,6 @@ import pytest
 import ringside
 from actors.env import EnvError
 from actors.envs.gymnasium_env import GymnasiumEnv
-from actors.make_env import is_registered
 from shared.config import validate
 from shared.config.settings import Config
 from shared.env_name import Value, env_name, parse_env_name, with_kwargs
@@ -85,14 +84,3 @@ def test_arguments_reach_the_factory(name: str) -> None:
         assert env._env.observation_space.shape == (64, 64, 3)
     with pytest.raises(EnvError, match="could not make an environment: TypeError"):
         GymnasiumEnv(f"{name},size=2", seed=1, index=0)
-
-
-def test_a_registered_env_with_arguments_must_be_named_by_the_user() -> None:
-    import gymnasium
-
-    gymnasium.register("Plain-v0", entry_point="tests.support.pixel_game:Catch")
-    try:
-        assert is_registered("Plain-v0")
-        assert not is_registered("Plain-v0@size=1")
-    finally:
-        del gymnasium.registry["Plain-v0"]

@@ -195,7 +195,10 @@ def test_another_env_than_the_files_is_refused_by_both_names(
 
 @pytest.mark.parametrize(
     "env",
-    ["", "marker:CartPole-v1", ":CartPole-v1", "CartPole-v1\n", " CartPole-v1", "CartPole", "a:b", "a:b/Odd-v0"],
+    [
+        *("", "marker:CartPole-v1", ":CartPole-v1", "CartPole-v1\n", " CartPole-v1", "CartPole", "CartPole-v1@size=1"),
+        *("a:b", "a:b/Odd-v0"),
+    ],
 )
 def test_only_an_id_that_is_registered_letter_for_letter_needs_no_flag(
     env: str, monkeypatch: pytest.MonkeyPatch
