@@ -13,7 +13,7 @@ from pathlib import Path
 from shared.config.method_declaration import method_declaration
 from shared.config.protocols import PROTOCOLS, eval_rules
 from shared.config.sections import WORKER_SCHEDULES, Machine, Play, Precision, Schedule
-from shared.config.settings import Config, ResolvedConfig, ResolvedMachine
+from shared.config.settings import Config, ResolvedConfig
 from shared.errors import ConfigError
 from shared.machine import facts
 
@@ -76,12 +76,6 @@ def _allocation(config: Config, *, on_cpu: bool, acts_on_cpu: bool) -> dict[str,
         "inference_batch": machine.inference_batch or batch,
         "actors": machine.actors or actors_of(config.play, spare),
     }
-
-
-def learner_cores(machine: ResolvedMachine) -> int:
-    """Cores that the learner of a run keeps busy, with all its ranks."""
-    threads, shards, on_cpu = machine.learner_threads, machine.learner_shards, machine.device == "cpu"
-    return busy_threads(threads, shards, machine.learner_ranks, on_cpu=on_cpu)
 
 
 def device_of(asked: str, ranks: int = 1, *, flag: str = "--device") -> str:

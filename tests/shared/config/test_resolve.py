@@ -165,7 +165,6 @@ def test_the_ranks_of_a_learner_leave_cores_to_actors(monkeypatch: pytest.Monkey
     monkeypatch.setattr(facts, "usable_cores", lambda: 32)
     config = Config().with_settings(device="cpu", learner_threads=2)
     alone, shared = (resolve.resolve(config.with_settings(learner_ranks=ranks, learner_shards=4)) for ranks in (1, 4))
-    assert [resolve.learner_cores(each.machine) for each in (alone, shared)] == [4 * 2, 4 * 3 * 2]
     assert alone.machine.actors > shared.machine.actors > 1
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ringside.run import checks, planning
+from ringside.run import planning
 from shared.config import validate
 from shared.config.presets import PRESETS
 from shared.config.settings import Config
@@ -348,10 +348,3 @@ def test_a_likely_mistake_gets_a_warning(settings: dict[str, Any], says: str | N
 
 def test_settings_of_a_preset_get_no_warning() -> None:
     assert validate.config_warnings(PRESETS["btr"].with_settings(prioritized=False)) == []
-
-
-def test_a_doubt_is_a_warning_and_refuses_nothing() -> None:
-    answers = checks.settings(["Odd.", "Odder."])
-    assert [(answer.color, answer.sentence) for answer in answers] == [("yellow", "Odd."), ("yellow", "Odder.")]
-    checks.refuse(answers)
-    assert [answer.color for answer in checks.settings([])] == ["green"]
