@@ -93,7 +93,6 @@ class CheckpointWriter:
         self._experiment = config.experiment()
         self._run_schedule = run_schedule
         self._network = network_of(config, actions)
-        self._spec = parameters_of(self._network)
         self._segments: dict[str, Piece] = {}
         """Segments on the disk, by name."""
         self._unforced: set[str] = set()
@@ -333,7 +332,7 @@ class CheckpointWriter:
             about["plugin"] = self._config.run.plugin
         # One entry of JSON, because safetensors writes several entries in an order that differs between processes.
         metadata = {METADATA: json.dumps(about, sort_keys=True)}
-        return safetensors_save(self._spec.split(np.ascontiguousarray(weights)), metadata)
+        return safetensors_save(parameters_of(self._network).split(np.ascontiguousarray(weights)), metadata)
 
     def _pieces_on_disk(self) -> list[tuple[str, int, Path]]:
         """Kind, number and path of every file named like a piece."""

@@ -11,8 +11,9 @@ import json
 import os
 import re
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -31,7 +32,6 @@ from shared.text import PLAIN_NAME, flag_of, printable
 # Most bytes of a manifest, and of all pieces of a checkpoint; a sparse file says any size.
 _MANIFEST_LIMIT = 64 << 20
 _TOTAL_LIMIT = 64 << 30
-_CHUNK = 1 << 20
 _MANIFEST_NAME = re.compile(r"checkpoint-(\d{8,})\.json")
 
 
@@ -74,15 +74,13 @@ class Piece:
 
 def verify_piece(directory: Path, piece: Piece) -> None:
     """Compare a file with the size and the SHA-256 in its description. Raises as `open_piece`."""
-    digest = hashlib.sha256()
     with open_piece(directory, piece) as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    if digest.hexdigest() != piece.sha256:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != piece.sha256:
         raise CheckpointError(f"{piece.name} is damaged: its content does not match its checksum.")
 
 
-def open_piece(directory: Path, piece: Piece, most: int = _TOTAL_LIMIT) -> BinaryIO:
+def open_piece(directory: Path, piece: Piece, most: int = _TOTAL_LIMIT) -> BufferedReader:
     """Open a file of the size in its description, to read.
 
     Args:
@@ -96,11 +94,9 @@ def open_piece(directory: Path, piece: Piece, most: int = _TOTAL_LIMIT) -> Binar
     if piece.bytes > most:
         raise CheckpointError(f"{piece.name} has {piece.bytes:,} bytes; in this run it may have at most {most:,}.")
     try:
-        file = open_to_read(directory / piece.name)
+        file = open_to_read(directory / piece.name, error=CheckpointError)
     except FileNotFoundError as error:
         raise CheckpointError(f"{piece.name} is missing.") from error
-    except FileError as error:
-        raise CheckpointError(str(error)) from error
     size = os.fstat(file.fileno()).st_size
     if size != piece.bytes:
         file.close()

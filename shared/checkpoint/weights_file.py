@@ -16,16 +16,15 @@ from shared.checkpoint.finding import newest_usable
 from shared.checkpoint.manifest import (
     Manifest,
     Natural,
-    Piece,
     PlainName,
     arrays_in,
     converted,
-    open_piece,
     plain_network,
+    verify_piece,
     weights_name,
 )
 from shared.config.sections import EvalActions
-from shared.errors import CheckpointError, FileError
+from shared.errors import CheckpointError
 from shared.files.plain_files import open_to_read
 from shared.files.strict_json import json_object
 from shared.network_parameters import parameters_of
@@ -103,8 +102,7 @@ def load_weights(path: Path) -> StoredWeights:
     """
     if _is_weights_file(path):
         try:
-            with _open_weights(path, follow=True) as file:
-                return _read_weights(file, path.name)
+            return _read_weights(path, follow=True)
         except OSError as error:
             raise CheckpointError(f"{path} cannot be read: {error.strerror}.") from error
     return newest_usable(path, _weights_of)
@@ -125,8 +123,8 @@ def _is_weights_file(path: Path) -> bool:
 def _weights_of(manifest: Manifest) -> StoredWeights:
     """The parameters that a manifest names."""
     piece = manifest.piece(weights_name(manifest.boundary))
-    with open_piece(manifest.directory, piece) as file:
-        weights = _read_weights(file, piece.name, piece)
+    verify_piece(manifest.directory, piece)
+    weights = _read_weights(manifest.directory / piece.name)
     if weights.version != manifest.boundary:
         raise CheckpointError(f"{piece.name} holds the weights of round {weights.version}, not {manifest.boundary}.")
     weights.require(network=manifest.network, actions=manifest.network.actions, game=manifest.game)
@@ -139,16 +137,8 @@ def describe_weights(path: Path) -> Description:
     Raises:
         CheckpointError: it is none that Ringside wrote. OSError: the system refuses.
     """
-    with _open_weights(path) as file:
+    with open_to_read(path, error=CheckpointError) as file:
         return _description_in(file, path.name)
-
-
-def _open_weights(path: Path, *, follow: bool = False) -> BinaryIO:
-    """A plain file, open to read. Raises `CheckpointError` or `OSError`."""
-    try:
-        return open_to_read(path, follow=follow)
-    except FileError as error:
-        raise CheckpointError(str(error)) from error
 
 
 def _description_in(file: BinaryIO, name: str) -> Description:
@@ -166,18 +156,15 @@ def _description_in(file: BinaryIO, name: str) -> Description:
     return converted(about | {"network": plain_network(about.get("network"), name)}, Description, name)
 
 
-def _read_weights(file: BinaryIO, where: str, piece: Piece | None = None) -> StoredWeights:
-    """Read an open weights file, named `where`, and compare it with the network that its metadata describe.
-
-    `piece` is its description in the manifest; None: a user has named the file.
-    """
-    about, size = _description_in(file, where), os.fstat(file.fileno()).st_size
-    network, spec = about.network, parameters_of(about.network)
-    _require_size(size, spec.count, network, where)
-    file.seek(0)
-    data = file.read(size)
-    if piece is not None and hashlib.sha256(data).hexdigest() != piece.sha256:
-        raise CheckpointError(f"{where} is damaged: its content does not match its checksum.")
+def _read_weights(path: Path, *, follow: bool = False) -> StoredWeights:
+    """Read a file of weights, and compare it with the network that its metadata describe."""
+    where = path.name
+    with open_to_read(path, follow=follow, error=CheckpointError) as file:
+        about, size = _description_in(file, where), os.fstat(file.fileno()).st_size
+        network, spec = about.network, parameters_of(about.network)
+        _require_size(size, spec.count, network, where)
+        file.seek(0)
+        data = file.read(size)
     arrays = arrays_in(data, where)
     flat = np.empty(spec.count, np.float32)
     views = spec.split(flat)

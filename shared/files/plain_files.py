@@ -9,10 +9,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
-from shared.errors import ConfigError, FileError
+from shared.errors import ConfigError, FileError, RingsideError
 
 _UNOPENABLE = frozenset({errno.ELOOP, errno.ENXIO, errno.ENODEV})
 """Errors when a symbolic link, a socket or a device without a driver is opened."""
@@ -52,21 +52,24 @@ def open_to_write(path: Path, flags: int) -> int:
     raise FileExistsError(errno.EEXIST, "not a plain file", str(path))
 
 
-def open_to_read(path: Path, limit: int | None = None, *, follow: bool = False) -> BinaryIO:
+def open_to_read(
+    path: Path, limit: int | None = None, *, follow: bool = False, error: type[RingsideError] = FileError
+) -> BufferedReader:
     """Open a plain file.
 
     Args:
         limit: bytes that it may have at most.
         follow: whether `path` may be a symbolic link: one that a user names may, one inside a run directory may not.
+        error: what is raised for a file of another kind, or a larger one.
 
     Raises:
-        FileError: it is of another kind, or larger. OSError: the system refuses.
+        RingsideError: as `error` says. OSError: the system refuses.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW))
-    except OSError as error:
-        if error.errno in _UNOPENABLE:
-            raise FileError(f"{path.name} is not a plain file.") from error
+    except OSError as refused:
+        if refused.errno in _UNOPENABLE:
+            raise error(f"{path.name} is not a plain file.") from refused
         raise
     status = os.fstat(descriptor)
     refusal = None
@@ -76,7 +79,7 @@ def open_to_read(path: Path, limit: int | None = None, *, follow: bool = False) 
         refusal = f"{path.name} has {status.st_size:,} bytes; it may have at most {limit:,}."
     if refusal is not None:
         os.close(descriptor)
-        raise FileError(refusal)
+        raise error(refusal)
     return open(descriptor, "rb")
 
 

@@ -78,11 +78,6 @@ class ProcessTable:
         return process_name(*self.processes[index])
 
 
-def process_title(name: str) -> str:
-    """Title of the process of that name, as `ps` shows it."""
-    return f"ringside {name}"
-
-
 def process_name(role: Role, number: int) -> str:
     """Name of a process of a role: `learner`, `actor 3`; the first beside the learner is `rank 1`."""
     shown = number + 1 if role is Role.RANK else number

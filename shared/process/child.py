@@ -24,7 +24,7 @@ from shared.machine.cores import NICENESS
 from shared.machine.subprocesses import die_with, leave_threads
 from shared.memory.board import Phase
 from shared.memory.plan import Plan
-from shared.memory.process_table import ProcessTable, Role, process_name, process_title
+from shared.memory.process_table import ProcessTable, Role, process_name
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Doorbell, Waiter
 from shared.process.signals import STOP_SIGNALS, enable_stack_dumps, ignore_requests
@@ -100,7 +100,7 @@ def run_role(module: str, child_spec: ChildSpec) -> None:
     ignore_requests()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # as at its start: programs that it starts may handle them
     die_with(child_spec.parent)
-    setproctitle(process_title(child_spec.name))
+    setproctitle(f"ringside {child_spec.name}")
     os.umask(PRIVATE_UMASK)
     log = _open_log(log_path(child_spec.run_dir, child_spec.name))
     os.dup2(log, 1)

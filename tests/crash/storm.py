@@ -17,7 +17,7 @@ import psutil
 
 from shared.machine.proc_files import stat_fields
 from shared.memory.board import Phase
-from shared.memory.process_table import Role, process_title
+from shared.memory.process_table import Role
 from tests.support.runs import SPAWN_FLAG, evaluations, finish, memory_of, start, summary, wait_until
 
 FLAGS = {
@@ -112,7 +112,7 @@ class Storm:
         None: a process that has not said yet who it is, since it is only just starting.
         """
         processes = self.memory.plan.processes
-        roles = {process_title(processes.name_of(index)): index for index in range(len(processes))}
+        roles = {f"ringside {processes.name_of(index)}": index for index in range(len(processes))}
         found: dict[int, int | None] = {}
         for candidate in psutil.Process(self.process.pid).children():
             try:
