@@ -287,7 +287,7 @@ def _require_finite(figures: Iterable[Figure]) -> None:
 def commit() -> str | None:
     """Commit of the source, with "+" if files differ from it; None outside a repository."""
     try:
-        return read_output(["git", "describe", "--always", "--dirty=+", "--exclude=*"], 10.0, directory=ROOT).strip()
+        return read_output(["git", "describe", "--always", "--dirty=+", "--exclude=*"], 10.0, cwd=ROOT).strip()
     except (OSError, subprocess.SubprocessError):
         return None
 

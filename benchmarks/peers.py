@@ -247,7 +247,7 @@ def run_program(words: Sequence[str], seconds: float) -> dict[str, Any]:
 def run_command(command: Sequence[str], seconds: float) -> str:
     """Return the output of a command. Raises `CannotRun` with its last error line, or after `seconds`."""
     try:
-        return read_output(command, seconds, directory=ROOT)
+        return read_output(command, seconds, cwd=ROOT)
     except subprocess.TimeoutExpired:
         raise CannotRun(f"{' '.join(command[1:])} did not end within {seconds:.0f} s.") from None
     except OSError as error:

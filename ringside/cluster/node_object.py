@@ -252,7 +252,7 @@ def numerics(plan: Plan) -> str:
     node = f"Node {os.uname().nodename}"
     try:
         with pinned_thread_env():
-            return read_output(words, PROBE_SECONDS, stdin=question, environment=node_environment()).strip()
+            return read_output(words, PROBE_SECONDS, stdin=question, env=node_environment()).strip()
     except subprocess.TimeoutExpired as error:
         raise RunFailed(f"{node} did not answer {PROBE} in {PROBE_SECONDS:.0f} s.") from error
     except subprocess.CalledProcessError as error:

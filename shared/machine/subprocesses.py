@@ -9,10 +9,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
 REAP_SECONDS = 30.0
@@ -40,23 +39,15 @@ def leave_threads(code: int) -> NoReturn:
     os._exit(code)
 
 
-def read_output(
-    command: Sequence[str],
-    seconds: float,
-    directory: Path | None = None,
-    *,
-    stdin: str | None = None,
-    environment: Mapping[str, str] | None = None,
-) -> str:
+def read_output(command: Sequence[str], seconds: float, *, stdin: str | None = None, **options: Any) -> str:
     """Return the standard output of a command. The command ends with the thread that waits for it.
 
     `subprocess.run` would wait without bound for one that is late and does not end, as behind a driver that hangs.
 
     Args:
         seconds: after which it is killed.
-        directory: its working directory; None: that of this process.
         stdin: its standard input; None: empty.
-        environment: its environment; None: that of this process.
+        options: more for `subprocess.Popen`: its directory `cwd`, its environment `env`.
 
     Raises:
         OSError: it could not be started. subprocess.TimeoutExpired: it was late. subprocess.CalledProcessError: it
@@ -67,11 +58,10 @@ def read_output(
         stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        cwd=directory,
-        env=environment,
         text=True,
         errors="replace",
         preexec_fn=partial(die_with, os.getpid()),
+        **options,
     )
     try:
         output, errors = process.communicate(stdin, timeout=seconds)

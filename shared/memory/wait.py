@@ -15,6 +15,9 @@ import select
 import time
 from collections.abc import Callable
 
+import numpy as np
+from numpy.typing import NDArray
+
 from shared.memory.board import Board, Phase
 
 POLL_SECONDS = 0.5
@@ -71,11 +74,7 @@ class Waiter:
 
     def heartbeat(self) -> None:
         """Record a heartbeat during work. Raises `Stopped` when the run is to end."""
-        now = time.monotonic_ns()
-        self.board.busy_ns[self.process] += now - self._mark
-        self._record(now)
-        if self.board.stopping:
-            raise Stopped
+        self._record(self.board.busy_ns)
 
     def wait(self, ready: Callable[[], bool], sleep: Callable[[float], object] | None = None) -> int:
         """Wait until `ready()`; return the nanoseconds it took. Raises `Stopped` when the run is to end.
@@ -92,16 +91,14 @@ class Waiter:
         self.board.phase[self.process] = Phase.WAITING
         while not ready():
             sleep(POLL_SECONDS)
-            now = time.monotonic_ns()
-            self.board.waited_ns[self.process] += now - self._mark
-            self._record(now)
-            if self.board.stopping:
-                raise Stopped
+            self._record(self.board.waited_ns)
         self.board.phase[self.process] = phase
         return self._mark - began
 
-    def _record(self, now: int) -> None:
-        """Write the heartbeat, the moment up to which time was counted, and now and then CPU time and memory."""
+    def _record(self, spent_ns: NDArray[np.int64]) -> None:
+        """Count the time since the last heartbeat, and write one; now and then CPU time and memory. Raises `Stopped`."""
+        now = time.monotonic_ns()
+        spent_ns[self.process] += now - self._mark
         self._mark = now
         self.board.heartbeat[self.process] = now
         if now - self._reported_at >= REPORT_NS:
@@ -110,6 +107,8 @@ class Waiter:
             self.board.private_bytes[self.process] = _private_bytes()
             if self.device_bytes is not None:
                 self.board.device_bytes[self.process] = self.device_bytes()
+        if self.board.stopping:
+            raise Stopped
 
     def note_progress(self, point: int) -> None:
         """Record the furthest point of work; a death beyond the last one's counts as progress."""

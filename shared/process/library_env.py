@@ -54,9 +54,8 @@ def choose_kernel_cache(package: Path) -> None:
         return
     beside = package / "__pycache__"
     user = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    if os.access(beside if beside.exists() else package, os.W_OK):
-        return
-    if os.access(next(folder for folder in (user, *user.parents) if folder.exists()), os.W_OK):
+    nearest = next(folder for folder in (user, *user.parents) if folder.exists())
+    if any(os.access(folder, os.W_OK) for folder in (beside if beside.exists() else package, nearest)):
         return
     folder = Path(tempfile.gettempdir()) / f"ringside-kernels-{os.getuid()}"
     with suppress(FileExistsError):

@@ -20,7 +20,7 @@ def python(program: str) -> list[str]:
 
 
 def test_output_directory_and_input_of_a_program(tmp_path: Path) -> None:
-    assert read_output(python("import os; print(os.getcwd(), end='')"), 60, directory=tmp_path) == str(tmp_path)
+    assert read_output(python("import os; print(os.getcwd(), end='')"), 60, cwd=tmp_path) == str(tmp_path)
     assert read_output(python("import sys; print(repr(sys.stdin.read()))"), 60) == "''\n"
     assert read_output(python("import sys; sys.stdout.buffer.write(b'\\xff')"), 60) == "\ufffd"
 
