@@ -96,7 +96,7 @@ class Waiter:
         return self._mark - began
 
     def _record(self, spent_ns: NDArray[np.int64]) -> None:
-        """Count the time since the last heartbeat, and write one; now and then CPU time and memory. Raises `Stopped`."""
+        """Write a heartbeat, the time since the last one, and now and then CPU time and memory. Raises `Stopped`."""
         now = time.monotonic_ns()
         spent_ns[self.process] += now - self._mark
         self._mark = now
