@@ -27,12 +27,7 @@ def find_checkpoint(path: Path) -> Manifest:
     Raises:
         CheckpointError: there is none, or none that is whole; the message names the fault of each.
     """
-
-    def verified(manifest: Manifest) -> Manifest:
-        manifest.verify()
-        return manifest
-
-    return newest_usable(path, verified)
+    return newest_usable(path, Manifest.verified)
 
 
 def newest_checkpoint(run_dir: Path) -> str | None:

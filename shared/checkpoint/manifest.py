@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 import msgspec
 import numpy as np
@@ -162,14 +162,15 @@ class Manifest:
                 return piece
         raise CheckpointError(f"{self.path.name} names no piece {name}.")
 
-    def verify(self) -> None:
-        """Compare every piece with its size and SHA-256. Raises `CheckpointError` at the first that differs."""
+    def verified(self) -> Self:
+        """The same manifest, once every piece has its size and SHA-256. Raises `CheckpointError` at the first other."""
         if (total := sum(piece.bytes for piece in self.pieces)) > _TOTAL_LIMIT:
             raise CheckpointError(
                 f"{self.path.name} names pieces of {total:,} bytes; they may have at most {_TOTAL_LIMIT:,}."
             )
         for piece in self.pieces:
             verify_piece(self.directory, piece)
+        return self
 
     @property
     def experiment(self) -> str:

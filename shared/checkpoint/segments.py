@@ -220,9 +220,9 @@ def load_segments(
     Raises:
         CheckpointError: a segment is damaged, of other sizes or of another run; the rings' content is undefined then.
     """
-    if not manifest.has_replay and run_schedule.method.on_policy:
-        return
     if not manifest.has_replay:
+        if run_schedule.method.on_policy:
+            return
         raise CheckpointError(
             f"{manifest.path} was made without the replay (--checkpoint-replay), which is needed here."
         )

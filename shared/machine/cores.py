@@ -70,9 +70,7 @@ def choose_actor_threads(actors: int, claims: Claims, root: Path = FILESYSTEM) -
     if len(affinity) < actors + RESERVED or has_quota(root):
         return [None] * actors
     claims.claim(actors, threads_for_actors(actors, physical_cores(affinity, root)))
-    if not claims.threads:
-        return [None] * actors
-    return [frozenset({thread}) for thread in claims.threads]
+    return [frozenset({thread}) for thread in claims.threads] or [None] * actors
 
 
 def has_quota(root: Path = FILESYSTEM) -> bool:

@@ -82,7 +82,7 @@ def test_only_the_window_and_the_newest_two_checkpoints_stay(tmp_path: Path) -> 
         "weights-00000009.safetensors",
     ]
     previous = read_manifest(tmp_path / "run" / "checkpoints" / "checkpoint-00000008.json")
-    previous.verify()
+    previous.verified()
     assert list(previous.segments) == [segment.name for segment in segments_needed(SIZES, 8)] == names[4:6]
 
 

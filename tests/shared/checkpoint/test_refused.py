@@ -353,7 +353,7 @@ def whole(memory: Memory) -> Fields:
         *(("evaluation.counts", np.array([value, 0]), "evaluations were queued and") for value in (-1, 1 << 40)),
         ("evaluation.step", -1, r"of the steps \[0, 0, 0, -1\]"),
         ("moment1", np.zeros(51, np.float32), r"float32\(51,\) for 'moment1'; this run needs float32\(\d{5},\)\."),
-        ("moment1", np.zeros(50), r"has float64\(50,\) for 'moment1'"),
+        ("evaluation.counts", np.zeros(2), r"has float64\(2,\) for 'evaluation.counts'; this run needs int64\(2,\)"),
         ("opening.frame", None, r"does not hold 'opening\.frame'"),
         *(
             (name, value, f"'{name}' holds numbers that are not finite")
