@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import os
 import platform
+import resource
+import shutil
 import sys
 import time
 from collections.abc import Iterable
@@ -190,10 +192,10 @@ def before_start(plan: Plan, *, continues: bool) -> list[Check]:
         processor(platform.machine()),
         cores(plan, facts.usable_cores()),
         memory(plan, facts.usable_memory()),
-        descriptors(plan, *facts.descriptors()),
+        descriptors(plan, *resource.getrlimit(resource.RLIMIT_NOFILE)),
         tasks(plan, facts.free_tasks()),
         run_directory(plan, continues=continues),
-        disk_space(plan, facts.free_disk(nearest_directory(plan.config.run.run_dir))),
+        disk_space(plan, shutil.disk_usage(nearest_directory(plan.config.run.run_dir)).free),
     ]
 
 

@@ -14,7 +14,6 @@ import os
 import platform
 import re
 import resource
-import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -56,11 +55,6 @@ def usable_memory(root: Path = FILESYSTEM) -> int:
     return available if in_groups is None else min(available, in_groups)
 
 
-def descriptors() -> tuple[int, int]:
-    """Files that this process may have open: the limit in force, and the one that it may raise it to."""
-    return resource.getrlimit(resource.RLIMIT_NOFILE)
-
-
 def free_tasks(root: Path = FILESYSTEM) -> int | None:
     """Processes and threads that may still be started; None: no limit.
 
@@ -72,11 +66,6 @@ def free_tasks(root: Path = FILESYSTEM) -> int | None:
     found = psutil.process_iter(["uids", "num_threads"])
     used = sum(each.info["num_threads"] or 0 for each in found if each.info["uids"] and each.info["uids"].real == user)
     return max(0, limit - used if free is None else min(free, limit - used))
-
-
-def free_disk(directory: Path) -> int:
-    """Bytes that this user may still write below a directory."""
-    return shutil.disk_usage(directory).free
 
 
 BF16_FLAGS = ("amx_bf16", "avx512_bf16")

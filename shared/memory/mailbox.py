@@ -57,10 +57,6 @@ class Mailbox(SharedFields):
             for name, dtype, shape in run_schedule.reply_fields
         ]
 
-    def all_ask(self, lanes: slice) -> bool:
-        """True if every one of these lanes waits for a reply."""
-        return not np.count_nonzero(self.request.values[lanes] == self.reply.values[lanes])
-
     @staticmethod
     def tick_of(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Ticks of request numbers."""

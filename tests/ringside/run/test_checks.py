@@ -152,6 +152,6 @@ def test_a_start_asks_the_same_checks(plan: Plan, tmp_path: Path, monkeypatch: p
     refused = planning.check(config.with_settings(run_dir=tmp_path / "file"))
     colors = {answer.name: answer.color for answer in checks.before_start(refused, continues=False)}
     assert colors["run directory"] == "red"
-    monkeypatch.setattr(checks.facts, "descriptors", lambda: (20, 20))
+    monkeypatch.setattr(checks.resource, "getrlimit", lambda kind: (20, 20))
     with pytest.raises(ConfigError, match="opens up to"):
         ringside.plan(config)

@@ -54,6 +54,9 @@ def test_a_lane_is_answered_at_its_place() -> None:
     assert memory.mailbox.request.values.tolist() == [0, 0, request_number(3, 9)]
     assert not lane.answered
     assert not lane.cell_asks, "its neighbors in the batch have not asked"
+    memory.lane(0).ask(life=0, tick=9)
+    memory.lane(1).ask(life=0, tick=9)
+    assert lane.cell_asks
     memory.mailbox.answer(np.array([2]), memory.mailbox.request.values[2:].copy(), np.array([[1, 3]], np.uint8))
     assert lane.answered
     assert lane.actions.tolist() == [1, 3]

@@ -115,15 +115,6 @@ def test_a_first_request_is_no_empty_mailbox() -> None:
     assert request_number(life=1, tick=0) != request_number(life=0, tick=1)
 
 
-def test_all_of_some_lanes_ask_when_each_does(run_schedule: RunSchedule) -> None:
-    mailbox = mailbox_of(run_schedule)
-    assert not mailbox.all_ask(slice(0, 1)), "no lane has asked yet"
-    mailbox.request.publish(0, request_number(life=0, tick=3))
-    assert not mailbox.all_ask(slice(0, 2))
-    mailbox.request.publish(1, request_number(life=0, tick=2))
-    assert mailbox.all_ask(slice(0, 2))
-
-
 # Snapshots
 
 
