@@ -182,13 +182,6 @@ def describe(root: Path = FILESYSTEM) -> dict[str, Any]:
         "cuda": torch_cuda_version(),
         "kernel": platform.release(),
         "python": platform.python_version(),
-        "libraries": {name: _version(name) for name in LIBRARIES},
+        "libraries": {name: importlib.metadata.version(name) for name in LIBRARIES},
         "load_average": [round(load, 2) for load in os.getloadavg()],
     }
-
-
-def _version(distribution: str) -> str | None:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 REAP_SECONDS = 30.0
 """Longest time of a killed process to end; one that waits for a disk or a driver ends only when that answers."""
@@ -74,16 +74,8 @@ def read_output(command: Sequence[str], seconds: float, *, stdin: str | None = N
     return output
 
 
-class Child(Protocol):
-    """A process of `multiprocess`."""
-
-    @property
-    def exitcode(self) -> int | None:
-        """None while it has not ended; to ask reaps it."""
-
-
-def wait_for_end(process: Child, seconds: float) -> bool:
-    """Wait for the end of a child for so many seconds, and reap it; False: it has not ended.
+def wait_for_end(process: Any, seconds: float) -> bool:
+    """Wait for the end of a process of `multiprocess` for so many seconds, and reap it; False: it has not ended.
 
     `join` and `sentinel` use a pipe of the child. A child that closed it and does not end would be waited for without
     bound, and one whose own children hold it would count as alive.
