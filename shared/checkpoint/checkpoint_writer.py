@@ -37,12 +37,10 @@ from shared.checkpoint.finding import manifests_in
 from shared.checkpoint.manifest import (
     BEST_FILE,
     CHECKPOINTS,
-    FORMAT,
-    KIND,
     Manifest,
     Piece,
     boundary_name,
-    manifest_checksum,
+    encoded_manifest,
     manifest_name,
     read_manifest,
     weights_name,
@@ -197,17 +195,14 @@ class CheckpointWriter:
             sync(self.directory)
         for name, data in contents.items():
             write_atomic(self.directory / name, data)
-        values = self._values(boundary, pieces, counters)
-        write_atomic(path, json.dumps(values, indent=1).encode())
+        write_atomic(path, encoded_manifest(self._values(boundary, pieces, counters)))
         self.prune()
         return sum(piece.bytes for piece in pieces)
 
     def _values(self, boundary: int, pieces: list[Piece], counters: Mapping[str, int | float]) -> dict[str, Any]:
         """Values of the manifest of a boundary."""
         play = self._config.play
-        values: dict[str, Any] = {
-            "kind": KIND,
-            "format": FORMAT,
+        return {
             "boundary": boundary,
             "game": play.played,
             "protocol": play.protocol,
@@ -217,7 +212,6 @@ class CheckpointWriter:
             "has_replay": self._config.run.checkpoint_replay or not segments_needed(self._run_schedule, boundary),
             "pieces": [asdict(piece) for piece in pieces],
         }
-        return values | {"checksum": manifest_checksum(values)}
 
     def best_mean(self) -> float | None:
         """Mean return of the best weights; None if there are none that can be read."""

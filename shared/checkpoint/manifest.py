@@ -206,9 +206,9 @@ class Manifest:
 
 
 def converted(values: dict[str, Any], kind: type[T], where: str) -> T:
-    """The values of a file as a class of that `kind`. Raises `CheckpointError`, which names the one that is none."""
+    """The values of a file as a class of that `kind`, with a network. Raises `CheckpointError` for the first fault."""
     try:
-        return msgspec.convert(values, kind)
+        return msgspec.convert(values | {"network": Network.from_json(values.get("network"))}, kind)
     except msgspec.ValidationError as error:
         fault, at, place = str(error).rpartition(" - at `$.")
         if at:
@@ -217,12 +217,6 @@ def converted(values: dict[str, Any], kind: type[T], where: str) -> T:
                 found = found[int(part) if part.isdecimal() else part]
             fault = f"{place.rstrip('`')} is {found!r:.80}"
         raise CheckpointError(f"{where} is damaged: {fault or error}.") from error
-
-
-def plain_network(values: Any, where: str) -> Network:
-    """The network that a file describes. Raises `CheckpointError` when that is none."""
-    try:
-        return Network.from_json(values)
     except ValueError as error:
         raise CheckpointError(f"{where} describes an invalid network: {error}.") from error
 
@@ -236,16 +230,6 @@ def read_manifest(path: Path, *, follow: bool = False) -> Manifest:
     Raises:
         CheckpointError: it is none that is whole. OSError: the system refuses.
     """
-    values, where = _read_values(path, follow=follow), path.name
-    known = {"path": path, "network": plain_network(values.get("network"), where), "refused": ()}
-    manifest = converted(values | known, Manifest, where)
-    if boundary_in_name(where) not in (None, manifest.boundary):
-        raise CheckpointError(f"{where} is a renamed copy: it holds the checkpoint of boundary {manifest.boundary}.")
-    return manifest
-
-
-def _read_values(path: Path, *, follow: bool) -> dict[str, Any]:
-    """The values of a manifest of this format, whole by its checksum, and not yet checked."""
     where = path.name
     try:
         values = read_json(path, _MANIFEST_LIMIT, follow=follow)
@@ -260,10 +244,18 @@ def _read_values(path: Path, *, follow: bool) -> dict[str, Any]:
             f"{where} has format {values.get('format')!r:.40}; this program knows format {FORMAT}. "
             "Use the version of Ringside that wrote it."
         )
-    checked = dict(values)
-    if checked.pop("checksum", None) != manifest_checksum(checked):
+    if values.pop("checksum", None) != manifest_checksum(values):
         raise CheckpointError(f"{where} is damaged: it does not match its checksum.")
-    return values
+    manifest = converted(values | {"path": path, "refused": ()}, Manifest, where)
+    if boundary_in_name(where) not in (None, manifest.boundary):
+        raise CheckpointError(f"{where} is a renamed copy: it holds the checkpoint of boundary {manifest.boundary}.")
+    return manifest
+
+
+def encoded_manifest(values: dict[str, Any]) -> bytes:
+    """The content of a manifest with these values."""
+    marked = {"kind": KIND, "format": FORMAT, **values}
+    return json.dumps(marked | {"checksum": manifest_checksum(marked)}, indent=1).encode()
 
 
 def manifest_checksum(values: dict[str, Any]) -> str:

@@ -19,7 +19,6 @@ from shared.checkpoint.manifest import (
     PlainName,
     arrays_in,
     converted,
-    plain_network,
     verify_piece,
     weights_name,
 )
@@ -153,7 +152,7 @@ def _description_in(file: BinaryIO, name: str) -> Description:
     about = json_object(written.encode()) if isinstance(written, str) else None
     if about is None or about.get("format") != WEIGHTS_FORMAT:
         raise CheckpointError(f"{name} holds no weights that Ringside wrote in format {WEIGHTS_FORMAT}.")
-    return converted(about | {"network": plain_network(about.get("network"), name)}, Description, name)
+    return converted(about, Description, name)
 
 
 def _read_weights(path: Path, *, follow: bool = False) -> StoredWeights:
@@ -162,7 +161,15 @@ def _read_weights(path: Path, *, follow: bool = False) -> StoredWeights:
     with open_to_read(path, follow=follow, error=CheckpointError) as file:
         about, size = _description_in(file, where), os.fstat(file.fileno()).st_size
         network, spec = about.network, parameters_of(about.network)
-        _require_size(size, spec.count, network, where)
+        if spec.count > _MOST_PARAMETERS:
+            raise CheckpointError(
+                f"{where} describes a network of {spec.count:,} parameters; a file may hold at most "
+                f"{_MOST_PARAMETERS:,}."
+            )
+        least = spec.count * np.dtype(np.float32).itemsize
+        if not least <= size <= least + _HEADER_LIMIT:
+            fault = "few" if size < least else "many"
+            raise CheckpointError(f"{where} has {size:,} bytes, too {fault} for the network {network}.")
         file.seek(0)
         data = file.read(size)
     arrays = arrays_in(data, where)
@@ -180,15 +187,3 @@ def _read_weights(path: Path, *, follow: bool = False) -> StoredWeights:
     if not np.isfinite(flat).all():
         raise CheckpointError(f"{where} holds parameters that are not finite.")
     return StoredWeights(**vars(about), flat=flat)
-
-
-def _require_size(size: int, count: int, network: Network, where: str) -> None:
-    """Raise `CheckpointError` unless a file of `size` bytes can hold the `count` parameters of a network."""
-    if count > _MOST_PARAMETERS:
-        raise CheckpointError(
-            f"{where} describes a network of {count:,} parameters; a file may hold at most {_MOST_PARAMETERS:,}."
-        )
-    least = count * np.dtype(np.float32).itemsize
-    if not least <= size <= least + _HEADER_LIMIT:
-        fault = "few" if size < least else "many"
-        raise CheckpointError(f"{where} has {size:,} bytes, too {fault} for the network {network}.")

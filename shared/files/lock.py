@@ -56,11 +56,10 @@ def identity(path: Path) -> bytes | None:
 
     A copy of a directory has that of the original. So it tells whose directory it is, unlike the file's inode.
     """
-    try:
+    with suppress(OSError, FileError):
         content = read_bytes(path, _SIGNATURE_BYTES)
-    except (OSError, FileError):
-        return None
-    return content if len(content) == _SIGNATURE_BYTES else None
+        return content if len(content) == _SIGNATURE_BYTES else None
+    return None
 
 
 def _sign(lock: int) -> None:

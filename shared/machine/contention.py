@@ -67,10 +67,7 @@ class Contention:
 
 def contention_sentences(others: float | None, stolen: float | None, cores: int) -> list[str]:
     """Sentences about cores that others take, where they exceed `WORTH_SAYING`; None: not known."""
-    least, of = WORTH_SAYING * cores, "the only core" if cores == 1 else f"{cores} cores"
-    found = []
-    if others is not None and others >= least:
-        found.append(f"Other programs use {others:.1f} of {of}.")
-    if stolen is not None and stolen >= least:
-        found.append(f"The hypervisor takes {stolen:.1f} of {of} (steal time).")
-    return found
+    of = "the only core" if cores == 1 else f"{cores} cores"
+    taken = {"Other programs use {:.1f} of {}.": others, "The hypervisor takes {:.1f} of {} (steal time).": stolen}
+    least = WORTH_SAYING * cores
+    return [words.format(share, of) for words, share in taken.items() if share is not None and share >= least]

@@ -41,7 +41,7 @@ class Mailbox(SharedFields):
     def __init__(self, views: Views, run_schedule: RunSchedule) -> None:
         """Bind the fields."""
         super().__init__(views)
-        self.declared = {name: views[_declared_name(name)] for name, _, _ in run_schedule.reply_fields}
+        self.declared = {name: views[f"mail.{name}"] for name, _, _ in run_schedule.reply_fields}
 
     @staticmethod
     def sizes(run_schedule: RunSchedule, actions: int) -> dict[str, int]:
@@ -53,7 +53,7 @@ class Mailbox(SharedFields):
         """The fields that inference sends for the slot, which follow the others in the table."""
         lead = (run_schedule.lanes, run_schedule.lane_envs)
         return [
-            Field(_declared_name(name), dtype, (*lead, *shape), "inference", "Part of the reply, for the slot.")
+            Field(f"mail.{name}", dtype, (*lead, *shape), "inference", "Part of the reply, for the slot.")
             for name, dtype, shape in run_schedule.reply_fields
         ]
 
@@ -81,7 +81,3 @@ class Mailbox(SharedFields):
         for name, field in self.declared.items():
             field[lanes] = (declared or {})[name]
         self.reply.publish(lanes, numbers)
-
-
-def _declared_name(field: str) -> str:
-    return f"mail.{field}"

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from shared.config.run_schedule import RunSchedule
 from shared.memory.layout import Field, SharedFields, Views, int64, sequence_array, uint8
+from shared.memory.sequence import SequenceArray
 
 SNAPSHOT_BYTES = 57_344
 """Most bytes of an env's own snapshot."""
@@ -44,17 +45,30 @@ def state_fields(run_schedule: RunSchedule, parameters: int) -> dict[str, Field]
     }
 
 
-def _buffer_of(numbers: NDArray[np.int64], boundary: int) -> int | None:
-    """The buffer that holds the snapshot at `boundary`; None: there is none."""
-    found = np.flatnonzero(numbers == boundary)
-    return int(found[0]) if len(found) else None
+class _Snapshots(SharedFields):
+    """Buffers of snapshots with their boundaries."""
+
+    number: SequenceArray
+
+    def clear(self) -> None:
+        """Before any process starts: there are none."""
+        self.number.publish_all(-1)
+
+    def _buffer_of(self, boundary: int, *lane: int) -> int | None:
+        """The buffer that holds the snapshot at `boundary`; None: there is none."""
+        found = np.flatnonzero(self.number.values[lane] == boundary)
+        return int(found[0]) if len(found) else None
+
+    def newest(self, *lane: int) -> int:
+        """Boundary of the newest whole snapshot, of a lane where there are lanes; -1: none."""
+        return int(self.number.values[lane].max())
 
 
 LANE_DATA = "lane_snapshot.data"
 """Name of the field that is large."""
 
 
-class LaneSnapshots(SharedFields):
+class LaneSnapshots(_Snapshots):
     """Snapshots of all lanes."""
 
     data = uint8(LANE_DATA, (*_LANE_BUFFERS, "lane_bytes"), "the lane's owner", "State of envs and lane.")
@@ -70,10 +84,6 @@ class LaneSnapshots(SharedFields):
             "lane_bytes": run_schedule.lane_envs * ENV_BYTES,
         }
 
-    def clear(self) -> None:
-        """Before any process starts: there are none."""
-        self.number.publish_all(-1)
-
     def write(self, lane: int, boundary: int, data: bytes) -> None:
         """Keep the snapshot of `lane` at `boundary`."""
         buffer = int(self.number.values[lane].argmin())
@@ -83,20 +93,16 @@ class LaneSnapshots(SharedFields):
         self.length[lane, buffer] = len(data)
         number.publish(boundary)
 
-    def newest(self, lane: int) -> int:
-        """Boundary of the newest whole snapshot of `lane`; -1: none."""
-        return int(self.number.values[lane].max())
-
     def read(self, lane: int, boundary: int) -> bytes | None:
         """The snapshot at `boundary`, or None when it is not (or no longer) there."""
-        buffer = _buffer_of(self.number.values[lane], boundary)
+        buffer = self._buffer_of(boundary, lane)
         if buffer is None:
             return None
         data = self.data[lane, buffer, : self.length[lane, buffer]].tobytes()
         return data if self.number.at(lane, buffer).read() == boundary else None
 
 
-class LearnerSnapshots(SharedFields):
+class LearnerSnapshots(_Snapshots):
     """Snapshots of the learner."""
 
     number = sequence_array("learner_snapshot.number", (LEARNER_BUFFERS,), "learner", "Boundary of each; -1: none.")
@@ -105,14 +111,6 @@ class LearnerSnapshots(SharedFields):
         """Bind the fields."""
         super().__init__(views)
         self._data = {name: views[item.name] for name, item in state_fields(run_schedule, 0).items()}
-
-    def clear(self) -> None:
-        """Before any process starts: there are none."""
-        self.number.publish_all(-1)
-
-    def newest(self) -> int:
-        """Boundary of the newest whole snapshot; -1: none."""
-        return int(self.number.values.max())
 
     def write(self, boundary: int, store: Callable[[dict[str, NDArray[np.float32]]], None]) -> None:
         """Keep the learner's state at `boundary`; `store` fills the named vectors float32."""
@@ -124,5 +122,5 @@ class LearnerSnapshots(SharedFields):
 
     def read(self, boundary: int) -> Mapping[str, NDArray[np.float32]] | None:
         """Views of the state at `boundary`, or None when it is not (or no longer) there."""
-        buffer = _buffer_of(self.number.values, boundary)
+        buffer = self._buffer_of(boundary)
         return None if buffer is None else {name: data[buffer] for name, data in self._data.items()}

@@ -88,11 +88,9 @@ def require_writable_run(path: Path, flag: str) -> None:
 
 def _require(status: os.stat_result, path: Path, flag: str, *, directory: bool) -> None:
     """Refuse an entry that is not of the wanted kind, and a directory of another user."""
-    kind = stat.S_ISDIR if directory else stat.S_ISREG
-    if not kind(status.st_mode):
-        wanted = "a directory" if directory else "a plain file"
-        found = _KINDS.get(stat.S_IFMT(status.st_mode), "a device")
-        raise ConfigError(f"{flag} cannot be used: {path} is not {wanted} but {found}; move it away.")
+    wanted, found = _KINDS[stat.S_IFDIR if directory else stat.S_IFREG], _KINDS.get(stat.S_IFMT(status.st_mode))
+    if found != wanted:
+        raise ConfigError(f"{flag} cannot be used: {path} is not {wanted} but {found or 'a device'}; move it away.")
     if directory and status.st_uid != os.geteuid():
         raise ConfigError(
             f"{flag} cannot be used: {path} belongs to the user with the number {status.st_uid}, and this process runs "
