@@ -22,7 +22,11 @@ def require_writable(flag: str, path: Path, *, replaces: bool = False, beside: P
         ConfigError: the file cannot be written, or is the agent.
     """
     above = os.path.dirname(os.path.abspath(path))  # nothing here raises for a name that is too long
-    is_there, refusal = os.path.exists(path), _refusal(path)
+    is_there, refusal = os.path.exists(path), None
+    try:
+        os.stat(path)
+    except OSError as error:
+        refusal = None if isinstance(error, FileNotFoundError | NotADirectoryError) else error.strerror
     faults = {
         "it names no file.": not path.name,
         "it is not an ordinary file.": os.path.isdir(path) or (replaces and is_there and not os.path.isfile(path)),
@@ -43,15 +47,6 @@ def make_result_directory(flag: str, path: Path) -> None:
         raise ConfigError(f"{flag} {path} is a file: name a directory.") from error
     except OSError as error:
         raise ConfigError(f"{flag} {path} cannot be written: {error.strerror}.") from error
-
-
-def _refusal(path: Path) -> str | None:
-    """The system's reason against a file of this name; None: there is none."""
-    try:
-        os.stat(path)
-    except OSError as error:
-        return None if isinstance(error, FileNotFoundError | NotADirectoryError) else error.strerror
-    return None
 
 
 def write_result(flag: str, path: Path, result: object) -> None:

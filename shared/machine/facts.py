@@ -147,12 +147,10 @@ class Gpu:
     """Bytes that are free."""
 
 
-_GPU_FIELDS = "name,driver_version,memory.total,memory.free"
-
-
 def gpus() -> list[Gpu]:
     """The devices that `nvidia-smi` shows; none where it is missing or fails. It may take seconds."""
-    command = ["nvidia-smi", f"--query-gpu={_GPU_FIELDS}", "--format=csv,noheader,nounits"]
+    fields = "name,driver_version,memory.total,memory.free"
+    command = ["nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits"]
     try:
         rows = [line.split(", ") for line in read_output(command, DRIVER_SECONDS).splitlines()]
     except (OSError, subprocess.SubprocessError):

@@ -14,8 +14,6 @@ from shared.memory.evaluation_queue import EvaluationHistory
 from shared.memory.run_memory import Memory
 from shared.memory.snapshot import ENV_BYTES, state_lengths
 
-_OPENING = ("frame", "start", "valid")
-"""Fields of the slot that opens the next round, written with the last tick of the round before."""
 _HISTORY = ("frame", "start")
 """Fields of the ticks before it that its stack reads. Of a replay method they lie in the segments. An LSTM reads its
 state, too."""
@@ -39,9 +37,9 @@ def newest_boundary(memory: Memory) -> int:
 def _slots_kept(run_schedule: RunSchedule, boundary: int) -> dict[str, tuple[str, int | NDArray[np.int64]]]:
     """Field and slots of each array that holds a part of the rings."""
     end, history = boundary * run_schedule.round_ticks, run_schedule.history_ticks
-    kept: dict[str, tuple[str, int | NDArray[np.int64]]] = {
-        f"opening.{name}": (name, end % run_schedule.capacity) for name in _OPENING
-    }
+    kept: dict[str, tuple[str, int | NDArray[np.int64]]] = {}
+    for name in ("frame", "start", "valid"):  # of the opening slot, written with the last tick of the round before
+        kept[f"opening.{name}"] = (name, end % run_schedule.capacity)
     if history:
         slots = np.arange(end - history, end) % run_schedule.capacity
         state = (RECURRENT_STATE,) if run_schedule.recurrent_units else ()

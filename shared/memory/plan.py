@@ -158,9 +158,8 @@ class Plan:
 
     def cell_of(self, lane: int) -> slice:
         """The cell of a lane: the lanes that must all have asked before inference answers one of them."""
-        together = self.cell_lanes
-        first = lane - lane % together
-        return slice(first, first + together)
+        first = lane - lane % self.cell_lanes
+        return slice(first, first + self.cell_lanes)
 
     @cached_property
     def layout(self) -> Layout:

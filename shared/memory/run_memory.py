@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-import numpy as np
-
 from shared.memory.arena import Arena
 from shared.memory.board import Board
 from shared.memory.evaluation_queue import Evaluations
@@ -151,7 +149,7 @@ class LaneMemory:
     @property
     def cell_asks(self) -> bool:
         """True if all lanes of the cell have asked; a stale read may miss one."""
-        return not np.count_nonzero(self._mailbox.request.values[self._cell] == self._mailbox.reply.values[self._cell])
+        return bool((self._mailbox.request.values[self._cell] != self._mailbox.reply.values[self._cell]).all())
 
     # --- snapshots
 
