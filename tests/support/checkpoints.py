@@ -11,7 +11,7 @@ import numpy as np
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
 from shared.checkpoint.finding import find_checkpoint
 from shared.checkpoint.manifest import Piece, manifest_checksum
-from shared.checkpoint.segments import load_boundary, segment_of
+from shared.checkpoint.segments import load_boundary
 from shared.config.method_declaration import method_declaration
 from shared.config.protocols import eval_rules
 from shared.config.run_schedule import RunSchedule, make_run_schedule
@@ -55,25 +55,33 @@ def boundary_arrays(boundary: int) -> Fields:
     }
 
 
-def parameters(version: int) -> np.ndarray:
-    count = parameters_of(Network("small", ACTIONS)).count
+SMALL = Network("small", ACTIONS)
+
+
+def parameters(version: int, network: Network = SMALL) -> np.ndarray:
+    count = parameters_of(network).count
     return np.random.default_rng(version).standard_normal(count).astype(np.float32)
 
 
-def write_run(run_dir: Path, boundaries: int, config: Config = CONFIG) -> tuple[CheckpointWriter, Fields]:
-    """A run that saves at every boundary up to `boundaries`."""
+def write_run(
+    run_dir: Path, boundaries: int, config: Config = CONFIG, apart: int = 1
+) -> tuple[CheckpointWriter, Fields]:
+    """A run that saves at every boundary up to `boundaries`, or at every so many-th, as the scribe does."""
     run_schedule = make_run_schedule(config)
     run_dir.mkdir(exist_ok=True)
     writer, ring = CheckpointWriter(run_dir, config, run_schedule, ACTIONS), empty_ring(run_schedule)
     for round_ in range(boundaries):
         play_round(ring, round_, run_schedule)
-        writer.add_segment(segment_of(run_schedule, round_), ring)
-        save(writer, round_ + 1)
+        if (round_ + 1) % apart == 0:
+            for segment in writer.missing_segments(round_ + 1):
+                writer.add_segment(segment, ring)
+            save(writer, round_ + 1)
     return writer, ring
 
 
 def save(writer: CheckpointWriter, boundary: int) -> int:
-    return writer.save(boundary, boundary_arrays(boundary), parameters(boundary), {"steps": boundary * 40, "loss": 0.5})
+    weights = parameters(boundary, writer._network)
+    return writer.save(boundary, boundary_arrays(boundary), weights, {"steps": boundary * 40, "loss": 0.5})
 
 
 def window_slots(boundary: int, run_schedule: RunSchedule = SIZES) -> np.ndarray:

@@ -20,8 +20,10 @@ from shared.checkpoint.segments import load_boundary, load_segments, segment_of,
 from shared.checkpoint.weights_file import load_weights
 from shared.config.run_schedule import make_run_schedule
 from shared.config.sections import Learn, Run
+from shared.config.settings import Config
 from shared.errors import CheckpointError
 from shared.files import atomic
+from shared.frame_shape import STACK
 from shared.network_parameters import parameters_of
 from shared.network_spec import Network
 from tests.support.checkpoints import (
@@ -275,3 +277,50 @@ def test_a_damaged_best_gives_way_to_any(tmp_path: Path) -> None:
     os.truncate(writer.directory / BEST_FILE, 100)
     assert writer.best_mean() is None
     assert writer.save_best(parameters(4), 4, -3.0)
+
+
+# On-policy methods: the last round in place of a replay
+
+
+def on_policy(schedule: str = "concurrent", apart: int = 1, *, checkpoint_replay: bool = True) -> Config:
+    """Rounds of 10 ticks of four envs in two lanes."""
+    settings = {"schedule": schedule, "batch_size": 40, "snapshot_every_steps": 40 * apart}
+    return CONFIG.with_settings(method="a2c", checkpoint_replay=checkpoint_replay, **settings)
+
+
+@pytest.mark.parametrize(("apart", "boundary"), [(1, 1), (1, 7), (5, 5), (5, 35)])
+def test_the_last_round_comes_back_with_the_history_of_its_first_stacks(
+    tmp_path: Path, apart: int, boundary: int
+) -> None:
+    config = on_policy(apart=apart)
+    run_schedule = make_run_schedule(config)
+    _, ring = write_run(tmp_path, boundary, config, apart)
+    manifest, end = find_checkpoint(tmp_path), boundary * run_schedule.round_ticks
+    assert (manifest.boundary, manifest.has_replay) == (boundary, True)
+    assert list(manifest.segments) == [f"segment-{boundary - 1:08d}.ring"]
+    kept = [f"segment-{saved - 1:08d}.ring" for saved in (boundary - apart, boundary) if saved > 0]
+    assert sorted(path.name for path in manifest.directory.glob("*.ring")) == kept, "one for each checkpoint"
+    back = empty_ring(run_schedule)
+    load_segments(manifest, run_schedule, back)
+    assert "log_prob" in back
+    slots = np.arange(max(0, end - run_schedule.round_ticks - (STACK - 1)), end) % run_schedule.capacity
+    for name, view in ring.items():
+        np.testing.assert_array_equal(back[name][:, slots], view[:, slots], name)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "checkpoint_replay", "has_replay"),
+    [("alternate", True, True), ("alternate", False, True), ("concurrent", False, False)],
+)
+def test_a_run_goes_on_without_its_last_round(
+    tmp_path: Path, schedule: str, checkpoint_replay: bool, has_replay: bool
+) -> None:
+    """With `alternate` updates use the round that comes; the history of its first stacks lies in the boundary."""
+    config = on_policy(schedule, 5, checkpoint_replay=checkpoint_replay)
+    run_schedule = make_run_schedule(config)
+    write_run(tmp_path, 10, config, 5)
+    manifest, back = find_checkpoint(tmp_path), empty_ring(run_schedule)
+    assert manifest.has_replay == has_replay, "else the run is inexact from here"
+    assert not list(manifest.directory.glob("*.ring"))
+    load_segments(manifest, run_schedule, back)
+    assert not back["valid"].any(), "no step has a weight"
