@@ -1,9 +1,10 @@
 """Segments: files that hold the slots of consecutive ticks of all lanes, compressed once and never changed.
 
-Segment `k` of a replay buffer holds the ticks `[k * T, (k + 1) * T)`, where `T` is the ticks of `segment_rounds`. A checkpoint
-between two ends of segments has a *tail*: the ticks from the last end to its boundary. An on-policy method has no
-replay buffer. With `concurrent` its resume needs one round: segment `k` is round `k`, with the ticks before it that the
-stacks of its first ticks need. It is written with a checkpoint alone. With `alternate` a resume needs no segment.
+Segment `k` of a replay buffer holds the ticks `[k * T, (k + 1) * T)`, where `T` is `segment_rounds` in ticks. A
+checkpoint between two ends of segments has a *tail*: the ticks from the last end to its boundary. An on-policy method
+has no replay buffer. With `concurrent` its resume needs one round: segment `k` is round `k`, with the ticks before it
+that the stacks of its first ticks need. It is written with a checkpoint alone. With `alternate` a resume needs no
+segment.
 
     header    one line of JSON: format, run, name and sizes, as `Segment.header` has them
     payload   one zstd frame
