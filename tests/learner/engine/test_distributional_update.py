@@ -25,7 +25,7 @@ from shared.network_parameters import parameters_of
 from shared.network_spec import Network, network_of
 from tests.learner.losses.test_losses import projected, quantile_loss
 from tests.learner.losses.test_targets import _softmax
-from tests.learner.networks.test_autograd import Reference, _reference
+from tests.learner.networks.test_autograd import Reference, make_reference
 from tests.support.played_ring import (
     ACTIONS,
     PlayedRing,
@@ -159,7 +159,7 @@ def _parameters(network: Network, seed: int) -> NDArray[np.float32]:
     views["value.weight"] *= 100.0
     stacks = torch.from_numpy(patches(np.random.default_rng(seed), BATCH, STACK)).double()
     with torch.no_grad():
-        outputs = _reference(network, flat)(stacks, _choosing(network, BATCH), None)
+        outputs = make_reference(network, flat)(stacks, _choosing(network, BATCH), None)
     of_units = outputs.mean(2) if network.fractions else outputs.flatten(1)
     views["value.bias"] -= of_units.mean(0).numpy()
     return flat
@@ -196,8 +196,8 @@ def test_an_update_is_that_of_the_papers(case: str) -> None:
         starts = played.samplable(played.ticks)
         places = [starts[pick] for pick in draw_integers(len(starts), UPDATES, BATCH, 3, round_)[UPDATE].tolist()]
         batch = [played.transition(*place, DISCOUNT) for place in places]
-        reference = _reference(network, online)
-        targets, loss = _expected(algorithm, batch, reference, _reference(network, target), *_drawn(engine))
+        reference = make_reference(network, online)
+        targets, loss = _expected(algorithm, batch, reference, make_reference(network, target), *_drawn(engine))
         np.testing.assert_allclose(update["target_value"], targets, rtol=1e-4, atol=1e-4)
         loss.backward()
         by_name = dict(reference.named_parameters())

@@ -17,7 +17,7 @@ from learner.networks.autograd import AutogradModel
 from learner.networks.frame_blocks import blocks
 from learner.networks.fused import FusedModel
 from learner.networks.make_model import make_model
-from learner.networks.model import ExtraInputs, Model
+from learner.networks.model import ExtraInputs, ForwardPass, Model
 from shared.frame_shape import CELL, DEFAULT_FRAMES, FrameShape
 from shared.network_parameters import packed_count, parameters_of
 from shared.network_spec import COSINES, PLAIN_NETWORKS, Network
@@ -124,6 +124,8 @@ class Reference(nn.Module):
             self.embedding = nn.Linear(COSINES, features)
         linear = Noisy if network.noisy else nn.Linear
         units = {"small": 64, "a3c": 256}.get(network.name, 512)
+        if network.recurrent:
+            self.lstm = nn.LSTM(units, network.recurrent, batch_first=True)
         streams = {"": ("value", network.atoms if network.dueling else network.actions * network.atoms)}
         if network.value_output:
             streams[""] = ("heads", network.actions + 1)
@@ -133,7 +135,7 @@ class Reference(nn.Module):
             self.add_module(f"{prefix}hidden", linear(features, units))
             if network.layer_norm:
                 self.add_module(f"{prefix}hidden_norm", nn.LayerNorm(units))
-            self.add_module(last, linear(units, outputs))
+            self.add_module(last, linear(network.recurrent or units, outputs))
 
     def torso(self, x: Tensor) -> Tensor:
         """Features [n, features] of pixels [n, 4, 84, 84] in [0, 1]."""
@@ -190,7 +192,7 @@ class Reference(nn.Module):
         return value + advantage - advantage.mean(0)
 
 
-def _reference(network: Network, flat: np.ndarray) -> Reference:
+def make_reference(network: Network, flat: np.ndarray) -> Reference:
     """With parameters by name; that all names are used is checked by `load_state_dict`."""
     reference = Reference(network).double()
     named = parameters_of(network).split(flat)
@@ -242,10 +244,6 @@ def _model(network: Network, precision: str, flat: np.ndarray, make: type[M] = A
     return model
 
 
-def _double(x: Tensor | None) -> Tensor | None:
-    return None if x is None else x.double()
-
-
 def _relative(actual: Tensor, expected: Tensor) -> float:
     return float((actual.double() - expected).norm() / expected.norm().clamp(min=1e-12))
 
@@ -257,14 +255,17 @@ def _outer(model: Model, packed: Tensor) -> np.ndarray:
     return canonical
 
 
-def _learn(model: Model, stacks: np.ndarray, beside: ExtraInputs, gradient: Tensor) -> tuple[Tensor, np.ndarray]:
-    """Outputs, and the gradient by the parameters, as the engine asks for them."""
+def learn(
+    model: Model, blocks: Tensor, extra_inputs: ExtraInputs, gradient: Tensor, calls: int = 1
+) -> tuple[ForwardPass, np.ndarray]:
+    """Passes as the engine makes them: the last one, and the gradient by the parameters in canonical layout."""
     vector = torch.full_like(model.params_bf16, 7.0)
     model.gradient_into(vector)
     with torch.inference_mode():
-        saved = model.forward(_blocks(stacks), 0, beside, learns=True)
-        model.backward(saved, gradient, SideStream())
-    return saved.outputs.detach(), _outer(model, vector.float())
+        for _ in range(calls):
+            saved = model.forward(blocks, 0, extra_inputs, learns=True)
+            model.backward(saved, gradient, SideStream())
+    return saved, _outer(model, vector.float())
 
 
 @pytest.mark.parametrize(("make", "network"), MODELS)
@@ -291,12 +292,14 @@ def test_values_and_gradients_are_those_of_the_reference(make: type[Any], networ
     model = _model(network, precision, flat, make)
     assert isinstance(make_model(network, CPU, precision), FusedModel if network.plain else AutogradModel)
     beside = _beside(model)
-    reference = _reference(network, flat)
-    expected = reference(torch.from_numpy(stacks).double(), _double(beside.fractions), _double(beside.noise))
+    reference = make_reference(network, flat)
+    inputs = (None if each is None else each.double() for each in (beside.fractions, beside.noise))
+    expected = reference(torch.from_numpy(stacks).double(), *inputs)
     gradient = torch.randn(expected.shape, generator=torch.Generator().manual_seed(3))
     expected.backward(gradient.double())
 
-    outputs, found = _learn(model, stacks, beside, gradient)
+    saved, found = learn(model, _blocks(stacks), beside, gradient)
+    outputs = saved.outputs.detach()
     assert outputs.shape == (BATCH, ACTIONS + network.value_output, 3 if network.method == "iqn" else network.atoms)
     assert _relative(outputs, expected.detach()) < TOLERANCE[make][precision]
     parameters = dict(reference.named_parameters())
@@ -321,8 +324,8 @@ def test_a_pass_that_does_not_learn_gives_the_same_and_keeps_all(name: str) -> N
     assert not outputs.requires_grad
     assert torch.equal(model.params, before)
     if not network.spectral_norm:  # there a pass that learns iterates first
-        learned, _ = _learn(model, _stacks(), beside, torch.zeros_like(outputs))
-        torch.testing.assert_close(outputs, learned)
+        learned, _ = learn(model, _blocks(_stacks()), beside, torch.zeros_like(outputs))
+        torch.testing.assert_close(outputs, learned.outputs.detach())
 
 
 # Parts by themselves

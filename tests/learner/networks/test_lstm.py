@@ -9,12 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from learner.engine.initialization import initial_parameters
-from learner.engine.side_stream import SideStream
 from learner.networks import lstm
 from learner.networks.arithmetic_check import check_arithmetic
 from learner.networks.autograd import AutogradModel
@@ -23,6 +20,7 @@ from learner.networks.policy import Policy
 from learner.networks.sharded import ShardedModel
 from shared.network_parameters import parameters_of
 from shared.network_spec import Network
+from tests.learner.networks.test_autograd import learn, make_reference
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -93,46 +91,30 @@ def _passes(model: Model) -> tuple[Tensor, Tensor, np.ndarray]:
     """Outputs, last states, and the gradient in canonical layout."""
     recurrence = _recurrence(units=RECURRENT.recurrent, dtype=torch.float32)
     gradient = torch.randn(SEQUENCES * TICKS, 5, 1, generator=torch.Generator().manual_seed(2))
-    vector = torch.full_like(model.params_bf16, 7.0)
-    model.gradient_into(vector)
-    with torch.inference_mode():
-        saved = model.forward(_blocks(), 0, ExtraInputs(recurrence=recurrence), learns=True)
-        model.backward(saved, gradient, SideStream())
+    saved, canonical = learn(model, _blocks(), ExtraInputs(recurrence=recurrence), gradient)
     assert saved.state is not None
-    canonical = np.zeros(parameters_of(model.network).count, np.float32)
-    model.unpack(vector.float(), canonical)
     return saved.outputs.detach(), saved.state.detach(), canonical
 
 
-def _by_the_books(flat: Tensor) -> tuple[Tensor, Tensor]:
-    """Outputs and last states of `RECURRENT` by PyTorch's functions, in the dtype of the parameters `flat`."""
-    parts = flat.split([int(np.prod(shape)) for _, shape in parameters_of(RECURRENT).shapes])
-    w = {name: part.view(shape) for (name, shape), part in zip(parameters_of(RECURRENT).shapes, parts, strict=True)}
-    # Blocks [n, y, x, (frame, dy, dx)] as frames.
-    frames = _blocks().view(-1, 21, 21, 4, 4, 4).permute(0, 3, 1, 4, 2, 5).reshape(-1, 4, 84, 84)
-    x = frames.to(flat.dtype) / 255.0
-    x = F.conv2d(x, w["conv1.weight"], w["conv1.bias"], 4).relu()
-    x = F.conv2d(x, w["conv2.weight"], w["conv2.bias"], 2).relu()
-    x = F.linear(x.flatten(1), w["hidden.weight"], w["hidden.bias"]).relu()
-    weights = {name.removeprefix("lstm."): part for name, part in w.items() if name.startswith("lstm.")}
-    recurrence = Recurrence(*(each.to(flat.dtype) for each in _recurrence(units=64, dtype=torch.float32)))
-    layer = nn.LSTM(64, 64, batch_first=True)
-    x, state = _reference(lambda *inputs: functional_call(layer, weights, inputs), x, recurrence)
-    return F.linear(x, w["heads.weight"], w["heads.bias"])[:, :, None], state
+def _frames() -> Tensor:
+    """The blocks [n, y, x, (frame, dy, dx)] as frames."""
+    return _blocks().view(-1, 21, 21, 4, 4, 4).permute(0, 3, 1, 4, 2, 5).reshape(-1, 4, 84, 84)
 
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 2e-4), ("bf16", 0.1)])
 def test_a_recurrent_network_is_the_one_by_the_books(precision: str, tolerance: float) -> None:
     outputs, state, gradient = _passes(_model(precision))
-    flat = torch.from_numpy(initial_parameters(RECURRENT, 1, "torch")).double().requires_grad_()
-    wanted, wanted_state = _by_the_books(flat)
-    by_outputs = torch.randn(SEQUENCES * TICKS, 5, 1, generator=torch.Generator().manual_seed(2))
-    (expected,) = torch.autograd.grad((wanted * by_outputs).sum(), flat)
+    reference = make_reference(RECURRENT, initial_parameters(RECURRENT, 1, "torch"))
+    x = reference.hidden(reference.torso(_frames().double() / 255.0)).relu()
+    recurrence = Recurrence(*(each.double() for each in _recurrence(units=64, dtype=torch.float32)))
+    x, wanted_state = _reference(reference.lstm, x, recurrence)
+    wanted = reference.heads(x)[:, :, None]
+    (wanted * torch.randn(SEQUENCES * TICKS, 5, 1, generator=torch.Generator().manual_seed(2))).sum().backward()
     for ours, theirs in ((outputs, wanted), (state, wanted_state)):
-        torch.testing.assert_close(ours.double(), theirs, rtol=tolerance, atol=tolerance)
-    names = parameters_of(RECURRENT)
-    for name, part in names.split(expected.numpy().astype(np.float32)).items():
-        off = np.linalg.norm(names.split(gradient)[name] - part) / np.linalg.norm(part)
+        torch.testing.assert_close(ours.double(), theirs.detach(), rtol=tolerance, atol=tolerance)
+    found = parameters_of(RECURRENT).split(gradient)
+    for name, parameter in reference.named_parameters():
+        off = np.linalg.norm(found[name] - parameter.grad.numpy()) / np.linalg.norm(parameter.grad.numpy())
         assert off < 2 * tolerance, (name, off)
 
 
@@ -151,7 +133,7 @@ def test_acting_tick_by_tick_gives_the_outputs_of_the_unrolled_sequence() -> Non
     starts, state = recurrence.start.view(SEQUENCES, TICKS).numpy(), recurrence.state.numpy().copy()
     policy = Policy(RECURRENT, CPU, "fp32", batch=SEQUENCES)
     policy.load(flat)
-    frames = _blocks().view(-1, 21, 21, 4, 4, 4).permute(0, 3, 1, 4, 2, 5).reshape(SEQUENCES, TICKS, 4, 84, 84)
+    frames = _frames().view(SEQUENCES, TICKS, 4, 84, 84)
     for t in range(TICKS):
         state[starts[:, t] == 1] = 0
         values = policy.values(frames[:, t].numpy(), state)

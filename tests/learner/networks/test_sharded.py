@@ -8,12 +8,11 @@ import torch
 from numpy.typing import NDArray
 
 from learner.engine.initialization import initial_parameters
-from learner.engine.side_stream import SideStream
 from learner.networks.make_model import make_model
 from learner.networks.model import ExtraInputs, Model
 from learner.networks.sharded import Ranks, ShardedModel
-from shared.network_parameters import parameters_of
 from shared.network_spec import Network
+from tests.learner.networks.test_autograd import learn
 from tests.support.thread_ranks import in_ranks
 
 CPU = torch.device("cpu")
@@ -36,14 +35,7 @@ def _passes(
     gradient = torch.randn(rows, model.network.outputs, atoms, generator=generator)
     model.pack(initial_parameters(model.network, 0), model.params)
     model.sync_copy()
-    vector = torch.full_like(model.params_bf16, 7.0)
-    model.gradient_into(vector)
-    with torch.inference_mode():
-        for _ in range(calls):
-            saved = model.forward(blocks, 0, extra_inputs, learns=True)
-            model.backward(saved, gradient, SideStream())
-    canonical = np.zeros(parameters_of(model.network).count, np.float32)
-    model.unpack(vector.float(), canonical)
+    saved, canonical = learn(model, blocks, extra_inputs, gradient, calls)
     return saved.outputs.detach().numpy(), canonical
 
 
