@@ -295,7 +295,7 @@ def add_to_zoo(workspace: Workspace, whole: str) -> list[str]:
     """An entry of the zoo, made of the run; the evaluation itself is left out."""
     from ringside.agents.zoo_entries import add_to_zoo
 
-    def evaluate(load: Path, *, env: str | None, plugin: str | None, device: str) -> dict[str, Any]:
+    def evaluate(load: Path, *, env: str | None, plugin: str | None, **_: Any) -> dict[str, Any]:
         weights = stored_weights.weights_at(load, env, plugin)
         plain = {"game": weights.game, "protocol": weights.protocol, "version": weights.version, "eval_epsilon": 0.0}
         return plain | {"mean": 1.0, "sd": 0.0, "episodes": 1, "seed": 1, "eval_actions": "greedy"}

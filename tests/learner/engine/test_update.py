@@ -39,6 +39,8 @@ from tests.support.simulated_gpu import DEVICE, simulated_gpu
 
 CPU = torch.device("cpu")
 State = dict[str, np.ndarray]
+END = 4 * 6
+"""The tick before which the ring was played."""
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -49,10 +51,15 @@ def _require_same(state: State, other: State) -> None:
         np.testing.assert_array_equal(vector, other[name], err_msg=name)
 
 
-def _after(updates: int, config: Config) -> Engine:
+def _engine(config: Config, precision: str = "fp32", replay_on: str = "auto") -> Engine:
+    """An engine on four rounds of random episodes."""
+    return make_test_engine(_played(config), config, precision, replay_on)
+
+
+def _after(updates: int, config: Config, precision: str = "fp32") -> Engine:
     """An engine that has done the first updates of round 4."""
-    engine = make_test_engine(played := _played(config), config)
-    engine.begin_round(4, played.ticks)
+    engine = _engine(config, precision)
+    assert engine.begin_round(4, END) == 12
     engine.run(updates)
     return engine
 
@@ -63,7 +70,7 @@ def _q(flat: Tensor, stacks: np.ndarray) -> Tensor:
 
 def _played(config: Config) -> PlayedRing:
     played = PlayedRing(config)
-    played.play(4 * played.run_schedule.round_ticks)
+    played.play(END)
     return played
 
 
@@ -117,16 +124,10 @@ def test_a_round_is_that_of_the_reference(optimizer: str, precision: str) -> Non
         optimizer_decay=0.95 if optimizer == "rmsprop" else 0.999,
         optimizer_epsilon=0.01 if optimizer == "rmsprop" else 1.5e-4,
     )
-    played = _played(config)
-    engine = make_test_engine(played, config, precision)
-    before = stored_state(engine, "target")
-    updates = engine.begin_round(4, played.ticks)
-    assert updates == 12
-    engine.run(updates)
-    metrics = engine.end_round()
-    after = stored_state(engine, "target")
-    expected, losses = _reference_round(played, config.learn, 4, updates)
-    assert metrics.updates == updates
+    before, engine = stored_state(_engine(config, precision), "target"), _after(12, config, precision)
+    metrics, after = engine.end_round(), stored_state(engine, "target")
+    expected, losses = _reference_round(_played(config), config.learn, 4, 12)
+    assert metrics.updates == 12
     assert metrics.means["loss"] == pytest.approx(np.mean(losses), rel=1e-4 if precision == "fp32" else 2e-2)
     tolerance = 1e-3 if precision == "fp32" else 0.1
     assert np.array_equal(after["target"], before["target"])
@@ -138,17 +139,15 @@ def test_a_round_is_that_of_the_reference(optimizer: str, precision: str) -> Non
 @pytest.mark.parametrize("prioritized", [False, True])
 def test_the_place_of_frames_and_prefetching_change_nothing(prioritized: bool) -> None:
     """A prefetch for another round is not used."""
-    config = small_config(Algorithm(prioritized=prioritized))
-    played = _played(config)
-    states = []
+    config, states = small_config(Algorithm(prioritized=prioritized)), []
     for replay_on, prefetched in (("host", None), ("device", None), ("device", 4), ("host", 4), ("host", 3)):
-        engine = make_test_engine(played, config, replay_on=replay_on)
+        engine = _engine(config, replay_on=replay_on)
         for round_ in (3, 4):
-            engine.begin_round(round_, round_ * played.run_schedule.round_ticks)
+            engine.begin_round(round_, round_ * 6)
             engine.run(12)
             if prefetched:
                 for _ in range(2):  # once is enough
-                    engine.prefetch(prefetched, prefetched * played.run_schedule.round_ticks)
+                    engine.prefetch(prefetched, prefetched * 6)
             engine.end_round()
         states.append(stored_state(engine))
     for state in states[1:]:
@@ -158,15 +157,11 @@ def test_the_place_of_frames_and_prefetching_change_nothing(prioritized: bool) -
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("optimizer", ["rmsprop", "adam"])
 def test_the_side_stream_changes_nothing(optimizer: str, precision: str) -> None:
-    config = small_config(optimizer=optimizer, optimizer_decay=0.95)
-    played = _played(config)
-    states = []
-    for own_thread in (True, False):
-        engine = make_test_engine(played, config, precision)
-        engine._side_stream = ThreadSideStream() if own_thread else SideStream()
-        engine.begin_round(3, 3 * played.run_schedule.round_ticks)
-        engine.run(12)
-        engine.end_round()
+    config, states = small_config(optimizer=optimizer, optimizer_decay=0.95), []
+    for side_stream in (ThreadSideStream(), SideStream()):
+        engine = _engine(config, precision)
+        engine._side_stream = side_stream
+        _do(engine, 3, [12])
         states.append(stored_state(engine, "target"))
     _require_same(*states)
 
@@ -260,13 +255,11 @@ def test_the_learning_rate_of_a_round_is_constant_and_on_the_line(optimizer: str
 
 
 def test_broken_numbers_stop_the_round() -> None:
-    config = small_config()
-    played = _played(config)
-    engine = make_test_engine(played, config)
+    engine = _engine(small_config())
     state = stored_state(engine, "target")
     state["online"][5] = np.nan
     engine.load(state)
-    engine.begin_round(4, played.ticks)
+    engine.begin_round(4, END)
     engine.run(3)
     with pytest.raises(NonFiniteError, match="round 4"):
         engine.end_round()
@@ -275,9 +268,7 @@ def test_broken_numbers_stop_the_round() -> None:
 
 
 def test_a_round_that_only_plays_has_no_updates() -> None:
-    config = small_config()
-    played = _played(config)
-    engine = make_test_engine(played, config)
+    engine = _engine(small_config())
     assert engine.begin_round(0, 0) == 0
     engine.run(5)
     assert engine.end_round().updates == 0
@@ -325,9 +316,7 @@ def test_every_combination_is_exact(name: str, network: str, precision: str) -> 
     if name == "btr":
         algorithm = replace(algorithm, spectral_norm=True, pooling=True)
     config = small_config(algorithm, network=network, optimizer="adam", optimizer_decay=0.999, optimizer_epsilon=1e-4)
-    played = PlayedRing(config)
-    played.play(24)
-    first, second, resumed = (make_test_engine(played, config, precision) for _ in range(3))
+    first, second, resumed = (_engine(config, precision) for _ in range(3))
     fresh = stored_state(first, "target")
     metrics = _do(first, 3, [12])
     kept = stored_state(first, "target")
@@ -349,14 +338,12 @@ def test_every_combination_is_exact(name: str, network: str, precision: str) -> 
 @pytest.mark.parametrize("replay_on", ["host", "device"])
 def test_an_update_by_priorities_is_that_of_the_reference(replay_on: str) -> None:
     """One update of Double DQN with three steps, weighted as its priorities say, by autograd in float64."""
-    config = small_config(Algorithm(double=True, n_step=3, prioritized=True))
-    played = _played(config)
-    engine = make_test_engine(played, config, replay_on=replay_on)
+    engine = _engine(small_config(Algorithm(double=True, n_step=3, prioritized=True)), replay_on=replay_on)
     _do(engine, 3, [12])
     before = stored_state(engine, "target")
     engine.load(before | {"target": initial_parameters(Network("small", ACTIONS), 9)})
     target = torch.from_numpy(initial_parameters(Network("small", ACTIONS), 9)).double()
-    engine.begin_round(4, 24)
+    engine.begin_round(4, END)
     engine.run(1)
     update = engine.last_update()
     importance = engine._source.minibatch(0, 0).importance
@@ -396,15 +383,12 @@ def test_the_norm_that_is_shown_is_that_before_it_is_clipped() -> None:
 
 @pytest.mark.parametrize("dead", [False, True])
 def test_the_spread_of_q_is_that_of_the_first_batch(dead: bool) -> None:
-    config = small_config()
-    engine = make_test_engine(played := _played(config), config)
+    engine = _engine(small_config())
     state = stored_state(engine, "target")
-    if dead:  # the second convolution's biases
-        shapes = parameters_of(Network("small", ACTIONS)).shapes
-        places = np.cumsum([0, *(np.prod(shape) for _, shape in shapes)])
-        state["online"][places[3] : places[4]] = -100.0
+    if dead:
+        parameters_of(Network("small", ACTIONS)).split(state["online"])["conv2.bias"][:] = -100.0
         engine.load(state)
-    engine.begin_round(4, played.ticks)
+    engine.begin_round(4, END)
     engine.run(1)
     frames = engine.last_update()["frames"][:, :4]
     best = _q(torch.from_numpy(state["online"]).double(), frames).max(1).values
