@@ -6,8 +6,6 @@ float64, from the history that was played.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -23,8 +21,7 @@ from shared.config.sections import Algorithm
 from shared.frame_shape import STACK
 from shared.network_parameters import parameters_of
 from shared.network_spec import Network, network_of
-from tests.learner.losses.test_losses import projected, quantile_loss
-from tests.learner.losses.test_targets import _softmax
+from tests.learner.losses.test_losses import action_values, paper_target, quantile_loss
 from tests.learner.networks.test_autograd import Reference, make_reference
 from tests.support.played_ring import (
     ACTIONS,
@@ -78,39 +75,6 @@ def _choosing(network: Network, n: int) -> Tensor | None:
     return torch.tensor([_midpoints(network.fractions)] * n).double() if network.fractions else None
 
 
-def _values(algorithm: Algorithm, outputs: Tensor) -> list[float]:
-    """Q(s, .) of [actions, atoms]: the means of the returns."""
-    if algorithm.method == "c51":
-        return [sum(z * p for z, p in zip(SUPPORT, row, strict=True)) for row in outputs.softmax(1).tolist()]
-    return [sum(row) / len(row) for row in outputs.tolist()]
-
-
-def _target(
-    algorithm: Algorithm, transition: Transition, q: list[float], q_next: list[float], outputs: Tensor
-) -> list[float]:
-    """Targets of the outputs of the action that was taken.
-
-    Args:
-        q: of the target network, in the state that was acted in.
-        q_next: of the network that chooses, in the state that follows.
-        outputs: [actions, atoms] of the target network there.
-    """
-    discount = 0.0 if transition.ends else DISCOUNT**transition.length
-    best = q_next.index(max(q_next))
-    if algorithm.method == "c51":  # Bellemare et al. 2017, algorithm 1
-        return projected(outputs[best].softmax(0).tolist(), transition.reward, discount, SUPPORT)
-    if not algorithm.munchausen:  # Dabney et al. 2018a, algorithm 1; 2018b, algorithm 1
-        return [transition.reward + discount * theta for theta in outputs[best].tolist()]
-    # Vieillard et al. 2020, equation 2, for every quantile; the logarithm is clipped as in their appendix.
-    tau = algorithm.munchausen_temperature
-    mine = max(algorithm.munchausen_floor, tau * math.log(_softmax(q, tau)[transition.action]))
-    following = [0.0] * outputs.shape[1]
-    for p, row in zip(_softmax(q_next, tau), outputs.tolist(), strict=True):
-        for j, theta in enumerate(row):
-            following[j] += p * (theta - tau * math.log(p))
-    return [transition.reward + algorithm.munchausen_alpha * mine + discount * value for value in following]
-
-
 def _loss(algorithm: Algorithm, chosen: Tensor, fractions: Tensor | None, target: list[float]) -> Tensor:
     """Loss of the outputs [atoms] of the action that was taken."""
     if algorithm.method == "c51":  # Bellemare et al. 2017, algorithm 1
@@ -140,12 +104,14 @@ def _expected(
         judged = (online if algorithm.double else target)(following, choosing, None)
         outputs = target(following, next_fractions, None)
     learned = online(states, fractions, None)
+    q, q_next = (action_values(algorithm, each, SUPPORT) for each in (now, judged))
     targets, losses = [], []
     for i, transition in enumerate(batch):
-        y = _target(algorithm, transition, _values(algorithm, now[i]), _values(algorithm, judged[i]), outputs[i])
+        discount = 0.0 if transition.ends else DISCOUNT**transition.length
+        step = transition.reward, discount, transition.action
+        targets.append(paper_target(algorithm, step, q[i], q_next[i], outputs[i], SUPPORT))
         asked = None if fractions is None else fractions[i]
-        losses.append(_loss(algorithm, learned[i, transition.action], asked, y))
-        targets.append(y)
+        losses.append(_loss(algorithm, learned[i, transition.action], asked, targets[-1]))
     return targets, torch.stack(losses).sum()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from learner.losses.distributional_loss import categorical_projection, midpoints, quantile_huber
 from learner.losses.scalar_loss import greedy_policy, importance_weights, rescale, soft_policy, unrescale
+from shared.config.sections import Algorithm
 
 Z = 11
 SUPPORT = torch.linspace(-5, 5, Z, dtype=torch.float64)
@@ -31,6 +33,51 @@ def projected(p: list[float], reward: float, discount: float, support: list[floa
         result[below] += mass * (below + 1 - b)
         result[below + 1] += mass * (b - below)
     return result
+
+
+def action_values(algorithm: Algorithm, outputs: Tensor, support: list[float]) -> list[Any]:
+    """Q(s, .) of outputs [..., actions, atoms]: the means of the returns."""
+    if algorithm.method == "c51":
+        return (outputs.softmax(-1) * torch.tensor(support, dtype=outputs.dtype)).sum(-1).tolist()
+    return outputs.mean(-1).tolist()
+
+
+def _log_softmax(values: list[float], temperature: float) -> list[float]:
+    scaled = [(value - max(values)) / temperature for value in values]
+    total = math.log(sum(math.exp(value) for value in scaled))
+    return [value - total for value in scaled]
+
+
+def paper_target(
+    algorithm: Algorithm,
+    step: tuple[float, float, int],
+    q: list[float],
+    q_next: list[float],
+    outputs: Tensor,
+    support: list[float],
+) -> list[float]:
+    """Targets of the outputs of the action that was taken.
+
+    Args:
+        step: reward, discount and action.
+        q: of the target network, in the state that was acted in.
+        q_next: of the network that chooses, in the state that follows.
+        outputs: [actions, atoms] of the target network there.
+    """
+    reward, discount, action = step
+    best = q_next.index(max(q_next))
+    if algorithm.method == "c51":  # Bellemare et al. 2017, algorithm 1
+        return projected(outputs[best].softmax(0).tolist(), reward, discount, support)
+    if not algorithm.munchausen:  # Mnih et al. 2015; Dabney et al. 2018a, algorithm 1; 2018b, algorithm 1
+        return [reward + discount * theta for theta in outputs[best].tolist()]
+    # Vieillard et al. 2020, equation 2, for every quantile; the logarithm is clipped as in their appendix.
+    tau = algorithm.munchausen_temperature
+    mine = min(0.0, max(algorithm.munchausen_floor, tau * _log_softmax(q, tau)[action]))
+    following = [0.0] * outputs.shape[1]
+    for log_p, row in zip(_log_softmax(q_next, tau), outputs.tolist(), strict=True):
+        for j, theta in enumerate(row):
+            following[j] += math.exp(log_p) * (theta - tau * log_p)
+    return [reward + algorithm.munchausen_alpha * mine + discount * value for value in following]
 
 
 def quantile_loss(theta: Tensor, tau: list[float], target: Tensor) -> Tensor:

@@ -22,13 +22,13 @@ from shared.config.method_declaration import IQNSettings
 from shared.config.sections import Algorithm
 from shared.frame_shape import DEFAULT_FRAMES
 from shared.network_spec import Network
-from tests.learner.losses.test_losses import EPSILON, projected
+from tests.learner.losses.test_losses import EPSILON, action_values, paper_target
 
 CPU = torch.device("cpu")
 ACTIONS, UPDATES, BATCH = 4, 3, 6
 N = UPDATES * BATCH
 K, SAMPLES = 4, 3
-SUPPORT = torch.linspace(-2, 2, 7, dtype=torch.float64)
+SUPPORT = torch.linspace(-2, 2, 7, dtype=torch.float64).tolist()
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -97,9 +97,7 @@ class Case:
 
     def values(self, outputs: Tensor) -> list[list[float]]:
         """Q by state and action."""
-        if self.algorithm.method == "c51":
-            return (outputs.softmax(2) * SUPPORT).sum(2).tolist()
-        return outputs.mean(2).tolist()
+        return action_values(self.algorithm, outputs, SUPPORT)
 
     def expected(self) -> list[list[float]]:
         """Transition by transition."""
@@ -113,33 +111,10 @@ class Case:
         q, q_online, q_now = self.values(choosing), self.values(online), self.values(now)
         result = []
         for i in range(N):
-            reward, discount = self.reward[i], chunk.discount[i].item()
-            tau, entropy = algorithm.munchausen_temperature, [0.0] * ACTIONS
-            if algorithm.munchausen:
-                policy = _softmax(q[i], tau)
-                entropy = [-tau * math.log(max(p, 1e-300)) for p in policy]
-                mine = tau * math.log(max(_softmax(q_now[i], tau)[self.actions[i]], 1e-300))
-                reward += algorithm.munchausen_alpha * min(0.0, max(algorithm.munchausen_floor, mine))
-            else:
-                judge = q_online[i] if algorithm.double else q[i]
-                policy = [float(a == judge.index(max(judge))) for a in range(ACTIONS)]
-            if algorithm.method == "c51":
-                chosen = policy.index(1.0)
-                p = outputs[i, chosen].softmax(0).tolist()
-                result.append(projected(p, reward, discount, SUPPORT.tolist()))
-                continue
-            following = [
-                sum(policy[a] * (theta + entropy[a]) for a, theta in enumerate(column))
-                for column in outputs[i].T.tolist()
-            ]
-            y = [reward + discount * value for value in following]
+            step = self.reward[i], chunk.discount[i].item(), self.actions[i]
+            y = paper_target(algorithm, step, q_now[i], (q_online if algorithm.double else q)[i], outputs[i], SUPPORT)
             result.append([_scaled(value) for value in y] if algorithm.value_rescaling else y)
         return result
-
-
-def _softmax(values: list[float], temperature: float) -> list[float]:
-    weights = [math.exp((value - max(values)) / temperature) for value in values]
-    return [weight / sum(weights) for weight in weights]
 
 
 def _scaled(x: float) -> float:
