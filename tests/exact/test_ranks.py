@@ -17,13 +17,15 @@ from tests.exact.conftest import Undisturbed, stop_at
 from tests.support.runs import child, finish, gone, kill, memory_of, same_summary, start, summary, wait_until
 
 CATCH = {"env": "tests.support.pixel_game:factory", "learner_shards": "4"}
-CASES = {
-    "dqn": CATCH,
-    "alternate": CATCH | {"schedule": "alternate", "snapshot_every_steps": "480"},
-    "rainbow": CATCH | {"method": "c51", "prioritized": "", "double": "", "noisy": "", "dueling": ""},
-    "ppo": CATCH
-    | {"method": "ppo", "epochs": "2", "schedule": "concurrent", "batch_size": "40", "optimizer": "adam"}
-    | {"optimizer_decay": "0.999", "optimizer_epsilon": "1e-5", "clip_gradient": "0.5"},
+PPO = {
+    **{"method": "ppo", "epochs": "2", "schedule": "concurrent", "batch_size": "40", "optimizer": "adam"},
+    **{"optimizer_decay": "0.999", "optimizer_epsilon": "1e-5", "clip_gradient": "0.5"},
+}
+CASES: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
+    "dqn": ((), CATCH),
+    "alternate": ((), CATCH | {"schedule": "alternate", "snapshot_every_steps": "480"}),
+    "rainbow": (("--prioritized", "--double", "--noisy", "--dueling"), CATCH | {"method": "c51"}),
+    "ppo": ((), CATCH | PPO),
 }
 ACTIONS = 3
 SECONDS = 150.0
@@ -31,26 +33,14 @@ SECONDS = 150.0
 
 
 def _start(run_dir: Path, case: str, *, ranks: int, **changes: str) -> subprocess.Popen[str]:
-    words, flags = _by_ranks(case, ranks)
-    return start(run_dir, *words, **flags | changes)
-
-
-def _by_ranks(case: str, ranks: int) -> tuple[list[str], dict[str, str]]:
-    """Words and flags of a case."""
-    switches = [f"--{name}" for name, value in CASES[case].items() if not value]
-    flags = {name: value for name, value in CASES[case].items() if value}
-    return switches, flags | {"learner_ranks": str(ranks)}
+    words, flags = CASES[case]
+    return start(run_dir, *words, **flags | {"learner_ranks": str(ranks)} | changes)
 
 
 @pytest.fixture
 def alone(undisturbed: Undisturbed) -> Callable[[str], Path]:
     """Run directory of a run by one rank, by its case."""
-
-    def run(case: str) -> Path:
-        words, flags = _by_ranks(case, 1)
-        return undisturbed(*words, **flags)
-
-    return run
+    return lambda case: undisturbed(*CASES[case][0], **CASES[case][1])
 
 
 def _require_same(run_dir: Path, alone: Path) -> None:
@@ -61,21 +51,23 @@ def _require_same(run_dir: Path, alone: Path) -> None:
 
 @pytest.mark.stress
 @pytest.mark.timeout(300)
+@pytest.mark.parametrize(("case", "ranks", "later"), [("dqn", 2, 1), ("ppo", 1, 4)])
 def test_a_killed_rank_and_a_resume_with_another_number_change_nothing(
-    alone: Callable[[str], Path], tmp_path: Path
+    alone: Callable[[str], Path], tmp_path: Path, case: str, ranks: int, later: int
 ) -> None:
     run_dir = tmp_path / "run"
-    process = _start(run_dir, "dqn", ranks=2)
+    process = _start(run_dir, case, ranks=ranks)
     memory = memory_of(process, run_dir, ACTIONS)
-    wait_until(process, lambda: memory.board.updates[0] >= 300)
-    kill(process, "rank 1")
+    half = memory.run_schedule.updates_before(memory.run_schedule.rounds // 2)
+    wait_until(process, lambda: memory.board.updates[0] >= half)
+    kill(process, "rank 1" if ranks > 1 else "learner")
     stop_at(process, memory, 7)
     assert gone(process)
     stopped = summary(run_dir)
     assert 7 <= stopped["rounds"] < 10
-    assert stopped["restarts"] == 2, "the learner, too"
-    finish(start(run_dir, "--resume", str(run_dir), learner_ranks="1", env=CATCH["env"]))
-    _require_same(run_dir, alone("dqn"))
+    assert stopped["restarts"] == ranks, "the learner, too"
+    finish(start(run_dir, "--resume", str(run_dir), learner_ranks=str(later), env=CATCH["env"]))
+    _require_same(run_dir, alone(case))
 
 
 @pytest.mark.stress
@@ -126,16 +118,6 @@ def test_a_rank_that_is_stopped_is_replaced(alone: Callable[[str], Path], tmp_pa
 
 
 @pytest.mark.stress
-@pytest.mark.timeout(300)
-def test_a_run_of_one_rank_continues_with_four(alone: Callable[[str], Path], tmp_path: Path) -> None:
-    run_dir = tmp_path / "run"
-    process = _start(run_dir, "ppo", ranks=1)
-    stop_at(process, memory_of(process, run_dir, ACTIONS), 4, signal.SIGINT)
-    finish(start(run_dir, "--resume", str(run_dir), learner_ranks="4", env=CATCH["env"]))
-    _require_same(run_dir, alone("ppo"))
-
-
-@pytest.mark.stress
 @pytest.mark.timeout(200)
 def test_numbers_that_are_not_finite_are_reported_once(tmp_path: Path) -> None:
     """All ranks repeat the round for the report, and the learner writes it."""
@@ -153,8 +135,8 @@ def test_numbers_that_are_not_finite_are_reported_once(tmp_path: Path) -> None:
 @pytest.mark.stress
 @pytest.mark.timeout(200)
 def test_ranks_that_compute_other_numbers_end_the_run(tmp_path: Path) -> None:
-    _, flags = _by_ranks("dqn", 2)
-    process = start(tmp_path / "run", program=("-m", "tests.exact.deviating"), **flags)
+    deviating = ("-m", "tests.exact.deviating")
+    process = start(tmp_path / "run", program=deviating, **CATCH | {"learner_ranks": "2"})
     output = finish(process, code=1)
     assert "The ranks of the learner disagree about the parameters after round" in output
     assert gone(process)

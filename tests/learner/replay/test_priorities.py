@@ -23,6 +23,13 @@ def _make(window_ticks: int, envs: int, alpha: float = 0.6) -> Priorities:
     return Priorities(window_ticks=window_ticks, envs=envs, alpha=alpha)
 
 
+def _full(window_ticks: int, envs: int, alpha: float = 0.6) -> Priorities:
+    """With all places samplable."""
+    priorities = _make(window_ticks, envs, alpha)
+    priorities.admit(0, np.ones((window_ticks, envs), bool))
+    return priorities
+
+
 def _state(priorities: Priorities) -> np.ndarray:
     out = np.zeros(priorities.state_size, np.float32)
     priorities.store(out)
@@ -189,8 +196,7 @@ def test_tick_and_env_of_a_place() -> None:
 
 
 def test_a_state_that_is_none_is_refused() -> None:
-    priorities = _make(5, 2)
-    priorities.admit(0, np.ones((5, 2), bool))
+    priorities = _full(5, 2)
     good = _state(priorities)
     for place, value in ((3, -1.0), (3, np.nan), (3, np.inf), (3, 1e-9), (3, 2.0), (10, np.nan), (10, 0.0), (10, 2e11)):
         bad = good.copy()
@@ -204,8 +210,7 @@ def test_a_state_that_is_none_is_refused() -> None:
 
 @pytest.mark.parametrize("wrong", [-1.0, np.nan, np.inf])
 def test_an_error_that_is_no_size_is_refused_and_changes_nothing(wrong: float) -> None:
-    priorities = _make(5, 2)
-    priorities.admit(0, np.ones((5, 2), bool))
+    priorities = _full(5, 2)
     before = _state(priorities)
     with pytest.raises(ValueError, match="TD error of place 7 has the size"):
         priorities.update(np.array([3, 7]), _errors(2.0, wrong))
@@ -236,8 +241,7 @@ def test_the_largest_total_fits(places: int) -> None:
 
 def test_weights_beyond_those_of_the_largest_window_are_told_apart() -> None:
     """With a million transitions: errors of 20,000 and 200,000 at exponent 1."""
-    priorities = _make(10_000, 100, alpha=1.0)
-    priorities.admit(0, np.ones((10_000, 100), bool))
+    priorities = _full(10_000, 100, alpha=1.0)
     priorities.update(np.arange(3), _errors(2e4, 2e5, 2e6))
     found = _state(priorities)[[0, 1, 2, -1]]
     np.testing.assert_array_equal(found, np.float32([2e4, 2e5, 262_144.0, 262_144.0]))
@@ -245,8 +249,7 @@ def test_weights_beyond_those_of_the_largest_window_are_told_apart() -> None:
 
 
 def test_check_valid_sees_what_is_wrong() -> None:
-    priorities = _make(100, 4)
-    priorities.admit(0, np.ones((100, 4), bool))
+    priorities = _full(100, 4)
     check_valid(priorities)
     for level in priorities._levels:
         level[0] += 1

@@ -31,10 +31,12 @@ def _config(n_step: int = 1, **learn: object) -> Config:
     return small_config(replace(EXTEND, n_step=n_step), **learn)
 
 
-def _prioritized(played: PlayedRing, config: Config, seed: int = 3) -> PrioritizedSampler:
-    frames = HostFrames(played.ring)
-    replay = Replay(played.ring, frames, config.learn, seed)
-    return PrioritizedSampler(replay, config.algorithm, UPDATES, torch.device("cpu"))
+def _sampler(config: Config, ticks: int, seed: int = 3) -> tuple[PlayedRing, PrioritizedSampler]:
+    """A sampler of a ring in which so many ticks were played."""
+    played = PlayedRing(config)
+    played.play(ticks)
+    replay = Replay(played.ring, HostFrames(played.ring), config.learn, seed)
+    return played, PrioritizedSampler(replay, config.algorithm, UPDATES, torch.device("cpu"))
 
 
 def _chunk() -> Chunk:
@@ -48,10 +50,7 @@ def _chunk() -> Chunk:
 
 def _begun() -> PrioritizedSampler:
     """In round 2, with 12 ticks played."""
-    config = _config()
-    played = PlayedRing(config)
-    played.play(12)
-    prioritized = _prioritized(played, config)
+    _, prioritized = _sampler(_config(), 12)
     prioritized.begin_round(2, 12)
     return prioritized
 
@@ -76,42 +75,26 @@ def _places(played: PlayedRing, end: int) -> set[int]:
     return {tick % run_schedule.priority_ticks * run_schedule.envs + env for tick, env in played.samplable(end)}
 
 
-@pytest.mark.parametrize("n_step", [1, 3, 5])
-def test_exactly_what_can_be_sampled_has_weight(n_step: int) -> None:
-    """Round after round, through the wrap of the window and that of the ring."""
-    played = PlayedRing(_config(n_step))
-    prioritized = _prioritized(played, _config(n_step))
-    played.play(played.run_schedule.round_ticks)
-    for round_ in range(1, 10):
-        prioritized.begin_round(round_, played.ticks)
-        check_valid(prioritized.tree)
-        assert set(np.flatnonzero(_weights(prioritized)).tolist()) == _places(played, played.ticks)
-        places, _ = _drawn(prioritized)
-        prioritized.update_priorities(places, torch.full((len(places),), 2.0))
-        assert set(np.flatnonzero(_weights(prioritized)).tolist()) == _places(played, played.ticks)
+@pytest.mark.parametrize(("n_step", "train_every", "begun"), [(1, 2, 19), (3, 2, 19), (5, 2, 19), (1, 60, 8)])
+def test_exactly_what_can_be_sampled_has_weight(n_step: int, train_every: int, begun: int) -> None:
+    """Through the wrap of the window and that of the ring; rounds without updates, if there are any, are not begun."""
+    played, prioritized = _sampler(_config(n_step, train_every=train_every), 0)
+    for round_ in range(20):
+        if played.run_schedule.updates_in(round_):
+            begun -= 1
+            prioritized.begin_round(round_, played.ticks)
+            check_valid(prioritized.tree)
+            assert set(np.flatnonzero(_weights(prioritized)).tolist()) == _places(played, played.ticks)
+            places, _ = _drawn(prioritized)
+            prioritized.update_priorities(places, torch.full((len(places),), 2.0))
+            assert set(np.flatnonzero(_weights(prioritized)).tolist()) == _places(played, played.ticks)
         played.play(played.run_schedule.round_ticks)
+    assert begun == 0
     assert played.ticks > played.run_schedule.capacity + played.run_schedule.window_ticks
 
 
-def test_steps_of_rounds_without_updates_enter_with_the_next() -> None:
-    """With one update for two rounds and a half, most rounds are not begun at all."""
-    config = _config(train_every=60)
-    played = PlayedRing(config)
-    prioritized, begun = _prioritized(played, config), 0
-    for round_ in range(20):
-        if played.run_schedule.updates_in(round_):
-            prioritized.begin_round(round_, played.ticks)
-            assert set(np.flatnonzero(_weights(prioritized)).tolist()) == _places(played, played.ticks)
-            begun += 1
-        played.play(played.run_schedule.round_ticks)
-    assert begun == 8
-
-
 def test_a_new_transition_has_the_greatest_weight_so_far() -> None:
-    config = _config()
-    played = PlayedRing(config)
-    played.play(6)
-    prioritized = _prioritized(played, config)
+    played, prioritized = _sampler(_config(), 6)
     prioritized.begin_round(1, 6)
     assert set(_weights(prioritized)[list(_places(played, 6))]) == {1.0}
     places, _ = _drawn(prioritized)
@@ -127,10 +110,7 @@ def test_a_new_transition_has_the_greatest_weight_so_far() -> None:
 
 @pytest.mark.parametrize("n_step", [1, 3])
 def test_a_draw_gives_the_transition_of_its_place(n_step: int) -> None:
-    config = _config(n_step)
-    played = PlayedRing(config)
-    played.play(5 * 6)
-    prioritized = _prioritized(played, config)
+    played, prioritized = _sampler(_config(n_step), 30)
     prioritized.begin_round(5, 30)
     chunk = _chunk()
     batch = prioritized.draw(0, chunk)
@@ -165,11 +145,9 @@ def test_errors_move_the_next_draws() -> None:
 
 def test_beta_rises_linearly_with_the_steps_and_stays() -> None:
     config = _config(total_steps=240, learning_starts=48)
-    played = PlayedRing(config)
-    played.play(60)
     for steps, expected in ((240, [0.4 + 0.06 * r for r in range(2, 10)]), (96, [0.7, 0.85, *[1.0] * 6])):
-        changed = config.with_settings(importance_steps=steps)
-        prioritized, found = _prioritized(played, changed), []
+        _, prioritized = _sampler(config.with_settings(importance_steps=steps), 60)
+        found = []
         for round_ in range(2, 10):
             prioritized.begin_round(round_, round_ * 6)
             found.append(prioritized._beta)
@@ -177,12 +155,9 @@ def test_beta_rises_linearly_with_the_steps_and_stays() -> None:
 
 
 def test_the_same_seed_draws_the_same_and_another_does_not() -> None:
-    config = _config()
-    played = PlayedRing(config)
-    played.play(12)
     drawn = []
     for seed, round_, number in ((3, 2, 0), (3, 2, 0), (4, 2, 0), (3, 3, 0), (3, 2, 1)):
-        prioritized = _prioritized(played, config, seed)
+        _, prioritized = _sampler(_config(), 12, seed)
         prioritized.begin_round(round_, 12)
         drawn.append(_drawn(prioritized, number)[0].tolist())
     assert drawn[0] == drawn[1]
@@ -208,11 +183,8 @@ def test_a_method_with_negative_priorities_ends_the_run_with_a_sentence() -> Non
 
 
 def test_an_empty_window_is_a_sentence() -> None:
-    config = _config(5)
-    played = PlayedRing(config)
-    played.play(4)
     with pytest.raises(ValueError, match="holds no transition"):
-        _prioritized(played, config).begin_round(1, 4)
+        _sampler(_config(5), 4)[1].begin_round(1, 4)
 
 
 def test_the_priorities_of_a_run_do_not_depend_on_its_end() -> None:
