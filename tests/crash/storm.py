@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import random
 import signal
-import statistics
 import subprocess
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,7 +16,6 @@ import psutil
 
 from shared.machine.proc_files import stat_fields
 from shared.memory.board import Phase
-from shared.memory.process_table import Role
 from tests.support.runs import SPAWN_FLAG, evaluations, finish, memory_of, start, summary, wait_until
 
 FLAGS = {
@@ -34,26 +32,15 @@ SOON_SECONDS, LONGEST_SECONDS = 120.0, 900.0
 
 @dataclass
 class Tally:
-    """Kills of one storm, and their cost."""
+    """Kills of one storm."""
 
     name: str
     kills: int = 0
     early: int = 0
     """Kills in the first second of a life."""
-    back: list[float] = field(default_factory=list)
-    """Seconds from a kill to the same role at work again."""
-    lost: float | None = None
-    """Seconds by which the run took longer, for each kill."""
 
     def __str__(self) -> str:
-        words = f"{self.name}: {self.kills:,} kills, {self.early:,} of them in the first second of a life, same weights"
-        if self.back:
-            ordered = sorted(self.back)
-            words += (
-                f"; at work again after {statistics.median(ordered):.2f} s "
-                f"(90% within {ordered[int(0.9 * (len(ordered) - 1))]:.2f} s, all within {ordered[-1]:.2f} s)"
-            )
-        return words + (f"; {self.lost:.2f} s lost by a kill" if self.lost is not None else "")
+        return f"{self.name}: {self.kills:,} kills, {self.early:,} of them in the first second of a life, same weights"
 
 
 TALLIES: list[Tally] = []
@@ -70,9 +57,9 @@ class Result:
 
 
 class Undisturbed(Protocol):
-    """Results and seconds of an undisturbed run of so many steps, with changed flags (conftest.py)."""
+    """Results of an undisturbed run of so many steps, with changed flags (conftest.py)."""
 
-    def __call__(self, total_steps: str, **changes: str) -> tuple[Result, float]: ...
+    def __call__(self, total_steps: str, **changes: str) -> Result: ...
 
 
 def result_of(run_dir: Path) -> Result:
@@ -89,21 +76,17 @@ def age(pid: int) -> float:
 class Storm:
     """Kills and freezes processes of one run. All that is random follows from the seed."""
 
-    def __init__(
-        self, process: subprocess.Popen[str], run_dir: Path, name: str, seed: int = 1, actions: int = 3
-    ) -> None:
+    def __init__(self, process: subprocess.Popen[str], run_dir: Path, name: str, seed: int) -> None:
         self.process = process
         self.run_dir = run_dir
         self.random = random.Random(seed)
-        self.memory = memory_of(process, run_dir, actions)
+        self.memory = memory_of(process, run_dir, actions=3)
         self.board = self.memory.board
         self.tally = Tally(name)
         self._struck: set[int] = set()
-        self._waiting: dict[int, tuple[int, float]] = {}
 
     def rages(self) -> bool:
         """True until the last commit of the run."""
-        self.look()
         return self.process.poll() is None and not self.board.complete
 
     def living(self) -> dict[int, int | None]:
@@ -134,9 +117,6 @@ class Storm:
         if not wanted and living:
             victims = [self.random.choice(sorted(living))]
         for pid in victims:
-            number = living[pid]
-            if number is not None:
-                self._waiting[number] = int(self.board.restarts[number]), time.monotonic()
             self._strike(pid, signal.SIGKILL)
         return len(victims)
 
@@ -145,7 +125,6 @@ class Storm:
         for number in wanted:
             self.watch_for(lambda number=number: number in self.living().values())
             pid = next(pid for pid, position in self.living().items() if position == number)
-            self._waiting[number] = int(self.board.restarts[number]), time.monotonic()
             self._strike(pid, signal.SIGSTOP)
 
     def _strike(self, pid: int, number: signal.Signals) -> None:
@@ -170,25 +149,13 @@ class Storm:
             self._strike(self.random.choice(found), signal.SIGKILL)
         return bool(found)
 
-    def look(self) -> None:
-        """Note which of those killed are at work again."""
-        for number, (restarts, at) in list(self._waiting.items()):
-            if self.board.restarts[number] > restarts and self.board.phase[number] != Phase.STARTING:
-                self.tally.back.append(time.monotonic() - at)
-                del self._waiting[number]
-
     def watch_for(self, condition: Callable[[], bool]) -> None:
         """Wait until a condition, also after the last commit."""
         wait_until(self.process, condition, SOON_SECONDS)
 
     def until(self, condition: Callable[[], bool], seconds: float = SOON_SECONDS) -> None:
         """Wait until a condition, or the last commit."""
-
-        def there() -> bool:
-            self.look()
-            return condition() or bool(self.board.complete)
-
-        wait_until(self.process, there, seconds)
+        wait_until(self.process, lambda: condition() or bool(self.board.complete), seconds)
 
     def pause(self, seconds: float) -> None:
         """Let the run go on for a while: the storm's own measure of time, not a wait for anything."""
@@ -197,10 +164,8 @@ class Storm:
 
     def all_at_work(self) -> bool:
         """True if no process is starting and every killed process was replaced."""
-        phases = self.board.phase.copy()
-        if not self.memory.plan.evaluation_episodes:
-            phases[Role.EVALUATOR] = Phase.WORKING  # there is none
-        return bool(self.board.restarts.sum() == self.tally.kills and (phases != Phase.STARTING).all())
+        working = (self.board.phase != Phase.STARTING).all()
+        return bool(self.board.restarts.sum() == self.tally.kills and working)
 
     def breathe(self) -> None:
         """Wait until all are at work and a round is committed."""
@@ -208,15 +173,11 @@ class Storm:
         committed = self.board.committed
         self.until(lambda: self.board.committed > committed)
 
-    def end(self, expected: Result, undisturbed_seconds: float | None = None) -> None:
+    def end(self, expected: Result) -> None:
         """Let the run end, compare, and count the storm."""
         finish(self.process, LONGEST_SECONDS)
-        last = summary(self.run_dir)
-        found = result_of(self.run_dir)
-        assert found == expected
+        assert result_of(self.run_dir) == expected
         assert self.board.restarts.sum() == self.tally.kills
-        if undisturbed_seconds is not None:
-            self.tally.lost = (last["seconds"] - undisturbed_seconds) / self.tally.kills
         TALLIES.append(self.tally)
 
 

@@ -81,7 +81,7 @@ def test_killing_the_launcher_takes_all_children_along_and_the_run_can_be_resume
     assert shared_names() <= before
     assert not (run_dir / "summary.json").exists()
     finish(start(run_dir, "--resume", str(run_dir), env=FLAGS["env"]))
-    assert result_of(run_dir) == undisturbed("4_800")[0]
+    assert result_of(run_dir) == undisturbed("4_800")
 
 
 @pytest.mark.stress

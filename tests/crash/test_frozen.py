@@ -48,7 +48,7 @@ def test_all_roles_frozen_at_once_are_replaced(undisturbed: Undisturbed, tmp_pat
     storm.until(lambda: storm.board.committed >= 3)
     storm.freeze(*ALL_ROLES)
     storm.until(storm.all_at_work)
-    storm.end(undisturbed("4_800")[0])
+    storm.end(undisturbed("4_800"))
 
 
 def _preparing(storm: Storm) -> bool:
@@ -125,7 +125,7 @@ def test_either_side_of_a_wait_may_freeze(
     storm = begin(tmp_path / "run", f"{frozen} frozen, {moment.__name__}", eval_every_steps="480", env=env)
     storm.watch_for(lambda: moment(storm))
     storm.freeze(*frozen)
-    plain = undisturbed("4_800")[0]
+    plain = undisturbed("4_800")
     finish(storm.process)
     assert summary(tmp_path / "run")["weights_sha256"] == plain.weights_sha256
     assert summary(tmp_path / "run")["episodes"] == plain.episodes
@@ -146,7 +146,7 @@ def test_a_frozen_role_does_not_keep_a_run_from_stopping(undisturbed: Undisturbe
     assert gone(storm.process)
     assert 4 <= summary(run_dir)["rounds"] < 10
     finish(start(run_dir, "--resume", str(run_dir), env=FLAGS["env"]))
-    assert result_of(run_dir) == undisturbed("4_800")[0]
+    assert result_of(run_dir) == undisturbed("4_800")
 
 
 @pytest.mark.stress
@@ -162,7 +162,7 @@ def test_a_run_that_is_suspended_as_a_whole_goes_on_as_if_nothing_had_been(
         os.killpg(storm.process.pid, signal.SIGCONT)
     finish(storm.process)
     assert summary(tmp_path / "run")["restarts"] == 0
-    assert result_of(tmp_path / "run") == undisturbed("4_800")[0]
+    assert result_of(tmp_path / "run") == undisturbed("4_800")
 
 
 @pytest.mark.stress
@@ -174,4 +174,4 @@ def test_all_roles_work_while_the_supervisor_is_frozen(undisturbed: Undisturbed,
     os.kill(storm.process.pid, signal.SIGCONT)
     finish(storm.process)
     assert summary(tmp_path / "run")["restarts"] == 0
-    assert result_of(tmp_path / "run") == undisturbed("4_800")[0]
+    assert result_of(tmp_path / "run") == undisturbed("4_800")

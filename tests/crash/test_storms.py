@@ -52,7 +52,7 @@ def test_a_storm_sees_and_kills_who_has_no_name_yet() -> None:
     storm = object.__new__(Storm)
     storm.process = cast("subprocess.Popen[str]", SimpleNamespace(pid=os.getpid()))
     storm.memory = cast(Memory, SimpleNamespace(plan=SimpleNamespace(processes=ProcessTable.make({Role.ACTOR: 1}))))
-    storm.random, storm.tally, storm._struck, storm._waiting = random.Random(1), Tally("one"), set(), {}
+    storm.random, storm.tally, storm._struck = random.Random(1), Tally("one"), set()
     process.start()
     until(lambda: storm.living() == {process.pid: None})
     assert storm.kill() == 1
@@ -82,7 +82,7 @@ def test_a_burst_of_kills_changes_nothing(undisturbed: Undisturbed, tmp_path: Pa
     storm.until(lambda: storm.board.committed >= 3)
     burst(storm)
     storm.until(storm.all_at_work)
-    storm.end(undisturbed("4_800")[0])
+    storm.end(undisturbed("4_800"))
     assert storm.tally.kills == BURST
 
 
@@ -110,7 +110,7 @@ def test_bursts_with_a_breath_between_them(
     while storm.rages():
         burst(storm)
         storm.breathe()
-    storm.end(*undisturbed(**flags))
+    storm.end(undisturbed(**flags))
 
 
 @pytest.mark.stress
@@ -120,7 +120,7 @@ def test_one_every_three_seconds_for_a_whole_run(undisturbed: Undisturbed, tmp_p
     while storm.rages():
         storm.pause(3.0)
         storm.kill()
-    storm.end(*undisturbed(LONG["total_steps"]))
+    storm.end(undisturbed(LONG["total_steps"]))
 
 
 @pytest.mark.stress
@@ -131,7 +131,7 @@ def test_rounds_since_the_newest_snapshot_are_repeated_in_silence(undisturbed: U
     storm.until(lambda: storm.board.committed >= 4)
     storm.kill(Role.LEARNER, *ACTORS)
     storm.until(storm.all_at_work)
-    storm.end(undisturbed("4_800")[0])
+    storm.end(undisturbed("4_800"))
     assert storm.board.redone[Role.LEARNER] >= 2 * 480 // 4, "the updates of two rounds, and perhaps of the fifth"
     assert storm.memory.weights.current == 8, "the first version, and one after every round that learned"
     assert [record["round"] for record in records(tmp_path / "run", "round")] == [0, 2, 4, 6, 8]
@@ -148,7 +148,7 @@ def test_two_at_once(undisturbed: Undisturbed, tmp_path: Path) -> None:
         storm.pause(storm.random.random() * 0.3)  # anywhere in a round
         if storm.rages():
             storm.kill(*pair)
-    storm.end(*undisturbed(LONG["total_steps"]))
+    storm.end(undisturbed(LONG["total_steps"]))
     assert storm.tally.kills >= len(pairs)
 
 
@@ -161,7 +161,7 @@ def test_during_start_up(undisturbed: Undisturbed, tmp_path: Path, seed: int) ->
     while storm.rages() and storm.tally.kills < 40:
         storm.pause(storm.random.random())
         storm.kill_one_starting()
-    storm.end(undisturbed("4_800")[0])
+    storm.end(undisturbed("4_800"))
 
 
 @pytest.mark.stress
@@ -174,7 +174,7 @@ def test_in_the_first_second_of_a_life(undisturbed: Undisturbed, tmp_path: Path,
         storm.pause(1.5 * storm.random.random())
         if storm.rages() and not storm.kill_one_early():
             storm.kill()
-    storm.end(undisturbed("4_800")[0])
+    storm.end(undisturbed("4_800"))
     assert storm.tally.early == 80
 
 
@@ -221,5 +221,5 @@ def test_at_the_worst_moment(
         if storm.rages():
             storm.kill(storm.random.choice(roles))
         storm.until(storm.all_at_work)
-    storm.end(*undisturbed(LONG["total_steps"]))
+    storm.end(undisturbed(LONG["total_steps"]))
     assert storm.tally.kills >= 2, "the moment was met; snapshots are short, and one core sees few of them"

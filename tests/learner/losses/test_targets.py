@@ -34,13 +34,6 @@ SUPPORT = torch.linspace(-2, 2, 7, dtype=torch.float64).tolist()
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def _network(algorithm: Algorithm) -> Network:
-    atoms = {"c51": 7, "qr-dqn": 5}.get(algorithm.method, 1)
-    noisy = 0.5 if algorithm.noisy else 0.0
-    k = K if algorithm.method == "iqn" else 0
-    return Network("small", ACTIONS, algorithm.method, atoms, -2.0, 2.0, algorithm.dueling, noisy, fractions=k)
-
-
 def _model(network: Network, seed: int) -> Model:
     """With large weights at the end, so that values differ by more than 1."""
     model = make_model(network, CPU, "fp32")
@@ -57,7 +50,9 @@ class Case:
     def __init__(self, algorithm: Algorithm) -> None:
         if algorithm.method == "iqn":
             algorithm = replace(algorithm, settings=IQNSettings(SAMPLES, K))
-        network = _network(algorithm)
+        atoms, noisy = {"c51": 7, "qr-dqn": 5}.get(algorithm.method, 1), 0.5 if algorithm.noisy else 0.0
+        k = K if algorithm.method == "iqn" else 0
+        network = Network("small", ACTIONS, algorithm.method, atoms, -2.0, 2.0, algorithm.dueling, noisy, fractions=k)
         self.algorithm, self.n_step = algorithm, algorithm.n_step
         self.target, self.online = _model(network, 1), _model(network, 2)
         method = make_method(network, algorithm, CPU)
@@ -87,10 +82,8 @@ class Case:
         rows = []
         for i in range(N):
             asked = self.chunk.next_fractions[i : i + 1, fractions]
-            beside = ExtraInputs(
-                asked if asked.shape[1] else None,
-                noise[i // BATCH][None] if model.noise else None,
-            )
+            of_update = noise[i // BATCH][None] if model.noise else None
+            beside = ExtraInputs(asked if asked.shape[1] else None, of_update)
             rows.append(model.forward(self.chunk.blocks[i : i + 1], first, beside).outputs.double())
         outputs = torch.cat(rows)
         return _unscaled(outputs) if self.algorithm.value_rescaling else outputs
