@@ -15,6 +15,7 @@ from threading import Timer
 from shared.root import ROOT
 from tests.fuzz.mutate import Case, mutate
 from tests.fuzz.readers import ENV, MORE_STEPS, RECORD_PLACES, RESUME_PLACES
+from tests.fuzz.worker import flaw_of
 from tests.fuzz.workspace import Workspace, signature
 
 SECONDS = 200.0
@@ -71,13 +72,7 @@ def try_command(command: Command, number: int, workspace: Workspace) -> tuple[st
     mutate(case, command.places)
     beside = signature(workspace.outside)
     code, printed, said = _run(command, workspace)
-    flaw = _flaw_of(code, printed, said)
-    if flaw is None and signature(workspace.outside) != beside:
-        flaw = "a file outside was touched"
-    if flaw is None and workspace.mark.exists():
-        flaw = "foreign code was executed"
-    if flaw is None and any(workspace.temporary.iterdir()):
-        flaw = "a temporary file was left"
+    flaw = _flaw_of(code, printed, said) or workspace.flaw(beside)
     if flaw is not None:
         return "fault", f"{flaw}: exit code {code}: {said[-400:]!a}", case.done
     return ("same" if code == 0 else "refused"), said, case.done
@@ -115,18 +110,13 @@ def _run(command: Command, workspace: Workspace) -> tuple[int, str, str]:
 
 def _flaw_of(code: int, printed: str, said: str) -> str | None:
     """Reason why an end is neither success nor a refusal in one sentence; None if it is one of them."""
-    lines = (printed + said).splitlines()
     if code == -signal.SIGKILL:
         return "no end"
     if code not in (0, 1, 2):
         return "another exit code"
-    if "Traceback" in printed + said:
-        return "a traceback"
-    strange = next((sign for line in lines for sign in line if not sign.isprintable()), None)
-    if strange is not None:
-        return f"the character {strange!a}"
-    if max(map(len, lines), default=0) > 2_000:
-        return "a line without end"
+    for line in filter(str.strip, (printed + said).splitlines()):
+        if flaw := flaw_of(line):
+            return flaw
     if code == 2 and not re.fullmatch(r"launch\.py: [^\n]+\n", said):
         return "not one sentence"
     return None

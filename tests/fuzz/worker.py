@@ -31,7 +31,7 @@ from shared.checkpoint.manifest import CHECKPOINTS
 from tests.fuzz.mutate import Case, mutate
 from tests.fuzz.odd import MARKER
 from tests.fuzz.readers import TARGETS, Target
-from tests.fuzz.workspace import Signature, Workspace, contents, signature
+from tests.fuzz.workspace import Workspace, contents, difference, signature
 
 WALL_SECONDS = 20.0
 """The longest that a case may wait; far more than any takes, for a machine under load."""
@@ -155,16 +155,12 @@ class Worker:
         before, beside, descriptors = signature(workspace.run), signature(workspace.outside), _descriptors()
         outcome, parts = tried(target, workspace, whole)
         outcome = self._judged(case, outcome, parts)
-        moved = _difference(before, signature(workspace.run))
+        moved = None if target.writes else difference(before, signature(workspace.run))
         if outcome.kind != "fault":
-            if moved and not target.writes:
+            if moved:
                 outcome = Outcome("fault", f"the run was written to: {moved}")
-            elif moved := _difference(beside, signature(workspace.outside)):
-                outcome = Outcome("fault", f"a file outside was touched: {moved}")
-            elif workspace.mark.exists():
-                outcome = Outcome("fault", "foreign code was executed")
-            elif left := sorted(os.listdir(workspace.temporary)):
-                outcome = Outcome("fault", f"{left[0]} was left in the directory for temporary files")
+            elif flaw := workspace.flaw(beside):
+                outcome = Outcome("fault", flaw)
             elif not target.writes and (opened := _opened_since(descriptors)):
                 outcome = Outcome("fault", f"{len(opened)} descriptors were left open")
         sys.modules.pop(MARKER, None)
@@ -205,12 +201,6 @@ def _descriptors() -> set[int]:
         return {int(name) for name in os.listdir(listed)} - {listed}
     finally:
         os.close(listed)
-
-
-def _difference(before: Signature, after: Signature) -> str | None:
-    """The first file that is not as it was; None: all are."""
-    names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
-    return names[0] if names else None
 
 
 def _pretend(workspace: Workspace) -> Any:

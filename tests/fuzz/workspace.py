@@ -49,6 +49,12 @@ def signature(directory: Path) -> Signature:
     return found
 
 
+def difference(before: Signature, after: Signature) -> str | None:
+    """The first file that is not as it was; None: all are."""
+    names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    return names[0] if names else None
+
+
 def contents(directory: Path) -> dict[str, bytes]:
     """The content of every plain file below a directory, by its path."""
     return {
@@ -109,6 +115,15 @@ class Workspace:
                 remove(path)
                 path.write_bytes(content)
         self.mark.unlink(missing_ok=True)
+
+    def flaw(self, beside: Signature) -> str | None:
+        """Traces that a case left and may not leave; `beside` is the signature of the outside before it."""
+        if touched := difference(beside, signature(self.outside)):
+            return f"a file outside was touched: {touched}"
+        if self.mark.exists():
+            return "foreign code was executed"
+        left = sorted(os.listdir(self.temporary))
+        return f"{left[0]} was left in the directory for temporary files" if left else None
 
     def _mend(self, whole: Path, copied: Signature) -> bool:
         """Copy again what a case changed in the run; False: more than plain files is changed."""
