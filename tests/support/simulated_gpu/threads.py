@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from typing import Any
 
 
@@ -32,7 +33,7 @@ class Turns:
         with self._changed:
             self._pass_on(number)
 
-    def start(self, job: Job) -> None:
+    def start(self, job: Job, call: Callable[[], None]) -> None:
         """Begin a job in a new thread."""
         number, self._threads = self._threads, self._threads + 1
 
@@ -40,17 +41,15 @@ class Turns:
             with self._changed:
                 self._numbers[threading.get_ident()] = number
                 self._changed.wait_for(lambda: self.running == number)
-            try:
-                job.run()
-            finally:
-                with self._changed:
-                    del self._numbers[threading.get_ident()]
-                    self._runnable.remove(number)
-                    self._runnable += [waiting for waiting, wanted in self._waits.items() if wanted is job]
-                    self._waits = {waiting: wanted for waiting, wanted in self._waits.items() if wanted is not job}
-                    if self._runnable:
-                        self.running = self._choices.choice(self._runnable)
-                    self._changed.notify_all()
+            call()
+            with self._changed:
+                del self._numbers[threading.get_ident()]
+                self._runnable.remove(number)
+                self._runnable += [waiting for waiting, wanted in self._waits.items() if wanted is job]
+                self._waits = {waiting: wanted for waiting, wanted in self._waits.items() if wanted is not job}
+                if self._runnable:
+                    self.running = self._choices.choice(self._runnable)
+                self._changed.notify_all()
 
         self._runnable.append(number)
         threading.Thread(target=run, name=f"simulated {number}", daemon=True).start()
@@ -58,7 +57,7 @@ class Turns:
     def wait_for(self, job: Job) -> None:
         """Let other threads go on until a job is done."""
         number = self._numbers[threading.get_ident()]
-        if not job.done:
+        if not job.done():
             with self._changed:
                 self._runnable.remove(number)
                 self._waits[number] = job
@@ -70,29 +69,17 @@ class Turns:
         self._changed.wait_for(lambda: self.running == number)
 
 
-class Job:
-    """A submitted call, with the part of `concurrent.futures.Future` that the learner uses."""
+class Job(Future[Any]):
+    """A submitted call, whose caller lets other threads go on until it is done."""
 
-    def __init__(self, turns: Turns, call: Callable[[], Any]) -> None:
-        self._turns, self._call = turns, call
-        self.done = False
-        self._result: Any = None
-        self._error: BaseException | None = None
+    def __init__(self, turns: Turns) -> None:
+        super().__init__()
+        self._turns = turns
 
-    def run(self) -> None:
-        """Call, and keep the result or the error."""
-        try:
-            self._result = self._call()
-        except BaseException as error:  # noqa: BLE001  it is raised in the thread that asks
-            self._error = error
-        self.done = True
-
-    def result(self) -> Any:
+    def result(self, timeout: float | None = None) -> Any:
         """The call's result, when it is done; raises its error."""
         self._turns.wait_for(self)
-        if self._error is not None:
-            raise self._error
-        return self._result
+        return super().result(timeout)
 
 
 class Executor:
@@ -103,11 +90,14 @@ class Executor:
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Job:
         """Call `function` in another thread, which takes turns with this one."""
+        job = Job(self._turns)
 
-        def call() -> Any:
-            self._initializer(*self._arguments)
-            return function(*arguments)
+        def call() -> None:
+            try:
+                self._initializer(*self._arguments)
+                job.set_result(function(*arguments))
+            except BaseException as error:  # noqa: BLE001  it is raised in the thread that asks
+                job.set_exception(error)
 
-        job = Job(self._turns, call)
-        self._turns.start(job)
+        self._turns.start(job, call)
         return job
