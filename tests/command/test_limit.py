@@ -24,16 +24,16 @@ LIGHT = {
 }
 """One process of each kind on one core, so that two cores are not all in use, whatever is slow."""
 
-IDLE = "tests.support.pixel_game:factory"
 SLOWED = {
     "actors": {"env": "tests.support.slowed:busy", "network": "small", "train_every": "50", "total_steps": "400"},
-    "learner": {"env": IDLE, "network": "nature", "train_every": "2", "batch_size": "96"} | {"total_steps": "1_000"},
-    "inference": {"env": IDLE, "network": "nature", "train_every": "800", "round_steps": "800"}
+    "learner": {"env": "tests.support.slowed:idle", "network": "nature", "train_every": "2", "batch_size": "96"}
+    | {"total_steps": "1_000"},
+    "inference": {"env": "tests.support.slowed:idle", "network": "nature", "train_every": "800", "round_steps": "800"}
     | {"total_steps": "3_200"},
-    "scribe": {"env": IDLE, "network": "small", "train_every": "16", "batch_size": "4"}
+    "scribe": {"env": "tests.support.slowed:idle", "network": "small", "train_every": "16", "batch_size": "4"}
     | {"round_steps": "16", "replay_size": "96", "total_steps": "800"},
-    "evaluator": {"env": IDLE, "network": "small", "train_every": "50", "total_steps": "1_000"}
-    | {"eval_every_steps": "100", "eval_episodes": "1_600"},
+    "evaluator": {"env": "tests.support.slowed:idle", "network": "small", "train_every": "50", "total_steps": "1_000"}
+    | {"eval_every_steps": "100", "eval_episodes": "400"},
 }
 PROGRAMS = {"scribe": ("-m", "tests.support.slow_scribe")}
 """Program that launches a run with a slow role that is not an environment."""

@@ -31,8 +31,6 @@ class Tally:
     """Cases by how they ended: same, refused, fault."""
     faults: list[str] = field(default_factory=list)
     """A line for each cause, with the first case that has it."""
-    seconds: float = 0.0
-    """Seconds of all cases, in their workers."""
 
     @property
     def cases(self) -> int:
@@ -41,15 +39,14 @@ class Tally:
 
     def __str__(self) -> str:
         return (
-            f"{self.name}: {self.cases:,} cases in {self.seconds:,.0f} s: {self.kinds['same']:,} read, "
-            f"{self.kinds['refused']:,} refused, {self.kinds['fault']:,} faults"
+            f"{self.name}: {self.cases:,} cases: {self.kinds['same']:,} read, {self.kinds['refused']:,} refused, "
+            f"{self.kinds['fault']:,} faults"
         )
 
     def take(self, other: Tally) -> None:
         """Add the cases of another tally."""
         self.kinds += other.kinds
         self.faults += other.faults
-        self.seconds += other.seconds
 
 
 TALLIES: list[Tally] = []
@@ -89,7 +86,7 @@ def _tried_between(target: Target, runs: Path, root: Path, first: int, stop: int
         words = done.stderr.strip().splitlines()[-1:]
         if "kind" not in lines[-1]:
             cause = f"the process died with {done.returncode}: {words}"
-            _count(tally, target.name, lines[-1] | {"kind": "fault", "words": cause, "done": "", "seconds": 0.0})
+            _count(tally, target.name, lines[-1] | {"kind": "fault", "words": cause, "done": ""})
         else:
             tally.faults.append(f"{target.name}: after its last case: {words}")
         first = lines[-1]["case"] + 1
@@ -99,7 +96,6 @@ def _tried_between(target: Target, runs: Path, root: Path, first: int, stop: int
 def _count(tally: Tally, name: str, found: dict[str, Any]) -> None:
     """Count one case; of faults, the first of each cause is written down."""
     tally.kinds[found["kind"]] += 1
-    tally.seconds += found["seconds"]
     if found["kind"] != "fault":
         return
     cause = re.sub(r"\d+", "N", found["words"].partition(": ")[0])

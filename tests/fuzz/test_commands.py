@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -30,10 +29,8 @@ def tried(command: Command, runs: Path, scratch: Path, first: int) -> Tally:
     live.write(workspace.runs / "catch")
     workspace.make(workspace.runs / "breakout")
     for number in range(first, command.cases, WORKERS):
-        begun = time.monotonic()
         kind, words, done = try_command(command, number, workspace)
         tally.kinds[kind] += 1
-        tally.seconds += time.monotonic() - begun
         if kind == "fault":
             tally.faults.append(f"{command.name}, case {number}: {done}: {words}")
     return tally

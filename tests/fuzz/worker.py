@@ -18,7 +18,6 @@ import resource
 import signal
 import sys
 import tempfile
-import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -144,7 +143,6 @@ class Worker:
 
     def case(self, number: int) -> None:
         """Try one case, and write down how it ended."""
-        begun = time.monotonic()
         target, workspace = self._target, self._workspace
         rng = random.Random(f"{target.name}/{number}")
         whole = rng.choices(list(target.runs), list(target.runs.values()))[0]
@@ -164,9 +162,7 @@ class Worker:
             elif not target.writes and (opened := _opened_since(descriptors)):
                 outcome = Outcome("fault", f"{len(opened)} descriptors were left open")
         sys.modules.pop(MARKER, None)
-        seconds = time.monotonic() - begun
-        found = {"case": number, "run": whole, "done": case.done, "kind": outcome.kind, "words": outcome.words}
-        self._write(found | {"seconds": round(seconds, 3)})
+        self._write({"case": number, "run": whole, "done": case.done, **outcome._asdict()})
 
     def _judged(self, case: Case, outcome: Outcome, parts: list[str]) -> Outcome:
         """A fault where an answer is of no whole run."""

@@ -1,17 +1,25 @@
-"""The pixel game by slow emulators: `--env tests.support.slowed:busy`, or `catch`, which is half as slow."""
+"""An environment whose step costs what it is told to: to make emulation slow, or next to nothing.
+
+`--env tests.support.slowed:idle` costs nothing, `--env tests.support.slowed:busy` computes for `STEP_SECONDS` of CPU
+time a step, and `--env tests.support.slowed:catch`, the pixel game, for half of that.
+"""
 
 from __future__ import annotations
 
 import time
 from typing import Any
 
+import gymnasium
 import numpy as np
+from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
+from shared.frame_shape import FRAME_SIDE
 from tests.support.pixel_game import Catch
 
 STEP_SECONDS = 0.01
 """CPU time, so that another program on the same core changes nothing in what a step costs."""
+EPISODE_STEPS = 50
 
 
 def compute(seconds: float) -> None:
@@ -21,24 +29,50 @@ def compute(seconds: float) -> None:
         pass
 
 
-class SlowCatch(Catch):
-    """Frames and rewards of `tests.support.pixel_game:factory`."""
+class Slowed(gymnasium.Env[NDArray[np.uint8], np.int64]):
+    """Observation uint8[84, 84], gray by the step's number; two actions, of which the second pays."""
 
     def __init__(self, step_seconds: float) -> None:
-        super().__init__()
+        self.observation_space = Box(0, 255, (FRAME_SIDE, FRAME_SIDE), np.uint8)
+        self.action_space = Discrete(2)
         self._step_seconds = step_seconds
+        self._steps = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin at step 0."""
+        super().reset(seed=seed)
+        self._steps = 0
+        return self._draw(), {}
+
+    def step(self, action: np.int64) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
+        """Compute for as long as told."""
+        compute(self._step_seconds)
+        self._steps += 1
+        return self._draw(), float(action), self._steps == EPISODE_STEPS, False, {}
+
+    def _draw(self) -> NDArray[np.uint8]:
+        return np.full((FRAME_SIDE, FRAME_SIDE), self._steps, np.uint8)
+
+
+def idle() -> Slowed:
+    """Steps that cost nothing."""
+    return Slowed(0.0)
+
+
+def busy() -> Slowed:
+    """Steps that cost `STEP_SECONDS` of a core."""
+    return Slowed(STEP_SECONDS)
+
+
+class SlowCatch(Catch):
+    """The pixel game, by slow emulators: slower than any learner learns it."""
 
     def step(self, action: np.int64) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
         """Compute for a while, then play."""
-        compute(self._step_seconds)
+        compute(STEP_SECONDS / 2)
         return super().step(action)
 
 
-def busy() -> SlowCatch:
-    """Steps that cost `STEP_SECONDS` of a core."""
-    return SlowCatch(STEP_SECONDS)
-
-
 def catch() -> SlowCatch:
-    """Steps that cost half of it."""
-    return SlowCatch(STEP_SECONDS / 2)
+    """Frames and rewards of `tests.support.pixel_game:factory`."""
+    return SlowCatch()
