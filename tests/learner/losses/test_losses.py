@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from learner.losses.distributional_loss import categorical_projection, midpoints, quantile_huber
-from learner.losses.scalar_loss import greedy_policy, importance_weights, rescale, soft_policy, unrescale
+from learner.losses.scalar_loss import greedy_policy, rescale, soft_policy, unrescale
 from shared.config.sections import Algorithm
 
 Z = 11
@@ -124,13 +124,6 @@ def test_rescaling_reads_no_number() -> None:
     """A graph of a GPU can hold it: tensors of the meta device have none."""
     x = torch.empty(6, device="meta")
     assert unrescale(rescale(x, EPSILON), EPSILON).shape == x.shape
-
-
-def test_importance_weights_are_the_papers() -> None:
-    p = [0.001, 0.004, 0.25, 0.02]
-    raw = [(1 / (1000 * value)) ** 0.4 for value in p]
-    weights = importance_weights(torch.tensor(p, dtype=torch.float64), 0.4)
-    assert weights.tolist() == pytest.approx([value / max(raw) for value in raw])
 
 
 def test_projection_is_the_papers_algorithm() -> None:
