@@ -40,6 +40,6 @@ def main(child_spec: ChildSpec) -> None:
 
 
 if __name__ == "__main__":
-    resolve.device_of, facts.cuda_devices = lambda asked: "simgpu:0", lambda: 1
+    resolve.device_of, facts.cuda_devices = lambda *_, **__: "simgpu:0", lambda: 1
     children.MODULES |= dict.fromkeys((Role.LEARNER, Role.INFERENCE), "tests.crash.simulated_device")
     sys.exit(launch.main(sys.argv[1:]))
