@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from learner.replay.priorities import Priorities, largest_weight
-from learner.replay.sum_tree import EPSILON, QUANTUM
+from learner.replay.sum_tree import BITS, EPSILON, QUANTUM
 from shared.config.run_schedule import MOST_PRIORITIES
-from tests.support.valid_tree import check_valid
 
 MOST = 2**38
 """The largest weight of `MOST_PRIORITIES`, in quanta."""
@@ -51,6 +51,17 @@ def _set(priorities: Priorities, weights: np.ndarray) -> None:
     """Give the places these weights, whole numbers of quanta."""
     state = np.append(weights, max(weights.max(), 1)) * QUANTUM
     priorities.load(state.astype(np.float32))
+
+
+def check_valid(priorities: Priorities) -> None:
+    """Raise `AssertionError` unless weights are in their range and every parent is the sum of its children."""
+    levels, places = priorities._levels, priorities.places
+    assert ((levels[0] >= 0) & (levels[0] <= priorities._maximum)).all(), "a weight is negative or above the maximum"
+    assert not levels[0][places:].any(), "there is weight behind the last place"
+    for children, parents in pairwise(levels):
+        sums = children.reshape(-1, 1 << BITS).sum(1)
+        assert np.array_equal(sums, parents[: len(sums)]), "a parent is not the sum of its children"
+        assert not parents[len(sums) :].any(), "there is weight without a place"
 
 
 class Reference:

@@ -17,8 +17,8 @@ from learner.replay.sampling import Replay
 from shared.config.sections import Algorithm
 from shared.config.settings import Config
 from shared.errors import FatalError
+from tests.learner.replay.test_priorities import check_valid
 from tests.support.played_ring import PlayedRing, make_test_engine, small_config
-from tests.support.valid_tree import check_valid
 
 UPDATES, BATCH = 4, 8
 EXTEND = Algorithm(prioritized=True, importance_start=0.4, importance_end=1.0)
