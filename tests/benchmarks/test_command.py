@@ -83,69 +83,37 @@ def test_help_lists_the_benchmarks_and_explains_one(capsys: pytest.CaptureFixtur
     assert "--repeats" in explained
 
 
-def measured(tmp_path: Path, *words: str, timeout: float) -> dict[str, Any]:
-    """Rows by name of a benchmark in a process of its own, which measured all that it was asked for."""
-    command = [sys.executable, "-m", "benchmarks", words[0], "--json", str(tmp_path / "out.json"), *words[1:]]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout, check=False)
+STRESS = [pytest.mark.stress, pytest.mark.timeout(600)]
+
+
+@pytest.mark.parametrize(
+    ("words", "row", "limit"),
+    [
+        ("limits --only memory -- {run}", "ring write", "memcpy into the ring"),
+        pytest.param("limits --game pong -- {run}", "update, fp32", "passes of update, fp32", marks=STRESS),
+        pytest.param("throughput --only speed -- {run} --actors 1", "end to end", "the two alone", marks=STRESS),
+        pytest.param("scaling -- {run}", "actors alone, 1", "bare emulator, 1", marks=STRESS),
+        pytest.param(
+            "presets --only double --end-to-end -- {run} --actors 1", "double, run", "nature, run", marks=STRESS
+        ),
+        pytest.param(
+            "ladder --only gradients,ringside -- --device cpu --round-steps 64 --snapshot-every-steps 64",
+            *("ringside", "gradients"),
+            marks=STRESS,
+        ),
+    ],
+)
+def test_figures_are_measured_from_the_command(tmp_path: Path, words: str, row: str, limit: str) -> None:
+    out, run = tmp_path / "out.json", " ".join((*WORDS, *ROUNDS))
+    name, *rest = words.format(run=run).split()
+    command = [sys.executable, "-m", "benchmarks", name, "--json", str(out), *QUICK, *rest]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=590, check=False)
     assert done.returncode == 0, (done.stdout, done.stderr)
-    found = report(tmp_path / "out.json")
+    found = report(out)
     assert found["missing"] == found["wrong"] == {}
-    assert all(value > 0 for row in found["rows"] for value in row["values"] if row["unit"])
-    return {row["name"]: row for row in found["rows"]}
-
-
-def test_data_paths_are_measured_from_the_command(tmp_path: Path) -> None:
-    words = ("--only", "memory", *QUICK, "--", *WORDS, *ROUNDS)
-    rows = measured(tmp_path, "limits", *words, timeout=100)
-    assert rows["ring write"]["ratio"] > 0
-
-
-@pytest.mark.stress
-def test_every_part_is_measured_and_verified(tmp_path: Path) -> None:
-    rows = measured(tmp_path, "limits", "--game", "pong", *QUICK, "--", *WORDS, *ROUNDS, timeout=110)
-    for name in ("pong: env", "pong: actor loop", "ring write", "weights published"):
-        assert rows[name]["ratio"] > 0
-    assert rows["update, fp32"]["limit"] == "passes of update, fp32"
-    assert rows["inference, fp32, 8"]["median"] > 0
-
-
-@pytest.mark.stress
-@pytest.mark.timeout(240)
-def test_throughput_measures_both_sides_and_the_run(tmp_path: Path) -> None:
-    words = ("--only", "speed", *QUICK, "--", *WORDS, *ROUNDS, "--actors", "1")
-    rows = measured(tmp_path, "throughput", *words, timeout=230)
-    sides = rows["actors alone"]["median"], rows["learner alone"]["median"]
-    assert rows["the two alone"]["median"] == min(sides)
-    assert rows["end to end"]["ratio"] == pytest.approx(rows["end to end"]["median"] / min(sides))
-    assert rows["samples a step"]["median"] == 8
-    assert {"busy, learner", "busy, inference", "busy, actor", "shared region", "private, actor"} <= rows.keys()
-
-
-@pytest.mark.stress
-@pytest.mark.timeout(240)
-def test_scaling_compares_every_number_of_actors(tmp_path: Path) -> None:
-    rows = measured(tmp_path, "scaling", *QUICK, "--", *WORDS, *ROUNDS, timeout=230)
-    assert rows["actors alone, 1"]["limit"] == "bare emulator, 1"
-    assert rows["actors alone, 1"]["ratio"] > 0
-
-
-@pytest.mark.stress
-@pytest.mark.timeout(600)
-def test_a_preset_is_measured_beside_the_plain_one(tmp_path: Path) -> None:
-    words = ("--only", "double", "--end-to-end", *QUICK, "--", *WORDS, *ROUNDS, "--actors", "1")
-    rows = measured(tmp_path, "presets", *words, timeout=590)
-    assert rows["double, samples"]["median"] == pytest.approx(32 * rows["double, learner"]["median"])
-    assert rows["double, run"]["limit"] == "nature, run"
-    assert rows["double, run"]["ratio"] > 0
-
-
-@pytest.mark.stress
-@pytest.mark.timeout(120)
-def test_a_serial_and_a_parallel_rung(tmp_path: Path) -> None:
-    words = ("--only", "gradients,ringside", *QUICK, "--", "--round-steps", "64", "--device", "cpu")
-    rows = measured(tmp_path, "ladder", *words, "--snapshot-every-steps", "64", timeout=110)
-    assert rows["ringside"]["limit"] == "gradients"
-    assert rows["ringside"]["ratio"] > 0
+    assert all(value > 0 for each in found["rows"] for value in each["values"] if each["unit"])
+    (shown,) = (each for each in found["rows"] if each["name"] == row)
+    assert (shown["limit"], shown["ratio"] > 0) == (limit, True)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.stress)])

@@ -61,9 +61,8 @@ def test_a_video_of_a_game(launched: Launch, tmp_path: Path) -> None:
 
 
 def test_a_gif_of_a_game(launch: Launch, tmp_path: Path) -> None:
-    """`tests/command/test_readme.py` makes one as a user does."""
-    weights = random_weights(tmp_path / "run")
-    done = launch("play", "--load", str(weights), "--device", "cpu", "--video", "a.gif", "--seconds", "1.5")
+    words = ("--load", str(random_weights(tmp_path / "run")), "--device", "cpu", "--video", "a.gif", "--seconds", "1.5")
+    done = launch("play", *words)
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "a.gif: 31 pictures, 1.6 s\n")
     with Image.open(tmp_path / "a.gif") as gif:
         assert gif.size[1] == 420
@@ -151,16 +150,12 @@ def test_a_video_that_is_stopped_is_whole_as_far_as_it_goes(
     ("arguments", "sentence"),
     [
         ([], "--load is missing"),
-        (["--load", "nowhere", "--video", "a.mp4"], "--load nowhere does not exist"),
         (["--load", "{pong}"], "There is no display for a window: write a video with --video FILE.mp4 or FILE.gif"),
         (["--load", "{pong}", "--scale", "2"], "--scale 2 is for a video: pass --video, too."),
         (["--load", "{pong}", "--speed", "0.5"], "--speed 0.5 is for a video: pass --video, too."),
         (["--load", "{pong}", "--video", "a.avi"], "choose one of .mp4 and .gif"),
         (["--load", "{pong}", "--video", "no/a.mp4"], "its directory does not exist"),
-        (
-            ["--load", "{pong}", "--video", "a.mp4", "--game", "breakout"],
-            "breakout has the actions NOOP FIRE RIGHT LEFT, but",
-        ),
+        (["--load", "{pong}", "--video", "a.mp4", "--game", "breakout"], "breakout has the actions NOOP FIRE RIGHT LE"),
         (["--load", "{pong}", "--video", "a.mp4", "--game", "pang"], "There is no game 'pang'; did you mean pong?"),
         (["--load", "{broken}", "--video", "a.mp4"], "cannot be used."),
         (["--load", "{pong}", "--speed", "0"], "--speed 0 is not between"),
@@ -169,24 +164,13 @@ def test_a_video_that_is_stopped_is_whole_as_far_as_it_goes(
         (["--load", "{pong}", "--episodes", "0"], "--episodes 0 must lie between 1 and 100_000"),
         (["--load", "{pong}", "--seed", "-1"], "--seed -1 must not be negative"),
         (["--load", "{pong}", "--episodes", "1e15"], "--episodes 1_000_000_000_000_000 must lie between"),
-        (["--load", "{pong}", "--video", ""], "The value of --video is empty: give a path, or omit it."),
     ],
 )
 @pytest.mark.usefixtures("no_display")
-def test_options_that_play_refuses(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    sentence: str,
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_options_that_play_refuses(tmp_path: Path, refused: Refused, arguments: list[str], sentence: str) -> None:
     pong, broken = random_weights(tmp_path / "run"), tmp_path / "broken.safetensors"
     broken.write_bytes(pong.read_bytes()[:-10])
-    assert main(["play", *(word.format(pong=pong, broken=broken) for word in arguments)]) == 2
-    captured = capsys.readouterr()
-    assert (captured.out, captured.err.count("\n")) == ("", 1)
-    assert sentence in captured.err
+    assert sentence in refused("play", *(word.format(pong=pong, broken=broken) for word in arguments))
     assert not list(tmp_path.glob("a.*"))
 
 
@@ -203,13 +187,8 @@ def test_a_command_that_plays_ends_whatever_its_env_leaves(
     assert ("failed in step() of env 0" in done.stderr) == bool(code)
 
 
-@pytest.fixture
-def weights(tmp_path: Path) -> Path:
-    """A file of small random weights for Pong."""
-    return random_weights(tmp_path / "run")
-
-
-def test_eval_plays_and_says_how_well(launch: Launch, weights: Path, tmp_path: Path) -> None:
+def test_eval_plays_and_says_how_well(launch: Launch, tmp_path: Path) -> None:
+    weights = random_weights(tmp_path / "run")
     done = launch("eval", "--load", str(weights), "--episodes", "2", "--device", "cpu", "--json", "a.json")
     assert done.returncode == 0, done.stderr
     *episodes, judged, normalized = done.stdout.splitlines()
@@ -224,11 +203,8 @@ def test_eval_plays_and_says_how_well(launch: Launch, weights: Path, tmp_path: P
     assert first["human_normalized"] == human_normalized("pong", first["mean"])
 
 
-def test_the_same_seed_plays_the_same(tmp_path: Path) -> None:
-    weights = random_weights(tmp_path / "run", CATCH, actions=3)
-    found = [
-        ringside.evaluate(weights, env=CATCH, episodes=20, seed=seed, device="cpu")["returns"] for seed in (1, 1, 2)
-    ]
+def test_the_same_seed_plays_the_same(catch: Path) -> None:
+    found = [ringside.evaluate(catch, env=CATCH, episodes=20, seed=seed, device="cpu")["returns"] for seed in (1, 1, 2)]
     assert found[0] == found[1] != found[2]
 
 
@@ -254,37 +230,25 @@ def test_a_protocol_may_count_steps(
     assert told["returns"][:episodes] == judged["returns"]
 
 
-def test_eval_refuses_what_it_cannot_play(refused: Refused, weights: Path) -> None:
-    weights.write_bytes(weights.read_bytes()[:-10])
-    assert "best.safetensors" in refused("eval", "--load", str(weights))
-
-
 @pytest.mark.parametrize(
-    ("result", "says"),
+    ("result", "rules"),
     [
+        ({"game": "pong"}, "pong, protocol nature, greedy actions and epsilon 0.05, at most 18,000 frames"),
+        ({"game": CATCH, "episodes": 2}, f"{CATCH}, greedy actions and epsilon 0.05, at most 4,500 steps"),
         (
-            {"game": "pong", "episodes": 1, "eval_max_frames": 18_000},
-            "pong, protocol nature, greedy actions and epsilon 0.05, at most 18,000 frames: mean 1.00 +- 0.00, median "
-            "1.00, best 1.00 of 1 episode\n",
-        ),
-        (
-            {"game": "tests.support.pixel_game:factory", "episodes": 2, "eval_max_frames": 108_000},
-            "tests.support.pixel_game:factory, greedy actions and epsilon 0.05, at most 27,000 steps: mean 1.00 +- "
-            "0.00, median 1.00, best 1.00 of 2 episodes\n",
-        ),
-        (
-            {"game": "pong", "episodes": 1, "eval_max_frames": 18_000, "eval_epsilon": 0.0, "eval_actions": "sample"},
-            "pong, protocol nature, sampled actions, at most 18,000 frames: mean 1.00 +- 0.00, median 1.00, best 1.00 "
-            "of 1 episode\n",
+            {"game": "pong", "eval_actions": "sample", "eval_epsilon": 0.0},
+            "pong, protocol nature, sampled actions, at most 18,000 frames",
         ),
     ],
 )
 def test_the_rules_that_are_printed_are_those_that_were_played_by(
-    launch: Launch, monkeypatch: pytest.MonkeyPatch, result: dict[str, Any], says: str
+    launch: Launch, monkeypatch: pytest.MonkeyPatch, result: dict[str, Any], rules: str
 ) -> None:
-    figures = {"protocol": "nature", "eval_epsilon": 0.05, "eval_actions": "greedy", "human_normalized": None}
-    figures |= dict.fromkeys(("mean", "median", "best"), 1.0) | {"sd": 0.0}
+    figures = {"protocol": "nature", "eval_epsilon": 0.05, "eval_actions": "greedy", "eval_max_frames": 18_000}
+    figures |= dict.fromkeys(("mean", "median", "best", "episodes"), 1) | {"sd": 0.0, "human_normalized": None}
     monkeypatch.setattr(evaluating, "evaluate", lambda *positional, **options: figures | result)
+    episodes = "2 episodes" if "episodes" in result else "1 episode"
+    says = f"{rules}: mean 1.00 +- 0.00, median 1.00, best 1.00 of {episodes}\n"
     assert launch("eval", "--load", "pong").stdout == says
 
 

@@ -4,42 +4,26 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import PurePosixPath
-from typing import NamedTuple
 
-import pytest
 from packaging.specifiers import SpecifierSet
 
 from actors.pixels.frames import is_compiled
 from shared.root import ROOT
 
-KNOWN = {"ARG", "FROM", "RUN", "ENV", "USER", "WORKDIR", "COPY", "VOLUME", "ENTRYPOINT", "CMD"}
 
-
-class Instruction(NamedTuple):
-    """One line of a Dockerfile, its continuations joined."""
-
-    name: str
-    words: str
-
-
-def instructions() -> list[Instruction]:
-    """The Dockerfile without comments."""
-    lines = [line for line in (ROOT / "Dockerfile").read_text().splitlines() if not line.startswith("#")]
+def instructions() -> list[tuple[str, str]]:
+    """Name and words of each instruction of the Dockerfile, its continuations joined."""
+    lines = [line for line in (ROOT / "Dockerfile").read_text().splitlines() if line and not line.startswith("#")]
     joined = "\n".join(lines).replace("\\\n", " ")
-    return [Instruction(*line.split(maxsplit=1)) for line in joined.splitlines() if line.strip()]
+    return [(name, words) for name, words in (line.split(maxsplit=1) for line in joined.splitlines())]
 
 
 def named(name: str) -> list[str]:
     """The words of all instructions of one name."""
     return [words for each, words in instructions() if each == name]
-
-
-def test_every_instruction_is_known() -> None:
-    assert {each.name for each in instructions()} == KNOWN
 
 
 def test_images_are_public_and_their_python_suits() -> None:
@@ -71,7 +55,7 @@ def test_the_code_that_shrinks_frames_is_compiled_in_the_image() -> None:
 
 
 def test_it_runs_as_an_ordinary_user_who_owns_its_files() -> None:
-    order = [each.name for each in instructions()]
+    order = [name for name, _ in instructions()]
     assert named("USER") == ["ringside"]
     assert "useradd --create-home --uid 1000 ringside" in named("RUN")[0]
     assert order.index("USER") < order.index("COPY")
@@ -96,14 +80,3 @@ def test_files_of_this_machine_stay_out() -> None:
     assert left_out >= {".git", ".venv", "runs", "__pycache__"}
     for needed in ("launch.py", "requirements.lock", "setup.cfg", "pyproject.toml", "Makefile", "README.md"):
         assert needed not in left_out
-
-
-def test_it_asks_for_no_privileges() -> None:
-    said = "\n".join(words for _, words in instructions())
-    for word in ("shm-size", "privileged", "sudo", "cap-add", "chmod 777"):
-        assert word not in said
-
-
-@pytest.mark.skipif(shutil.which("hadolint") is None, reason="hadolint is not installed")
-def test_hadolint() -> None:
-    subprocess.run(["hadolint", "--ignore=DL3008", "Dockerfile"], cwd=ROOT, timeout=60, check=True)

@@ -34,10 +34,12 @@ from pathlib import Path
 words = sys.argv[1:]
 with open(os.environ["FAKE_LOG"], "a") as log: log.write(json.dumps(words) + "\\n")
 if words[0] == "eval":
-    target = Path(words[words.index("--json") + 1])
-    judged = {"mean": 1.0, "sd": 0.0, "median": 1.0, "best": 1.0, "episodes": 30, "eval_steps": 125000}
-    judged["version"] = json.loads((Path(words[words.index("--load") + 1]) / "summary.json").read_text())["rounds"]
-    judged |= {"eval_epsilon": 0.05, "eval_max_frames": 18000}
+    target, load = (Path(words[words.index(flag) + 1]) for flag in ("--json", "--load"))
+    told = {name: json.loads((load / name).read_text()) for name in ("config.json", "summary.json")}
+    judged = {"mean": 1.0, "sd": 0.0, "median": 1.0, "best": 1.0, "episodes": 30, "eval_steps": None}
+    judged |= {"eval_epsilon": 0.05, "eval_max_frames": 18000, "version": told["summary.json"]["rounds"]}
+    if told["config.json"]["play"]["protocol"] == "dopamine":
+        judged |= {"episodes": 7, "eval_steps": 125000}
     if "--episodes" in words:
         judged |= {"episodes": int(words[words.index("--episodes") + 1]), "eval_steps": None}
     target.write_text(json.dumps(judged))
@@ -175,6 +177,7 @@ def test_the_same_command_does_what_is_left(ended: Program, capsys: pytest.Captu
     assert kinds(ended("--final-episodes", "5")[1]) == ["eval pong-1", "eval freeway-1"]
     # This total rounds up to the same boundary, and a resume would be refused: there is nothing to play.
     assert kinds(ended("--total-steps", "1_990", "--final-episodes", "5")[1]) == []
+    assert kinds(ended("--total-steps", "90_000")[1])[0] == "run-dir pong-1", "it was shorter"
 
 
 def test_a_protocol_that_counts_steps_gets_no_episodes(program: Program) -> None:

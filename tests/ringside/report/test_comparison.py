@@ -166,6 +166,7 @@ def test_aggregates_are_over_games_that_all_configurations_have(tmp_path: Path) 
 
 
 ENV = "tests.support.pixel_game:factory"
+OF_RUN = ("protocol", "final", "eval_episodes")
 SEEDS = [{"seed": seed, "final": -5.0} for seed in (1, 2, 3)]
 
 
@@ -204,36 +205,32 @@ def test_few_seeds(tmp_path: Path, seeds: int, part: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "rules", "note"),
+    ("changes", "rules", "said"),
     [
         (
-            {"judged": {"episodes": 1}},
+            {"episodes": 1},
             "1 episode of at most 18,000 frames with greedy actions and epsilon 0.05",
             "Scores are means of 1 episode only, where the protocol has 30.",
         ),
         (
-            {"judged": {"eval_epsilon": 0.001}},
-            "30 episodes of at most 18,000 frames with greedy actions and epsilon 0.001",
-            "Evaluated with epsilon 0.001; the protocol has 0.05.",
-        ),
-        (
-            {"judged": {"eval_max_frames": 108_000}},
-            "30 episodes of at most 108,000 frames with greedy actions and epsilon 0.05",
+            {"eval_epsilon": 0.001, "eval_max_frames": 108_000},
+            "30 episodes of at most 108,000 frames with greedy actions and epsilon 0.001",
+            "Evaluated with epsilon 0.001; the protocol has 0.05. "
             "Episodes were evaluated up to 108,000 frames; the protocol ends them after 18,000.",
         ),
         (
-            {"judged": {"eval_actions": "sample", "eval_epsilon": 0.0}},
+            {"eval_actions": "sample", "eval_epsilon": 0.0},
             "30 episodes of at most 18,000 frames with sampled actions",
-            None,
+            "",
         ),
         (
-            {"protocol": "dopamine", "judged": {"episodes": 9, "eval_steps": 125_000}},
+            {"protocol": "dopamine", "episodes": 9, "eval_steps": 125_000},
             "9 episodes, as many as fill 125,000 steps, of at most 108,000 frames with greedy actions and epsilon "
             "0.001",
-            None,
+            "",
         ),
         (
-            {"protocol": "dopamine", "judged": {"episodes": 2}},
+            {"protocol": "dopamine", "episodes": 2},
             "2 episodes of at most 108,000 frames with greedy actions and epsilon 0.001",
             "Scores are means of 2 episodes only, where the protocol has 30, and of finished weights as many as fill "
             "125,000 steps.",
@@ -246,12 +243,12 @@ def test_few_seeds(tmp_path: Path, seeds: int, part: str) -> None:
     ],
 )
 def test_rules_of_evaluations_and_where_they_are_not_the_protocols(
-    tmp_path: Path, changes: dict[str, Any], rules: str, note: str | None
+    tmp_path: Path, changes: dict[str, Any], rules: str, said: str
 ) -> None:
-    judged = changes.get("judged", {}) | {"eval_actions": changes.get("judged", {}).get("eval_actions", "greedy")}
-    found = compared(tmp_path, *(seed | changes | {"judged": judged} for seed in SEEDS))
-    assert found.evaluation_rules == rules
-    assert notes(found, None) == ([] if note is None else [note])
+    judged = {"eval_actions": "greedy"} | {name: changes[name] for name in changes if name not in OF_RUN}
+    of_run = {name: changes[name] for name in changes if name in OF_RUN}
+    found = compared(tmp_path, *(seed | of_run | {"judged": judged} for seed in SEEDS))
+    assert (found.evaluation_rules, " ".join(notes(found, None))) == (rules, said)
 
 
 def test_runs_that_were_judged_differently(tmp_path: Path) -> None:
