@@ -104,9 +104,7 @@ def test_a_run_of_workers_is_measured_whole_and_without_its_order(measured: list
     assert report.notes["limit"] == "What the run says of itself: The workers limit it."
 
 
-def test_an_evaluator_that_never_worked_is_wrong(
-    monkeypatch: pytest.MonkeyPatch, measured: list[list[str]], report: Report
-) -> None:
+def test_an_idle_evaluator_is_wrong(monkeypatch: pytest.MonkeyPatch, measured: list[list[str]], report: Report) -> None:
     idle = a_run(roles={"evaluator": {"busy": 0.0}})
     monkeypatch.setattr(throughput, "measure_run", lambda words, seconds: idle)
     throughput.run(options("evaluation", "--device", "cpu"), report)
@@ -122,7 +120,7 @@ def test_memory_of_a_gpu_is_told_apart(report: Report) -> None:
     assert found == [(8e3,), (1e3,), (7e3,), (2e3,)]
 
 
-def test_every_number_of_actors_is_compared_with_the_emulator_and_with_one(
+def test_numbers_of_actors_are_compared_with_the_emulator_and_with_one(
     measured: list[list[str]], report: Report
 ) -> None:
     scaling.run(options("alone,whole", "--device", "cpu", "--envs", "8"), report)

@@ -110,9 +110,7 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def test_a_late_command_that_does_not_obey_is_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: Path
-) -> None:
+def test_a_command_that_does_not_obey_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: Path) -> None:
     program = "import pathlib, signal; signal.signal(15, signal.SIG_IGN); "
     program += f"pathlib.Path('{there}').touch(); signal.pause()"
     monkeypatch.setattr(gpu, "END_SECONDS", 0.2)
@@ -162,9 +160,7 @@ signal.pause()
 """
 
 
-def test_a_run_under_mps_is_a_client_of_a_daemon_that_ends_with_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_under_mps_has_a_daemon_that_ends_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     proof = begun(tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert not proof.run("-c pass", 20, mps=True)
@@ -183,7 +179,7 @@ def test_a_run_under_mps_is_a_client_of_a_daemon_that_ends_with_it(
 
 
 @pytest.mark.parametrize(("weights", "good"), [("11", True), ("12", False), ("1", False)])
-def test_runs_agree_when_all_have_ended_with_the_same_weights(
+def test_runs_agree_in_their_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weights: str, *, good: bool
 ) -> None:
     """A run without weights here is one that did not end well; one under MPS need not be there."""
@@ -199,7 +195,7 @@ def test_runs_agree_when_all_have_ended_with_the_same_weights(
 
 
 @pytest.mark.parametrize(("returned", "good"), [(18.0, True), (17.9, False)])
-def test_a_solved_game_is_noted_with_its_time_and_drawn(
+def test_a_solved_game_is_noted_and_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, returned: float, *, good: bool
 ) -> None:
     def launch(self: Proof, words: str, seconds: float, run_dir: Path) -> None:

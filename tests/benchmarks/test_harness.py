@@ -126,7 +126,7 @@ def run_command(monkeypatch: pytest.MonkeyPatch, file: Path, measure: Callable[[
     return command.main(["limits", "--json", str(file), "--", "--envs", "8"])
 
 
-def test_the_file_and_the_table_hold_all_of_it(
+def test_file_and_table_hold_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def measure(report: Report) -> None:
@@ -171,9 +171,7 @@ def test_a_benchmark_without_a_figure_leaves_an_earlier_result(
     assert "Nothing was measured" in capsys.readouterr().out
 
 
-def test_a_benchmark_with_a_mistake_of_its_own_keeps_what_it_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_benchmark_with_a_mistake_keeps_its_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "out.json"
     with pytest.raises(ZeroDivisionError):
         run_command(monkeypatch, file, lambda report: report.run(cases(a=(1,), b=(ZeroDivisionError(),)), 1))

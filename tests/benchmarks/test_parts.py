@@ -85,9 +85,7 @@ def test_every_data_path_stands_beside_its_memcpy(plan: Plan, monkeypatch: pytes
         ("FusedModel.take", lambda self, exported: None, "Inference reads other parameters"),
     ],
 )
-def test_a_path_that_moves_something_else_is_wrong(
-    plan: Plan, monkeypatch: pytest.MonkeyPatch, name: str, wrong: object, says: str
-) -> None:
+def test_a_wrong_path_is_seen(plan: Plan, monkeypatch: pytest.MonkeyPatch, name: str, wrong: object, says: str) -> None:
     monkeypatch.setattr(f"benchmarks.memory_paths.{name}", wrong)
     with pytest.raises(WrongResult, match=says):
         memory_paths.memory_paths(plan)

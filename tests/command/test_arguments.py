@@ -113,7 +113,7 @@ def test_the_program_ends_with_the_code_and_the_sentence(launched: Launch) -> No
 
 
 @pytest.mark.parametrize("task", ["report", "play"])
-def test_a_terminal_is_not_empty_while_a_task_loads(
+def test_a_slow_task_says_that_it_loads(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], task: str
 ) -> None:
     for in_terminal in (True, False):

@@ -92,9 +92,7 @@ def test_a_small_run_that_fails_is_red_with_its_words(tmp_path: Path, monkeypatc
         assert (answer.color, answer.found) == ("red", says)
 
 
-def test_a_red_check_is_shown_and_sets_the_exit_code(
-    launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_red_check_sets_the_exit_code(launch: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(examination, "self_test", lambda plan: Check("self-test", "green", "It works."))
     monkeypatch.setenv("COLUMNS", "80")
     sizes = ("--replay-size", "100_000_000_000", "--total-steps", "1_000_000_000_000", "--precision", "tf32")

@@ -54,7 +54,7 @@ SMALL = ("--game", "pong", "--network", "small", "--envs", "8", "--device", "cpu
         ({}, ("--game", "breakout"), "The weights choose among 6 actions; the game here has 4."),
     ],
 )
-def test_weights_of_another_network_are_refused(
+def test_another_network_is_refused(
     refused: Refused, tmp_path: Path, of: dict[str, object], words: tuple[str, ...], says: str
 ) -> None:
     said = refused(*SMALL, *words, "--init-from", str(weights(tmp_path / "old", **of)))

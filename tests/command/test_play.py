@@ -77,7 +77,7 @@ def test_whole_episodes_return_what_eval_says(catch: Path, tmp_path: Path, capsy
     assert lines[3] == f"{tmp_path}/a.mp4: 36 pictures, 0.6 s"
 
 
-def test_a_window_shows_whole_episodes(
+def test_a_window_shows_episodes(
     catch: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     modes: list[str | None] = []
@@ -99,9 +99,7 @@ def test_a_window_shows_whole_episodes(
     assert modes == ["human"], "its actions are known from the first call"
 
 
-def test_a_window_shows_a_game_for_some_seconds(
-    launched: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_window_shows_a_game_for_seconds(launched: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     weights = random_weights(tmp_path / "run")
     words = ("play", "--load", str(weights), "--device", "cpu", "--seconds", "1.5")
@@ -175,9 +173,7 @@ def test_options_that_play_refuses(tmp_path: Path, refused: Refused, arguments: 
 
 
 @pytest.mark.parametrize(("wrong", "code"), [("threads", 0), ("old_step", 1)])
-def test_a_command_that_plays_ends_whatever_its_env_leaves(
-    launched: Launch, tmp_path: Path, wrong: str, code: int
-) -> None:
+def test_eval_ends_whatever_its_env_leaves(launched: Launch, tmp_path: Path, wrong: str, code: int) -> None:
     env = f"tests.support.odd_envs:factory@wrong={wrong}"
     weights = random_weights(tmp_path / "run", env, actions=3)
     words = ["--load", str(weights), "--env", env, "--episodes", "2", "--device", "cpu"]
@@ -217,7 +213,7 @@ def test_weights_are_judged_by_the_rules_of_their_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("protocol", "episodes"), [("dopamine", 3), ("dqn_zoo", 2)])
-def test_a_protocol_may_count_steps(
+def test_protocols_count_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: ProtocolName, episodes: int
 ) -> None:
     """In the place of 125,000 steps 30, in falls of 12 each."""

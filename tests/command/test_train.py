@@ -71,7 +71,7 @@ def test_files_of_a_run_are_for_its_owner_only(five_rounds: Path) -> None:
         (("--total-steps", "1_440"), "has already played 2_400 steps"),
     ],
 )
-def test_resuming_with_what_may_not_change_is_refused(
+def test_a_resume_with_other_settings_is_refused(
     refused: Refused, five_rounds: Path, change: tuple[str, ...], says: str
 ) -> None:
     assert says in refused("--resume", str(five_rounds), *change)
@@ -134,9 +134,7 @@ def test_a_resume_is_checked_again_once_the_directory_is_locked(run_dir: Path) -
 
 
 @pytest.mark.parametrize("tracked", [True, False])
-def test_a_resume_without_the_tracking_of_before_says_so(
-    run_dir: Path, monkeypatch: pytest.MonkeyPatch, tracked: bool
-) -> None:
+def test_a_resume_without_its_tracking_says_so(run_dir: Path, monkeypatch: pytest.MonkeyPatch, tracked: bool) -> None:
     change_config(run_dir, "run", track="wandb" if tracked else "off")
     monkeypatch.setattr(training, "Supervisor", Mock())
     notes: list[str] = []
@@ -158,18 +156,14 @@ def test_another_run_is_not_overwritten(refused: Refused, five_rounds: Path, tmp
 @pytest.mark.parametrize(
     ("settings", "boundary", "sentence"),
     [
-        (
-            {},
-            0,
-            "Learning begins at step 59,904, with the first whole round after --learning-starts 50_000.",
-        ),
+        ({}, 0, "Learning begins at step 59,904, with the first whole round after --learning-starts 50_000."),
         ({"envs": 10, "lane_envs": 2, "round_steps": 100}, 0, "Learning begins at step 50,000."),
         ({}, 5, "Learning begins at step 59,904, with the first whole round after --learning-starts 50_000."),
         ({}, 6, None),
         ({"total_steps": 50_000}, 0, None),
     ],
 )
-def test_the_step_at_which_learning_begins_is_said_before_a_run(
+def test_the_step_at_which_learning_begins_is_said(
     settings: dict[str, int], boundary: int, sentence: str | None
 ) -> None:
     ready = planning.check(Config().with_settings(device="cpu", **settings))

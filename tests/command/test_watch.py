@@ -43,7 +43,7 @@ def of_another_version(path: Path) -> None:
         ("old", of_another_version, "old cannot be watched. The configuration was written by another version"),
     ],
 )
-def test_a_path_without_a_run_is_refused(
+def test_no_run_is_refused(
     refused: Refused, tmp_path: Path, name: str | None, make: Callable[[Path], object], said: str
 ) -> None:
     make(tmp_path / (name or ""))
@@ -85,9 +85,7 @@ def test_a_run_that_has_ended_is_shown_from_its_files(tmp_path: Path) -> None:
     finish(process)
 
 
-def test_the_page_is_opened_in_a_browser_without_telling_its_key(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_browser_opens_the_page_without_its_key_in_its_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Any user may read the words of a process; the browser has the priority of any program."""
     browser, told = tmp_path / "browser", tmp_path / "told"
     browser.write_text(f'#!/bin/sh\n{{ cat "${{1#file://}}"; stat -c %a "${{1#file://}}"; nice; }} > {told}.part\n')

@@ -201,7 +201,7 @@ def test_a_broken_run_is_continued(ended: Program) -> None:
     assert told[0][told[0].index("--total-steps") + 1] == "2_000"
 
 
-def test_one_failure_stops_no_other_but_the_exit_code_tells(
+def test_a_failure_stops_no_other_run(
     program: Program, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("FAKE_FAILS", "pong-1")

@@ -109,9 +109,7 @@ def test_the_same_call_continues_and_adds_trials(program: Program) -> None:
 
 
 @pytest.mark.parametrize(("fault", "score"), [("is stopped", None), ("is stopped", 90.0), ("never began", 0.5)])
-def test_a_trial_that_was_stopped_before_its_end_ends_the_call_and_is_continued(
-    program: Program, fault: str, score: float | None
-) -> None:
+def test_a_stopped_trial_ends_the_call_and_is_continued(program: Program, fault: str, score: float | None) -> None:
     program.faults[0] = fault
     config = CONFIG.with_settings(stop_at=score)
     result = program(config)
@@ -159,9 +157,7 @@ def test_a_trial_that_another_process_runs_is_left_to_it(program: Program, monke
     assert [trial.state for trial in program(trials=3).trials] == ["complete"] * 3
 
 
-def test_a_trial_whose_process_died_before_its_run_began_is_taken_later(
-    program: Program, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trial_whose_process_died_early_is_taken_later(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     program(trials=1)
     shutil.rmtree(program.open_trial(1))
     assert [trial.state for trial in program().trials] == ["complete", "running"], "it may be about to begin"

@@ -242,7 +242,7 @@ def test_few_seeds(tmp_path: Path, seeds: int, part: str) -> None:
         ),
     ],
 )
-def test_rules_of_evaluations_and_where_they_are_not_the_protocols(
+def test_rules_of_evaluations_beside_those_of_the_protocol(
     tmp_path: Path, changes: dict[str, Any], rules: str, said: str
 ) -> None:
     judged = {"eval_actions": "greedy"} | {name: changes[name] for name in changes if name not in OF_RUN}

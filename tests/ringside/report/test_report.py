@@ -196,9 +196,7 @@ def test_a_single_point_is_drawn_with_its_value_and_an_evaluation_where_it_was_m
 
 
 @pytest.mark.parametrize(("last_step", "points"), [(1_000, 1), (125_000, 1), (375_000, 2), (10**9, 50)])
-def test_a_published_curve_reaches_as_far_as_the_runs_but_has_a_point(
-    tmp_path: Path, last_step: int, points: int
-) -> None:
+def test_a_published_curve_ends_with_the_runs_but_has_a_point(tmp_path: Path, last_step: int, points: int) -> None:
     run = write_run(tmp_path / "run", returns=(1.0,), evaluations=())
     lines = (run / "metrics.jsonl").read_text().replace('"steps": 1000', f'"steps": {last_step}')
     (run / "metrics.jsonl").write_text(lines)

@@ -107,13 +107,7 @@ def make_run(directory: Path, **settings: object) -> Path:
     random_weights(directory, CATCH, actions=3, plugin=settings.get("plugin"))
     config = PRESETS["quick"].with_settings(env=CATCH, network="small", run_dir=directory, **settings)
     (directory / "config.json").write_text(json.dumps(config.to_json()))
-    summary = {
-        "game": CATCH,
-        "protocol": "nature",
-        "steps": 20 * 1_024,
-        "rounds": 20,
-        "seconds": 3_600.0,
-    }
+    summary = {"game": CATCH, "protocol": "nature", "steps": 20 * 1_024, "rounds": 20, "seconds": 3_600.0}
     (directory / "summary.json").write_text(json.dumps(summary))
     return directory
 
@@ -194,7 +188,7 @@ def test_refused_additions(
         ("summary.json", b"[", "best.safetensors cannot be shared. summary.json is truncated or damaged"),
     ],
 )
-def test_a_run_with_damaged_files_is_not_added(
+def test_a_damaged_run_is_not_added(
     empty_zoo: Path, tmp_path: Path, refused: Refused, file: str, change: dict[str, object] | bytes, sentence: str
 ) -> None:
     source = make_run(tmp_path / "run") / "checkpoints" / "best.safetensors"
