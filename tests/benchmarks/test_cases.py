@@ -70,11 +70,8 @@ def test_a_run_is_compared_with_its_two_sides(measured: list[list[str]], report:
     throughput.run(options("speed,evaluation,round", "--device", "cpu"), report)
     assert (report.missing, report.wrong) == ({}, {})
     found = {name: row.median for name, row in report.rows.items()}
-    assert (found["bare emulator, all cores"], found["learner alone"], found["passes of the updates"]) == (
-        1140,
-        100,
-        100,
-    )
+    assert found["bare emulator, all cores"] == 1140
+    assert (found["learner alone"], found["passes of the updates"]) == (100, 100)
     assert shares(report)["actors alone"] == pytest.approx(95 / 1140), "without resets, which it does not count"
     assert (shares(report)["end to end"], report.rows["end to end"].limit) == (1.0, "the two alone")
     assert (found["the two alone"], report.rows["the two alone"].note) == (100, "the smaller")

@@ -110,21 +110,17 @@ def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def test_a_command_that_does_not_obey_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: Path) -> None:
-    program = "import pathlib, signal; signal.signal(15, signal.SIG_IGN); "
-    program += f"pathlib.Path('{there}').touch(); signal.pause()"
+def test_a_late_launch_says_where_it_is_and_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: Path
+) -> None:
     monkeypatch.setattr(gpu, "END_SECONDS", 0.2)
+    monkeypatch.setattr(gpu, "LAUNCH", "-c")
+    program = "import pathlib, signal; from shared.process.signals import enable_stack_dumps; enable_stack_dumps(); "
+    program += f"signal.signal(15, signal.SIG_IGN); pathlib.Path('{there}').touch()\nwhile True: signal.pause()"
     assert not begun(tmp_path).run(f'-c "{program}"', 0.0)
     (fact,) = done_in(tmp_path)
     assert (fact["late"], fact["code"]) == (True, -9)
-
-
-def test_a_late_launch_says_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: Path) -> None:
-    monkeypatch.setattr(gpu, "LAUNCH", "-c")
-    program = "import pathlib, signal; from shared.process.signals import enable_stack_dumps; enable_stack_dumps(); "
-    program += f"pathlib.Path('{there}').touch(); signal.pause()"
-    assert not begun(tmp_path).run(f'-c "{program}"', 0.0)
-    assert 'File "<string>", line 1 in <module>' in (tmp_path / "late.log").read_text()
+    assert 'File "<string>", line 2 in <module>' in (tmp_path / "late.log").read_text()
 
 
 def test_a_command_ends_with_the_proof(tmp_path: Path) -> None:

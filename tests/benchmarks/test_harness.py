@@ -148,15 +148,9 @@ def test_file_and_table_hold_all(
     assert held["notes"] == ["A sentence."]
     assert held["machine"]["usable_cores"] >= 1
     shown = capsys.readouterr().out
-    for words in (
-        "Title.",
-        "gather  cold",
-        "0.400",
-        "wrong broken: It is wrong.",
-        "not measured the rest",
-        "A sentence.",
-    ):
+    for words in ("Title.", "gather  cold", "0.400", "wrong broken: It is wrong.", "not measured the rest"):
         assert words in shown
+    assert "A sentence." in shown
     assert "More." not in shown
 
 

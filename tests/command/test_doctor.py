@@ -37,18 +37,6 @@ def test_a_good_machine(launched: Launch, tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["found.json"]  # no run directory was made
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-def test_the_small_run_has_the_network_of_the_plan(preset: str) -> None:
-    """Source of the initial weights."""
-    config = configuration(["--preset", preset, "--device", "cpu"])
-    if not (config.play.workers or method_declaration(config.algorithm.method).on_policy):
-        config = config.with_settings(replay_size=100_000, learning_starts=10_000, value_rescaling=preset == "nature")
-    plan = ringside.plan(config)
-    small = examination.small_plan(plan)
-    assert small.network == plan.network
-    assert small.config.algorithm == plan.config.algorithm
-
-
 @pytest.mark.parametrize(
     "words",
     [
@@ -59,12 +47,17 @@ def test_the_small_run_has_the_network_of_the_plan(preset: str) -> None:
         ["--game", "pong", "--preset", "quick", "--schedule", "free", "--eval-every-steps", "100_000"],
         ["--game", "pong", "--preset", "a3c-async", "--recurrent"],
         ["--game", "pong", "--preset", "a2c", "--schedule", "alternate"],
+        ["--preset", "quick", "--value-rescaling"],
+        *(["--preset", preset] for preset in PRESETS),
     ],
 )
 def test_the_small_run_plays_and_learns_as_the_plan(words: list[str]) -> None:
-    plan = ringside.plan(configuration([*words, "--device", "cpu"]))
+    config = configuration([*words, "--device", "cpu"])
+    if not (config.play.workers or method_declaration(config.algorithm.method).on_policy):
+        config = config.with_settings(replay_size=100_000, learning_starts=10_000)
+    plan = ringside.plan(config)
     small = examination.small_plan(plan)
-    assert small.network == plan.network
+    assert small.network == plan.network, "the source of the initial weights"
     assert (small.config.play.played, small.config.play.frames) == (plan.config.play.played, plan.config.play.frames)
     assert small.config.learn.schedule == plan.config.learn.schedule
     assert small.config.algorithm == plan.config.algorithm
@@ -105,11 +98,3 @@ def test_a_red_check_sets_the_exit_code(launch: Launch, tmp_path: Path, monkeypa
     assert "fix the red checks" in done.stdout
     table = done.stdout[: done.stdout.index("A run would fail")]
     assert max(map(len, table.splitlines())) <= 80
-
-
-def test_help(launch: Launch) -> None:
-    printed = launch("doctor", "--help").stdout
-    assert "Examine whether this machine can do a run" in printed
-    assert "--json PATH" in printed
-    assert "--cgroup" not in printed
-    assert "--cgroup" in launch("--help", "all").stdout

@@ -24,9 +24,8 @@ from tests.support.runs import SMALL, STARTED, finish, gone, memory_of, start, s
 
 README = (ROOT / "README.md").read_text()
 RUN = re.compile(r"runs/[a-z]+-20260101-120000")
-TINY = " ".join(
-    f"{flag} {value}" for flag, value in (SMALL | {"--actors": "1", "--total-steps": "960"}).items() if flag != "--game"
-)
+_FLAGS = SMALL | {"--actors": "1", "--total-steps": "960"}
+TINY = " ".join(f"{flag} {value}" for flag, value in _FLAGS.items() if flag != "--game")
 SHORT = f"{TINY} --run-dir {{out}} --plain"
 
 MORE = {
@@ -112,10 +111,8 @@ def _recipe(words: list[str]) -> list[str]:
     """The words after Python's of the last line that `make` would run."""
     # `make check` runs this test in a make of its own, whose flags would add lines.
     plain = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
-    shown = subprocess.run(
-        ["make", "--dry-run", *words[1:]], cwd=ROOT, env=plain, capture_output=True, text=True, check=True
-    )
-    last = shlex.split(shown.stdout.strip().splitlines()[-1])
+    shown = subprocess.check_output(["make", "--dry-run", *words[1:]], cwd=ROOT, env=plain, text=True)
+    last = shlex.split(shown.strip().splitlines()[-1])
     assert Path(last[0]).name.startswith("python"), last
     return last[1:]
 

@@ -47,11 +47,8 @@ def test_it_works_beside_files_of_a_user_with_names_like_ours(wheel: Path, tmp_p
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "PYTHONSAFEPATH": ""}
 
     def python(*words: str) -> str:
-        done = subprocess.run(
-            [sys.executable, *words], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        command = [sys.executable, *words]
+        return subprocess.check_output(command, cwd=tmp_path, env=environment, text=True, timeout=60)
 
     where = "import ringside, ringside.run.planning; print(ringside.__file__); print(ringside.train.__name__)"
     assert python("-c", where).split() == [str(tmp_path / "site/ringside/__init__.py"), "train"]

@@ -117,11 +117,8 @@ def test_a_stopped_trial_ends_the_call_and_is_continued(program: Program, fault:
     assert any("trial 0: it was stopped before its end" in note for note in program.notes)
     program.faults.clear()
     assert [trial.state for trial in program(config).trials] == ["complete", "complete"]
-
-
-def test_a_trial_that_reached_its_score_is_complete(program: Program) -> None:
-    program.faults[0] = "is stopped"
-    assert program(trials=1, config=CONFIG.with_settings(stop_at=0.5)).trials[0].state == "complete"
+    program.faults[0], program.out = "is stopped", program.out.with_name("reached")
+    assert program(CONFIG.with_settings(stop_at=0.5)).trials[0].state == "complete", "its score is reached"
 
 
 def test_a_trial_that_was_interrupted_is_resumed_with_its_settings(program: Program) -> None:
@@ -198,18 +195,11 @@ def test_a_trial_that_fails_ends_no_study(program: Program) -> None:
     assert any("trial 0: failed: It failed." in note for note in program.notes)
 
 
-def test_a_study_on_a_cluster_runs_trials_at_once_and_survives_the_loss_of_a_node(
+def test_a_study_on_a_cluster_survives_the_loss_of_a_node(
     program: Program, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lost: list[int] = []
-
-    def dies(method: str, call: int) -> str | None:
-        if method == "poll" and not lost:
-            lost.append(call)
-            return "died"
-        return None
-
-    hosts = on_objects(monkeypatch, 2, dies)
+    faults = ["died"]
+    hosts = on_objects(monkeypatch, 2, lambda method, call: faults.pop() if method == "poll" and faults else None)
     (tmp_path / "space.toml").write_text("[learning_rate]\nlow = 1e-4\nhigh = 1e-3\nlog = true\n")
     result = program(trials=4, space=tmp_path / "space.toml", ray="auto")
     assert [trial.state for trial in result.trials] == ["complete"] * 4
@@ -276,9 +266,8 @@ def test_a_setting_and_not_its_ends_decides_whether_a_range_is_whole() -> None:
     space = make_space(whole | real, Config().with_settings(method="c51"))
     kinds = {name: type(each) for name, each in space.items()}
     distributions = optuna.distributions
-    assert kinds == dict.fromkeys(whole, distributions.IntDistribution) | dict.fromkeys(
-        real, distributions.FloatDistribution
-    )
+    wanted = dict.fromkeys(whole, distributions.IntDistribution)
+    assert kinds == wanted | dict.fromkeys(real, distributions.FloatDistribution)
     of_method = {"method": {"choices": ["c51", "qr-dqn"]}, "atoms": {"low": 11.0, "high": 51.0}}
     assert make_space(of_method, Config())["atoms"] == distributions.IntDistribution(11, 51)
 

@@ -46,9 +46,8 @@ def test_the_bootstrap_is_that_of_all_equally_likely_draws(name: str) -> None:
     games = [[0.0, 1.0, 5.0], [2.0, 3.0]]
     draws = itertools.product(itertools.product(games[0], repeat=3), itertools.product(games[1], repeat=2))
     every = sorted(slowly(name, [list(first), list(second)]) for first, second in draws)  # 27 x 4 of them
-    found = estimate(
-        {"a": np.array(games[0]), "b": np.array(games[1])}, STATISTICS[name], replicates=40_000, confidence=0.8
-    )
+    scores = {"a": np.array(games[0]), "b": np.array(games[1])}
+    found = estimate(scores, STATISTICS[name], replicates=40_000, confidence=0.8)
     assert found.low is not None
     assert found.high is not None
     randint = [sum(value < bound - 1e-9 for value in every) / len(every) for bound in (found.low, found.high)]

@@ -46,9 +46,8 @@ def test_everything_else_does(tmp_path: Path, change: dict[str, Any]) -> None:
 
 
 def test_configurations_stand_in_the_order_in_which_they_were_named(tmp_path: Path) -> None:
-    found = compared(
-        tmp_path, {"batch_size": 64}, {"batch_size": 16, "returns": [1.0] * 9}, {"batch_size": 64, "seed": 2}
-    )
+    other = {"batch_size": 16, "returns": [1.0] * 9}
+    found = compared(tmp_path, {"batch_size": 64}, other, {"batch_size": 64, "seed": 2})
     assert [arm.runs[0].settings["batch_size"] for arm in found.arms] == [64, 16]
     assert found.arms[0].label == "nature --total-steps 4_000 --batch-size 64"
 
@@ -57,9 +56,8 @@ def test_a_configuration_is_named_by_its_preset_and_what_differs_from_it(tmp_pat
     settings = {"batch_size": 64, "learning_rate": 0.1, "discount": 0.9, "network": "small", "double": True, "envs": 8}
     first, second = compared(tmp_path, {"n_step": 3}, settings | {"n_step": 3}).arms
     assert (first.label, first.changes) == ("nature", "--n-step 3")
-    assert second.label == (
-        "nature --envs 8 --batch-size 64 --discount 0.9 --learning-rate 0.1 --network small --double"
-    )
+    label = "nature --envs 8 --batch-size 64 --discount 0.9 --learning-rate 0.1 --network small --double"
+    assert second.label == label
     assert second.changes == "--n-step 3"
     assert differences([first.runs[0], second.runs[0]]) == {
         "envs": [96, 8],
@@ -283,9 +281,8 @@ def test_an_environment_of_its_own_follows_no_rules_of_atari(tmp_path: Path) -> 
 
 
 def test_arithmetic_and_bits(tmp_path: Path) -> None:
-    found = compared(
-        tmp_path, *(seed | {"device": device} for seed, device in zip(SEEDS, ("cpu", "cuda:0", "cpu"), strict=True))
-    )
+    runs = [seed | {"device": device} for seed, device in zip(SEEDS, ("cpu", "cuda:0", "cpu"), strict=True)]
+    found = compared(tmp_path, *runs)
     assert found.runs[0].summary is not None
     found.runs[0].summary["exact"] = False
     assert notes(found, None) == [
@@ -293,9 +290,8 @@ def test_arithmetic_and_bits(tmp_path: Path) -> None:
         "Runs of nature were computed differently: --device cpu and cuda:0.",
     ]
     precisions = (run | {"precision": precision} for precision in ("fp32", "bf16") for run in SEEDS)
-    assert said(tmp_path / "precision", *precisions) == [
-        "The configurations differ in --precision alone: fp32 and bf16."
-    ]
+    (note,) = said(tmp_path / "precision", *precisions)
+    assert note == "The configurations differ in --precision alone: fp32 and bf16."
 
 
 @pytest.mark.parametrize("cores", [0, -1, None, "two", 2])

@@ -39,9 +39,8 @@ def test_the_curves_are_those_that_were_copied() -> None:
         "beam_rider": {"DQN": 3021.49, "Rainbow": 4564.388, "IQN": 5589.718},
         "freeway": {"DQN": 18.602, "Rainbow": 31.23, "IQN": 30.812},
     }
-    found = {
-        game: {curve.agent: curve.returns.mean() for curve in comparable_curves("machado", game)} for game in REFERENCE
-    }
+    curves = {game: comparable_curves("machado", game) for game in REFERENCE}
+    found = {game: {each.agent: each.returns.mean() for each in curves[game]} for game in curves}
     assert {game: list(agents) for game, agents in found.items() if agents} == {
         game: list(means[game]) for game in REFERENCE if game in means
     }

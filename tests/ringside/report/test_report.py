@@ -170,18 +170,10 @@ def test_a_run_that_died_young_or_has_no_limit_can_be_reported(tmp_path: Path, n
     assert '<td data-column="limit">–</td>' in page
 
 
-@pytest.mark.parametrize(
-    ("game", "words"),
-    [
-        ("space_invaders", "space_invaders"),
-        ("ALE/Pong-v5", "ALE/Pong-v5"),
-        ("tests.support.pixel_game:factory", "pixel_game"),
-        ("my_package:make_maze", "make_maze"),
-        ("my_package:Maze-v0", "Maze-v0"),
-    ],
-)
-def test_an_env_has_a_readable_name(game: str, words: str) -> None:
-    assert headline(game) == words
+def test_an_env_has_a_readable_name() -> None:
+    names = {"ALE/Pong-v5": "ALE/Pong-v5", "tests.support.pixel_game:factory": "pixel_game"}
+    names |= {"space_invaders": "space_invaders", "my_package:make_maze": "make_maze", "my_package:Maze-v0": "Maze-v0"}
+    assert {game: headline(game) for game in names} == names
 
 
 # --- curves
@@ -252,12 +244,9 @@ def test_a_band_reaches_as_far_as_all_seeds(tmp_path: Path) -> None:
     assert seed_band([short, (np.zeros(0), np.zeros(0))]) is None
 
 
-@pytest.mark.parametrize(
-    ("value", "expected"),
-    [(-1234.56, "−1,234.6"), (12345.6, "12,346"), (None, "–"), (float("nan"), "–"), (True, "–"), ("3", "–")],
-)
-def test_scores_as_people_read_them(value: object, expected: str) -> None:
-    assert score(value) == expected
+def test_scores_are_as_people_read_them() -> None:
+    assert (score(-1234.56), score(12345.6)) == ("−1,234.6", "12,346")
+    assert {score(value) for value in (None, float("nan"), True, "3")} == {"–"}
 
 
 def test_settings_of_matplotlib_where_a_report_is_started_count_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,13 +296,6 @@ def test_a_value_that_is_no_number_is_none(tmp_path: Path) -> None:
 WITHOUT_RULES = b'{"mean": 1, "sd": 1, "episodes": 30}'
 
 
-def damage(path: Path, name: str, content: bytes) -> Path:
-    """A run of which one file holds something else."""
-    write_run(path, final=1.0)
-    (path / name).write_bytes(content)
-    return path
-
-
 @pytest.mark.parametrize(
     ("name", "content", "says"),
     [
@@ -332,8 +314,9 @@ def damage(path: Path, name: str, content: bytes) -> Path:
     ],
 )
 def test_damage_is_a_sentence(tmp_path: Path, name: str, content: bytes, says: str) -> None:
+    (write_run(tmp_path / "run", final=1.0) / name).write_bytes(content)
     with pytest.raises(RecordsError) as error:
-        load(damage(tmp_path / "run", name, content))
+        load(tmp_path / "run")
     assert says in str(error.value)
     assert str(tmp_path / "run") in str(error.value)
     assert str(error.value).endswith(".")
@@ -359,7 +342,6 @@ def test_a_directory_that_is_no_run_is_refused(tmp_path: Path) -> None:
 
 
 def test_too_long_records_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write_run(tmp_path / "run")
     monkeypatch.setattr("ringside.records.metrics._FILE_LIMIT", 100)
     with pytest.raises(RecordsError, match="may have at most 100"):
-        load(path)
+        load(write_run(tmp_path / "run"))
