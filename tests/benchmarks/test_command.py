@@ -17,7 +17,7 @@ import pytest
 
 from benchmarks.__main__ import BENCHMARKS, main
 from shared.root import ROOT
-from tests.support.runs import gone
+from tests.support.runs import finish, gone, start_words
 from tests.support.waiting import until
 
 WORDS = ("--envs", "4", "--inference-batch", "2", "--network", "small", "--learner-threads", "1", "--device", "cpu")
@@ -114,28 +114,18 @@ def test_figures_are_measured_from_the_command(tmp_path: Path, words: str, row: 
 def test_interrupted_it_leaves_nothing_running(tmp_path: Path, number: signal.Signals) -> None:
     """SIGINT reaches the whole group, as from a terminal; SIGTERM the benchmark alone."""
     words = ("throughput", "--only", "round", "--seconds", "600", "--json", str(tmp_path / "out.json"))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks", *words, "--", *WORDS, *ROUNDS, "--actors", "1"],
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        until(lambda: _actors(process), every=0.1)
-        if number == signal.SIGINT:
-            os.killpg(process.pid, number)
-        else:
-            process.send_signal(number)
-        assert process.wait(60) == 130
-    finally:
-        process.kill()
-        process.wait()
+    process = start_words(*words, "--", *WORDS, *ROUNDS, "--actors", "1", program=("-m", "benchmarks"))
+    until(lambda: _actors(process), every=0.1)
+    if number == signal.SIGINT:
+        os.killpg(process.pid, number)
+    else:
+        process.send_signal(number)
+    finish(process, seconds=60, code=130)
     assert gone(process)
     assert "interrupted" in report(tmp_path / "out.json")["missing"]["the rest"]
 
 
-def _actors(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
+def _actors(process: subprocess.Popen[str]) -> list[psutil.Process]:
     """The actors of the run that a benchmark measures."""
     found = []
     for child in psutil.Process(process.pid).children(recursive=True):

@@ -16,6 +16,7 @@ from ringside.command.train import configuration
 from shared.errors import ConfigError
 from shared.root import ROOT
 from shared.text import whole_number
+from tests.command.conftest import SCRIPT
 from tests.conftest import Launch, Refused
 
 SMALL = ("--envs", "8", "--device", "cpu", "--run-dir", "run")
@@ -41,8 +42,6 @@ SMALL = ("--envs", "8", "--device", "cpu", "--run-dir", "run")
         (("--learning-rte", "1"), "There is no option --learning-rte; did you mean --learning-rate?"),
         (("--eval-actions", "greedi"), "auto, sample, greedy; did you mean greedy?"),
         (("--method", "dnq"), "did you mean dqn?"),
-        (("--network", "impalla"), "did you mean impala?"),
-        (("--preset", "raimbow"), "did you mean rainbow?"),
         (("--nodes", "2"), "--nodes, --head-plays, --mixed-numerics and --ray-insecure need --ray."),
         (("--run-dir", ""), "The value of --run-dir is empty: give a path, or omit it."),
         (("report", ""), "The value of RUNS is empty: give a path, or omit it."),
@@ -76,9 +75,6 @@ SMALL = ("--envs", "8", "--device", "cpu", "--run-dir", "run")
         (("eval", "--load", "pong", "--env", "X-v0", "--env-kwargs", "a=1"), "omit --env X-v0@a=1"),
         (("eval", "--load", "pong", "--eval-epsilon", "1.5"), "--eval-epsilon 1.5 must lie between 0 and 1"),
         (("eval", "--load", "pong", "--eval-max-frames", "0"), "--eval-max-frames 0 must lie between 1 and 4_000_000"),
-        (("eval", "--load", "pong", "--eval-max-frames", "5M"), "5_000_000 must lie between 1 and 4_000_000"),
-        (("doctor", "--game", "brakout"), "did you mean breakout?"),
-        (("doctor", "--envs", "97"), "--envs 97 cannot be divided"),
         (("doctor", "--json", "no/such/directory.json"), "--json no/such/directory.json cannot be written"),
         (("doctor", "--resume", "nowhere"), "--resume nowhere"),
         (("doctor", "--ray-insecure"), "--ray-insecure is for a cluster: pass --ray, too."),
@@ -93,9 +89,7 @@ SMALL = ("--envs", "8", "--device", "cpu", "--run-dir", "run")
         (("suite", "--seeds", "0"), "--seeds 0 must lie between 1 and 1_000"),
         (("tune", "--run-dir", "x"), "omit it and use --out"),
         (("tune", "--trials", "0"), "--trials 0 must lie between 1 and 100_000"),
-        (("tune", "--trials", "1e6"), "--trials 1_000_000 must lie between 1 and 100_000"),
         (("tune", "--space", "nowhere.toml"), "--space nowhere.toml cannot be read"),
-        (("export", "--load", "nowhere", "--onnx", "x.onnx"), "--load nowhere does not exist"),
         # As typed, though both are the defaults.
         (("--method", "a2c", "--train-every=4"), "--train-every has no effect with --method a2c"),
         (("--preset", "quick", "--method", "a2c", "--no-double"), "--no-double has no effect with --method a2c"),
@@ -106,10 +100,11 @@ def test_impossible_arguments(refused: Refused, tmp_path: Path, arguments: tuple
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_program_ends_with_the_code_and_the_sentence(launched: Launch) -> None:
-    done = launched("evla")
+@pytest.mark.parametrize("program", [(sys.executable, str(ROOT / "launch.py")), (str(SCRIPT),)])
+def test_the_program_ends_with_the_code_and_the_sentence(tmp_path: Path, program: tuple[str, ...]) -> None:
+    done = subprocess.run([*program, "evla"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "launch.py: There is no task 'evla'; did you mean eval?\n"
+    assert done.stderr == f"{Path(program[-1]).name}: There is no task 'evla'; did you mean eval?\n"
 
 
 @pytest.mark.parametrize("task", ["report", "play"])

@@ -8,7 +8,6 @@ import re
 import shlex
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import psutil
@@ -20,7 +19,7 @@ from shared.memory.board import Phase
 from shared.memory.process_table import ProcessTable, Role
 from shared.root import ROOT
 from tests.conftest import Launch
-from tests.support.runs import SMALL, STARTED, finish, gone, memory_of, start, start_words, summary, wait_until
+from tests.support.runs import SMALL, finish, gone, memory_of, start, start_words, summary, wait_until
 
 README = (ROOT / "README.md").read_text()
 RUN = re.compile(r"runs/[a-z]+-20260101-120000")
@@ -127,16 +126,6 @@ def test_the_words_in_running_text_name_tasks_that_there_are(launch: Launch) -> 
 WORDS = ("launch.py", "--actors", "12", "--game", "breakout")
 NEEDED_BYTES = 11e9
 """Replay of a million steps, and the processes."""
-SYSTEMD_RUN = """#!/bin/sh
-# Stands for systemd-run where no systemd runs: notes its options and becomes the command, as --scope does.
-echo "$@" > "$ASKED"
-while [ "$1" != -- ]; do shift; done
-shift
-exec "$@"
-"""
-
-
-SYSTEMD = ("systemd-run", "--user", "--scope", "--property=MemoryMax=16G", "--")
 
 
 def test_the_words_are_taken() -> None:
@@ -147,24 +136,11 @@ def test_the_words_are_taken() -> None:
 
 @pytest.mark.stress
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("before", [(), SYSTEMD])
-def test_twelve_actors_play_breakout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: tuple[str, ...]) -> None:
+def test_twelve_actors_play_breakout(tmp_path: Path) -> None:
     if psutil.virtual_memory().available < NEEDED_BYTES:
         pytest.skip("needs 11 GB of free memory")
     (tmp_path / "launch.py").symlink_to(ROOT / "launch.py")
-    (tmp_path / "systemd-run").write_text(SYSTEMD_RUN)
-    (tmp_path / "systemd-run").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.setenv("ASKED", str(tmp_path / "asked"))
-    process = subprocess.Popen(
-        [*before, sys.executable, *WORDS],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    STARTED.append(process)
+    process = start_words(*WORDS, program=(), cwd=tmp_path)
     wait_until(process, lambda: any(tmp_path.glob("runs/breakout-*/config.json")))
     (run_dir,) = tmp_path.glob("runs/breakout-*")
     board = memory_of(process, run_dir).board
@@ -175,4 +151,3 @@ def test_twelve_actors_play_breakout(tmp_path: Path, monkeypatch: pytest.MonkeyP
     process.send_signal(signal.SIGINT)
     finish(process)
     assert gone(process)
-    assert (tmp_path / "asked").exists() is bool(before)

@@ -34,9 +34,7 @@ def test_an_unreadable_run_is_left_out_and_named(launch: Launch, refused: Refuse
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("report", "nowhere"), "There is no nowhere: name directories of runs."),
         (("report", "nowhere", "run", "neither"), "There is no nowhere and no neither: name"),
-        (("report", "run/config.json"), "run/config.json is a file; name the run's directory."),
         (("report", "."), "not a run directory; it contains 2 of them: pass ./*"),
         (("report", "run", "sticky"), "different protocols"),
         (("report", "run", "--out", "run/config.json"), "--out run/config.json is a file: name a directory"),

@@ -170,11 +170,6 @@ def test_the_step_at_which_learning_begins_is_said(
     assert training.learning_begins_sentence(ready, boundary) == sentence
 
 
-def test_a_setting_without_effect_is_refused_from_python_too() -> None:
-    with pytest.raises(ConfigError, match="--train-every has no effect with --method a2c"):
-        ringside.train(preset="quick", method="a2c", train_every=4)
-
-
 def test_the_commands_after_a_run_follow_from_its_files(tmp_path: Path) -> None:
     config = replace(CONFIG, run=replace(CONFIG.run, run_dir=tmp_path))
     begun_anew = "Nothing was saved: the run ended before its first checkpoint. The same command starts it again."

@@ -60,12 +60,6 @@ def test_it_works_beside_files_of_a_user_with_names_like_ours(wheel: Path, tmp_p
     assert bare.stderr.endswith(f"is not installed for {sys.executable}. Run pip check, and install what it names.\n")
 
 
-def test_it_refuses_as_the_command_does(tmp_path: Path) -> None:
-    done = subprocess.run([SCRIPT, "evla"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "ringside: There is no task 'evla'; did you mean eval?\n"
-
-
 def test_its_children_are_spawned_from_any_directory(evaluated_run: Path) -> None:
     assert summary(evaluated_run)["finished"]
 

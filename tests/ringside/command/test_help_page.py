@@ -9,7 +9,6 @@ import pytest
 from ringside.command import TASKS
 from ringside.command.arguments import COMMON, setting_options
 from ringside.command.option import options_of, page
-from ringside.command.suite import SuiteOptions
 from ringside.command.train import Training
 from shared.config.method_declaration import method_declaration
 from shared.config.presets import PRESETS
@@ -45,11 +44,6 @@ def test_help_all_lists_every_option_in_sections(launch: Launch) -> None:
     assert "--envs INT >= 1" in text
     assert not re.search(r"\w-$", text, re.MULTILINE), "no flag is broken"
     assert launch("help", "all").stdout == text
-
-
-def test_options_of_the_task_itself_come_first() -> None:
-    names = [option.name for option in options_of(SuiteOptions())]
-    assert names[:4] == ["games", "seeds", "out", "final_episodes"]
 
 
 def test_options_that_help_shows_exist() -> None:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -26,6 +23,7 @@ from shared.errors import ConfigError
 from shared.files.lock import locked
 from shared.process.ownership import LOCK_FILE
 from shared.root import ROOT
+from tests.support.runs import finish, start_words
 from tests.support.waiting import until
 
 FAKE = """
@@ -257,21 +255,16 @@ def test_help_leaves_out_what_a_suite_sets_itself(capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_the_present_run_and_begins_no_other(program: Program, tmp_path: Path, asked: int) -> None:
-    environment = os.environ | {"FAKE_SLOW": "freeway-1"}
+def test_a_signal_ends_the_present_run(program: Program, monkeypatch: pytest.MonkeyPatch, asked: int) -> None:
+    monkeypatch.setenv("FAKE_SLOW", "freeway-1")
     code = (
-        f"import sys; from ringside.command import suite; suite.LAUNCHER = {str(tmp_path / 'fake.py')!r}; "
+        f"import sys; from ringside.command import suite; suite.LAUNCHER = {str(suite.LAUNCHER)!r}; "
         f"sys.exit(suite.main(['--games', 'pong,freeway', '--seeds', '2', '--total-steps', '2000', *{program.more!r}]))"
     )
-    command = [sys.executable, "-c", code]
-    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
-    try:
-        until(program.told_in.with_suffix(".jsonl.slow").exists)
-        process.send_signal(asked)
-        output, _ = process.communicate(timeout=30)
-    finally:
-        process.kill()
-    assert process.returncode == 1
+    process = start_words(program=("-c", code))
+    until(program.told_in.with_suffix(".jsonl.slow").exists)
+    process.send_signal(asked)
+    output = finish(process, seconds=30, code=1)
     assert "The same command continues where it was" in output
     assert "seed 2" not in output
     assert not (program.out / "report").exists()
