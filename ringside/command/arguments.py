@@ -39,7 +39,7 @@ _Choices = TypeVar("_Choices", bound="Choices")
 class AgentOptions:
     """The options that say which trained agent is meant."""
 
-    load: Path | None = None
+    load: Path
     """Run directory, checkpoint, file of weights, or an agent of the zoo by its name: pong."""
     env: str | None = None
     """The env that the agent was trained on, where that is module:factory or module:Id-v0; no file chooses code."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from shared.text import count
 class Evaluation(PlayingOptions):
     """Play whole episodes with trained weights, by the rules of their protocol and run."""
 
-    load: Path = field()  # required here
     episodes: int | None = None
     """Episodes to play; default: as the protocol says, which may count steps instead."""
     json: Path | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from ringside.agents.onnx_export import CHECKED_FRAMES, export_onnx
@@ -16,7 +16,6 @@ class Export(AgentOptions):
     """Write a trained agent as an ONNX file, for programs without Ringside. Before that, onnxruntime must give the
     agent's numbers on frames that the agent plays."""
 
-    load: Path = field()  # required here
     onnx: Path
     """File to write."""
     frames: int = CHECKED_FRAMES

@@ -87,14 +87,14 @@ class Option(NamedTuple):
 def options_of(start: Any, title: str = "Options") -> list[Option]:
     """Options of a dataclass, or of an instance of one, whose values are the defaults; sections are left out.
 
-    Those that the class itself declares come first, then those of its bases.
+    Those that are required come first, then those that the class itself declares, then those of its bases.
 
     `title` is that of their group.
     """
     kind = start if isinstance(start, type) else type(start)
     types, annotated, own = types_of(kind), get_type_hints(kind, include_extras=True), inspect.get_annotations(kind)
     found = []
-    for item in sorted(fields(kind), key=lambda item: item.name not in own):
+    for item in sorted(fields(kind), key=lambda item: (item.default is not MISSING, item.name not in own)):
         default = item.default if isinstance(start, type) else getattr(start, item.name)
         if is_dataclass(default) or (default is MISSING and item.default_factory is not MISSING):
             continue

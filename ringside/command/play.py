@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
@@ -30,7 +30,6 @@ DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
 class Playing(PlayingOptions):
     """Watch an agent play by the rules of its protocol, in a window or in a video. Ctrl-C ends it."""
 
-    load: Path = field()  # required here
     game: str | None = None
     """Another game than the agent was trained on, with the same actions."""
     video: Path | None = None

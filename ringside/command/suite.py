@@ -56,15 +56,15 @@ SUITES: dict[str, tuple[str, ...]] = {
 def games_of(words: str) -> list[str]:
     """Games of a named list, or of names separated by commas. Raises `ConfigError`."""
     names = SUITES.get(words) or [name.strip() for name in words.split(",") if name.strip()]
+    lists = ", ".join(SUITES)
     if not names:
-        raise ConfigError(f"--games {words!r} names no game; pass {', '.join(SUITES)}, or games separated by commas.")
+        raise ConfigError(f"--games {words!r} names no game; pass {lists}, or games separated by commas.")
     try:
         return list(dict.fromkeys(game_name(name) for name in names))
     except EnvError as error:
         if len(names) == 1:
-            raise ConfigError(
-                f"--games {words} is neither a list of games ({', '.join(SUITES)}) nor a game{nearest(words, SUITES)}"
-            ) from error
+            said = f"--games {words} is neither a list of games ({lists}) nor a game{nearest(words, SUITES)}"
+            raise ConfigError(said) from error
         raise ConfigError(f"--games {words}: {error}") from error
 
 

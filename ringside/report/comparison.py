@@ -386,13 +386,10 @@ def _names(firsts: Sequence[Records]) -> list[tuple[str, str]]:
         preset, changes = run.preset
         usual = PRESETS[preset].to_flat() if preset in PRESETS else {}
         apart = {name: value for name, value in run.settings.items() if name in rows and value != usual.get(name)}
-        label = " ".join([preset, *flags_of({name: _brief(value) for name, value in apart.items()})])
+        # Few digits: a search for settings tries numbers with many.
+        brief = {name: float(f"{each:.4g}") if isinstance(each, float) else each for name, each in apart.items()}
+        label = " ".join([preset, *flags_of(brief)])
         twins = sum(label == other.partition(" (")[0] for other in found)
         named = {" ".join(flags_of({name: value})) for name, value in apart.items()}
         found[f"{label} ({twins + 1})" if twins else label] = " ".join(each for each in changes if each not in named)
     return list(found.items())
-
-
-def _brief(value: object) -> object:
-    """A setting with few digits: a search for settings tries numbers with many."""
-    return float(f"{value:.4g}") if isinstance(value, float) else value
