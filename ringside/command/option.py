@@ -47,6 +47,8 @@ class Option(NamedTuple):
     """One option of a task."""
 
     name: str
+    flag: str
+    """Its flag, as `--help` spells it, or the name of its place."""
     title: str
     """Title of its group in --help."""
     kind: type
@@ -61,11 +63,6 @@ class Option(NamedTuple):
     positional: bool
     owner: type
     """Class that declares it, with its range, and in its source its text."""
-
-    @property
-    def flag(self) -> str:
-        """Its flag, as `--help` spells it, or the name of its place."""
-        return self.name.upper() if self.positional else flag_of(self.name)
 
     @property
     def text(self) -> str:
@@ -103,10 +100,12 @@ def options_of(start: Any, title: str = "Options") -> list[Option]:
         listed = tuple(CHOICES[item.name]()) if item.name in CHOICES else words
         unset, many = NoneType in get_args(hint), get_origin(hint) is tuple
         positional = POSITIONAL in getattr(annotated[item.name], "__metadata__", ())
-        found.append(Option(item.name, title, inner, default, unset, listed, many, positional, kind))
+        flag = item.name.upper() if positional else flag_of(item.name)
+        found.append(Option(item.name, flag, title, inner, default, unset, listed, many, positional, kind))
     return found
 
 
+@cache
 def _value_of_hint(hint: Any) -> tuple[type, tuple[str, ...]]:
     """Type of a value, and the words that are possible; empty: not limited to a list."""
     if get_origin(hint) is Literal:
@@ -159,8 +158,9 @@ class Parser(argparse.ArgumentParser):
                 metavar, nargs = (f"{option.flag} ...", "*") if option.many else (option.flag, "?")
                 group.add_argument(option.name, metavar=metavar, nargs=nargs, **more)
             else:
-                metavar = f"{_placeholder(option)} {option.range if short is False else ''}".rstrip()
-                group.add_argument(option.flag, dest=option.name, metavar=metavar, **more)
+                if short is not None:
+                    more["metavar"] = f"{_placeholder(option)} {'' if short else option.range}".rstrip()
+                group.add_argument(option.flag, dest=option.name, **more)
         return self
 
 
