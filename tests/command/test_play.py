@@ -51,19 +51,15 @@ def frames_in(path: Path) -> int:
         return sum(1 for _ in file.decode(video=0))
 
 
-def test_a_video_of_a_game(launched: Launch, tmp_path: Path) -> None:
+def test_a_video_of_a_game(launched: Launch, launch: Launch, tmp_path: Path) -> None:
     weights = random_weights(tmp_path / "run")
     words = ("--load", str(weights), "--device", "cpu", "--video", "a.mp4", "--seconds", "1.5")
     done = launched("play", *words, timeout=110)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "a.mp4: 92 pictures, 1.5 s\n"
     assert frames_in(tmp_path / "a.mp4") == 92
-
-
-def test_a_gif_of_a_game(launch: Launch, tmp_path: Path) -> None:
-    words = ("--load", str(random_weights(tmp_path / "run")), "--device", "cpu", "--video", "a.gif", "--seconds", "1.5")
-    done = launch("play", *words)
-    assert (done.returncode, done.stderr, done.stdout) == (0, "", "a.gif: 31 pictures, 1.6 s\n")
+    words = ("--load", str(weights), "--device", "cpu", "--video", "a.gif", "--seconds", "1.5")
+    assert launch("play", *words).stdout == "a.gif: 31 pictures, 1.6 s\n"
     with Image.open(tmp_path / "a.gif") as gif:
         assert gif.size[1] == 420
 
@@ -194,11 +190,6 @@ def test_eval_plays_and_says_how_well(launch: Launch, tmp_path: Path) -> None:
     assert (first["eval_epsilon"], first["eval_max_frames"]) == (0.05, 18_000)
     assert first["mean"] == np.mean(first["returns"])
     assert first["human_normalized"] == human_normalized("pong", first["mean"])
-
-
-def test_the_same_seed_plays_the_same(catch: Path) -> None:
-    found = [ringside.evaluate(catch, env=CATCH, episodes=20, seed=seed, device="cpu")["returns"] for seed in (1, 1, 2)]
-    assert found[0] == found[1] != found[2]
 
 
 def test_weights_are_judged_by_the_rules_of_their_run(tmp_path: Path) -> None:

@@ -156,7 +156,6 @@ def test_another_run_is_not_overwritten(refused: Refused, five_rounds: Path, tmp
 @pytest.mark.parametrize(
     ("settings", "boundary", "sentence"),
     [
-        ({}, 0, "Learning begins at step 59,904, with the first whole round after --learning-starts 50_000."),
         ({"envs": 10, "lane_envs": 2, "round_steps": 100}, 0, "Learning begins at step 50,000."),
         ({}, 5, "Learning begins at step 59,904, with the first whole round after --learning-starts 50_000."),
         ({}, 6, None),
