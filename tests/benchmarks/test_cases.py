@@ -31,12 +31,8 @@ def report() -> Report:
 
 def a_run(speed: float = 100.0, **summary: Any) -> Throughput:
     """Figures of a run in which a twentieth of the steps are resets."""
-    memory = {
-        "shared_bytes": 1e8,
-        "private_bytes": {"worker 0": 3e8, "worker 1": 4e8, "scribe": 5e7},
-        "device_bytes": {},
-        "replay_device_bytes": 0,
-    }
+    memory = {"shared_bytes": 1e8, "private_bytes": {"worker 0": 3e8, "worker 1": 4e8, "scribe": 5e7}}
+    memory |= {"device_bytes": {}, "replay_device_bytes": 0}
     roles = {name: {"busy": busy} for name, busy in {"worker 0": 0.8, "worker 1": 1.0, "evaluator": 0.5}.items()}
     limit = {"sentence": "The workers limit it."}
     return Throughput(

@@ -219,16 +219,12 @@ def test_inference_is_timed_alone_and_beside_a_learner() -> None:
         assert 0 < told["median_us"] <= told["late_us"]
 
 
+ASKED = [words for benches in BENCHES.values() for words in benches.values()]
 RUNS = [
     *(f"{SMALL_RUN} {FLAGS[name]}" for name in EXACT),
     *(f"{SMALL_RUN} {words} {FLAGS[name]}" for words in FAMILY for name in EXACT_FAMILY),
     *sorted(
-        {
-            f"--replay-size 20_000 {words.partition(' -- ')[2]}"
-            for benches in BENCHES.values()
-            for words in benches.values()
-            if words.startswith("throughput")
-        }
+        {f"--replay-size 20_000 {words.partition(' -- ')[2]}" for words in ASKED if words.startswith("throughput")}
     ),
 ]
 
@@ -239,11 +235,10 @@ def test_the_runs_of_the_stages_are_not_refused(words: str) -> None:
 
 
 def test_every_benchmark_of_a_stage_has_such_options() -> None:
-    for benches in BENCHES.values():
-        for words in benches.values():
-            name, *own = words.partition(" -- ")[0].split()
-            module = command.importlib.import_module(f"benchmarks.{name}")
-            command.make_parser(name, module).parse_args(own)
+    for words in ASKED:
+        name, *own = words.partition(" -- ")[0].split()
+        module = command.importlib.import_module(f"benchmarks.{name}")
+        command.make_parser(name, module).parse_args(own)
 
 
 def test_presets_of_the_stages_are_all_but_the_plain_one() -> None:

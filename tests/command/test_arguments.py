@@ -19,6 +19,7 @@ from shared.text import whole_number
 from tests.command.conftest import SCRIPT
 from tests.conftest import Launch, Refused
 
+COMMAND = (sys.executable, str(ROOT / "launch.py"))
 SMALL = ("--envs", "8", "--device", "cpu", "--run-dir", "run")
 
 
@@ -100,7 +101,7 @@ def test_impossible_arguments(refused: Refused, tmp_path: Path, arguments: tuple
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("program", [(sys.executable, str(ROOT / "launch.py")), (str(SCRIPT),)])
+@pytest.mark.parametrize("program", [COMMAND, (str(SCRIPT),)])
 def test_the_program_ends_with_the_code_and_the_sentence(tmp_path: Path, program: tuple[str, ...]) -> None:
     done = subprocess.run([*program, "evla"], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (2, "")
@@ -145,9 +146,7 @@ def test_keyword_arguments_become_part_of_the_name_of_the_env() -> None:
 def test_a_reader_that_goes_ends_the_output_without_a_traceback() -> None:
     read, write = os.pipe()
     os.close(read)
-    done = subprocess.run(
-        [sys.executable, ROOT / "launch.py", "--help"], stdout=write, stderr=subprocess.PIPE, text=True, timeout=60
-    )
+    done = subprocess.run([*COMMAND, "--help"], stdout=write, stderr=subprocess.PIPE, text=True, timeout=60)
     os.close(write)
     assert (done.returncode, done.stderr) == (141, "")
 
@@ -155,9 +154,7 @@ def test_a_reader_that_goes_ends_the_output_without_a_traceback() -> None:
 @pytest.mark.parametrize("words", [("--help",), ("version",), ("zoo",)])
 def test_a_full_disk_of_the_output_is_one_sentence(words: tuple[str, ...]) -> None:
     with open("/dev/full", "w") as full:
-        done = subprocess.run(
-            [sys.executable, ROOT / "launch.py", *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60
-        )
+        done = subprocess.run([*COMMAND, *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "The disk of standard output" in done.stderr
 

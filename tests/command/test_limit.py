@@ -42,9 +42,10 @@ GROUPS = ("learner", "inference", "actors")
 pytestmark = pytest.mark.skipif(usable_cores() < 2, reason="on one core all roles wait for it, whichever is slow")
 
 
-@pytest.mark.parametrize(
-    "slow", [pytest.param(slow, marks=[] if slow == "actors" else [pytest.mark.stress]) for slow in SLOWED]
-)
+STRESS = [pytest.param(slow, marks=pytest.mark.stress) for slow in SLOWED if slow != "actors"]
+
+
+@pytest.mark.parametrize("slow", ["actors", *STRESS])
 def test_the_slow_role_is_named(tmp_path: Path, slow: str) -> None:
     printed = finish(start(tmp_path / "run", program=PROGRAMS.get(slow, LAUNCH), **(LIGHT | SLOWED[slow])))
     found = summary(tmp_path / "run")
