@@ -27,7 +27,7 @@ USER ringside
 WORKDIR /home/ringside/app
 COPY --chown=ringside:ringside . .
 RUN make install PYTHON=python3 && mkdir runs \
-    && .venv/bin/python -c "from actors.pixels.compilation import compile_kernels; compile_kernels()"
+    && .venv/bin/python -c "from actors.pixels.bilinear import compile_kernels; compile_kernels()"
 VOLUME /home/ringside/app/runs
 ENTRYPOINT [".venv/bin/python", "launch.py"]
 CMD ["doctor"]
