@@ -95,24 +95,16 @@ def test_a_benchmark_that_measured_nothing_is_not_good(
     assert [fact["good"] for fact in proof.done] == [False] * bool(missing or wrong)
 
 
-@pytest.fixture
-def there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A file for which a started program is waited for, before its time begins."""
-    file, run = tmp_path / "there", gpu.running
+def test_a_late_launch_says_where_it_is_and_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there, run = tmp_path / "there", gpu.running
 
     @contextmanager
     def ready(*arguments: Any) -> Iterator[subprocess.Popen[bytes]]:
         with run(*arguments) as process:
-            until(file.exists)
+            until(there.exists)  # before its time begins
             yield process
 
     monkeypatch.setattr(gpu, "running", ready)
-    return file
-
-
-def test_a_late_launch_says_where_it_is_and_is_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: Path
-) -> None:
     monkeypatch.setattr(gpu, "END_SECONDS", 0.2)
     monkeypatch.setattr(gpu, "LAUNCH", "-c")
     program = "import pathlib, signal; from shared.process.signals import enable_stack_dumps; enable_stack_dumps(); "

@@ -115,20 +115,30 @@ def test_faults_of_this_project_are_missing_and_others_are_not_hidden(report: Re
     assert (values(report), report.missing) == ({"a": (1,)}, {"b": "The GPU is lost."})
 
 
-def run_command(monkeypatch: pytest.MonkeyPatch, file: Path, measure: Callable[[Report], None]) -> int:
-    """Exit code of the command with a benchmark that does this."""
-
-    def run(options: object, report: Report) -> None:
-        measure(report)
-
-    module = SimpleNamespace(__doc__="Title.\n\nMore.", NAMES=("a",), DEFAULTS={"only": "all", "seconds": 1.0}, run=run)
-    monkeypatch.setattr(command.importlib, "import_module", lambda name: module)
-    return command.main(["limits", "--json", str(file), "--", "--envs", "8"])
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """The file of a report, which holds something."""
+    (tmp_path / "out.json").write_text("figures")
+    return tmp_path / "out.json"
 
 
-def test_file_and_table_hold_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+CodeOf = Callable[[Callable[[Report], None]], int]
+
+
+@pytest.fixture
+def code_of(file: Path, monkeypatch: pytest.MonkeyPatch) -> CodeOf:
+    """Exit code of the command with a benchmark that does what it is given."""
+
+    def main(measure: Callable[[Report], None]) -> int:
+        module = SimpleNamespace(__doc__="Title.\n\nMore.", NAMES=("a",), DEFAULTS={"only": "all", "seconds": 1.0})
+        module.run = lambda options, report: measure(report)
+        monkeypatch.setattr(command.importlib, "import_module", lambda name: module)
+        return command.main(["limits", "--json", str(file), "--", "--envs", "8"])
+
+    return main
+
+
+def test_file_and_table_hold_all(code_of: CodeOf, file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def measure(report: Report) -> None:
         report.run(cases(memcpy=(10.0, 30.0)), 2)
         gather = speed_case("gather", answering(5.0, 9.0), limit="memcpy", note="cold")
@@ -136,11 +146,9 @@ def test_file_and_table_hold_all(
         report.notes["subject"] = "A sentence."
         raise KeyboardInterrupt
 
-    path = tmp_path / "report.json"
-    path.write_text("{}")
-    assert run_command(monkeypatch, path, measure) == 1, "a wrong result"
-    held = json.loads(path.read_text())
-    assert held["command"] == f"python -m benchmarks limits --json {path} -- --envs 8"
+    assert code_of(measure) == 1, "a wrong result"
+    held = json.loads(file.read_text())
+    assert held["command"] == f"python -m benchmarks limits --json {file} -- --envs 8"
     rows = [(row["name"], row["median"], row["ratio"]) for row in held["rows"]]
     assert rows == [("memcpy", 20.0, None), ("gather", 7.0, pytest.approx(0.4))]
     assert held["missing"] == {"the rest": "It was interrupted."}
@@ -156,19 +164,16 @@ def test_file_and_table_hold_all(
 
 @pytest.mark.parametrize(("error", "code"), [(CannotRun("no GPU"), 1), (KeyboardInterrupt(), 130)])
 def test_a_benchmark_without_a_figure_leaves_an_earlier_result(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int, capsys: pytest.CaptureFixture[str]
+    code_of: CodeOf, file: Path, error: BaseException, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    file = tmp_path / "out.json"
-    file.write_text("figures")
-    assert run_command(monkeypatch, file, lambda report: report.run(cases(a=(error,)), 1)) == code
+    assert code_of(lambda report: report.run(cases(a=(error,)), 1)) == code
     assert file.read_text() == "figures"
     assert "Nothing was measured" in capsys.readouterr().out
 
 
-def test_a_benchmark_with_a_mistake_keeps_its_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "out.json"
+def test_a_benchmark_with_a_mistake_keeps_its_figures(code_of: CodeOf, file: Path) -> None:
     with pytest.raises(ZeroDivisionError):
-        run_command(monkeypatch, file, lambda report: report.run(cases(a=(1,), b=(ZeroDivisionError(),)), 1))
+        code_of(lambda report: report.run(cases(a=(1,), b=(ZeroDivisionError(),)), 1))
     assert [row["name"] for row in json.loads(file.read_text())["rows"]] == ["a"]
 
 
