@@ -108,10 +108,7 @@ def _seeds(comparison: Comparison) -> Iterator[str]:
         yield "Some game has two seeds only: intervals from fewer than three are too narrow to be reliable."
     missing = [game for game in comparison.games if game not in comparison.aggregated_games]
     if missing and len(comparison.games) > 1:
-        yield (
-            "Not in the aggregates, because a reference score or a configuration's score is missing: "
-            f"{', '.join(missing)}."
-        )
+        yield f"Not in the aggregates, as the reference's or a configuration's score is missing: {', '.join(missing)}."
 
 
 def _episodes_behind(comparison: Comparison) -> Iterator[str]:
@@ -144,17 +141,13 @@ def _against_protocol(protocol: str, rules: Sequence[tuple[Records, EvaluationRu
     if usual.eval_steps is not None:
         wanted += f", and of finished weights as many as fill {usual.eval_steps:,} steps"
     if few := [each.episodes for _, each in rules if math.isnan(each.steps) and each.episodes < usual.eval_episodes]:
-        noun = "episode" if max(few) == 1 else "episodes"
-        yield f"Scores are means of {_range(few)} {noun} only, where the protocol has {wanted}."
+        yield f"Scores are means of few episodes, {_range(few)}, where the protocol has {wanted}."
     other = [found.epsilon for _, found in rules if found.actions != "sample" and found.epsilon != usual.eval_epsilon]
     if other:
         yield f"Evaluated with epsilon {_range(other)}; the protocol has {usual.eval_epsilon:g}."
     longest = [found.max_frames for run, found in rules if run.env is None]
     if cut := [frames for frames in longest if frames != usual.eval_max_frames]:
-        yield (
-            f"Episodes were evaluated up to {_range(cut)} frames; the protocol ends them after "
-            f"{usual.eval_max_frames:,}."
-        )
+        yield f"Episodes were evaluated up to {_range(cut)} frames; the protocol has {usual.eval_max_frames:,}."
 
 
 def _final_evaluations(runs: Sequence[Records]) -> Iterator[str]:

@@ -204,13 +204,13 @@ def test_few_seeds_are_said(tmp_path: Path) -> None:
         (
             {"episodes": 1},
             "1 episode of at most 18,000 frames with greedy actions and epsilon 0.05",
-            "Scores are means of 1 episode only, where the protocol has 30.",
+            "Scores are means of few episodes, 1, where the protocol has 30.",
         ),
         (
             {"eval_epsilon": 0.001, "eval_max_frames": 108_000},
             "30 episodes of at most 108,000 frames with greedy actions and epsilon 0.001",
             "Evaluated with epsilon 0.001; the protocol has 0.05. "
-            "Episodes were evaluated up to 108,000 frames; the protocol ends them after 18,000.",
+            "Episodes were evaluated up to 108,000 frames; the protocol has 18,000.",
         ),
         (
             {"eval_actions": "sample", "eval_epsilon": 0.0},
@@ -226,13 +226,13 @@ def test_few_seeds_are_said(tmp_path: Path) -> None:
         (
             {"protocol": "dopamine", "episodes": 2},
             "2 episodes of at most 108,000 frames with greedy actions and epsilon 0.001",
-            "Scores are means of 2 episodes only, where the protocol has 30, and of finished weights as many as fill "
+            "Scores are means of few episodes, 2, where the protocol has 30, and of finished weights as many as fill "
             "125,000 steps.",
         ),
         (  # an evaluation beside training: what its records say
             {"final": None, "eval_episodes": 2},
             "2 episodes of at most 18,000 frames with greedy actions and epsilon 0.05",
-            "Scores are means of 2 episodes only, where the protocol has 30.",
+            "Scores are means of few episodes, 2, where the protocol has 30.",
         ),
     ],
 )
@@ -250,7 +250,7 @@ def test_runs_that_were_judged_differently(tmp_path: Path) -> None:
     assert said(tmp_path, *SEEDS[:2], SEEDS[2] | {"judged": odd}) == [
         "The runs were evaluated under different rules: 30 episodes of at most 18,000 frames with greedy actions and "
         "epsilon 0.05; 1 episode of at most 18,000 frames with greedy actions and epsilon 0.05.",
-        "Scores are means of 1 episode only, where the protocol has 30.",
+        "Scores are means of few episodes, 1, where the protocol has 30.",
         f"The final evaluation is not of the last weights in {tmp_path / '2'}.",
         "Evaluations were computed differently: fp32 on cpu, tf32 on cuda:0.",
     ]
