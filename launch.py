@@ -20,7 +20,6 @@ if __name__ == "__main__":
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
 
 import errno
-import io
 import os
 import sys
 from collections.abc import Sequence
@@ -60,15 +59,11 @@ def main(arguments: Sequence[str]) -> int:
 
 def _run(task: str, words: Sequence[str]) -> int:
     """Run one task; returns its exit code."""
-    from ringside.command import SLOW, TASKS, VERSION, module_of
+    from ringside.command import SLOW, VERSION, module_of
 
     if task == "version":
         print(f"Ringside {VERSION}", flush=True)
         return 0
-    if task not in TASKS:
-        from ringside.command.arguments import unknown_task
-
-        raise unknown_task(task)
     if task in SLOW and sys.stdout.isatty() and not {"-h", "--help"} & set(words):
         print("Ringside is loading ...", flush=True)
     chosen = module_of(task)
@@ -118,8 +113,7 @@ def cli() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))  # which takes the number that is free
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a path may hold what its encoding cannot say
-        sys.stdout.reconfigure(errors="backslashreplace")
+    sys.stdout.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # a path may hold any bytes
     import ringside.command  # noqa: F401  # which ends with a sentence where a module of the user hides ours
     from shared.machine.subprocesses import leave_threads
     from shared.process.signals import enable_stack_dumps

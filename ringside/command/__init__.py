@@ -19,5 +19,9 @@ SLOW = ("train", "suite", "tune", "eval", "play", "export", "report")
 
 
 def module_of(task: str) -> ModuleType:
-    """The module of a task, with its `main` and `OPTIONS`."""
+    """The module of a task, with its `main` and `OPTIONS`. Raises `ConfigError` for a word that is no task."""
+    if task not in TASKS:
+        from ringside.command.arguments import unknown_task
+
+        raise unknown_task(task)
     return import_module(f"{__name__}.{task}")
