@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+from tensorboard.plugins.hparams import metadata
+from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionStartInfo
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from ringside.records.metric_names import Scalars, record_scalars
@@ -46,6 +48,18 @@ class EventLog:
         except OSError:
             path.unlink(missing_ok=True)  # else every attempt on a full disk would leave a file
             raise
+
+    def settings(self, settings: Mapping[str, object]) -> None:
+        """Add settings by flat name for the tab HParams, which finds metrics by itself."""
+        session = SessionStartInfo(start_time_secs=time.time())
+        for name, value in settings.items():
+            if isinstance(value, bool | int | float | str):
+                kind = "bool" if isinstance(value, bool) else "string" if isinstance(value, str) else "number"
+                setattr(session.hparams[name], f"{kind}_value", value)
+        data = HParamsPluginData(version=metadata.PLUGIN_DATA_VERSION, session_start_info=session)
+        about = SummaryMetadata.PluginData(plugin_name=metadata.PLUGIN_NAME, content=data.SerializeToString())
+        value = Summary.Value(tag=metadata.SESSION_START_INFO_TAG, metadata=SummaryMetadata(plugin_data=about))
+        self._write(Event(summary=Summary(value=[value])))
 
     def round(self, steps: int, values: Values, episodes: Iterable[Episode], envs: int) -> None:
         """Add a round; arguments as in `MetricsLog.log_round`."""

@@ -82,7 +82,9 @@ class RunFiles:
     def events(self) -> EventLog:
         """TensorBoard events. Raises `OSError`."""
         steps = int(self._memory.board.written[0]) * self._memory.run_schedule.round_steps
-        return EventLog(self.run_dir / EVENTS, steps)
+        log = EventLog(self.run_dir / EVENTS, steps)
+        log.settings(self._memory.plan.config.to_flat())
+        return log
 
     def sync(self) -> None:
         """Force the records to the disk, and have TensorBoard see them. Raises `OSError`."""

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.hparams import metadata
 
 from ringside.records.events import EventLog
 from ringside.records.metrics import (
@@ -263,6 +264,16 @@ def test_tensorboard_reads_the_events(tmp_path: Path) -> None:
     assert found["charts/episodic_length"] == [(4, 100.0), (8, 101.0), (12, 102.0)]
     assert found["losses/td_loss"] == [(40, 0.5)]
     assert found["eval/mean_return"] == [(40, 1.5)]
+
+
+def test_settings_are_in_the_tab_of_hyperparameters(tmp_path: Path) -> None:
+    log = EventLog(tmp_path, steps=0)
+    log.settings({"game": "pong", "learning_rate": 2.5e-4, "batch_size": 32, "checkpoint_replay": True, "env": None})
+    log.close()
+    found = EventAccumulator(str(tmp_path)).Reload().SummaryMetadata(metadata.SESSION_START_INFO_TAG)
+    session = metadata.parse_session_start_info_plugin_data(found.plugin_data.content)
+    values = {name: getattr(value, value.WhichOneof("kind")) for name, value in session.hparams.items()}
+    assert values == {"game": "pong", "learning_rate": 2.5e-4, "batch_size": 32.0, "checkpoint_replay": True}
 
 
 def test_a_resumed_run_replaces_what_it_plays_again(tmp_path: Path) -> None:
