@@ -105,6 +105,7 @@ def _map(config: Config, live: Live) -> Memory:
     """Map the memory by the plan that a launcher made of a configuration. Raises `LayoutError` if none can have."""
     try:
         resolved = ResolvedConfig.from_config(config)
+        validate.ranges(resolved)
         validate.resolved(resolved)
     except ConfigError as error:
         raise LayoutError(f"Its {CONFIG_FILE} is not the configuration of a run: {error}") from error

@@ -1,8 +1,8 @@
 """The size of the house: lines of code by room, words, folders, functions and dependencies within their budgets.
 
 A line of code holds code: no docstring, comment or blank line. Files in other languages count by their lines with text.
-A change that needs more lines says what it takes away elsewhere. Budgets only fall. The aim is 22,420 lines of code
-and 25,000 of tests.
+A change that needs more lines says what it takes away elsewhere. Budgets only fall. The aim of actors is 1,500
+lines and that of the tests 25,000.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ import pytest
 from shared.root import ROOT
 
 LINES = {
-    "launch.py": 86,
-    "actors": 1_725,
+    "launch.py": 80,
+    "actors": 1_660,
     "learner": 4_350,
     "workers": 490,
-    "shared": 5_615,
-    "ringside": 9_040,
+    "shared": 5_050,
+    "ringside": 8_700,
     "benchmarks": 2_100,
     "examples": 150,
-    "tests": 30_850,
+    "tests": 27_600,
 }
 """Most lines of code of each room."""
-HOUSE = 23_254
+HOUSE = 22_420
 """Most lines of code of the product, which is all rooms but the tests."""
 PAGE = 1_000
 """Most lines of the page in the browser; no other room has a file in another language."""
