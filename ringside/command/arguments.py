@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import inspect
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -15,13 +14,12 @@ from ringside.command import TASKS
 from ringside.command.option import Option, options_of, page, values_in
 from ringside.run.config_file import DEFAULT_PRESET, config_of_call, read_config
 from shared.config.method_declaration import method_declaration, method_names
-from shared.config.presets import PRESETS
 from shared.config.sections import EvalActions
 from shared.config.settings import Config, unused_settings
 from shared.config.trust import load_plugin
 from shared.env_name import with_kwargs
 from shared.errors import ConfigError
-from shared.text import PROGRAM, UNSET, as_spelt, closest, flag_of, nearest_or_all
+from shared.text import PROGRAM, UNSET, as_spelt, flag_of
 
 COMMON = {
     "What to play": ("game", "env", "env_kwargs", "envs"),
@@ -91,27 +89,6 @@ class Choices(Config):
     """Defaults of all other options, from a paper or our own; ppo-quick: for a first run."""
     env_kwargs: str | None = None
     """Keyword arguments of --env, such as size=5,hard=true; they become part of its name, ID@size=5,hard=true."""
-
-
-def unknown_task(word: str) -> ConfigError:
-    """The error for a first word of the command that is no task; it may be meant as the value of an option."""
-    from actors.env import EnvError
-    from actors.envs.atari import game_name, games
-
-    if word in PRESETS:
-        return ConfigError(f"{word} is a preset, not a task: pass --preset {word}.")
-    if word == "record":
-        return ConfigError("record is a part of play: pass play --load AGENT --video FILE.mp4 --episodes N.")
-    if os.path.isdir(word):
-        return ConfigError(f"{word} is no task: pass --resume {word} to continue a run, or eval --load {word}.")
-    try:
-        game = game_name(word)
-    except EnvError:
-        tasks = [*TASKS, "help", "version"]
-        close = closest(word, [*tasks, *games()])
-        advice = f"; did you mean --game {close}?" if close in games() else nearest_or_all(word, tasks)
-        return ConfigError(f"There is no task {word!r:.60}{advice}")
-    return ConfigError(f"{word} is a game, not a task: pass --game {game}.")
 
 
 def config_of(options: Choices) -> Config:
