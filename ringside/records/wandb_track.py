@@ -105,7 +105,7 @@ def _send(run_dir: Path, is_over: Event, note: Callable[[str], None]) -> None:
         run.define_metric("*", step_metric="steps")
         note(f"Weights & Biases: {run.url or f'kept in {run_dir / WANDB}'}")
         unsent, own = Unsent(run_dir / METRICS_FILE, state), Follower(run_dir / OWN_METRICS_FILE, parse_own)
-        own_sent, has_more = state.get("own", -1), True
+        own_sent, written, has_more = state.get("own", -1), "", True
         while has_more:
             has_more = not is_over.wait(POLL_SECONDS)
             for record in unsent.records():
@@ -116,7 +116,9 @@ def _send(run_dir: Path, is_over: Event, note: Callable[[str], None]) -> None:
                     run.log(own_scalars(record["values"]) | {"steps": record["steps"]})
                     state["own"] = max(state.get("own", -1), record["steps"])
             has_more = has_more or found.has_more
-            write_atomic(run_dir / TRACK_FILE, json.dumps(state).encode())
+            if (content := json.dumps(state)) != written:
+                write_atomic(run_dir / TRACK_FILE, content.encode())
+                written = content
         summary = read_object(run_dir / SUMMARY_FILE)
         run.summary.update({name: value for name, value in summary.items() if not isinstance(value, dict | list)})
         run.finish()

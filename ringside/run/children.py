@@ -273,7 +273,7 @@ class ChildMaker:
         self._env_faults: set[tuple[int, str]] = set()
         """Errors of a user's env that have ended a process, with its position."""
         self._rendezvous: dict[int, int] = {}
-        """By incarnation of the learner's ranks the descriptor of the file in which they find each other."""
+        """Newest incarnation of the learner's ranks, and the descriptor of the file in which they find each other."""
         self._lock = identity(run_dir / LOCK_FILE)
         self._claims = Claims()
         self._threads: Sequence[frozenset[int] | None] = [None] * plan.actors
@@ -315,6 +315,7 @@ class ChildMaker:
         if self._plan.config.machine.learner_ranks == 1 or index not in self._processes.learners:
             return None
         if incarnation not in self._rendezvous:
+            self._close_rendezvous()
             self._rendezvous[incarnation] = os.memfd_create("ranks", os.MFD_CLOEXEC)
         return _Inherited(self._rendezvous[incarnation])
 
@@ -339,5 +340,8 @@ class ChildMaker:
     def close(self) -> None:
         """Give back the claims to cores, and close what processes were to inherit."""
         self._claims.close()
-        for descriptor in self._rendezvous.values():
-            os.close(descriptor)
+        self._close_rendezvous()
+
+    def _close_rendezvous(self) -> None:
+        while self._rendezvous:
+            os.close(self._rendezvous.popitem()[1])

@@ -155,6 +155,15 @@ def _version() -> int:
     return int(found[1]) if found else 0
 
 
+def _is_active(manager: str, unit: str) -> bool:
+    """True if a process of the scope is left, as far as systemd answers in time."""
+    words = ["systemctl", manager, "is-active", "--quiet", unit]
+    try:
+        return subprocess.run(words, check=False, timeout=LEAVE_SECONDS).returncode == 0
+    except subprocess.TimeoutExpired:
+        return True
+
+
 def _leave_guard(manager: str) -> None:
     """Fork a guard process that makes systemd kill the rest of the scope when this process has ended."""
     unit, me = _unit(), os.pidfd_open(os.getpid())
@@ -165,5 +174,9 @@ def _leave_guard(manager: str) -> None:
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)
     select.select([me], [], [])
-    time.sleep(LEAVE_SECONDS)
-    os.execvp("systemctl", ["systemctl", manager, "kill", "--signal=SIGKILL", unit])  # fails if nothing is left of it
+    deadline = time.monotonic() + LEAVE_SECONDS
+    while _is_active(manager, unit):
+        if time.monotonic() > deadline:
+            os.execvp("systemctl", ["systemctl", manager, "kill", "--signal=SIGKILL", unit])
+        time.sleep(0.1)
+    os._exit(0)
