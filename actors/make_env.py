@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from contextlib import closing
 from dataclasses import replace
-from functools import cache
 from typing import TYPE_CHECKING
 
 from actors.env import Env, EnvError
@@ -83,7 +82,6 @@ def make_env(play: Play, seed: int, index: int, *, training: bool, window: bool 
     return AtariEnv(play.game, protocol, seed, index, training=training, size=play.frame_size, window=window)
 
 
-@cache
 def action_names(play: Play) -> tuple[str, ...]:
     """Names of the actions of `play`'s game or environment, in their order. Raises `EnvError` as `make_env` does."""
     with closing(make_env(play, seed=0, index=0, training=True)) as env:

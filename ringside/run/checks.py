@@ -62,9 +62,12 @@ class EnvLook:
     """Sentence about the second env of a process, if it cannot be made; None: it can."""
 
 
+_names_in_game = cache(action_names)
+
+
 def action_names_of(play: Play) -> tuple[str, ...]:
     """Names of the actions. Raises `EnvError` if the game is unknown, or the look refuses the env."""
-    return action_names(play) if play.env is None else look_at(play.env, play.frames).action_names
+    return _names_in_game(play) if play.env is None else look_at(play.env, play.frames).action_names
 
 
 def require_env_fits(config: ResolvedConfig) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from shared.config import validate
@@ -116,8 +116,8 @@ def _map(config: Config, live: Live) -> Memory:
     if not os.readlink(link).startswith(_REGION):
         raise LayoutError(f"Its {LIVE_FILE} leads to something that is not the memory of a run.")
     descriptor = os.open(link, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    try:
-        return Memory.attach(descriptor, Plan(resolved, actions, Elsewhere(live.gateways)), writable=False)
-    except BaseException:
-        os.close(descriptor)
-        raise
+    with ExitStack() as unless_attached:
+        unless_attached.callback(os.close, descriptor)
+        memory = Memory.attach(descriptor, Plan(resolved, actions, Elsewhere(live.gateways)), writable=False)
+        unless_attached.pop_all()
+    return memory

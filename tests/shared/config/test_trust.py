@@ -17,7 +17,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 import ringside
-from actors.make_env import action_names, is_registered
+from actors.make_env import is_registered
 from ringside.command import report, suite
 from ringside.command.arguments import parse_choices
 from ringside.command.suite import words_to_train
@@ -269,7 +269,6 @@ def test_the_commands_of_the_document_show_the_rule(
     (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     commands = re.findall(r"^    python launch\.py (.*?) +#", text, re.MULTILINE)
     monkeypatch.syspath_prepend(tmp_path)
-    action_names.cache_clear()  # another test has made an env of the same name
     Path("marker.py").write_text(module)
     exec(program.replace("ringside/zoo/pong", str(ROOT / "ringside" / "zoo" / "pong")), {})
     refused, imported = (launch(*command.split()) for command in commands)
