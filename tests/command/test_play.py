@@ -92,7 +92,7 @@ def test_a_window_shows_episodes(
     monkeypatch.setattr("ringside.agents.player.time.sleep", lambda seconds: None)
     assert main(words) == 0
     assert capsys.readouterr().out.count("after 12 steps") == 2
-    assert modes == ["human"], "its actions are known from the first call"
+    assert modes == [None, "human"], "one is asked for its actions"
 
 
 def test_a_window_shows_a_game_for_seconds(launched: Launch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
