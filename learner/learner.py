@@ -140,8 +140,8 @@ class Rounds:
     def _record_updates(self, round_: int, done: int, part: int) -> None:
         """Record that `done` updates of the run are done, the last `part` of them in this round."""
         board = self._board
-        if done <= board.updates[0]:
-            board.redone[self._waiter.process] += part if round_ >= board.committed else 0
+        if round_ >= board.committed:  # slices of another incarnation may have ended elsewhere
+            board.redone[self._waiter.process] += min(part, max(0, board.updates[0] - (done - part)))
         board.updates[0] = max(board.updates[0], done)
 
     def _publish(self, done: int) -> None:

@@ -96,6 +96,15 @@ def test_with_free_repeated_updates_publish_nothing(
     assert done == published
 
 
+def test_repeated_updates_are_counted_where_slices_end_elsewhere(make_rounds: MakeRounds) -> None:
+    """The incarnation before had done 3 of the updates of the second slice."""
+    rounds, _ = make_rounds(Engine())
+    rounds._board.updates[0] = 7
+    rounds._slice = 4
+    rounds._run(0, 12)
+    assert (rounds._board.redone[Role.LEARNER], rounds._board.updates[0]) == (7, 12)
+
+
 @pytest.mark.parametrize(
     ("seconds", "paces", "counts", "done"),
     [
