@@ -27,7 +27,7 @@ from shared.errors import ConfigError
 from shared.memory.mailbox import Mailbox
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
-from shared.network_spec import PLAIN_NETWORKS
+from shared.network_spec import CONVOLUTIONAL
 
 WARM_UPDATES = 32
 """Updates before the clock starts."""
@@ -48,7 +48,7 @@ class Layers:
 
     def __init__(self, plan: Plan, *, gradients: bool) -> None:
         """`gradients`: True if every inference builds its autograd graph."""
-        convolutions, hidden = PLAIN_NETWORKS[plan.network.name]
+        convolutions, hidden = CONVOLUTIONAL[plan.network.name]
         body = [layer for shape in convolutions for layer in (nn.LazyConv2d(*shape), nn.ReLU())]
         head = (nn.Flatten(), nn.LazyLinear(hidden), nn.ReLU(), nn.LazyLinear(plan.actions))
         self._device, self._gradients = torch.device(plan.config.machine.device), gradients

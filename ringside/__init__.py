@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from shared.errors import RunFailed as RunFailed
     from shared.errors import StopTraining as StopTraining
     from shared.memory.arena import ArenaError as ArenaError
-    from shared.network_spec import register_network as register_network
 
 __version__ = "0.2.0"
 
@@ -84,7 +83,6 @@ _HOMES = {
     "shared.env_name": ("env_name",),
     "shared.errors": ("ConfigError", "RunFailed", "StopTraining"),
     "shared.memory.arena": ("ArenaError",),
-    "shared.network_spec": ("register_network",),
 }
 """Names of the API by module. Each is imported at its first use, so a plug-in loads only what it names."""
 _HOME = {name: module for module, names in _HOMES.items() for name in names}

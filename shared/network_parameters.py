@@ -1,8 +1,8 @@
 """Names and shapes of a network's parameters, without torch.
 
-Parameters travel as one flat float32 vector, in the order of their names here, which are those of PyTorch's layers.
-The scribe turns it back into named tensors for checkpoints. The networks in `learner/` are built to these shapes, which
-a test compares.
+Parameters travel as one flat float32 vector, in the order of the modules in learner/networks/modules.py. This table is
+for processes without torch: the launcher, and the scribe, which writes named tensors into checkpoints. A test compares it
+with the modules.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from shared.network_spec import COSINES, IMPALA, PLAIN_NETWORKS, RESIDUALS, Network
+from shared.network_spec import CONVOLUTIONAL, COSINES, IMPALA, RESIDUALS, Network
 
 Shapes = Iterator[tuple[str, tuple[int, ...]]]
 
 ALIGNED = 64
 """In packed layout, parameters of networks that are not plain begin at multiples of so many: kernels for matrices want
-addresses that are multiples of 16 bytes."""
+addresses that are multiples of 16 bytes. Those of plain ones follow each other."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,12 @@ class ParameterSpec:
 
 
 def parameters_of(network: Network) -> ParameterSpec:
-    """The parameters of a network: convolutions, the embedding of fractions, and a stream or, dueling, two.
+    """The parameters of a network: its torso, the embedding of fractions, and a stream or, dueling, two.
 
     A stream of a recurrent network has an LSTM before its last layer.
     """
-    shapes = [*(_convolutions(network) if network.name in PLAIN_NETWORKS else _impala(network))]
-    features, hidden = network.torso.features, network.hidden
+    shapes = [*_torso(network)]
+    features, hidden = network.features, network.hidden
     if network.method == "iqn":
         shapes += _layer("embedding", (features, COSINES))
     outputs = network.outputs * network.atoms
@@ -66,22 +66,16 @@ def parameters_of(network: Network) -> ParameterSpec:
     return ParameterSpec(tuple(shapes))
 
 
-def aligned_places(spec: ParameterSpec) -> tuple[dict[str, slice], int]:
-    """Places of the parameters of a network that is not plain in a packed vector, by name, and the vector's length.
+def packed_places(network: Network) -> tuple[dict[str, slice], int]:
+    """Places of the parameters in a packed vector (`learner.networks.model.Model.params`), by name, and its length.
 
     Numbers between the parameters stay 0.
     """
-    places, offset = {}, 0
-    for name, shape in spec.shapes:
+    places, offset, aligned = {}, 0, 1 if network.plain else ALIGNED
+    for name, shape in parameters_of(network).shapes:
         places[name] = slice(offset, offset + prod(shape))
-        offset = -(-places[name].stop // ALIGNED) * ALIGNED
+        offset = -(-places[name].stop // aligned) * aligned
     return places, offset
-
-
-def packed_count(network: Network) -> int:
-    """Length of a vector in packed layout (`learner.networks.model.Model.params`)."""
-    spec = parameters_of(network)
-    return spec.count if network.plain else aligned_places(spec)[1]
 
 
 def _layer(name: str, shape: tuple[int, ...]) -> Shapes:
@@ -104,9 +98,15 @@ def _lstm(units: int, inputs: int) -> Shapes:
     yield "lstm.bias_hh_l0", (4 * units,)
 
 
+def _torso(network: Network) -> Shapes:
+    if network.own is not None:
+        return ((f"torso.{name}", shape) for name, shape in network.own.shapes)
+    return _convolutions(network) if network.name in CONVOLUTIONAL else _impala(network)
+
+
 def _convolutions(network: Network) -> Shapes:
     channels = network.frames.planes
-    for i, (out, kernel, _) in enumerate(PLAIN_NETWORKS[network.name].convolutions, start=1):
+    for i, (out, kernel, _) in enumerate(CONVOLUTIONAL[network.name].convolutions, start=1):
         yield from _layer(f"conv{i}", (out, channels, kernel, kernel))
         if network.conv_norm:
             yield from _layer(f"conv{i}_norm", (out,))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -14,7 +12,6 @@ from msgspec import Meta
 from shared.config.method_declaration import MOST_ATOMS, MOST_RETURN
 from shared.config.sections import MOST_NOISE, MOST_WIDTH
 from shared.config.settings import Config
-from shared.errors import ConfigError
 from shared.frame_shape import BLOCK, FRAME_SIDE, MOST_SIDE, MOST_STACK, STACK, FrameShape
 
 
@@ -31,22 +28,24 @@ class Convolution(NamedTuple):
         return self.stride == BLOCK and self.kernel % BLOCK == 0
 
 
-class PlainLayers(NamedTuple):
-    """Layers of a plain network before its output."""
+class Layers(NamedTuple):
+    """Layers of a convolutional network before its output."""
 
     convolutions: tuple[Convolution, ...]
     hidden: int
     """Units of the hidden layer."""
 
 
-PLAIN_NETWORKS = {
-    "nature": PlainLayers((Convolution(32, 8, 4), Convolution(64, 4, 2), Convolution(64, 3, 1)), 512),
-    "a3c": PlainLayers((Convolution(16, 8, 4), Convolution(32, 4, 2)), 256),
-    "small": PlainLayers((Convolution(16, 8, 4), Convolution(16, 4, 2)), 64),
+CONVOLUTIONAL = {
+    "nature": Layers((Convolution(32, 8, 4), Convolution(64, 4, 2), Convolution(64, 3, 1)), 512),
+    "a3c": Layers((Convolution(16, 8, 4), Convolution(32, 4, 2)), 256),
+    "small": Layers((Convolution(16, 8, 4), Convolution(16, 4, 2)), 64),
+    "der": Layers((Convolution(32, 5, 5), Convolution(64, 5, 5)), 256),
 }
-"""Plain networks by name.
+"""Convolutional networks by name.
 
-nature: Mnih et al. 2015, Methods. a3c: Mnih et al. 2013, section 4.1, and 2016, supplementary section 8.
+nature: Mnih et al. 2015, Methods. a3c: Mnih et al. 2013, section 4.1, and 2016, supplementary section 8. der: the
+data-efficient network of van Hasselt et al. 2019, appendix F.
 """
 
 IMPALA = (16, 32, 32)
@@ -61,50 +60,37 @@ COSINES = 64
 LSTM_UNITS = 256
 """Units of an LSTM (Mnih et al. 2016; Espeholt et al. 2018, figure 3), or as many as hidden units where fewer."""
 
+MOST_FEATURES = 2**20
+"""Bound of the features and hidden units behind a torso of the user."""
+
 RESCALING = 1e-3
 """epsilon of the scale h of rescaled values (R2D2: Kapturowski et al. 2019, section 2.3)."""
 
-_NETWORK_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,39}")
-
 
 def network_names() -> list[str]:
-    """Names of the networks there are, the built-in ones first."""
-    return [*PLAIN_NETWORKS, "impala"]
+    """Names of the built-in networks."""
+    return [*CONVOLUTIONAL, "impala"]
 
 
-def register_network(name: str, convolutions: Sequence[tuple[int, int, int]], hidden: int) -> None:
-    """Add a network of plain convolutions and one hidden layer to those that --network may name.
+def is_own(name: str) -> bool:
+    """True if a value of --network names a class of the user, `module:Class`."""
+    return ":" in name
 
-    A second registration of the same layers has no effect.
 
-    Args:
-        name: value of --network: lower-case letters, digits, hyphens and underscores.
-        convolutions: layers (channels, kernel, stride), each with ReLU; the first has a stride of 4.
-        hidden: units of the hidden layer.
+@dataclass(frozen=True)
+class OwnTorso:
+    """Findings of a look at a torso of the user (learner/networks/own_torso.py): what its parameters follow from."""
 
-    Raises:
-        ConfigError: another network has the name, or the layers fit no frames. A run checks them against its
-            --frame-size.
-    """
-    layers = PlainLayers(tuple(itertools.starmap(Convolution, convolutions)), hidden)
-    side = MOST_SIDE
-    for _, kernel, stride in layers.convolutions:
-        side = (side - kernel) // stride + 1 if 1 <= kernel <= side and stride >= 1 else 0
-    if not _NETWORK_NAME.fullmatch(name):
-        raise ConfigError(f"A network cannot be called {name!r:.60}: use lower-case letters, digits and hyphens.")
-    # Frames are read in blocks (learner/replay/gather.py).
-    if side < 1 or not layers.convolutions or not layers.convolutions[0].reads_blocks:
-        needs = f"its first convolution needs a stride of {BLOCK} and a kernel that is a multiple of it"
-        fault = f"fits no frames of at most {MOST_SIDE}x{MOST_SIDE}"
-        raise ConfigError(f"The network {name} {fault}: {needs}, and no kernel may exceed its input.")
-    if hidden < 1 or min(each.channels for each in layers.convolutions) < 1:
-        raise ConfigError(f"The network {name} has a layer without units: give each at least 1.")
-    if name == "impala" or PLAIN_NETWORKS.setdefault(name, layers) != layers:
-        raise ConfigError(f"There is a network {name} already: register yours by another name.")
+    features: Annotated[int, Meta(ge=1, le=MOST_FEATURES)]
+    """Numbers of one observation."""
+    hidden: Annotated[int, Meta(ge=1, le=MOST_FEATURES)]
+    """Units of the hidden layer behind it."""
+    shapes: tuple[tuple[str, tuple[int, ...]], ...]
+    """Names and shapes of its parameters, in the order of the module."""
 
 
 class Torso(NamedTuple):
-    """Output of a network's convolutions."""
+    """Output of the convolutions of a built-in network."""
 
     channels: int
     side: int
@@ -120,7 +106,7 @@ class Network:
     """Everything needed to build a network and to act with it."""
 
     name: str
-    """A key of `PLAIN_NETWORKS`, or impala."""
+    """A key of `CONVOLUTIONAL`, impala, or `module:Class` of the user."""
     actions: Annotated[int, Meta(ge=1, le=4096)]
     method: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*\Z")] = "dqn"
     """Method that defines the meaning of its outputs (learner/methods): a name, and never a path of modules."""
@@ -151,6 +137,8 @@ class Network:
     frame_size: Annotated[int, Meta(ge=BLOCK, le=MOST_SIDE)] = FRAME_SIDE
     frame_stack: Annotated[int, Meta(ge=1, le=MOST_STACK)] = STACK
     frame_channels: Literal[1, 3] = 1
+    own: OwnTorso | None = None
+    """Of a torso of the user; None: the network is built in."""
 
     @property
     def frames(self) -> FrameShape:
@@ -159,10 +147,11 @@ class Network:
 
     @property
     def plain(self) -> bool:
-        """True if it is plain convolutions and two linear layers, whatever the outputs mean."""
+        """True if it is convolutions that read blocks and two linear layers, whatever the outputs mean."""
         extra = self.dueling or self.noisy or self.pooling or self.spectral_norm or self.layer_norm or self.conv_norm
-        extra = extra or self.recurrent
-        return self.name in PLAIN_NETWORKS and not extra and self.method != "iqn"
+        if extra or self.recurrent or self.method == "iqn" or self.name not in CONVOLUTIONAL:
+            return False
+        return CONVOLUTIONAL[self.name].convolutions[0].reads_blocks
 
     @property
     def outputs(self) -> int:
@@ -177,14 +166,21 @@ class Network:
     @property
     def hidden(self) -> int:
         """Units of the hidden layer."""
-        return PLAIN_NETWORKS[self.name].hidden if self.name in PLAIN_NETWORKS else IMPALA_HIDDEN
+        if self.own is not None:
+            return self.own.hidden
+        return CONVOLUTIONAL[self.name].hidden if self.name in CONVOLUTIONAL else IMPALA_HIDDEN
+
+    @property
+    def features(self) -> int:
+        """Numbers of one observation behind the torso."""
+        return self.torso.features if self.own is None else self.own.features
 
     @property
     def torso(self) -> Torso:
-        """Shape of the features. Frames that are too small have a side of less than 1."""
+        """Shape of the features of a built-in network. Frames that are too small have a side of less than 1."""
         side = self.frame_size
-        if self.name in PLAIN_NETWORKS:
-            layers = PLAIN_NETWORKS[self.name].convolutions
+        if self.name in CONVOLUTIONAL:
+            layers = CONVOLUTIONAL[self.name].convolutions
             for _, kernel, stride in layers:
                 side = (side - kernel) // stride + 1
             channels = layers[-1][0]
@@ -197,6 +193,8 @@ class Network:
     @classmethod
     def from_json(cls, values: Any) -> Network:
         """The inverse of `asdict`. Nothing is trusted: raises `ValueError` for values of no possible network."""
+        if isinstance(values, dict):
+            values = {"own": None} | values  # which older files lack
         if not isinstance(values, dict) or values.keys() != {item.name for item in fields(cls)}:
             raise ValueError("it does not say what it is")
         try:
@@ -210,8 +208,10 @@ class Network:
 
     def _faults(self) -> Iterator[str]:
         """Half a sentence for each pair of fields that does not go together."""
-        if self.name not in network_names():
-            yield f"there is no network {self.name!r:.40}; pass --plugin if a plug-in of yours registers it"
+        if self.own is None and self.name not in network_names():
+            yield f"there is no network {self.name!r:.40}"
+        if self.own is not None and not is_own(self.name):
+            yield f"own is not None with the network {self.name!r:.40}"
         if self.method == "iqn" and not self.fractions:
             yield "fractions is 0"
         if self.value_output and (self.dueling or self.noisy or self.atoms != 1):
@@ -220,17 +220,17 @@ class Network:
             yield "recurrent is not 0 in a network without value_output"
         if self.conv_norm and self.name == "impala":
             yield "conv_norm is True with the network impala"
-        if self.frame_size % BLOCK or self.torso.side < 1:
+        if self.frame_size % BLOCK or (self.own is None and self.torso.side < 1):
             yield f"its frames are {self.frame_size} pixels wide"
 
     def __str__(self) -> str:
         """Its name and what differs from the plain network of that name."""
-        values = ((item.name, getattr(self, item.name), item.default) for item in fields(self)[2:])
+        values = ((item.name, getattr(self, item.name), item.default) for item in fields(self)[2:-1])
         return " ".join([self.name, *(f"{name}={value}" for name, value, usual in values if value != usual)])
 
 
-def network_of(config: Config, actions: int) -> Network:
-    """The network of a configuration."""
+def network_of(config: Config, actions: int, own: OwnTorso | None = None) -> Network:
+    """The network of a configuration. `own`: its torso, if that is the user's; None where no size of it matters."""
     learn, algorithm = config.learn, config.algorithm
     network = Network(
         name=learn.network,
@@ -247,12 +247,15 @@ def network_of(config: Config, actions: int) -> Network:
         frame_size=config.play.frame_size,
         frame_stack=config.play.frame_stack,
         frame_channels=1 if config.play.frame_color == "gray" else 3,
+        own=own,
         **algorithm.settings.network_fields(),
     )
-    return replace(network, recurrent=min(LSTM_UNITS, network.hidden)) if algorithm.recurrent else network
+    if not algorithm.recurrent:
+        return network
+    return replace(network, recurrent=LSTM_UNITS if is_own(network.name) else min(LSTM_UNITS, network.hidden))
 
 
 def least_frame_size(network: Network) -> int:
-    """Least --frame-size of which convolutions leave something; larger ones do, too."""
+    """Least --frame-size of which the convolutions of a built-in network leave something; larger ones do, too."""
     sizes = range(BLOCK, MOST_SIDE + 1, BLOCK)
     return next(size for size in sizes if replace(network, frame_size=size).torso.side >= 1)

@@ -26,8 +26,8 @@ from learner.networks.linear import Affine, linear
 from learner.networks.model import ExtraInputs
 from learner.networks.pooling import max_pool
 from shared.frame_shape import BLOCK, CELL
-from shared.network_parameters import aligned_places, parameters_of
-from shared.network_spec import COSINES, IMPALA, PLAIN_NETWORKS, RESIDUALS, Network
+from shared.network_parameters import packed_places, parameters_of
+from shared.network_spec import CONVOLUTIONAL, COSINES, IMPALA, RESIDUALS, Network
 
 _TINY = 1e-12
 _LSTM = "lstm."
@@ -52,7 +52,7 @@ class AutogradModel:
         self._dtype = compute_dtype(precision)
         self._spec = parameters_of(network)
         self._transfer = HostTransfer(self._spec.count, device)
-        self._places, size = aligned_places(self._spec)
+        self._places, size = packed_places(network)
         self.params = torch.zeros(size, device=device)
         self.params_bf16 = self.params if self._dtype == torch.float32 else self.params.to(self._dtype)
         params, copies = self._views(self.params), self._views(self.params_bf16)
@@ -178,7 +178,7 @@ class AutogradModel:
         *,
         learns: bool,
     ) -> AutogradPass:
-        if self.network.name in PLAIN_NETWORKS:
+        if self.network.name in CONVOLUTIONAL:
             x = self._convolutions(network_input(blocks, stack_offset, self._planes, self._dtype))
         else:
             frames = planes_in(stack_in(blocks, stack_offset, self._planes))
@@ -231,7 +231,7 @@ class AutogradModel:
         return y + of_outputs.to(x.dtype) * layer(name + SIGMA, x * of_inputs.to(x.dtype))
 
     def _convolutions(self, x: Tensor) -> Tensor:
-        for i, (out, kernel, stride) in enumerate(PLAIN_NETWORKS[self.network.name].convolutions, start=1):
+        for i, (out, kernel, stride) in enumerate(CONVOLUTIONAL[self.network.name].convolutions, start=1):
             weight, bias = self._leaves[f"conv{i}.weight"], self._leaves[f"conv{i}.bias"]
             if i == 1:  # of frames cut into blocks: learner/networks/frame_blocks.py
                 k = kernel // BLOCK

@@ -22,7 +22,7 @@ from learner.engine.host_transfer import HostTransfer
 from learner.networks.linear import Affine
 from shared.frame_shape import BLOCK
 from shared.network_parameters import parameters_of
-from shared.network_spec import PLAIN_NETWORKS, Network
+from shared.network_spec import CONVOLUTIONAL, Network
 
 
 class LayerViews(NamedTuple):
@@ -47,7 +47,7 @@ class PackedLayout:
     """
 
     def __init__(self, network: Network, device: torch.device) -> None:
-        layers = PLAIN_NETWORKS[network.name].convolutions
+        layers = CONVOLUTIONAL[network.name].convolutions
         self.spec = parameters_of(network)
         self.strides = [1] + [stride for _, _, stride in layers[1:]]
         self._kernels = [kernel // stride if i == 0 else kernel for i, (_, kernel, stride) in enumerate(layers)]

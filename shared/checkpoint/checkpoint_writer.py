@@ -53,7 +53,7 @@ from shared.errors import CheckpointError
 from shared.files.atomic import make_directory, remove_temporaries, sync, write_atomic
 from shared.files.plain_files import open_to_read
 from shared.network_parameters import parameters_of
-from shared.network_spec import network_of
+from shared.network_spec import OwnTorso, network_of
 
 KEPT = 2
 """Checkpoints that stay: the newest, and the one before it should the newest be damaged."""
@@ -74,12 +74,14 @@ class CheckpointWriter:
         run_schedule: RunSchedule,
         actions: int,
         heartbeat: Callable[[], None] = lambda: None,
+        own_torso: OwnTorso | None = None,
     ) -> None:
         """Open or make `run_dir`/checkpoints, list its files, and remove half-written ones.
 
         Args:
             actions: size of the action set.
             heartbeat: called before every step that a slow disk may delay.
+            own_torso: of a network of the user; None: the network is built in.
 
         Raises:
             CheckpointError: the directory holds checkpoints of another configuration.
@@ -90,7 +92,7 @@ class CheckpointWriter:
         self._config = config
         self._experiment = config.experiment()
         self._run_schedule = run_schedule
-        self._network = network_of(config, actions)
+        self._network = network_of(config, actions, own_torso)
         self._segments: dict[str, Piece] = {}
         """Segments on the disk, by name."""
         self._unforced: set[str] = set()

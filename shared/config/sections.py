@@ -151,7 +151,8 @@ class Learn:
     """Smoothing term: under the root for rmsprop and rms, beside it for adam and radam."""
     network: str = "nature"
     """nature: Mnih et al. 2015; a3c: a smaller one, Mnih et al. 2013 and 2016; impala: residual, Espeholt et al. 2018;
-    small: a light network for 84x84 toy games."""
+    der: van Hasselt et al. 2019; small: a light network for 84x84 toy games; module:Class: a module of PyTorch of your
+    own (docs/extending.md), which --resume needs again."""
     initial: Initial = "auto"
     """Initial weights. torch: uniform, as PyTorch's layers begin; orthogonal: Saxe et al. 2014; auto: orthogonal for
     methods with a policy, else torch."""

@@ -22,8 +22,8 @@ from shared.memory.publication import PublishedWeights
 from shared.memory.ring import ring_fields
 from shared.memory.shared_parameters import SharedParameters
 from shared.memory.snapshot import LaneSnapshots, LearnerSnapshots, state_fields
-from shared.network_parameters import ParameterSpec, packed_count, parameters_of
-from shared.network_spec import PLAIN_NETWORKS, Network, PlainLayers, network_of, register_network
+from shared.network_parameters import ParameterSpec, packed_places, parameters_of
+from shared.network_spec import Network, OwnTorso, network_of
 
 
 @dataclass(frozen=True)
@@ -53,12 +53,12 @@ class Plan:
     """False if the user's env is known not to repeat itself after `reset(seed=...)`."""
     keeps_every_boundary: bool = False
     """True in a group on another node: its lanes keep a snapshot at every boundary, since the run may end there."""
+    own_torso: OwnTorso | None = None
+    """Of a network of the user; None: the network is built in."""
     warnings: tuple[str, ...] = ()
     """Sentences of the checks before the start that refuse nothing."""
     method: MethodDeclaration = field(init=False)
     """The declaration of the configured method."""
-    layers: PlainLayers | None = field(init=False)
-    """Layers of the configured network; None: it is no plain one."""
     run_schedule: RunSchedule = field(init=False)
     """Derived sizes."""
     network: Network = field(init=False)
@@ -75,14 +75,13 @@ class Plan:
     def __post_init__(self) -> None:
         """Derive the other fields, once. Raises `ConfigError` when no method of that name is registered."""
         config, method = self.config, method_declaration(self.config.algorithm.method)
-        run_schedule, network = make_run_schedule(config, method), network_of(config, self.actions)
+        run_schedule, network = make_run_schedule(config, method), network_of(config, self.actions, self.own_torso)
         if self.keeps_every_boundary:
             run_schedule = replace(run_schedule, snapshot_rounds=1)
         actors = config.machine.actors + self.elsewhere.actors
         player = Role.WORKER if run_schedule.workers else Role.ACTOR
         self.__dict__.update(
             method=method,
-            layers=PLAIN_NETWORKS.get(config.learn.network),
             run_schedule=run_schedule,
             network=network,
             parameters=parameters_of(network),
@@ -95,8 +94,6 @@ class Plan:
         """Register what a plug-in registered where the plan was made, so that a child process need not import it."""
         self.__dict__.update(state)
         add_method(self.method)
-        if self.layers is not None:
-            register_network(self.config.learn.network, *self.layers)
 
     def with_warnings(self, sentences: Iterable[str]) -> Plan:
         """The same plan with the warnings of the checks."""
@@ -172,7 +169,7 @@ class Plan:
             **Mailbox.sizes(run_schedule, self.actions),
             **Evaluations.sizes(parameters, envs, self.evaluation_episodes, run_schedule.frames, units),
             **LaneSnapshots.sizes(run_schedule),
-            **SharedParameters.sizes(run_schedule, self.actors, packed_count(self.network)),
+            **SharedParameters.sizes(run_schedule, self.actors, packed_places(self.network)[1]),
             "gateways": self.elsewhere.actors,
         }
         return Layout(

@@ -13,7 +13,7 @@ from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.frame_shape import DEFAULT_FRAMES, FrameShape
 from shared.network_parameters import parameters_of
-from shared.network_spec import PLAIN_NETWORKS, Network, least_frame_size, register_network
+from shared.network_spec import CONVOLUTIONAL, Network, least_frame_size, register_network
 from shared.root import ROOT
 
 CRITIC = {"method": "a2c", "value_output": True}
@@ -41,7 +41,7 @@ def test_layers_follow_from_the_frames(name: str, least: int) -> None:
 
 
 def test_a_registered_network_is_checked_against_the_frames_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared.network_spec.PLAIN_NETWORKS", dict(PLAIN_NETWORKS))
+    monkeypatch.setattr("shared.network_spec.CONVOLUTIONAL", dict(CONVOLUTIONAL))
     register_network("deep", [(8, 8, 4), (8, 12, 4), (8, 4, 1)], 32)
     settings = {"env": "m:f", "network": "deep"}
     validate.settings(Config().with_settings(**settings, frame_size=128))

@@ -7,12 +7,12 @@ import math
 import torch.nn.functional as F
 from torch import Tensor
 
-from shared.network_spec import PLAIN_NETWORKS
+from shared.network_spec import CONVOLUTIONAL
 
 
 def plain_values(network: str, flat: Tensor, stacks: Tensor) -> Tensor:
     """Q(s, .) [n, actions] of stacks uint8[n, planes, y, x], of parameters [P] in canonical layout; in their dtype."""
-    layers, hidden = PLAIN_NETWORKS[network]
+    layers, hidden = CONVOLUTIONAL[network]
     x = stacks.to(flat.dtype) / 255.0
     offset = 0
 

@@ -19,8 +19,8 @@ from learner.networks.fused import FusedModel
 from learner.networks.make_model import make_model
 from learner.networks.model import ExtraInputs, ForwardPass, Model
 from shared.frame_shape import CELL, DEFAULT_FRAMES, FrameShape
-from shared.network_parameters import packed_count, parameters_of
-from shared.network_spec import COSINES, PLAIN_NETWORKS, Network
+from shared.network_parameters import packed_places, parameters_of
+from shared.network_spec import CONVOLUTIONAL, COSINES, Network
 
 CPU = torch.device("cpu")
 ACTIONS, BATCH = 5, 4
@@ -99,9 +99,9 @@ class Reference(nn.Module):
     def __init__(self, network: Network) -> None:
         super().__init__()
         self.network = network
-        if network.name in PLAIN_NETWORKS:
+        if network.name in CONVOLUTIONAL:
             channels = network.frames.planes
-            for i, (out, kernel, stride) in enumerate(PLAIN_NETWORKS[network.name].convolutions, start=1):
+            for i, (out, kernel, stride) in enumerate(CONVOLUTIONAL[network.name].convolutions, start=1):
                 self.add_module(f"conv{i}", nn.Conv2d(channels, out, kernel, stride))
                 if network.conv_norm:
                     self.add_module(f"conv{i}_norm", nn.LayerNorm(out))
@@ -272,7 +272,7 @@ def learn(
 def test_both_orders_of_parameters_hold_the_same(make: type[Any], network: Network) -> None:
     flat = initial_parameters(network, 1)
     model = _model(network, "bf16", flat, make)
-    assert len(make_model(network, CPU, "bf16").params) == packed_count(network)
+    assert len(make_model(network, CPU, "bf16").params) == packed_places(network)[1]
     assert np.array_equal(_outer(model, model.params), flat)
     assert not np.array_equal(model.params.numpy(), flat)
     assert float(model.params.abs().sum()) == pytest.approx(float(np.abs(flat).sum()), rel=1e-4), "gaps are zero"
