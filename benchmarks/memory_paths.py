@@ -16,9 +16,9 @@ import torch
 from numpy.typing import NDArray
 
 from benchmarks.harness import CannotRun, Figure, WrongResult, seconds_per_call
-from learner.engine.initialization import initial_parameters
 from learner.engine.interfaces import CHUNK_UPDATES
 from learner.networks.fused import FusedModel
+from learner.networks.modules import initial_parameters
 from learner.replay.gather import gather_planes_to
 from learner.replay.replay_frames import HostFrames, planes_per_transition
 from learner.replay.sampling import Replay

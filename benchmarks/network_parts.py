@@ -18,7 +18,6 @@ import torch
 from benchmarks.harness import Figure, WrongResult, seconds_per_call
 from benchmarks.memory_paths import SEED, fill
 from learner.engine.accelerator import accelerator_of, is_gpu
-from learner.engine.initialization import initial_parameters
 from learner.engine.interfaces import CHUNK_UPDATES
 from learner.engine.prefetcher import Graphs
 from learner.engine.side_stream import make_side_stream
@@ -27,6 +26,7 @@ from learner.losses.method import ValueMethod, make_method
 from learner.losses.td_learning import TDLearning
 from learner.make_engine import make_engine
 from learner.networks.make_model import make_model
+from learner.networks.modules import initial_parameters
 from learner.networks.policy import Policy
 from shared.memory.plan import Plan
 from shared.memory.process_table import Role

@@ -1,8 +1,8 @@
 """Names and shapes of a network's parameters, without torch.
 
 Parameters travel as one flat float32 vector, in the order of the modules in learner/networks/modules.py. This table is
-for processes without torch: the launcher, and the scribe, which writes named tensors into checkpoints. A test compares it
-with the modules.
+for processes without torch: the launcher, and the scribe, which writes named tensors. A test compares it with the
+modules.
 """
 
 from __future__ import annotations

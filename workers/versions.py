@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from learner.engine.initialization import initial_parameters
 from learner.engine.optimizer import make_compiled_step
 from learner.networks.model import Model
+from learner.networks.modules import initial_parameters
 from shared.errors import FatalError
 from shared.memory.run_memory import Memory
 

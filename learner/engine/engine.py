@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from learner.engine.accelerator import Event, accelerator_of, is_gpu
-from learner.engine.initialization import initial_parameters
 from learner.engine.interfaces import M, RoundSource, UpdateRule
 from learner.engine.optimizer import Optimizer
 from learner.engine.prefetcher import Graphs
 from learner.engine.round_means import RoundMeans, RoundMetrics
 from learner.engine.side_stream import make_side_stream
 from learner.networks.model import Model
+from learner.networks.modules import initial_parameters
 from shared.config.run_schedule import RunSchedule
 from shared.config.settings import Config
 from shared.errors import FatalError

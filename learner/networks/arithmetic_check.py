@@ -9,10 +9,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from learner.engine.initialization import initial_parameters
 from learner.engine.side_stream import SideStream
 from learner.networks.make_model import make_model
 from learner.networks.model import ExtraInputs, Recurrence
+from learner.networks.modules import initial_parameters
 from shared.errors import ConfigError
 from shared.network_parameters import parameters_of
 from shared.network_spec import Network

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import torch
 
-from learner.networks.autograd import AutogradModel
 from learner.networks.fused import FusedModel
-from learner.networks.model import ReplicableModel
+from learner.networks.module_model import ModuleModel
+from learner.networks.packed_model import PackedModel
 from shared.network_spec import Network
 
 
-def make_model(network: Network, device: torch.device, precision: str) -> ReplicableModel:
+def make_model(network: Network, device: torch.device, precision: str) -> PackedModel:
     """The model of a network, with parameters that are still to be set."""
-    return FusedModel(network, device, precision) if network.plain else AutogradModel(network, device, precision)
+    return FusedModel(network, device, precision) if network.plain else ModuleModel(network, device, precision)

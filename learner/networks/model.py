@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,13 +112,3 @@ class Model(Protocol):
             saved: the result of a pass that `learns`, with the same parameters.
             gradient: float32[n, outputs, atoms].
         """
-
-
-class ReplicableModel(Model, Protocol):
-    """A model that can compute in several threads at a time."""
-
-    def replica(self) -> Self:
-        """The same parameters, for the passes of one thread: `gradient_into` sets a vector of this replica alone."""
-
-    def keep_state(self) -> None:
-        """Write the parameters that a replica's passes themselves have changed, once all replicas are done."""

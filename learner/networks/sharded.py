@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from learner.engine.side_stream import SideStream
-from learner.networks.model import ExtraInputs, ForwardPass, Model, Recurrence, ReplicableModel
+from learner.networks.model import ExtraInputs, ForwardPass, Model, Recurrence
+from learner.networks.packed_model import PackedModel
 
 T = TypeVar("T")
 
@@ -55,7 +56,7 @@ class ShardedModel:
     one update at a time.
     """
 
-    def __init__(self, model: ReplicableModel, shards: int, threads: int, ranks: Ranks | None = None) -> None:
+    def __init__(self, model: PackedModel, shards: int, threads: int, ranks: Ranks | None = None) -> None:
         """`model`, whose batches are computed in two or more `shards`.
 
         Args:

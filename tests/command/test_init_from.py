@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import ringside
-from learner.engine.initialization import initial_parameters
+from learner.networks.modules import initial_parameters
 from learner.networks.policy import Policy
 from ringside.agents.stored_weights import weights_at
 from ringside.run import planning

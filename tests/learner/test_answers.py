@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from learner.answers import Answers
-from learner.engine.initialization import initial_parameters
 from learner.networks.categorical import probabilities, sample
+from learner.networks.modules import initial_parameters
 from learner.networks.policy import Policy
 from shared.config.resolve import resolve
 from shared.config.settings import Config

@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from learner.engine.engine import Engine
-from learner.engine.initialization import initial_parameters
 from learner.make_engine import make_engine
 from learner.networks.make_model import make_model
+from learner.networks.modules import initial_parameters
 from learner.networks.policy import Policy
 from learner.networks.sharded import Ranks
 from shared.config.method_declaration import method_declaration

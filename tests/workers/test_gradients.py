@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from learner.engine.engine import GRADIENT_NORM
-from learner.engine.initialization import initial_parameters
 from learner.networks.make_model import make_model
 from learner.networks.model import ReplicableModel
+from learner.networks.modules import initial_parameters
 from learner.rollout.actor_critic import ActorCritic
 from learner.rollout.advantages import generalized_advantages
 from learner.rollout.on_policy_method import Rollout

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from learner.engine.initialization import initial_parameters
 from learner.losses.td_learning import TDLearning
 from learner.networks.frame_blocks import planes_in
 from learner.networks.make_model import make_model
+from learner.networks.modules import initial_parameters
 from learner.replay.replay_frames import Batch
 from learner.replay.sampling import Replay
 from shared.memory.run_memory import Memory

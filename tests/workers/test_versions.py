@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from learner.engine.initialization import initial_parameters
 from learner.engine.optimizer import Optimizer
 from learner.engine.side_stream import SideStream
 from learner.networks.make_model import make_model
 from learner.networks.model import ExtraInputs, ReplicableModel
+from learner.networks.modules import initial_parameters
 from shared.memory.run_memory import Memory
 from shared.memory.shared_parameters import SharedParameters
 from tests.support.worker_memory import LANE_ENVS, T_MAX, WORKERS, worker_config, worker_memory

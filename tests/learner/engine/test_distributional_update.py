@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from learner.engine.engine import Engine
-from learner.engine.initialization import initial_parameters
 from learner.engine.interfaces import CHUNK_UPDATES
+from learner.networks.modules import initial_parameters
 from learner.replay.sampling import draw_integers
 from shared.config.method_declaration import DQN
 from shared.config.sections import Algorithm

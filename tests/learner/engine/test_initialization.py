@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from learner.engine.initialization import initial_parameters
+from learner.networks.modules import initial_parameters
 from shared.config.sections import Initial
 from shared.network_parameters import parameters_of
 from shared.network_spec import Network

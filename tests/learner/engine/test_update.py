@@ -13,11 +13,11 @@ from torch import Tensor
 from torch.optim.radam import radam
 
 from learner.engine.engine import Engine, NonFiniteError
-from learner.engine.initialization import initial_parameters
 from learner.engine.optimizer import Optimizer
 from learner.engine.round_means import RoundMetrics
 from learner.engine.side_stream import SideStream, ThreadSideStream
 from learner.networks.fused import FusedModel
+from learner.networks.modules import initial_parameters
 from learner.replay.sampling import draw_integers
 from shared.config.method_declaration import DQN
 from shared.config.sections import Algorithm, Learn

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from learner.engine.initialization import initial_parameters
 from learner.networks.acting_noise import ActingNoise
+from learner.networks.modules import initial_parameters
 from learner.networks.policy import Policy
 from shared.network_spec import Network
 from tests.support.played_ring import patches

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from learner.networks.autograd import AutogradModel
 from torch import Tensor, nn
 
-from learner.engine.initialization import initial_parameters
 from learner.engine.side_stream import SideStream
-from learner.networks.autograd import AutogradModel
 from learner.networks.frame_blocks import blocks
 from learner.networks.fused import FusedModel
 from learner.networks.make_model import make_model
 from learner.networks.model import ExtraInputs, ForwardPass, Model
+from learner.networks.modules import initial_parameters
 from shared.frame_shape import CELL, DEFAULT_FRAMES, FrameShape
 from shared.network_parameters import packed_places, parameters_of
 from shared.network_spec import CONVOLUTIONAL, COSINES, Network

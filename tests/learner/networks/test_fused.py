@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from learner.networks.packed_layout import PackedLayout
 from torch import Tensor
 
-from learner.engine.initialization import initial_parameters
 from learner.networks import arithmetic_check
 from learner.networks.arithmetic_check import check_arithmetic
 from learner.networks.make_model import make_model
 from learner.networks.model import ExtraInputs
-from learner.networks.packed_layout import PackedLayout
+from learner.networks.modules import initial_parameters
 from learner.networks.policy import Policy, greedy
 from shared.errors import ConfigError
 from shared.frame_shape import CELL, DEFAULT_FRAMES, STACK, FrameShape

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from learner.networks.autograd import AutogradModel
 from torch import Tensor, nn
 
-from learner.engine.initialization import initial_parameters
 from learner.networks import lstm
 from learner.networks.arithmetic_check import check_arithmetic
-from learner.networks.autograd import AutogradModel
 from learner.networks.model import ExtraInputs, Model, Recurrence
+from learner.networks.modules import initial_parameters
 from learner.networks.policy import Policy
 from learner.networks.sharded import ShardedModel
 from shared.network_parameters import parameters_of

@@ -7,9 +7,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from learner.engine.initialization import initial_parameters
 from learner.networks.make_model import make_model
 from learner.networks.model import ExtraInputs, Model
+from learner.networks.modules import initial_parameters
 from learner.networks.sharded import Ranks, ShardedModel
 from shared.network_spec import Network
 from tests.learner.networks.test_autograd import learn

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from learner.engine.engine import Engine
-from learner.engine.initialization import initial_parameters
 from learner.make_engine import make_engine
+from learner.networks.modules import initial_parameters
 from learner.rollout.advantages import generalized_advantages
 from learner.rollout.on_policy_method import Rollout
 from learner.rollout.rollout_source import RolloutSource

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from learner.engine.initialization import initial_parameters
+from learner.networks.modules import initial_parameters
 from learner.networks.policy import Policy
 from shared.config.settings import Config
 from shared.network_parameters import parameters_of

@@ -1,0 +1,106 @@
+"""Networks that PyTorch differentiates, built in or with a torso of the user."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from learner.engine.side_stream import SideStream
+from learner.networks.frame_blocks import stack_in
+from learner.networks.linear import Affine
+from learner.networks.model import ExtraInputs
+from learner.networks.modules import Linear, NetworkModule, SpectralConvolution, canonical
+from learner.networks.packed_model import PackedModel
+from shared.errors import ConfigError
+from shared.network_spec import Network
+
+
+class ModulePass(NamedTuple):
+    """Result of a forward pass with its graph, for the backward pass."""
+
+    outputs: Tensor
+    state: Tensor | None
+
+
+class ModuleModel(PackedModel):
+    """A network's module, whose parameters are views of the packed vectors. See `learner.networks.model.Model`."""
+
+    def __init__(self, network: Network, device: torch.device, precision: str) -> None:
+        super().__init__(network, device, precision)
+        self._is_replica = False
+        self._bind()
+
+    def _bind(self) -> None:
+        """Make a module for the passes of one thread."""
+        self._module = NetworkModule(self.network, self._dtype).to(self.params.device)
+        self.noise = self._module.noise
+        self._leaves = self._module.parameters_by_name()
+        found = tuple((name, tuple(parameter.shape)) for name, parameter in self._leaves.items())
+        if found != self._spec.shapes:
+            raise ConfigError(f"--network {self.network.name} has other parameters than before: it was changed.")
+        params, copies = self.views(self.params), self.views(self.params_bf16)
+        for name, parameter in self._leaves.items():
+            parameter.data = (params if parameter.dtype == torch.float32 else copies)[name].detach()
+        self._learned = {name: leaf for name, leaf in self._leaves.items() if leaf.requires_grad}
+        self._module.requires_grad_(False)
+        # Where gradients go: those of linear layers by themselves, the others by PyTorch's backward pass.
+        self._others: tuple[list[Tensor], list[Tensor]] = [], []
+        self._side_stream = SideStream()
+
+    def replica(self) -> ModuleModel:
+        """The same parameters (`PackedModel.replica`)."""
+        other = copy.copy(self)
+        other._is_replica = True
+        other._bind()
+        return other
+
+    def keep_state(self) -> None:
+        """Keep what power iteration found (`PackedModel.keep_state`)."""
+        for layer in self._module.modules():
+            if isinstance(layer, SpectralConvolution):
+                layer.keep()
+
+    def gradient_into(self, flat: Tensor) -> None:
+        """Set the vector that `backward` writes into."""
+        flat.zero_()  # what no pass writes has no gradient: the vectors of power iteration
+        views = self.views(flat)
+        others = dict(self._learned)
+        for name, layer in self._module.named_modules():
+            if isinstance(layer, Linear):
+                layer.side_stream = lambda: self._side_stream
+                for part, setting in (("", "into"), ("_sigma", "sigma_into")):
+                    weight, bias = (f"{canonical(name)}.{kind}{part}" for kind in ("weight", "bias"))
+                    if weight in views:
+                        setattr(layer, setting, Affine(views[weight], views[bias]))
+                        del others[weight], others[bias]
+        self._others = [leaf.requires_grad_() for leaf in others.values()], [views[name] for name in others]
+
+    def forward(
+        self,
+        blocks: Tensor,
+        stack_offset: int,
+        extra_inputs: ExtraInputs,
+        settle: Callable[[], None] | None = None,
+        *,
+        learns: bool = False,
+    ) -> ModulePass:
+        """The outputs for stacks (`Model.forward`)."""
+        cells = stack_in(blocks, stack_offset, self.network.frames.planes)
+        if not learns:
+            return ModulePass(*self._module(cells, extra_inputs, settle))
+        with torch.inference_mode(False), torch.enable_grad():
+            return ModulePass(*self._module(cells, extra_inputs, settle))
+
+    def backward(self, saved: ModulePass, gradient: Tensor, side_stream: SideStream) -> None:
+        """Write the gradient by the parameters (`Model.backward`)."""
+        self._side_stream = side_stream
+        others, into = self._others
+        with torch.inference_mode(False):
+            gradients = torch.autograd.grad(saved.outputs, others, gradient.clone(), materialize_grads=True)
+        torch._foreach_copy_(into, gradients)
+        if not self._is_replica:
+            self.keep_state()

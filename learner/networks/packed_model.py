@@ -1,0 +1,101 @@
+"""Parameters of a network in one packed vector, from which a model reads them, and copies of them.
+
+Outside a model, parameters are one float32 vector in the *canonical* layout of `shared.network_parameters`: PyTorch's,
+with weights of convolutions [out, in, y, x]. In the *packed* layout each has the order of memory that its kernels read,
+so that an update copies nothing to reorder it.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from learner.engine.device import compute_dtype
+from learner.engine.host_transfer import HostTransfer
+from learner.networks.model import Model
+from shared.network_parameters import packed_places, parameters_of
+from shared.network_spec import Network
+
+
+class PackedModel(Model):
+    """Base of the models that compute themselves, in several threads at a time if need be."""
+
+    noise = 0
+
+    def __init__(self, network: Network, device: torch.device, precision: str) -> None:
+        """Parameters that are still to be set."""
+        self.network = network
+        self._dtype = compute_dtype(precision)
+        self._spec = parameters_of(network)
+        self._transfer = HostTransfer(self._spec.count, device)
+        self._places, size = packed_places(network)
+        self.params = torch.zeros(size, device=device)
+        self.params_bf16 = self.params if self._dtype == torch.float32 else self.params.to(self._dtype)
+        torso = ("conv", "block", "torso.")
+        self.head_offset = max(place.stop for name, place in self._places.items() if name.startswith(torso))
+
+    def replica(self) -> Self:
+        """The same parameters, for the passes of one thread: `gradient_into` sets a vector of this replica alone."""
+        raise NotImplementedError
+
+    def keep_state(self) -> None:
+        """Write the parameters that a replica's passes themselves have changed, once all replicas are done."""
+        return
+
+    def refresh(self) -> None:
+        """Update the copies that the optimizer does not write itself: by default there are none."""
+        return
+
+    def pack(self, canonical: NDArray[np.float32], packed: Tensor) -> None:
+        """Copy parameters from canonical to packed layout."""
+        packed.zero_()  # between parameters, too: a gradient that was not finite leaves no zeros there
+        for view, part in self._pairs(packed, self._transfer.to_device(canonical)):
+            view.copy_(part)
+
+    def unpack(self, packed: Tensor, canonical: NDArray[np.float32]) -> None:
+        """Copy parameters from packed to canonical layout."""
+        vector = torch.empty(self._spec.count, device=packed.device)
+        for view, part in self._pairs(packed, vector):
+            part.copy_(view)
+        self._transfer.to_host(vector, canonical)
+
+    def export_into(self, out: NDArray[np.float32]) -> None:
+        """Copy `params` in canonical layout, which leaves out the numbers between parameters."""
+        self.unpack(self.params, out)
+
+    def take(self, exported: NDArray[np.float32]) -> None:
+        """Take over parameters in canonical layout."""
+        self.pack(exported, self.params)
+        self.sync_copy()
+
+    def sync_copy(self) -> None:
+        """Update all copies of `params`."""
+        if self.params_bf16 is not self.params:
+            self.params_bf16.copy_(self.params)
+        self.refresh()
+
+    def views(self, flat: Tensor) -> dict[str, Tensor]:
+        """The parameters in a packed vector, by name, as the passes read them."""
+        return {name: self._view(name, flat[self._places[name]], shape) for name, shape in self._spec.shapes}
+
+    def _pairs(self, packed: Tensor, canonical: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """Each parameter in a packed vector and in one in canonical layout, in one shape."""
+        parts = canonical.split([math.prod(shape) for _, shape in self._spec.shapes])
+        ordered = [self._ordered(name, view) for name, view in self.views(packed).items()]
+        return [(view, part.view(view.shape)) for view, part in zip(ordered, parts, strict=True)]
+
+    def _view(self, name: str, part: Tensor, shape: tuple[int, ...]) -> Tensor:
+        """A parameter in its shape; weights of convolutions are channels-last."""
+        if len(shape) != 4 or name == "conv1.weight":  # which is cut into blocks anyway
+            return part.view(shape)
+        out, inputs, height, width = shape
+        return part.view(out, height, width, inputs).permute(0, 3, 1, 2)
+
+    def _ordered(self, name: str, view: Tensor) -> Tensor:
+        """A view of `views`, of any shape, in the order of the canonical layout."""
+        return view
