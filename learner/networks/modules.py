@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,44 +32,11 @@ from shared.network_spec import CONVOLUTIONAL, COSINES, IMPALA, RESIDUALS, Netwo
 _TINY = 1e-12
 Noise = tuple[Tensor, Tensor]
 """f(e_in) and f(e_out) of a noisy layer."""
+Gains = Sequence[tuple[int, float]]
+"""Numbers of rows, and the gain of their orthogonal first weights."""
 
 
-class Layer(nn.Module):
-    """Weights and a bias, whose first values do not depend on the dtype."""
-
-    gains: Sequence[tuple[int, float]] = ()
-    """Numbers of rows and their gains, of orthogonal first weights; default: that of hidden layers for all."""
-
-    def __init__(self, dtype: torch.dtype, *shape: int) -> None:
-        super().__init__()
-        self.weight, self.bias = _parameter(dtype, *shape), _parameter(dtype, shape[0])
-
-    @property
-    def bound(self) -> float:
-        """Bound of uniform first values: 1/sqrt(fan-in)."""
-        return 1.0 / math.sqrt(math.prod(self.weight.shape[1:]))
-
-    def initialize(self, name: str, draws: Draws) -> None:
-        """Draw the first values."""
-        draws.fill(self.weight, f"{name}.weight", self.bound, self.gains or [(len(self.weight), HIDDEN_GAIN)])
-        draws.fill(self.bias, f"{name}.bias", self.bound)
-
-
-class Convolution(Layer):
-    """A convolution of 3x3 with a border of 1, or of another kernel, stride and border."""
-
-    def __init__(
-        self, dtype: torch.dtype, inputs: int, outputs: int, kernel: int = 3, *, stride: int = 1, padding: int = 1
-    ) -> None:
-        super().__init__(dtype, outputs, inputs, kernel, kernel)
-        self._stride, self._padding = stride, padding
-
-    def forward(self, x: Tensor) -> Tensor:
-        """[n, outputs, y, x] of [n, inputs, y, x]."""
-        return F.conv2d(x, self.weight, self.bias, self._stride, self._padding)
-
-
-class BlockConvolution(Convolution):
+class BlockConvolution(nn.Conv2d):
     """A first convolution, whose stride is a block and whose kernel is whole blocks, of pixels 0..255."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -79,24 +47,19 @@ class BlockConvolution(Convolution):
         return F.conv2d(x, split.reshape(out, planes * CELL, k, k) * PIXEL, self.bias)
 
 
-class SpectralConvolution(Convolution):
+class SpectralConvolution(nn.Conv2d):
     """A convolution whose weights are divided by their largest singular value (Miyato et al. 2018).
 
     That is u^T W v by one step of power iteration (algorithm 1). u is a parameter, so that it is published, saved and
     restored with the others.
     """
 
-    def __init__(self, dtype: torch.dtype, inputs: int, outputs: int) -> None:
-        super().__init__(dtype, inputs, outputs)
-        self.u = _parameter(torch.float32, outputs)
-        self.u.requires_grad_(False)
-        self.found: Tensor | None = None
-        """The next u, to be kept after the backward pass, which needs all parameters as they were."""
+    found: Tensor | None = None
+    """The next u, to be kept after the backward pass, which needs all parameters as they were."""
 
-    def initialize(self, name: str, draws: Draws) -> None:
-        """Draw the first values."""
-        super().initialize(name, draws)
-        draws.fill_singular_vector(self.u, self.weight)
+    def __init__(self, inputs: int, outputs: int, kernel: int, **more: Any) -> None:
+        super().__init__(inputs, outputs, kernel, **more)
+        self.u = nn.Parameter(torch.empty(outputs), requires_grad=False)
 
     def keep(self) -> None:
         """Take over what the newest pass that learns has found."""
@@ -116,36 +79,28 @@ class SpectralConvolution(Convolution):
         return F.conv2d(x, self.weight / torch.dot(u, matrix @ v).to(self.weight.dtype), self.bias, padding=1)
 
 
-class Linear(Layer):
+class Linear(nn.Linear):
     """A linear layer; a noisy one adds sigma * f(e_out) f(e_in)^T to its weights (Fortunato et al. 2018).
 
     Attributes:
+        gains: of the first weights; empty: those of a hidden layer.
+        sigma: sigma_0 of its noise; 0: it is not noisy.
         into, sigma_into: tensors for gradients, which `learner.networks.linear` writes; None: no backward pass follows.
+        side_stream: stream that computes these gradients; by default the caller's thread.
     """
 
     into: Affine | None = None
     sigma_into: Affine | None = None
     side_stream: Callable[[], SideStream] = SideStream
-    """Stream for those gradients; by default its own thread."""
 
-    def __init__(
-        self, dtype: torch.dtype, inputs: int, outputs: int, sigma: float, gains: Sequence[tuple[int, float]] = ()
-    ) -> None:
-        """`sigma`: sigma_0 of noise; 0: the layer is not noisy."""
-        super().__init__(dtype, outputs, inputs)
-        self.gains, self._sigma = gains, sigma
-        self.noisy = sigma > 0
-        if self.noisy:
-            self.weight_sigma, self.bias_sigma = _parameter(dtype, outputs, inputs), _parameter(dtype, outputs)
+    def __init__(self, inputs: int, outputs: int, dtype: torch.dtype, sigma: float, gains: Gains = ()) -> None:
+        super().__init__(inputs, outputs, dtype=dtype)
+        self.sigma, self.gains = sigma, gains
+        if sigma:
+            self.weight_sigma = nn.Parameter(torch.empty_like(self.weight))
+            self.bias_sigma = nn.Parameter(torch.empty_like(self.bias))
 
-    def initialize(self, name: str, draws: Draws) -> None:
-        """Draw the first values; sigma is sigma_0/sqrt(fan-in) (section 3.2)."""
-        super().initialize(name, draws)
-        if self.noisy:
-            self.weight_sigma.fill_(self._sigma * self.bound)
-            self.bias_sigma.fill_(self._sigma * self.bound)
-
-    def forward(self, x: Tensor, noise: Noise | None) -> Tensor:
+    def forward(self, x: Tensor, noise: Noise | None = None) -> Tensor:
         """[..., outputs] of [..., inputs]."""
         y = self._affine(x, Affine(self.weight, self.bias), self.into)
         if noise is None:
@@ -156,52 +111,6 @@ class Linear(Layer):
 
     def _affine(self, x: Tensor, layer: Affine, into: Affine | None) -> Tensor:
         return linear(x, layer, into if torch.is_grad_enabled() else None, self.side_stream)
-
-
-class Norm(nn.Module):
-    """Layer normalization over the last dimension, in float32 (Ba et al. 2016, equation 4)."""
-
-    def __init__(self, units: int) -> None:
-        super().__init__()
-        self.weight, self.bias = nn.Parameter(torch.ones(units)), nn.Parameter(torch.zeros(units))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """float32[..., units] of float32[..., units]."""
-        return F.layer_norm(x, x.shape[-1:], self.weight, self.bias)
-
-
-class LSTM(nn.Module):
-    """An LSTM in float32 with the parameters of PyTorch's."""
-
-    def __init__(self, inputs: int, units: int) -> None:
-        super().__init__()
-        self._units = units
-        gates, float32 = 4 * units, torch.float32
-        self.weight_ih_l0, self.weight_hh_l0 = _parameter(float32, gates, inputs), _parameter(float32, gates, units)
-        self.bias_ih_l0, self.bias_hh_l0 = _parameter(float32, gates), _parameter(float32, gates)
-
-    def initialize(self, name: str, draws: Draws) -> None:
-        """Draw the first values."""
-        for each, parameter in self.named_parameters():
-            draws.fill(parameter, f"{name}.{each}", 1.0 / math.sqrt(self._units), [(len(parameter), LSTM_GAIN)])
-
-    def forward(self, x: Tensor, extra_inputs: ExtraInputs) -> tuple[Tensor, Tensor]:
-        """Outputs and state (`lstm.unroll`)."""
-        assert extra_inputs.recurrence is not None, "a recurrent network has a state"
-        return lstm.unroll(x, extra_inputs.recurrence, lstm.Weights(*self.parameters()))
-
-
-class Embedding(Layer):
-    """The embedding of quantile fractions (Dabney et al. 2018b, equation 4)."""
-
-    def __init__(self, dtype: torch.dtype, features: int) -> None:
-        super().__init__(dtype, features, COSINES)
-
-    def forward(self, features: Tensor, fractions: Tensor) -> Tensor:
-        """[n, fractions, features]: features [n, features] times those of the fractions [n, fractions]."""
-        multiples = math.pi * torch.arange(COSINES, device=features.device, dtype=torch.float32)
-        cosines = (fractions[..., None] * multiples).cos().to(features.dtype)
-        return features[:, None] * F.linear(cosines, self.weight, self.bias).relu()
 
 
 # --- torsos
@@ -215,10 +124,10 @@ class Convolutional(nn.Module):
         self._dtype, inputs, layers = dtype, network.frames.planes, CONVOLUTIONAL[network.name].convolutions
         self._reads_blocks, self._normalized = layers[0].reads_blocks, network.conv_norm
         for i, (outputs, kernel, stride) in enumerate(layers, start=1):
-            kind = BlockConvolution if i == 1 and self._reads_blocks else Convolution
-            self.add_module(f"conv{i}", kind(dtype, inputs, outputs, kernel, stride=stride, padding=0))
+            kind = BlockConvolution if i == 1 and self._reads_blocks else nn.Conv2d
+            self.add_module(f"conv{i}", kind(inputs, outputs, kernel, stride, dtype=dtype))
             if self._normalized:
-                self.add_module(f"conv{i}_norm", Norm(outputs))
+                self.add_module(f"conv{i}_norm", nn.LayerNorm(outputs))
             inputs = outputs
 
     def forward(self, cells: Tensor) -> Tensor:
@@ -226,7 +135,7 @@ class Convolutional(nn.Module):
         cut = cells.permute(0, 3, 1, 2).to(self._dtype, memory_format=torch.channels_last)
         x = cut if self._reads_blocks else _pixels(cells, self._dtype)
         for layer in self.children():
-            if isinstance(layer, Norm):  # over the channels of each place, which lie side by side in memory
+            if isinstance(layer, nn.LayerNorm):  # over the channels of each place, which lie side by side in memory
                 x = layer(x.permute(0, 2, 3, 1).float()).to(x.dtype).permute(0, 3, 1, 2).relu()
             else:
                 x = layer(x)
@@ -239,8 +148,8 @@ class Residual(nn.Module):
 
     def __init__(self, network: Network, dtype: torch.dtype, channels: int) -> None:
         super().__init__()
-        kind = SpectralConvolution if network.spectral_norm else Convolution
-        self.conv1, self.conv2 = kind(dtype, channels, channels), kind(dtype, channels, channels)
+        kind = SpectralConvolution if network.spectral_norm else nn.Conv2d
+        self.conv1, self.conv2 = (kind(channels, channels, 3, padding=1, dtype=dtype) for _ in range(2))
 
     def forward(self, x: Tensor) -> Tensor:
         """[n, channels, y, x] of as many."""
@@ -256,7 +165,7 @@ class Impala(nn.Module):
         self._dtype, inputs = dtype, network.frames.planes
         for i, base in enumerate(IMPALA, start=1):
             outputs = base * network.width
-            parts: dict[str, nn.Module] = {"conv": Convolution(dtype, inputs, outputs)}
+            parts: dict[str, nn.Module] = {"conv": nn.Conv2d(inputs, outputs, 3, padding=1, dtype=dtype)}
             parts |= {f"residual{j}": Residual(network, dtype, outputs) for j in range(1, RESIDUALS + 1)}
             self.add_module(f"block{i}", nn.ModuleDict(parts))
             inputs = outputs
@@ -300,33 +209,38 @@ class NetworkModule(nn.Module):
         """
         super().__init__()
         self._network, outputs = network, network.outputs * network.atoms
+        self.torso: nn.Module = nn.Identity()
+        with torch.device("meta"):  # without first values, which would be drawn from torch's own generator
+            if network.own is None:
+                self.torso = (Convolutional if network.name in CONVOLUTIONAL else Impala)(network, dtype)
+            if network.method == "iqn":
+                self.embedding = nn.Linear(COSINES, network.features, dtype=dtype)
+            gains = [(outputs, VALUE_GAIN)]
+            if network.value_output:
+                gains = [(network.actions, POLICY_GAIN), (1, VALUE_GAIN)]
+            streams = {"hidden": (network.head, gains)}
+            if network.dueling:
+                streams = {"hidden": ("value", [(network.atoms, VALUE_GAIN)]), "advantage_hidden": ("advantage", gains)}
+            for inner, (last, rows) in streams.items():
+                self._add_stream(inner, last, dtype, rows)
+        self.to_empty(device="cpu")
         if network.own is not None:
-            self.torso: nn.Module = Own(network, dtype, seed)
-        else:
-            self.torso = (Convolutional if network.name in CONVOLUTIONAL else Impala)(network, dtype)
-        if network.method == "iqn":
-            self.embedding = Embedding(dtype, network.features)
-        gains = [(network.actions, POLICY_GAIN), (1, VALUE_GAIN)] if network.value_output else [(outputs, VALUE_GAIN)]
-        if network.dueling:
-            self._add_stream("hidden", network.head, dtype, [(network.atoms, VALUE_GAIN)])
-            self._add_stream("advantage_hidden", "advantage", dtype, gains)
-        else:
-            self._add_stream("hidden", network.head, dtype, gains)
-        self._noisy = [layer for layer in self.children() if isinstance(layer, Linear) and layer.noisy]
+            self.torso = Own(network, dtype, seed)
+        self._noisy = [layer for layer in self.children() if isinstance(layer, Linear) and layer.sigma]
         self._noises = [count for layer in self._noisy for count in reversed(layer.weight.shape)]
         self.noise = sum(self._noises)
         """Normal numbers that its noisy layers take at a time."""
 
-    def _add_stream(self, inner: str, last: str, dtype: torch.dtype, gains: Sequence[tuple[int, float]]) -> None:
+    def _add_stream(self, inner: str, last: str, dtype: torch.dtype, gains: Gains) -> None:
         """Add a hidden layer and a last one with a row for each gain."""
         network = self._network
-        self.add_module(inner, Linear(dtype, network.features, network.hidden, network.noisy))
+        self.add_module(inner, Linear(network.features, network.hidden, dtype, network.noisy))
         if network.layer_norm:
-            self.add_module(f"{inner}_norm", Norm(network.hidden))
-        if network.recurrent:
-            self.lstm = LSTM(network.hidden, network.recurrent)
+            self.add_module(f"{inner}_norm", nn.LayerNorm(network.hidden))
+        if network.recurrent:  # of which only the parameters are read
+            self.lstm = nn.LSTM(network.hidden, network.recurrent)
         inputs, rows = network.recurrent or network.hidden, sum(count for count, _ in gains)
-        self.add_module(last, Linear(torch.float32, inputs, rows, network.noisy, gains))
+        self.add_module(last, Linear(inputs, rows, torch.float32, network.noisy, gains))
 
     def parameters_by_name(self) -> dict[str, nn.Parameter]:
         """Parameters by their names in `shared.network_parameters`, in order."""
@@ -346,16 +260,23 @@ class NetworkModule(nn.Module):
         if settle is not None:
             settle()
         if extra_inputs.fractions is not None:
-            features = self.embedding(features, extra_inputs.fractions)
+            features = self._embedded(features, extra_inputs.fractions)
         noise = self._scaled_noise(extra_inputs.noise, features)
         hidden, state = self._hidden("hidden", features, noise), None
         if network.recurrent:
-            hidden, state = self.lstm(hidden, extra_inputs)
+            assert extra_inputs.recurrence is not None, "a recurrent network has a state"
+            hidden, state = lstm.unroll(hidden, extra_inputs.recurrence, lstm.Weights(*self.lstm.parameters()))
         value = self._last(network.head, hidden, noise)
         if not network.dueling:
             return value, state
         advantage = self._last("advantage", self._hidden("advantage_hidden", features, noise), noise)
         return value + advantage - advantage.mean(1, keepdim=True), None  # Wang et al. 2016, equation 9
+
+    def _embedded(self, features: Tensor, fractions: Tensor) -> Tensor:
+        """[n, fractions, features]: features times those of the fractions (Dabney et al. 2018b, equation 4)."""
+        multiples = math.pi * torch.arange(COSINES, device=features.device, dtype=torch.float32)
+        cosines = (fractions[..., None] * multiples).cos().to(features.dtype)
+        return features[:, None] * F.linear(cosines, self.embedding.weight, self.embedding.bias).relu()
 
     def _hidden(self, name: str, features: Tensor, noise: dict[Linear, Noise]) -> Tensor:
         """float32[n, hidden] of features [n, features], or of one row for every fraction."""
@@ -398,13 +319,28 @@ def initial_parameters(network: Network, seed: int, initial: Initial = "auto") -
     draws, module = Draws(seed, orthogonal=orthogonal), NetworkModule(network, torch.float32, seed)
     with torch.no_grad():
         for name, layer in module.named_modules():
-            if isinstance(layer, Layer | LSTM):
-                layer.initialize(canonical(name), draws)
+            if not name.startswith("torso.torso"):
+                _initialize(layer, canonical(name), draws)
         return torch.cat([parameter.flatten() for parameter in module.parameters_by_name().values()]).numpy()
 
 
-def _parameter(dtype: torch.dtype, *shape: int) -> nn.Parameter:
-    return nn.Parameter(torch.empty(shape, dtype=dtype))
+def _initialize(layer: nn.Module, name: str, draws: Draws) -> None:
+    """Draw the first values of a layer; sigma is sigma_0/sqrt(fan-in) (Fortunato et al. 2018, section 3.2)."""
+    if isinstance(layer, nn.LayerNorm):
+        layer.reset_parameters()
+        return
+    bound = 0.0
+    for kind, parameter in layer.named_parameters(recurse=False):
+        if isinstance(layer, nn.LSTM):
+            draws.fill(parameter, f"{name}.{kind}", 1.0 / math.sqrt(layer.hidden_size), [(len(parameter), LSTM_GAIN)])
+        elif isinstance(layer, Linear) and kind.endswith("_sigma"):
+            parameter.fill_(layer.sigma * bound)
+        elif isinstance(layer, SpectralConvolution) and kind == "u":
+            draws.fill_singular_vector(parameter, layer.weight)
+        else:
+            bound = 1.0 / math.sqrt(parameter[0].numel()) if kind == "weight" else bound
+            gains = layer.gains if isinstance(layer, Linear) else ()
+            draws.fill(parameter, f"{name}.{kind}", bound, gains or [(len(parameter), HIDDEN_GAIN)])
 
 
 def _pixels(cells: Tensor, dtype: torch.dtype) -> Tensor:

@@ -22,7 +22,7 @@ from shared.frame_shape import STACK
 from shared.network_parameters import parameters_of
 from shared.network_spec import Network, network_of
 from tests.learner.losses.test_losses import action_values, paper_target, quantile_loss
-from tests.learner.networks.test_autograd import Reference, make_reference
+from tests.learner.networks.test_modules import Reference, make_reference
 from tests.support.played_ring import (
     ACTIONS,
     PlayedRing,

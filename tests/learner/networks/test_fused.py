@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from learner.networks.packed_layout import PackedLayout
 from torch import Tensor
 
 from learner.networks import arithmetic_check
 from learner.networks.arithmetic_check import check_arithmetic
+from learner.networks.fused import FusedModel
 from learner.networks.make_model import make_model
 from learner.networks.model import ExtraInputs
 from learner.networks.modules import initial_parameters
@@ -21,7 +21,7 @@ from shared.errors import ConfigError
 from shared.frame_shape import CELL, DEFAULT_FRAMES, STACK, FrameShape
 from shared.network_parameters import parameters_of
 from shared.network_spec import Network
-from tests.learner.networks.test_autograd import NETWORKS
+from tests.learner.networks.test_modules import NETWORKS
 from tests.support.plain_network import plain_values
 
 GRID = DEFAULT_FRAMES.grid
@@ -62,13 +62,11 @@ def test_another_process_takes_what_a_model_exports(precision: str, dueling: boo
     assert torch.equal(*outputs)
 
 
-def test_views_have_the_shapes_of_the_specification() -> None:
-    layout = PackedLayout(Network("nature", ACTIONS), CPU)
-    views = layout.views(torch.zeros(layout.spec.count))
-    shapes = [tuple(t.shape) for pair in (*views.convolutions, views.hidden, views.output) for t in pair]
-    expected = [shape for _, shape in layout.spec.shapes]
-    assert shapes[0] == (32, STACK * CELL, 2, 2)  # of blocks, as many numbers as [32, 4, 8, 8]
-    assert shapes[1:] == expected[1:]
+def test_the_first_convolution_is_one_of_blocks() -> None:
+    model = FusedModel(Network("nature", ACTIONS), CPU, "fp32")
+    shapes = [tuple(view.shape) for view in model.views(model.params).values()]
+    assert shapes[0] == (32, STACK * CELL, 2, 2)  # as many numbers as [32, 4, 8, 8]
+    assert shapes[1:] == [shape for _, shape in parameters_of(model.network).shapes][1:]
 
 
 def test_the_network_of_a3c_is_that_of_the_paper() -> None:

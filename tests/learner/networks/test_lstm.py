@@ -9,18 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from learner.networks.autograd import AutogradModel
 from torch import Tensor, nn
 
 from learner.networks import lstm
 from learner.networks.arithmetic_check import check_arithmetic
 from learner.networks.model import ExtraInputs, Model, Recurrence
+from learner.networks.module_model import ModuleModel
 from learner.networks.modules import initial_parameters
 from learner.networks.policy import Policy
 from learner.networks.sharded import ShardedModel
 from shared.network_parameters import parameters_of
 from shared.network_spec import Network
-from tests.learner.networks.test_autograd import learn, make_reference
+from tests.learner.networks.test_modules import learn, make_reference
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -75,8 +75,8 @@ def test_outputs_and_gradients_are_those_of_pytorch() -> None:
 # Models
 
 
-def _model(precision: str = "fp32", network: Network = RECURRENT) -> AutogradModel:
-    model = AutogradModel(network, CPU, precision)
+def _model(precision: str = "fp32", network: Network = RECURRENT) -> ModuleModel:
+    model = ModuleModel(network, CPU, precision)
     model.pack(initial_parameters(network, 1, "torch"), model.params)
     model.sync_copy()
     return model

@@ -12,7 +12,7 @@ from learner.networks.model import ExtraInputs, Model
 from learner.networks.modules import initial_parameters
 from learner.networks.sharded import Ranks, ShardedModel
 from shared.network_spec import Network
-from tests.learner.networks.test_autograd import learn
+from tests.learner.networks.test_modules import learn
 from tests.support.thread_ranks import in_ranks
 
 CPU = torch.device("cpu")

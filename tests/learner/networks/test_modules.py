@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from learner.networks.autograd import AutogradModel
 from torch import Tensor, nn
 
 from learner.engine.side_stream import SideStream
@@ -17,6 +16,7 @@ from learner.networks.frame_blocks import blocks
 from learner.networks.fused import FusedModel
 from learner.networks.make_model import make_model
 from learner.networks.model import ExtraInputs, ForwardPass, Model
+from learner.networks.module_model import ModuleModel
 from learner.networks.modules import initial_parameters
 from shared.frame_shape import CELL, DEFAULT_FRAMES, FrameShape
 from shared.network_parameters import packed_places, parameters_of
@@ -24,8 +24,8 @@ from shared.network_spec import CONVOLUTIONAL, COSINES, Network
 
 CPU = torch.device("cpu")
 ACTIONS, BATCH = 5, 4
-TOLERANCE = {FusedModel: {"fp32": 2e-5, "bf16": 3e-2}, AutogradModel: {"fp32": 2e-5, "bf16": 4e-2}}
-GRADIENT_TOLERANCE = {FusedModel: {"fp32": 2e-5, "bf16": 0.2}, AutogradModel: {"fp32": 5e-5, "bf16": 0.25}}
+TOLERANCE = {FusedModel: {"fp32": 2e-5, "bf16": 3e-2}, ModuleModel: {"fp32": 2e-5, "bf16": 4e-2}}
+GRADIENT_TOLERANCE = {FusedModel: {"fp32": 2e-5, "bf16": 0.2}, ModuleModel: {"fp32": 5e-5, "bf16": 0.25}}
 """With 8 bits some units of a fresh network fall on the other side of zero; PyTorch's autocast is 0.05 to 0.14 off."""
 
 NETWORKS = {
@@ -51,7 +51,7 @@ PLAIN = {
     "a3c of one frame": Network("a3c", ACTIONS, frame_size=96, frame_stack=1),
 }
 MODELS = [
-    *(pytest.param(AutogradModel, network, id=name) for name, network in (NETWORKS | PLAIN).items()),
+    *(pytest.param(ModuleModel, network, id=name) for name, network in (NETWORKS | PLAIN).items()),
     *(pytest.param(FusedModel, network, id=f"fused {name}") for name, network in PLAIN.items()),
 ]
 
@@ -234,10 +234,10 @@ def _beside(model: Model, seed: int = 0, rows: int = 2) -> ExtraInputs:
     return ExtraInputs(fractions, noise)
 
 
-M = TypeVar("M", AutogradModel, FusedModel)
+M = TypeVar("M", ModuleModel, FusedModel)
 
 
-def _model(network: Network, precision: str, flat: np.ndarray, make: type[M] = AutogradModel) -> M:  # type: ignore[assignment]
+def _model(network: Network, precision: str, flat: np.ndarray, make: type[M] = ModuleModel) -> M:  # type: ignore[assignment]
     model = make(network, CPU, precision)
     model.pack(flat, model.params)
     model.sync_copy()
@@ -276,7 +276,7 @@ def test_both_orders_of_parameters_hold_the_same(make: type[Any], network: Netwo
     assert np.array_equal(_outer(model, model.params), flat)
     assert not np.array_equal(model.params.numpy(), flat)
     assert float(model.params.abs().sum()) == pytest.approx(float(np.abs(flat).sum()), rel=1e-4), "gaps are zero"
-    for part, leaf in model._leaves.items() if make is AutogradModel else ():
+    for part, leaf in model._leaves.items() if make is ModuleModel else ():
         assert leaf.data_ptr() % 16 == 0, f"{part}: kernels for matrices want it"
 
 
@@ -290,7 +290,7 @@ def test_values_and_gradients_are_those_of_the_reference(make: type[Any], networ
     patch = 1 if precision == "fp32" else 8 if network.frame_size % 7 else 7
     flat, stacks = _parameters(network), _stacks(patch=patch, shape=network.frames)
     model = _model(network, precision, flat, make)
-    assert isinstance(make_model(network, CPU, precision), FusedModel if network.plain else AutogradModel)
+    assert isinstance(make_model(network, CPU, precision), FusedModel if network.plain else ModuleModel)
     beside = _beside(model)
     reference = make_reference(network, flat)
     inputs = (None if each is None else each.double() for each in (beside.fractions, beside.noise))
