@@ -105,7 +105,7 @@ FAMILY = (
     "--method c51 --double --prioritized --normalize all --optimizer radam --learning-rate-end 0 --anneal-steps 9_600",
     "--method qr-dqn --atoms 32 --network impala --pooling --spectral-norm --normalize last --train-every 40",
 )
-"""Combinations that together use every part of learner/networks/autograd.py, and a learning rate that graphs read."""
+"""Combinations that together use every part of learner/networks/modules.py, and a learning rate that graphs read."""
 LEARNERS = (
     *("as it comes", "replay on the host", "one update in a launch", "four updates in a launch", "no graphs"),
     *("any kernels", "fp32", "bf16"),

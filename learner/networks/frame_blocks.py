@@ -31,9 +31,9 @@ def blocks(planes: Tensor, out: Tensor) -> Tensor:
 
 def planes_in(block: Tensor) -> Tensor:
     """The planes uint8[n, k, 4 * g, 4 * g] of `blocks`: its inverse."""
-    grid, k = block.shape[1], block.shape[-1] // CELL
-    split = block.reshape(-1, grid, grid, k, BLOCK, BLOCK).permute(0, 3, 1, 4, 2, 5)
-    return split.reshape(-1, k, grid * BLOCK, grid * BLOCK)
+    n, grid, k = len(block), block.shape[1], block.shape[-1] // CELL
+    words = block.view(torch.int32).unflatten(3, (k, BLOCK)).permute(0, 3, 1, 4, 2)
+    return words.reshape(n, k, grid * BLOCK, grid).view(torch.uint8)
 
 
 def stack_in(block: Tensor, stack_offset: int, planes: int) -> Tensor:

@@ -191,7 +191,7 @@ class Own(nn.Module):
     def forward(self, cells: Tensor) -> Tensor:
         """[n, features] of uint8[n, g, g, planes * 16]."""
         with torch.autocast(cells.device.type, torch.bfloat16, enabled=self._dtype == torch.bfloat16):
-            features: Tensor = self.torso(planes_in(cells))
+            features: Tensor = self.torso(planes_in(cells).contiguous(memory_format=torch.channels_last))
         return features.to(self._dtype)
 
 

@@ -1,4 +1,4 @@
-"""Both kinds of models against the same networks in PyTorch's own modules, float64, by the books."""
+"""Both kinds of models against the networks of the papers in PyTorch's own layers, in float64."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ NETWORKS = {
     "iqn": Network("small", ACTIONS, "iqn"),
     "rainbow": Network("nature", ACTIONS, "c51", 7, -1.0, 1.0, dueling=True, noisy=0.5),
     "everything": Network("small", ACTIONS, "iqn", dueling=True, noisy=0.5, layer_norm=True),
+    "der": Network("der", ACTIONS),
     "impala": Network("impala", ACTIONS),
     "color": Network("small", ACTIONS, dueling=True, frame_size=56, frame_stack=2, frame_channels=3),
     "one frame": Network("impala", ACTIONS, frame_size=56, frame_stack=1),
@@ -123,7 +124,7 @@ class Reference(nn.Module):
         if network.method == "iqn":
             self.embedding = nn.Linear(COSINES, features)
         linear = Noisy if network.noisy else nn.Linear
-        units = {"small": 64, "a3c": 256}.get(network.name, 512)
+        units = {"small": 64, "a3c": 256, "der": 256}.get(network.name, 512)
         if network.recurrent:
             self.lstm = nn.LSTM(units, network.recurrent, batch_first=True)
         streams = {"": ("value", network.atoms if network.dueling else network.actions * network.atoms)}
