@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -68,9 +66,10 @@ def _squares(
     gradient[CHECKED_ROWS:] = 0
     state = torch.randn(batch, 2, network.recurrent, generator=generator) if network.recurrent else None
     parameters = initial_parameters(network, draw)
-    inputs = _Inputs(pixels, fractions, state, gradient if learns else None)
-    exact = _numbers(network, torch.device("cpu"), "fp32", parameters, inputs.first(CHECKED_ROWS))
-    computed = _numbers(network, device, precision, parameters, inputs)
+    inputs = [pixels, fractions, state, gradient if learns else None]
+    first = [None if each is None else each[:CHECKED_ROWS] for each in inputs]
+    exact = _numbers(network, torch.device("cpu"), "fp32", parameters, *first)
+    computed = _numbers(network, device, precision, parameters, *inputs)
     return [(_square(right - found), _square(right)) for right, found in zip(exact, computed, strict=True)]
 
 
@@ -79,41 +78,30 @@ def _square(values: NDArray[np.float32]) -> float:
     return float(np.sum(np.square(values, dtype=np.float64)))
 
 
-class _Inputs(NamedTuple):
-    """Inputs of a pass, on the CPU, with a row for each observation."""
-
-    pixels: Tensor
-    """uint8[n, ...]: blocks."""
-    fractions: Tensor | None
-    """float32[n, 2], of IQN."""
-    state: Tensor | None
-    """float32[n, 2, units], of a recurrent network."""
-    gradient: Tensor | None
-    """float32[n, outputs, atoms], by the outputs; None: there is no backward pass."""
-
-    def first(self, rows: int) -> _Inputs:
-        """The first rows."""
-        fractions, state, gradient = (None if each is None else each[:rows] for each in self[1:])
-        return _Inputs(self.pixels[:rows], fractions, state, gradient)
-
-
 def _numbers(
-    network: Network, device: torch.device, precision: str, parameters: NDArray[np.float32], inputs: _Inputs
+    network: Network, device: torch.device, precision: str, parameters: NDArray[np.float32], *inputs: Tensor | None
 ) -> list[NDArray[np.float32]]:
-    """First outputs of a network; given a gradient by the outputs, also that by each parameter."""
-    pixels, fractions, state, gradient = inputs
+    """First outputs of a network; given a gradient by the outputs, also that by each parameter.
+
+    Args:
+        inputs: on the CPU, with a row for each observation: blocks uint8[n, ...]; of IQN, fractions float32[n, 2]; of a
+            recurrent network, its state float32[n, 2, units]; for a backward pass, the gradient by the outputs
+            float32[n, outputs, atoms].
+    """
+    pixels, fractions, state, gradient = (None if each is None else each.to(device) for each in inputs)
+    assert pixels is not None, "frames are there"
     model = make_model(network, device, precision)
     model.pack(parameters, model.params)
     model.sync_copy()
-    recurrence = None if state is None else Recurrence(state.to(device), torch.zeros(len(state), device=device))
-    extra_inputs = ExtraInputs(None if fractions is None else fractions.to(device), recurrence=recurrence)
+    recurrence = None if state is None else Recurrence(state, torch.zeros(len(state), device=device))
+    extra_inputs = ExtraInputs(fractions, recurrence=recurrence)
     if gradient is None:
         with torch.no_grad():
-            return [model.forward(pixels.to(device), 0, extra_inputs).outputs[:CHECKED_ROWS].numpy(force=True)]
+            return [model.forward(pixels, 0, extra_inputs).outputs[:CHECKED_ROWS].numpy(force=True)]
     vector, canonical = torch.zeros_like(model.params_bf16), np.zeros(parameters_of(network).count, np.float32)
     model.gradient_into(vector)
-    saved = model.forward(pixels.to(device), 0, extra_inputs, learns=True)
-    model.backward(saved, gradient.to(device), SideStream())
+    saved = model.forward(pixels, 0, extra_inputs, learns=True)
+    model.backward(saved, gradient, SideStream())
     model.unpack(vector.float(), canonical)
     outputs = saved.outputs.detach()[:CHECKED_ROWS].numpy(force=True)
     return [outputs, *parameters_of(network).split(canonical).values()]

@@ -61,8 +61,8 @@ class FusedModel(PackedModel):
     """
 
     def __init__(self, network: Network, device: torch.device, precision: str) -> None:
-        self._kernels = CONVOLUTIONAL[network.name].convolutions
-        self._strides = [1, *(each.stride for each in self._kernels[1:])]  # that of the first counts blocks
+        _, *others = CONVOLUTIONAL[network.name].convolutions
+        self._strides = [1, *(each.stride for each in others)]  # that of the first counts blocks
         super().__init__(network, device, precision)
         params, copies = self._layers(self.params), self._layers(self.params_bf16)
         self._conv1_params = params.convolutions[0].weight
@@ -166,20 +166,9 @@ class FusedModel(PackedModel):
         self, saved: FusedPass, i: int, grad: Tensor, wanted: list[bool]
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Gradients of convolution `i` by inputs, weight and bias, those that are wanted, from that of its output."""
-        stride = self._strides[i]
-        return _convolution_backward(
-            grad,
-            saved.inputs[i],
-            self._read.convolutions[i].weight,
-            [grad.shape[1]],
-            [stride, stride],
-            [0, 0],
-            [1, 1],
-            False,
-            [0, 0],
-            1,
-            wanted,
-        )
+        stride, weight = self._strides[i], self._read.convolutions[i].weight
+        geometry = [stride, stride], [0, 0], [1, 1], False, [0, 0], 1  # no border, no dilation, no groups
+        return _convolution_backward(grad, saved.inputs[i], weight, [grad.shape[1]], *geometry, wanted)
 
 
 def _features(last: Tensor) -> Tensor:
