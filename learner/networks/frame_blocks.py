@@ -41,7 +41,6 @@ def stack_in(block: Tensor, stack_offset: int, planes: int) -> Tensor:
     return block[..., stack_offset * CELL : (stack_offset + planes) * CELL]
 
 
-def network_input(block: Tensor, stack_offset: int, planes: int, dtype: torch.dtype) -> Tensor:
-    """The stack of `stack_in` as dtype[n, planes * 16, g, g], channels-last, values 0..255."""
-    stack = stack_in(block, stack_offset, planes)
+def network_input(stack: Tensor, dtype: torch.dtype) -> Tensor:
+    """A stack of `stack_in` as dtype[n, planes * 16, g, g], channels-last, values 0..255."""
     return stack.permute(0, 3, 1, 2).to(dtype, memory_format=torch.channels_last)

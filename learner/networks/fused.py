@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 from collections.abc import Callable
 from functools import partial
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from learner.engine.side_stream import SideStream
-from learner.networks.frame_blocks import PIXEL, network_input
+from learner.networks.frame_blocks import PIXEL, network_input, stack_in
 from learner.networks.linear import Affine, write_gradient
 from learner.networks.model import ExtraInputs
 from learner.networks.packed_model import PackedModel
@@ -71,10 +70,6 @@ class FusedModel(PackedModel):
         # What the passes read: parts of `params_bf16`, but the first weights, which are scaled, and the last layer.
         self._read = LayerViews([first, *copies.convolutions[1:]], copies.hidden, params.output)
 
-    def replica(self) -> FusedModel:
-        """The same parameters (`PackedModel.replica`)."""
-        return copy.copy(self)
-
     def refresh(self) -> None:
         """Update the first weights, which divide the pixels by 255, from `params`."""
         torch.mul(self._conv1_params, PIXEL, out=self._conv1)
@@ -119,7 +114,7 @@ class FusedModel(PackedModel):
         learns: bool = False,
     ) -> FusedPass:
         """The outputs for stacks (`Model.forward`), the last layer computed in float32; extra inputs are ignored."""
-        inputs = [network_input(blocks, stack_offset, self.network.frames.planes, self._dtype)]
+        inputs = [network_input(stack_in(blocks, stack_offset, self.network.frames.planes), self._dtype)]
         for (weight, bias), stride in zip(self._read.convolutions, self._strides, strict=True):
             inputs.append(F.conv2d(inputs[-1], weight, bias, stride).relu_())
         if settle is not None:

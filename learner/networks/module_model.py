@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -51,9 +50,9 @@ class ModuleModel(PackedModel):
         self._others: tuple[list[Tensor], list[Tensor]] = [], []
         self._side_stream = SideStream()
 
-    def replica(self) -> ModuleModel:
+    def replica(self) -> Self:
         """The same parameters (`PackedModel.replica`)."""
-        other = copy.copy(self)
+        other = super().replica()
         other._is_replica = True
         other._bind()
         return other

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from learner.engine.side_stream import SideStream
 from learner.networks import lstm
-from learner.networks.frame_blocks import PIXEL, planes_in
+from learner.networks.frame_blocks import PIXEL, network_input, planes_in
 from learner.networks.initial_values import HIDDEN_GAIN, LSTM_GAIN, POLICY_GAIN, VALUE_GAIN, Draws
 from learner.networks.linear import Affine, linear
 from learner.networks.model import ExtraInputs
@@ -122,7 +122,7 @@ class Convolutional(nn.Module):
     def __init__(self, network: Network, dtype: torch.dtype) -> None:
         super().__init__()
         self._dtype, inputs, layers = dtype, network.frames.planes, CONVOLUTIONAL[network.name].convolutions
-        self._reads_blocks, self._normalized = layers[0].reads_blocks, network.conv_norm
+        self._depth, self._reads_blocks, self._normalized = len(layers), layers[0].reads_blocks, network.conv_norm
         for i, (outputs, kernel, stride) in enumerate(layers, start=1):
             kind = BlockConvolution if i == 1 and self._reads_blocks else nn.Conv2d
             self.add_module(f"conv{i}", kind(inputs, outputs, kernel, stride, dtype=dtype))
@@ -132,14 +132,13 @@ class Convolutional(nn.Module):
 
     def forward(self, cells: Tensor) -> Tensor:
         """[n, channels, y, x] of uint8[n, g, g, planes * 16]."""
-        cut = cells.permute(0, 3, 1, 2).to(self._dtype, memory_format=torch.channels_last)
-        x = cut if self._reads_blocks else _pixels(cells, self._dtype)
-        for layer in self.children():
-            if isinstance(layer, nn.LayerNorm):  # over the channels of each place, which lie side by side in memory
-                x = layer(x.permute(0, 2, 3, 1).float()).to(x.dtype).permute(0, 3, 1, 2).relu()
-            else:
-                x = layer(x)
-                x = x if self._normalized else x.relu()
+        x = network_input(cells, self._dtype) if self._reads_blocks else _pixels(cells, self._dtype)
+        for i in range(1, self._depth + 1):
+            x = getattr(self, f"conv{i}")(x)
+            if self._normalized:  # over the channels of each place, which lie side by side in memory
+                places = getattr(self, f"conv{i}_norm")(x.permute(0, 2, 3, 1).float())
+                x = places.to(x.dtype).permute(0, 3, 1, 2)
+            x = x.relu()
         return x
 
 

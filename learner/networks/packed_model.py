@@ -7,6 +7,7 @@ so that an update copies nothing to reorder it.
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Self
 
@@ -41,7 +42,7 @@ class PackedModel(Model):
 
     def replica(self) -> Self:
         """The same parameters, for the passes of one thread: `gradient_into` sets a vector of this replica alone."""
-        raise NotImplementedError
+        return copy.copy(self)
 
     def keep_state(self) -> None:
         """Write the parameters that a replica's passes themselves have changed, once all replicas are done."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from learner.networks.frame_blocks import network_input
+from learner.networks.frame_blocks import network_input, stack_in
 from learner.replay.replay_frames import (
     Batch,
     DeviceFrames,
@@ -39,7 +39,7 @@ def _stacks(frames: Frames, batch: Batch, first: int, shape: FrameShape = DEFAUL
     """The observations that begin with plane `first`, out of the blocks."""
     blocks = torch.zeros(shape.blocks(len(batch.rows), batch.rows.shape[1]), dtype=torch.uint8)
     frames.select(batch.rows, batch.frame_mask, blocks)
-    pixels = network_input(blocks, first, shape.planes, torch.float32).numpy()
+    pixels = network_input(stack_in(blocks, first, shape.planes), torch.float32).numpy()
     planes = pixels.reshape(-1, shape.planes, 4, 4, shape.grid, shape.grid).transpose(0, 1, 4, 2, 5, 3)
     return planes.reshape(-1, *shape.observation).astype(np.uint8)
 
