@@ -17,6 +17,11 @@ PLAIN_NAME = re.compile(r"[\w.:/@=,-]{1,200}")
 """Names of envs, games and protocols: letters, digits and the marks of `module:Name-v0@size=5`."""
 
 
+def class_name(named: Any) -> Any:
+    """`module:Class` of a class; any other value as it is."""
+    return f"{named.__module__}:{named.__qualname__}" if isinstance(named, type) else named
+
+
 PROGRAM = "ringside" if Path(sys.argv[0]).name == "ringside" else "launch.py"
 """This program as it was typed: the console script, or the file."""
 

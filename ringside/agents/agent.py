@@ -204,6 +204,7 @@ def load_agent(
     *,
     env: str | None = None,
     plugin: str | None = None,
+    network: str | type | None = None,
     device: str = "auto",
     seed: int = 1,
     eval_actions: Literal["auto", EvalActions] = "auto",
@@ -215,6 +216,7 @@ def load_agent(
         env: the env on which the agent must have been trained. It is compared, not imported: an agent is a function and
             plays no env by itself.
         plugin: the plug-in with which the agent was trained; it is imported.
+        network: the class of its network, or `module:Class`, if that is none of Ringside's.
         device: auto, cpu, cuda or cuda:N.
         seed: of the actions that are sampled.
         eval_actions: sample, from the policy, or greedy; auto: as in the evaluations of the run.
@@ -222,6 +224,6 @@ def load_agent(
     Raises:
         ConfigError: there is no such agent or device, it was trained on another env, or it has no policy to sample.
     """
-    weights = weights_at(load, env, plugin, plays=False)
+    weights = weights_at(load, env, plugin, network, plays=False)
     rules = rules_of(weights, Play(), eval_actions=eval_actions)  # no rule of a game matters
     return Agent(weights, device_of(device), rules.actions, seed)

@@ -88,6 +88,7 @@ def evaluate(
     *,
     env: str | None = None,
     plugin: str | None = None,
+    network: str | type | None = None,
     episodes: int | None = None,
     seed: int = 1,
     device: str = "auto",
@@ -103,7 +104,7 @@ def evaluate(
         load: a run directory, a checkpoint, a file of weights or the name of an agent in the zoo.
         env: the `module:factory` or `module:Id-v0` that the agent was trained on. The name in the
             file is only compared with it, so that no file chooses code.
-        plugin: the plug-in that the agent was trained with, likewise.
+        plugin, network: the plug-in and the class of the network with which the agent was trained, likewise.
         episodes: number of episodes; by default that of the protocol, which may count steps instead.
         eval_epsilon: chance of a random action; by default that of the run that trained the weights.
         eval_max_frames: emulator frames after which an episode is cut; by default that of the run.
@@ -117,22 +118,22 @@ def evaluate(
         JSON values: episodes, mean, sd (population), median, best, human_normalized, and the conditions.
     """
     validate.episodes(episodes, seed)
-    weights = weights_at(load, env, plugin)
+    weights = weights_at(load, env, plugin, network)
     play = play_of(weights)
     rules = rules_of(
         weights, play, eval_epsilon=eval_epsilon, eval_max_frames=eval_max_frames, eval_actions=eval_actions
     )
     require_actions(weights, play)
     protocol = PROTOCOLS[weights.protocol]
-    network = EvaluationPolicy(weights, device, captured=False)  # a user's threads may use the GPU
+    acting = EvaluationPolicy(weights, device, captured=False)  # a user's threads may use the GPU
     stacks = np.zeros((ROWS, *play.frames.observation), np.uint8)
-    state = network.policy.fresh_state()
+    state = acting.policy.fresh_state()
 
     def ask(draws: NDArray[np.float64], starts: NDArray[np.bool_]) -> NDArray[np.uint8]:
         state[starts] = 0
-        values = network.policy.values(stacks, state)
-        state[:] = network.policy.next_state
-        return network.choose(values, draws, rules).astype(np.uint8)
+        values = acting.policy.values(stacks, state)
+        state[:] = acting.policy.next_state
+        return acting.choose(values, draws, rules).astype(np.uint8)
 
     steps = protocol.eval_steps if episodes is None else None
     played = play_episodes(
@@ -159,8 +160,8 @@ def evaluate(
         "eval_steps": steps,
         "seed": seed,
         "version": weights.version,
-        "device": network.device,
-        "precision": network.precision,
-        "threads": network.threads,
+        "device": acting.device,
+        "precision": acting.precision,
+        "threads": acting.threads,
         "machine": facts.describe(),
     }

@@ -51,6 +51,7 @@ def export_onnx(
     *,
     env: str | None = None,
     plugin: str | None = None,
+    network: str | type | None = None,
     frames: int = CHECKED_FRAMES,
     seed: int = 1,
 ) -> Exported:
@@ -59,7 +60,7 @@ def export_onnx(
     Args:
         load: a run directory, a checkpoint, a file of weights or the name of an agent in the zoo.
         onnx: file to write.
-        env, plugin: as for `ringside.evaluate`.
+        env, plugin, network: as for `ringside.evaluate`.
         frames: observations to compare, rounded up to whole batches of eight; the agent plays them.
 
     Raises:
@@ -74,7 +75,7 @@ def export_onnx(
     require_writable("--onnx", path, replaces=True, beside=Path(load))
     from ringside.agents.onnx_graph import make_onnx  # which loads torch
 
-    weights = weights_at(load, env, plugin)
+    weights = weights_at(load, env, plugin, network)
     play = play_of(weights)
     require_actions(weights, play)
     seen = play.frames

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+from ringside.run.torso_look import look_at
 from ringside.zoo.catalogue import find_weights
 from shared.checkpoint.weights_file import StoredWeights, load_weights
 from shared.config.field_checks import check_ranges
@@ -12,15 +13,17 @@ from shared.config.method_declaration import MethodDeclaration, method_declarati
 from shared.config.protocols import EvalRules, eval_rules
 from shared.config.sections import EvalActions, Play
 from shared.config.settings import Config
-from shared.config.trust import compare_env, load_plugin, require_env, require_plugin
+from shared.config.trust import compare_env, load_plugin, require_env, require_network, require_plugin
 from shared.errors import CheckpointError, ConfigError
 from shared.network_spec import Network
+from shared.text import class_name
 
 
 def weights_at(
     load: str | Path,
     env: str | None = None,
     plugin: str | None = None,
+    network: str | type | None = None,
     flag: str = "--load",
     *,
     plays: bool = True,
@@ -32,11 +35,12 @@ def weights_at(
         env: the env on which the agent was trained, by the user's word. An env that imports a module must be named here
             (shared/config/trust.py), so the caller may make it afterwards.
         plugin: the plug-in with which the agent was trained, by the user's word; it is imported.
+        network: its network, likewise, if that is a class of the user.
         flag: the option that named it, for sentences.
         plays: False if the agent plays no env by itself: `env`, if given, is only compared.
 
     Raises:
-        ConfigError: there are none, or the file names an env that the user did not.
+        ConfigError: there are none, the file names code that the user did not, or its network has changed since.
     """
     from actors.make_env import is_registered
 
@@ -47,6 +51,10 @@ def weights_at(
     except CheckpointError as error:
         raise ConfigError(f"{flag} {load} cannot be used. {error}") from error
     require_plugin(weights.plugin, plugin, what=what)
+    require_network(weights.network.name, class_name(network), what=what)
+    own = weights.network.own
+    if own is not None and own != look_at(weights.network.name, weights.network.frames):
+        raise ConfigError(f"{what} has other parameters than --network {weights.network.name} now: restore that class.")
     if plays:
         require_env(play_of(weights), env, what=what, is_registered=is_registered)
     elif env is not None:

@@ -28,7 +28,7 @@ from shared.config.settings import Config
 from shared.errors import CheckpointError, ConfigError, FileError, missing_package
 from shared.files.run_file_names import CONFIG_FILE
 from shared.files.strict_json import read_json
-from shared.text import count, words_of
+from shared.text import class_name, count, words_of
 
 _MOST_BYTES = {WEIGHTS: MOST_BYTES, SUMMARY: 1 << 20, EVALUATION: 1 << 20, README: 1 << 20}
 """Files that are pulled, with their largest sizes."""
@@ -42,6 +42,7 @@ def add_to_zoo(
     name: str | None = None,
     env: str | None = None,
     plugin: str | None = None,
+    network: str | type | None = None,
     device: str = "auto",
 ) -> Path:
     """Make an entry of the zoo of a run, with an evaluation by its rules, and return its directory.
@@ -52,15 +53,16 @@ def add_to_zoo(
     Args:
         load: a run directory, or a checkpoint or file of weights in one.
         name: of the entry; default: the game.
-        env, plugin: as for `ringside.evaluate`.
+        env, plugin, network: as for `ringside.evaluate`.
         device: of the evaluation.
 
     Raises:
         ConfigError: there is no such run, its files are damaged, or the zoo has an entry of this name.
     """
+    code = {"env": env, "plugin": plugin, "network": class_name(network)}
     try:
         with TemporaryDirectory(dir=catalogue.ZOO, prefix=".") as scratch:
-            entry = _make_entry(Path(scratch), Path(load), env, plugin, name, device, flag="--add")
+            entry = _make_entry(Path(scratch), Path(load), code, name, device, flag="--add")
             return entry.rename(catalogue.ZOO / entry.name)
     except OSError as error:
         raise ConfigError(f"No entry can be written into {catalogue.ZOO}: {error.strerror}.") from error
@@ -73,6 +75,7 @@ def push_to_hub(
     private: bool = False,
     env: str | None = None,
     plugin: str | None = None,
+    network: str | type | None = None,
     device: str = "auto",
 ) -> str:
     """Upload an agent to the Hugging Face Hub with a model card, and return the address of the commit.
@@ -81,7 +84,7 @@ def push_to_hub(
         load: the name of an agent of the zoo, or a run as for `add_to_zoo`, which is evaluated first.
         repo: USER/NAME; it is created if there is none.
         private: create it for its owner only.
-        env, plugin: as for `ringside.evaluate`.
+        env, plugin, network: as for `ringside.evaluate`.
         device: of the evaluation of a run.
 
     Raises:
@@ -92,7 +95,8 @@ def push_to_hub(
         if found.parent == catalogue.ZOO:
             entry = Path(shutil.copytree(found, Path(scratch) / found.name))
         else:
-            entry = _make_entry(Path(scratch), Path(load), env, plugin, None, device, flag="--push")
+            code = {"env": env, "plugin": plugin, "network": class_name(network)}
+            entry = _make_entry(Path(scratch), Path(load), code, None, device, flag="--push")
         (entry / README).write_text(_model_card(entry, repo))
         api.create_repo(repo_id=repo, private=private, exist_ok=True)
         done = api.upload_folder(repo_id=repo, folder_path=entry, commit_message=f"Agent {entry.name}")
@@ -189,14 +193,15 @@ def _require_new(name: str) -> None:
 
 
 def _make_entry(
-    directory: Path, source: Path, env: str | None, plugin: str | None, name: str | None, device: str, *, flag: str
+    directory: Path, source: Path, code: dict[str, Any], name: str | None, device: str, *, flag: str
 ) -> Path:
     """Copy the weights and the summary of a run, evaluate, and write the README; returns the entry.
 
     Args:
+        code: the env, the plug-in and the network that the user names.
         flag: the option that named the run. With --add the zoo may not have an entry of this name.
     """
-    weights = weights_at(source, env, plugin, flag)
+    weights = weights_at(source, **code, flag=flag)
     run, config, summary = _run_of(source)
     if config.play.played != weights.game:
         raise ConfigError(
@@ -213,11 +218,11 @@ def _make_entry(
     shutil.copyfile(weights_file(source), entry / WEIGHTS)
     if (entry / WEIGHTS).stat().st_size > MOST_BYTES:
         raise ConfigError(f"The weights are larger than the {MOST_BYTES / 1e6:.0f} MB that they may have.")
-    evaluation = evaluating.evaluate(entry / WEIGHTS, env=env, plugin=plugin, device=device, video=entry / VIDEO)
+    evaluation = evaluating.evaluate(entry / WEIGHTS, **code, device=device, video=entry / VIDEO)
     _draw(run, weights.game, entry / CURVE)
     for file, content in ((SUMMARY, summary), (EVALUATION, evaluation)):
         (entry / file).write_text(json.dumps(content, indent=1) + "\n")
-    loading = shlex.join(["--load", f"zoo/{name}", *words_of(env=env, plugin=plugin)])
+    loading = shlex.join(["--load", f"zoo/{name}", *words_of(**code)])
     parts = [_readme(weights, training, steps, loading, evaluation)]
     for file, line in SHOWN.items():
         if (entry / file).exists() and (entry / file).stat().st_size <= catalogue.MOST_SHOWN_BYTES:

@@ -45,12 +45,14 @@ class AgentOptions:
     """Keyword arguments of --env, as in training."""
     plugin: str | None = None
     """The plug-in that the agent was trained with (docs/extending.md); no file chooses code."""
+    network: str | None = None
+    """The network that the agent was trained with, where that is module:Class; no file chooses code."""
 
     @property
     def named(self) -> dict[str, Any]:
-        """Keyword arguments env, with its own arguments, and plugin. Raises `ConfigError`."""
+        """Keyword arguments env, with its own arguments, plugin and network. Raises `ConfigError`."""
         env = self.env if self.env_kwargs is None else with_kwargs(self.env, self.env_kwargs)
-        return {"env": env, "plugin": self.plugin}
+        return {"env": env, "plugin": self.plugin, "network": self.network}
 
 
 @dataclass(frozen=True, kw_only=True)

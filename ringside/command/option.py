@@ -23,7 +23,7 @@ from shared.config.field_checks import range_hint, ranges_of, types_of
 from shared.config.method_declaration import method_names
 from shared.config.presets import PRESETS
 from shared.errors import ConfigError
-from shared.network_spec import network_names
+from shared.network_spec import is_own, network_names
 from shared.text import PROGRAM, UNSET, as_spelt, flag_of, nearest, require_name, shown, whole_number
 
 _Value = TypeVar("_Value")
@@ -36,7 +36,7 @@ CHOICES: Mapping[str, Callable[[], Sequence[str]]] = {
     "network": network_names,
     "preset": lambda: list(PRESETS),
 }
-"""Options whose values can be registered, with the function that lists these."""
+"""Options whose values can be registered, with the function that lists these; a network may be the user's, too."""
 _KINDS = {int: "a whole number", float: "a number", str: "a text", Path: "a path"}
 """Words for a value in a sentence, by its type."""
 _INDENT = 26
@@ -97,7 +97,7 @@ def options_of(start: Any, title: str = "Options") -> list[Option]:
             continue
         hint = types[item.name]
         inner, words = _value_of_hint(hint)
-        listed = tuple(CHOICES[item.name]()) if item.name in CHOICES else words
+        listed = tuple(CHOICES[item.name]()) if item.name in CHOICES and default is not None else words
         unset, many = NoneType in get_args(hint), get_origin(hint) is tuple
         positional = POSITIONAL in getattr(annotated[item.name], "__metadata__", ())
         flag = item.name.upper() if positional else flag_of(item.name)
@@ -214,7 +214,7 @@ def _value_of(option: Option, word: Any) -> Any:
         raise ConfigError(f"The value of {option.flag} is empty: give {option.expected}, or omit it.")
     if option.may_be_unset and word == UNSET:
         return None
-    if option.choices:
+    if option.choices and not (option.name == "network" and is_own(word)):
         require_name(option.flag, word, option.choices)
     if option.kind is int:
         number = whole_number(word)

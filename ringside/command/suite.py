@@ -30,6 +30,7 @@ from shared.config import validate
 from shared.config.protocols import PROTOCOLS
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import ARITHMETIC, MAY_CHANGE_ON_RESUME, Config
+from shared.config.trust import code_named
 from shared.errors import CheckpointError, ConfigError
 from shared.files.lock import is_locked, wait_until_free
 from shared.files.run_file_names import CONFIG_FILE, EVALUATION_FILES, LOGS, SUMMARY_FILE
@@ -206,11 +207,13 @@ def jobs_of(options: SuiteOptions) -> list[Job]:
 
 def words_to_train(options: SuiteOptions, job: Job) -> list[str]:
     """Arguments of `launch.py` for a run."""
+    code = code_named(job.config)
     own = {"game", "seed", "run_dir", "resume", "total_steps", *(["init_from"] if job.begun else [])}
+    own |= {name for name, value in code.items() if value is not None}
     given = planning.settings_beside_preset(config_of(options), options.preset)
     words = flags_of({name: value for name, value in given.items() if name not in own})
     # Without --total-steps a resume keeps the recorded number.
-    words += words_of(total_steps=job.config.learn.total_steps)
+    words += words_of(total_steps=job.config.learn.total_steps, **code)
     if job.begun:
         return ["--resume", str(job.directory), *words]
     named = words_of(game=job.config.play.game, seed=job.config.run.seed, run_dir=job.directory)
@@ -293,7 +296,7 @@ class SuiteRunner:
         # On a cluster the node decides: this machine may have another device.
         machine = job.config.machine if self._options.ray is None else self._options.machine
         unfinished = target.with_suffix(PART)
-        options = words_of(episodes=episodes, plugin=job.config.run.plugin, json=unfinished, device=machine.device)
+        options = words_of(episodes=episodes, **code_named(job.config), json=unfinished, device=machine.device)
         code = place.run(lambda: ["eval", "--load", str(load), *options], title, job.directory)
         if code == 0:
             unfinished.replace(target)

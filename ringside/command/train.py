@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from ringside.command.arguments import Choices, config_of, parse_choices
 from shared.config.method_declaration import method_declaration
 from shared.config.settings import ARITHMETIC, Config, ResolvedConfig
-from shared.config.trust import resume_words
+from shared.config.trust import code_named, resume_words
 from shared.errors import CheckpointError, ConfigError, RunFailed
 from shared.files.lock import is_locked
 from shared.process.signals import handle_stop_signals, ignore_requests
@@ -116,7 +116,7 @@ def next_steps(config: ResolvedConfig, *, finished: bool, at_score: bool = False
     last = [] if finished else [how_to_continue(config, words_of(stop_at=UNSET) if at_score else ())]
     if last and newest_checkpoint(config.run.run_dir) is None:
         return last
-    run_dir, named = str(config.run.run_dir), words_of(env=config.play.env, plugin=config.run.plugin)
+    run_dir, named = str(config.run.run_dir), words_of(**code_named(config))
     commands = {
         "Evaluate it": ["eval", "--load", run_dir, *named],
         "Watch it play": ["play", "--load", run_dir, *named],

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from ringside.cluster.placing import ClusterOptions
 from ringside.command.arguments import Choices, config_of, parse_choices
+from shared.config.trust import code_named
 from shared.text import command, printable, words_of
 
 
@@ -48,6 +49,6 @@ def main(arguments: Sequence[str]) -> int:
     say(f"The best is trial {result.best.number}, mean return {result.best.value:.2f}: {result.best_config}")
     if result.report is not None:
         say(f"The report is in {result.report}.")
-    named = words_of(env=options.play.env, plugin=options.run.plugin)  # which no file decides
+    named = words_of(**code_named(options))  # which no file decides
     say(f"Train with these settings: {command('--config', str(result.best_config), *named)}")
     return 1 if result.stopped else 0

@@ -26,6 +26,8 @@ class Zoo:
     """With --add or --push: the env that the agent was trained on, where that is module:factory or module:Id-v0."""
     plugin: str | None = None
     """With --add or --push: the plug-in that the agent was trained with (docs/extending.md); no file chooses code."""
+    network: str | None = None
+    """With --add or --push: the network that the agent was trained with, where that is module:Class."""
     name: str | None = None
     """With --add and --pull: what to call it; default: its game, or the name of the repository."""
     device: str | None = None
@@ -44,10 +46,10 @@ class Zoo:
 
 OPTIONS = Zoo
 VERBS = {
-    "add": ("a run behind it: zoo add runs/pong", ("env", "plugin", "name", "device")),
+    "add": ("a run behind it: zoo add runs/pong", ("env", "plugin", "network", "name", "device")),
     "push": (
         "an agent of the zoo or a run behind it: zoo push pong --repo USER/pong",
-        ("env", "plugin", "device", "repo", "private"),
+        ("env", "plugin", "network", "device", "repo", "private"),
     ),
     "pull": ("a repository behind it: zoo pull USER/pong", ("name", "revision")),
 }

@@ -33,6 +33,7 @@ from ringside.run.children import ChildProcess, require_main_guard, signal_name
 from shared.config.resolve import shards_of_rank, teams_of
 from shared.config.sections import Play
 from shared.config.settings import ResolvedConfig
+from shared.config.trust import code_named
 from shared.config.validate import config_warnings
 from shared.errors import ConfigError
 from shared.files.run_file_names import SUMMARY_FILE
@@ -285,7 +286,7 @@ def run_directory(plan: Plan, *, continues: bool) -> Check:
     """Run directory that can be written and holds no other run."""
     run = plan.config.run
     try:
-        require_run_directory(run.run_dir, continues=continues, env=plan.config.play.env, plugin=run.plugin)
+        require_run_directory(run.run_dir, continues=continues, **code_named(plan.config))
     except ConfigError as error:
         return Check("run directory", "red", str(error))
     return Check("run directory", "green", f"{run.run_dir} can be written.")
@@ -306,17 +307,17 @@ def nearest_directory(path: Path) -> Path:
     return next(above for above in (path.absolute(), *path.absolute().parents) if os.path.exists(above))
 
 
-def require_run_directory(path: Path, *, continues: bool, env: str | None = None, plugin: str | None = None) -> None:
+def require_run_directory(path: Path, *, continues: bool, **code: str | None) -> None:
     """Raise `ConfigError` for a directory that is not writable, or holds another run than the continued one.
 
-    `env`, `plugin`: the user's --env and --plugin, which --resume requires again.
+    `code`: the settings of `code_named`, which --resume requires again.
     """
     if os.path.exists(path) and not os.path.isdir(path):  # neither raises
         raise ConfigError(f"--run-dir {path} is a file, not a directory.")
     ownership.require_writable_run(path, "--run-dir")
     if any(path.glob("checkpoints/checkpoint-*.json")) and not continues:
         more = "N" if read_object(path / SUMMARY_FILE).get("finished") is True else None
-        words = ["--resume", str(path), *words_of(env=env, plugin=plugin, total_steps=more)]
+        words = ["--resume", str(path), *words_of(**code, total_steps=more)]
         raise ConfigError(
             f"--run-dir {path} already holds a run; name another, or continue that one with {shell_line(words)}."
         )

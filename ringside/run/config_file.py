@@ -15,7 +15,7 @@ from shared.config import validate
 from shared.config.presets import PRESETS
 from shared.config.sections import Run
 from shared.config.settings import Config
-from shared.config.trust import NEVER_FROM_A_FILE, load_plugin, require_env, require_plugin
+from shared.config.trust import NEVER_FROM_A_FILE, load_plugin, require_env, require_network, require_plugin
 from shared.config.validate import require_consistent, require_used
 from shared.env_name import env_named
 from shared.errors import CheckpointError, ConfigError, FileError
@@ -23,7 +23,7 @@ from shared.files.lock import is_locked
 from shared.files.plain_files import exists
 from shared.files.run_file_names import CONFIG_FILE
 from shared.files.strict_json import read_json, read_object, read_toml
-from shared.text import UNSET, flag_of, require_name
+from shared.text import UNSET, class_name, flag_of, require_name
 
 DEFAULT_PRESET = "nature"
 _SECTIONS = frozenset({item.name for item in fields(Config)} | {"settings"})
@@ -40,11 +40,11 @@ class ConfigFile(NamedTuple):
     whole: Config | None = None
     """The configuration of a run, without what no file decides."""
 
-    def apply(self, start: Config, env: str | None, plugin: str | None) -> Config:
+    def apply(self, start: Config, env: str | None, plugin: str | None, network: str | None) -> Config:
         """Return `start` with the settings of the file.
 
         Args:
-            env: as the user names it; it replaces the one in the file.
+            env, network: as the user names them; they replace those in the file.
             plugin: as the user names it.
 
         Raises:
@@ -62,6 +62,8 @@ class ConfigFile(NamedTuple):
             raise ConfigError(f"--config {self.path} cannot be used: {error}") from error
         if recorded is not None:
             require_plugin(recorded, plugin, what=what)
+        if network is None and (self.whole is not None or "network" in given):
+            require_network(changed.learn.network, None, what=what)
         if env is not None:
             return replace(changed, play=replace(changed.play, env=env))
         require_env(changed.play, env, what=what, is_registered=_is_registered)
@@ -98,6 +100,7 @@ def starting_point(
     env: str | None = None,
     plugin: str | None = None,
     config: str | Path | None = None,
+    network: str | None = None,
 ) -> Config:
     """Configuration that single settings override: that of a preset (default: nature), or of the run to resume.
 
@@ -106,19 +109,20 @@ def starting_point(
         env: as the user names it. A run to resume that was trained on an env `module:factory` requires it: no file
             chooses code (shared/config/trust.py).
         plugin: as the user names it; it is imported here. A run to resume that was trained with one requires it.
+        network: as the user names it. A run to resume that was trained with a class of the user requires it.
     """
     load_plugin(plugin)
     if resume is not None:
         for flag, given in (("--preset", preset), ("--config", config)):
             if given is not None:
                 raise ConfigError(f"--resume keeps the settings of its run: omit {flag}.")
-        return _resumed(Path(resume), env, plugin)
+        return _resumed(Path(resume), env, plugin, network)
     file = None if config is None else read_config(config)
     if file is not None and file.whole is not None and preset is not None:
         raise ConfigError(f"--config {config} holds every setting: omit --preset.")
     preset = preset or (file and file.preset) or DEFAULT_PRESET
     require_name("--preset", preset, list(PRESETS))
-    return PRESETS[preset] if file is None else file.apply(PRESETS[preset], env, plugin)
+    return PRESETS[preset] if file is None else file.apply(PRESETS[preset], env, plugin, network)
 
 
 def config_of_call(preset: str | None, config: str | Path | None, settings: Mapping[str, Any]) -> Config:
@@ -131,15 +135,15 @@ def config_of_call(preset: str | None, config: str | Path | None, settings: Mapp
     Raises:
         ConfigError: a name or a value is wrong, or settings have no effect or contradict each other.
     """
-    env = env_named(settings.get("env"), settings.get("env_kwargs"))
-    start = starting_point(preset, settings.get("resume"), env, settings.get("plugin"), config)
+    env, network = env_named(settings.get("env"), settings.get("env_kwargs")), class_name(settings.get("network"))
+    start = starting_point(preset, settings.get("resume"), env, settings.get("plugin"), config, network)
     chosen = start.with_settings(**settings)
     require_used(settings, chosen.algorithm.method)
     require_consistent([name for name, value in settings.items() if value is not None])
     return chosen
 
 
-def _resumed(resume: Path, env: str | None, plugin: str | None) -> Config:
+def _resumed(resume: Path, env: str | None, plugin: str | None, network: str | None) -> Config:
     """Configuration of the run to resume; its checkpoint's pieces are verified under the lock. Raises `ConfigError`."""
     from shared.checkpoint.finding import newest_usable
     from shared.checkpoint.manifest import CHECKPOINTS
@@ -162,6 +166,7 @@ def _resumed(resume: Path, env: str | None, plugin: str | None) -> Config:
     except ConfigError as error:
         raise ConfigError(f"--resume {resume} cannot be resumed. {error}") from error
     require_env(saved.play, env, what=what, is_registered=_is_registered)
+    require_network(saved.learn.network, network, what=what)
     # Nothing is written next to a checkpoint outside a run.
     return _without(saved, run_dir=checkpoint.run_dir if in_run else None, resume=resume, plugin=plugin)
 

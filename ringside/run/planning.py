@@ -14,7 +14,7 @@ from ringside.run.checks import action_names_of, look_at, require_env_fits
 from ringside.run.config_file import starting_point
 from ringside.zoo.catalogue import find_weights
 from shared.checkpoint.finding import find_checkpoint, newest_usable
-from shared.checkpoint.manifest import Manifest
+from shared.checkpoint.manifest import Manifest, require_same_network
 from shared.checkpoint.weights_file import load_weights
 from shared.config import validate
 from shared.config.method_declaration import method_declaration
@@ -27,6 +27,7 @@ from shared.errors import CheckpointError, ConfigError, FileError
 from shared.files.run_file_names import METRICS_FILE, SUMMARY_FILE
 from shared.files.strict_json import read_object
 from shared.memory.plan import Plan
+from shared.network_spec import is_own
 from shared.text import flags_of, words_of
 
 
@@ -71,7 +72,7 @@ def training_words(config: Config, without: frozenset[str] = frozenset()) -> lis
 def check(config: Config) -> Plan:
     """Check the settings of a configuration and resolve the open ones, without a check of memory and files.
 
-    An env of the user is looked at. Raises `ConfigError` if the run cannot work on this machine.
+    An env and a network of the user are looked at. Raises `ConfigError` if the run cannot work on this machine.
     """
     if config.run.init_from is not None:
         config = config.with_settings(init_from=find_weights(config.run.init_from, "--init-from"))
@@ -86,7 +87,10 @@ def check(config: Config) -> Plan:
     validate.resolved(config)
     require_env_fits(config)
     repeats = config.play.env is None or look_at(config.play.env, config.play.frames).repeats
-    return Plan(config, len(action_names_of(config.play)), env_repeats=repeats)
+    own_torso = None
+    if is_own(config.learn.network):
+        own_torso = torso_of_run(config)
+    return Plan(config, len(action_names_of(config.play)), env_repeats=repeats, own_torso=own_torso)
 
 
 def plan(config: Config) -> Plan:
@@ -120,6 +124,7 @@ def resumed_checkpoint(ready: Plan, *, verified: bool = True) -> Manifest | None
     try:
         checkpoint = find_checkpoint(run.resume) if verified else newest_usable(run.resume, lambda found: found)
         checkpoint.require(config)
+        require_same_network(checkpoint.network, ready.network)
         if run.require_exact and (INEXACT_SINCE in checkpoint.counters or checkpoint.arithmetic_differences(config)):
             raise ConfigError(f"--require-exact refuses --resume {run.resume}: it does not continue bit for bit.")
         if not checkpoint.has_replay and not ready.method.on_policy:

@@ -20,4 +20,5 @@ _TYPES: dict[str, Any] = {name: kind for section in _SECTIONS for name, kind in 
 _AS_GIVEN = {Path | None: str | Path | None}
 """Types of what a user may give, where settings have another one."""
 _KINDS = {name: _AS_GIVEN.get(kind, kind) for name, kind in _TYPES.items() if name != OWN_SETTINGS}
-TrainSettings = TypedDict("TrainSettings", _KINDS | {"env_kwargs": str | Mapping[str, Value] | None}, total=False)
+_KINDS |= {"network": str | type, "env_kwargs": str | Mapping[str, Value] | None}
+TrainSettings = TypedDict("TrainSettings", _KINDS, total=False)

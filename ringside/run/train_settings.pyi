@@ -33,7 +33,7 @@ class TrainSettings(TypedDict, total=False):
     anneal_steps: int
     optimizer_decay: float
     optimizer_epsilon: float
-    network: str
+    network: str | type
     initial: Literal["auto", "torch", "orthogonal"]
     publish_every_updates: int
     snapshot_every_steps: int | None

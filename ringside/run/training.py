@@ -30,6 +30,7 @@ from ringside.watch.observer import Observer
 from ringside.watch.status import Status, ending
 from shared.checkpoint.manifest import Manifest
 from shared.config.settings import Config, flat_of
+from shared.config.trust import code_named
 from shared.errors import ConfigError, StopTraining
 from shared.files.atomic import PRIVATE_UMASK, remove_temporaries, write_atomic
 from shared.files.lock import locked
@@ -252,7 +253,9 @@ def score_reached(config: Config, status: Status) -> str | None:
 def _announce(ready: Plan, memory: Memory, note: Callable[[str], None]) -> None:
     """Write the file by which observers attach to the run. A write error does not end the run."""
     try:
-        live = Live.for_this_process(memory.arena.fd, action_names_of(ready.config.play), ready.elsewhere.actors)
+        live = Live.for_this_process(
+            memory.arena.fd, action_names_of(ready.config.play), ready.elsewhere.actors, ready.own_torso
+        )
         with _private_umask():
             live.write(ready.config.run.run_dir)
     except OSError as error:
@@ -284,7 +287,7 @@ def _owned(ready: Plan) -> Iterator[Manifest | None]:
                 held.enter_context(locked(run_dir / LOCK_FILE, "--run-dir", LIVING))
                 checkpoint = checkpoint if is_new else resumed_checkpoint(ready)
                 own = continues(ready, checkpoint)
-                require_run_directory(run_dir, continues=own, env=config.play.env, plugin=run.plugin)
+                require_run_directory(run_dir, continues=own, **code_named(config))
                 remove_temporaries(run_dir)
                 write_atomic(run_dir / CONFIG_FILE, content)
         except OSError as error:

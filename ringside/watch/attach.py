@@ -118,6 +118,8 @@ def _map(config: Config, live: Live) -> Memory:
     descriptor = os.open(link, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     with ExitStack() as unless_attached:
         unless_attached.callback(os.close, descriptor)
-        memory = Memory.attach(descriptor, Plan(resolved, actions, Elsewhere(live.gateways)), writable=False)
+        memory = Memory.attach(
+            descriptor, Plan(resolved, actions, Elsewhere(live.gateways), own_torso=live.own_torso), writable=False
+        )
         unless_attached.pop_all()
     return memory

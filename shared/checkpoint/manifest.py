@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from io import BufferedReader
 from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar
@@ -203,6 +203,15 @@ class Manifest:
             for name, value in config.to_flat().items()
             if name not in without and theirs.get(name) != value
         ]
+
+
+def require_same_network(found: Network, here: Network) -> None:
+    """Raise `CheckpointError` unless stored weights are of the network that is to have them."""
+    if found == here:
+        return
+    if found == replace(here, own=found.own):
+        raise CheckpointError(f"The parameters of --network {here.name} have changed since: restore that class.")
+    raise CheckpointError(f"The weights are of another network: {found}, here {here}. Pass the options of their run.")
 
 
 def converted(values: dict[str, Any], kind: type[T], where: str) -> T:

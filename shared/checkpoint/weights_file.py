@@ -19,6 +19,7 @@ from shared.checkpoint.manifest import (
     PlainName,
     arrays_in,
     converted,
+    require_same_network,
     verify_piece,
     weights_name,
 )
@@ -82,10 +83,8 @@ class StoredWeights(Description):
                 f"The weights choose among {self.actions} actions; the game here has {actions}. They were trained on "
                 f"{self.game}."
             )
-        if network is not None and self.network != network:
-            raise CheckpointError(
-                f"The weights are of another network: {self.network}, here {network}. Pass the options of their run."
-            )
+        if network is not None:
+            require_same_network(self.network, network)
         if game is not None and self.game != game:
             raise CheckpointError(f"The weights were trained on {self.game}, not on {game}.")
 

@@ -32,7 +32,7 @@ from shared.config.sections import (
 )
 from shared.env_name import with_kwargs
 from shared.errors import ConfigError
-from shared.text import flag_of, nearest
+from shared.text import class_name, flag_of, nearest
 
 
 def flat_of(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -108,13 +108,16 @@ class Config:
         """A copy with some settings changed, by the flat names of the flags (`total_steps=1_000`).
 
         Another method has its default settings unless they are given, too. Settings without an effect on it return to
-        their defaults. Paths may be strings. `env_kwargs`, a text or a mapping, become part of the name `env`.
+        their defaults. Paths may be strings, and `network` a class. `env_kwargs`, a text or a mapping, become part of
+        the name `env`.
 
         Raises `ConfigError` for a name that is no setting, or a value of another type.
         """
         kwargs = settings.pop("env_kwargs", None)
         if kwargs is not None:
             settings["env"] = with_kwargs(convert(Play, "env", settings.get("env", self.play.env)), kwargs)
+        if "network" in settings:
+            settings["network"] = class_name(settings["network"])
         changed = self._with_method(convert(Algorithm, "method", settings.get("method", self.algorithm.method)))
         parts = changed.sections | {OWN_SETTINGS: changed.algorithm.settings}
         homes = {item.name: part for part, section in parts.items() for item in dataclasses.fields(section)}

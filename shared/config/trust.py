@@ -1,8 +1,8 @@
 """The trust rule: a file never chooses code. docs/trust.md states it for users.
 
 An env `module:factory` or `module:Id-v0` imports its module, so the user alone names it, on the command line or in a
-call. The env that a file names is only compared with the user's. The same holds for plug-ins: modules that register
-methods, networks and presets.
+call. The env that a file names is only compared with the user's. The same holds for networks `module:Class`, and for
+plug-ins: modules that register methods and presets.
 """
 
 from __future__ import annotations
@@ -11,16 +11,20 @@ import importlib
 import re
 import sys
 from collections.abc import Callable
+from types import ModuleType
 
 from shared.config.sections import Play
 from shared.config.settings import Config
 from shared.errors import ConfigError
-from shared.text import words_of
+from shared.network_spec import is_own, network_names
+from shared.text import flag_of, words_of
 
 WANDB_SETTINGS = ("wandb_entity", "wandb_group", "wandb_tags")
 NEVER_FROM_A_FILE = frozenset({"resume", "run_dir", "init_from", "plain", "track", *WANDB_SETTINGS})
 """Settings that only the user gives: where a run begins, is written, shown and sent."""
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+CLASS = re.compile(rf"{_MODULE.pattern}:{_MODULE.pattern}")
+"""Networks of the user: a class of a module."""
 _SAFE_TO_TYPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./:@=,-]{0,199}")
 """Names that a sentence may offer for a command line: no shell and no terminal takes them for anything else."""
 
@@ -61,7 +65,13 @@ def resume_words(config: Config) -> list[str]:
     run = config.run
     track = None if run.track == "off" else run.track
     sent = {name: getattr(run, name) for name in WANDB_SETTINGS} if track else {}
-    return ["--resume", str(run.run_dir), *words_of(env=config.play.env, plugin=run.plugin, track=track, **sent)]
+    return ["--resume", str(run.run_dir), *words_of(**code_named(config), track=track, **sent)]
+
+
+def code_named(config: Config) -> dict[str, str | None]:
+    """Settings that name code of the user, and that are taken from no file."""
+    network = config.learn.network
+    return {"env": config.play.env, "plugin": config.run.plugin, "network": network if is_own(network) else None}
 
 
 def _quoted(name: str) -> str:
@@ -83,21 +93,26 @@ def load_plugin(name: str | None) -> None:
     if not _MODULE.fullmatch(name):
         raise ConfigError(f"--plugin {name!r:.120} is not the dotted name of a module: write it as in an import.")
     had_torch = "torch" in sys.modules
-    try:
-        importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if not f"{name}.".startswith(f"{error.name or name}."):
-            raise ConfigError(f"--plugin {name} cannot be imported: {error}; install what it needs.") from error
-        raise ConfigError(f"--plugin {name} is not found: put its directory into PYTHONPATH.") from error
-    except (ImportError, SyntaxError, SystemExit) as error:
-        why = "it ends the program, as a script does" if isinstance(error, SystemExit) else error
-        raise ConfigError(f"--plugin {name} cannot be imported: {why}.") from error
-    except ConfigError as error:
-        raise ConfigError(f"--plugin {name} cannot be used. {error}") from error
+    import_named(f"--plugin {name}", name)
     if "torch" in sys.modules and not had_torch:
         advice = "keep the class of the method in a module of its own, which the declaration names"
         raise ConfigError(f"--plugin {name} loads torch, which actors must not: {advice}.")
     _loaded_plugins.append(name)
+
+
+def import_named(option: str, module: str) -> ModuleType:
+    """Import a module that the user named by an option, which begins each sentence. Raises `ConfigError`."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if not f"{module}.".startswith(f"{error.name or module}."):
+            raise ConfigError(f"{option} cannot be imported: {error}; install what it needs.") from error
+        raise ConfigError(f"{option} is not found: put its directory into PYTHONPATH.") from error
+    except (ImportError, SyntaxError, SystemExit) as error:
+        why = "it ends the program, as a script does" if isinstance(error, SystemExit) else error
+        raise ConfigError(f"{option} cannot be imported: {why}.") from error
+    except ConfigError as error:
+        raise ConfigError(f"{option} cannot be used. {error}") from error
 
 
 def require_loaded_plugin(recorded: object, *, what: str) -> None:
@@ -121,12 +136,24 @@ def require_plugin(recorded: object, given: str | None, *, what: str) -> None:
     Raises:
         ConfigError: the user names none or another one.
     """
+    if recorded is None and given is not None:
+        raise ConfigError(f"{what} was trained without a plug-in: omit --plugin {given}.")
+    _require_same("plug-in", _MODULE, recorded, given, what)
+
+
+def require_network(recorded: object, given: str | None, *, what: str) -> None:
+    """Refuse a network `module:Class` that a file names, unless the user names the same one; arguments as above."""
+    if given is not None or (isinstance(recorded, str) and is_own(recorded)):
+        _require_same("network", CLASS, recorded, given, what)
+
+
+def _require_same(noun: str, pattern: re.Pattern[str], recorded: object, given: str | None, what: str) -> None:
+    """Refuse a name in a file that differs from the user's."""
     if recorded == given:
         return
-    if recorded is None:
-        raise ConfigError(f"{what} was trained without a plug-in: omit --plugin {given}.")
-    if not isinstance(recorded, str) or not _MODULE.fullmatch(recorded):
-        raise ConfigError(f"{what} names the plug-in {recorded!r:.80}, which is no module: it is damaged.")
+    if not isinstance(recorded, str) or not (pattern.fullmatch(recorded) or recorded in network_names()):
+        raise ConfigError(f"{what} names the {noun} {recorded!r:.80}, which is no name of code: it is damaged.")
+    flag = flag_of(noun.replace("-", ""))
     if given is None:
-        raise ConfigError(f"{what} was trained with a plug-in; pass --plugin {recorded} if you trust it.")
-    raise ConfigError(f"{what} was trained with the plug-in {recorded}, not with --plugin {given}: name the same one.")
+        raise ConfigError(f"{what} was trained with the {noun} {recorded}; pass {flag} {recorded} if you trust it.")
+    raise ConfigError(f"{what} was trained with the {noun} {recorded}, not with {flag} {given}: name the same one.")

@@ -21,12 +21,12 @@ from shared.config.protocols import eval_rules
 from shared.config.run_schedule import MOST_PRIORITIES, make_run_schedule
 from shared.config.sections import INEXACT_SCHEDULES, WORKER_SCHEDULES, Algorithm, Learn
 from shared.config.settings import Config, ResolvedConfig, unused_settings
-from shared.config.trust import WANDB_SETTINGS
+from shared.config.trust import CLASS, WANDB_SETTINGS
 from shared.env_name import parse_env_name
 from shared.errors import ConfigError, missing_package
 from shared.files.plain_files import exists
 from shared.frame_shape import BLOCK, SCREEN_WIDTH
-from shared.network_spec import least_frame_size, network_names, network_of
+from shared.network_spec import is_own, least_frame_size, network_names, network_of
 from shared.text import PLAIN_NAME, count, flag_of, require_name, shown, words_of
 
 MOST_EPISODES = 100_000
@@ -47,7 +47,7 @@ def settings(config: Config) -> None:
     run, usual = config.run, Config().to_flat()
     changed = {name: value for name, value in config.to_flat().items() if value != usual.get(name)}
     _check_texts(changed)
-    require_name("--network", config.learn.network, network_names())
+    _check_network(config.learn.network)
     ranges(config)
     _refuse(_conflicts(config, changed))
     if run.track == "wandb" and importlib.util.find_spec("wandb") is None:
@@ -129,6 +129,18 @@ def _check_texts(changed: Mapping[str, Any]) -> None:
         if name in ("env", "game") and not PLAIN_NAME.fullmatch(value):
             allowed = "letters, digits and . _ : / @ = , - may be in it"
             raise ConfigError(f"{flag_of(name)} {value!r} cannot be the name of an env or a game: {allowed}.")
+
+
+def _check_network(name: str) -> None:
+    """Check the name of a network: a built-in one, or a class that every process imports by this name."""
+    if not is_own(name):
+        require_name("--network", name, network_names())
+    elif name.startswith("__main__:"):
+        raise ConfigError(
+            f"--network {name:.120} is in the program itself, which no process imports: put it into a module."
+        )
+    elif not CLASS.fullmatch(name):
+        raise ConfigError(f"--network {name!r:.120} is no class of a module: write module:Class.")
 
 
 def _conflicts(config: Config, changed: Mapping[str, Any]) -> Iterator[str]:
@@ -215,8 +227,9 @@ def _of_network(config: Config) -> Iterator[str]:
     yield from _uneven("frame_size", size, BLOCK, str(BLOCK))
     if config.play.env is None and size > SCREEN_WIDTH:
         yield f"--frame-size {size} is more than an Atari screen has: pass {SCREEN_WIDTH} or less."
-    least = least_frame_size(network_of(config, actions=1))
-    if size < least:
+    if is_own(network) and config.algorithm.normalize != "none":
+        yield f"--normalize {config.algorithm.normalize} is for built-in networks: pass --normalize none."
+    if not is_own(network) and size < (least := least_frame_size(network_of(config, actions=1))):
         yield f"--frame-size {size} is too small for --network {network}: {least} is the least."
     if isinstance(own, C51Settings) and own.v_min >= own.v_max:
         yield f"--v-min {own.v_min} must be below --v-max {own.v_max}."

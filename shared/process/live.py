@@ -23,12 +23,13 @@ from shared.errors import FileError
 from shared.files.atomic import write_atomic
 from shared.files.strict_json import read_json, read_object
 from shared.machine.proc_files import stat_fields
+from shared.network_spec import OwnTorso
 
 LIVE_FILE = "live.json"
 """Name of the file in a run directory."""
 FORMAT = 2
 _NAME_LENGTH = 24
-_SIZE_LIMIT = 1 << 16
+_SIZE_LIMIT = 1 << 20
 
 
 class LiveError(ValueError):
@@ -48,18 +49,22 @@ class Live:
     action_names: tuple[str, ...]
     gateways: int = 0
     """Actors whose lanes are played on other nodes."""
+    own_torso: OwnTorso | None = None
+    """Of a network of the user, which no observer imports."""
     made: int = 0
     """Moment of this address, in nanoseconds of the monotonic clock: one process may train several times."""
 
     @classmethod
-    def for_this_process(cls, descriptor: int, action_names: Sequence[str], gateways: int = 0) -> Self:
+    def for_this_process(
+        cls, descriptor: int, action_names: Sequence[str], gateways: int = 0, own_torso: OwnTorso | None = None
+    ) -> Self:
         """This process, which holds the region behind `descriptor`. Raises `OSError` where /proc cannot be read."""
         process = os.getpid()
         started = process_start(process)
         if started is None:
             raise OSError(errno.ENOENT, "/proc cannot be read")
         names = tuple(name[:_NAME_LENGTH] for name in action_names)
-        return cls(FORMAT, process, started, descriptor, names, gateways, time.monotonic_ns())
+        return cls(FORMAT, process, started, descriptor, names, gateways, own_torso, time.monotonic_ns())
 
     @property
     def lives(self) -> bool:

@@ -52,7 +52,7 @@ API = {
     *("Agent", "ArenaError", "Callback", "Callbacks", "Config", "ConfigError", "Exported", "MethodDeclaration"),
     *("MethodSettings", "PRESETS", "RunFailed", "StopTraining", "StudyResult", "TrainSettings", "TrialResult"),
     *("add_to_zoo", "env_name", "evaluate", "export_onnx", "load_agent", "plan", "pull_from_hub", "push_to_hub"),
-    *("register_method", "register_network", "register_preset", "run", "starting_point", "train", "tune"),
+    *("register_method", "register_preset", "run", "starting_point", "train", "tune"),
 }
 """Public names of the package."""
 
