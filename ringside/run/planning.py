@@ -89,6 +89,8 @@ def check(config: Config) -> Plan:
     repeats = config.play.env is None or look_at(config.play.env, config.play.frames).repeats
     own_torso = None
     if is_own(config.learn.network):
+        from ringside.run.torso_look import torso_of_run
+
         own_torso = torso_of_run(config)
     return Plan(config, len(action_names_of(config.play)), env_repeats=repeats, own_torso=own_torso)
 
