@@ -152,7 +152,7 @@ def _require_same(noun: str, pattern: re.Pattern[str], recorded: object, given: 
     if recorded == given:
         return
     if not isinstance(recorded, str) or not (pattern.fullmatch(recorded) or recorded in network_names()):
-        raise ConfigError(f"{what} names the {noun} {recorded!r:.80}, which is no name of code: it is damaged.")
+        raise ConfigError(f"{what} names the {noun} {recorded!r:.80}, which is no module: it is damaged.")
     flag = flag_of(noun.replace("-", ""))
     if given is None:
         raise ConfigError(f"{what} was trained with the {noun} {recorded}; pass {flag} {recorded} if you trust it.")

@@ -19,7 +19,7 @@ from shared.config.sections import Evaluate, Learn, Play
 from shared.config.settings import Config
 from shared.memory.ring import slot_fields
 from shared.network_parameters import parameters_of
-from shared.network_spec import Network, network_of
+from shared.network_spec import Network, OwnTorso, network_of
 
 ACTIONS = 4
 CONFIG = Config(
@@ -64,12 +64,15 @@ def parameters(version: int, network: Network = SMALL) -> np.ndarray:
 
 
 def write_run(
-    run_dir: Path, boundaries: int, config: Config = CONFIG, apart: int = 1
+    run_dir: Path, boundaries: int, config: Config = CONFIG, apart: int = 1, own_torso: OwnTorso | None = None
 ) -> tuple[CheckpointWriter, Fields]:
     """A run that saves at every boundary up to `boundaries`, or at every so many-th, as the scribe does."""
     run_schedule = make_run_schedule(config)
     run_dir.mkdir(exist_ok=True)
-    writer, ring = CheckpointWriter(run_dir, config, run_schedule, ACTIONS), empty_ring(run_schedule)
+    writer, ring = (
+        CheckpointWriter(run_dir, config, run_schedule, ACTIONS, own_torso=own_torso),
+        empty_ring(run_schedule),
+    )
     for round_ in range(boundaries):
         play_round(ring, round_, run_schedule)
         if (round_ + 1) % apart == 0:
@@ -119,6 +122,7 @@ def random_weights(
     *,
     actions: int = 6,
     network: str = "small",
+    own_torso: OwnTorso | None = None,
     protocol: str = "nature",
     **settings: object,
 ) -> Path:
@@ -129,8 +133,8 @@ def random_weights(
     config = config.with_settings(
         eval_epsilon=rules.epsilon, eval_max_frames=rules.max_frames, eval_actions=rules.actions
     )
-    count = parameters_of(network_of(config, actions)).count
+    count = parameters_of(network_of(config, actions, own_torso)).count
     flat = np.random.default_rng(1).normal(0, 0.05, count).astype(np.float32)
-    writer = CheckpointWriter(directory, config, make_run_schedule(config), actions)
+    writer = CheckpointWriter(directory, config, make_run_schedule(config), actions, own_torso=own_torso)
     writer.save_best(flat, version=7, mean_return=0.0)
     return writer.directory / "best.safetensors"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import signal
 import time
 from typing import Any
 
@@ -206,6 +207,12 @@ class Printing(Linear):
 class Ending(Linear):
     def change(self, x: Tensor) -> Tensor:
         os._exit(3)
+
+
+class Crashing(Linear):
+    def change(self, x: Tensor) -> Tensor:
+        os.kill(os.getpid(), signal.SIGSEGV)
+        return x
 
 
 class Hanging(Linear):

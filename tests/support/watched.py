@@ -47,14 +47,22 @@ def watched_config(
 class Pretended:
     """The launcher's side."""
 
-    def __init__(self, run_dir: Path, envs: int = 6, method: str = "dqn", workers: int = 0, **settings: object) -> None:
+    def __init__(
+        self,
+        run_dir: Path,
+        envs: int = 6,
+        method: str = "dqn",
+        workers: int = 0,
+        own_torso: OwnTorso | None = None,
+        **settings: object,
+    ) -> None:
         self.run_dir = run_dir
         self.config = watched_config(run_dir, envs, method, workers, **settings)
-        self.memory = Memory.create(Plan(self.config, len(NAMES)))
+        self.memory = Memory.create(Plan(self.config, len(NAMES), own_torso=own_torso))
         self._inode = os.fstat(self.memory.arena.fd).st_ino
         run_dir.mkdir(parents=True, exist_ok=True)
         (run_dir / "config.json").write_text(json.dumps(self.config.to_json()))
-        self.live = Live.for_this_process(self.memory.arena.fd, NAMES)
+        self.live = Live.for_this_process(self.memory.arena.fd, NAMES, own_torso=own_torso)
         self.live.write(run_dir)
         self.random = np.random.default_rng(1)
         self.memory.board.begun_ns[0] = 1

@@ -14,6 +14,7 @@ import pytest
 
 from ringside.watch.attach import attach, read_config, runs_below
 from shared.errors import ConfigError
+from shared.network_spec import OwnTorso
 from tests.support.watched import NAMES, Pretended
 
 NOBODY = 65534
@@ -61,6 +62,15 @@ def test_a_run_that_has_ended_or_not_begun_has_no_memory(run: Pretended) -> None
     assert attach(run.run_dir, config) is None
     replace(run.live, descriptor=1_000_000).write(run.run_dir)  # it has just been closed
     assert attach(run.run_dir, config) is None
+
+
+def test_a_network_of_the_user_is_neither_imported_nor_asked_for(tmp_path: Path) -> None:
+    torso = OwnTorso(16, 512, (("layer.weight", (16, 9)), ("scale", ())))
+    run = Pretended(tmp_path / "run", network="nowhere:Net", own_torso=torso)
+    found = attach(run.run_dir, read_config(run.run_dir))
+    assert found is not None
+    assert found[0].plan.parameters == run.memory.plan.parameters
+    found[0].arena.close()
 
 
 @pytest.mark.parametrize(

@@ -19,16 +19,17 @@ from safetensors.numpy import load_file, save_file
 import ringside
 from actors.make_env import is_registered
 from ringside.command import report, suite
-from ringside.command.arguments import parse_choices
+from ringside.command.arguments import config_of, parse_choices
 from ringside.command.suite import words_to_train
 from ringside.command.train import configuration, how_to_continue
 from ringside.zoo import catalogue
+from shared.config.presets import PRESETS
 from shared.config.resolve import resolve
 from shared.config.sections import Play
 from shared.config.trust import compare_env, load_plugin, require_env, require_plugin
 from shared.errors import ConfigError
 from shared.files.run_file_names import CONFIG_FILE
-from shared.network_spec import network_of
+from shared.network_spec import OwnTorso, network_of
 from shared.root import ROOT
 from tests.conftest import Launch, Refused
 from tests.support.checkpoints import CONFIG, random_weights, rewrite, write_run
@@ -55,6 +56,8 @@ FOREIGN = (
     "Unregistered-v0",
 )
 """Envs of a module in the working directory, of a run directory, of Ringside, of its tests and of libraries."""
+NET = "marker:Net"
+TORSO = OwnTorso(4, 8, (("weight", (4,)),))
 
 
 @pytest.fixture
@@ -227,13 +230,15 @@ def test_settings_that_act_outside_of_training_come_from_no_file(tmp_path: Path)
     assert configuration(["--resume", str(run), "--track", "wandb"]).run.track == "wandb"
 
 
-@pytest.mark.parametrize("settings", [{}, {"env": "marker:factory", "track": "wandb"}])
+@pytest.mark.parametrize("settings", [{}, {"env": "marker:factory", "network": NET, "track": "wandb"}])
 def test_the_printed_command_that_continues_a_run_is_taken(settings: dict[str, str], tmp_path: Path) -> None:
-    run = run_of(tmp_path, **settings)
-    printed = shlex.split(how_to_continue(CONFIG.with_settings(run_dir=run, **settings)))
+    config = CONFIG.with_settings(run_dir=tmp_path / "run", **settings)
+    write_run(tmp_path / "run", 1, config, own_torso=TORSO if "network" in settings else None)
+    printed = shlex.split(how_to_continue(config))
     words = printed[printed.index("--resume") :]
     found = configuration(words)
     assert (found.play.env, found.run.track) == (settings.get("env"), settings.get("track", "off"))
+    assert found.learn.network == settings.get("network", "small")
     assert len(words) == 2 + 2 * len(settings)
 
 
@@ -281,7 +286,7 @@ def test_the_commands_of_the_document_show_the_rule(
 @pytest.mark.parametrize(
     ("recorded", "given", "says"),
     [
-        ("mine", None, "was trained with a plug-in; pass --plugin mine if you trust it."),
+        ("mine", None, "was trained with the plug-in mine; pass --plugin mine if you trust it."),
         ("mine", "other", "was trained with the plug-in mine, not with --plugin other: name the same one."),
         (None, "mine", "was trained without a plug-in: omit --plugin mine."),
         *((name, None, f"names the plug-in {name!r}, which is no module: it is damaged.") for name in ("mine; rm", 7)),
@@ -314,11 +319,82 @@ def test_a_plug_in_that_cannot_be_loaded_is_refused_in_a_sentence(
         load_plugin("broken_plugin")
 
 
+def named_network(name: str = NET) -> str:
+    return re.escape(f"was trained with the network {name}; pass --network {name} if you trust it.")
+
+
+def test_no_file_of_weights_chooses_a_network(
+    mark: Path, tmp_path: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = random_weights(tmp_path / "agent", network=NET, own_torso=TORSO)
+    monkeypatch.setattr(catalogue, "ZOO", tmp_path / "zoo")
+    (tmp_path / "zoo").mkdir()
+    for words in ("eval --load", "play --video a.gif --load", "export --onnx a.onnx --load", "zoo --name mine --add"):
+        assert re.search(named_network(), refused(*words.split(), str(weights)))
+        other = refused(*words.split(), str(weights), "--network", "mine:Net")
+        assert f"was trained with the network {NET}, not with --network mine:Net: name the same one." in other
+    for call in (ringside.evaluate, ringside.load_agent, ringside.add_to_zoo):
+        with pytest.raises(ConfigError, match=named_network()):
+            call(weights, device="cpu")
+        with pytest.raises(ConfigError, match=r"not with --network tests\.\S+:Catch: name the same one"):
+            call(weights, device="cpu", network=Catch)
+    with pytest.raises(ConfigError, match="was trained with the network small, not with --network marker:Net"):
+        ringside.load_agent(random_weights(tmp_path / "other"), network=NET)
+    assert not mark.exists()
+
+
+def test_no_run_and_no_configuration_chooses_a_network(mark: Path, tmp_path: Path, refused: Refused) -> None:
+    run = tmp_path / "run"
+    write_run(run, 1, CONFIG.with_settings(network=NET), own_torso=TORSO)
+    (run / CONFIG_FILE).write_text(json.dumps(CONFIG.with_settings(network=NET).to_json()))
+    (tmp_path / "mine.toml").write_text(f"network = '{NET}'")
+    for words in ("--resume run", "doctor --resume run", "--config run", "--config mine.toml", "tune --config run"):
+        assert re.search(named_network(), refused(*words.split())), words
+    assert "not with --network mine:Net: name the same one." in refused("--resume", "run", "--network", "mine:Net")
+    for words in ("--resume run", "--config run", "--config mine.toml"):
+        assert configuration([*words.split(), "--network", NET]).learn.network == NET
+    assert configuration(["--config", "run", "--network", "small"]).learn.network == "small"
+    assert not mark.exists()
+
+
+def test_a_preset_of_a_plug_in_may_name_a_network(mark: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user named the plug-in; a run with it still wants the network."""
+    monkeypatch.setitem(PRESETS, "mine", PRESETS["quick"].with_settings(network=NET))
+    assert configuration(["--preset", "mine"]).learn.network == NET
+    Path("mine.toml").write_text("preset = 'mine'")
+    assert configuration(["--config", "mine.toml"]).learn.network == NET
+    options = parse_choices(suite.SuiteOptions, ["--games", "pong", "--preset", "mine"], "suite")
+    config = resolve(config_of(options).with_settings(run_dir="run"))
+    write_run(Path("pong-1"), 1, CONFIG)
+    again, anew = (words_to_train(options, suite.Job(config, Path(name))) for name in ("pong-1", "pong-2"))
+    assert again[0] == "--resume"
+    for words in (again, anew):
+        assert words.count("--network") == 1
+        assert words[words.index("--network") + 1] == NET
+    assert not mark.exists()
+
+
+def test_a_changed_class_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its parameters are no longer those of the file."""
+    own = OwnTorso(16, 512, (("layer.weight", (16, 4)), ("layer.bias", (16,))))
+    name = "tests.support.own_networks:Linear"
+    weights = random_weights(tmp_path / "agent", network=name, own_torso=own)
+    with pytest.raises(ConfigError, match=f"has other parameters than --network {name} now: restore that class."):
+        ringside.load_agent(weights, network=name)
+    config = CONFIG.with_settings(network=name, actors=1, device="cpu", run_dir=tmp_path / "run")
+    write_run(tmp_path / "run", 1, config, own_torso=own)
+    for more in ({"resume": tmp_path / "run"}, {"init_from": weights, "game": "pong"}):
+        with pytest.raises(ConfigError, match=f"The parameters of --network {name} have changed since: restore that"):
+            ringside.plan(config.with_settings(**more))
+
+
 def test_a_weights_file_that_names_a_plug_in_imports_nothing(tmp_path: Path) -> None:
     weights = random_weights(tmp_path)
     with safe_open(weights, "numpy") as file:
         about = json.loads(file.metadata()["ringside"])
     save_file(load_file(weights), weights, {"ringside": json.dumps(about | {"plugin": "antigravity"})})
-    with pytest.raises(ConfigError, match="was trained with a plug-in; pass --plugin antigravity if you trust it"):
+    with pytest.raises(
+        ConfigError, match="was trained with the plug-in antigravity; pass --plugin antigravity if you trust it"
+    ):
         ringside.load_agent(weights, device="cpu")
     assert "antigravity" not in sys.modules

@@ -15,7 +15,7 @@ from shared.config import validate
 from shared.config.presets import PRESETS
 from shared.config.settings import Config
 from shared.errors import ConfigError
-from shared.network_spec import Network, network_of
+from shared.network_spec import Network, OwnTorso, is_own, network_of
 from shared.root import ROOT
 from shared.text import flag_of, shown
 from tests.support.configurations import ON_POLICY, assert_refused, settled
@@ -95,6 +95,18 @@ def test_number_out_of_its_range_is_refused(method: str, name: str, value: str) 
         ({"eval_max_frames": 0}, "--eval-max-frames 0 must lie between 1 and 4_000_000."),
         ({"clip_gradient": float("inf")}, "--clip-gradient inf must be a finite number."),
         # Settings that need another one.
+        *(
+            ({"network": f"m:N{more}"} | settings, says)
+            for more, settings, says in (
+                ("", {"width": 2}, "--width 2 needs --network impala"),
+                ("", {"normalize": "last"}, "--normalize last is for built-in networks: pass --normalize none."),
+                ("", {"frame_size": 30}, "--frame-size 30 must be a multiple of 4"),
+                ("", WORKERS | {"network": "m:N"}, "pass --network a3c or nature"),
+                (".<locals>.N", {}, "--network 'm:N.<locals>.N' is no class of a module: write module:Class."),
+                ("; rm", {}, "is no class of a module"),
+            )
+        ),
+        ({"network": "__main__:Net"}, "no process imports: put it into a module."),
         ({"width": 2}, "--width 2 needs --network impala: pass that, or omit it."),
         ({"pooling": True}, "--pooling needs --network impala"),
         (ON_POLICY | {"spectral_norm": True, "network": "small"}, "--spectral-norm needs --network impala"),
@@ -239,6 +251,7 @@ def test_settings_are_refused_before_anything_is_asked_of_the_machine(wrong: dic
         {"network": "a3c", "normalize": "all"},
         {"method": "qr-dqn", "atoms": 4_096},
         {"env": "m:f", "frame_size": 512, "frame_color": "rgb", "frame_stack": 16},
+        {"env": "m:f", "network": "m.n:N.Inner", "frame_size": 4, "noisy": True},
         {"env": "m:f", "frame_size": 4, "frame_stack": 1, "network": "impala"},
         {"schedule": "alternate", "n_step": 3},  # transitions may reach over the end of a round of one tick
         REPLAY | {"lane_envs": 1, "t_max": 4, "n_step": 10, "learning_starts": 36},  # as the refusal above advises
@@ -247,7 +260,8 @@ def test_settings_are_refused_before_anything_is_asked_of_the_machine(wrong: dic
 def test_settings_that_fit_together_are_taken_and_their_network_can_be_read_again(settings: dict[str, Any]) -> None:
     config = Config().with_settings(**settings)
     validate.settings(config)
-    network = network_of(config, 18)
+    torso = OwnTorso(4, 8, (("weight", (4, 2)), ("scale", ()))) if is_own(config.learn.network) else None
+    network = network_of(config, 18, torso)
     assert Network.from_json(json.loads(json.dumps(asdict(network)))) == network
 
 

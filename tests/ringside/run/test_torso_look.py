@@ -1,0 +1,50 @@
+"""The look at a user's network in a program of its own: what it prints, and how it may end."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from ringside.run import torso_look
+from ringside.run.torso_look import look_at
+from shared.errors import ConfigError
+from shared.frame_shape import DEFAULT_FRAMES
+
+HOME = "tests.support.own_networks"
+
+
+@pytest.fixture(autouse=True)
+def look_anew() -> None:
+    look_at.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        (f"{HOME}:Dropout", "as with dropout"),
+        (f"{HOME}:Ending", "ended with code 3: its code must not end the program."),
+        (f"{HOME}:Crashing", "was killed by SIGSEGV: its code must not end the program."),
+        ("nowhere:Net", "--network nowhere:Net is not found: put its directory into PYTHONPATH."),
+    ],
+)
+def test_what_happens_in_the_program_is_a_sentence(name: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        look_at(name, DEFAULT_FRAMES)
+
+
+def test_a_program_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torso_look, "LIMIT_SECONDS", 0.5)
+    with pytest.raises(ConfigError, match=r"--network \S+:Hanging did not end within 0 s"):
+        look_at(f"{HOME}:Hanging", DEFAULT_FRAMES)
+
+
+def test_it_finds_modules_as_the_launcher_does_whatever_they_print(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "users_nets.py").write_text(f"print('{{}}')\nfrom {HOME} import Printing\n")
+    found = look_at("users_nets:Printing", DEFAULT_FRAMES)
+    assert "users_nets" not in sys.modules
+    assert (found.features, [name for name, _ in found.shapes]) == (16, ["layer.weight", "layer.bias"])
