@@ -85,7 +85,7 @@ class OwnTorso:
     """Numbers of one observation."""
     hidden: Annotated[int, Meta(ge=1, le=MOST_FEATURES)]
     """Units of the hidden layer behind it."""
-    shapes: tuple[tuple[str, tuple[int, ...]], ...]
+    shapes: tuple[tuple[str, tuple[Annotated[int, Meta(ge=0)], ...]], ...]
     """Names and shapes of its parameters, in the order of the module."""
 
 
@@ -138,7 +138,7 @@ class Network:
     frame_stack: Annotated[int, Meta(ge=1, le=MOST_STACK)] = STACK
     frame_channels: Literal[1, 3] = 1
     own: OwnTorso | None = None
-    """Of a torso of the user; None: the network is built in."""
+    """Findings about a torso of the user; None: the network is built in."""
 
     @property
     def frames(self) -> FrameShape:

@@ -54,7 +54,7 @@ class Plan:
     keeps_every_boundary: bool = False
     """True in a group on another node: its lanes keep a snapshot at every boundary, since the run may end there."""
     own_torso: OwnTorso | None = None
-    """Of a network of the user; None: the network is built in."""
+    """Findings about a network of the user; None: it is built in."""
     warnings: tuple[str, ...] = ()
     """Sentences of the checks before the start that refuse nothing."""
     method: MethodDeclaration = field(init=False)

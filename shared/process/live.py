@@ -50,7 +50,7 @@ class Live:
     gateways: int = 0
     """Actors whose lanes are played on other nodes."""
     own_torso: OwnTorso | None = None
-    """Of a network of the user, which no observer imports."""
+    """Findings about a network of the user, which no observer imports."""
     made: int = 0
     """Moment of this address, in nanoseconds of the monotonic clock: one process may train several times."""
 

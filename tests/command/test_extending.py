@@ -1,4 +1,4 @@
-"""The plug-in of docs/extending.md, in a user's folder, trains the pixel game; no file stands in for it."""
+"""Plug-in and network of docs/extending.md, in a user's folder, train the pixel game; no file stands in for them."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 PLAY = {flag: value for flag, value in SMALL.items() if flag != "--game"}
 GAME = {"--env": "tests.support.pixel_game:factory"}
 PLUGIN = ("--plugin", "log_cosh")
+NETWORK = ("--network", "nets:Residual")
 LEARNS = (
     "--envs 16 --inference-batch 8 --round-steps 320 --learning-starts 640 --total-steps 6_400 --replay-size 8_000 \
 --learning-rate 5e-4 --epsilon-steps 3_000 --epsilon-end 0.02 --discount 0.95"
@@ -28,11 +29,12 @@ PLAYED_AT_RANDOM = -0.2
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A user's folder with the two files of the page."""
-    plugin, method = BLOCK.findall((ROOT / "docs" / "extending.md").read_text())
+    """A user's folder with the files of the page."""
+    plugin, method, nets = BLOCK.findall((ROOT / "docs" / "extending.md").read_text())
     home = tmp_path_factory.mktemp("home")
     (home / "log_cosh.py").write_text(plugin)
     (home / "log_cosh_loss.py").write_text(method)
+    (home / "nets.py").write_text(nets)
     return home
 
 
@@ -56,7 +58,7 @@ def words_of(flags: dict[str, str]) -> list[str]:
 @pytest.fixture(scope="module")
 def run(folder: Path) -> Path:
     """A run of the plug-in on the pixel game."""
-    chosen = {"--preset": "log-cosh", "--network": "tiny", "--sharpness": "2", "--run-dir": "run"}
+    chosen = {"--preset": "log-cosh", "--network": "small", "--sharpness": "2", "--run-dir": "run"}
     done = command(folder, *PLUGIN, "--plain", *words_of(PLAY), *LEARNS.split(), *words_of(GAME | chosen))
     assert done.returncode == 0, (done.stdout, done.stderr)
     return folder / "run"
@@ -72,7 +74,7 @@ def test_a_plug_in_trains_the_pixel_game(run: Path) -> None:
 def test_its_settings_are_written_down(run: Path) -> None:
     settings: dict[str, Any] = json.loads((run / "config.json").read_text())
     assert settings["algorithm"]["settings"] == {"sharpness": 2.0}
-    assert settings["learn"]["network"] == "tiny"
+    assert settings["learn"]["network"] == "small"
     assert settings["run"]["plugin"] == "log_cosh"
     assert all(round_["loss"] > 0 for round_ in records(run, "round") if round_["loss"] is not None)
 
@@ -80,7 +82,7 @@ def test_its_settings_are_written_down(run: Path) -> None:
 @pytest.mark.timeout(300)
 def test_it_is_evaluated_and_resumed_where_it_is_named(folder: Path, run: Path) -> None:
     load = ("eval", "--load", "run", "--episodes", "2", *words_of(GAME))
-    unknown = "there is no network 'tiny'; pass --plugin if a plug-in of yours registers it"
+    unknown = "was trained with the plug-in log_cosh; pass --plugin log_cosh if you trust it."
     assert unknown in command(folder, *load).stderr
     done = command(folder, *load, *PLUGIN)
     assert done.returncode == 0, done.stderr
@@ -105,3 +107,19 @@ def test_a_setting_of_a_plug_in_that_cannot_be_is_a_sentence(folder: Path, words
     assert done.returncode == 2
     assert says in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.timeout(300)
+def test_a_network_of_the_user_trains_is_evaluated_and_resumed(folder: Path) -> None:
+    shorter = PLAY | {"--learning-starts": "960", "--total-steps": "1_920", "--run-dir": "net"}
+    shorter.pop("--network")
+    done = command(folder, "--preset", "quick", "--plain", *NETWORK, *words_of(GAME | shorter))
+    assert done.returncode == 0, (done.stdout, done.stderr)
+    load = ("eval", "--load", "net", "--episodes", "2", *words_of(GAME))
+    assert "pass --network nets:Residual if you trust it." in command(folder, *load).stderr
+    done = command(folder, *load, *NETWORK)
+    assert done.returncode == 0, done.stderr
+    assert (
+        "eval --load net --env tests.support.pixel_game:factory --network nets:Residual"
+        in command(folder, "--resume", "net", "--plain", "--total-steps", "2_400", *words_of(GAME), *NETWORK).stdout
+    )

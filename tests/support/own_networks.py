@@ -1,14 +1,14 @@
-"""Networks of a user for tests: some that Ringside takes, and some that the look before a run refuses."""
+"""Networks of a user for tests: those that Ringside takes, and one for each fault that the look refuses."""
 
 from __future__ import annotations
 
 import itertools
 import os
+import random
 import signal
-import time
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -73,11 +73,17 @@ class Tied(nn.Module):
 
 
 class Linear(nn.Module):
-    """A base of networks with a fault: one layer, whose `change` changes its features."""
+    """The base of networks with a fault: one layer. `prepare` may change it, and `change` its features."""
+
+    mean: Tensor
 
     def __init__(self, frames: FrameShape) -> None:
         super().__init__()
-        self.layer = nn.Linear(frames.planes * frames.size**2, 16)
+        self.layer: nn.Module = nn.Linear(frames.planes * frames.size**2, 16)
+        self.prepare()
+
+    def prepare(self) -> Any:
+        """Change the layer, or add one."""
 
     def forward(self, x: Tensor) -> Any:
         return self.change(self.layer(x.flatten(1) / 255))
@@ -86,140 +92,39 @@ class Linear(nn.Module):
         return x
 
 
-class Frozen(Linear):
-    """Nothing is learned here: the hidden layer reads random features."""
-
-    def __init__(self, frames: FrameShape) -> None:
-        super().__init__(frames)
-        self.requires_grad_(False)
+def of_change(name: str, change: Callable[[Any, Tensor], Any]) -> type[Linear]:
+    return type(name, (Linear,), {"change": change, "__module__": __name__})
 
 
-class BatchNorm(Linear):
-    def __init__(self, frames: FrameShape) -> None:
-        super().__init__(frames)
-        self.norm = nn.BatchNorm1d(16)
-
-    def change(self, x: Tensor) -> Tensor:
-        normed: Tensor = self.norm(x)
-        return normed
+def of_layer(name: str, prepare: Callable[[Any], Any], **more: Any) -> type[Linear]:
+    return type(name, (Linear,), {"prepare": prepare, "__module__": __name__, **more})
 
 
-class Centered(Linear):
-    def change(self, x: Tensor) -> Tensor:
-        return x - x.mean(0)
+numbers = itertools.count()
 
-
-class Dropout(Linear):
-    def change(self, x: Tensor) -> Tensor:
-        return F.dropout(x, 0.1)
-
-
-class Counting(Linear):
-    calls = itertools.count()
-
-    def change(self, x: Tensor) -> Tensor:
-        return x + 1e-3 * next(self.calls)
-
-
-class Spectral(Linear):
-    def __init__(self, frames: FrameShape) -> None:
-        super().__init__(frames)
-        self.layer = nn.utils.parametrizations.spectral_norm(self.layer)
-
-
-class Running(Linear):
-    mean: Tensor
-
-    def __init__(self, frames: FrameShape) -> None:
-        super().__init__(frames)
-        self.register_buffer("mean", torch.zeros(16))
-
-    def change(self, x: Tensor) -> Tensor:
-        self.mean.lerp_(x.detach().float().mean(0), 0.1)
-        return x
-
-
-class DrawnBuffer(Linear):
-    def __init__(self, frames: FrameShape) -> None:
-        super().__init__(frames)
-        self.register_buffer("noise", torch.randn(16))
-
-
-class DrawnByNumpy(Linear):
-    def __init__(self, frames: FrameShape) -> None:
-        super().__init__(frames)
-        self.scale = nn.Parameter(torch.tensor(np.random.default_rng().standard_normal(16), dtype=torch.float32))
-
-
-class Double(Linear):
-    def __init__(self, frames: FrameShape) -> None:
-        super().__init__(frames)
-        self.layer.double()
-
-
-class Lazy(Linear):
-    def __init__(self, frames: FrameShape) -> None:
-        super().__init__(frames)
-        self.layer = nn.LazyLinear(16)
-
-
-class NoHidden(Linear):
-    hidden = 0
-
-
-class Maps(Linear):
-    def change(self, x: Tensor) -> Tensor:
-        return x[:, :, None]
-
-
-class Pair(Linear):
-    def change(self, x: Tensor) -> tuple[Tensor, None]:
-        return x, None
-
-
-class Infinite(Linear):
-    def change(self, x: Tensor) -> Tensor:
-        return x / 0
-
-
-class Raising(Linear):
-    def change(self, x: Tensor) -> Tensor:
-        return x @ x
-
-
-class NotBuilt(Linear):
-    def __init__(self, frames: FrameShape) -> None:
-        super().__init__(frames)
-        raise RuntimeError("no such\nsize.")
-
-
-class FixedBatch(Linear):
-    def change(self, x: Tensor) -> Tensor:
-        return x.view(8, 16)
-
-
-class Printing(Linear):
-    def change(self, x: Tensor) -> Tensor:
-        os.write(1, b"{}\n")
-        return x
-
-
-class Ending(Linear):
-    def change(self, x: Tensor) -> Tensor:
-        os._exit(3)
-
-
-class Crashing(Linear):
-    def change(self, x: Tensor) -> Tensor:
-        os.kill(os.getpid(), signal.SIGSEGV)
-        return x
-
-
-class Hanging(Linear):
-    def change(self, x: Tensor) -> Tensor:
-        time.sleep(3_600)
-        return x
-
-
-def function(frames: FrameShape) -> nn.Module:
-    return Linear(frames)
+Frozen = of_layer("Frozen", lambda self: self.requires_grad_(False))  # the hidden layer reads random features
+BatchNorm = of_layer("BatchNorm", lambda self: self.add_module("norm", nn.BatchNorm1d(16)))
+BatchNorm.change = lambda self, x: self.norm(x)
+Centered = of_change("Centered", lambda self, x: x - x.mean(0))
+Dropout = of_change("Dropout", lambda self, x: F.dropout(x, 0.1))
+Counting = of_change("Counting", lambda self, x: x + 1e-3 * next(numbers))
+Spectral = of_layer("Spectral", lambda self: nn.utils.parametrizations.spectral_norm(self.layer))
+Running = of_layer("Running", lambda self: self.register_buffer("mean", torch.zeros(16)))
+Running.change = lambda self, x: x + 0 * self.mean.lerp_(x.detach().float().mean(0), 0.1)
+DrawnBuffer = of_layer("DrawnBuffer", lambda self: self.register_buffer("noise", torch.randn(16)))
+DrawnElsewhere = of_layer(
+    "DrawnElsewhere", lambda self: self.register_parameter("scale", nn.Parameter(torch.rand(4) * random.random()))
+)
+Double = of_layer("Double", lambda self: self.double())
+Lazy = of_layer("Lazy", lambda self: self.add_module("layer", nn.LazyLinear(16)))
+NoHidden = of_layer("NoHidden", lambda self: None, hidden=0)
+NotBuilt = of_layer("NotBuilt", lambda self: {}["no such\nsize."])
+Maps = of_change("Maps", lambda self, x: x[:, :, None])
+Pair = of_change("Pair", lambda self, x: (x, None))
+Infinite = of_change("Infinite", lambda self, x: x / 0)
+Raising = of_change("Raising", lambda self, x: x @ x)
+FixedBatch = of_change("FixedBatch", lambda self, x: x.view(8, 16))
+Printing = of_change("Printing", lambda self, x: x * bool(os.write(1, b"{}\n")))
+Ending = of_change("Ending", lambda self, x: os._exit(3))
+Crashing = of_change("Crashing", lambda self, x: os.kill(os.getpid(), signal.SIGSEGV))
+Hanging = of_change("Hanging", lambda self, x: signal.pause())

@@ -14,6 +14,7 @@ from shared.config.settings import Config, ResolvedConfig
 from shared.memory.mailbox import request_number
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
+from shared.network_spec import OwnTorso
 from shared.process.live import Live
 
 NAMES = ("NOOP", "FIRE", "LEFT")

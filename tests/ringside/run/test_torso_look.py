@@ -29,7 +29,7 @@ def look_anew() -> None:
         ("nowhere:Net", "--network nowhere:Net is not found: put its directory into PYTHONPATH."),
     ],
 )
-def test_what_happens_in_the_program_is_a_sentence(name: str, says: str) -> None:
+def test_faults_of_the_program_are_sentences(name: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         look_at(name, DEFAULT_FRAMES)
 
