@@ -200,7 +200,7 @@ class Network:
         try:
             made = msgspec.convert(values, cls)
         except msgspec.ValidationError as error:
-            name = str(error).rpartition("$.")[2].rstrip("`")
+            name = str(error).rpartition("$.")[2].rstrip("`").partition(".")[0]
             raise ValueError(f"{name} is {values[name]!r:.40}") from error
         for fault in made._faults():
             raise ValueError(fault)

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from learner.engine.device import prepare_torch
 from shared.config.trust import import_named
 from shared.errors import ConfigError
+from shared.files.strict_json import json_object
 from shared.frame_shape import FrameShape
 from shared.machine.subprocesses import leave_threads
 from shared.network_spec import MOST_FEATURES, OwnTorso
@@ -206,7 +207,7 @@ def main() -> NoReturn:
     """Answer the question that comes through standard input, in JSON: an `OwnTorso`, or an error as a sentence."""
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what the user's code prints stays apart from the answer
-    asked = json.load(sys.stdin)
+    asked = json_object(sys.stdin.buffer.read()) or {}
     device, precision, deterministic = torch.device(asked["device"]), asked["precision"], asked["deterministic"]
     choose_workspace()
     try:

@@ -7,13 +7,13 @@ import os
 import subprocess
 import sys
 from functools import cache
-from typing import Any
 
 import msgspec
 
 from ringside.run.children import signal_name
 from shared.config.settings import ResolvedConfig
 from shared.errors import ConfigError
+from shared.files.strict_json import json_object
 from shared.frame_shape import FrameShape
 from shared.machine.subprocesses import read_output
 from shared.network_spec import OwnTorso
@@ -41,22 +41,21 @@ def look_at(
     question = {"name": name, "frames": frames, "device": device, "precision": precision}
     words = [sys.executable, "-P", "-m", "learner.networks.own_torso"]
     path = os.pathsep.join(each or os.getcwd() for each in sys.path)  # as processes of the run have it
-    process = f"The process that tries --network {name}"
+    process, code, last = f"The process that tries --network {name}", 0, ""
+    found = None
     try:
         with pinned_thread_env():
             asked = json.dumps(question | {"deterministic": deterministic})
             answer = read_output(words, LIMIT_SECONDS, stdin=asked, env=os.environ | {"PYTHONPATH": path})
-        found: dict[str, Any] = json.loads(answer)
+        found = json_object(answer.encode())
     except subprocess.TimeoutExpired as error:
-        raise ConfigError(
-            f"{process} did not end within {LIMIT_SECONDS:.0f} s: make its import and passes faster."
-        ) from error
-    except (subprocess.CalledProcessError, json.JSONDecodeError) as error:
-        code, last = 0, ""
-        if isinstance(error, subprocess.CalledProcessError):
-            code, last = error.returncode, (error.stderr.strip().splitlines() or [""])[-1]
+        limit = f"{LIMIT_SECONDS:.0f} s"
+        raise ConfigError(f"{process} did not end within {limit}: make its import and passes faster.") from error
+    except subprocess.CalledProcessError as error:
+        code, last = error.returncode, error.stderr.strip().rpartition("\n")[2]
+    if found is None:
         how = f"was killed by {signal_name(-code)}" if code < 0 else f"ended with code {code}"
-        raise ConfigError(f"{process} {how}: its code must not end the program. {last:.200}".rstrip()) from error
+        raise ConfigError(f"{process} {how}: its code must not end the program. {last:.200}".rstrip())
     if "error" in found:
         raise ConfigError(found["error"])
     return msgspec.convert(found, OwnTorso)

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from shared.config import validate
 from shared.config.settings import Config
-from shared.errors import ConfigError
 from shared.frame_shape import DEFAULT_FRAMES, FrameShape
 from shared.network_parameters import parameters_of
-from shared.network_spec import CONVOLUTIONAL, Network, least_frame_size, register_network
+from shared.network_spec import Network, least_frame_size
 from shared.root import ROOT
 
+TORSO = {"features": 4, "hidden": 8, "shapes": [["weight", [4]]]}
 CRITIC = {"method": "a2c", "value_output": True}
 
 
@@ -29,7 +28,7 @@ def test_gray_and_color() -> None:
     assert str(frames) == "2 rgb frames of 64x64"
 
 
-@pytest.mark.parametrize(("name", "least"), [("nature", 36), ("a3c", 20), ("small", 20), ("impala", 4)])
+@pytest.mark.parametrize(("name", "least"), [("nature", 36), ("a3c", 20), ("small", 20), ("der", 28), ("impala", 4)])
 def test_layers_follow_from_the_frames(name: str, least: int) -> None:
     assert least_frame_size(Network(name, 3)) == least
     for size in (least, 64, 128):
@@ -40,23 +39,15 @@ def test_layers_follow_from_the_frames(name: str, least: int) -> None:
         assert shapes["hidden.weight"][1] == network.torso.features >= 1
 
 
-def test_a_registered_network_is_checked_against_the_frames_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared.network_spec.CONVOLUTIONAL", dict(CONVOLUTIONAL))
-    register_network("deep", [(8, 8, 4), (8, 12, 4), (8, 4, 1)], 32)
-    settings = {"env": "m:f", "network": "deep"}
-    validate.settings(Config().with_settings(**settings, frame_size=128))
-    with pytest.raises(ConfigError, match="--frame-size 84 is too small for --network deep: 100 is the least"):
-        validate.settings(Config().with_settings(**settings))
-    with pytest.raises(ConfigError, match="The network endless fits no frames of at most 512x512"):
-        register_network("endless", [(8, 8, 4), (8, 200, 1)], 32)
-
-
 @pytest.mark.parametrize(
     ("values", "says"),
     [
         ({"frame_size": 86}, "its frames are 86 pixels wide"),
         ({"frame_size": 32}, "its frames are 32 pixels wide"),
         ({"frame_channels": 2}, "frame_channels is 2"),
+        ({"name": "m:C"}, "there is no network 'm:C'"),
+        ({"own": TORSO}, "own is not None with the network 'nature'"),
+        *(({"name": "m:C", "own": TORSO | more}, "own") for more in ({"features": 0}, {"shapes": [["weight", [-1]]]})),
         ({"frame_size": 1_024}, "frame_size is 1024"),
         ({"frame_stack": 0}, "frame_stack is 0"),
         ({"frame_stack": True}, "frame_stack is True"),
