@@ -32,6 +32,9 @@ def blocks(planes: Tensor, out: Tensor) -> Tensor:
 def planes_in(block: Tensor) -> Tensor:
     """The planes uint8[n, k, 4 * g, 4 * g] of `blocks`: its inverse."""
     n, grid, k = len(block), block.shape[1], block.shape[-1] // CELL
+    if torch.compiler.is_exporting():  # ONNX has no bytes as words
+        split = block.unflatten(3, (k, BLOCK, BLOCK)).permute(0, 3, 1, 4, 2, 5)
+        return split.reshape(n, k, grid * BLOCK, grid * BLOCK)
     words = block.view(torch.int32).unflatten(3, (k, BLOCK)).permute(0, 3, 1, 4, 2)
     return words.reshape(n, k, grid * BLOCK, grid).view(torch.uint8)
 
