@@ -124,18 +124,20 @@ class _Trial:
     def faults(self, rows: Tensor, *, deterministic: bool) -> Iterator[str]:
         """Faults of its passes, as ends of a sentence; the first one explains most."""
         before = {name: tensor.detach().clone() for name, tensor in _state(self._torso).items()}
+        order = torch.arange(len(rows) - 1, -1, -1, device=rows.device)
+        with torch.inference_mode():  # first, since what a torso keeps of such a pass breaks the others
+            halves = [self._features(rows[part]) for part in order.chunk(2)]
+        yield from self._of_features(halves[0], len(rows) // 2)
         features = self._features(rows)
-        yield from self._of_features(features, len(rows))
+        if not features.requires_grad and any(parameter.requires_grad for parameter in self._torso.parameters()):
+            yield "has parameters that its features have no gradient for: omit torch.no_grad() and detach()"
         self.width = features.shape[1]
         first, second = self._with_gradient(features), self._with_gradient(self._features(rows))
         changed = _differing(_state(self._torso), before)
         if any(_differ(*pair, 0.0 if deterministic else self._rounding) for pair in zip(first, second, strict=True)):
             cause = f"it changes {changed[0]}" if changed else "as with dropout, or with state between calls"
             yield f"gives other numbers when the same frames come again ({cause}): omit what draws or changes numbers"
-        order = torch.arange(len(rows) - 1, -1, -1, device=rows.device)
-        with torch.inference_mode():
-            halves = torch.cat([self._features(rows[part]) for part in order.chunk(2)])
-        if _differ(halves, features.detach()[order], self._rounding):
+        if _differ(torch.cat(halves), features.detach()[order], self._rounding):
             yield "computes a row of features from other rows, too, as BatchNorm does: use GroupNorm or LayerNorm"
         if changed:
             yield f"changes {changed[0]} in a pass, and only an update may change it: omit running statistics"

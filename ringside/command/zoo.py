@@ -12,7 +12,7 @@ from ringside.command.arguments import parse
 from ringside.zoo import catalogue
 from shared.errors import ConfigError
 from shared.files.strict_json import read_json
-from shared.text import command, count, flag_of, nearest, printable
+from shared.text import command, count, flag_of, nearest, printable, words_of
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,10 @@ def main(arguments: Sequence[str]) -> int:
             raise ConfigError(f"--push {options.push} needs the repository of the Hub to upload to: --repo USER/NAME.")
         print(printable(f"{options.push.name} is at {push_to_hub(options.push, **given)}."))
     elif chosen:
+        code = {name: getattr(options, name) for name in ("env", "plugin", "network")}
         entry = pull_from_hub(str(options.pull), **given) if options.add is None else add_to_zoo(options.add, **given)
         print(_line(entry.name))
-        print(printable(f"It is in {entry}. Watch it with: {command('play', '--load', entry.name)}"))
+        print(printable(f"It is in {entry}. Watch it with: {command('play', '--load', entry.name, *words_of(**code))}"))
     else:
         print("\n".join(map(_line, catalogue.names())) or "The zoo is empty.")
     return 0
