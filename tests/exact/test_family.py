@@ -26,6 +26,7 @@ QUANTILES = (
 NORMALIZED = (*EVERYTHING, "--normalize", "all", "--initial", "orthogonal")
 BTR = (*EVERYTHING, "--pooling", "--spectral-norm", "--normalize", "last", "--clip-gradient", "10")
 PRIORITIES = ("--prioritized", "--n-step", "3")
+OWN = ("--network", "tests.support.own_networks:Residual")
 
 SHORT = {"total_steps": "2_880", "replay_size": "1_440", "optimizer": "adam", "optimizer_decay": "0.999"}
 IMPALA = SHORT | {"network": "impala", "train_every": "40"}
@@ -46,6 +47,8 @@ COMBINATIONS = [
             ("alternate", EVERYTHING, ALTERNATE),
             ("rarely", PRIORITIES, RARELY),
             ("bf16", EVERYTHING, SHORT | {"precision": "bf16"}),
+            ("own", OWN, SHORT),
+            ("own-bf16", OWN + EVERYTHING, SHORT | {"precision": "bf16"}),
         )
     ),
 ]
@@ -86,7 +89,7 @@ def test_nothing_that_happens_to_a_run_changes_its_weights(
     assert stopped["restarts"] == 2
     assert stopped["redone_updates"] > 0 or every > 480, "some rounds have no update"
     assert stopped["weights_sha256"] != undisturbed["weights_sha256"]
-    finish(start(run_dir, "--resume", str(run_dir), actors="4"))
+    finish(start(run_dir, "--resume", str(run_dir), *(words[:2] if "--network" in words else ()), actors="4"))
     assert same_summary(run_dir, tmp_path / "plain")["actors"] == 4
 
 

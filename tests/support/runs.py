@@ -20,6 +20,7 @@ from shared.config.settings import Config
 from shared.memory.layout import LayoutError
 from shared.memory.plan import Elsewhere, Plan
 from shared.memory.run_memory import Memory
+from shared.process.live import Live
 from shared.root import ROOT
 from shared.text import flag_of
 from tests.support.waiting import until
@@ -129,7 +130,9 @@ def memory_of(
             with suppress(FileNotFoundError, LayoutError):  # closed since it was listed, or not written to yet
                 if os.readlink(link).startswith("/memfd:ringside") and link.stat().st_size:
                     config = Config.from_json(json.loads((run_dir / "config.json").read_text()))
-                    return Memory.attach(os.open(link, os.O_RDWR), Plan(config, actions, Elsewhere(gateways)))
+                    live = Live.read(run_dir)  # of which only a network of the user needs something
+                    plan = Plan(config, actions, Elsewhere(gateways), own_torso=live and live.own_torso)
+                    return Memory.attach(os.open(link, os.O_RDWR), plan)
         time.sleep(0.01)
     raise AssertionError(f"There is no shared memory after {seconds} s, or the run has ended.")
 
