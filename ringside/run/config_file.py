@@ -100,7 +100,7 @@ def starting_point(
     env: str | None = None,
     plugin: str | None = None,
     config: str | Path | None = None,
-    network: str | None = None,
+    network: str | type | None = None,
 ) -> Config:
     """Configuration that single settings override: that of a preset (default: nature), or of the run to resume.
 
@@ -112,17 +112,18 @@ def starting_point(
         network: as the user names it. A run to resume that was trained with a class of the user requires it.
     """
     load_plugin(plugin)
+    named: str | None = class_name(network)
     if resume is not None:
         for flag, given in (("--preset", preset), ("--config", config)):
             if given is not None:
                 raise ConfigError(f"--resume keeps the settings of its run: omit {flag}.")
-        return _resumed(Path(resume), env, plugin, network)
+        return _resumed(Path(resume), env, plugin, named)
     file = None if config is None else read_config(config)
     if file is not None and file.whole is not None and preset is not None:
         raise ConfigError(f"--config {config} holds every setting: omit --preset.")
     preset = preset or (file and file.preset) or DEFAULT_PRESET
     require_name("--preset", preset, list(PRESETS))
-    return PRESETS[preset] if file is None else file.apply(PRESETS[preset], env, plugin, network)
+    return PRESETS[preset] if file is None else file.apply(PRESETS[preset], env, plugin, named)
 
 
 def config_of_call(preset: str | None, config: str | Path | None, settings: Mapping[str, Any]) -> Config:
@@ -135,8 +136,9 @@ def config_of_call(preset: str | None, config: str | Path | None, settings: Mapp
     Raises:
         ConfigError: a name or a value is wrong, or settings have no effect or contradict each other.
     """
-    env, network = env_named(settings.get("env"), settings.get("env_kwargs")), class_name(settings.get("network"))
-    start = starting_point(preset, settings.get("resume"), env, settings.get("plugin"), config, network)
+    env = env_named(settings.get("env"), settings.get("env_kwargs"))
+    code = (env, settings.get("plugin"), config, settings.get("network"))
+    start = starting_point(preset, settings.get("resume"), *code)
     chosen = start.with_settings(**settings)
     require_used(settings, chosen.algorithm.method)
     require_consistent([name for name, value in settings.items() if value is not None])
