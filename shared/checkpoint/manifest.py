@@ -209,6 +209,8 @@ def require_same_network(found: Network, here: Network) -> None:
     """Raise `CheckpointError` unless stored weights are of the network that is to have them."""
     if found == here:
         return
+    if found.actions != here.actions:
+        raise CheckpointError(f"The weights choose among {found.actions} actions; the game here has {here.actions}.")
     if found == replace(here, own=found.own):
         raise CheckpointError(f"The parameters of --network {here.name} have changed since: restore that class.")
     raise CheckpointError(f"The weights are of another network: {found}, here {here}. Pass the options of their run.")

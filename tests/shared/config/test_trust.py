@@ -388,6 +388,13 @@ def test_a_changed_class_is_a_sentence(tmp_path: Path, monkeypatch: pytest.Monke
             ringside.plan(config.with_settings(**more))
 
 
+def test_an_env_with_other_actions_than_before_is_a_sentence(tmp_path: Path) -> None:
+    config = CONFIG.with_settings(env="tests.support.pixel_game:factory", actors=1, device="cpu", run_dir=tmp_path)
+    write_run(tmp_path, 1, config)
+    with pytest.raises(ConfigError, match="The weights choose among 4 actions; the game here has 3"):
+        ringside.plan(config.with_settings(resume=tmp_path))
+
+
 def test_a_weights_file_that_names_a_plug_in_imports_nothing(tmp_path: Path) -> None:
     weights = random_weights(tmp_path)
     with safe_open(weights, "numpy") as file:
