@@ -35,15 +35,23 @@ class ModuleModel(PackedModel):
 
     def _bind(self) -> None:
         """Make a module for the passes of one thread."""
-        self._module = NetworkModule(self.network, self._dtype).to(self.params.device)
+        self._module = NetworkModule(self.network, self._dtype)
         self.noise = self._module.noise
-        self._leaves = self._module.parameters_by_name()
-        found = tuple((name, tuple(parameter.shape)) for name, parameter in self._leaves.items())
+        made = self._module.parameters_by_name()
+        found = tuple((name, tuple(parameter.shape)) for name, parameter in made.items())
         if found != self._spec.shapes:
             raise ConfigError(f"--network {self.network.name} has other parameters than before: it was changed.")
         params, copies = self.views(self.params), self.views(self.params_bf16)
-        for name, parameter in self._leaves.items():
-            parameter.data = (params if parameter.dtype == torch.float32 else copies)[name].detach()
+        bound: dict[Tensor, torch.nn.Parameter] = {}
+        for name, parameter in made.items():
+            view = (params if parameter.dtype == torch.float32 else copies)[name]
+            bound[parameter] = torch.nn.Parameter(view, parameter.requires_grad)
+        for module in self._module.modules():  # a parameter may be that of several
+            for name, parameter in list(module.named_parameters(recurse=False)):
+                setattr(module, name, bound[parameter])
+            for name, buffer in list(module.named_buffers(recurse=False)):
+                setattr(module, name, buffer.to(self.params.device))
+        self._leaves = self._module.parameters_by_name()
         self._learned = {name: leaf for name, leaf in self._leaves.items() if leaf.requires_grad}
         self._module.requires_grad_(False)
         # Where gradients go: those of linear layers by themselves, the others by PyTorch's backward pass.
