@@ -129,8 +129,8 @@ class _Trial:
             halves = [self._features(rows[part]) for part in order.chunk(2)]
         yield from self._of_features(halves[0], len(rows) // 2)
         features = self._features(rows)
-        if not features.requires_grad and any(parameter.requires_grad for parameter in self._torso.parameters()):
-            yield "has parameters that its features have no gradient for: omit torch.no_grad() and detach()"
+        if not features.requires_grad:
+            yield "has no gradient of its features by a parameter: leave one to learn, and omit no_grad() and detach()"
         self.width = features.shape[1]
         first, second = self._with_gradient(features), self._with_gradient(self._features(rows))
         changed = _differing(_state(self._torso), before)
@@ -150,8 +150,6 @@ class _Trial:
     def _with_gradient(self, features: Tensor) -> list[Tensor]:
         """Features, and the gradient of a random projection of them by the parameters on which they depend."""
         leaves = [parameter for parameter in self._torso.parameters() if parameter.requires_grad]
-        if not features.requires_grad:
-            return [features]
         weights = torch.randn(features.shape, generator=torch.Generator().manual_seed(1)).to(features)
         arguments = ([features], leaves, [weights])
         found = _call(self._name, "its backward pass", torch.autograd.grad, *arguments, allow_unused=True)

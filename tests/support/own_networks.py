@@ -102,7 +102,7 @@ def of_layer(name: str, prepare: Callable[[Any], Any], **more: Any) -> type[Line
 
 numbers = itertools.count()
 
-Frozen = of_layer("Frozen", lambda self: self.requires_grad_(False))  # the hidden layer reads random features
+Frozen = of_layer("Frozen", lambda self: self.requires_grad_(False))
 BatchNorm = of_layer("BatchNorm", lambda self: self.add_module("norm", nn.BatchNorm1d(16)))
 BatchNorm.change = lambda self, x: self.norm(x)
 Centered = of_change("Centered", lambda self, x: x - x.mean(0))
