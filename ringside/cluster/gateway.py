@@ -25,7 +25,7 @@ from ringside.cluster.connection import ClusterNode, cluster_address, connected,
 from ringside.cluster.group_host import GroupHost, group_actors
 from ringside.cluster.node_object import Host, Node, NodeLost, fingerprint, numerics
 from ringside.cluster.remote_lanes import EXAMINE_SECONDS, RemoteLanes
-from ringside.run.lane_balance import Move, count_moves
+from ringside.run.lane_balance import count_moves
 from shared.config.resolve import greatest_share
 from shared.errors import ConfigError, RunFailed
 from shared.memory.board import Phase
@@ -179,17 +179,18 @@ class GatewayBalancer:
         self._board.lane_owner[:] = self._board.lane_wanted[:] = self._owners
         self._told = self._reports.notices.values.copy()
 
-    def measure(self) -> list[Move]:
-        """Look which gateways have a node; return the moves that are wanted from now on."""
+    def measure(self) -> list[int]:
+        """Look which gateways have a node, and write the owners that are wanted from now on.
+
+        Return the actors to wake: givers and takers, since one that waits for others does not look.
+        """
         board = self._board
         owners = self._owners = count_moves(board, self._owners)
         self._pass_on()
         wanted = np.array(lane_owners(self._plan, [each for each in self._gateways if not self._vacant[each]]))
         changed = np.flatnonzero(wanted != board.lane_wanted)
-        moves = [Move(int(owners[lane]), int(wanted[lane])) for lane in changed]
         board.lane_wanted[:] = wanted
-        # An owner that waits for others learns of a change only when it is woken.
-        return moves + [Move(move.taker, move.giver) for move in moves]
+        return np.concatenate([owners[changed], wanted[changed]]).tolist()
 
     def _pass_on(self) -> None:
         """Pass the new sentences of gateways on."""

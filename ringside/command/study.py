@@ -361,7 +361,7 @@ class Search:
         except optuna.TrialPruned as pruned:
             self.study.tell(trial, state=TrialState.PRUNED)
             said = f"pruned after {pruned}."
-        except (RingsideError, RecordsError) as error:
+        except RingsideError as error:
             if is_locked(run_dir / LOCK_FILE):
                 return True  # another process was faster to continue it
             self.study.tell(trial, state=TrialState.FAIL)

@@ -13,7 +13,7 @@ from threading import Thread
 
 from ringside.command.arguments import parse
 from ringside.command.option import Positional
-from ringside.watch.attach import RUNS, is_living, runs_below
+from ringside.watch.attach import RUNS, living, runs_below
 from ringside.watch.server import App, listen, serve
 from ringside.watch.source import Runs
 from shared.config.trust import load_plugin
@@ -71,7 +71,7 @@ def _runs(run: Path | None) -> tuple[Runs, str, str]:
     """
     holds_runs = run is not None and not os.path.lexists(run / CONFIG_FILE) and bool(runs_below(run))
     if run is not None and not holds_runs:
-        goes_on = "" if is_living(run) else ", which has ended: what its files tell"
+        goes_on = "" if living(run) else ", which has ended: what its files tell"
         return Runs(run.parent, run), "run/0/", f"{run}{goes_on}"
     runs = run or RUNS
     number = len(runs_below(runs))

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
-from tensorboard.plugins.hparams import metadata
-from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData, SessionStartInfo
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.plugins.hparams.summary_v2 import hparams_pb
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from ringside.records.metric_names import Scalars, record_scalars
@@ -51,15 +50,8 @@ class EventLog:
 
     def settings(self, settings: Mapping[str, object]) -> None:
         """Add settings by flat name for the tab HParams, which finds metrics by itself."""
-        session = SessionStartInfo(start_time_secs=time.time())
-        for name, value in settings.items():
-            if isinstance(value, bool | int | float | str):
-                kind = "bool" if isinstance(value, bool) else "string" if isinstance(value, str) else "number"
-                setattr(session.hparams[name], f"{kind}_value", value)
-        data = HParamsPluginData(version=metadata.PLUGIN_DATA_VERSION, session_start_info=session)
-        about = SummaryMetadata.PluginData(plugin_name=metadata.PLUGIN_NAME, content=data.SerializeToString())
-        value = Summary.Value(tag=metadata.SESSION_START_INFO_TAG, metadata=SummaryMetadata(plugin_data=about))
-        self._write(Event(summary=Summary(value=[value])))
+        known = {name: value for name, value in settings.items() if isinstance(value, bool | int | float | str)}
+        self._write(Event(summary=hparams_pb(known, trial_id="")))  # every run is a trial of its own
 
     def round(self, steps: int, values: Values, episodes: Iterable[Episode], envs: int) -> None:
         """Add a round; arguments as in `MetricsLog.log_round`."""

@@ -259,7 +259,7 @@ class MetricsLog:
         """
         self._path = path
         self._fd = open_to_write(path, os.O_RDWR | os.O_APPEND)
-        self._sync_failed = self._has_partial_write = False
+        self._sync_failed = False
         self._read_existing()
         if self._size < os.fstat(self._fd).st_size:
             self.cut(None)
@@ -372,23 +372,20 @@ class MetricsLog:
     def _append(self, records: Iterable[Mapping[str, Any]]) -> None:
         """Write all lines, or none."""
         data = b"".join(json.dumps(_finite(record)).encode() + b"\n" for record in records)
-        if self._has_partial_write:
-            self._cut()
-        self._has_partial_write = True
+        self._drop_partial_write()
         try:
             written = 0
             while written < len(data):
                 written += os.write(self._fd, data[written:])
         except OSError:
-            self._cut()
+            self._drop_partial_write()
             raise
-        self._has_partial_write = False
         self._size += len(data)
 
-    def _cut(self) -> None:
+    def _drop_partial_write(self) -> None:
         """Truncate records that were written in part."""
-        os.ftruncate(self._fd, self._size)
-        self._has_partial_write = False
+        if os.fstat(self._fd).st_size > self._size:
+            os.ftruncate(self._fd, self._size)
 
 
 def _finite(record: Mapping[str, Any]) -> dict[str, Any]:

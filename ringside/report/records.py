@@ -33,7 +33,7 @@ Column = NDArray[np.float64]
 Columns = Mapping[str, Column]
 
 
-class RecordsError(ValueError):
+class RecordsError(ConfigError):
     """Records of a directory are unusable. The message is a sentence for the user: the fault and the remedy."""
 
 

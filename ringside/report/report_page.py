@@ -248,10 +248,7 @@ def write_report(
         compare_env(Play(game=records.game, env=records.env), env, what=f"The run {records.path}")
         if plugin is not None:
             require_plugin(records.settings.get("plugin"), plugin, what=f"The run {records.path}")
-    try:
-        comparison = compare(found, refused)
-    except RecordsError as error:
-        raise ConfigError(str(error)) from error
+    comparison = compare(found, refused)
     make_result_directory("--out", out)
     games = ", ".join(map(headline, comparison.games[:5])) + (" and more" if len(comparison.games) > 5 else "")
     try:

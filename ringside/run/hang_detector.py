@@ -50,11 +50,11 @@ class ProcessState(NamedTuple):
     """Processor time of all its threads so far."""
 
 
-def process_state(process: int, root: Path = Path("/")) -> ProcessState | None:
+def process_state(process: int) -> ProcessState | None:
     """Return the state of a process by its id; None when it is gone."""
     states, ticks = "", 0
     with suppress(OSError):
-        for thread in (root / "proc" / str(process) / "task").iterdir():
+        for thread in Path(f"/proc/{process}/task").iterdir():
             if fields := stat_fields(thread / "stat"):  # else it has just ended
                 states += fields[0]
                 ticks += int(fields[11]) + int(fields[12])  # utime and stime, fields 14 and 15

@@ -91,8 +91,8 @@ class Balancer:
         self._suspect: int | None = None  # the slowest actor of the last measurement, if it should have given lanes
         self._seconds = FIRST_SECONDS
 
-    def measure(self) -> list[Move]:
-        """Measure; return the moves that are wanted from now on."""
+    def measure(self) -> list[int]:
+        """Measure, and write the owners that are wanted from now on; return the actors to wake, which take lanes."""
         board = self._board
         owners = self._owners = count_moves(board, self._owners)
         restarts = int(board.restarts[self._actors].sum())
@@ -115,7 +115,7 @@ class Balancer:
         learned = int(board.busy_ns[Role.LEARNER]) if board.run_schedule.learns_same_round else 0
         return _Mark(span, board.busy_ns[actors].copy(), board.waited_ns[actors].copy(), ticks, learned)
 
-    def _judge(self, old: _Mark, new: _Mark) -> list[Move]:
+    def _judge(self, old: _Mark, new: _Mark) -> list[int]:
         """Request the moves if two consecutive measurements find the same slowest actor."""
         busy, waited, ticks = new.busy - old.busy, new.waited - old.waited, new.ticks - old.ticks
         if (busy + waited).max() < self._seconds * 1e9 or ticks.min() <= 0:
@@ -132,7 +132,7 @@ class Balancer:
             return []
         self._seconds = min(2 * self._seconds, LONGEST_SECONDS)
         self._want(found)
-        return found
+        return [move.taker for move in found]
 
     def _want(self, wanted: list[Move]) -> None:
         """Choose lanes of the cells with most lanes of the giver beyond the taker's, and write their wanted owners.

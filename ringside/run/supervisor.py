@@ -19,7 +19,7 @@ from multiprocess.connection import wait as wait_for
 
 from ringside.run.children import GPU_ROLES, Child, ChildMaker, diagnose
 from ringside.run.hang_detector import LATE_SECONDS, process_state
-from ringside.run.lane_balance import Balancer, Move
+from ringside.run.lane_balance import Balancer
 from shared.checkpoint.manifest import Manifest
 from shared.errors import RunFailed, StopTraining
 from shared.files.run_file_names import LOGS
@@ -100,7 +100,7 @@ class Supervisor:
         self._oom_kills = OomKills()
         self._memory = Memory.create(plan) if region is None else region[0]
         self._board = self._memory.board
-        self._wanted_moves = _balance(plan, self._memory, note)
+        self._balance_lanes = _balance(plan, self._memory, note)
         self._processes = plan.processes
         self._doorbells = [Doorbell.create() for _ in range(len(self._processes))] if region is None else region[1]
         self._wakeup = Doorbell.create()
@@ -173,9 +173,8 @@ class Supervisor:
             if self._force_exit or self._leaving_seconds > GRACE_SECONDS:
                 self._kill_late()
         if not self._board.stopping:
-            for move in self._wanted_moves():
-                taker = self._processes.index_of(Role.ACTOR, move.taker)
-                self._doorbells[taker].ring()  # wakes it, to make emulators while it waits for the others
+            for actor in self._balance_lanes():  # which makes emulators while it waits for the others
+                self._doorbells[self._processes.index_of(Role.ACTOR, actor)].ring()
         if time.monotonic_ns() - self._contention.at >= CONTENTION_NS:
             self._read_contention()
         self._notify()
@@ -432,10 +431,10 @@ class Supervisor:
             self._maker.close()
 
 
-def _balance(plan: Plan, memory: Memory, note: Callable[[str], None]) -> Callable[[], Sequence[Move]]:
-    """The function that writes the wanted owners of lanes and returns the moves, whose takers wake."""
+def _balance(plan: Plan, memory: Memory, note: Callable[[str], None]) -> Callable[[], Sequence[int]]:
+    """The function that writes the wanted owners of lanes and returns the actors to wake."""
     if plan.elsewhere.actors:
-        measure: Callable[[], list[Move]] = import_module(plan.elsewhere.module).make_balancer(memory, note).measure
+        measure: Callable[[], list[int]] = import_module(plan.elsewhere.module).make_balancer(memory, note).measure
         return measure
     balances = plan.config.machine.balance == "auto" and plan.player is Role.ACTOR and plan.env_repeats
     return Balancer(memory.board, plan.processes, plan.cell_lanes).measure if balances else lambda: ()

@@ -79,11 +79,11 @@ def read_config(run_dir: Path) -> Config:
         raise ConfigError(f"{run_dir} is not a run: it has no {CONFIG_FILE}. Name the directory of a run.") from None
 
 
-def is_living(run_dir: Path) -> bool:
-    """True if a run of this version plays in a directory."""
+def living(run_dir: Path) -> Live | None:
+    """The launcher of a run of this version that plays in a directory; None: there is none."""
     with suppress(LiveError, OSError):
-        return Live.read(run_dir) is not None
-    return False
+        return Live.read(run_dir)
+    return None
 
 
 def attach(run_dir: Path, config: Config) -> tuple[Memory, Live] | None:

@@ -26,7 +26,7 @@ from ringside.records.bottleneck import Bottleneck, RoleStatus
 from ringside.records.metric_names import displayed, metric_of, metrics_of
 from ringside.records.metrics import MEAN_OVER, Follower, mean_name
 from ringside.records.own_metrics import parse_own
-from ringside.watch.attach import attach, is_living, read_config, runs_below
+from ringside.watch.attach import attach, living, read_config, runs_below
 from ringside.watch.observer import Observer
 from ringside.watch.status import Status, kind, left, planned
 from shared.config.run_schedule import make_run_schedule
@@ -35,7 +35,7 @@ from shared.files.run_file_names import METRICS_FILE, SUMMARY_FILE
 from shared.files.strict_json import read_object
 from shared.memory.mailbox import Mailbox
 from shared.memory.run_memory import Memory
-from shared.process.live import Live, LiveError
+from shared.process.live import Live
 from shared.process.ownership import OWN_METRICS_FILE
 from shared.text import headline
 
@@ -247,17 +247,10 @@ class Source:
 
     def release_ended(self) -> None:
         """Release the memory of a run that has ended: the kernel keeps all of it while a process maps it."""
-        if self._attached is not None and not self._still_lives(self._attached[1]):
+        if self._attached is not None and living(self.run_dir) != self._attached[1]:
             self._attached[0].arena.close()
             self._attached = None
             gc.collect()
-
-    def _still_lives(self, live: Live) -> bool:
-        """True if the run that was attached lives."""
-        try:
-            return Live.read(self.run_dir) == live
-        except (LiveError, OSError):
-            return live.lives  # its directory may have moved; the memory is still there
 
     def state(self, edition: int = 0, known: Sequence[int] = ()) -> dict[str, Any]:
         """State as JSON values, with the rows of curves that a viewer lacks (`Curves.since`).
@@ -299,7 +292,7 @@ class Source:
         """Tile of the list of runs, as JSON values, from the files of the run."""
         self._config, more = read_config(self.run_dir), self._curves.read()
         summary = read_object(self.run_dir / SUMMARY_FILE)
-        status = self._recorded({} if is_living(self.run_dir) else summary)
+        status = self._recorded({} if living(self.run_dir) else summary)
         rounds, evaluations = (self._curves.series[kind].rows for kind in ("round", "evaluation"))
         curve = {row[0]: row[1] for row in rounds[:: 1 + len(rounds) // OUTLINE_POINTS]}
         curve[status.steps] = status.mean_return_100
@@ -370,10 +363,10 @@ class Runs:
         return {"directory": str(self.directory), "runs": [self._listed(path) for path in found]}
 
     def _listed(self, path: Path) -> dict[str, Any]:
-        living, moment = is_living(path), 0
+        lives, moment = living(path) is not None, 0
         with suppress(OSError):  # removed since it was listed
             moment = sum(each.stat(follow_symlinks=False).st_mtime_ns for each in os.scandir(path))
-        told = {"name": str(path.relative_to(self.directory)), "living": living, "seen": f"{living} {moment}"}
+        told = {"name": str(path.relative_to(self.directory)), "living": lives, "seen": f"{lives} {moment}"}
         return told | {"id": self._paths.index(path)}
 
     def source(self, number: int) -> Source:

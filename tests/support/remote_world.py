@@ -206,8 +206,8 @@ class RemoteWorld:
     def _turn(self, each: Callable[[int], None]) -> None:
         """Let the local actor and the learner do what they can."""
         board, memory = self.memory.board, self.memory
-        for move in self._balancer.measure() if self._balancer is not None else ():
-            self._actor_bells[move.taker].ring()
+        for actor in self._balancer.measure() if self._balancer is not None else ():
+            self._actor_bells[actor].ring()
         self._local.turn()
         version = board.committed + 1
         if board.lane_finished.values.min() < version:
