@@ -29,15 +29,10 @@ FIRST_SECONDS, LONGEST_SECONDS = 2.0, 300.0
 So actors whose speed keeps changing do not move lanes back and forth."""
 
 
-class Move(NamedTuple):
-    """Move of one lane from one actor to another."""
+def moves(costs: Sequence[float], lanes: Sequence[int]) -> list[tuple[int, int]]:
+    """The fewest moves of one lane, as (giver, taker), after which the slowest actor is as fast as possible.
 
-    giver: int
-    taker: int
-
-
-def moves(costs: Sequence[float], lanes: Sequence[int]) -> list[Move]:
-    """The fewest moves after which the slowest actor is as fast as possible; none unless that gains `GAIN`.
+    There are none unless that gains `GAIN`.
 
     The slowest actor gives a lane to the one that it delays least, as long as both finish sooner than the slowest did.
     When no actor can take a lane from the slowest, no division is faster: in it, some actor would have that lane.
@@ -46,7 +41,7 @@ def moves(costs: Sequence[float], lanes: Sequence[int]) -> list[Move]:
         costs: time of each actor for one tick of one lane, above 0.
         lanes: number of lanes of each actor, at least 1; each keeps one.
     """
-    counts, found = list(lanes), list[Move]()
+    counts, found = list(lanes), list[tuple[int, int]]()
     before = max(cost * count for cost, count in zip(costs, counts, strict=True))
     actors = range(len(counts))
     while True:
@@ -57,7 +52,7 @@ def moves(costs: Sequence[float], lanes: Sequence[int]) -> list[Move]:
             return found if longest < (1 - GAIN) * before else []
         counts[giver] -= 1
         counts[taker] += 1
-        found.append(Move(giver, taker))
+        found.append((giver, taker))
 
 
 def count_moves(board: Board, former: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -132,9 +127,9 @@ class Balancer:
             return []
         self._seconds = min(2 * self._seconds, LONGEST_SECONDS)
         self._want(found)
-        return [move.taker for move in found]
+        return [taker for _, taker in found]
 
-    def _want(self, wanted: list[Move]) -> None:
+    def _want(self, wanted: list[tuple[int, int]]) -> None:
         """Choose lanes of the cells with most lanes of the giver beyond the taker's, and write their wanted owners.
 
         So both keep lanes of every cell, and play one while another is answered.

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 
 from shared.config.resolve import resolve
-from shared.config.sections import Learn, Machine, Play, Run
 from shared.config.settings import Config, ResolvedConfig
 from shared.memory.mailbox import request_number
 from shared.memory.plan import Plan
@@ -24,25 +23,14 @@ def watched_config(
     run_dir: Path, envs: int = 6, method: str = "dqn", workers: int = 0, **settings: object
 ) -> ResolvedConfig:
     """Two envs a lane, rounds of 10 ticks, as a launcher resolves it; or workers with two envs each."""
+    sizes: dict[str, object] = {"total_steps": 100 * envs, "round_steps": 10 * envs, "inference_batch": envs}
+    sizes |= {"envs": envs, "device": "cpu", "precision": "fp32"}
+    sizes |= {"replay_size": 30 * envs, "learning_starts": 64} if method == "dqn" else {"batch_size": 10 * envs}
     if workers:
-        sizes = {"workers": workers, "lane_envs": 2, "t_max": 10, "total_steps": 1_200, "snapshot_every_steps": 60}
-        rest = {"network": "small", "actors": 2, "game": "pong", "run_dir": run_dir}
-        return resolve(Config().with_settings(schedule="ordered", method=method, optimizer="rms", **sizes, **rest))
-    config = Config(
-        play=Play(game="pong", envs=envs, lane_envs=2),
-        learn=Learn(
-            total_steps=100 * envs,
-            round_steps=10 * envs,
-            replay_size=30 * envs,
-            learning_starts=64,
-            network="small",
-        ),
-        machine=Machine(actors=2, device="cpu", precision="fp32", inference_batch=envs),
-        run=Run(run_dir=run_dir),
-    )
-    if method != "dqn":
-        config = config.with_settings(method=method, batch_size=10 * envs)
-    return resolve(config.with_settings(**settings))
+        sizes = {"workers": workers, "t_max": 10, "total_steps": 1_200, "snapshot_every_steps": 60}
+        sizes |= {"schedule": "ordered", "optimizer": "rms"}
+    usual = {"game": "pong", "lane_envs": 2, "network": "small", "actors": 2, "run_dir": run_dir, "method": method}
+    return resolve(Config().with_settings(**usual | sizes | settings))
 
 
 class Pretended:

@@ -54,11 +54,13 @@ def track(path: Path, resume: Path | None = Path()) -> list[str]:
 
 def test_records_are_sent_under_the_names_of_the_dashboards(tmp_path: Path, service: Any) -> None:
     service.url = "https://example.org/run"
-    path = write_run(tmp_path / "run", returns=[3.0, 4.0], evaluations=[5.0])
+    told = {"wandb_entity": "team", "wandb_group": "atari5", "wandb_tags": "first, quick,"}
+    path = write_run(tmp_path / "run", returns=[3.0, 4.0], evaluations=[5.0], track="wandb", **told)
     assert track(path) == ["Weights & Biases: https://example.org/run"]
-    (told,) = service.inits
-    assert (told["name"], told["resume"]) == ("run", "allow")
-    assert (told["config"]["game"], told["config"]["batch_size"]) == ("pong", 32)
+    (init,) = service.inits
+    assert (init["name"], init["resume"]) == ("run", "allow")
+    assert (init["config"]["game"], init["config"]["batch_size"]) == ("pong", 32)
+    assert (init["entity"], init["group"], init["tags"]) == ("team", "atari5", ["first", "quick"])
     assert steps(service) == [1_000, 1_000, 2_000, 2_000, 2_000]
     logged = service.logged
     assert logged[0] == {"charts/episodic_return": 3.0, "charts/episodic_length": 50, "steps": 1_000}
@@ -80,14 +82,6 @@ def test_records_are_sent_and_the_address_is_shown_during_the_run(tmp_path: Path
             round_of(log, 100)
         until(lambda: len(service.logged) == 4)
     assert len(service.logged) == 4
-
-
-def test_entity_group_and_tags_are_sent(tmp_path: Path, service: Any) -> None:
-    told = {"wandb_entity": "team", "wandb_group": "atari5", "wandb_tags": "first, quick,"}
-    path = write_run(tmp_path / "run", returns=[3.0, 4.0], evaluations=[5.0], track="wandb", **told)
-    track(path)
-    (init,) = service.inits
-    assert (init["entity"], init["group"], init["tags"]) == ("team", "atari5", ["first", "quick"])
 
 
 @pytest.mark.parametrize("name", ["wandb_entity", "wandb_group", "wandb_tags"])

@@ -97,16 +97,6 @@ def test_a_live_file_of_something_else_is_refused(run: Pretended, tmp_path: Path
                 attach(run.run_dir, run.config)
 
 
-def test_a_directory_without_a_run_is_refused(run: Pretended, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    for name, says in (
-        ("pongs", r"no run .*pongs; did you mean pong\?"),
-        ("empty", r"not a run: it has no config\.json"),
-    ):
-        with pytest.raises(ConfigError, match=says):
-            read_config(tmp_path / name)
-
-
 @contextmanager
 def another_user() -> Iterator[None]:
     """Files are asked for by another user meanwhile."""
