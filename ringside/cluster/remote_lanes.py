@@ -91,8 +91,6 @@ class RemoteLanes:
         self._parameters = np.empty(memory.plan.parameters.count, np.float32)
         self._sought_since = time.monotonic()
         """Infinite: there is a node that suits."""
-        self._ticks = max(0, int(self._board.furthest[self._process]))
-        self._redone = int(self._board.redone[self._process])
         self._group = self._sought()
         self._losses = 0
         self._slowest = 0.0
@@ -329,12 +327,10 @@ class RemoteLanes:
             self._group.states[lane] = last // self._run_schedule.round_ticks, ticks.snapshot
         self._group.sent[lane] = last
         again = min(max(0, held - begin), last - begin)
-        self._redone += again
-        board.redone[self._process] = self._redone
-        if last - begin > again:
-            self._ticks += last - begin - again
+        board.redone[self._process] += again
+        if (new := last - begin - again) > 0:
             self._losses = 0
-            self._waiter.note_progress(self._ticks)
+            self._waiter.note_progress(max(0, int(board.furthest[self._process])) + new)
 
     def _put(self, name: str, lane: int, span: range, data: bytes, held: int) -> None:
         """Write the values of ticks into the ring; compare those of ticks below `held` instead."""

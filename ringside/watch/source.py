@@ -141,18 +141,6 @@ LAST_ACTIONS = 24
 """Number of recent actions shown for the selected env."""
 
 
-def pictures(memory: Memory, first: int, count: int, env: int) -> tuple[dict[str, Any], list[NDArray[np.uint8]]]:
-    """Fields and frames of a mosaic of at most `count` envs from `first`, and of one env with its stack.
-
-    Numbers out of range are clipped.
-    """
-    last = memory.run_schedule.envs - 1
-    mosaic_fields, frames = mosaic(memory, min(max(first, 0), last), min(max(count, 1), MOST_ENVS))
-    env_fields, stack = selected_env(memory, min(max(env, 0), last))
-    shape = memory.run_schedule.frames._asdict()
-    return {"mosaic": mosaic_fields, "chosen": env_fields, "shape": shape}, [frames, stack]
-
-
 def mosaic(memory: Memory, first: int, count: int) -> tuple[dict[str, Any], NDArray[np.uint8]]:
     """Newest frames uint8[n, *frame] of at most `count` envs from `first`, and their returns so far."""
     run_schedule, flat = memory.run_schedule, memory.ring.flat
@@ -328,9 +316,19 @@ class Source:
             ),
         )
 
-    def pictures(self, *place: int) -> tuple[dict[str, Any], list[NDArray[np.uint8]]] | None:
-        """Fields and frames of `ringside.watch.source.pictures`; None: the run has ended."""
-        return None if self._attached is None else pictures(self._attached[0], *place)
+    def pictures(self, first: int, count: int, env: int) -> tuple[dict[str, Any], list[NDArray[np.uint8]]] | None:
+        """Fields and frames of a mosaic of at most `count` envs from `first`, and of one env with its stack.
+
+        Numbers above the range are clipped. None: the run has ended.
+        """
+        if self._attached is None:
+            return None
+        memory = self._attached[0]
+        last = memory.run_schedule.envs - 1
+        mosaic_fields, frames = mosaic(memory, min(first, last), min(max(count, 1), MOST_ENVS))
+        env_fields, stack = selected_env(memory, min(env, last))
+        shape = memory.run_schedule.frames._asdict()
+        return {"mosaic": mosaic_fields, "chosen": env_fields, "shape": shape}, [frames, stack]
 
 
 def _shown(status: Status) -> dict[str, Any]:

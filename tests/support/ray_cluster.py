@@ -9,7 +9,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
@@ -63,9 +63,12 @@ class RayCluster:
         """Ray's processes that have a group; their titles change with what they do."""
         return [parent for program in self.programs() if (parent := program.parent()) is not None]
 
-    def group_children(self, role: str) -> list[psutil.Process]:
-        """Processes of that role in groups."""
-        found = [each for program in self.programs() for each in program.children()]
+    def group_children(self, role: str, programs: list[psutil.Process] | None = None) -> list[psutil.Process]:
+        """Processes of that role in groups: in all, or those of these programs, which may have ended."""
+        found: list[psutil.Process] = []
+        for program in self.programs() if programs is None else programs:
+            with suppress(psutil.NoSuchProcess):
+                found += program.children()
         return [each for each in found if words_of(each)[:1] == [f"ringside {role}"]]
 
     @property
@@ -118,6 +121,22 @@ def words_of(process: psutil.Process) -> list[str]:
         return process.cmdline()
     except (psutil.NoSuchProcess, psutil.ZombieProcess):
         return []
+
+
+@contextmanager
+def silenced(worker: psutil.Process) -> Iterator[list[psutil.Process]]:
+    """Stop a worker of Ray with its raylet and its group during the block, as if the network had lost them."""
+    raylet = worker.parent()
+    assert raylet is not None, "a worker lives under a raylet"
+    stopped = [raylet, worker, *worker.children(recursive=True)]
+    for each in stopped:
+        each.suspend()
+    try:
+        yield stopped
+    finally:
+        for each in stopped:
+            with suppress(psutil.NoSuchProcess):
+                each.resume()
 
 
 @contextmanager

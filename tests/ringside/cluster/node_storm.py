@@ -30,7 +30,7 @@ import psutil
 
 from shared.files.atomic import write_atomic
 from tests.ringside.cluster.test_nodes import alone, result
-from tests.support.ray_cluster import RayCluster, ray_cluster, words_of
+from tests.support.ray_cluster import RayCluster, ray_cluster, silenced
 from tests.support.runs import child, finish, gone, memory_of, start, wait_until
 from tests.support.waiting import until
 
@@ -136,13 +136,8 @@ class Storm:
 
     def _kill_in_groups(self, programs: list[psutil.Process]) -> list[str]:
         """SIGKILL one process of each kind that groups start again; return the kinds."""
-        children = [each for program in programs for each in children_of(program)]
-        found = {
-            kind: [each for each in children if words_of(each)[:1] == [f"ringside {title}"]]
-            for kind, title in OF_GROUP.items()
-            if self._left(kind)
-        }
-        return [kind for kind, living in found.items() if self._kill(living)]
+        left = {kind: title for kind, title in OF_GROUP.items() if self._left(kind)}
+        return [kind for kind, title in left.items() if self._kill(self._cluster.group_children(title, programs))]
 
     def _strike_raylet(self, programs: list[psutil.Process]) -> bool:
         return self._lose_node(programs, lambda program: None)
@@ -177,19 +172,10 @@ class Storm:
 
         def silence(program: psutil.Process) -> None:
             worker = program.parent()
-            raylet = worker.parent() if worker is not None else None
             assert worker is not None, "a group lives in a worker"
-            assert raylet is not None, "a worker lives under a raylet"
-            stopped = [raylet, worker, *worker.children(recursive=True)]
-            self._silenced.update(each.pid for each in stopped)
-            for each in stopped:
-                each.suspend()
-            try:
+            with silenced(worker) as stopped:
+                self._silenced.update(each.pid for each in stopped)
                 self._await(lambda: self._losses() > losses)
-            finally:
-                for each in stopped:
-                    with suppress(psutil.NoSuchProcess):
-                        each.resume()
 
         return self._lose_node(programs, silence) and self._losses() > losses
 
@@ -211,13 +197,6 @@ class Storm:
                 self._random.choice(living).kill()
                 return True
         return False
-
-
-def children_of(program: psutil.Process) -> list[psutil.Process]:
-    """Children of a process; none if it has ended."""
-    with suppress(psutil.NoSuchProcess):
-        return program.children()
-    return []
 
 
 def parents_of(program: psutil.Process) -> list[psutil.Process]:

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from shared.memory.run_memory import Memory
-from tests.support.ray_cluster import NEEDS_RAY, RayCluster, ray_cluster
+from tests.support.ray_cluster import NEEDS_RAY, RayCluster, ray_cluster, silenced
 from tests.support.runs import finish, gone, kill, memory_of, records, start, summary, wait_until
 from tests.support.waiting import until
 
@@ -90,18 +90,8 @@ def test_a_death_changes_nothing(cluster: RayCluster, tmp_path: Path, disturbanc
 def test_a_silent_node_changes_nothing(cluster: RayCluster, tmp_path: Path) -> None:
     cluster.fill(3)
     process, _ = begin(cluster, tmp_path / "run", nodes=2)
-    (worker, *_) = cluster.workers()
-    raylet = worker.parent()
-    assert raylet is not None
-    stopped = [raylet, worker, *worker.children(recursive=True)]
-    for each in stopped:
-        each.suspend()
-    try:
+    with silenced(cluster.workers()[0]):
         finish(process, SECONDS)
-    finally:
-        for each in stopped:
-            if each.is_running():
-                each.resume()
     assert result(tmp_path / "run") == alone()
     until(lambda: not cluster.programs(), 90)  # the lease of the one that was stopped
 

@@ -16,7 +16,6 @@ from ringside.records.scribe import outside_support, record_values
 from ringside.records.summary import _load_fields, make_summary
 from shared.config import method_declaration as declarations
 from shared.config.method_declaration import DQN, PPO, RECORD_FIELDS
-from shared.config.sections import Learn, Machine, Play, Run
 from shared.config.settings import Config
 from shared.memory.board import RECORD_METRICS, Phase
 from shared.memory.plan import Elsewhere, Plan
@@ -100,11 +99,9 @@ def test_the_figures_of_a_record_follow_from_its_ticks_and_commits(annealing: Me
 
 
 SECOND = 1_000_000_000
-CONFIG = Config(
-    play=Play(game="pong", envs=4, lane_envs=2),
-    learn=Learn(total_steps=400, round_steps=40, replay_size=100, learning_starts=80, network="small"),
-    machine=Machine(actors=2),
-    run=Run(run_dir=Path("runs/pong")),
+CONFIG = Config().with_settings(
+    **{"game": "pong", "envs": 4, "lane_envs": 2, "actors": 2, "network": "small", "run_dir": Path("runs/pong")},
+    **{"total_steps": 400, "round_steps": 40, "replay_size": 100, "learning_starts": 80},
 )
 ACTOR = int(Role.ACTOR)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -273,9 +272,7 @@ def test_until_a_whole_round_with_learning_the_time_left_is_the_least(memory: Me
 
 
 def test_a_run_that_never_learns_has_one_pace(make: Make) -> None:
-    config = replace(CONFIG, learn=replace(CONFIG.learn, learning_starts=400))
-    memory = make(config)
-    found = Observer(memory).observe()
+    found = Observer(make(CONFIG.with_settings(learning_starts=400))).observe()
     assert (found.time_left_at_least, found.learning_begins) == (False, None)
 
 
