@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -59,8 +59,16 @@ def main(arguments: Sequence[str]) -> int:
     require_actions(weights, settings)
     evaluation = Evaluation(settings, rules_of(weights, settings, **options.given_rules), options.seed, 0)
     network = EvaluationPolicy(weights, options.device)
-    with _stop_requests() as stop, closing(_env(evaluation, window=options.video is None)) as env:
-        _show(options, evaluation, env, network, stop)
+    requests = Requests()
+
+    def on_signal(number: int) -> None:
+        """The first signal is a request; the second one ends the program at once."""
+        requests.count_signal(number)
+        if requests.count > 1:
+            raise KeyboardInterrupt
+
+    with handle_stop_signals(on_signal), closing(_env(evaluation, window=options.video is None)) as env:
+        _show(options, evaluation, env, network, requests)
     return 0
 
 
@@ -96,7 +104,7 @@ def _env(evaluation: Evaluation, *, window: bool) -> Env:
         raise EnvError(f"{error} Write a video instead: --video FILE.mp4.") from error
 
 
-def _show(options: Playing, evaluation: Evaluation, env: Env, network: EvaluationPolicy, stop: Requests) -> None:
+def _show(options: Playing, evaluation: Evaluation, env: Env, network: EvaluationPolicy, requests: Requests) -> None:
     """Play, until the episodes or the seconds are over or a stop is requested."""
     rate, game = env.screens_per_second * options.speed, evaluation.play.played
     episodes = options.episodes or (None if options.video is None else 1)
@@ -116,21 +124,7 @@ def _show(options: Playing, evaluation: Evaluation, env: Env, network: Evaluatio
                 total = f"{episode.total:,.10g} after {episode.steps:,} steps"
                 print(f"{game}: episode {episode.number} returned {total}", flush=True)
             shown += len(moment.shots)
-            if stop.count or shown >= limit:
+            if requests.count or shown >= limit:
                 break
     if video is not None:
         print(f"{options.video}: {video.file.pictures:,} pictures, {video.file.seconds:.1f} s")
-
-
-@contextmanager
-def _stop_requests() -> Iterator[Requests]:
-    """Within the block, a stop signal only sets a request; the second one raises `KeyboardInterrupt`."""
-    requests = Requests()
-
-    def on_signal(number: int) -> None:
-        requests.count_signal(number)
-        if requests.count > 1:
-            raise KeyboardInterrupt
-
-    with handle_stop_signals(on_signal):
-        yield requests
