@@ -68,7 +68,7 @@ def answer(memory: Memory) -> list[int]:
             continue
         number = mailbox.request.values[lane : lane + 1].copy()
         tick = int(Mailbox.tick_of(number)[0])
-        if number[0] == mailbox.reply.values[lane] or tick // memory.run_schedule.round_ticks > board.committed:
+        if tick // memory.run_schedule.round_ticks > board.committed:
             continue
         version = int(memory.weights.data[memory.weights.current % 2][0])
         envs = lane * LANE_ENVS + np.arange(LANE_ENVS)
@@ -144,7 +144,7 @@ class RemoteWorld:
         self.memory.weights.publish(0, lambda out: out.fill(1))
         self.memory.board.commits.publish(0)
 
-    def start(self, gateway: int) -> threading.Thread:
+    def start(self, gateway: int) -> None:
         """Start a gateway in a thread."""
         actor = 1 + gateway
         index = self.plan.processes.index_of(Role.ACTOR, actor)
@@ -163,7 +163,6 @@ class RemoteWorld:
         thread = threading.Thread(target=run)
         self._threads.append(thread)
         thread.start()
-        return thread
 
     def run(self, each: Callable[[int], None] = lambda round_: None) -> RemoteWorld:
         """Start all gateways, and play to the end; `each` is called with every version before it is committed."""
@@ -176,21 +175,15 @@ class RemoteWorld:
                 assert time.monotonic() < deadline, f"round {self.memory.board.committed} does not end: {self.notes}"
                 if self.errors:
                     raise self.errors[0]
+        finally:
+            self.memory.board.stop[0] = Stop.ABANDON
             for doorbell in self.doorbells:
                 doorbell.ring()
-        finally:
-            self.close()
+            for thread in self._threads:
+                thread.join(SECONDS)
+            if self._balancer is not None:
+                self._balancer.measure()  # passes the last sentences on
         return self
-
-    def close(self) -> None:
-        """End all gateways."""
-        self.memory.board.stop[0] = Stop.ABANDON
-        for doorbell in self.doorbells:
-            doorbell.ring()
-        for thread in self._threads:
-            thread.join(SECONDS)
-        if self._balancer is not None:
-            self._balancer.measure()  # passes the last sentences on
 
     def played(self) -> dict[str, bytes]:
         """All that the rings hold at the end of the run, up to the last whole tick."""
