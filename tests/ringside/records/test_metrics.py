@@ -274,6 +274,7 @@ def test_settings_are_in_the_tab_of_hyperparameters(tmp_path: Path) -> None:
     session = metadata.parse_session_start_info_plugin_data(found.plugin_data.content)
     values = {name: getattr(value, value.WhichOneof("kind")) for name, value in session.hparams.items()}
     assert values == {"game": "pong", "learning_rate": 2.5e-4, "batch_size": 32.0, "checkpoint_replay": True}
+    assert session.group_name == "", "no run shares its line with another one"
 
 
 def test_a_resumed_run_replaces_what_it_plays_again(tmp_path: Path) -> None:

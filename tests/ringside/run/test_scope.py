@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -139,8 +140,11 @@ def test_processes_left_in_the_scope_are_killed_after_the_launcher(
     process = subprocess.Popen([sys.executable, "-c", enter, str(tmp_path)], cwd=ROOT, stdin=subprocess.PIPE)
     with subprocess.Popen(["cat", str(told)], stdout=subprocess.PIPE, text=True) as reader:
         until((tmp_path / "asked").exists)
+        time.sleep(0.4)  # nothing is asked while it lives
         process.kill()
+        killed_at = time.monotonic()
         said, _ = reader.communicate(timeout=30)
+    assert time.monotonic() - killed_at > 0.2, "they have time to clean up"
     assert process.wait() == -signal.SIGKILL
     assert said.split()[1:6] == ["kill", "--signal=SIGKILL", f"ringside-{process.pid}.scope", "State:", "Z"]
 
