@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from shared.config.resolve import resolve
-from shared.config.settings import Config, ResolvedConfig
+from shared.config.settings import Config
 from shared.memory.mailbox import request_number
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
@@ -17,20 +17,6 @@ from shared.network_spec import OwnTorso
 from shared.process.live import Live
 
 NAMES = ("NOOP", "FIRE", "LEFT")
-
-
-def watched_config(
-    run_dir: Path, envs: int = 6, method: str = "dqn", workers: int = 0, **settings: object
-) -> ResolvedConfig:
-    """Two envs a lane, rounds of 10 ticks, as a launcher resolves it; or workers with two envs each."""
-    sizes: dict[str, object] = {"total_steps": 100 * envs, "round_steps": 10 * envs, "inference_batch": envs}
-    sizes |= {"envs": envs, "device": "cpu", "precision": "fp32"}
-    sizes |= {"replay_size": 30 * envs, "learning_starts": 64} if method == "dqn" else {"batch_size": 10 * envs}
-    if workers:
-        sizes = {"workers": workers, "t_max": 10, "total_steps": 1_200, "snapshot_every_steps": 60}
-        sizes |= {"schedule": "ordered", "optimizer": "rms"}
-    usual = {"game": "pong", "lane_envs": 2, "network": "small", "actors": 2, "run_dir": run_dir, "method": method}
-    return resolve(Config().with_settings(**usual | sizes | settings))
 
 
 class Pretended:
@@ -45,8 +31,16 @@ class Pretended:
         own_torso: OwnTorso | None = None,
         **settings: object,
     ) -> None:
+        """Two envs a lane, rounds of 10 ticks, as a launcher resolves it; or workers with two envs each."""
+        sizes: dict[str, object] = {"total_steps": 100 * envs, "round_steps": 10 * envs, "inference_batch": envs}
+        sizes |= {"envs": envs, "device": "cpu", "precision": "fp32"}
+        sizes |= {"replay_size": 30 * envs, "learning_starts": 64} if method == "dqn" else {"batch_size": 10 * envs}
+        if workers:
+            sizes = {"workers": workers, "t_max": 10, "total_steps": 1_200, "snapshot_every_steps": 60}
+            sizes |= {"schedule": "ordered", "optimizer": "rms"}
+        usual = {"game": "pong", "lane_envs": 2, "network": "small", "actors": 2, "run_dir": run_dir, "method": method}
         self.run_dir = run_dir
-        self.config = watched_config(run_dir, envs, method, workers, **settings)
+        self.config = resolve(Config().with_settings(**usual | sizes | settings))
         self.memory = Memory.create(Plan(self.config, len(NAMES), own_torso=own_torso))
         self._inode = os.fstat(self.memory.arena.fd).st_ino
         run_dir.mkdir(parents=True, exist_ok=True)
