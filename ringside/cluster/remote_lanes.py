@@ -246,19 +246,14 @@ class RemoteLanes:
             self._call("begin", states, seconds=BEGIN_SECONDS)
         except RunFailed as error:
             raise UnsuitableNode(str(error)) from error
-        if not self._group.same_bits:
-            self._mark_inexact(self._snapshot_step(lanes))
+        marks, step = self._report.inexact_since, self._snapshot_step(lanes)
+        if not self._group.same_bits and not 0 <= marks[self._number] <= step:
+            marks[self._number] = step  # from here on nodes may act otherwise than this machine
 
     def _snapshot_step(self, lanes: list[int]) -> int:
         """Step of the oldest among the newest snapshots of these lanes."""
         boundary = min(self._memory.lane_snapshots.newest(lane) for lane in lanes)
         return max(0, boundary) * self._run_schedule.round_steps
-
-    def _mark_inexact(self, step: int) -> None:
-        """Record that from this step on nodes may have acted otherwise than this machine."""
-        marks = self._report.inexact_since
-        if not 0 <= marks[self._number] <= step:
-            marks[self._number] = step
 
     # --- rounds
 

@@ -96,23 +96,20 @@ class Run:
     def round(self, costs: Sequence[float], times: int = 1) -> None:
         """As often as told all play a round of 100 ticks, `costs` seconds each; then lanes go where they are wanted."""
         for _ in range(times):
-            self._round(costs)
-
-    def _round(self, costs: Sequence[float]) -> None:
-        board, lanes = self.board, self.lanes
-        took = [cost * count * 100 for cost, count in zip(costs, lanes, strict=True)]
-        end = max(took) if self._waiting else 3 * max(took)
-        board.busy_ns[Role.LEARNER] += int(self._learning * end * 1e9)
-        end *= 1 + self._learning
-        for actor, (busy, count) in enumerate(zip(took, lanes, strict=True)):
-            process = Role.ACTOR + actor
-            board.busy_ns[process] += int(busy * 1e9)
-            board.waited_ns[process] += int((end - busy) * 1e9)
-            board.furthest[process] = max(0, int(board.furthest[process])) + 100 * count
-        board.commits.publish(board.committed + 1)
-        self.wanted.append(len(self.balancer.measure()))
-        board.lane_owner[:] = board.lane_wanted
-        assert self.balancer.measure() == []
+            board, lanes = self.board, self.lanes
+            took = [cost * count * 100 for cost, count in zip(costs, lanes, strict=True)]
+            end = max(took) if self._waiting else 3 * max(took)
+            board.busy_ns[Role.LEARNER] += int(self._learning * end * 1e9)
+            end *= 1 + self._learning
+            for actor, (busy, count) in enumerate(zip(took, lanes, strict=True)):
+                process = Role.ACTOR + actor
+                board.busy_ns[process] += int(busy * 1e9)
+                board.waited_ns[process] += int((end - busy) * 1e9)
+                board.furthest[process] = max(0, int(board.furthest[process])) + 100 * count
+            board.commits.publish(board.committed + 1)
+            self.wanted.append(len(self.balancer.measure()))
+            board.lane_owner[:] = board.lane_wanted
+            assert self.balancer.measure() == []
 
 
 @pytest.mark.parametrize("seed", range(20))
