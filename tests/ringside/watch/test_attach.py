@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -97,29 +95,21 @@ def test_a_live_file_of_something_else_is_refused(run: Pretended, tmp_path: Path
                 attach(run.run_dir, run.config)
 
 
-@contextmanager
-def another_user() -> Iterator[None]:
-    """Files are asked for by another user meanwhile."""
-    if os.geteuid():
-        pytest.skip("only root can ask as another user")
-    os.seteuid(NOBODY)
-    try:
-        yield
-    finally:
-        os.seteuid(0)
-
-
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can ask as another user")
 def test_another_users_run_is_refused_with_a_sentence(run: Pretended, tmp_path: Path) -> None:
     config = run.config
     for directory in (tmp_path, *tmp_path.parents):
         if directory.stat().st_uid == os.getuid() and "pytest" in str(directory):
             directory.chmod(0o755)
     run.run_dir.chmod(0o700)
-    with another_user():
+    os.seteuid(NOBODY)
+    try:
         with pytest.raises(ConfigError, match="another user"):
             read_config(run.run_dir)
         with pytest.raises(ConfigError, match="another user"):
             attach(run.run_dir, config)
+    finally:
+        os.seteuid(0)
 
 
 def test_a_run_that_is_removed_while_runs_are_listed_is_left_out(

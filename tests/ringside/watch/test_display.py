@@ -377,8 +377,11 @@ ENDED = (
 SPOKEN = f"Learning begins\n{line(STATUS)}\n{ENDED}"
 
 
-def simulate_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let `train` begin no run: it gets one note and one status."""
+@pytest.mark.parametrize("plain", [True, False])
+def test_training_in_a_script_prints_the_lines_and_notes_of_the_command(
+    plain: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`train` begins no run here: it gets one note and one status."""
 
     def run(ready: object, on_status: Any, note: Any, *more: object) -> dict[str, Any]:
         note("Learning begins")
@@ -388,13 +391,6 @@ def simulate_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(training, "run", run)
     monkeypatch.setattr(training, "plan", lambda config: SimpleNamespace(config=config.with_settings(run_dir="runs/é")))
-
-
-@pytest.mark.parametrize("plain", [True, False])
-def test_training_in_a_script_prints_the_lines_and_notes_of_the_command(
-    plain: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    simulate_run(monkeypatch)
     training.train(game="pong", plain=plain)
     assert capsys.readouterr().out == SPOKEN
     training.train(game="pong", plain=plain, progress=False)
