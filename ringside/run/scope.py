@@ -155,8 +155,17 @@ def _version() -> int:
     return int(found[1]) if found else 0
 
 
+def _is_active(manager: str, unit: str) -> bool:
+    """True if a process of the scope is left, as far as systemd answers in time."""
+    words = ["systemctl", manager, "is-active", "--quiet", unit]
+    try:
+        return subprocess.run(words, check=False, timeout=LEAVE_SECONDS).returncode == 0
+    except subprocess.TimeoutExpired:
+        return True
+
+
 def _leave_guard(manager: str) -> None:
-    """Fork a guard process that makes systemd kill the rest of the scope some seconds after this process has ended."""
+    """Fork a guard process that makes systemd kill the rest of the scope when this process has ended."""
     unit, me = _unit(), os.pidfd_open(os.getpid())
     if os.fork():
         return  # the descriptor closes itself when this process becomes systemd-run
@@ -165,5 +174,9 @@ def _leave_guard(manager: str) -> None:
     for stream in (0, 1, 2):
         os.dup2(nowhere, stream)
     select.select([me], [], [])
-    time.sleep(LEAVE_SECONDS)
-    os.execvp("systemctl", ["systemctl", manager, "kill", "--signal=SIGKILL", unit])  # of no effect if none is left
+    deadline = time.monotonic() + LEAVE_SECONDS
+    while _is_active(manager, unit):
+        if time.monotonic() > deadline:
+            os.execvp("systemctl", ["systemctl", manager, "kill", "--signal=SIGKILL", unit])
+        time.sleep(0.1)
+    os._exit(0)

@@ -130,7 +130,7 @@ def test_processes_left_in_the_scope_are_killed_after_the_launcher(
     os.mkfifo(told)
     # Says what it was told, and the state that the launcher is in: Z, since it was not waited for yet.
     state = "$(grep -s State: /proc/$(echo $4 | tr -dc 0-9)/status)"
-    _program(tmp_path / "systemctl", f'#!/bin/sh\necho "$@" "{state}" > {told}\n')
+    _program(tmp_path / "systemctl", f'#!/bin/sh\n[ $2 = is-active ] || echo "$@" "{state}" > {told}\n')
     enter = "import sys, pathlib; from ringside.run import scope; scope.LEAVE_SECONDS = 0.2; "
     enter += "scope.enter(scope.Limits(None, None), ['cat'], pathlib.Path(sys.argv[1]))"
     process = subprocess.Popen([sys.executable, "-c", enter, str(tmp_path)], cwd=ROOT, stdin=subprocess.PIPE)
