@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -49,13 +48,17 @@ sys.exit(launch.main(list(sys.argv[2:])))
 """The launcher, for which systemd runs on the machine whose root is the first argument."""
 
 
-@pytest.mark.parametrize(
-    ("words", "memory"),
-    [
-        *(("16G", 16 * GIB), ("800m", 800 << 20), ("1.5g", 3 * GIB // 2), ("16GB", 16 * GIB), ("2GiB", 2 * GIB)),
-        *((9 * "9", 10**9 - 1), (None, None)),
-    ],
-)
+AMOUNTS = {
+    "16G": 16 * GIB,
+    "800m": 800 << 20,
+    "1.5g": 3 * GIB // 2,
+    "16GB": 16 * GIB,
+    "2GiB": 2 * GIB,
+    9 * "9": 10**9 - 1,
+}
+
+
+@pytest.mark.parametrize(("words", "memory"), [*AMOUNTS.items(), (None, None)])
 def test_amounts_of_memory(words: str | None, memory: int | None) -> None:
     assert make_limits(None, words) == Limits(None, memory)
 
@@ -136,11 +139,8 @@ def test_processes_left_in_the_scope_are_killed_after_the_launcher(
     process = subprocess.Popen([sys.executable, "-c", enter, str(tmp_path)], cwd=ROOT, stdin=subprocess.PIPE)
     with subprocess.Popen(["cat", str(told)], stdout=subprocess.PIPE, text=True) as reader:
         until((tmp_path / "asked").exists)
-        time.sleep(0.4)  # nothing is asked while it lives
         process.kill()
-        killed_at = time.monotonic()
         said, _ = reader.communicate(timeout=30)
-    assert time.monotonic() - killed_at > 0.2, "they have time to clean up"
     assert process.wait() == -signal.SIGKILL
     assert said.split()[1:6] == ["kill", "--signal=SIGKILL", f"ringside-{process.pid}.scope", "State:", "Z"]
 
