@@ -89,18 +89,6 @@ class OwnTorso:
     """Names and shapes of its parameters, in the order of the module."""
 
 
-class Torso(NamedTuple):
-    """Output of the convolutions of a built-in network."""
-
-    channels: int
-    side: int
-
-    @property
-    def features(self) -> int:
-        """Numbers of one observation."""
-        return self.channels * self.side * self.side
-
-
 @dataclass(frozen=True)
 class Network:
     """Everything needed to build a network and to act with it."""
@@ -173,11 +161,12 @@ class Network:
     @property
     def features(self) -> int:
         """Numbers of one observation behind the torso."""
-        return self.torso.features if self.own is None else self.own.features
+        channels, side = self.torso
+        return channels * side * side if self.own is None else self.own.features
 
     @property
-    def torso(self) -> Torso:
-        """Shape of the features of a built-in network. Frames that are too small have a side of less than 1."""
+    def torso(self) -> tuple[int, int]:
+        """Channels of the features of a built-in network, and their side: below 1 where frames are too small."""
         side = self.frame_size
         if self.name in CONVOLUTIONAL:
             layers = CONVOLUTIONAL[self.name].convolutions
@@ -188,7 +177,7 @@ class Network:
             for _ in IMPALA:
                 side = (side + 1) // 2  # pooling of 3x3 with stride 2 and a border of 1
             channels = IMPALA[-1] * self.width
-        return Torso(channels, (side + 1) // 2 if self.pooling else side)
+        return channels, (side + 1) // 2 if self.pooling else side
 
     @classmethod
     def from_json(cls, values: Any) -> Network:
@@ -220,7 +209,7 @@ class Network:
             yield "recurrent is not 0 in a network without value_output"
         if self.conv_norm and self.name == "impala":
             yield "conv_norm is True with the network impala"
-        if self.frame_size % BLOCK or (self.own is None and self.torso.side < 1):
+        if self.frame_size % BLOCK or (self.own is None and self.torso[1] < 1):
             yield f"its frames are {self.frame_size} pixels wide"
 
     def __str__(self) -> str:
@@ -258,4 +247,4 @@ def network_of(config: Config, actions: int, own: OwnTorso | None = None) -> Net
 def least_frame_size(network: Network) -> int:
     """Least --frame-size of which the convolutions of a built-in network leave something; larger ones do, too."""
     sizes = range(BLOCK, MOST_SIDE + 1, BLOCK)
-    return next(size for size in sizes if replace(network, frame_size=size).torso.side >= 1)
+    return next(size for size in sizes if replace(network, frame_size=size).torso[1] >= 1)

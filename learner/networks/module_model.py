@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Self
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from learner.engine.side_stream import SideStream
 from learner.networks.frame_blocks import stack_in
@@ -35,25 +35,22 @@ class ModuleModel(PackedModel):
 
     def _bind(self) -> None:
         """Make a module for the passes of one thread."""
-        self._module = NetworkModule(self.network, self._dtype)
-        self.noise = self._module.noise
-        made = self._module.parameters_by_name()
-        found = tuple((name, tuple(parameter.shape)) for name, parameter in made.items())
-        if found != self._spec.shapes:
+        self.module = NetworkModule(self.network, self._dtype)
+        self.noise = self.module.noise
+        made = self.module.parameters_by_name()
+        if tuple((name, tuple(parameter.shape)) for name, parameter in made.items()) != self._spec.shapes:
             raise ConfigError(f"--network {self.network.name} has other parameters than before: it was changed.")
         params, copies = self.views(self.params), self.views(self.params_bf16)
-        bound: dict[Tensor, torch.nn.Parameter] = {}
+        bound: dict[Tensor, Tensor] = {}
         for name, parameter in made.items():
             view = (params if parameter.dtype == torch.float32 else copies)[name]
-            bound[parameter] = torch.nn.Parameter(view, parameter.requires_grad)
-        for module in self._module.modules():  # a parameter may be that of several
-            for name, parameter in list(module.named_parameters(recurse=False)):
-                setattr(module, name, bound[parameter])
-            for name, buffer in list(module.named_buffers(recurse=False)):
-                setattr(module, name, buffer.to(self.params.device))
-        self._leaves = self._module.parameters_by_name()
+            bound[parameter] = nn.Parameter(view, parameter.requires_grad)
+        for part in self.module.modules():  # a parameter may be that of several
+            for name, tensor in [*part.named_parameters(recurse=False), *part.named_buffers(recurse=False)]:
+                setattr(part, name, bound[tensor] if tensor in bound else tensor.to(self.params.device))
+        self._leaves = self.module.parameters_by_name()
         self._learned = {name: leaf for name, leaf in self._leaves.items() if leaf.requires_grad}
-        self._module.requires_grad_(False)
+        self.module.requires_grad_(False)
         # Where gradients go: those of linear layers by themselves, the others by PyTorch's backward pass.
         self._others: tuple[list[Tensor], list[Tensor]] = [], []
         self._side_stream = SideStream()
@@ -67,7 +64,7 @@ class ModuleModel(PackedModel):
 
     def keep_state(self) -> None:
         """Keep what power iteration found (`PackedModel.keep_state`)."""
-        for layer in self._module.modules():
+        for layer in self.module.modules():
             if isinstance(layer, SpectralConvolution):
                 layer.keep()
 
@@ -76,7 +73,7 @@ class ModuleModel(PackedModel):
         flat.zero_()  # what no pass writes has no gradient: the vectors of power iteration
         views = self.views(flat)
         others = dict(self._learned)
-        for name, layer in self._module.named_modules():
+        for name, layer in self.module.named_modules():
             if isinstance(layer, Linear):
                 layer.side_stream = lambda: self._side_stream
                 for part, setting in (("", "into"), ("_sigma", "sigma_into")):
@@ -98,9 +95,9 @@ class ModuleModel(PackedModel):
         """The outputs for stacks (`Model.forward`)."""
         cells = stack_in(blocks, stack_offset, self.network.frames.planes)
         if not learns:
-            return ModulePass(*self._module(cells, extra_inputs, settle))
+            return ModulePass(*self.module(cells, extra_inputs, settle))
         with torch.inference_mode(False), torch.enable_grad():
-            return ModulePass(*self._module(cells, extra_inputs, settle))
+            return ModulePass(*self.module(cells, extra_inputs, settle))
 
     def backward(self, saved: ModulePass, gradient: Tensor, side_stream: SideStream) -> None:
         """Write the gradient by the parameters (`Model.backward`)."""

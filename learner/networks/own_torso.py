@@ -13,7 +13,6 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Any, NoReturn
 
@@ -32,7 +31,7 @@ from shared.process.library_env import choose_workspace
 HIDDEN = 512
 """Units of the hidden layer, unless the class has an attribute `hidden`."""
 ROWS = 8
-ROUNDING, COARSE_ROUNDING = 1e-4, 1e-2
+ROUNDING, COARSE_ROUNDING = 1e-5, 1e-3
 """Relative differences that rounding explains: of float32, and of bf16 and tf32. Statistics over a batch cause more."""
 
 
@@ -51,9 +50,7 @@ def make_torso(name: str, frames: FrameShape, seed: int) -> nn.Module:
     for part in path.split("."):
         kind = getattr(kind, part, None)
     if not isinstance(kind, type) or not issubclass(kind, nn.Module):
-        raise ConfigError(
-            f"--network {name}: {module} has no class {path} that derives from torch.nn.Module: name one."
-        )
+        raise ConfigError(f"--network {name}: {module} has no class {path} that derives from torch.nn.Module.")
     with torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         torso: nn.Module = _call(name, "its constructor", kind, frames)
@@ -72,34 +69,63 @@ def look(
     Raises:
         ConfigError: it cannot be used.
     """
-    torso, twin = (make_torso(name, frames, seed=1) for _ in range(2))
-    others = dict(make_torso(name, frames, seed=2).named_buffers())
+    torso, twin, other = (make_torso(name, frames, seed) for seed in (1, 1, 2))
+    rows = _random_frames(frames, device)
+
+    def features(rows: Tensor) -> Tensor:
+        with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
+            found: Tensor = _call(name, "its forward pass", torso, rows)
+        return found
+
+    def with_gradient(features: Tensor) -> list[Tensor]:
+        """Features, and the gradient of a random projection of them by the parameters on which they depend."""
+        leaves = [parameter for parameter in torso.parameters() if parameter.requires_grad]
+        weights = torch.randn(features.shape, generator=torch.Generator().manual_seed(1)).to(features)
+        arguments = ([features], leaves, [weights])
+        found = _call(name, "its backward pass", torch.autograd.grad, *arguments, allow_unused=True)
+        return [features.detach(), *(each for each in found if each is not None)]
+
+    def faults_of_passes() -> Iterator[str]:
+        rounding = ROUNDING if precision == "fp32" else COARSE_ROUNDING
+        before = {each: tensor.detach().clone() for each, tensor in _state(torso).items()}
+        order = torch.arange(len(rows) - 1, -1, -1, device=device)
+        with torch.inference_mode():  # first, since what a torso keeps of such a pass breaks the others
+            halves = [features(rows[part]) for part in order.chunk(2)]
+        yield from _faults_of_features(halves[0], len(rows) // 2)
+        found = features(rows)
+        if not found.requires_grad:
+            yield "has no gradient of its features by a parameter: leave one to learn, and omit no_grad() and detach()"
+        pairs = zip(with_gradient(found), with_gradient(features(rows)), strict=True)
+        changed = _differing(_state(torso), before)
+        if any(_differ(*pair, 0.0 if deterministic else rounding) for pair in pairs):
+            cause = f"it changes {changed[0]}" if changed else "as with dropout, or with state between calls"
+            yield f"gives other numbers when the same frames come again ({cause}): omit what draws or changes numbers"
+        if _differ(torch.cat(halves), found.detach()[order], rounding):
+            yield "computes a row of features from other rows, too, as BatchNorm does: use GroupNorm or LayerNorm"
+        if changed:
+            yield f"changes {changed[0]} in a pass, and only an update may change it: omit running statistics"
+        for each in _differing(dict(twin.named_buffers()), dict(other.named_buffers())):
+            yield f"draws the buffer {each}, and no file stores it: make it a parameter with requires_grad=False"
+
     for sentence in _faults_at_rest(torso, twin):
         raise ConfigError(f"--network {name} {sentence}.")
-    trial = _Trial(name, torso.to(device), device, precision)
-    for sentence in trial.faults(_random_frames(frames, device), deterministic=deterministic):
+    torso.to(device)
+    for sentence in faults_of_passes():  # the first one explains most
         raise ConfigError(f"--network {name} {sentence}.")
-    for each in _differing(dict(twin.named_buffers()), others):
-        advice = "no file stores it: make it a parameter with requires_grad=False"
-        raise ConfigError(f"--network {name} draws the buffer {each}, and {advice}.")
     shapes = tuple((each, tuple(parameter.shape)) for each, parameter in torso.named_parameters())
-    return OwnTorso(trial.width, _hidden(torso), shapes)
-
-
-def _hidden(torso: nn.Module) -> Any:
-    return getattr(type(torso), "hidden", HIDDEN)
+    return OwnTorso(features(rows).shape[1], getattr(torso, "hidden", HIDDEN), shapes)
 
 
 def _random_frames(frames: FrameShape, device: torch.device) -> Tensor:
     """Rows uint8[n, planes, height, width], each brighter than the last: statistics over a batch tell them apart."""
     noise = torch.rand(ROWS, frames.planes, frames.size, frames.size, generator=torch.Generator().manual_seed(1))
     brightness = torch.arange(1, ROWS + 1).view(ROWS, 1, 1, 1) / ROWS
-    return (noise * brightness * 255).to(device, torch.uint8)
+    return (noise * brightness * 255).to(device, torch.uint8, memory_format=torch.channels_last)
 
 
 def _faults_at_rest(torso: nn.Module, twin: nn.Module) -> Iterator[str]:
     """Faults of a torso without a pass, as ends of a sentence; its twin has the same seed."""
-    hidden = _hidden(torso)
+    hidden = getattr(torso, "hidden", HIDDEN)
     if type(hidden) is not int or not 1 <= hidden <= MOST_FEATURES:
         yield f"has hidden {hidden!r:.40}, the units of the layer behind it: set a whole number, 1 to {MOST_FEATURES:_}"
     for name, parameter in torso.named_parameters():
@@ -111,62 +137,16 @@ def _faults_at_rest(torso: nn.Module, twin: nn.Module) -> Iterator[str]:
         yield f"has other initial values of {name} when it is constructed again: draw them from torch's generator"
 
 
-class _Trial:
-    """Passes of a torso."""
-
-    def __init__(self, name: str, torso: nn.Module, device: torch.device, precision: str) -> None:
-        self._name, self._torso = name, torso
-        self._autocast = torch.autocast(device.type, torch.bfloat16) if precision == "bf16" else nullcontext()
-        self._rounding = ROUNDING if precision == "fp32" else COARSE_ROUNDING
-        self.width = 0
-        """Features of a row."""
-
-    def faults(self, rows: Tensor, *, deterministic: bool) -> Iterator[str]:
-        """Faults of its passes, as ends of a sentence; the first one explains most."""
-        before = {name: tensor.detach().clone() for name, tensor in _state(self._torso).items()}
-        order = torch.arange(len(rows) - 1, -1, -1, device=rows.device)
-        with torch.inference_mode():  # first, since what a torso keeps of such a pass breaks the others
-            halves = [self._features(rows[part]) for part in order.chunk(2)]
-        yield from self._of_features(halves[0], len(rows) // 2)
-        features = self._features(rows)
-        if not features.requires_grad:
-            yield "has no gradient of its features by a parameter: leave one to learn, and omit no_grad() and detach()"
-        self.width = features.shape[1]
-        first, second = self._with_gradient(features), self._with_gradient(self._features(rows))
-        changed = _differing(_state(self._torso), before)
-        if any(_differ(*pair, 0.0 if deterministic else self._rounding) for pair in zip(first, second, strict=True)):
-            cause = f"it changes {changed[0]}" if changed else "as with dropout, or with state between calls"
-            yield f"gives other numbers when the same frames come again ({cause}): omit what draws or changes numbers"
-        if _differ(torch.cat(halves), features.detach()[order], self._rounding):
-            yield "computes a row of features from other rows, too, as BatchNorm does: use GroupNorm or LayerNorm"
-        if changed:
-            yield f"changes {changed[0]} in a pass, and only an update may change it: omit running statistics"
-
-    def _features(self, rows: Tensor) -> Tensor:
-        with self._autocast:
-            features: Tensor = _call(self._name, "its forward pass", self._torso, rows)
-        return features
-
-    def _with_gradient(self, features: Tensor) -> list[Tensor]:
-        """Features, and the gradient of a random projection of them by the parameters on which they depend."""
-        leaves = [parameter for parameter in self._torso.parameters() if parameter.requires_grad]
-        weights = torch.randn(features.shape, generator=torch.Generator().manual_seed(1)).to(features)
-        arguments = ([features], leaves, [weights])
-        found = _call(self._name, "its backward pass", torch.autograd.grad, *arguments, allow_unused=True)
-        return [features.detach(), *(each for each in found if each is not None)]
-
-    @staticmethod
-    def _of_features(features: Any, rows: int) -> Iterator[str]:
-        kind = type(features).__name__
-        if isinstance(features, Tensor):
-            kind = f"{features.dtype}{list(features.shape)}"
-            if features.is_floating_point() and features.dim() == 2 and len(features) == rows:
-                if not 1 <= features.shape[1] <= MOST_FEATURES:
-                    yield f"returns {features.shape[1]:_} features of a row: return 1 to {MOST_FEATURES:_}"
-                if not features.isfinite().all():
-                    yield "returns features that are not finite: scale the frames, as frames / 255 does"
-                return
-        yield f"returns {kind} for {rows} rows, and not floating-point features [n, d]: flatten them"
+def _faults_of_features(features: Any, rows: int) -> Iterator[str]:
+    if not isinstance(features, Tensor):
+        yield f"returns {type(features).__name__}, and not floating-point features [n, d]: flatten them"
+    elif not features.is_floating_point() or features.dim() != 2 or len(features) != rows:
+        found = f"{features.dtype}{list(features.shape)}"
+        yield f"returns {found} for {rows} rows, and not floating-point features [n, d]: flatten them"
+    elif not 1 <= features.shape[1] <= MOST_FEATURES:
+        yield f"returns {features.shape[1]:_} features of a row: return 1 to {MOST_FEATURES:_}"
+    elif not features.isfinite().all():
+        yield "returns features that are not finite: scale the frames, as frames / 255 does"
 
 
 def _state(torso: nn.Module) -> dict[str, Tensor]:
@@ -212,9 +192,8 @@ def main() -> NoReturn:
     choose_workspace()
     try:
         prepare_torch(device, precision, threads=1, deterministic=deterministic)
-        found = asdict(
-            look(asked["name"], FrameShape(*asked["frames"]), device, precision, deterministic=deterministic)
-        )
+        frames = FrameShape(*asked["frames"])
+        found = asdict(look(asked["name"], frames, device, precision, deterministic=deterministic))
     except ConfigError as error:
         found = {"error": str(error)}
     print(json.dumps(found), file=answer, flush=True)

@@ -70,7 +70,8 @@ class ShardedModel:
         own = shards // size
         self._own = slice(rank * own, (rank + 1) * own)
         self._replicas = [model.replica() for _ in range(own)]
-        self._pool = _make_pool(threads) if threads else None
+        as_caller = torch.set_num_threads, (torch.get_num_threads(),)
+        self._pool = ThreadPoolExecutor(threads, "shard", *as_caller) if threads else None
         self._gradients = [torch.zeros_like(model.params_bf16) for _ in range(own)]
         for replica, gradient in zip(self._replicas, self._gradients, strict=True):
             replica.gradient_into(gradient)
@@ -154,8 +155,3 @@ class ShardedModel:
         if self._pool is None:
             return list(map(work, self._replicas, parts))
         return list(self._pool.map(torch.inference_mode()(work), self._replicas, parts))
-
-
-def _make_pool(threads: int) -> ThreadPoolExecutor:
-    """Threads that each compute with as many threads of PyTorch as the caller."""
-    return ThreadPoolExecutor(threads, "shard", torch.set_num_threads, (torch.get_num_threads(),))

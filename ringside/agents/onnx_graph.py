@@ -38,7 +38,7 @@ class _Answer(torch.nn.Module):
         self._model = make_model(self._network, cpu, "fp32")
         self._model.pack(weights.flat, self._model.params)
         self._model.sync_copy()
-        self._module = getattr(self._model, "_module", None)  # torch.export asks for a module whose parameters are read
+        self._module = getattr(self._model, "module", None)  # torch.export asks for a module whose parameters are read
         self._method = make_method(self._network, Algorithm(method=self._network.method), cpu)
         self._fractions = self._method.policy_fractions(1)
 

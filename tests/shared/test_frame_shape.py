@@ -36,7 +36,7 @@ def test_layers_follow_from_the_frames(name: str, least: int) -> None:
         shapes = dict(parameters_of(network).shapes)
         first = next(shape for shape in shapes.values() if len(shape) == 4)
         assert first[1] == 6
-        assert shapes["hidden.weight"][1] == network.torso.features >= 1
+        assert shapes["hidden.weight"][1] == network.features >= 1
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,7 @@ def test_a_look_finds_sizes_and_parameters(
         ("Lazy", r"parameter layer\.weight of a lazy layer"),
         ("NoHidden", "has hidden 0, .*: set a whole number"),
         ("Maps", r"returns torch\.b?float\d\d\[4, 16, 1\] for 4 rows, .*: flatten them"),
-        ("Pair", "returns tuple for 4 rows"),
+        ("Pair", "returns tuple, and not floating-point features"),
         ("Infinite", "not finite: scale the frames"),
         *((name, r"no gradient of its features by a parameter: leave one") for name in ("Detached", "Frozen")),
         ("Caching", "forward pass raised RuntimeError at .*: Inference tensors cannot be saved for backward"),
