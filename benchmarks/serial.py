@@ -19,12 +19,10 @@ from torch.nn.utils import vector_to_parameters
 
 from actors.lane import Lane
 from actors.make_env import make_env
-from benchmarks.harness import WrongResult
+from benchmarks.network_parts import rounds_without_others
 from learner.learner import prepare
-from learner.make_engine import make_engine
 from learner.networks.policy import greedy
 from shared.errors import ConfigError
-from shared.memory.mailbox import Mailbox
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
 from shared.network_spec import CONVOLUTIONAL
@@ -73,21 +71,17 @@ class Serial:
 
     Attributes:
         round: next round to play.
-        updates: updates so far, as counted by the engine.
     """
 
     def __init__(self, plan: Plan, network: Answering) -> None:
         """Begin a run; call `learner.learner.prepare` first. Raises `ConfigError` unless the schedule is alternate."""
-        config = plan.config
+        config = plan.config.with_settings(eval_every_steps=0)  # there is no evaluator
         if config.learn.schedule != "alternate" or plan.actors != 1:
             raise ConfigError("One process plays and learns in turns: it needs --schedule alternate and --actors 1.")
-        self.memory = Memory.create(plan)
+        self.memory = Memory.create(Plan(config, plan.actions))
         self.run_schedule = plan.run_schedule
-        self.round = self.updates = 0
+        self.round = 0
         self._network = network
-        self._engine = make_engine(self.memory.plan.config, self.memory.plan.network, self.memory.ring)
-        self._engine.initialize()
-        self._commit()
         width = self.run_schedule.lane_envs
         self._lanes = [
             Lane(
@@ -100,36 +94,36 @@ class Serial:
         ]
         for lane in self._lanes:
             lane.start()
+        self._engine, self._rounds = rounds_without_others(self.memory)  # which waits for the lanes
+        self._load()
 
     def play_round(self) -> None:
         """Play the steps of a round, then run its updates. Raises `NonFiniteError`."""
-        run_schedule, engine = self.run_schedule, self._engine
-        for tick in range(self.round * run_schedule.round_ticks, (self.round + 1) * run_schedule.round_ticks):
+        round_ticks, before = self.run_schedule.round_ticks, self.updates
+        for tick in range(self.round * round_ticks, (self.round + 1) * round_ticks):
             self._answer(tick)
             for lane in self._lanes:
                 lane.step()
-        if count := run_schedule.updates_in(self.round):
-            engine.begin_round(self.round, run_schedule.window_end(self.round))
-            engine.run(count)
-            self.updates += engine.end_round().updates
-        if run_schedule.target_changes_after(self.round):
-            engine.update_target()
+        self._rounds.run_round(self.round)
         self.round += 1
-        self._commit()
+        if self.updates > before:
+            self._load()
 
     @property
     def steps(self) -> int:
         """Steps played, of all envs."""
         return self.round * self.run_schedule.round_steps
 
-    def check(self) -> None:
-        """Raise `WrongResult` unless the numbers of steps and updates are those of the rounds so far."""
-        asked, done = self.run_schedule.updates_before(self.round), self.memory.board.lane_done.values
-        if self.updates != asked or (done != self.round * self.run_schedule.round_ticks).any():
-            raise WrongResult(
-                f"After {self.round} rounds {self.updates} updates were done instead of {asked}, and lanes had played "
-                f"{done.tolist()} ticks."
-            )
+    @property
+    def updates(self) -> int:
+        """Updates of the learner."""
+        return int(self.memory.board.updates[0])
+
+    def parameters(self) -> NDArray[np.float32]:
+        """The parameters of the learner: float32[P] in canonical layout."""
+        flat = np.empty(self.memory.plan.parameters.count, np.float32)
+        self._engine.online_into(flat)
+        return flat
 
     def _answer(self, tick: int) -> None:
         """Choose the actions of all envs at this tick, in one batch."""
@@ -139,18 +133,11 @@ class Serial:
         stacks[~mask] = 0
         actions = greedy(self._network.values(stacks)).astype(np.uint8)
         lanes, numbers = np.arange(run_schedule.lanes), mailbox.request.values.copy()
-        if (Mailbox.tick_of(numbers) != tick).any():
-            raise WrongResult(f"Lanes asked for ticks {Mailbox.tick_of(numbers).tolist()} instead of {tick}.")
         mailbox.answer(lanes, numbers, actions.reshape(run_schedule.lanes, run_schedule.lane_envs))
 
-    def _commit(self) -> None:
-        """Publish the parameters, and load them into the inference network for the next round."""
-        weights, updates = self.memory.weights, self.run_schedule.updates_before(self.round)
-        before = weights.current
-        weights.publish(updates, self._engine.online_into)
-        if weights.current != before:
-            weights.read(self._network.load)
-        self.memory.board.commits.publish(self.round)
+    def _load(self) -> None:
+        """Load the present parameters into the network of the next round."""
+        self._network.load(self.parameters())
 
 
 def serial_speed(plan: Plan, gradients: bool) -> Callable[[float], float]:
@@ -167,7 +154,6 @@ def serial_speed(plan: Plan, gradients: bool) -> Callable[[float], float]:
         first, began = serial.steps, time.perf_counter()
         while (took := time.perf_counter() - began) < seconds:
             serial.play_round()
-        serial.check()
         return (serial.steps - first) / took
 
     return measure

@@ -1,4 +1,4 @@
-"""The serial loop of the ladder: what it plays against a slow loop, what it asks, what it counts, what it refuses."""
+"""The serial loop of the ladder: what it plays against a slow loop, what it counts, what it refuses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 
 from actors.make_env import make_env
-from benchmarks.harness import WrongResult
 from benchmarks.serial import Layers, Serial, serial_speed
 from learner.learner import prepare
 from learner.networks.policy import Policy
@@ -95,7 +94,6 @@ def test_it_plays_what_a_slow_loop_plays() -> None:
     serial = Serial(plan, network)
     while serial.round * serial.run_schedule.round_ticks < TICKS:
         serial.play_round()
-    serial.check()
     field = serial.memory.ring.field
     ended = 0
     for index in range(2):
@@ -110,16 +108,11 @@ def test_it_plays_what_a_slow_loop_plays() -> None:
     assert network.loads == 1 + serial.updates, "new parameters after each update, and none without"
 
 
-def test_updates_are_counted_and_a_wrong_count_is_seen() -> None:
+def test_steps_and_updates_are_counted() -> None:
     serial = Serial(make_plan(), Looking(4))
     for _ in range(40):
         serial.play_round()
-    assert serial.steps == 160
-    assert serial.updates == (160 - 80) // 4
-    serial.check()
-    serial.updates += 1
-    with pytest.raises(WrongResult, match="21 updates were done instead of 20"):
-        serial.check()
+    assert (serial.steps, serial.updates) == (160, (160 - 80) // 4)
 
 
 @pytest.mark.parametrize("gradients", [False, True])
