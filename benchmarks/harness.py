@@ -15,9 +15,9 @@ import signal
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,14 +29,14 @@ from rich.table import Table
 from rich.text import Text
 
 from ringside.run.children import ChildProcess
-from shared.errors import ConfigError, RingsideError
+from shared.errors import RingsideError
 from shared.files.atomic import write_atomic
 from shared.machine import facts
 from shared.machine.subprocesses import REAP_SECONDS, read_output
 from shared.process.library_env import choose_workspace, pinned_thread_env
 from shared.process.signals import enable_stack_dumps
 from shared.root import ROOT
-from shared.text import nearest, readable
+from shared.text import readable, require_name
 
 INTERRUPTED = "the rest"
 """Name of the cases that an interrupt left out."""
@@ -144,6 +144,18 @@ class Row:
         return statistics.median(self.ratios) if self.ratios else None
 
 
+_Repeat = dict[str, tuple[Case, Figure]]
+"""What a repeat measured, by row."""
+
+
+def _share(name: str, repeat: _Repeat) -> float | None:
+    """Share of a row's limit in one repeat; None without a limit."""
+    figure = repeat[name][1]
+    if figure.ratio is not None or figure.limit not in repeat:
+        return figure.ratio
+    return figure.value / repeat[figure.limit][1].value
+
+
 @dataclass
 class Report:
     """Rows of one benchmark, and the cases that could not be measured."""
@@ -168,46 +180,33 @@ class Report:
 
         A case that fails once has no rows. After an interrupt complete repeats count, or what there is of the first.
         """
-        found: dict[str, list[list[Figure]]] = {case.name: [] for case in cases}
-        whole = 0
+        whole, figures = list[_Repeat](), _Repeat()
         try:
-            while whole < repeats:
-                values = Found()
-                for case in [each for each in cases if not self._failed(each.name)]:
+            while len(whole) < repeats:
+                values, figures = Found(), {}
+                for case in [each for each in cases if not self._failed(each)]:
                     with self.noting(case.name), self.console.status(f"{case.name} ..."):
-                        figures = list(case.measure(values))
-                        _require_finite(figures)
-                        found[case.name].append(figures)
-                        values.update((figure.name, figure.value) for figure in figures)
-                whole += 1
+                        measured = list(case.measure(values))
+                        _require_finite(measured)
+                        for figure in measured:
+                            name = figure.name
+                            assert name not in {*self.rows, *figures}, f"there are two rows named {name!r}"
+                            figures[name], values[name] = (case, figure), figure.value
+                whole.append(figures)
         finally:
-            kept = max(1, whole)
-            for case in cases:
-                if not self._failed(case.name) and len(found[case.name]) >= kept:
-                    self._add(case.part, found[case.name][:kept])
-            self._add_ratios()
+            self._add(whole or [figures])
 
-    def _failed(self, case: str) -> bool:
-        return case in self.missing or case in self.wrong
+    def _failed(self, case: Case) -> bool:
+        return case.name in self.missing or case.name in self.wrong
 
-    def _add(self, part: str, repeats: Sequence[Sequence[Figure]]) -> None:
-        """Add the rows of a case; those that some repeat lacks are left out."""
-        by_name = [{figure.name: figure for figure in figures} for figures in repeats]
-        for name, last in by_name[-1].items():
-            if all(name in figures for figures in by_name):
-                assert name not in self.rows, f"there are two rows named {name!r}; a limit could be either"
-                figures = [each[name] for each in by_name]
-                values = tuple(figure.value for figure in figures)
-                ratios = tuple(figure.ratio for figure in figures if figure.ratio is not None)
-                self.rows[name] = Row(part, name, last.unit, values, last.limit, ratios, last.note)
-
-    def _add_ratios(self) -> None:
-        """Divide the values of rows without ratios by those of their limits, repeat by repeat."""
-        for name, row in self.rows.items():
-            if row.limit in self.rows and not row.ratios:
-                most = self.rows[row.limit].values
-                ratios = tuple(value / limit for value, limit in zip(row.values, most, strict=False))
-                self.rows[name] = replace(row, ratios=ratios)
+    def _add(self, repeats: Sequence[_Repeat]) -> None:
+        """Add rows, with the shares of the repeats; those that some repeat lacks are left out."""
+        for name, (case, last) in repeats[-1].items():
+            if not self._failed(case) and all(name in each for each in repeats):
+                values = tuple(each[name][1].value for each in repeats)
+                shares = tuple(_share(name, each) for each in repeats)
+                ratios = tuple(share for share in shares if share is not None)
+                self.rows[name] = Row(case.part, name, last.unit, values, last.limit, ratios, last.note)
 
     @contextmanager
     def noting(self, case: str) -> Iterator[None]:
@@ -292,12 +291,11 @@ def commit() -> str | None:
         return None
 
 
-def names_in_list(words: str, known: Collection[str], flag: str = "--only") -> list[str]:
-    """Names in a comma-separated list, in the order of `known`; "all" selects all. Raises `ConfigError`."""
+def names_in_list(words: str, known: Sequence[str]) -> list[str]:
+    """Names in the comma-separated list of --only, in the order of `known`; "all" selects all. Raises `ConfigError`."""
     names = known if words == "all" else [word.strip() for word in words.split(",")]
     for name in names:
-        if name not in known:
-            raise ConfigError(f"{flag} {name} is not one of {', '.join(known)}{nearest(name, known)}")
+        require_name("--only", name, known)
     return [name for name in known if name in names]
 
 
@@ -313,23 +311,23 @@ def seconds_per_call(
 
     Two calls of each action warm up. `settle` waits for asynchronous work, such as CUDA kernels, after each slice.
     """
-    counts, spent, per_slice = [0] * len(actions), [0.0] * len(actions), []
-    for action in actions:
-        action()
-        settle()
+
+    def took(action: Callable[[], object], calls: int) -> float:
         began = time.perf_counter()
-        action()
+        for _ in range(calls):
+            action()
         settle()
-        per_slice.append(max(1, int(SLICE_SECONDS / max(1e-9, time.perf_counter() - began))))
+        return time.perf_counter() - began
+
+    slices, spent, per_slice = 0, [0.0] * len(actions), []
+    for action in actions:
+        took(action, 1)
+        per_slice.append(max(1, int(SLICE_SECONDS / max(1e-9, took(action, 1)))))
     while min(spent) < seconds:
+        slices += 1
         for index, action in enumerate(actions):
-            began = time.perf_counter()
-            for _ in range(per_slice[index]):
-                action()
-            settle()
-            spent[index] += time.perf_counter() - began
-            counts[index] += per_slice[index]
-    return [total / count for total, count in zip(spent, counts, strict=True)]
+            spent[index] += took(action, per_slice[index])
+    return [total / (slices * calls) for total, calls in zip(spent, per_slice, strict=True)]
 
 
 # --- processes that measure
