@@ -133,10 +133,6 @@ BENCHES: dict[str, dict[str, str]] = {
     "machine": {"all": "limits --only emulator,actors --game ten"},
 }
 """Benchmarks of stages, by the name of their file."""
-NAMES = (
-    *("first", "exact", "breakout", "solve-1", "quick", "learner", "latency", "tests", "family", "presets", "kills"),
-    *("solve-2", "solve-3", "pong", "scaling", "limits", "large", "on-policy", "settings", "machine"),
-)
 DEFAULTS = {"only": "all", "repeats": 1}
 OPTIONS = {
     "--out": {"type": Path, "default": ROOT / "benchmarks" / "results" / "gpu", "help": "directory of all files"},
@@ -174,6 +170,7 @@ class Proof:
 
     Attributes:
         out: directory of all files.
+        stage: name of the present stage.
         done: results, those included that the directory holds already.
     """
 
@@ -186,7 +183,7 @@ class Proof:
 
     def begin(self, stage: str) -> None:
         """Begin a stage; former results of it are dropped."""
-        self._stage, self._deadline = stage, min(time.monotonic() + STAGE_SECONDS, self._end) - END_SECONDS
+        self.stage, self._deadline = stage, min(time.monotonic() + STAGE_SECONDS, self._end) - END_SECONDS
         self.done = [fact for fact in self.done if fact["stage"] != stage]
 
     @property
@@ -196,13 +193,13 @@ class Proof:
 
     def note(self, fact: Mapping[str, Any]) -> None:
         """Add a result of this stage, and write the file."""
-        self.done.append({"stage": self._stage, **fact})
+        self.done.append({"stage": self.stage, **fact})
         print(json.dumps(self.done[-1]), flush=True)
         write_atomic(self._path, json.dumps({**self._about, "done": self.done}, indent=1).encode() + b"\n")
 
     def bench(self, name: str, words: str, seconds: float) -> None:
         """Run a benchmark, under MPS if its name says so, and note what is missing or wrong."""
-        file = self.out / f"{self._stage}-{name.replace(' ', '-')}.json"
+        file = self.out / f"{self.stage}-{name.replace(' ', '-')}.json"
         file.unlink(missing_ok=True)
         own, _, flags = words.partition(" -- ")
         written = f"--repeats {self._repeats} --json {shlex.quote(str(file))}"
@@ -227,7 +224,7 @@ class Proof:
 
         Return True if it ended by itself with code 0.
         """
-        began, log, late = time.monotonic(), self.out / f"{self._stage}.log", False
+        began, log, late = time.monotonic(), self.out / f"{self.stage}.log", False
         with log.open("a") as file:
             file.write(f"\n$ python {words}\n")
         try:
@@ -298,11 +295,9 @@ def agree(proof: Proof, words: str, variants: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory(prefix="ringside-gpu-") as scratch:
         for name in variants:
             seconds, run_dir = RUN_SECONDS if found else FIRST_SECONDS, Path(scratch) / name.replace(" ", "-")
-            with suppress(CannotRun):  # there is no MPS
-                if summary := proof.launch(
-                    f"{CUDA} {SMALL_RUN} {words} {FLAGS[name]}", seconds, run_dir, mps=name == MPS
-                ):
-                    found[name] = summary["weights_sha256"]
+            words_of_run = f"{CUDA} {SMALL_RUN} {words} {FLAGS[name]}"
+            if summary := proof.launch(words_of_run, seconds, run_dir, mps=name == MPS):
+                found[name] = summary["weights_sha256"]
     missing = {*variants} - {*found, MPS}
     proof.note({"words": words, "weights": found, "good": len(set(found.values())) == 1 and not missing})
 
@@ -318,10 +313,11 @@ def tests(proof: Proof, which: str) -> None:
     proof.run(f"-m pytest -v -o timeout=300 -k {shlex.quote(which)} tests/exact/test_exact.py", proof.left)
 
 
-def benches(proof: Proof, stage: str) -> None:
+def benches(proof: Proof) -> None:
     """The benchmarks of a stage, each of which may take its part of the time that is left."""
-    for done, (name, words) in enumerate(BENCHES[stage].items()):
-        proof.bench(name, words, proof.left / (len(BENCHES[stage]) - done))
+    asked = BENCHES[proof.stage]
+    for done, (name, words) in enumerate(asked.items()):
+        proof.bench(name, words, proof.left / (len(asked) - done))
 
 
 def solve(proof: Proof, seed: int) -> None:
@@ -397,12 +393,19 @@ def draw(out: Path) -> None:
 
 
 STAGES: dict[str, Callable[[Proof], None]] = {
-    **{stage: partial(benches, stage=stage) for stage in BENCHES},
-    **{f"solve-{seed}": partial(solve, seed=seed) for seed in (1, 2, 3)},
     "first": first,
     "exact": partial(agree, words="", variants=EXACT),
+    "breakout": benches,
+    "solve-1": partial(solve, seed=1),
+    "quick": benches,
+    "learner": benches,
     "latency": latency,
     "tests": partial(tests, which=f"not ({KILLS})"),
     "family": family,
+    "presets": benches,
     "kills": partial(tests, which=KILLS),
+    "solve-2": partial(solve, seed=2),
+    "solve-3": partial(solve, seed=3),
+    **dict.fromkeys(("pong", "scaling", "limits", "large", "on-policy", "settings", "machine"), benches),
 }
+NAMES = tuple(STAGES)

@@ -30,7 +30,6 @@ from shared.config.run_schedule import RunSchedule, make_run_schedule
 from shared.config.settings import Config, unused_settings
 from shared.errors import ConfigError
 from shared.files.run_file_names import CONFIG_FILE, LOGS, METRICS_FILE, SUMMARY_FILE
-from shared.machine import facts
 from shared.machine.subprocesses import die_with, terminate_and_reap
 from shared.memory.plan import Plan
 from shared.process.signals import stack_dumps_held_back
@@ -161,8 +160,6 @@ class Throughput:
     """Episodes that ended, each followed by a reset."""
     first_step_seconds: float
     """From the start of the command to the first record."""
-    gpu_bytes: int
-    """Memory in use on the GPU by all processes, contexts included; 0 without one."""
     summary: dict[str, Any]
     """Summary that the run wrote."""
 
@@ -185,7 +182,6 @@ def measure_run(words: Sequence[str], seconds: float, *, learning: bool = True) 
         begun = time.monotonic()
         with running(command, output) as process:
             first_at = _watch(process, run_dir, seconds, learning=learning)
-            gpu_bytes = sum(gpu.memory - gpu.free for gpu in facts.gpus())
         if process.returncode:
             said = (output.read_text(errors="replace").strip().splitlines() or ["it said nothing"])[-1]
             if process.returncode == ConfigError.exit_code:
@@ -210,7 +206,6 @@ def measure_run(words: Sequence[str], seconds: float, *, learning: bool = True) 
         samples_per_step=(last["updates"] - first["updates"]) * schedule.update_samples / steps,
         episodes=last["episodes"] - first["episodes"],
         first_step_seconds=first_at - begun,
-        gpu_bytes=gpu_bytes,
         summary=summary,
     )
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from benchmarks.harness import CannotRun, Figure, WrongResult, seconds_per_call
+from benchmarks.harness import Figure, WrongResult, seconds_per_call
 from learner.engine.interfaces import CHUNK_UPDATES
 from learner.networks.fused import FusedModel
 from learner.networks.modules import initial_parameters
@@ -24,14 +24,13 @@ from learner.replay.replay_frames import HostFrames, planes_per_transition
 from learner.replay.sampling import Replay
 from shared.frame_shape import BLOCK, DEFAULT_FRAMES, FRAME_SIDE, STACK
 from shared.machine.facts import usable_memory
+from shared.memory.memory_need import require_memory
 from shared.memory.plan import Plan
 from shared.memory.ring import SLOT_FIELDS, Ring
 from shared.memory.run_memory import Memory
 
 GRID = DEFAULT_FRAMES.grid
 SEED = 1
-SPARE_BYTES = 1_000_000_000
-"""Memory that must stay free in addition to the ring."""
 
 
 def fill(ring: Ring, actions: int) -> None:
@@ -62,12 +61,8 @@ class Path(NamedTuple):
 
 
 def memory_paths(plan: Plan) -> Callable[[float], list[Figure]]:
-    """A worker's measurement: GB/s of all data paths and of their memcpy. Raises `CannotRun` without the memory."""
-    needed, free = plan.layout.size + SPARE_BYTES, usable_memory()
-    if needed > free:
-        raise CannotRun(
-            f"It needs {needed / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free; a smaller --replay-size needs less."
-        )
+    """A worker's measurement: GB/s of all data paths and of their memcpy. Raises `ConfigError` without the memory."""
+    require_memory(plan, usable_memory())
     memory = Memory.create(plan)
     fill(memory.ring, plan.actions)
     # The last one overwrites the ring.

@@ -21,10 +21,8 @@ settings ask for; resets, commits and checkpoint segments are included. Words af
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
-from statistics import fmean
-from typing import Any
 
 from benchmarks.emulator import bare_speed
 from benchmarks.harness import CannotRun, Case, Figure, Found, Options, Report, WrongResult, measure_at_once, speed_case
@@ -119,41 +117,21 @@ def both_sides(found: Found, *, in_turn: bool) -> Figure:
 
 
 def whole_run(run: Throughput, plan: Plan, report: Report) -> Iterator[Figure]:
-    """Figures of a run: speed, samples, resets, busy shares and memory; and a note with its bottleneck."""
+    """Figures of a run: speed, samples, resets and memory; and a note with its bottleneck and the busy shares."""
     schedule, memory = plan.run_schedule, run.summary["memory"]
     asked = schedule.update_samples / schedule.steps_per_update
     yield Figure(END_TO_END, run.steps_per_second, limit=BARE if schedule.workers else SIDES)
     yield Figure("samples a step", run.samples_per_step, "samples", note=f"asked: {asked:g}")
     yield Figure("episodes ended", run.episodes, "")
     yield Figure("from the command to the first round", run.first_step_seconds, "s")
-    yield from (busy(run, role) for role in by_role(run.summary["roles"]))
     yield Figure("shared region", memory["shared_bytes"] / 1e6, "MB")
-    yield from (private(run, role) for role in by_role(memory["private_bytes"]))
-    for role, size in memory["device_bytes"].items():
-        yield Figure(f"on the GPU, {role}", size / 1e6, "MB")
-    if memory["device_bytes"]:
-        rest = run.gpu_bytes - sum(memory["device_bytes"].values())
-        yield Figure("on the GPU, of it the replay", memory["replay_device_bytes"] / 1e6, "MB")
-        yield Figure("on the GPU, contexts and others", rest / 1e6, "MB")
+    private: dict[str, float] = {}  # the most of each role; names are as "actor 3"
+    for name, size in memory["private_bytes"].items():
+        role = name.split(" ")[0]
+        private[role] = max(size, private.get(role, 0.0))
+    for place, sizes in (("private", private), ("on the GPU", memory["device_bytes"])):
+        yield from (Figure(f"{place}, {role}", size / 1e6, "MB") for role, size in sizes.items())
     report.notes["limit"] = f"What the run says of itself: {run.summary['limit']['sentence']}"
-
-
-def by_role(processes: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Values by role; names are those of `shared.memory.process_table`, such as "actor 3"."""
-    found: dict[str, list[Any]] = {}
-    for name, value in processes.items():
-        found.setdefault(name.split(" ")[0], []).append(value)
-    return found
-
-
-def busy(run: Throughput, role: str) -> Figure:
-    """Mean busy share of the processes of a role while the run learned."""
-    return Figure(f"busy, {role}", fmean(each["busy"] for each in by_role(run.summary["roles"])[role]), "of the time")
-
-
-def private(run: Throughput, role: str) -> Figure:
-    """Most private memory of a process of this role."""
-    return Figure(f"private, {role}", max(by_role(run.summary["memory"]["private_bytes"])[role]) / 1e6, "MB")
 
 
 def evaluated_run(words: list[str], plan: Plan, seconds: float, found: Found) -> list[Figure]:

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from benchmarks import emulator, ladder, presets, scaling, throughput
-from benchmarks.harness import Case, Options, Report, WrongResult
+from benchmarks.harness import Options, Report, WrongResult
 from benchmarks.measured_run import NEVER_LEARNS, Throughput, acting_words, check_records, measured_words, plan_of
 from shared.config.presets import PRESETS
 from shared.config.run_schedule import make_run_schedule
@@ -32,12 +32,10 @@ def report() -> Report:
 def a_run(speed: float = 100.0, **summary: Any) -> Throughput:
     """Figures of a run in which a twentieth of the steps are resets."""
     memory = {"shared_bytes": 1e8, "private_bytes": {"worker 0": 3e8, "worker 1": 4e8, "scribe": 5e7}}
-    memory |= {"device_bytes": {}, "replay_device_bytes": 0}
+    memory["device_bytes"] = {"learner": 8e9, "inference": 1e9}
     roles = {name: {"busy": busy} for name, busy in {"worker 0": 0.8, "worker 1": 1.0, "evaluator": 0.5}.items()}
     limit = {"sentence": "The workers limit it."}
-    return Throughput(
-        speed, 0.95 * speed, 8.0, 3, 1.0, 11_000_000_000, {"memory": memory, "roles": roles, "limit": limit} | summary
-    )
+    return Throughput(speed, 0.95 * speed, 8.0, 3, 1.0, {"memory": memory, "roles": roles, "limit": limit} | summary)
 
 
 @pytest.fixture
@@ -93,7 +91,8 @@ def test_a_run_of_workers_is_measured_whole_and_without_its_order(measured: list
     rows = report.rows
     assert (rows["end to end"].limit, rows["end to end"].ratio) == (throughput.BARE, pytest.approx(100 / 1140))
     assert rows["samples a step"].note == "asked: 1"
-    assert (rows["busy, worker"].values, rows["private, worker"].values) == ((0.9, 0.9), (400.0, 400.0))
+    assert (rows["private, worker"].values, rows["private, scribe"].values) == ((400.0, 400.0), (50.0, 50.0))
+    assert (rows["on the GPU, learner"].median, rows["on the GPU, inference"].median) == (8e3, 1e3)
     assert report.notes["limit"] == "What the run says of itself: The workers limit it."
 
 
@@ -102,15 +101,6 @@ def test_an_idle_evaluator_is_wrong(monkeypatch: pytest.MonkeyPatch, measured: l
     monkeypatch.setattr(throughput, "measure_run", lambda words, seconds: idle)
     throughput.run(options("evaluation", "--device", "cpu"), report)
     assert "never at work" in report.wrong[throughput.EVALUATED]
-
-
-def test_memory_of_a_gpu_is_told_apart(report: Report) -> None:
-    memory = {"device_bytes": {"learner": 8e9, "inference": 1e9}, "replay_device_bytes": 7e9}
-    run = a_run(memory=a_run().summary["memory"] | memory)
-    plan = plan_of(measured_words("pong", ["--device", "cpu"]))
-    report.run([Case("run", lambda found: throughput.whole_run(run, plan, report))], 1)
-    found = [row.values for name, row in report.rows.items() if name.startswith("on the GPU")]
-    assert found == [(8e3,), (1e3,), (7e3,), (2e3,)]
 
 
 def test_numbers_of_actors_are_compared_with_the_emulator_and_with_one(
@@ -170,7 +160,7 @@ def speeds_of(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     def run(words: list[str], seconds: float) -> Throughput:
         speeds["words"] = words
-        return Throughput(speeds["run"], speeds["run"], 8.0, 1, 1.0, 0, {})
+        return Throughput(speeds["run"], speeds["run"], 8.0, 1, 1.0, {})
 
     def serial(jobs: list[tuple[object, Plan, bool]], seconds: float) -> list[float]:
         if speeds["serial"] is None:

@@ -7,10 +7,11 @@ import pytest
 import torch
 
 from benchmarks import memory_paths, network_parts
-from benchmarks.harness import CannotRun, WrongResult
+from benchmarks.harness import WrongResult
 from benchmarks.measured_run import plan_of
 from benchmarks.network_parts import Passes
 from shared.config.sections import Algorithm
+from shared.errors import ConfigError
 from shared.memory.plan import Plan
 from shared.network_parameters import parameters_of
 from tests.support.played_ring import ACTIONS, make_algorithm, small_config
@@ -73,7 +74,7 @@ def test_every_data_path_stands_beside_its_memcpy(plan: Plan, monkeypatch: pytes
     assert len(figures) == 10
     assert all(figure.value > 0 for figure in figures)
     monkeypatch.setattr(memory_paths, "usable_memory", lambda: 10**9)
-    with pytest.raises(CannotRun, match="a smaller --replay-size needs less"):
+    with pytest.raises(ConfigError, match=r"only 1\.0 GB are free; no replay would fit"):
         memory_paths.memory_paths(plan)
 
 
