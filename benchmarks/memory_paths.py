@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import count, cycle
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -47,17 +46,21 @@ def fill(ring: Ring, actions: int) -> None:
     flat["raw_reward"][:] = random.integers(-1, 2, len(frames))
 
 
-class Path(NamedTuple):
-    """A data path, with a memcpy of as many bytes."""
+Path = Callable[[float], list[Figure]]
+"""A measurement of a data path and of memcpy: a function of the seconds."""
 
-    name: str
-    limit: str
-    nbytes: int
-    ours: Callable[[], object]
-    memcpy: Callable[[], object]
-    items: int
-    unit: str
-    """What a call moves."""
+
+def path(
+    name: str, limit: str, nbytes: int, ours: Callable[[], object], memcpy: Callable[[], object], items: int, unit: str
+) -> Path:
+    """GB/s of a path, and of `limit`, a memcpy of as many bytes; a note says how many items a second a call moves."""
+
+    def measure(seconds: float) -> list[Figure]:
+        plain, own = seconds_per_call((memcpy, ours), seconds)
+        note = f"{items / own:,.0f} {unit}/s"
+        return [Figure(limit, nbytes / plain / 1e9, "GB/s"), Figure(name, nbytes / own / 1e9, "GB/s", limit, note=note)]
+
+    return measure
 
 
 def memory_paths(plan: Plan) -> Callable[[float], list[Figure]]:
@@ -68,16 +71,7 @@ def memory_paths(plan: Plan) -> Callable[[float], list[Figure]]:
     # The last one overwrites the ring.
     paths = [learner_gather(memory), inference_gather(memory), *weights(memory), ring_write(memory)]
 
-    def measure(seconds: float) -> list[Figure]:
-        figures = []
-        for path in paths:
-            limit, ours = seconds_per_call((path.memcpy, path.ours), seconds)
-            note = f"{path.items / ours:,.0f} {path.unit}/s"
-            figures.append(Figure(path.limit, path.nbytes / limit / 1e9, "GB/s"))
-            figures.append(Figure(path.name, path.nbytes / ours / 1e9, "GB/s", path.limit, note=note))
-        return figures
-
-    return measure
+    return lambda seconds: [figure for measure in paths for figure in measure(seconds)]
 
 
 def memcpy_out(ring: Ring, frames: int) -> Callable[[], None]:
@@ -120,7 +114,7 @@ def learner_gather(memory: Memory) -> Path:
     if not np.array_equal(out, in_blocks(ring.flat["frame"][parts[0].rows.numpy()], parts[0].frame_mask.numpy())):
         raise WrongResult("The learner gathers other blocks than those of the frames that were sampled.")
     memcpy, nbytes = memcpy_out(ring, n * planes), n * planes * FRAME_SIDE**2
-    return Path(name, "memcpy out of the ring", nbytes, gather, memcpy, n, "transitions")
+    return path(name, "memcpy out of the ring", nbytes, gather, memcpy, n, "transitions")
 
 
 def inference_gather(memory: Memory) -> Path:
@@ -139,7 +133,7 @@ def inference_gather(memory: Memory) -> Path:
         if not np.array_equal(words.view(np.uint8).reshape(batch, GRID, GRID, -1), in_blocks(ring.planes[rows], mask)):
             raise WrongResult(f"Inference gathers other blocks than those of the stacks of tick {now}.")
     memcpy, nbytes = memcpy_out(ring, batch * STACK), batch * STACK * FRAME_SIDE**2
-    return Path("inference's gather", "memcpy of stacks", nbytes, lambda: gather(next(tick)), memcpy, batch, "rows")
+    return path("inference's gather", "memcpy of stacks", nbytes, lambda: gather(next(tick)), memcpy, batch, "rows")
 
 
 def weights(memory: Memory) -> list[Path]:
@@ -162,8 +156,8 @@ def weights(memory: Memory) -> list[Path]:
         raise WrongResult("Inference reads other parameters than those that were published.")
     there, back = partial(np.copyto, data[0], plain), partial(np.copyto, scratch, data[0])
     return [
-        Path("weights published", "memcpy of parameters", size, publish, there, 1, "versions"),
-        Path("weights read", "memcpy of them back", size, read, back, 1, "versions"),
+        path("weights published", "memcpy of parameters", size, publish, there, 1, "versions"),
+        path("weights read", "memcpy of them back", size, read, back, 1, "versions"),
     ]
 
 
@@ -192,4 +186,4 @@ def ring_write(memory: Memory) -> Path:
     rows = ring.rows(np.arange(envs), np.zeros(envs, np.int64))
     if not np.array_equal(frames[rows], source) or any((ring.flat[name][rows] != 1).any() for name in names):
         raise WrongResult("The rows of a tick do not hold what was written into its slots.")
-    return Path("ring write", "memcpy into the ring", source.nbytes, write, copy, envs, "frames")
+    return path("ring write", "memcpy into the ring", source.nbytes, write, copy, envs, "frames")
