@@ -21,8 +21,10 @@ settings ask for; resets, commits and checkpoint segments are included. Words af
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
+from statistics import fmean
+from typing import Any
 
 from benchmarks.emulator import bare_speed
 from benchmarks.harness import CannotRun, Case, Figure, Found, Options, Report, WrongResult, measure_at_once, speed_case
@@ -116,8 +118,16 @@ def both_sides(found: Found, *, in_turn: bool) -> Figure:
     return Figure(SIDES, min(acts, learns), note="the smaller")
 
 
+def by_role(processes: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """Values by role; names are those of `shared.memory.process_table`, such as "actor 3"."""
+    found: dict[str, list[Any]] = {}
+    for name, value in processes.items():
+        found.setdefault(name.split(" ")[0], []).append(value)
+    return found
+
+
 def whole_run(run: Throughput, plan: Plan, report: Report) -> Iterator[Figure]:
-    """Figures of a run: speed, samples, resets and memory; and a note with its bottleneck and the busy shares."""
+    """Figures of a run: speed, samples, resets, busy shares and memory; and a note with its bottleneck."""
     schedule, memory = plan.run_schedule, run.summary["memory"]
     asked = schedule.update_samples / schedule.steps_per_update
     yield Figure(END_TO_END, run.steps_per_second, limit=BARE if schedule.workers else SIDES)
@@ -125,12 +135,12 @@ def whole_run(run: Throughput, plan: Plan, report: Report) -> Iterator[Figure]:
     yield Figure("episodes ended", run.episodes, "")
     yield Figure("from the command to the first round", run.first_step_seconds, "s")
     yield Figure("shared region", memory["shared_bytes"] / 1e6, "MB")
-    private: dict[str, float] = {}  # the most of each role; names are as "actor 3"
-    for name, size in memory["private_bytes"].items():
-        role = name.split(" ")[0]
-        private[role] = max(size, private.get(role, 0.0))
-    for place, sizes in (("private", private), ("on the GPU", memory["device_bytes"])):
-        yield from (Figure(f"{place}, {role}", size / 1e6, "MB") for role, size in sizes.items())
+    for role, busy in by_role(run.summary["roles"]).items():
+        yield Figure(f"busy, {role}", fmean(each["busy"] for each in busy), "of the time")
+    for role, sizes in by_role(memory["private_bytes"]).items():
+        yield Figure(f"private, {role}", max(sizes) / 1e6, "MB")
+    for name, size in memory["device_bytes"].items():
+        yield Figure(f"on the GPU, {name}", size / 1e6, "MB")
     report.notes["limit"] = f"What the run says of itself: {run.summary['limit']['sentence']}"
 
 

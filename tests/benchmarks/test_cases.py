@@ -91,7 +91,7 @@ def test_a_run_of_workers_is_measured_whole_and_without_its_order(measured: list
     rows = report.rows
     assert (rows["end to end"].limit, rows["end to end"].ratio) == (throughput.BARE, pytest.approx(100 / 1140))
     assert rows["samples a step"].note == "asked: 1"
-    assert (rows["private, worker"].values, rows["private, scribe"].values) == ((400.0, 400.0), (50.0, 50.0))
+    assert (rows["busy, worker"].values, rows["private, worker"].values) == ((0.9, 0.9), (400.0, 400.0))
     assert (rows["on the GPU, learner"].median, rows["on the GPU, inference"].median) == (8e3, 1e3)
     assert report.notes["limit"] == "What the run says of itself: The workers limit it."
 

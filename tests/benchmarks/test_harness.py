@@ -94,6 +94,12 @@ def test_an_interrupt_keeps(report: Report, second: tuple[float | BaseException,
     assert values(report) == kept
 
 
+def test_a_case_that_failed_before_an_interrupt_has_no_row(report: Report) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        report.run(cases(a=(1, 2), b=(3, WrongResult("b failed.")), c=(4, KeyboardInterrupt())), 5)
+    assert (values(report), report.wrong) == ({"a": (1,), "c": (4,)}, {"b": "b failed."})
+
+
 def test_a_row_that_a_repeat_lacks_is_left_out_and_a_name_stands_for_one_row(report: Report) -> None:
     rows = iter([["a", "b"], ["a"]])
     report.run([Case("a", lambda found: [Figure(name, 1.0) for name in next(rows)])], 2)
