@@ -34,7 +34,7 @@ def main(child_spec: ChildSpec) -> None:
 
 
 class Housekeeping:
-    """Phase, heartbeat, doorbells, counters and new lanes of one actor.
+    """Phase, heartbeat, doorbells and new lanes of one actor.
 
     Attributes:
         lanes: the lanes that the actor plays.
@@ -47,15 +47,12 @@ class Housekeeping:
         self._board, self._process = memory.board, child_spec.process
         self._inference = child_spec.doorbells[Role.INFERENCE]
         self._learner = child_spec.doorbells[Role.LEARNER]
-        self._redone_before = int(self._board.redone[self._process])
-        self._progress_before = max(0, int(self._board.furthest[self._process]))
-        self.lanes = Lanes(
-            memory, child_spec.number, self._make_env, child_spec.doorbells.of_role(Role.ACTOR), self._waiter.heartbeat
-        )
+        actors = child_spec.doorbells.of_role(Role.ACTOR)
+        self.lanes = Lanes(memory, child_spec.number, self._make_env, actors, self._waiter)
 
     def start(self) -> None:
         """Make the envs, wait until the memory is prepared, and start the lanes."""
-        self.lanes.start(self._waiter.wait)
+        self.lanes.start()
         self._learner.ring()
         self._inference.ring()
         self._set_phase()
@@ -70,7 +67,6 @@ class Housekeeping:
         adopted = self.lanes.adopt()
         if adopted:
             self._inference.ring()
-            self._waiter.heartbeat()
         self._set_phase()
         return adopted
 
@@ -82,20 +78,16 @@ class Housekeeping:
         return kept
 
     def after_step(self, lane: Lane, ended_round: bool) -> None:
-        """Ring the processes that may wait for the step, count it, and send a heartbeat."""
+        """Ring the processes that may wait for the step, and send a heartbeat."""
         if ended_round:
             self._learner.ring()
         if lane.cell_asks:
             self._inference.ring()
-        self._board.redone[self._process] = self._redone_before + self.lanes.redone
-        self._waiter.note_progress(self._progress_before + self.lanes.ticks - self.lanes.redone)
         self._waiter.heartbeat()
 
     def wait(self) -> None:
         """Use the time to make an env that will be needed; else wait until there is something to do."""
-        if self.lanes.prefetch_env():
-            self._waiter.heartbeat()
-        else:
+        if not self.lanes.prefetch_env():
             self._inference.ring()  # two actors that ask for a batch's last lanes at once may each miss the other's
             self._waiter.wait(lambda: self.finished or self.lanes.due)
 

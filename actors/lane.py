@@ -48,7 +48,6 @@ class Lane:
     Attributes:
         tick: the next one to be played.
         redone: ticks played again, whose results were in the ring.
-        next_owner: the actor that the lane was handed over to; after that nothing may be done here. None: it was not.
     """
 
     def __init__(self, memory: LaneMemory, plan: Plan, envs: Sequence[Env], actor: int) -> None:
@@ -58,7 +57,6 @@ class Lane:
         self.envs = envs
         self.tick = 0
         self.redone = 0
-        self.next_owner: int | None = None
         self._actor = actor
         self._life = -1
         self._kept = -1
@@ -84,7 +82,7 @@ class Lane:
     # --- starts and restarts
 
     def start(self, heartbeat: Callable[[], None] = lambda: None) -> None:
-        """Restore the newest snapshot, or open the first episodes; then ask for the first actions, or hand over.
+        """Restore the newest snapshot, or open the first episodes; then ask for the first actions.
 
         `heartbeat` is called during long work.
         """
@@ -95,12 +93,11 @@ class Lane:
             for j, env in enumerate(self.envs):
                 env.reset(0, self._frames[0, j])
             self._slot["start"][0] = self._slot["valid"][0] = 1
-            self._finish(0)
         elif repeats:
             self._continue_from(boundary, heartbeat)
         else:
             self._go_on_anew()
-        self._request_or_hand_over()
+        self._settle()
 
     def _continue_from(self, boundary: int, heartbeat: Callable[[], None]) -> None:
         """Restore the snapshot at `boundary`. Raises `EnvDiffers` if an env gives another episode, and may not."""
@@ -114,8 +111,6 @@ class Lane:
                 raise
             self._note_difference()
             self._go_on_anew()
-            return
-        self._finish(boundary)
 
     def _note_difference(self) -> None:
         """Note that from this tick on the lane's env did not repeat itself."""
@@ -134,14 +129,8 @@ class Lane:
         self._slot["truncated"][before][cut] = 1
         self._slot["valid"][slot] = 0
         self._resets = [True] * len(self.envs)
-        if self._boundary is not None:
-            self._finish(self._boundary)
 
-    def _request_or_hand_over(self) -> None:
-        """At a boundary with a snapshot hand the lane over, where another actor is wanted; else ask for actions."""
-        self.hand_over_if_wanted()
-        if self.next_owner is None and not self.replaying:
-            self._memory.ask(self._life, self.tick)
+    # --- boundaries
 
     @property
     def _boundary(self) -> int | None:
@@ -150,10 +139,13 @@ class Lane:
         return None if ticks else boundary
 
     @property
-    def lacks_last_snapshot(self) -> bool:
-        """True if the lane stands where the run ends, without a snapshot: it came there before that was named."""
+    def lacks_snapshot(self) -> bool:
+        """True if the lane stands at a boundary without the snapshot that is due there.
+
+        Where the run ends that may become true while it stands there, as the last boundary is named late.
+        """
         boundary = self._boundary
-        return boundary is not None and self._kept < boundary and self._memory.is_last(boundary)
+        return boundary is not None and self._kept < boundary and self._memory.is_snapshot(boundary)
 
     def keep_snapshot(self) -> None:
         """Keep the snapshot at the boundary where the lane stands."""
@@ -161,24 +153,32 @@ class Lane:
         self._memory.write_snapshot(boundary, self._state())
         self._kept = boundary
 
+    def _settle(self) -> bool:
+        """At a boundary keep the snapshot that is due, then publish that the ticks before are whole. Ask for actions.
+
+        Return True at a boundary.
+        """
+        boundary = self._boundary
+        if self.lacks_snapshot:
+            self.keep_snapshot()
+        if boundary is not None and self._memory.finished.read() < boundary:
+            self._memory.finished.publish(boundary)
+        if not self.replaying:
+            self._memory.ask(self._life, self.tick)
+        return boundary is not None
+
     @property
     def other_owner(self) -> int | None:
-        """The actor that should own the lane instead, while it stands at its snapshot; None: there is none."""
+        """The actor that should own the lane instead, while it stands at its snapshot; None: there is none.
+
+        It may have asked for actions. The next owner starts with another life, so no reply to that request is taken.
+        """
         if self._kept != self._boundary or not self._memory.repeats:
             return None
         wanted = self._memory.wanted_owner
         return None if wanted == self._actor else wanted
 
-    def hand_over_if_wanted(self) -> None:
-        """Hand the lane over if it is wanted elsewhere, even if it has asked for actions.
-
-        The next owner starts from the snapshot with another life, so no reply to the request is taken. `next_owner`
-        keeps that the lane was handed over. The owner is not read again: it may have handed the lane back.
-        """
-        other = self.other_owner
-        if other is not None:
-            self.next_owner = other
-            self._memory.hand_over(other)
+    # --- steps
 
     @property
     def replaying(self) -> bool:
@@ -194,8 +194,6 @@ class Lane:
     def cell_asks(self) -> bool:
         """True if all lanes of this one's cell have asked; a stale read may miss one."""
         return self._memory.cell_asks
-
-    # --- steps
 
     def step(self) -> bool:
         """Play this tick, which is `ready`. Return True if it ended a round.
@@ -223,16 +221,11 @@ class Lane:
                 raise
             self._note_difference()
             self._go_on_anew()
-            self._request_or_hand_over()
-            return self._boundary is not None
-        self.tick = tick + 1
-        if not compare:
-            memory.done.publish(tick + 1)
-        ended = self.tick % self._run_schedule.round_ticks == 0
-        if ended:
-            self._finish(self.tick // self._run_schedule.round_ticks)
-        self._request_or_hand_over()
-        return ended
+        else:
+            self.tick = tick + 1
+            if not compare:
+                memory.done.publish(tick + 1)
+        return self._settle()
 
     def choose(self, tick: int, best: NDArray[np.integer]) -> list[int]:
         """Epsilon-greedy actions at a tick, from the best ones of all envs."""
@@ -281,14 +274,7 @@ class Lane:
                 "was made before."
             )
 
-    # --- boundaries
-
-    def _finish(self, boundary: int) -> None:
-        """Keep a snapshot where one is due, then publish that the ticks before `boundary` are whole."""
-        if self._memory.is_snapshot(boundary) and self._kept < boundary:
-            self.keep_snapshot()
-        if self._memory.finished.read() < boundary:
-            self._memory.finished.publish(boundary)
+    # --- snapshots
 
     def _state(self) -> bytes:
         parts = []

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 
 import numpy as np
+from numpy.typing import NDArray
 
 from actors.env import Env
 from actors.lane import Lane
 from shared.memory.run_memory import Memory
-from shared.memory.wait import Doorbell, Stopped
+from shared.memory.wait import Doorbell, Stopped, Waiter
 
 
 class Lanes:
@@ -20,8 +21,6 @@ class Lanes:
 
     Attributes:
         played: the lanes that were started and not handed over.
-        ticks: ticks played by this incarnation of the actor.
-        redone: those among them whose results were in the ring.
     """
 
     def __init__(
@@ -30,41 +29,38 @@ class Lanes:
         actor: int,
         make: Callable[[int], Env],
         doorbells: Sequence[Doorbell],
-        heartbeat: Callable[[], None],
+        waiter: Waiter,
     ) -> None:
-        """`make(e)` makes the env of global index `e`; `doorbells` are those of all actors.
-
-        `heartbeat` is called during long work.
-        """
+        """`make(e)` makes the env of global index `e`; `doorbells` are those of all actors; `waiter` is this one's."""
         self.played: list[Lane] = []
-        self.ticks = 0
-        self.redone = 0
-        self._memory = memory
+        self._memory, self._board = memory, memory.board
         self._lane_envs = memory.run_schedule.lane_envs
         self._actor = actor
         self._make = make
         self._doorbells = doorbells
-        self._heartbeat = heartbeat
+        self._waiter = waiter
+        self._progress = max(0, int(self._board.furthest[waiter.process]))
+        """Ticks that were played for the first time, by this and former incarnations."""
         self._envs: dict[int, list[Env]] = {}
 
     @property
     def has_new_lanes(self) -> bool:
         """True if this actor owns a lane that it does not play yet."""
-        return bool(np.count_nonzero(self._memory.board.lane_owner == self._actor) != len(self.played))
+        return bool(np.count_nonzero(self._board.lane_owner == self._actor) != len(self.played))
 
     @property
     def due(self) -> bool:
         """True if there is a tick to play, a lane to start, to hand over or to keep, or an env to make."""
-        waiting = any(lane.ready or lane.other_owner is not None or lane.lacks_last_snapshot for lane in self.played)
-        return waiting or self.has_new_lanes or self._lane_missing_envs() is not None
+        waiting = any(lane.ready or lane.other_owner is not None or lane.lacks_snapshot for lane in self.played)
+        return waiting or self.has_new_lanes or self._lacks_env(self._not_played(self._board.lane_wanted)) is not None
 
-    def start(self, wait: Callable[[Callable[[], bool]], object]) -> None:
-        """Make the envs, `wait` until the memory is prepared, and start the lanes."""
+    def start(self) -> None:
+        """Make the envs, wait until the memory is prepared, and start the lanes."""
         while self.prefetch_env():
-            self._heartbeat()
-        wait(lambda: bool(self._memory.board.prepared[0]))
+            pass
+        self._waiter.wait(lambda: bool(self._board.prepared[0]))
         while self.adopt():
-            self._heartbeat()
+            pass
 
     def ready(self) -> Iterator[Lane]:
         """The lanes whose next tick can be played; each is checked when its turn comes."""
@@ -73,33 +69,31 @@ class Lanes:
                 yield lane
 
     def step(self, lane: Lane) -> bool:
-        """Play a tick of a lane that is `ready`. Return True if it ended a round."""
+        """Play a tick of a lane that is `ready`, and count it. Return True if it ended a round."""
         redone = lane.redone
         ended = lane.step()
-        self.redone += lane.redone - redone
-        self.ticks += 1
-        self._close_if_handed_over(lane)
+        again = lane.redone - redone
+        self._board.redone[self._waiter.process] += again
+        self._progress += 1 - again
+        self._waiter.note_progress(self._progress)
+        self._hand_over_if_wanted(lane)
         return ended
 
     def prefetch_env(self) -> bool:
         """Make one env for a lane that will move to this actor. Return False when none is missing."""
-        board = self._memory.board
-        coming = {*self._lanes_where(board.lane_wanted), *self._lanes_where(board.lane_owner)}
-        for index in self._envs.keys() - coming:
+        wanted = self._not_played(self._board.lane_wanted)
+        for index in self._envs.keys() - {*wanted, *self._not_played(self._board.lane_owner)}:
             _close(self._envs.pop(index))
-        missing = self._lane_missing_envs()
-        if missing is not None:
-            self._make_one(missing)
-        return missing is not None
+        return self._make_one(wanted)
 
     @property
     def lack_last_snapshots(self) -> bool:
         """True if a lane stands where the run ends, without a snapshot."""
-        return any(lane.lacks_last_snapshot for lane in self.played)
+        return any(lane.lacks_snapshot for lane in self.played)
 
     def keep_last_snapshots(self) -> bool:
         """Keep the snapshots that lanes lack where the run ends. Return True if there was one."""
-        lacking = [lane for lane in self.played if lane.lacks_last_snapshot]
+        lacking = [lane for lane in self.played if lane.lacks_snapshot]
         for lane in lacking:
             lane.keep_snapshot()
         return bool(lacking)
@@ -110,26 +104,23 @@ class Lanes:
         Lanes of one cell reach a boundary one after another. Some may have asked here before the balancer moved the
         cell. Inference answers a cell only when all of its lanes ask in one place, so these lanes must move, too.
         """
-        for lane in [lane for lane in self.played if lane.other_owner is not None]:
-            lane.hand_over_if_wanted()
-            self._close_if_handed_over(lane)
+        for lane in tuple(self.played):
+            self._hand_over_if_wanted(lane)
 
     def adopt(self) -> bool:
         """Start a lane that became this actor's, or make the next env that it needs.
 
         Return False when there was nothing to do.
         """
-        if not self.has_new_lanes:
+        new = self._not_played(self._board.lane_owner)[:1]
+        if not new:
             return False
-        played = {lane.index for lane in self.played}
-        index = next(index for index in self._lanes_where(self._memory.board.lane_owner) if index not in played)
-        if len(self._envs.get(index, ())) < self._lane_envs:
-            self._make_one(index)
-            return True
-        lane = Lane(self._memory.lane(index), self._memory.plan, self._envs.pop(index), self._actor)
-        self.played.append(lane)
-        lane.start(self._heartbeat)
-        self._close_if_handed_over(lane)
+        if not self._make_one(new):
+            lane = Lane(self._memory.lane(new[0]), self._memory.plan, self._envs.pop(new[0]), self._actor)
+            self.played.append(lane)
+            lane.start(self._waiter.heartbeat)
+            self._waiter.heartbeat()
+            self._hand_over_if_wanted(lane)
         return True
 
     def close(self) -> None:
@@ -137,29 +128,35 @@ class Lanes:
         for envs in (*(lane.envs for lane in self.played), *self._envs.values()):
             for env in envs:
                 with suppress(Stopped):
-                    self._heartbeat()
+                    self._waiter.heartbeat()
                 env.close()
 
-    def _close_if_handed_over(self, lane: Lane) -> None:
-        """Close the envs of a lane that was handed over, and wake its next owner."""
-        if lane.next_owner is not None:
+    def _hand_over_if_wanted(self, lane: Lane) -> None:
+        """Where another actor should own a lane, hand it over, wake that actor, and close the envs."""
+        other = lane.other_owner
+        if other is not None:
             self.played.remove(lane)
-            self._doorbells[lane.next_owner].ring()
+            self._memory.lane(lane.index).hand_over(other)
+            self._doorbells[other].ring()
             _close(lane.envs)
 
-    def _lanes_where(self, actors: np.ndarray) -> list[int]:
-        """Numbers of the lanes for which the field of actors names this one."""
-        return np.flatnonzero(actors == self._actor).tolist()
-
-    def _lane_missing_envs(self) -> int | None:
-        """The first lane that is to be this actor's and has not all of its envs."""
+    def _not_played(self, actors: NDArray[np.int64]) -> list[int]:
+        """Numbers of the lanes for which the field of actors names this one, and that it does not play."""
         played = {lane.index for lane in self.played}
-        wanted = (index for index in self._lanes_where(self._memory.board.lane_wanted) if index not in played)
-        return next((index for index in wanted if len(self._envs.get(index, ())) < self._lane_envs), None)
+        return [index for index in np.flatnonzero(actors == self._actor).tolist() if index not in played]
 
-    def _make_one(self, index: int) -> None:
-        envs = self._envs.setdefault(index, [])
-        envs.append(self._make(index * self._lane_envs + len(envs)))
+    def _lacks_env(self, lanes: Sequence[int]) -> int | None:
+        """The first of these lanes that has not all of its envs."""
+        return next((index for index in lanes if len(self._envs.get(index, ())) < self._lane_envs), None)
+
+    def _make_one(self, lanes: Sequence[int]) -> bool:
+        """Make the next env that one of these lanes needs. Return False when none is missing."""
+        index = self._lacks_env(lanes)
+        if index is not None:
+            envs = self._envs.setdefault(index, [])
+            envs.append(self._make(index * self._lane_envs + len(envs)))
+            self._waiter.heartbeat()
+        return index is not None
 
 
 def _close(envs: Sequence[Env]) -> None:

@@ -75,7 +75,7 @@ class WorkerProcess:
             number,
             lambda index: make_env(play, seed, index, training=True),
             doorbells.of_role(Role.WORKER),
-            waiter.heartbeat,
+            waiter,
         )
         precision = plan.config.machine.precision
         model = make_model(plan.network, device, precision)
@@ -93,12 +93,10 @@ class WorkerProcess:
         self._gradients = Gradients(memory, model, target, method, self._choose)
         parameters = Versions if plan.config.learn.schedule == "ordered" else Hogwild
         self._parameters: Versions | Hogwild = parameters(memory, model, target, number)
-        self._redone_before = int(self._board.redone[waiter.process])
-        self._progress_before = max(0, int(self._board.furthest[waiter.process]))
 
     def start(self) -> None:
         """Make the envs, wait until the memory is prepared, start the lanes, and fill the first version with others."""
-        self._lanes.start(self._waiter.wait)
+        self._lanes.start()
         for lane in self._lanes.played:
             self._gradients.resume(lane.index, max(0, self._board.committed))
         self._parameters.fill()
@@ -192,8 +190,6 @@ class WorkerProcess:
             for lane in playing:
                 self._board.phase[self._waiter.process] = Phase.REPLAYING if lane.replaying else Phase.WORKING
                 self._lanes.step(lane)
-                self._board.redone[self._waiter.process] = self._redone_before + self._lanes.redone
-                self._waiter.note_progress(self._progress_before + self._lanes.ticks - self._lanes.redone)
                 self._waiter.heartbeat()
 
     def _answer(self, lanes: Sequence[int]) -> None:

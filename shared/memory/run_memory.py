@@ -157,10 +157,6 @@ class LaneMemory:
         """True if the lane keeps a snapshot at `boundary`."""
         return self._board.is_snapshot(boundary)
 
-    def is_last(self, boundary: int) -> bool:
-        """True if the run ends at `boundary`."""
-        return self._board.is_last(boundary)
-
     def newest_snapshot(self) -> int:
         """Boundary of the newest whole snapshot; -1: none."""
         return self._snapshots.newest(self.index)

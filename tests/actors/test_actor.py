@@ -35,7 +35,8 @@ def test_steps_are_progress_and_wake_who_may_wait_for_them(monkeypatch: pytest.M
     def note_phase() -> None:
         phases.append(Phase(int(memory.board.phase[process])))
 
-    waiter = SimpleNamespace(heartbeat=note_phase, wait=lambda ready: ready(), note_progress=points.append)
+    calls = {"heartbeat": note_phase, "wait": lambda ready: ready(), "note_progress": points.append}
+    waiter = SimpleNamespace(process=process, **calls)
     monkeypatch.setattr(module, "enter", lambda spec: (memory, waiter))
     monkeypatch.setattr(module, "make_env", lambda *arguments, **options: note_phase() or Counting())
     bells = Doorbells({role: SimpleNamespace(ring=lambda role=role: rung.append(role.name)) for role in Role})

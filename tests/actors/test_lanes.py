@@ -16,8 +16,9 @@ import pytest
 from actors import lane as lane_module
 from actors.lane import flat
 from actors.lanes import Lanes
+from shared.memory.process_table import Role
 from shared.memory.sequence import Sequence
-from shared.memory.wait import Doorbell, Stopped
+from shared.memory.wait import Doorbell, Stopped, Waiter
 from tests.actors.test_lane import memory_of_lane
 from tests.support.counting_env import Counting
 
@@ -115,7 +116,9 @@ class World:
                 pass
 
     def _born(self, actor: int) -> Lanes:
-        return Lanes(self.memory, actor, lambda index: Counting(10 * index), self.bells, lambda: None)
+        process = self.memory.plan.processes.index_of(Role.ACTOR, actor)
+        waiter = Waiter(self.memory.board, process, self.bells[actor])
+        return Lanes(self.memory, actor, lambda index: Counting(10 * index), self.bells, waiter)
 
     def turn(self, actor: int, dies_after: int | None = None) -> bool:
         """One turn of an actor, killed instead of a write if so wished. Returns whether it died."""
@@ -227,7 +230,7 @@ def test_a_lane_moves_at_the_next_boundary_and_nothing_changes(undisturbed: Expe
     assert not world.actors[0]._envs
     assert world.memory.board.lane_life.tolist() == [1, 1, 2, 1]
     world.finish(expected)
-    assert sum(lanes.redone for lanes in world.actors) == 0
+    assert not world.memory.board.redone.any()
 
 
 @pytest.mark.parametrize("answered", [False, True])
@@ -286,7 +289,7 @@ def test_an_actor_closes_the_envs_that_it_plays_and_has_made(
         heartbeats.append(len(closed))
         raise Stopped
 
-    monkeypatch.setattr(world.actors[1], "_heartbeat", heartbeat)
+    monkeypatch.setattr(world.actors[1]._waiter, "heartbeat", heartbeat)
     world.actors[1].close()
     played = [env for lane in world.actors[1].played for env in lane.envs]
     assert closed == [*played, *envs]
@@ -343,11 +346,11 @@ def test_the_word_is_the_last_that_the_giver_writes() -> None:
     (lane,) = (lane for lane in world.actors[0].played if lane.index == 2)
     Fragile.after = lambda: setattr(Fragile, "left", 0)
     try:
-        lane.step()
+        world.actors[0].step(lane)
         assert Fragile.left == 0
     finally:
         Fragile.left = Fragile.after = None
-    assert lane.next_owner == 1
+    assert (lane in world.actors[0].played, world.memory.board.lane_owner[2]) == (False, 1)
 
 
 @pytest.mark.parametrize("seed", range(20))

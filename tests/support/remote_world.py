@@ -84,9 +84,11 @@ class Player:
 
     def __init__(self, memory: Memory, actors: int, doorbells: list[Doorbell], more: int = 0) -> None:
         self.memory, self._doorbells = memory, doorbells
+        first = memory.plan.processes.indexes_of(Role.ACTOR).start
+        waiters = [Waiter(memory.board, first + actor, doorbells[actor]) for actor in range(actors)]
         self.actors = [
-            Lanes(memory, actor, lambda index: Counting(10 * index + more), doorbells, lambda: None)
-            for actor in range(actors)
+            Lanes(memory, actor, lambda index: Counting(10 * index + more), doorbells, waiter)
+            for actor, waiter in enumerate(waiters)
         ]
 
     def turn(self) -> None:
