@@ -17,7 +17,7 @@ import re
 import struct
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from ale_py import Action, ALEInterface, ALEState, LoggerMode, roms
@@ -25,12 +25,12 @@ from numpy.typing import NDArray
 
 from actors.env import Env, EnvError, Frame, Outcome, Shot
 from actors.envs.action_log import ActionLog, replay
-from actors.pixels.bilinear import TableShrinker, luma_of_pairs, shrink_bilinear
+from actors.pixels.bilinear import luma_of_pairs, shrink_bilinear
 from actors.pixels.frames import Shrinker, pair_table, shrink_area
 from actors.pixels.palette import color_table, gray_table
 from shared.config.protocols import Protocol
 from shared.config.sections import FRAME_SKIP
-from shared.frame_shape import FRAME_SIDE
+from shared.frame_shape import FRAME_SIDE, SCREEN_WIDTH
 from shared.prng import Stream, bits, randint
 from shared.text import nearest
 
@@ -92,24 +92,14 @@ def _load(game: str, protocol: Protocol, *, window: bool) -> ALEInterface:
 
 
 @cache
-def _table(height: int, kind: Literal["luma", "grays", "gray"]) -> NDArray[Any]:
-    """Table of pairs on a screen of `height` lines, one for all envs of a process.
+def _tables(height: int, frames: str) -> tuple[NDArray[np.uint8], NDArray[np.uint16]]:
+    """Tables for screens of `height` lines, one for all envs of a process.
 
-    The luma of pairs of colors, the grays of pairs of pixels, or the greater gray of pairs of colors.
+    The gray uint8[256, 256] of a pixel of a frame by its colors on the two screens, and the `pair_table`.
     """
-    if kind == "luma":
-        return luma_of_pairs(color_table(height))
     grays = gray_table(height)
-    return pair_table(grays) if kind == "grays" else np.maximum(grays[:, None], grays[None, :])
-
-
-def _shrinker(height: int, protocol: Protocol, size: int) -> Shrinker | TableShrinker:
-    """From two screens to a frame. The fast kernel has one size."""
-    if protocol.frames == "bilinear":
-        return TableShrinker(height, _table(height, "luma"), shrink_bilinear)
-    if size == FRAME_SIDE:
-        return Shrinker(height, _table(height, "grays"))
-    return TableShrinker(height, _table(height, "gray"), shrink_area)
+    pooled = np.maximum.outer(grays, grays) if frames == "area" else luma_of_pairs(color_table(height))
+    return pooled, pair_table(grays)
 
 
 _Start: TypeAlias = tuple[ALEState, NDArray[np.uint8], int]
@@ -168,12 +158,17 @@ class AtariEnv(Env):
         self._fires = protocol.fire_on_reset and FIRE in self.numbers
         self._sticky = round(protocol.sticky * 65_536)
 
-        height, _ = self._ale.getScreenDims()  # all games have 160 columns
+        height, _ = self._ale.getScreenDims()
         self._grays = gray_table(height)
         self._frame_shape = (size, size)
-        self._shrink = _shrinker(height, protocol, size)
-        self._third, self._fourth = self._shrink.screens  # a step's last two screens, of which its frame is made
-        # The newest observation's pooled gray, where it is not that of the screens last shrunk; else None.
+        self._gray_of_two, pairs = _tables(height, protocol.frames)
+        # A step's last two screens, of which its frame is made, and the two that the kernel has shrunk last.
+        screens = np.zeros((4, height, SCREEN_WIDTH), np.uint8)
+        self._third, self._fourth, *self._shown = screens
+        is_area = protocol.frames == "area"
+        self._shrink_gray = shrink_area if is_area else shrink_bilinear
+        self._shrink_screens = Shrinker(screens, pairs) if is_area and size == FRAME_SIDE else None
+        # The newest observation's pooled gray; None: it is that of the screens that the kernel has shrunk.
         self._pooled: NDArray[np.uint8] | None = None
         self._repeated = NOOP  # the action that a sticky step repeats
         self.lives = 0
@@ -206,11 +201,10 @@ class AtariEnv(Env):
             state, self._third[:], self.lives = self._starts[noops]
             self._ale.restoreState(state)
         self._fourth[:] = self._third
-        self._pooled = None
         self._repeated = FIRE if self._fires else NOOP
         if self._log is not None:
             self._log.begin(tick)
-        self._shrink(frame)
+        self._show(frame)
 
     def _reset_emulator(self, noops: int) -> None:
         """Reset the emulator. A game that ends within its no-ops is reset again, and the no-ops continue."""
@@ -257,10 +251,9 @@ class AtariEnv(Env):
         ale.getScreen(self._third)
         reward += act(fourth)
         if ale.game_over():
-            return self._end(reward, np.maximum(self._pooled_gray(), self._shrink.gray(self._third)), frame)
+            return self._end(reward, np.maximum(self._pooled_gray(), self._gray(self._third, self._third)), frame)
         ale.getScreen(self._fourth)
-        self._shrink(frame)
-        self._pooled = None
+        self._show(frame)
         lost = self._loses_life()
         return Outcome(reward, False, False, lost) if reward or lost else _UNEVENTFUL
 
@@ -283,13 +276,26 @@ class AtariEnv(Env):
         """The outcome of a step that ended the episode; `pooled` is the last observation in gray."""
         self._check_colors()
         self._pooled = pooled
-        self._shrink.shrink(pooled, frame)
+        self._shrink_gray(pooled, frame)
         terminated = self._ale.game_over(with_truncation=False)
         return Outcome(reward, terminated, self._ale.game_truncated(), self._loses_life())
 
+    def _show(self, frame: Frame) -> None:
+        """Write the frame of the third and fourth screen."""
+        if self._shrink_screens is not None:
+            self._shrink_screens(frame)
+            self._pooled = None
+        else:
+            self._pooled = self._gray(self._third, self._fourth)
+            self._shrink_gray(self._pooled, frame)
+
+    def _gray(self, one: NDArray[np.uint8], other: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Pooled gray of two screens: uint8[height, 160]."""
+        return np.asarray(self._gray_of_two[one, other])
+
     def _pooled_gray(self) -> NDArray[np.uint8]:
         """The newest observation before it is shrunk: uint8[height, 160]."""
-        return self._shrink.pooled() if self._pooled is None else self._pooled
+        return self._gray(*self._shown) if self._pooled is None else self._pooled
 
     def _check_colors(self) -> None:
         """Raise `EnvError` unless the emulator's own gray screen agrees with the table of grays."""

@@ -1,6 +1,4 @@
-"""Frames for which there is no kernel from two screens: those of dqn_zoo, and of other sizes than 84x84.
-
-dqn_zoo (`processors.py`) takes the maximum of colors, the luma, and Pillow's bilinear filter.
+"""Frames of dqn_zoo (`processors.py`): the maximum of colors, the luma, and Pillow's bilinear filter.
 
 The maximum is taken of each color channel of a step's last two screens; the luma is rounded down. The filter equals
 `PIL.Image.resize((size, size), BILINEAR)` bit for bit: first across, then down, with weights in fixed point and sums
@@ -9,7 +7,6 @@ rounded to bytes after each of the two. (Pillow 13 shrinks screens of more than 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
 from math import ceil
 
@@ -82,40 +79,9 @@ def shrink_bilinear(gray: Bytes, out: Bytes) -> None:
     _shrink(gray, *bilinear_weights(width, out.shape[1]), *bilinear_weights(height, out.shape[0]), out)
 
 
-class TableShrinker:
-    """Pools two screens of one emulator and shrinks them; the interface of `actors.pixels.frames.Shrinker`."""
-
-    def __init__(self, height: int, pooled: Bytes, shrink: Callable[[Bytes, Bytes], None]) -> None:
-        """A shrinker of screens of `height` lines.
-
-        Args:
-            pooled: uint8[256, 256], the gray of every pair of colors.
-            shrink: writes a gray image into another of any size.
-        """
-        self.screens = np.zeros((2, height, SCREEN_WIDTH), np.uint8)
-        """The two screens of the next frame, to be written: uint8[2, height, 160]."""
-        self._shown = np.zeros_like(self.screens)
-        self._table = pooled
-        self.shrink = shrink
-        """Writes a gray screen into a frame."""
-
-    def __call__(self, out: Bytes) -> None:
-        """Write the frame of `screens` into `out` (uint8[size, size])."""
-        self._shown[:] = self.screens
-        self.shrink(self.pooled(), out)
-
-    def pooled(self) -> Bytes:
-        """Gray of the last frame before it was shrunk: uint8[height, 160]."""
-        return np.asarray(self._table[self._shown[0], self._shown[1]])
-
-    def gray(self, screen: Bytes) -> Bytes:
-        """Gray of one screen: uint8[height, 160]."""
-        return np.asarray(self._table[screen, screen])
-
-
 def compile_kernels() -> None:
     """Compile every kernel that actors run once, so that they only load it."""
     out = np.empty((FRAME_SIDE, FRAME_SIDE), np.uint8)
-    Shrinker(210, np.zeros(65_536, np.uint16))(out)
+    Shrinker(np.zeros((4, 210, SCREEN_WIDTH), np.uint8), np.zeros(65_536, np.uint16))(out)
     for shrink in (shrink_bilinear, shrink_area):
         shrink(np.zeros((210, SCREEN_WIDTH), np.uint8), out)

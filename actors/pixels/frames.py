@@ -218,36 +218,24 @@ def _pool_and_shrink(screens, pairs, rows, down, apart, frame, out):  # type: ig
 
 
 class Shrinker:
-    """Pools two screens of one emulator and shrinks them to 84x84; keeps those of the last frame (140 KB)."""
+    """Pools two screens of one emulator and shrinks them to 84x84; keeps the last frame."""
 
-    def __init__(self, height: int, pairs: NDArray[np.uint16]) -> None:
-        """`pairs` is the `pair_table` of the screens' colors; `height` is 84 to 250 lines."""
-        screens = np.zeros((4, height, SCREEN_WIDTH), np.uint8)
-        self.screens = screens[:2]
-        """The two screens of the next frame, to be written: uint8[2, height, 160]."""
-        self.shown = screens[2:]
-        """The two screens of the last frame, to be read: uint8[2, height, 160]."""
-        self._grays = (pairs[257 * np.arange(256)] & 0xFF).astype(np.uint8)
-        rows, down = _line(height, FRAME_SIDE)
+    def __init__(self, screens: Bytes, pairs: NDArray[np.uint16]) -> None:
+        """Use screens of one emulator, which are zeros.
+
+        Args:
+            screens: uint8[4, height, 160], of 84 to 250 lines: the two of the next frame, to be written by the caller,
+                and the two of the last frame, which are written here.
+            pairs: `pair_table` of the colors.
+        """
+        rows, down = _line(screens.shape[1], FRAME_SIDE)
         apart = np.zeros(FRAME_SIDE, np.uint64)
         frame = np.full((FRAME_SIDE, FRAME_SIDE), pairs[0] & 0xFF, np.uint8)  # what screens of zeros become
         self._parts = (screens.view(np.uint64), pairs, rows, down, apart, frame)
 
     def __call__(self, out: Bytes) -> None:
-        """Write the frame of `screens` into `out` (uint8[84, 84])."""
+        """Write the frame of the first two screens into `out` (uint8[84, 84])."""
         _pool_and_shrink(*self._parts, out)
-
-    def pooled(self) -> Bytes:
-        """Gray of the last frame before it was shrunk: uint8[height, 160]."""
-        return np.maximum(self._grays[self.shown[0]], self._grays[self.shown[1]])
-
-    def gray(self, screen: Bytes) -> Bytes:
-        """Gray of one screen: uint8[height, 160]."""
-        return np.asarray(self._grays[screen])
-
-    def shrink(self, gray: Bytes, out: Bytes) -> None:
-        """Write a gray screen into `out` (uint8[84, 84])."""
-        shrink_area(gray, out)
 
 
 @njit(cache=True, nogil=True)

@@ -59,9 +59,10 @@ def color_table(height: int) -> NDArray[np.uint8]:
 
     `getScreenRGB` shows an odd index as the rounded luma of the color before it, in all three channels.
     """
+    rgb = np.frombuffer(bytes.fromhex(_PAL if height == PAL_HEIGHT else _NTSC), np.uint8).reshape(128, 3)
     table = np.empty((256, 3), np.uint8)
-    table[0::2] = _colors(height)
-    table[1::2] = np.rint(_colors(height) @ _LUMA)[:, None]
+    table[0::2] = rgb
+    table[1::2] = np.rint(rgb @ _LUMA)[:, None]
     return table
 
 
@@ -71,14 +72,8 @@ def gray_table(height: int) -> NDArray[np.uint8]:
     An even index is a color; its gray is its luma rounded (0.2989 R + 0.5870 G + 0.1140 B). An odd index (the console
     marks a frame with an odd number of lines so) is shown by `getScreenGrayscale` as the blue of the next color.
     """
-    rgb = _colors(height)
+    colors = color_table(height)
     table = np.empty(256, np.uint8)
-    table[0::2] = np.rint(rgb @ _LUMA)
-    table[1::2] = np.roll(rgb[:, 2], -1)
+    table[0::2] = colors[1::2, 0]
+    table[1::2] = np.roll(colors[0::2, 2], -1)
     return table
-
-
-def _colors(height: int) -> NDArray[np.uint8]:
-    """Red, green and blue of the even indices: uint8[128, 3]."""
-    colors = bytes.fromhex((_PAL if height == PAL_HEIGHT else _NTSC).replace(" ", ""))
-    return np.frombuffer(colors, np.uint8).reshape(128, 3)

@@ -42,35 +42,42 @@ def screens(height: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return a, b
 
 
-def shrunk(shrink: Shrinker, two: object) -> np.ndarray:
-    """The frame of two screens; nothing is written beside its slot."""
-    shrink.screens[:] = two
-    slots = np.full((3, 84, 84), 77, np.uint8)
-    shrink(slots[1])
-    assert (slots[[0, 2]] == 77).all()
-    return slots[1]
+class Emulator:
+    """Four screens of some lines in these grays, and their kernel."""
+
+    def __init__(self, height: int, grays: np.ndarray) -> None:
+        self.screens = np.zeros((4, height, SCREEN_WIDTH), np.uint8)
+        self._shrink = Shrinker(self.screens, pair_table(grays))
+
+    def frame(self, two: object) -> np.ndarray:
+        """The frame of two screens; nothing is written beside its slot."""
+        self.screens[:2] = two
+        slots = np.full((3, 84, 84), 77, np.uint8)
+        self._shrink(slots[1])
+        assert (slots[[0, 2]] == 77).all()
+        return slots[1]
 
 
 @pytest.mark.parametrize("height", HEIGHTS)
 def test_pooled_and_shrunk_as_opencv_does(height: int) -> None:
     grays = np.random.default_rng(height).permutation(256).astype(np.uint8)
-    shrink = Shrinker(height, pair_table(grays))
+    emulator = Emulator(height, grays)
     for seed in range(120):
         a, b = screens(height, seed)
-        assert np.array_equal(shrunk(shrink, (a, b)), opencv(np.maximum(grays[a], grays[b]))), f"seed {seed}"
+        assert np.array_equal(emulator.frame((a, b)), opencv(np.maximum(grays[a], grays[b]))), f"seed {seed}"
 
 
 @pytest.mark.parametrize("height", [210, 250])
 def test_halves_fall_as_in_opencv(height: int) -> None:
     """Grays that make many exact halves: every difference of two rows and two columns near them."""
-    shrink = Shrinker(height, pair_table(IDENTITY))
+    emulator = Emulator(height, IDENTITY)
     rng = np.random.default_rng(1)
     halves = 0
     for _ in range(60):
         gray = (rng.integers(0, 5, (height, SCREEN_WIDTH)) * 5 + rng.integers(0, 200)).astype(np.uint8)
         exact = weights(height) @ gray.astype(np.float64) @ weights(SCREEN_WIDTH).T
         halves += int((np.abs(exact % 1 - 0.5) < 1e-4).sum())
-        assert np.array_equal(shrunk(shrink, gray), opencv(gray))
+        assert np.array_equal(emulator.frame(gray), opencv(gray))
     assert halves > 500
 
 
@@ -87,7 +94,7 @@ def weights(source: int) -> np.ndarray:
 def test_unchanged_rows_are_kept_and_no_others(height: int) -> None:
     """Screens of which a little changes at a time: in both, in one, back again, where one row makes two lines."""
     grays = np.random.default_rng(height).permutation(256).astype(np.uint8)
-    shrink = Shrinker(height, pair_table(grays))
+    emulator = Emulator(height, grays)
     rng = np.random.default_rng(7)
     current = np.zeros((2, height, SCREEN_WIDTH), np.uint8)
     seen = [current.copy()]
@@ -104,18 +111,18 @@ def test_unchanged_rows_are_kept_and_no_others(height: int) -> None:
             case 7:  # all, to what was seen before or to one color
                 current = seen[rng.integers(len(seen))].copy() if step % 3 else np.full_like(current, rng.integers(256))
         seen.append(current.copy())
-        assert np.array_equal(shrunk(shrink, current), opencv(np.maximum(grays[current[0]], grays[current[1]]))), (
+        assert np.array_equal(emulator.frame(current), opencv(np.maximum(grays[current[0]], grays[current[1]]))), (
             f"step {step}"
         )
-        assert np.array_equal(np.maximum(*grays[shrink.shown]), np.maximum(*grays[current]))
+        assert np.array_equal(np.maximum(*grays[emulator.screens[2:]]), np.maximum(*grays[current]))
 
 
 @pytest.mark.parametrize("height", HEIGHTS)
 def test_the_first_screens_may_be_of_one_color(height: int) -> None:
     """Nothing is stale then: the frame that a shrinker begins with must be the right one."""
     for color in (0, 9):
-        shrink = Shrinker(height, pair_table(IDENTITY[::-1].copy()))
-        assert (shrunk(shrink, color) == 255 - color).all()
+        emulator = Emulator(height, IDENTITY[::-1].copy())
+        assert (emulator.frame(color) == 255 - color).all()
 
 
 @pytest.mark.parametrize("shape", [(84, 84), (96, 96), (400, 600), (100, 84), (210, 160), (42, 28)])
