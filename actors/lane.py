@@ -109,12 +109,12 @@ class Lane:
         except EnvDiffers:
             if not self._may_differ:
                 raise
-            self._note_difference()
-            self._go_on_anew()
+            self._leave_repetition()
 
-    def _note_difference(self) -> None:
-        """Note that from this tick on the lane's env did not repeat itself."""
+    def _leave_repetition(self) -> None:
+        """Note that from this tick on the lane's env did not repeat itself, and go on with new episodes."""
         self._memory.note_inexact(self.tick * self._run_schedule.envs)
+        self._go_on_anew()
 
     def _go_on_anew(self) -> None:
         """Go on at the first tick without results, which resets all envs.
@@ -219,8 +219,7 @@ class Lane:
         except (ReplayMismatchError, EnvFault):  # an error in a tick that went well before is a difference, too
             if not (compare and self._may_differ):
                 raise
-            self._note_difference()
-            self._go_on_anew()
+            self._leave_repetition()
         else:
             self.tick = tick + 1
             if not compare:
