@@ -112,10 +112,6 @@ _starts: dict[tuple[str, Protocol], list[_Start]] = {}
 """The starts of a game after 0, 1, ... no-ops, shared by the envs of a process (1.5 MB)."""
 
 
-_UNEVENTFUL = Outcome(0, False, False, False)
-"""Outcome of most steps; to make a tuple for each takes a third of a microsecond."""
-
-
 class AtariEnv(Env):
     """One emulator with its preprocessing."""
 
@@ -251,8 +247,7 @@ class AtariEnv(Env):
             return self._end(reward, np.maximum(self._pooled_gray(), self._gray(self._third, self._third)), frame)
         ale.getScreen(self._fourth)
         self._show(frame)
-        lost = self._loses_life()
-        return Outcome(reward, False, False, lost) if reward or lost else _UNEVENTFUL
+        return Outcome(reward, False, False, self._loses_life())
 
     def _stick(self, tick: int, number: int) -> list[int]:
         """The actions of a step's emulator frames where `number` is asked for, and actions are sticky."""

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import sys
 from functools import cache
-from math import ceil, floor
 from pathlib import Path
 from typing import TypeAlias
 
@@ -39,35 +38,25 @@ Bytes: TypeAlias = NDArray[np.uint8]
 Floats: TypeAlias = NDArray[np.float32]
 
 
-def area_weights(source: int, target: int) -> list[list[tuple[int, np.float32]]]:
-    """Share of a line of `source` pixels in each of `target` output pixels: (source pixel, float32 weight).
+def area_weights(source: int, target: int) -> Floats:
+    """Share of each of `source` pixels of a line in each of `target` output pixels: float32[target, source].
 
     Weights are overlaps divided by the width of an output pixel; computed in double and rounded once, and overlaps
     below 1e-3 dropped, as OpenCV documents INTER_AREA by its code (`computeResizeAreaTab`).
     """
-    scale = source / target
-    table = []
-    for pixel in range(target):
-        low, high = pixel * scale, (pixel + 1) * scale
-        width = min(scale, source - low)
-        last = min(floor(high), source - 1)
-        first = min(ceil(low), last)
-        parts = []
-        if first - low > 1e-3:
-            parts.append((first - 1, np.float32((first - low) / width)))
-        parts += [(index, np.float32(1.0 / width)) for index in range(first, last)]
-        if high - last > 1e-3:
-            parts.append((last, np.float32(min(high - last, 1.0, width) / width)))
-        table.append(parts)
-    return table
+    scale, pixels, columns = source / target, np.arange(target)[:, None], np.arange(source)
+    low = pixels * scale
+    overlaps = np.minimum((pixels + 1) * scale, columns + 1) - np.maximum(low, columns)
+    overlaps[overlaps <= 1e-3] = 0
+    return (overlaps / np.minimum(scale, source - low)).astype(np.float32)
 
 
 def _across() -> Floats:
     """Weights of one period across: float32[4, 24], for columns 2k-2, 2k-1, 2k, 2k+1 of output pixel k."""
     weights = np.zeros((4, _COLUMNS), np.float32)
-    for pixel, parts in enumerate(area_weights(SCREEN_WIDTH, FRAME_SIDE)[:_PERIOD]):
-        for column, weight in parts:
-            weights[column - 2 * pixel + 2, pixel] = weight
+    shares = np.pad(area_weights(SCREEN_WIDTH, FRAME_SIDE), ((0, 0), (2, 0)))
+    for pixel in range(_PERIOD):
+        weights[:, pixel] = shares[pixel, 2 * pixel : 2 * pixel + 4]
     return weights
 
 
@@ -77,25 +66,21 @@ _ACROSS = _across()
 
 @cache
 def _line(source: int, target: int) -> tuple[NDArray[np.int64], Floats]:
-    """`area_weights` as arrays: source pixels int64[target, n] and weights float32[target, n], at least 4 wide.
+    """`area_weights` without most zeros: source pixels int64[target, n], weights float32[target, n], at least 4 wide.
 
     Beyond an output pixel's own parts the weight is 0 and the pixel is its last one.
     """
-    table = area_weights(source, target)
-    widest = max(4, *map(len, table))
-    pixels = np.array([[parts[min(n, len(parts) - 1)][0] for n in range(widest)] for parts in table], np.int64)
-    weights = np.zeros((target, widest), np.float32)
-    for pixel, parts in enumerate(table):
-        weights[pixel, : len(parts)] = [weight for _, weight in parts]
-    return pixels, weights
+    shares = area_weights(source, target)
+    first, parts = (shares > 0).argmax(1)[:, None], (shares > 0).sum(1)[:, None]
+    numbers = np.arange(max(4, parts.max()))
+    pixels = first + np.minimum(numbers, parts - 1)
+    return pixels, np.where(numbers < parts, np.take_along_axis(shares, pixels, 1), np.float32(0))
 
 
 def pair_table(grays: Bytes) -> NDArray[np.uint16]:
     """The table of pairs of pixels, uint16[65536], from a table of single ones, uint8[256]."""
-    pairs = np.empty((256, 256, 2), np.uint8)  # [second pixel, first pixel]: memory order of a little-endian uint16
-    pairs[..., 0] = grays[None, :]
-    pairs[..., 1] = grays[:, None]
-    return pairs.view("<u2").ravel().astype(np.uint16)
+    wide = grays.astype(np.uint16)
+    return np.add.outer(256 * wide, wide).ravel()  # the first pixel of a pair is the low byte
 
 
 @njit(cache=True, nogil=True)

@@ -83,10 +83,7 @@ def test_halves_fall_as_in_opencv(height: int) -> None:
 
 def weights(source: int) -> np.ndarray:
     """The exact matrix float64[84, source] of an area average."""
-    matrix = np.zeros((84, source))
-    for row, parts in enumerate(area_weights(source, 84)):
-        for pixel, weight in parts:
-            matrix[row, pixel] = weight
+    matrix = area_weights(source, 84).astype(np.float64)
     return np.asarray(matrix / matrix.sum(axis=1, keepdims=True))
 
 
