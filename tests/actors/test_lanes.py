@@ -371,3 +371,6 @@ def test_moves_and_deaths_at_random(undisturbed: Expected, seed: int) -> None:
     world.finish(expected)
     assert moves >= 2
     assert deaths >= 2
+    actors, ticks = world.memory.plan.processes.slice_of(Role.ACTOR), world.ticks * len(owners)
+    assert ticks - deaths <= board.furthest[actors].sum() <= ticks, "each death may hide the count of a tick"
+    assert board.redone[actors].sum() > 0
