@@ -340,6 +340,17 @@ def test_a_lane_that_comes_back_at_once_is_not_played_twice(undisturbed: Expecte
     assert board.lane_life[2] == 3
 
 
+def test_a_lane_that_stands_where_the_run_ends_keeps_its_snapshot_once() -> None:
+    world = World(1, "alternate")
+    world.until(2)
+    (lanes,), last = world.actors, world.memory.board.last
+    assert not lanes.due
+    last.publish(2)
+    assert lanes.due
+    assert [lanes.keep_last_snapshots(), lanes.keep_last_snapshots(), lanes.due] == [True, False, False]
+    assert world.memory.lane_snapshots.number.values.max(1).tolist() == [2] * (ENVS // LANE_ENVS)
+
+
 def test_the_word_is_the_last_that_the_giver_writes() -> None:
     world = moving()
     world.others()
