@@ -132,7 +132,7 @@ class Lanes:
                 env.close()
 
     def _hand_over_if_wanted(self, lane: Lane) -> None:
-        """Where another actor should own a lane, hand it over, wake that actor, and close the envs."""
+        """Hand a lane over if another actor should own it; wake that actor, and close the envs."""
         other = lane.other_owner
         if other is not None:
             self.played.remove(lane)

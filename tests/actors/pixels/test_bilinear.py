@@ -8,8 +8,7 @@ from PIL import Image
 
 from actors.env import Shot
 from actors.envs.atari import AtariEnv
-from actors.pixels.bilinear import LUMA, luma_of_pairs, shrink_bilinear
-from actors.pixels.palette import color_table
+from actors.pixels.bilinear import LUMA, shrink_bilinear
 from shared.config.protocols import PROTOCOLS
 
 
@@ -32,15 +31,6 @@ def test_images_are_shrunk_as_by_pillow(shape: tuple[int, int]) -> None:
         out = np.empty((size, size), np.uint8)
         shrink_bilinear(gray, out)
         assert np.array_equal(out, pillow(gray, size))
-
-
-@pytest.mark.parametrize("height", [210, 250])
-def test_luma_of_pairs_is_that_of_whole_screens(height: int) -> None:
-    colors = color_table(height)
-    rng = np.random.default_rng(1)
-    first, second = rng.integers(0, 256, (2, height, 160))
-    expected = luma(np.maximum(colors[first], colors[second]))
-    assert np.array_equal(luma_of_pairs(colors)[first, second], expected)
 
 
 @pytest.mark.parametrize("game", ["pong", "breakout", "seaquest", "air_raid", "pitfall"])
