@@ -21,7 +21,7 @@ from shared.root import ROOT
 
 LINES = {
     "launch.py": 80,
-    "actors": 1_660,
+    "actors": 1_600,
     "learner": 4_380,
     "workers": 490,
     "shared": 5_060,

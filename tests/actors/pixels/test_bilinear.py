@@ -18,11 +18,6 @@ def pillow(gray: np.ndarray, size: int = 84) -> np.ndarray:
     return np.asarray(across.resize((size, size), Image.Resampling.BILINEAR))
 
 
-def luma(rgb: np.ndarray) -> np.ndarray:
-    """Luma of an image, rounded down."""
-    return np.tensordot(rgb, LUMA, (-1, 0)).astype(np.uint8)
-
-
 @pytest.mark.parametrize("shape", [(210, 160), (250, 160), (230, 160), (84, 84), (60, 40), (400, 600)])
 def test_images_are_shrunk_as_by_pillow(shape: tuple[int, int]) -> None:
     rng = np.random.default_rng(shape[0])
@@ -46,6 +41,7 @@ def test_steps_show_the_frames_of_the_recipe(game: str) -> None:
             env.reset(tick + 1, frame)
             continue
         third, fourth = shots[-2].screen, shots[-1].screen
-        assert np.array_equal(frame, pillow(luma(np.maximum(third, fourth))))
+        luma = np.tensordot(np.maximum(third, fourth), LUMA, (-1, 0)).astype(np.uint8)  # rounded down
+        assert np.array_equal(frame, pillow(luma))
         compared += 1
     assert compared > 200
