@@ -169,7 +169,7 @@ class AtariEnv(Env):
         self._repeated = NOOP  # the action that a sticky step repeats
         self.lives = 0
         """Lives left, as the emulator counts them; 0 in games without lives."""
-        self._log = ActionLog()
+        self._log = ActionLog() if self.game in REPLAYED else None
         self._starts = [] if self.game in RESET_ANEW else self._recorded_starts()
 
     def film(self, show: Callable[[Shot], None]) -> None:
@@ -198,7 +198,8 @@ class AtariEnv(Env):
             self._ale.restoreState(state)
         self._fourth[:] = self._third
         self._repeated = FIRE if self._fires else NOOP
-        self._log.begin(tick)
+        if self._log is not None:
+            self._log.begin(tick)
         self._show(frame)
 
     def _reset_emulator(self, noops: int) -> None:
@@ -234,7 +235,8 @@ class AtariEnv(Env):
         """Play `action` for four emulator frames, fewer if the game ends; raises `EnvError` on an unknown color."""
         ale = self._ale
         number = self.numbers[action]
-        self._log.append(tick, action)
+        if self._log is not None:
+            self._log.append(tick, action)
         first, second, third, fourth = self._stick(tick, number) if self._sticky else (number,) * FRAME_SKIP
         act = self._act
         # The emulator plays nothing beyond an end, so one look tells of three frames.
@@ -301,14 +303,14 @@ class AtariEnv(Env):
 
     def snapshot(self) -> bytes:
         """The emulator's state and the pooled screen, or for a replay the tick of the reset and the actions."""
-        if self.game in REPLAYED:
+        if self._log is not None:
             return self._log.snapshot()
         head = _STATE.pack(_STATE_MAGIC, self._repeated, self.lives)
         return head + self._pooled_gray().tobytes() + self._ale.cloneState(include_rng=True).serialize()
 
     def restore(self, data: bytes, heartbeat: Callable[[], None] = lambda: None) -> None:
         """Go on from a snapshot. A replayed game takes as long as the episode took, 0.5 ms a step."""
-        if self.game in REPLAYED:
+        if self._log is not None:
             replay(self, self.game, self._frame_shape, data, heartbeat)
             return
         state = _STATE.size + self._third.size
