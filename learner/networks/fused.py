@@ -60,8 +60,8 @@ class FusedModel(PackedModel):
     """
 
     def __init__(self, network: Network, device: torch.device, precision: str) -> None:
-        _, *others = CONVOLUTIONAL[network.name].convolutions
-        self._strides = [1, *(each.stride for each in others)]  # that of the first counts blocks
+        # The first stride counts blocks.
+        self._strides = [1, *(each.stride for each in CONVOLUTIONAL[network.name].convolutions[1:])]
         super().__init__(network, device, precision)
         params, copies = self._layers(self.params), self._layers(self.params_bf16)
         self._conv1_params = params.convolutions[0].weight

@@ -81,11 +81,12 @@ def look(
         """Features, and the gradient of a random projection of them by the parameters on which they depend."""
         leaves = [parameter for parameter in torso.parameters() if parameter.requires_grad]
         weights = torch.randn(features.shape, generator=torch.Generator().manual_seed(1)).to(features)
-        arguments = ([features], leaves, [weights])
-        found = _call(name, "its backward pass", torch.autograd.grad, *arguments, allow_unused=True)
+        found = _call(name, "its backward pass", torch.autograd.grad, [features], leaves, [weights], allow_unused=True)
         return [features.detach(), *(each for each in found if each is not None)]
 
-    def faults_of_passes() -> Iterator[str]:
+    def faults() -> Iterator[str]:
+        yield from _faults_at_rest(torso, twin)
+        torso.to(device)
         rounding = ROUNDING if precision == "fp32" else COARSE_ROUNDING
         before = {each: tensor.detach().clone() for each, tensor in _state(torso).items()}
         order = torch.arange(len(rows) - 1, -1, -1, device=device)
@@ -107,10 +108,7 @@ def look(
         for each in _differing(dict(twin.named_buffers()), dict(other.named_buffers())):
             yield f"draws the buffer {each}, and no file stores it: make it a parameter with requires_grad=False"
 
-    for sentence in _faults_at_rest(torso, twin):
-        raise ConfigError(f"--network {name} {sentence}.")
-    torso.to(device)
-    for sentence in faults_of_passes():  # the first one explains most
+    for sentence in faults():  # the first one explains most
         raise ConfigError(f"--network {name} {sentence}.")
     shapes = tuple((each, tuple(parameter.shape)) for each, parameter in torso.named_parameters())
     return OwnTorso(features(rows).shape[1], getattr(torso, "hidden", HIDDEN), shapes)

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from learner.engine.engine import GRADIENT_NORM
 from learner.networks.make_model import make_model
-from learner.networks.model import ReplicableModel
 from learner.networks.modules import initial_parameters
+from learner.networks.packed_model import PackedModel
 from learner.rollout.actor_critic import ActorCritic
 from learner.rollout.advantages import generalized_advantages
 from learner.rollout.on_policy_method import Rollout
@@ -31,7 +31,7 @@ CPU = torch.device("cpu")
 WORKER, ROUND = 1, 2
 
 
-def _models(memory: Memory, *seeds: int, scale: float = 1.0) -> list[ReplicableModel]:
+def _models(memory: Memory, *seeds: int, scale: float = 1.0) -> list[PackedModel]:
     """Models of fresh parameters times `scale`."""
     made = [make_model(memory.plan.network, CPU, "fp32") for _ in seeds]
     for seed, model in zip(seeds, made, strict=True):

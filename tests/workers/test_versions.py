@@ -11,8 +11,9 @@ import torch
 from learner.engine.optimizer import Optimizer
 from learner.engine.side_stream import SideStream
 from learner.networks.make_model import make_model
-from learner.networks.model import ExtraInputs, ReplicableModel
+from learner.networks.model import ExtraInputs
 from learner.networks.modules import initial_parameters
+from learner.networks.packed_model import PackedModel
 from shared.memory.run_memory import Memory
 from shared.memory.shared_parameters import SharedParameters
 from tests.support.worker_memory import LANE_ENVS, T_MAX, WORKERS, worker_config, worker_memory
@@ -30,7 +31,7 @@ def _memory(**settings: Any) -> tuple[Memory, SharedParameters]:
     return memory, memory.shared_parameters
 
 
-def _model(memory: Memory) -> ReplicableModel:
+def _model(memory: Memory) -> PackedModel:
     return make_model(memory.plan.network, CPU, "fp32")
 
 
