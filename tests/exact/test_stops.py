@@ -21,7 +21,7 @@ EVALUATED = {"eval_every_steps": "960", "eval_episodes": "2", "eval_envs": "2", 
 WORKERS = STEPS | {"schedule": "ordered", "workers": "4", "t_max": "5", "optimizer": "rms"}
 
 CASES: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
-    "ppo": ((), ON_POLICY | EVALUATED | {"method": "ppo", "schedule": "alternate"}),
+    "ppo": ((), ON_POLICY | EVALUATED | {"method": "ppo", "schedule": "alternate", "total_steps": "3_200"}),
     "vtrace": ((), ON_POLICY | {"method": "vtrace", "schedule": "concurrent"}),
     "lstm": (("--recurrent",), ON_POLICY | {"method": "a2c", "schedule": "alternate", "total_steps": "3_200"}),
     "concurrent": ((), STEPS | EVALUATED | {"snapshot_every_steps": "1_440"}),
