@@ -50,7 +50,7 @@ def make_torso(name: str, frames: FrameShape, seed: int) -> nn.Module:
     for part in path.split("."):
         kind = getattr(kind, part, None)
     if not isinstance(kind, type) or not issubclass(kind, nn.Module):
-        raise ConfigError(f"--network {name}: {module} has no class {path} that derives from torch.nn.Module.")
+        raise ConfigError(f"--network {name}: {module} has no class {path} of torch.nn.Module: name one that it has.")
     with torch.inference_mode(False), torch.enable_grad(), torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         torso: nn.Module = _call(name, "its constructor", kind, frames)
