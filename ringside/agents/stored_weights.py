@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from ringside.run.torso_look import look_at
+from ringside.run.torso_look import look_at_torso
 from ringside.zoo.catalogue import find_weights
 from shared.checkpoint.weights_file import StoredWeights, load_weights
 from shared.config.field_checks import check_ranges
@@ -53,7 +53,7 @@ def weights_at(
     require_plugin(weights.plugin, plugin, what=what)
     require_network(weights.network.name, class_name(network), what=what)
     own = weights.network.own
-    if own is not None and own != look_at(weights.network.name, weights.network.frames):
+    if own is not None and own != look_at_torso(weights.network.name, weights.network.frames):
         raise ConfigError(f"{what} has other parameters than --network {weights.network.name} now: restore that class.")
     if plays:
         require_env(play_of(weights), env, what=what, is_registered=is_registered)

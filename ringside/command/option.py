@@ -36,7 +36,7 @@ CHOICES: Mapping[str, Callable[[], Sequence[str]]] = {
     "network": network_names,
     "preset": lambda: list(PRESETS),
 }
-"""Options whose values can be registered, with the function that lists these; a network may be the user's, too."""
+"""Options whose values are named elsewhere, with the function that lists them; a network may be the user's, too."""
 _KINDS = {int: "a whole number", float: "a number", str: "a text", Path: "a path"}
 """Words for a value in a sentence, by its type."""
 _INDENT = 26

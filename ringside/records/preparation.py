@@ -71,8 +71,9 @@ class RunFiles:
         make_directory(self.run_dir / LOGS)
         if not os.path.lexists(config_file):
             write_atomic(config_file, json.dumps(plan.config.to_json(), indent=2).encode() + b"\n")
-        sizes = plan.run_schedule, plan.actions
-        return CheckpointWriter(self.run_dir, plan.config, *sizes, self._heartbeat, plan.own_torso)
+        return CheckpointWriter(
+            self.run_dir, plan.config, plan.run_schedule, plan.actions, self._heartbeat, plan.own_torso
+        )
 
     @cached_property
     def metrics(self) -> MetricsLog:

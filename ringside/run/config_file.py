@@ -137,8 +137,8 @@ def config_of_call(preset: str | None, config: str | Path | None, settings: Mapp
         ConfigError: a name or a value is wrong, or settings have no effect or contradict each other.
     """
     env = env_named(settings.get("env"), settings.get("env_kwargs"))
-    code = (env, settings.get("plugin"), config, settings.get("network"))
-    start = starting_point(preset, settings.get("resume"), *code)
+    resume, plugin, network = (settings.get(name) for name in ("resume", "plugin", "network"))
+    start = starting_point(preset, resume, env, plugin, config, network)
     chosen = start.with_settings(**settings)
     require_used(settings, chosen.algorithm.method)
     require_consistent([name for name, value in settings.items() if value is not None])

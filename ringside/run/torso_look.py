@@ -26,11 +26,11 @@ def torso_of_run(config: ResolvedConfig) -> OwnTorso:
     """The user's torso of a run. Raises `ConfigError` if it cannot be used."""
     machine = config.machine
     frames, deterministic = config.play.frames, machine.is_deterministic
-    return look_at(config.learn.network, frames, machine.device, machine.precision, deterministic=deterministic)
+    return look_at_torso(config.learn.network, frames, machine.device, machine.precision, deterministic=deterministic)
 
 
 @cache
-def look_at(
+def look_at_torso(
     name: str, frames: FrameShape, device: str = "cpu", precision: str = "fp32", *, deterministic: bool = True
 ) -> OwnTorso:
     """Look at a torso by the name that the user gave, once in the life of this process.

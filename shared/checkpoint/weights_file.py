@@ -57,7 +57,7 @@ class Description:
     eval_actions: EvalActions
     """Choice of actions in its evaluations."""
     plugin: str | None = None
-    """Module that registered the method or network of the run; only compared with what the user names."""
+    """Module that registered the method of the run; only compared with what the user names."""
     mean_return: float | None = None
     """Mean return of the evaluation in which they were the best."""
     weights_sha256: str

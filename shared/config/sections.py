@@ -347,7 +347,7 @@ class Run:
     require_exact: Annotated[bool, Effect.NONE] = False
     """Refuse a run whose weights another run could not repeat, and end one of which that turns out."""
     plugin: Annotated[str | None, Effect.NONE] = None
-    """Python module that registers methods, networks or presets (docs/extending.md); pass it also to --resume."""
+    """Python module that registers methods or presets (docs/extending.md); pass it also to --resume."""
     plain: Annotated[bool, Effect.NONE] = False
     """Print a line every few seconds instead of the live display."""
     track: Annotated[Literal["off", "wandb"], Effect.NONE] = "off"

@@ -35,7 +35,7 @@ def test_the_memory_is_seen_and_cannot_be_written(run: Pretended) -> None:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"run": {"plugin": "antigravity"}}, "pass --plugin antigravity if you trust it"),
+        ({"run": {"plugin": "antigravity"}}, "with the plug-in antigravity; pass --plugin antigravity if you trust it"),
         ({"run": {"plugin": ["antigravity"]}}, "which is no module: it is damaged"),
         ({"learn": {"strange": 1}}, "another version of Ringside"),
         (None, "damaged"),

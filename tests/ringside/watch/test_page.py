@@ -294,6 +294,13 @@ def test_a_run_that_goes_on_as_what_cannot_be_watched_says_so(run: Pretended, vi
     assert viewer.json("state")["living"]
 
 
+def test_a_run_whose_directory_moves_is_watched_on(run: Pretended, tmp_path: Path, viewer: Viewer) -> None:
+    run.run_dir.rename(tmp_path / "moved")
+    assert not viewer.json("state")["living"]  # the file that says that it lives is gone
+    (tmp_path / "moved").rename(run.run_dir)
+    assert viewer.json("state")["living"]
+
+
 def test_only_this_machine_is_listened_to_and_keys_are_long(tmp_path: Path) -> None:
     """`tests/command/test_watch.py` has the ports that are refused."""
     with listen(0) as listening:
