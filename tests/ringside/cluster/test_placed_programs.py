@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,7 @@ from ringside.cluster import node_object, placed_programs
 from ringside.cluster.node_object import Node, NodeObject, fingerprint
 from ringside.cluster.placed_programs import MOST_LOSSES, ClusterPrograms, ProgramHost
 from shared.errors import ConfigError, RingsideError
-from shared.files.lock import locked
+from shared.files.lock import locked, wait_until_free
 from shared.process.ownership import LOCK_FILE
 from tests.support.cluster_of_objects import Fault, ObjectCluster
 from tests.support.waiting import until
@@ -118,9 +119,17 @@ def test_a_lost_run_that_still_saves_is_waited_for(
     cluster: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     programs, _ = cluster(dies, dies)
+    waits = threading.Event()
+
+    def await_lock(*arguments: Any) -> bool:
+        waits.set()
+        return wait_until_free(*arguments)
+
+    monkeypatch.setattr(placed_programs, "wait_until_free", await_lock)
     with ThreadPoolExecutor() as threads:
         with locked(tmp_path / LOCK_FILE, "--run-dir", "a test"):
             code = threads.submit(programs.open().run, lambda: ["good"], "pong", tmp_path)
+            assert waits.wait(30)
             with pytest.raises(TimeoutError):
                 code.result(0.3)
             monkeypatch.setattr(placed_programs, "LEASE_SECONDS", -placed_programs.SAVE_SECONDS)
