@@ -4,7 +4,7 @@ A commit has this order: every lane's snapshot, the metrics of a record that end
 `committed`. A restarted learner loads its newest whole snapshot. It repeats rounds that are already committed and
 publishes nothing of them again.
 
-With `--learner-ranks` this process is rank 0, and others share its updates (learner/ranks).
+With further members this process is member 0, and they share its updates (learner/team).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 import torch
 
 from learner.commits import Commits
+from learner.engine.accelerator import is_gpu
 from learner.engine.device import device_bytes_reader, prepare_torch
 from learner.engine.engine import Engine, NonFiniteError
 from learner.engine.faults import device_faults_named
@@ -23,7 +24,9 @@ from learner.engine.interfaces import CHUNK_UPDATES
 from learner.engine.nan_report import report_nonfinite_update
 from learner.engine.round_means import RoundMetrics
 from learner.make_engine import make_engine
-from learner.ranks.rank_group import RankGroup
+from learner.team.gpu_ranks import RankGroup
+from learner.team.shared_team import SharedTeam
+from learner.team.team import Alone, Team
 from shared.config.settings import ResolvedConfig
 from shared.errors import DeviceFault, FatalError
 from shared.memory.board import Phase
@@ -57,10 +60,10 @@ class Rounds:
         waiter: Waiter,
         engine: Engine,
         doorbells: Doorbells,
-        ranks: RankGroup | None = None,
+        team: Team,
     ) -> None:
         self._memory = memory
-        self._ranks = ranks
+        self._team = team
         self._board = memory.board
         self._run_schedule = memory.run_schedule
         self._learn = memory.plan.config.learn
@@ -72,18 +75,15 @@ class Rounds:
 
     def restore(self) -> int:
         """Take the newest snapshot, or fresh parameters; return the round to do next."""
-        boundary = self._memory.learner_snapshots.newest()
-        if self._ranks is not None:
-            boundary = self._ranks.lead(boundary)
+        boundary = self._team.lead(self._memory.learner_snapshots.newest())
         if boundary < 0:
             self._engine.initialize()
             boundary = 0
         else:
             state = self._memory.learner_snapshots.read(boundary)
-            assert state is not None, "the learner writes none before all ranks have read this one"
+            assert state is not None, "the learner writes none before all members have read this one"
             self._engine.load(state)
-        if self._ranks is not None:
-            self._ranks.meet(self._engine.checksum(), f"the parameters of boundary {boundary}")
+        self._team.meet(self._engine.checksum(), f"the parameters of boundary {boundary}")
         if boundary > self._board.committed or self._memory.weights.current < 0:
             self._commit(boundary)
         return boundary
@@ -95,8 +95,7 @@ class Rounds:
             self._wait_for_lanes(round_ + 1)
         repeated, count = round_ < self._board.committed, self._run_schedule.updates_in(round_)
         if count:
-            if self._ranks is not None:
-                self._ranks.meet(round_, "the round to do")
+            self._team.meet(round_, "the round to do")
             # The first call after a start also copies the whole window to a GPU; it counts as part of the start.
             self._engine.begin_round(round_, self._run_schedule.window_end(round_))
         self._waiter.heartbeat()  # work before the first slice of an incarnation says nothing of its pace
@@ -107,8 +106,8 @@ class Rounds:
             self._record.append(self._engine.end_round())
         if self._run_schedule.target_changes_after(round_):
             self._engine.update_target()
-        if self._ranks is not None and count and self._run_schedule.is_snapshot(round_ + 1):
-            self._ranks.meet(self._engine.checksum(), f"the parameters after round {round_}")
+        if count and self._run_schedule.is_snapshot(round_ + 1):
+            self._team.meet(self._engine.checksum(), f"the parameters after round {round_}")
         if repeated:
             self._board.redone[self._waiter.process] += count
             if self._run_schedule.is_record(round_ + 1):
@@ -221,22 +220,27 @@ def prepare(config: ResolvedConfig) -> None:
     """Have this process compute as configured. Call it before the first tensor operation."""
     machine = config.machine
     device, deterministic = torch.device(machine.device), machine.is_deterministic
-    prepare_torch(device, machine.precision, machine.learner_threads, deterministic=deterministic)
+    prepare_torch(device, machine.precision, 1, deterministic=deterministic)
+
+
+def join_team(child_spec: ChildSpec, waiter: Waiter, device: torch.device) -> Team:
+    """Wait for the other members of the learner, if it has any."""
+    if child_spec.plan.config.machine.learner_processes == 1:
+        return Alone()
+    return (RankGroup if is_gpu(device) else SharedTeam).join(child_spec, waiter, device)
 
 
 @contextmanager
-def settled(engine: Engine, ranks: RankGroup | None) -> Iterator[None]:
-    """Wait at the end for all that the engine has begun, and leave the ranks, also when the run is to stop."""
+def settled(engine: Engine, team: Team) -> Iterator[None]:
+    """Wait at the end for all that the engine has begun, and leave the team, also when the run is to stop."""
     try:
         yield
     except Stopped:
-        if ranks is not None:
-            ranks.leave()  # first: a GPU may wait for a rank that has left
+        team.leave()  # first: a GPU may wait for a rank that has left
         engine.settle()
         raise
     engine.settle()
-    if ranks is not None:
-        ranks.leave()
+    team.leave()
 
 
 def progress_at(round_: int, updates: int = 0) -> int:
@@ -257,12 +261,12 @@ def main(child_spec: ChildSpec) -> None:
         prepare(config)
         waiter.device_bytes = device_bytes_reader(device)
         waiter.wait(lambda: bool(memory.board.prepared[0]))
-        ranks = RankGroup.join(child_spec, waiter, device) if config.machine.learner_ranks > 1 else None
-        engine = make_engine(config, memory.plan.network, memory.ring, waiter.heartbeat, ranks)
+        team = join_team(child_spec, waiter, device)
+        engine = make_engine(config, memory.plan.network, memory.ring, waiter.heartbeat, team)
         memory.board.replay_device_bytes[0] = engine.source_device_bytes
-        rounds = Rounds(memory, waiter, engine, child_spec.doorbells, ranks)
+        rounds = Rounds(memory, waiter, engine, child_spec.doorbells, team)
         try:
-            with settled(engine, ranks):
+            with settled(engine, team):
                 round_ = rounds.restore()
                 while round_ < memory.board.last.read():
                     rounds.run_round(round_)

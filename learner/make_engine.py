@@ -12,17 +12,19 @@ from learner.engine.interfaces import CHUNK_UPDATES
 from learner.losses.method import ValueMethod, make_method
 from learner.losses.td_learning import TDLearning
 from learner.networks.arithmetic_check import check_arithmetic
+from learner.networks.divided import DividedModel
+from learner.networks.fused import FusedModel
 from learner.networks.make_model import make_model
 from learner.networks.model import Model
-from learner.networks.sharded import Ranks, ShardedModel
+from learner.networks.units import UnitsModel
 from learner.replay.replay_source import ReplaySource
 from learner.rollout.on_policy_method import OnPolicyMethod
 from learner.rollout.rollout_source import RolloutSource
 from learner.rollout.sequence_source import SequenceSource
+from learner.team.team import Alone, Team
 from shared.config.method_declaration import MethodDeclaration
 from shared.config.settings import Config
 from shared.errors import ConfigError
-from shared.machine.facts import usable_cores
 from shared.memory.ring import Ring
 from shared.network_spec import Network
 
@@ -32,49 +34,50 @@ def make_engine(
     network: Network,
     ring: Ring,
     heartbeat: Callable[[], None] = lambda: None,
-    ranks: Ranks | None = None,
+    team: Team | None = None,
 ) -> Engine[Any]:
     """The engine of a resolved configuration, which is to be initialized or loaded.
 
     Args:
         heartbeat: called during the preparation of a round that may take long.
-        ranks: processes that share every minibatch; None: this one computes it alone.
+        team: processes that make each update together; None: this one alone.
 
     Raises:
         ConfigError: the arithmetic is wrong on this device, the replay does not fit where it was asked for, or the
             class of the method has another base than its declaration says.
     """
-    if ranks is not None:  # a gather between two updates is in no graph yet
+    team = team or Alone()
+    if team.size > 1:  # a gather between two updates is in no graph yet
         config = config.with_settings(graph_updates=0)
     device, declaration = torch.device(config.machine.device), ring.run_schedule.method
-    model = _learning_model(config, network, device, ranks)
+    model = _learning_model(config, network, device, team)
     method = make_method(network, config.algorithm, device, declaration)
     if declaration.on_policy:
         if not isinstance(method, OnPolicyMethod):
             raise _wrong_base(declaration, OnPolicyMethod)
         source_class = SequenceSource if ring.run_schedule.recurrent_units else RolloutSource
-        rollout = source_class(ring, config, model, method, heartbeat)
-        return Engine(config, ring.run_schedule, model, rollout, method, declaration.metrics)
+        rollout = source_class(ring, config, model, method, heartbeat, team)
+        return Engine(config, ring.run_schedule, model, rollout, method, declaration.metrics, team)
     if not isinstance(method, ValueMethod):
         raise _wrong_base(declaration, ValueMethod)
-    learning = TDLearning(model, _target_model(config, network, device, declaration), method)
-    source = ReplaySource(ring, config, learning)
-    return Engine(config, ring.run_schedule, model, source, learning, declaration.metrics)
+    learning = TDLearning(model, _target_model(config, network, device, declaration, team), method)
+    source = ReplaySource(ring, config, learning, team)
+    return Engine(config, ring.run_schedule, model, source, learning, declaration.metrics, team)
 
 
-def _learning_model(config: Config, network: Network, device: torch.device, ranks: Ranks | None) -> Model:
-    """The network that learns, after a check of its arithmetic; minibatches are divided into the configured shards."""
-    precision, shards = config.machine.precision, config.machine.learner_shards or 1
-    check_arithmetic(network, device, precision, -(-config.learn.batch_size // shards), learns=True)
-    model = make_model(network, device, precision)
-    if shards == 1:
-        return model
-    size = 1 if ranks is None else ranks.size
-    threads = max(1, min(shards, usable_cores()) // size) if device.type == "cpu" else 0
-    return ShardedModel(model, shards, threads, ranks)
+def _learning_model(config: Config, network: Network, device: torch.device, team: Team) -> Model:
+    """The network that learns, after a check of its arithmetic; its passes are divided into the configured parts."""
+    precision, parts = config.machine.precision, config.machine.learner_parts or 1
+    check_arithmetic(network, device, precision, -(-config.learn.batch_size // parts), learns=True)
+    model = make_model(network, device, precision, team)
+    if isinstance(model, FusedModel) and device.type == "cpu":
+        return UnitsModel(model, parts, team)
+    return model if parts == 1 else DividedModel(model, parts, team)
 
 
-def _target_model(config: Config, network: Network, device: torch.device, declaration: MethodDeclaration) -> Model:
+def _target_model(
+    config: Config, network: Network, device: torch.device, declaration: MethodDeclaration, team: Team
+) -> Model:
     """The target network, after a check of its arithmetic in batches of a whole chunk."""
     if not declaration.has_target_network:
         raise ConfigError(
@@ -84,7 +87,7 @@ def _target_model(config: Config, network: Network, device: torch.device, declar
     precision = config.machine.precision
     if network.plain:  # with other networks that would take seconds
         check_arithmetic(network, device, precision, CHUNK_UPDATES * config.learn.batch_size, learns=False)
-    return make_model(network, device, precision)
+    return make_model(network, device, precision, team)
 
 
 def _wrong_base(declaration: MethodDeclaration, base: type) -> ConfigError:

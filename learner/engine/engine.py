@@ -5,9 +5,9 @@ A round consists of *chunks* of several updates. The round source prepares a who
 the round and always have the same size. The division of a round into calls of `run` changes no number.
 
 The preparation of a chunk does not depend on the updates of the chunk before. So a second thread prepares a chunk while
-the main thread updates with the one before (learner/engine/prefetcher.py). On a CPU a third thread takes a part of
-every update (learner/engine/side_stream.py). On a GPU each thread has a separate stream, and updates are captured into
-graphs. docs/design.md ("On a GPU") lists where a thread waits for the GPU.
+the main thread updates with the one before (learner/engine/prefetcher.py). On a GPU each thread has a separate stream,
+and updates are captured into graphs. docs/design.md ("On a GPU") lists where a thread waits for the GPU. On a CPU the
+processes of a team divide every chunk and every update (learner/team).
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from learner.engine.round_means import RoundMeans, RoundMetrics
 from learner.engine.side_stream import make_side_stream
 from learner.networks.model import Model
 from learner.networks.modules import initial_parameters
+from learner.team.team import Team
 from shared.config.run_schedule import RunSchedule
 from shared.config.settings import Config
 from shared.errors import FatalError
@@ -60,19 +61,21 @@ class Engine(Generic[M]):
         source: RoundSource[M],
         rule: UpdateRule[M],
         metrics: Sequence[str],
+        team: Team,
     ) -> None:
         """Updates of `online` by `rule` with the data of `source`.
 
         Args:
             metrics: names of those that `rule` gives, and `GRADIENT_NORM` if it is wanted, in the order in which they
                 are recorded.
+            team: processes that make each update together.
         """
+        self._team = team
         self._config, self._run_schedule = config, run_schedule
         self._online, self._source, self._rule = online, source, rule
         self._device = online.params.device
-        self._optimizer = Optimizer(
-            online, config.learn, config.algorithm.clip_gradient, mean_gradient=rule.mean_gradient
-        )
+        clip = config.algorithm.clip_gradient
+        self._optimizer = Optimizer(online, config.learn, clip, mean_gradient=rule.mean_gradient, team=team)
         online.gradient_into(self._optimizer.gradient)
         self._means = RoundMeans(metrics, config.learn.batch_size, self._device)
         self._round = self._done = self._planned = 0
@@ -90,13 +93,16 @@ class Engine(Generic[M]):
     def initialize(self) -> None:
         """Fresh parameters from the seed, the target network equal to them, moments zero."""
         self._source.settle()
-        config = self._config
-        fresh = initial_parameters(self._online.network, config.run.seed, config.learn.initial)
-        self._online.pack(fresh, self._online.params)
+        self._team.sync()  # a member may still read what one of them writes now
+        if self._team.written(1):
+            config = self._config
+            fresh = initial_parameters(self._online.network, config.run.seed, config.learn.initial)
+            self._online.pack(fresh, self._online.params)
+            self._optimizer.mean.zero_()
+            self._optimizer.square.zero_()
+        self._team.sync()
         self._online.sync_copy()
         self._rule.update_target()
-        self._optimizer.mean.zero_()
-        self._optimizer.square.zero_()
         self._means.clear()
         self._source.reset()
 
@@ -107,9 +113,11 @@ class Engine(Generic[M]):
         A network that the snapshot lacks becomes the network that learns.
         """
         self._source.settle()
-        for name, vector in self._state().items():
+        self._team.sync()  # a member may still read what one of them writes now
+        for name, vector in self._state().items() if self._team.written(1) else ():
             source = "online" if name in self._rule.networks and name not in state else name
             self._online.pack(state[source], vector)
+        self._team.sync()
         for model in (self._online, *self._rule.networks.values()):
             model.sync_copy()
         self._means.clear()
@@ -296,7 +304,7 @@ class Engine(Generic[M]):
         online, optimizer = self._online, self._optimizer
         for index in range(first, last):
             minibatch, costly = self._source.minibatch(buffer, index), index == 0
-            saved = online.forward(minibatch.blocks, 0, minibatch.extra_inputs, self._side_stream.settle, learns=True)
+            saved = online.forward(minibatch.blocks, 0, minibatch.extra_inputs, learns=True)
             output = self._rule.learn(saved.outputs.detach(), minibatch, costly_metrics=costly)
             if optimizer.gradient_scale != 1.0:
                 output.gradient.mul_(optimizer.gradient_scale)
@@ -304,6 +312,6 @@ class Engine(Generic[M]):
             self._side_stream.settle()
             if costly and GRADIENT_NORM in self._means.names:
                 self._means.add({GRADIENT_NORM: optimizer.norm()}, scale=1.0 / optimizer.mean_factor)
-            optimizer.step(self._side_stream)
+            optimizer.step()
             self._means.add(output.metrics)
         self._side_stream.settle()

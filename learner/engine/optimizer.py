@@ -10,7 +10,6 @@ annealed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 import torch
@@ -18,8 +17,9 @@ from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
-from learner.engine.side_stream import SideStream
+from learner.engine.bf16 import bits_of, from_bf16, sum_of_squares, to_bf16
 from learner.networks.model import Model
+from learner.team.team import Alone, Team
 from shared.config.sections import Learn
 
 ADAM_MEAN_DECAY = 0.9
@@ -33,43 +33,6 @@ Vectors = tuple[NDArray, NDArray, NDArray, NDArray, NDArray, NDArray]
 """Parameters, their copy in bfloat16, the gradient, its bits in bfloat16, and both moments of a part of the weights."""
 _TINY = 1e-6
 _ONE = np.float32(1.0)
-_BF16_SHIFT = np.uint32(16)
-_ROUND = np.uint32(0x7FFF)
-_ODD = np.uint32(1)
-_PARTS = 1024
-
-
-@njit(inline="always", error_model="numpy")
-def _from_bf16(bits):  # type: ignore[no-untyped-def]
-    """The float32 of a bfloat16's bits."""
-    return np.uint32(np.uint32(bits) << _BF16_SHIFT).view(np.float32)
-
-
-@njit(inline="always", error_model="numpy")
-def _to_bf16(x):  # type: ignore[no-untyped-def]
-    """The bits of the bfloat16 nearest to a float32, ties to even. The NaN that arithmetic makes stays one."""
-    b = np.float32(x).view(np.uint32)
-    odd = np.uint32(np.uint32(b >> _BF16_SHIFT) & _ODD)
-    return np.uint16(np.uint32(np.uint32(b + np.uint32(_ROUND + odd)) >> _BF16_SHIFT))
-
-
-@njit(error_model="numpy", cache=True, nogil=True)
-def _sum_of_squares(gradient_bf16):  # type: ignore[no-untyped-def]
-    """Sum of squares of bfloat16 bits, in parts that a processor adds up side by side."""
-    parts = np.zeros(_PARTS, np.float32)
-    whole = gradient_bf16.size - gradient_bf16.size % _PARTS
-    for first in range(0, whole, _PARTS):
-        for part in range(_PARTS):
-            g = _from_bf16(gradient_bf16[first + part])
-            parts[part] += g * g
-    for i in range(whole, gradient_bf16.size):
-        g = _from_bf16(gradient_bf16[i])
-        parts[i - whole] += g * g
-    total = 0.0
-    for share in parts:
-        total += float(share)
-    return total
-
 
 # The loops below work on float32[P]. With bfloat16, `gradient_bf16` and `params_bf16` are uint16[P], the bits of the
 # gradient and of the parameters' copy, and `gradient` is [0]; else these two are [0] and `gradient` is float32[P].
@@ -80,7 +43,7 @@ def _rmsprop(x, params_bf16, gradient, gradient_bf16, mean, square, scale, decay
     """x -= rate * g / sqrt(E[g^2] - E[g]^2 + epsilon) (Graves 2013, equations 38 to 41, without momentum)."""
     is_bf16 = gradient_bf16.size > 0
     for i in range(x.size):
-        g = scale * (_from_bf16(gradient_bf16[i]) if is_bf16 else gradient[i])
+        g = scale * (from_bf16(gradient_bf16[i]) if is_bf16 else gradient[i])
         m = decay * mean[i] + (_ONE - decay) * g
         n = decay * square[i] + (_ONE - decay) * (g * g)
         mean[i] = m
@@ -88,7 +51,7 @@ def _rmsprop(x, params_bf16, gradient, gradient_bf16, mean, square, scale, decay
         moved = x[i] - rate * g / np.sqrt(n - m * m + epsilon)
         x[i] = moved
         if is_bf16:
-            params_bf16[i] = _to_bf16(moved)
+            params_bf16[i] = to_bf16(moved)
 
 
 @njit(error_model="numpy", cache=True, nogil=True)
@@ -99,13 +62,13 @@ def _rms(x, params_bf16, gradient, gradient_bf16, mean, square, scale, decay, ra
     """
     is_bf16 = gradient_bf16.size > 0
     for i in range(x.size):
-        g = scale * (_from_bf16(gradient_bf16[i]) if is_bf16 else gradient[i])
+        g = scale * (from_bf16(gradient_bf16[i]) if is_bf16 else gradient[i])
         n = decay * square[i] + (_ONE - decay) * (g * g)
         square[i] = n
         moved = x[i] - rate * g / np.sqrt(n + epsilon)
         x[i] = moved
         if is_bf16:
-            params_bf16[i] = _to_bf16(moved)
+            params_bf16[i] = to_bf16(moved)
 
 
 @njit(error_model="numpy", cache=True, nogil=True)
@@ -115,7 +78,7 @@ def _adam(  # type: ignore[no-untyped-def]
     """x -= rate * m / (sqrt(n * correction) + epsilon), where rate holds the correction of m."""
     is_bf16 = gradient_bf16.size > 0
     for i in range(x.size):
-        g = scale * (_from_bf16(gradient_bf16[i]) if is_bf16 else gradient[i])
+        g = scale * (from_bf16(gradient_bf16[i]) if is_bf16 else gradient[i])
         m = mean_decay * mean[i] + (_ONE - mean_decay) * g
         n = decay * square[i] + (_ONE - decay) * (g * g)
         mean[i] = m
@@ -123,14 +86,7 @@ def _adam(  # type: ignore[no-untyped-def]
         moved = x[i] - rate * m / (np.sqrt(n * correction) + epsilon)
         x[i] = moved
         if is_bf16:
-            params_bf16[i] = _to_bf16(moved)
-
-
-def _bits(vector: Tensor) -> NDArray[np.uint16]:
-    """The bits of a bfloat16 vector, as a view; nothing of a float32 one."""
-    if vector.dtype == torch.bfloat16:
-        return vector.view(torch.uint16).numpy()
-    return np.empty(0, np.uint16)
+            params_bf16[i] = to_bf16(moved)
 
 
 class Optimizer:
@@ -143,16 +99,26 @@ class Optimizer:
         mean_factor: the gradient that comes here is this multiple of the gradient of the batch's mean loss.
     """
 
-    def __init__(self, weights: Model, learn: Learn, clip: float | None = None, *, mean_gradient: bool = False) -> None:
+    def __init__(
+        self,
+        weights: Model,
+        learn: Learn,
+        clip: float | None = None,
+        *,
+        mean_gradient: bool = False,
+        team: Team | None = None,
+    ) -> None:
         """Moments of zero.
 
         Args:
             clip: greatest norm of the gradient of the batch's mean loss; None: unbounded.
             mean_gradient: True if the update rule gives the gradient of a mean loss, False for that of a sum.
+            team: processes that move the weights together, each some parts; None: this one alone.
         """
-        self.gradient = torch.zeros_like(weights.params_bf16)
-        self.mean = torch.zeros_like(weights.params)
-        self.square = torch.zeros_like(weights.params)
+        self._team = team or Alone()
+        size, device = len(weights.params), weights.params.device
+        self.gradient = self._team.zeros(size, dtype=weights.params_bf16.dtype, device=device)
+        self.mean, self.square = (self._team.zeros(size, device=device) for _ in range(2))
         # The epsilon of 2015 belongs to gradients summed over the batch (DeepMind's dqn_zoo, which averages, divides
         # it by 32 ** 2); the values of Adam's in use belong to averaged ones.
         summed = 1 if mean_gradient else learn.batch_size
@@ -167,8 +133,10 @@ class Optimizer:
         self._compiled = weights.params.device.type == "cpu"
         # The bound, scaled as the gradient is, which may be that of a sum over the batch.
         self._bound = None if clip is None else clip * self.gradient_scale * summed
-        head = weights.head_offset
-        self._parts = [self._vectors(part) for part in (slice(0, head), slice(head, None))] if self._compiled else []
+        self._squares = self._team.zeros(len(weights.parts), dtype=torch.float64)
+        self._moved = {part: weights.parts[part] for part in self._team.written(len(weights.parts))}
+        places = [place for part in self._moved.values() for place in part]
+        self._vectors = [self._vectors_in(place) for place in places] if self._compiled else []
 
     def set_steps(self, steps: int) -> None:
         """Set the number of steps done before, by which Adam and RAdam correct their moments."""
@@ -180,27 +148,27 @@ class Optimizer:
         if self._annealed is not None:
             self._annealed.fill_(rate)
 
-    def step(self, side_stream: SideStream) -> None:
-        """Move the weights by the gradient and update their copy in the arithmetic of the passes.
-
-        On a CPU, the side stream moves those behind the convolutions: nothing reads them until `side_stream.settle()`.
-        """
+    def step(self) -> None:
+        """Move the weights by the gradient and update their copies in the arithmetic of the passes."""
         if self._learn.optimizer in ADAM_FAMILY:
             self._steps += 1
         if self._compiled:
-            convolutions, matrices = self._parts
             move = self.compiled_step()
-            side_stream.submit(partial(move, matrices))
-            move(convolutions)
+            for vectors in self._vectors:
+                move(vectors)
+            self._team.sync()
             self._weights.refresh()
         else:
             self.torch_step()
 
     def norm(self) -> Tensor:
-        """float32: the gradient's, before it is clipped."""
-        if self._compiled and self.gradient.dtype == torch.bfloat16:  # PyTorch's own would widen all of it first
-            return torch.tensor(_sum_of_squares(_bits(self.gradient)) ** 0.5, dtype=torch.float32)
-        return torch.linalg.vector_norm(self.gradient, dtype=torch.float32)
+        """float32: the gradient's, before it is clipped. All members of the team call it together."""
+        if not self._compiled:
+            return torch.linalg.vector_norm(self.gradient, dtype=torch.float32)
+        for part, places in self._moved.items():
+            self._squares[part] = sum(sum_of_squares(self.gradient[place]) for place in places)
+        self._team.sync()
+        return torch.tensor(sum(self._squares.tolist()) ** 0.5, dtype=torch.float32)
 
     def scale(self) -> Tensor:
         """float32: factor that clips the gradient by its norm (Pascanu et al. 2013, algorithm 1)."""
@@ -210,15 +178,15 @@ class Optimizer:
         """The step in one pass over memory: a function that moves a part of the weights."""
         return make_compiled_step(self._learn, self._rate, self._steps, self.scale().item())
 
-    def _vectors(self, part: slice) -> Vectors:
+    def _vectors_in(self, part: slice) -> Vectors:
         """Views of a part of the weights that the compiled loops read and write."""
         weights = self._weights
         is_bf16 = self.gradient.dtype == torch.bfloat16
         return (
             weights.params[part].numpy(),
-            _bits(weights.params_bf16[part]),
+            bits_of(weights.params_bf16[part]),
             np.empty(0, np.float32) if is_bf16 else self.gradient[part].numpy(),
-            _bits(self.gradient[part]),
+            bits_of(self.gradient[part]),
             self.mean[part].numpy(),
             self.square[part].numpy(),
         )

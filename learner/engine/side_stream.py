@@ -1,15 +1,12 @@
-"""A second thread, or stream, for the parts of an update that its chain of layers does not wait for.
+"""A second stream of a GPU for the parts of an update that its chain of layers does not wait for.
 
-The gradient goes back through the layers in one chain. The gradients of the weights are computed in parallel. On a CPU
-a second thread does this and also moves most of the weights. On a GPU a second stream does it, as a branch of the
-captured graph. So two cores, or more of the GPU, share one update, and their threads need not wait for each other in
-every operation. Each operation is the same in either place, so no number depends on it.
+The gradient goes back through the layers in one chain. A second stream computes the gradients of the weights in
+parallel, as a branch of the captured graph. Each operation is the same in either place, so no number depends on it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 
 import torch
 
@@ -17,7 +14,7 @@ from learner.engine.accelerator import accelerator_of, is_gpu
 
 
 class SideStream:
-    """Jobs that run at once, where they are submitted; base of the side streams that run them in parallel."""
+    """Jobs that run at once, where they are submitted, as on a CPU; base of the stream that runs them in parallel."""
 
     def submit(self, job: Callable[[], None]) -> None:
         """Run `job` in parallel, or at once. It may only read data that the caller leaves unchanged until `settle`."""
@@ -25,24 +22,6 @@ class SideStream:
 
     def settle(self) -> None:
         """Wait for all jobs submitted so far (on a GPU, have its stream wait); raises what one of them raised."""
-
-
-class ThreadSideStream(SideStream):
-    """Jobs that run in order in a second thread, for a CPU."""
-
-    def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, "side stream", torch.set_num_threads, (torch.get_num_threads(),))
-        self._jobs: list[Future[None]] = []
-
-    def submit(self, job: Callable[[], None]) -> None:
-        """See `SideStream`."""
-        self._jobs.append(self._thread.submit(torch.inference_mode()(job)))
-
-    def settle(self) -> None:
-        """See `SideStream`."""
-        jobs, self._jobs = self._jobs, []
-        for job in jobs:
-            job.result()
 
 
 class CudaSideStream(SideStream):
@@ -70,5 +49,5 @@ class CudaSideStream(SideStream):
 
 
 def make_side_stream(device: torch.device) -> SideStream:
-    """A separate stream of a GPU, or a separate thread for a CPU."""
-    return CudaSideStream(device) if is_gpu(device) else ThreadSideStream()
+    """A separate stream of a GPU; on a CPU none."""
+    return CudaSideStream(device) if is_gpu(device) else SideStream()

@@ -12,6 +12,7 @@ from learner.losses.scalar_loss import greedy_policy, munchausen_reward, rescale
 from learner.networks.model import ExtraInputs, Model
 from learner.replay.chunk import Chunk
 from learner.replay.replay_frames import second_stack_offset
+from learner.team.team import Team
 from shared.network_spec import RESCALING
 
 
@@ -34,9 +35,9 @@ class TDLearning:
         self.networks: dict[str, Model] = {"target": target}
         self.device = method.device
 
-    def make_chunk(self, updates: int, batch: int) -> Chunk:
-        """Empty buffers for `updates` updates of `batch` transitions each."""
-        return Chunk.create(updates, batch, self._method, self._online.noise)
+    def make_chunk(self, updates: int, batch: int, team: Team) -> Chunk:
+        """Empty buffers for `updates` updates of `batch` transitions each, in the memory of `team`."""
+        return Chunk.create(updates, batch, self._method, self._online.noise, team)
 
     def update_target(self) -> None:
         """Copy the online network into the target network."""
@@ -48,7 +49,7 @@ class TDLearning:
         self._method.anneal(value_between)
 
     def prepare(self, chunk: Chunk) -> None:
-        """Ask the target network about a whole chunk, and with one network alone compute the TD targets."""
+        """Ask the target network about a chunk, or a part of one, and with one network alone compute the TD targets."""
         algorithm, method = self._algorithm, self._method
         extra_inputs = ExtraInputs.from_buffers(chunk.next_fractions, chunk.next_noise)
         answer = self._target.forward(chunk.blocks, self._second, extra_inputs)

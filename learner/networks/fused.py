@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from learner.networks.frame_blocks import PIXEL, network_input, stack_in
 from learner.networks.linear import Affine, write_gradient
 from learner.networks.model import ExtraInputs
 from learner.networks.packed_model import PackedModel
+from learner.team.team import Team
 from shared.frame_shape import BLOCK
 from shared.network_spec import CONVOLUTIONAL, Network
 
@@ -59,16 +60,16 @@ class FusedModel(PackedModel):
     flattened as (y, x, channel), where the canonical layout has (channel, y, x).
     """
 
-    def __init__(self, network: Network, device: torch.device, precision: str) -> None:
+    def __init__(self, network: Network, device: torch.device, precision: str, team: Team | None = None) -> None:
         # The first stride counts blocks.
         self._strides = [1, *(each.stride for each in CONVOLUTIONAL[network.name].convolutions[1:])]
-        super().__init__(network, device, precision)
+        super().__init__(network, device, precision, team)
         params, copies = self._layers(self.params), self._layers(self.params_bf16)
         self._conv1_params = params.convolutions[0].weight
         self._conv1 = torch.zeros_like(self._conv1_params, dtype=self._dtype)
         first = Affine(self._conv1, copies.convolutions[0].bias)
         # What the passes read: parts of `params_bf16`, but the first weights, which are scaled, and the last layer.
-        self._read = LayerViews([first, *copies.convolutions[1:]], copies.hidden, params.output)
+        self.read = LayerViews([first, *copies.convolutions[1:]], copies.hidden, params.output)
 
     def refresh(self) -> None:
         """Update the first weights, which divide the pixels by 255, from `params`."""
@@ -105,27 +106,17 @@ class FusedModel(PackedModel):
         return view
 
     def forward(
-        self,
-        blocks: Tensor,
-        stack_offset: int,
-        extra_inputs: ExtraInputs,
-        settle: Callable[[], None] | None = None,
-        *,
-        learns: bool = False,
+        self, blocks: Tensor, stack_offset: int, extra_inputs: ExtraInputs, *, learns: bool = False
     ) -> FusedPass:
         """The outputs for stacks (`Model.forward`), the last layer computed in float32; extra inputs are ignored."""
-        inputs = [network_input(stack_in(blocks, stack_offset, self.network.frames.planes), self._dtype)]
-        for (weight, bias), stride in zip(self._read.convolutions, self._strides, strict=True):
-            inputs.append(F.conv2d(inputs[-1], weight, bias, stride).relu_())
-        if settle is not None:
-            settle()
-        hidden = F.linear(_features(inputs[-1]), *self._read.hidden).relu_().float()
-        outputs = F.linear(hidden, *self._read.output).view(-1, self.network.outputs, self.network.atoms)
+        inputs = self.convolve(blocks, stack_offset)
+        hidden = F.linear(features_of(inputs[-1]), *self.read.hidden).relu_().float()
+        outputs = F.linear(hidden, *self.read.output).view(-1, self.network.outputs, self.network.atoms)
         return FusedPass(inputs, hidden, outputs)
 
     def gradient_into(self, flat: Tensor) -> None:
         """Set the vector that `backward` writes into."""
-        self._gradient = self._layers(flat)
+        self.gradients = self._layers(flat)
 
     def backward(self, saved: FusedPass, gradient: Tensor, side_stream: SideStream) -> None:
         """Write the gradient of sum(gradient * outputs) by the parameters (`Model.backward`).
@@ -133,43 +124,63 @@ class FusedModel(PackedModel):
         The gradient goes back through the layers in one chain. The side stream computes the gradients of the weights
         from it, except for those of the first layer, which come last.
         """
-        layers, out, hidden, top = self._read, self._gradient, saved.hidden, saved.inputs[-1]
+        layers, out, hidden, top = self.read, self.gradients, saved.hidden, saved.inputs[-1]
         last = gradient.view(len(gradient), -1)
-        grad = _relu_backward(last @ layers.output.weight, hidden).to(self._dtype)
+        grad = relu_backward(last @ layers.output.weight, hidden).to(self._dtype)
 
         def write_matrices(grad: Tensor) -> None:
             write_gradient(last, hidden, out.output)
-            write_gradient(grad, _features(top), out.hidden)
+            write_gradient(grad, features_of(top), out.hidden)
 
         def write_convolution(i: int, grad: Tensor) -> None:
-            _, weight, bias = self._convolution_backward(saved, i, grad, [False, True, True])
-            if i:
-                torch._foreach_copy_(out.convolutions[i], (weight, bias))
-            else:
-                torch.mul(weight, PIXEL, out=out.convolutions[0].weight)
-                out.convolutions[0].bias.copy_(bias)
+            _, *found = self.convolution_backward(saved.inputs, i, grad, [False, True, True])
+            keep_gradient(i, Affine(*found), out.convolutions[i])
 
         side_stream.submit(partial(write_matrices, grad))
         grad = (grad @ layers.hidden.weight).view(len(top), *top.shape[2:], top.shape[1]).permute(0, 3, 1, 2)
         for i in reversed(range(1, len(layers.convolutions))):
-            grad = _relu_backward(grad, saved.inputs[i + 1])
+            grad = relu_backward(grad, saved.inputs[i + 1])
             side_stream.submit(partial(write_convolution, i, grad))
-            grad, _, _ = self._convolution_backward(saved, i, grad, [True, False, False])
-        write_convolution(0, _relu_backward(grad, saved.inputs[1]))  # the gradient of the pixels is not needed
+            grad, _, _ = self.convolution_backward(saved.inputs, i, grad, [True, False, False])
+        write_convolution(0, relu_backward(grad, saved.inputs[1]))  # the gradient of the pixels is not needed
 
-    def _convolution_backward(
-        self, saved: FusedPass, i: int, grad: Tensor, wanted: list[bool]
+    def convolve(self, blocks: Tensor, stack_offset: int) -> list[Tensor]:
+        """The input of each convolution, and the last one's output."""
+        inputs = [network_input(stack_in(blocks, stack_offset, self.network.frames.planes), self._dtype)]
+        for (weight, bias), stride in zip(self.read.convolutions, self._strides, strict=True):
+            inputs.append(F.conv2d(inputs[-1], weight, bias, stride).relu_())
+        return inputs
+
+    def convolution_backward(
+        self, inputs: Sequence[Tensor], i: int, grad: Tensor, wanted: list[bool]
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Gradients of convolution `i` by inputs, weight and bias, those that are wanted, from that of its output."""
-        stride, weight = self._strides[i], self._read.convolutions[i].weight
+        stride, weight = self._strides[i], self.read.convolutions[i].weight
         geometry = [stride, stride], [0, 0], [1, 1], False, [0, 0], 1  # no border, no dilation, no groups
-        return _convolution_backward(grad, saved.inputs[i], weight, [grad.shape[1]], *geometry, wanted)
+        return _convolution_backward(grad, inputs[i], weight, [grad.shape[1]], *geometry, wanted)
+
+    def convolutions_in(self, flat: Tensor) -> list[Affine]:
+        """The convolutions' parts of a vector in packed layout, or of its beginning."""
+        shapes = dict(self._spec.shapes)
+        names = [name for name in self._places if name.startswith("conv")]
+        views = [self._view(name, flat[self._places[name]], shapes[name]) for name in names]
+        return [Affine(*pair) for pair in zip(views[::2], views[1::2], strict=True)]
 
 
-def _features(last: Tensor) -> Tensor:
+def keep_gradient(i: int, found: Affine, into: Affine) -> None:
+    """Copy the gradient of convolution `i`, the first of which divides the pixels."""
+    if i:
+        torch._foreach_copy_(into, found)
+    else:
+        torch.mul(found.weight, PIXEL, out=into.weight)
+        into.bias.copy_(found.bias)
+
+
+def features_of(last: Tensor) -> Tensor:
     """The channels-last output of the last convolution as [n, y * x * channels], without a copy."""
     return last.permute(0, 2, 3, 1).reshape(len(last), -1)
 
 
-def _relu_backward(gradient: Tensor, output: Tensor) -> Tensor:
+def relu_backward(gradient: Tensor, output: Tensor) -> Tensor:
+    """The gradient by the input of ReLU, by its output."""
     return _threshold_backward(gradient, output, 0)

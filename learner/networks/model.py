@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -56,14 +56,14 @@ class Model(Protocol):
     Attributes:
         params: float32[Q] in packed layout, Q >= P; the optimizer moves them. Numbers between parameters are 0.
         params_bf16: a copy in the arithmetic of the passes; in float32 it is `params` itself.
-        head_offset: parameters before this one are moved first (learner/engine/optimizer.py).
+        parts: parts of the parameters, which members of a learner move, each as places in the packed vector.
         noise: normal numbers that its noisy layers take at a time.
     """
 
     network: Network
     params: Tensor
     params_bf16: Tensor
-    head_offset: int
+    parts: Sequence[Sequence[slice]]
     noise: int
 
     def pack(self, canonical: NDArray[np.float32], packed: Tensor) -> None:
@@ -85,20 +85,13 @@ class Model(Protocol):
         """Update those copies of `params` that the optimizer does not write itself."""
 
     def forward(
-        self,
-        blocks: Tensor,
-        stack_offset: int,
-        extra_inputs: ExtraInputs,
-        settle: Callable[[], None] | None = None,
-        *,
-        learns: bool = False,
+        self, blocks: Tensor, stack_offset: int, extra_inputs: ExtraInputs, *, learns: bool = False
     ) -> ForwardPass:
         """The outputs for stacks.
 
         Args:
             blocks: uint8[n, g, g, k * 16] (learner/networks/frame_blocks.py).
             stack_offset: first plane of the stack.
-            settle: called before parameters behind the convolutions are read; until it returns they may still change.
             learns: True if a backward pass follows.
         """
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple, Self
 
 import torch
@@ -14,6 +13,7 @@ from learner.networks.linear import Affine
 from learner.networks.model import ExtraInputs
 from learner.networks.modules import Linear, NetworkModule, SpectralConvolution, canonical
 from learner.networks.packed_model import PackedModel
+from learner.team.team import Team
 from shared.errors import ConfigError
 from shared.network_spec import Network
 
@@ -28,8 +28,8 @@ class ModulePass(NamedTuple):
 class ModuleModel(PackedModel):
     """A network's module, whose parameters are views of the packed vectors. See `learner.networks.model.Model`."""
 
-    def __init__(self, network: Network, device: torch.device, precision: str) -> None:
-        super().__init__(network, device, precision)
+    def __init__(self, network: Network, device: torch.device, precision: str, team: Team | None = None) -> None:
+        super().__init__(network, device, precision, team)
         self._is_replica = False
         self._bind()
 
@@ -62,6 +62,11 @@ class ModuleModel(PackedModel):
         other._bind()
         return other
 
+    @property
+    def keeps_state(self) -> bool:
+        """True with spectral normalization."""
+        return self.network.spectral_norm
+
     def keep_state(self) -> None:
         """Keep what power iteration found (`PackedModel.keep_state`)."""
         for layer in self.module.modules():
@@ -84,20 +89,14 @@ class ModuleModel(PackedModel):
         self._others = [leaf.requires_grad_() for leaf in others.values()], [views[name] for name in others]
 
     def forward(
-        self,
-        blocks: Tensor,
-        stack_offset: int,
-        extra_inputs: ExtraInputs,
-        settle: Callable[[], None] | None = None,
-        *,
-        learns: bool = False,
+        self, blocks: Tensor, stack_offset: int, extra_inputs: ExtraInputs, *, learns: bool = False
     ) -> ModulePass:
         """The outputs for stacks (`Model.forward`)."""
         cells = stack_in(blocks, stack_offset, self.network.frames.planes)
         if not learns:
-            return ModulePass(*self.module(cells, extra_inputs, settle))
+            return ModulePass(*self.module(cells, extra_inputs))
         with torch.inference_mode(False), torch.enable_grad():
-            return ModulePass(*self.module(cells, extra_inputs, settle))
+            return ModulePass(*self.module(cells, extra_inputs))
 
     def backward(self, saved: ModulePass, gradient: Tensor, side_stream: SideStream) -> None:
         """Write the gradient by the parameters (`Model.backward`)."""

@@ -245,19 +245,14 @@ class NetworkModule(nn.Module):
         """Parameters by their names in `shared.network_parameters`, in order."""
         return {canonical(name): parameter for name, parameter in self.named_parameters()}
 
-    def forward(
-        self, cells: Tensor, extra_inputs: ExtraInputs, settle: Callable[[], None] | None = None
-    ) -> tuple[Tensor, Tensor | None]:
+    def forward(self, cells: Tensor, extra_inputs: ExtraInputs) -> tuple[Tensor, Tensor | None]:
         """Outputs float32[n, outputs, atoms] and the state of the LSTM (`learner.networks.model.ForwardPass`).
 
         Args:
             cells: uint8[n, g, g, planes * 16], stacks cut into blocks.
-            settle: called before parameters behind the torso are read.
         """
         network, x = self._network, self.torso(cells)
         features = (max_pool(x) if network.pooling else x).flatten(1)
-        if settle is not None:
-            settle()
         if extra_inputs.fractions is not None:
             features = self._embedded(features, extra_inputs.fractions)
         noise = self._scaled_noise(extra_inputs.noise, features)

@@ -19,6 +19,7 @@ from torch import Tensor
 from learner.engine.device import compute_dtype
 from learner.engine.host_transfer import HostTransfer
 from learner.networks.model import Model
+from learner.team.team import Alone, Team
 from shared.network_parameters import packed_places, parameters_of
 from shared.network_spec import Network
 
@@ -27,18 +28,21 @@ class PackedModel(Model):
     """Base of the models that compute themselves, in several threads at a time if need be."""
 
     noise = 0
+    keeps_state = False
+    """True if passes that learn change parameters themselves (`keep_state`)."""
 
-    def __init__(self, network: Network, device: torch.device, precision: str) -> None:
-        """Parameters that are still to be set."""
+    def __init__(self, network: Network, device: torch.device, precision: str, team: Team | None = None) -> None:
+        """Parameters that are still to be set, in the memory of a team if there is one."""
         self.network = network
         self._dtype = compute_dtype(precision)
         self._spec = parameters_of(network)
         self._transfer = HostTransfer(self._spec.count, device)
         self._places, size = packed_places(network)
-        self.params = torch.zeros(size, device=device)
-        self.params_bf16 = self.params if self._dtype == torch.float32 else self.params.to(self._dtype)
-        torso = ("conv", "block", "torso.")
-        self.head_offset = max(place.stop for name, place in self._places.items() if name.startswith(torso))
+        zeros = (team or Alone()).zeros
+        self.params = self.params_bf16 = zeros(size, device=device)
+        if self._dtype != torch.float32:
+            self.params_bf16 = zeros(size, dtype=self._dtype, device=device)
+        self.parts = [[slice(0, size)]]
 
     def replica(self) -> Self:
         """The same parameters, for the passes of one thread: `gradient_into` sets a vector of this replica alone."""
@@ -79,6 +83,10 @@ class PackedModel(Model):
         if self.params_bf16 is not self.params:
             self.params_bf16.copy_(self.params)
         self.refresh()
+
+    def place(self, name: str) -> slice:
+        """The place of a parameter in a packed vector."""
+        return self._places[name]
 
     def views(self, flat: Tensor) -> dict[str, Tensor]:
         """The parameters in a packed vector, by name, as the passes read them."""

@@ -14,6 +14,7 @@ from learner.losses.method import ValueMethod
 from learner.networks.frame_blocks import planes_in
 from learner.networks.model import ExtraInputs
 from learner.replay.replay_frames import Batch, planes_per_transition
+from learner.team.team import Team, slices
 from shared.prng import Stream, bits
 
 
@@ -48,18 +49,19 @@ class Chunk(NamedTuple):
     """int64[n]: leaves of the transitions in the tree of priorities; on the CPU."""
 
     @classmethod
-    def create(cls, updates: int, batch: int, method: ValueMethod, noise: int) -> Chunk:
+    def create(cls, updates: int, batch: int, method: ValueMethod, noise: int, team: Team) -> Chunk:
         """Empty buffers for `updates` updates; the fractions that choose are in place.
 
         Args:
             noise: normal numbers that the network's noisy layers take at a time.
+            team: members that each write a part of a chunk.
         """
         n, network, algorithm = updates * batch, method.network, method.algorithm
         atoms, frames = method.samples or network.atoms, network.frames
         planes = planes_per_transition(frames, algorithm.n_step)
 
         def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-            return torch.zeros(*shape, dtype=dtype, device=method.device)
+            return team.zeros(*shape, dtype=dtype, device=method.device)
 
         return cls(
             blocks=zeros(*frames.blocks(n, planes), dtype=torch.uint8),
@@ -80,9 +82,20 @@ class Chunk(NamedTuple):
     def minibatch(self, index: int) -> Chunk:
         """Views of the transitions of one update."""
         batch = len(self.reward) // len(self.noise)
-        rows, update = slice(index * batch, (index + 1) * batch), slice(index, index + 1)
+        return self.part(slice(index * batch, (index + 1) * batch))
+
+    def part(self, rows: slice) -> Chunk:
+        """Views of some transitions; with noise those of whole updates."""
+        batch = len(self.reward) // len(self.noise)
+        updates = slice(rows.start // batch, -(-rows.stop // batch))
         views = {name: buffer[rows] for name, buffer in self._asdict().items()}
-        return self._replace(**views | {"noise": self.noise[update], "next_noise": self.next_noise[update]})
+        return self._replace(**views | {"noise": self.noise[updates], "next_noise": self.next_noise[updates]})
+
+    def parts(self, count: int) -> list[slice]:
+        """The rows of so many parts, all that a team divides a chunk into."""
+        unit = len(self.reward) // len(self.noise) if self.noise.numel() else 1
+        cuts = slices(len(self.reward) // unit, count)
+        return [slice(cut.start * unit, cut.stop * unit) for cut in cuts]
 
     @property
     def extra_inputs(self) -> ExtraInputs:

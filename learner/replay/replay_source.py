@@ -20,6 +20,7 @@ from learner.replay.prioritized import PrioritizedSampler
 from learner.replay.replay_frames import Batch, DeviceFrames, Frames, HostFrames
 from learner.replay.sampling import Replay
 from learner.replay.uniform import UniformSampler
+from learner.team.team import Team
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.memory.ring import Ring
@@ -57,7 +58,9 @@ class Sampler(Protocol):
 
 
 class ReplaySource:
-    """Two buffers for chunks: while the updates use one, a second thread prepares the other.
+    """Two buffers for chunks. For a GPU a second thread prepares one while the updates use the other.
+
+    On a CPU the members of the team prepare a chunk together when it is asked for, each some parts of its rows.
 
     Attributes:
         chunks: the buffers; chunk `number` of a round is in `chunks[number % 2]`.
@@ -65,7 +68,7 @@ class ReplaySource:
 
     buffers = 2
 
-    def __init__(self, ring: Ring, config: Config, learning: TDLearning) -> None:
+    def __init__(self, ring: Ring, config: Config, learning: TDLearning, team: Team) -> None:
         """Transitions of `ring`, whose TD targets `learning` prepares.
 
         Raises:
@@ -83,10 +86,13 @@ class ReplaySource:
             if config.algorithm.prioritized
             else UniformSampler(replay, updates, learning.device)
         )
-        self.chunks = [learning.make_chunk(self.chunk_updates, learn.batch_size) for _ in range(self.buffers)]
+        self.chunks = [learning.make_chunk(self.chunk_updates, learn.batch_size, team) for _ in range(self.buffers)]
         self._minibatches = [[chunk.minibatch(i) for i in range(self.chunk_updates)] for chunk in self.chunks]
         self._actions = torch.arange(self.chunks[0].action_one_hot.shape[1], device=learning.device)
-        self._prefetcher = Prefetcher(learning.device)
+        self._prefetcher = Prefetcher(learning.device) if is_gpu(learning.device) else None
+        self._team, count = team, 1 if self._prefetcher is not None else config.machine.learner_parts or 1
+        rows = self.chunks[0].parts(count)
+        self._rows = [rows[part] for part in team.written(count) if rows[part].stop > rows[part].start]
         self._prefetching: tuple[int, int] | None = None  # the round that is prefetched, and the end of its window
         self._round = self._planned = 0
         self._loaded = -1
@@ -110,8 +116,8 @@ class ReplaySource:
             self._sampler.begin_round(round_, window_end)
 
     def prefetch(self, round_: int, window_end: int) -> None:
-        """Have the second thread prepare a round, beside what the GPU still has to do."""
-        if self._prefetching == (round_, window_end):
+        """Have the second thread prepare a round, beside what the GPU still has to do; on a CPU do nothing."""
+        if self._prefetcher is None or self._prefetching == (round_, window_end):
             return
         self._prefetching = round_, window_end
         # It may run beside the updates under way, which read chunks: only this thread's stream reads frames, and it has
@@ -119,14 +125,18 @@ class ReplaySource:
         self._prefetcher.submit(partial(self._sampler.prefetch, round_, window_end), after_main_stream=False)
 
     def load(self, number: int) -> int:
-        """Wait for chunk `number`, and begin the next."""
-        if self._loaded != number:
+        """Wait for chunk `number`, and begin the next, or prepare it now."""
+        if self._loaded == number:
+            return number % self.buffers
+        self._loaded = number
+        if self._prefetcher is None:
+            self._prepare(number)
+        else:
             if not self._prefetcher.busy:
                 self._prefetcher.submit(partial(self._prepare, number))
             self._prefetcher.settle()
             if (number + 1) * self.chunk_updates < self._planned:
                 self._prefetcher.submit(partial(self._prepare, number + 1))
-            self._loaded = number
         return number % self.buffers
 
     def minibatch(self, buffer: int, index: int) -> Chunk:
@@ -145,8 +155,9 @@ class ReplaySource:
             self._sampler.update_priorities(last.tree_index[:n], last.td_error[:n])
 
     def settle(self) -> None:
-        """Wait for the second thread."""
-        self._prefetcher.settle()
+        """Wait for the second thread, if there is one."""
+        if self._prefetcher is not None:
+            self._prefetcher.settle()
 
     def reset(self) -> None:
         """Forget all errors."""
@@ -160,21 +171,24 @@ class ReplaySource:
         """Take over the priorities."""
         self._sampler.load_state(state)
 
-    # --- in the second thread
+    # --- in the second thread, if there is one
 
     def _prepare(self, number: int) -> None:
-        """Draw and gather a chunk, and compute its target values."""
+        """Draw and gather a chunk, and compute its target values; of each part those that this member has."""
         chunk = self.chunks[number % self.buffers]
         if self._sampler.uses_errors:
             self._update_priorities(number - 1)
-        batch = self._sampler.draw(number, chunk)
-        self._frames.select(batch.rows, batch.frame_mask, chunk.blocks)
-        chunk.write_transitions(batch, self._actions)
+        drawn = self._sampler.draw(number, chunk)
         chunk.draw_random_inputs(self._seed, self._round, number)
-        if self._graphs is None:
-            self._learning.prepare(chunk)
-        else:
-            self._graphs.replay(number % self.buffers)
+        for rows in self._rows:
+            part, batch = chunk.part(rows), drawn.part(rows.start, rows.stop)
+            self._frames.select(batch.rows, batch.frame_mask, part.blocks)
+            part.write_transitions(batch, self._actions)
+            if self._graphs is None:
+                self._learning.prepare(part)
+            else:
+                self._graphs.replay(number % self.buffers)
+        self._team.sync()
 
     def _update_priorities(self, end: int) -> None:
         """Take in the errors of the chunks before `end`, all of whose updates are done."""

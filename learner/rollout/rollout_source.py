@@ -14,6 +14,7 @@ from learner.engine.interfaces import CHUNK_UPDATES
 from learner.networks.model import ExtraInputs, Model
 from learner.rollout.on_policy_method import STEP_NUMBERS, OnPolicyMethod, StepBatch
 from learner.rollout.step_reader import StepReader
+from learner.team.team import Team, slices
 from shared.config.settings import Config
 from shared.memory.ring import Ring
 from shared.prng import Stream, bits
@@ -31,24 +32,31 @@ class RolloutSource:
     device_bytes = 0
 
     def __init__(
-        self, ring: Ring, config: Config, online: Model, method: OnPolicyMethod, heartbeat: Callable[[], None]
+        self,
+        ring: Ring,
+        config: Config,
+        online: Model,
+        method: OnPolicyMethod,
+        heartbeat: Callable[[], None],
+        team: Team,
     ) -> None:
         """Steps of `ring`, of which `online` computes the outputs and `method` the targets.
 
         Args:
+            team: members that gather the stacks together, each its parts of the rows.
             heartbeat: called after every batch of outputs: those of a large round take longer than a learner may be
                 silent.
         """
         self._learn, self._seed = config.learn, config.run.seed
         self._online, self._method, self._device = online, method, method.device
-        self._heartbeat = heartbeat
+        self._heartbeat, self._team, self._parts = heartbeat, team, config.machine.learner_parts or 1
         self._run_schedule = ring.run_schedule
         self._reader = StepReader(ring, config.learn, method, range(ring.run_schedule.envs))
         batch, frames = config.learn.batch_size, ring.run_schedule.frames
         self.chunk_updates = min(CHUNK_UPDATES, self._run_schedule.updates_per_round)
         n, actions, device = self.chunk_updates * batch, method.network.actions, self._device
         self._chunk = StepBatch(
-            blocks=torch.zeros(frames.blocks(n), dtype=torch.uint8, device=device),
+            blocks=team.zeros(*frames.blocks(n), dtype=torch.uint8, device=device),
             action_one_hot=torch.zeros(n, actions, device=device),
             recurrence=None,
             **{name: torch.zeros(n, device=device) for name in STEP_NUMBERS},
@@ -61,7 +69,7 @@ class RolloutSource:
         ]
         # Stacks of all ticks of a round and of the one that follows, in whole batches; the last repeats its last stack.
         batches = -(-(self._run_schedule.round_ticks + 1) * self._run_schedule.envs // batch)
-        self._blocks = torch.zeros(frames.blocks(batches * batch), dtype=torch.uint8, device=device)
+        self._blocks = team.zeros(*frames.blocks(batches * batch), dtype=torch.uint8, device=device)
         self._steps: StepBatch | None = None  # of the whole round, by (tick, env)
         self._order = np.zeros(0, np.int64)
 
@@ -88,7 +96,9 @@ class RolloutSource:
         index = upload(torch.from_numpy(part), self._device)
         steps = self._steps.columns
         for name, buffer in self._chunk.columns.items():
-            torch.index_select(steps[name], 0, index, out=buffer[: len(part)])
+            rows = self._own_rows(len(part)) if name == "blocks" else slice(0, len(part))
+            torch.index_select(steps[name], 0, index[rows], out=buffer[rows])
+        self._team.sync()
         return 0
 
     def minibatch(self, buffer: int, index: int) -> StepBatch:
@@ -120,11 +130,20 @@ class RolloutSource:
         return outputs
 
     def _gather(self, tick: NDArray[np.int64], env: NDArray[np.int64], first: int) -> Tensor:
-        """Gather a batch of the stacks of (tick, env), from that of index `first` on; return their blocks."""
+        """Gather a batch of the stacks of (tick, env), from that of index `first` on; return their blocks.
+
+        Each member gathers the rows of its parts.
+        """
         part = np.arange(first, first + self._learn.batch_size).clip(max=len(tick) - 1)
-        blocks = self._blocks[first : first + self._learn.batch_size]
-        self._reader.gather(env[part], tick[part], blocks)
+        blocks, own = self._blocks[first : first + self._learn.batch_size], self._own_rows(len(part))
+        self._reader.gather(env[part[own]], tick[part[own]], blocks[own])
         return blocks
+
+    def _own_rows(self, count: int) -> slice:
+        """The rows that this member copies, of `count`: the same that it computes."""
+        cuts = slices(count, self._parts)
+        own = self._team.written(self._parts)
+        return slice(cuts[own.start].start, cuts[own.stop - 1].stop)
 
     def _draw_order(self, round_: int, updates: int) -> NDArray[np.int64]:
         """Indices of the steps of all updates, in a different order in every pass over the round."""

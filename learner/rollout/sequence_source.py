@@ -12,6 +12,7 @@ from learner.engine.host_transfer import upload
 from learner.networks.model import ExtraInputs, Model, Recurrence
 from learner.rollout.on_policy_method import OnPolicyMethod
 from learner.rollout.rollout_source import RolloutSource
+from learner.team.team import Team
 from shared.config.settings import Config
 from shared.memory.ring import Ring
 
@@ -24,10 +25,16 @@ class SequenceSource(RolloutSource):
     """
 
     def __init__(
-        self, ring: Ring, config: Config, online: Model, method: OnPolicyMethod, heartbeat: Callable[[], None]
+        self,
+        ring: Ring,
+        config: Config,
+        online: Model,
+        method: OnPolicyMethod,
+        heartbeat: Callable[[], None],
+        team: Team,
     ) -> None:
         """Arguments as for `RolloutSource`."""
-        super().__init__(ring, config, online, method, heartbeat)
+        super().__init__(ring, config, online, method, heartbeat, team)
         ticks, units = self._run_schedule.round_ticks, self._run_schedule.recurrent_units
         batch = config.learn.batch_size
         self._sequences = batch // ticks
@@ -59,6 +66,7 @@ class SequenceSource(RolloutSource):
         batch, envs = self._learn.batch_size, self._run_schedule.envs
         for first in range(0, len(tick), batch):
             self._gather(tick, env, first)
+        self._team.sync()  # a sequence has rows of many batches
         state, start = (upload(torch.from_numpy(each), self._device) for each in self._reader.sequences(tick, env))
         self._recurrence = Recurrence(state, start)
         parts = []

@@ -14,7 +14,7 @@ from learner.make_engine import make_engine
 from learner.networks.make_model import make_model
 from learner.networks.modules import initial_parameters
 from learner.networks.policy import Policy
-from learner.networks.sharded import Ranks
+from learner.team.team import Team
 from shared.config.method_declaration import method_declaration
 from shared.config.presets import PRESETS
 from shared.config.settings import Config
@@ -39,7 +39,7 @@ class Work(NamedTuple):
     precision: str = "fp32"
     graph_updates: int = 8
     replay_on: str = "device"
-    shards: int | None = None
+    parts: int | None = None
     recurrent: bool = False
 
     def __str__(self) -> str:
@@ -68,7 +68,7 @@ class Work(NamedTuple):
             small |= {"recurrent": True, "batch_size": 32}
         network = "small" if preset.learn.network in ("nature", "a3c") else preset.learn.network
         return preset.with_settings(
-            game="pong", seed=1, network=network, precision=self.precision, learner_shards=self.shards, **small
+            game="pong", seed=1, network=network, precision=self.precision, learner_parts=self.parts, **small
         )
 
 
@@ -84,7 +84,7 @@ def played_ring(work: Work, rounds: int = 1) -> PlayedRing:
     return played
 
 
-def learn(work: Work, device: torch.device, rounds: int = ROUNDS, ranks: Ranks | None = None) -> Numbers:
+def learn(work: Work, device: torch.device, rounds: int = ROUNDS, team: Team | None = None) -> Numbers:
     """Learn some rounds as the learner process does; return what it publishes, snapshots and metrics.
 
     The ring is played while the learner works. The last round but one is done twice, as for a report of numbers that
@@ -92,7 +92,7 @@ def learn(work: Work, device: torch.device, rounds: int = ROUNDS, ranks: Ranks |
     """
     played = played_ring(work)
     schedule, network = played.run_schedule, network_of(work.config, ACTIONS)
-    engine = make_test_engine(work, device, played, ranks)
+    engine = make_test_engine(work, device, played, team)
     numbers: Numbers = {"first": _published(engine, network)}
     for round_ in range(1, rounds + 1):
         state = stored_state(engine)
@@ -135,12 +135,12 @@ def _repeat(engine: Engine[Any], state: Numbers, round_: int, window_end: int) -
         engine.check()
 
 
-def make_test_engine(work: Work, device: torch.device, played: PlayedRing, ranks: Ranks | None = None) -> Engine[Any]:
+def make_test_engine(work: Work, device: torch.device, played: PlayedRing, team: Team | None = None) -> Engine[Any]:
     """An engine with fresh parameters."""
     replay_on = work.replay_on if device.type != "cpu" else "auto"
     settings = {"device": str(device), "graph_updates": work.graph_updates, "replay_on": replay_on}
     config, network = work.config.with_settings(**settings), network_of(work.config, ACTIONS)
-    engine = make_engine(config, network, played.ring, ranks=ranks)
+    engine = make_engine(config, network, played.ring, team=team)
     engine.initialize()
     return engine
 

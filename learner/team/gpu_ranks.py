@@ -18,6 +18,7 @@ import torch.distributed
 from torch import Tensor
 
 from learner.engine.accelerator import is_gpu
+from learner.team.team import Team
 from shared.errors import FatalError
 from shared.memory.process_table import Role
 from shared.memory.wait import Waiter
@@ -36,7 +37,7 @@ class PeerLostError(Exception):
     """A rank lost its connection to another one, and no restart followed."""
 
 
-class RankGroup:
+class RankGroup(Team):
     """All ranks of the learner, as one of them sees them. Its methods are collective: every rank calls them in order.
 
     Attributes:
@@ -84,16 +85,26 @@ class RankGroup:
             raise failed[0]
         return joined[0]
 
-    def gather(self, own: Tensor, out: Tensor) -> None:
-        """Write the tensors of all ranks into `out`, one after the other.
+    def zeros(self, *shape: int, dtype: torch.dtype = torch.float32, device: torch.device | None = None) -> Tensor:
+        """Zeros in the memory of this rank."""
+        return torch.zeros(*shape, dtype=dtype, device=device)
 
-        Args:
-            own: contiguous, of one shape in all ranks.
-            out: contiguous, `size` times as large.
-        """
+    def own(self, parts: int) -> range:
+        """Neighboring parts, as many as of any other rank."""
+        return range(self.rank * parts // self.size, (self.rank + 1) * parts // self.size)
+
+    def written(self, parts: int) -> range:
+        """All parts."""
+        return range(parts)
+
+    def sync(self) -> None:
+        """Do nothing: no memory is shared."""
+
+    def exchange(self, whole: Tensor) -> None:
+        """Write the shares of all ranks into `whole`, contiguous, which each rank has filled with its own share."""
         # As bytes, which every backend knows.
-        parts = [part.view(-1).view(torch.uint8) for part in out.chunk(self.size)]
-        mine = own.view(-1).view(torch.uint8)
+        parts = [part.view(-1).view(torch.uint8) for part in whole.chunk(self.size)]
+        mine = parts[self.rank].clone()
         if self._gpus is not None:
             torch.distributed.all_gather(parts, mine, group=self._gpus)
         else:

@@ -1,7 +1,7 @@
-"""A further rank of the learner: it computes its shards of every minibatch and takes the same optimizer steps.
+"""A further member of the learner: it computes its parts of every update.
 
-It reads what the learner reads, and keeps the whole state: parameters, moments, target network, priorities. It writes
-nothing but its own fields of the board. The learner, rank 0, commits, publishes and writes snapshots.
+It reads what the learner reads, and runs the same program. On a GPU it is a rank with the whole state. It writes
+nothing but its own fields of the board. The learner, member 0, commits, publishes and writes snapshots.
 """
 
 from __future__ import annotations
@@ -14,20 +14,23 @@ from learner.engine.device import device_bytes_reader
 from learner.engine.engine import NonFiniteError
 from learner.engine.faults import device_faults_named
 from learner.engine.nan_report import repeat_updates
-from learner.learner import Rounds, prepare, progress_at, settled
+from learner.learner import Rounds, join_team, prepare, progress_at, settled
 from learner.make_engine import make_engine
-from learner.ranks.rank_group import RankGroup, rank_of
+from learner.team.gpu_ranks import rank_of
 from shared.config.settings import ResolvedConfig
 from shared.memory.board import Phase
 from shared.memory.wait import Stopped
 from shared.process.child import ChildSpec, enter
 
 
-class RankRounds(Rounds):
-    """The part of a further rank in every round: the updates, without commits and records."""
+class MemberRounds(Rounds):
+    """The part of a further member in every round: the updates, without commits and records."""
 
     def _wait_for_lanes(self, boundary: int) -> None:
-        """Do nothing: the learner waits, and the updates begin when all ranks are there."""
+        """Do nothing: the learner waits, and the updates begin when all members are there."""
+
+    def _publish(self, done: int) -> None:
+        """Do nothing: the learner publishes."""
 
     def _record_updates(self, round_: int, done: int, part: int) -> None:
         """Do nothing: the learner counts them."""
@@ -47,10 +50,10 @@ def config_for_rank(config: ResolvedConfig, rank: int) -> ResolvedConfig:
 
 
 def main(child_spec: ChildSpec) -> None:
-    """Do a rank's part until the last round is committed or the run stops.
+    """Do a member's part until the last round is committed or the run stops.
 
     Raises:
-        DeviceFault: the GPU does not do its part. FatalError: the ranks do not compute alike.
+        DeviceFault: the GPU does not do its part. FatalError: the members do not compute alike.
     """
     memory, waiter = enter(child_spec)
     config = config_for_rank(memory.plan.config, rank_of(child_spec))
@@ -59,11 +62,11 @@ def main(child_spec: ChildSpec) -> None:
         prepare(config)
         waiter.device_bytes = device_bytes_reader(device)
         waiter.wait(lambda: bool(memory.board.prepared[0]))
-        ranks = RankGroup.join(child_spec, waiter, device)
-        engine = make_engine(config, memory.plan.network, memory.ring, waiter.heartbeat, ranks)
-        rounds = RankRounds(memory, waiter, engine, child_spec.doorbells, ranks)
+        team = join_team(child_spec, waiter, device)
+        engine = make_engine(config, memory.plan.network, memory.ring, waiter.heartbeat, team)
+        rounds = MemberRounds(memory, waiter, engine, child_spec.doorbells, team)
         try:
-            with settled(engine, ranks):
+            with settled(engine, team):
                 round_ = rounds.restore()
                 while not memory.board.finished:
                     # The last boundary is named before a commit. The learner begins the round no sooner.

@@ -1,0 +1,132 @@
+"""Plain networks on a CPU: convolutions divided by rows, the hidden layer by units (Krizhevsky 2014, arXiv:1404.5997).
+
+Convolutions have few parameters and much work: a member computes them for its rows. The hidden layer has most of the
+parameters: a member computes its units for all rows, and alone has their gradient. So an update exchanges the features
+of a batch, parts of their gradient, and gradients of the convolutions, but never one of all parameters.
+
+One update has five waits. A member writes only its parts, and reads those of others behind a wait:
+
+    forward:   own rows through the convolutions -> features  |  own units -> hidden  |  outputs, by every member the same
+    backward:  own units; their part of the gradient of the features  |  the sum of these parts for the own rows;
+               convolutions -> gradients  |  sums of these for the own parameters; optimizer  |
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from learner.engine.bf16 import sum_parts
+from learner.engine.side_stream import SideStream
+from learner.networks.divided import DividedModel, DividedPass, Share
+from learner.networks.fused import FusedModel, features_of, keep_gradient, relu_backward
+from learner.networks.linear import Affine, write_gradient
+from learner.networks.model import ExtraInputs
+from learner.team.team import slices
+
+
+class Buffers(NamedTuple):
+    """What members of a team exchange in a pass over n rows."""
+
+    features: Tensor
+    """[n, features]."""
+    hidden: Tensor
+    """float32[n, hidden]."""
+    by_features: Tensor
+    """[P, n, features]: the parts of the gradient by the features."""
+
+
+class UnitsModel(DividedModel):
+    """A plain network whose minibatches are divided by rows and units; other passes are divided by rows."""
+
+    _model: FusedModel
+
+    def _prepare(self) -> None:
+        """Cut the parameters: each part has some of the convolutions', and the rows of its units and outputs."""
+        model, network, count = self._model, self.network, len(self.parts)
+        self._units, self._rows = slices(network.hidden, count), slices(network.outputs * network.atoms, count)
+        convolutions = model.place("hidden.weight").start
+        self._cuts = slices(convolutions, count)
+        self.parts = [[cut] for cut in self._cuts]
+        for name, rows in (("hidden", self._units), (network.head, self._rows)):
+            for place in (model.place(f"{name}.weight"), model.place(f"{name}.bias")):
+                each = (place.stop - place.start) // rows[-1].stop
+                for part, cut in zip(self.parts, rows, strict=True):
+                    part.append(slice(place.start + cut.start * each, place.start + cut.stop * each))
+        self._by_convolutions = self._zeros(count, convolutions)
+        self._into = {part: model.convolutions_in(self._by_convolutions[part]) for part in self._own}
+        self._buffers: dict[int, Buffers] = {}
+
+    def gradient_into(self, flat: Tensor) -> None:
+        """Set the vector that `backward` writes into."""
+        self._gradient = flat
+        self._model.gradient_into(flat)
+
+    def forward(
+        self, blocks: Tensor, stack_offset: int, extra_inputs: ExtraInputs, *, learns: bool = False
+    ) -> DividedPass:
+        """The outputs for stacks (`Model.forward`)."""
+        if not learns:
+            return super().forward(blocks, stack_offset, extra_inputs)
+        model, network, read = self._model, self.network, self._model.read
+        features, hidden, _ = self._buffers_for(len(blocks))
+        inputs = list[tuple[Share, list[Tensor]]]()
+        for share in self.shares(len(blocks)):
+            inputs.append((share, model.convolve(blocks[share.rows], stack_offset)))
+            features[share.rows] = features_of(inputs[-1][1][-1])
+        self._team.sync()
+        for part in self._own:
+            units = self._units[part]
+            hidden[:, units] = F.linear(features, read.hidden.weight[units], read.hidden.bias[units]).relu_()
+        self._team.sync()
+        outputs = F.linear(hidden, *read.output).view(-1, network.outputs, network.atoms)
+        return DividedPass(outputs, inputs)
+
+    def backward(self, saved: DividedPass, gradient: Tensor, side_stream: SideStream) -> None:
+        """Write the gradient by the parameters (`Model.backward`); a member writes those that its optimizer moves."""
+        last = gradient.view(len(gradient), -1)
+        features, hidden, by_features = self._buffers_for(len(gradient))
+        for part in self._own:
+            self._write_matrices(part, last, features, hidden, by_features[part])
+        self._team.sync()
+        for share, inputs in saved.passes:
+            self._write_convolutions(share, inputs, by_features)
+        self._team.sync()
+        for part in self._own:
+            sum_parts(self._by_convolutions[:, self._cuts[part]], self._gradient[self._cuts[part]])
+
+    def _write_matrices(self, part: int, last: Tensor, features: Tensor, hidden: Tensor, by_features: Tensor) -> None:
+        """Gradients of the units and outputs of a part, and its part of the gradient by the features."""
+        read, into, units, rows = self._model.read, self._model.gradients, self._units[part], self._rows[part]
+        by_units = relu_backward(last @ read.output.weight[:, units], hidden[:, units]).to(features.dtype)
+        torch.mm(by_units, read.hidden.weight[units], out=by_features)
+        write_gradient(by_units, features, Affine(*(each[units] for each in into.hidden)))
+        if rows.stop > rows.start:
+            write_gradient(last[:, rows], hidden, Affine(*(each[rows] for each in into.output)))
+
+    def _write_convolutions(self, share: Share, inputs: list[Tensor], by_features: Tensor) -> None:
+        """Gradients of the convolutions by the rows of a part."""
+        top = inputs[-1]
+        grad = by_features[:, share.rows].sum(0, dtype=torch.float32).to(top.dtype)
+        grad = grad.view(len(top), *top.shape[2:], top.shape[1]).permute(0, 3, 1, 2)
+        for i in reversed(range(len(inputs) - 1)):
+            grad = relu_backward(grad, inputs[i + 1])
+            wanted = [i > 0, True, True]  # the gradient of the pixels is not needed
+            grad, *found = self._model.convolution_backward(inputs, i, grad, wanted)
+            keep_gradient(i, Affine(*found), self._into[share.part][i])
+
+    def _buffers_for(self, rows: int) -> Buffers:
+        """Shared memory for passes over so many rows."""
+        if rows not in self._buffers:
+            network, parts = self.network, len(self.parts)
+            hidden = self._team.zeros(rows, network.hidden)
+            features = self._zeros(rows, network.features)
+            self._buffers[rows] = Buffers(features, hidden, self._zeros(parts, rows, network.features))
+        return self._buffers[rows]
+
+    def _zeros(self, *shape: int) -> Tensor:
+        """Shared zeros in the dtype of the passes."""
+        return self._team.zeros(*shape, dtype=self.params_bf16.dtype)
