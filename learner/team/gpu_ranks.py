@@ -64,7 +64,7 @@ class RankGroup(Team):
         failed: list[Exception] = []
 
         def connect() -> None:
-            rank, size = rank_of(child_spec), child_spec.plan.config.machine.learner_ranks
+            rank, size = rank_of(child_spec), child_spec.plan.config.machine.learner_processes
             os.environ["GLOO_SOCKET_IFNAME"] = os.environ["NCCL_SOCKET_IFNAME"] = LOOPBACK
             try:
                 torch.distributed.init_process_group(

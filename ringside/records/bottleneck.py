@@ -179,7 +179,7 @@ class RoleStatus:
 
     @property
     def group(self) -> str:
-        """`actors`, `workers`, `ranks` or `nodes` for all of them, else the name."""
+        """`actors`, `workers`, `members` or `nodes` for all of them, else the name."""
         if self.node is not None:
             return "nodes"
         role, _, number = self.name.partition(" ")

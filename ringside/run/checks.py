@@ -30,7 +30,6 @@ from actors.env import EnvError
 from actors.env_trial import EnvSample
 from actors.make_env import action_names
 from ringside.run.children import ChildProcess, require_main_guard, signal_name
-from shared.config.resolve import shards_of_rank, teams_of
 from shared.config.sections import Play
 from shared.config.settings import ResolvedConfig
 from shared.config.trust import code_named
@@ -158,8 +157,9 @@ TIGHT = 0.9
 """Share of the free memory from which a run counts as tight."""
 DESCRIPTORS, DESCRIPTORS_OF_A_PROCESS = 64, 4
 """Open files of the launcher: a fixed number, and for every process doorbell, handle, pipe and claimed core."""
-TASKS, TASKS_OF_AN_ACTOR = 64, 2
-"""Threads besides those of actors, learner and inference (CUDA starts some thirty), and threads of an actor."""
+TASKS, TASKS_OF_A_LEARNER, TASKS_OF_AN_ACTOR = 64, 3, 2
+"""Threads besides those of actors, learner and inference (CUDA starts some thirty), and those of one of its processes
+and of an actor."""
 LEAST_DISK = 100 * MB
 """Free bytes below which even the weights may not fit."""
 COMPRESSED = 10
@@ -273,8 +273,8 @@ def descriptors(plan: Plan, soft: int, hard: int) -> Check:
 def tasks(plan: Plan, free: int | None) -> Check:
     """Processes and threads against `ulimit -u` and the pids limit of control groups; None: no limit."""
     machine = plan.config.machine
-    threads = teams_of(shards_of_rank(machine.learner_shards, machine.learner_ranks)) * machine.learner_threads
-    need = TASKS + threads * machine.learner_ranks + machine.inference_threads + TASKS_OF_AN_ACTOR * plan.actors
+    need = TASKS + TASKS_OF_A_LEARNER * machine.learner_processes + machine.inference_threads
+    need += TASKS_OF_AN_ACTOR * plan.actors
     if free is not None and free < need:
         found = f"This run starts up to {need:,} processes and threads, and {free:,} more are allowed."
         advice = "Raise ulimit -u or the control group's limit of tasks, or take fewer --actors."

@@ -226,7 +226,7 @@ def last_line(log: Path, begin: int) -> str:
 MODULES = {
     Role.INFERENCE: "learner.inference",
     Role.LEARNER: "learner.learner",
-    Role.RANK: "learner.ranks.rank",
+    Role.MEMBER: "learner.ranks.rank",
     Role.SCRIBE: "ringside.records.scribe",
     Role.EVALUATOR: "actors.evaluator",
     Role.ACTOR: "actors.actor",
@@ -273,7 +273,7 @@ class ChildMaker:
         self._env_faults: set[tuple[int, str]] = set()
         """Errors of a user's env that have ended a process, with its position."""
         self._rendezvous: dict[int, int] = {}
-        """Newest incarnation of the learner's ranks, and the descriptor of the file in which they find each other."""
+        """Newest incarnation of the learner's members, and the descriptor of the file that they share."""
         self._lock = identity(run_dir / LOCK_FILE)
         self._claims = Claims()
         self._threads: Sequence[frozenset[int] | None] = [None] * plan.actors
@@ -308,15 +308,15 @@ class ChildMaker:
         return ChildProcess(target=run_role, args=(module, child_spec), name=child_spec.name, daemon=True)
 
     def _rendezvous_of(self, index: int, incarnation: int) -> int | None:
-        """Descriptor of a file in memory for the ranks of this incarnation; None: the process is no rank.
+        """Descriptor of a file in memory for the members of this incarnation; None: the process has none to share with.
 
-        Every incarnation has a new one: a rank that was killed may have left half a word in the former.
+        Every incarnation has a new one: a member that was killed may have left half a word in the former.
         """
-        if self._plan.config.machine.learner_ranks == 1 or index not in self._processes.learners:
+        if self._plan.config.machine.learner_processes == 1 or index not in self._processes.learners:
             return None
         if incarnation not in self._rendezvous:
             self._close_rendezvous()
-            self._rendezvous[incarnation] = os.memfd_create("ranks", os.MFD_CLOEXEC)
+            self._rendezvous[incarnation] = os.memfd_create("learner", os.MFD_CLOEXEC)
         return _Inherited(self._rendezvous[incarnation])
 
     def repeats_env_fault(self, index: int, code: int) -> bool:

@@ -250,7 +250,7 @@ class Supervisor:
             del self._children[index]
             return
         role = self._processes.role_of(index)
-        learns = role in (Role.LEARNER, Role.RANK, Role.WORKER)  # the next resume would find its fault again
+        learns = role in (Role.LEARNER, Role.MEMBER, Role.WORKER)  # the next resume would find its fault again
         if self._board.stopping and (index != Role.SCRIBE or self._force_exit) and not (learns and code == FATAL):
             del self._children[index]
             return
@@ -266,15 +266,15 @@ class Supervisor:
     def _did_all(self, index: int) -> bool:
         """True if a role has nothing left to do.
 
-        After the last commit a rank of the learner has not: started again, it would wait for others that have left.
+        After the last commit a member of the learner has not: started again, it would wait for others that have left.
         """
         connected = len(self._processes.learners) > 1 and index in self._processes.learners
         return bool(self._board.finished and (connected or self._board.phase[index] == Phase.DONE))
 
     def _restart(self, index: int) -> None:
-        """Restart a process; a rank of the learner with all others; under MPS both of those that use the GPU.
+        """Restart a process; a member of the learner with all others; under MPS both of those that use the GPU.
 
-        Ranks are connected: without one the others cannot go on.
+        Members are connected: without one the others cannot go on.
         """
         learners = self._processes.learners if index in self._processes.learners else ()
         shared = GPU_ROLES if self._uses_mps and index in (*GPU_ROLES, *learners) else ()

@@ -76,8 +76,8 @@ class TrainSettings(TypedDict, total=False):
     precision: Literal["auto", "fp32", "tf32", "bf16"]
     acting_device: str | None
     acting_precision: Literal["auto", "fp32", "tf32", "bf16"] | None
-    learner_threads: int | None
-    learner_shards: int | None
+    learner_parts: int | None
+    learner_members: int | None
     learner_ranks: int
     inference_threads: int | None
     inference_batch: int | None

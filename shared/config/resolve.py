@@ -1,7 +1,7 @@
-"""Values of the settings that a configuration leaves open: device, precision, threads, actors, directory.
+"""Values of the settings that a configuration leaves open: device, precision, processes, directory.
 
 They are resolved once, before anything starts, and recorded with the run, because another value may change the last
-bits of the weights. Only --actors may differ freely, so nothing here follows from it.
+bits of the weights. Only --actors and --learner-members may differ freely, so only they follow from the cores.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from pathlib import Path
 
 from shared.config.method_declaration import method_declaration
 from shared.config.protocols import PROTOCOLS, eval_rules
-from shared.config.sections import WORKER_SCHEDULES, Machine, Play, Precision, Schedule
+from shared.config.sections import PARTS, WORKER_SCHEDULES, Machine, Play, Precision, Schedule
 from shared.config.settings import Config, ResolvedConfig
 from shared.errors import ConfigError
 from shared.machine import facts
 
-RANK_SHARDS = 4
-"""Least shards of a minibatch that ranks share, by default."""
+LEARNER_PARTS = 4
+"""Parts of an update by default, on a CPU or for ranks."""
 
 WORKERS_TOGETHER = 8
 """Most emulators of workers in one forward pass: eight, half of the sixteen workers of the preset on two processes.
@@ -52,8 +52,8 @@ def resolve(config: Config) -> ResolvedConfig:
     return ResolvedConfig.from_config(config.with_settings(**answers))
 
 
-def _allocation(config: Config, *, on_cpu: bool, acts_on_cpu: bool) -> dict[str, int | None]:
-    """Settings that divide the cores of this machine: threads, shards, batch and actors.
+def _allocation(config: Config, *, on_cpu: bool, acts_on_cpu: bool) -> dict[str, int]:
+    """Settings that divide the cores of this machine: parts, members, threads, batch and actors.
 
     Args:
         config: with what the user set.
@@ -61,17 +61,17 @@ def _allocation(config: Config, *, on_cpu: bool, acts_on_cpu: bool) -> dict[str,
         acts_on_cpu: True if the inference server does.
     """
     workers, machine, cores = config.play.workers, config.machine, facts.usable_cores()
-    shards = machine.learner_shards or learner_shards_of(config, on_cpu=on_cpu)
-    threads = machine.learner_threads or (1 if workers else learner_threads_of(cores, shards, on_cpu=on_cpu))
+    parts = machine.learner_parts or (1 if workers else learner_parts_of(machine.learner_ranks, on_cpu=on_cpu))
+    most = learner_cores(min(cores, facts.physical_cores())) if on_cpu else 1
+    members = machine.learner_members or learner_members_of(parts, most)
     inference_threads = machine.inference_threads or 1
     batch = inference_batch_of(config.play, on_cpu=acts_on_cpu, schedule=config.learn.schedule)
-    busy = busy_threads(threads, shards, machine.learner_ranks, on_cpu=on_cpu)
     # The learner waits while actors play, and actors wait while it learns; workers have no learner beside them.
     all_play = config.learn.schedule in ("alternate", *WORKER_SCHEDULES)
-    spare = cores if all_play else cores - busy - inference_threads
+    spare = cores if all_play else cores - members * machine.learner_ranks - inference_threads
     return {
-        "learner_threads": threads,
-        "learner_shards": shards,
+        "learner_parts": parts,
+        "learner_members": members,
         "inference_threads": inference_threads,
         "inference_batch": machine.inference_batch or batch,
         "actors": machine.actors or actors_of(config.play, spare),
@@ -127,22 +127,21 @@ def acting_of(machine: Machine, device: str) -> tuple[str | None, Precision | No
     return acts_on if acts_on != device else None, None if asked is None else precision_of(asked, acts_on)
 
 
-def learner_shards_of(config: Config, *, on_cpu: bool) -> int | None:
-    """Shards of a minibatch: None with a replay buffer or a GPU, else one for every 64 samples, four at most.
+def learner_parts_of(ranks: int, *, on_cpu: bool) -> int:
+    """Parts of an update, from which its last bits follow: the same number on every CPU, whatever its cores."""
+    if not on_cpu and ranks == 1:
+        return 1
+    return next((parts for parts in PARTS if parts >= LEARNER_PARTS and parts % ranks == 0), LEARNER_PARTS)
 
-    With several ranks it is the first multiple of their number from four on, so that two and four have the same.
-    Smaller shards cost more a sample (docs/lab/2026-11-on-policy.md). The machine's cores decide nothing here, since
-    the number changes the last bits.
-    """
-    ranks = config.machine.learner_ranks
-    if ranks > 1:
-        return -(-RANK_SHARDS // ranks) * ranks
-    if not on_cpu or not method_declaration(config.algorithm.method).on_policy:
-        return None
-    most = 4
-    if config.algorithm.recurrent:  # a shard holds whole sequences
-        most = min(most, config.learn.batch_size * config.play.envs // config.learn.round_steps)
-    return max(1, min(most, config.learn.batch_size // 64))
+
+def learner_cores(cores: int) -> int:
+    """Cores for a learner on a CPU, of so many physical ones: the others are for inference and two actors."""
+    return max(1, cores - (OTHERS if cores > OTHERS + 1 else OTHERS - 1))
+
+
+def learner_members_of(parts: int, most: int) -> int:
+    """Largest number of processes, at most `most`, that share the parts of an update evenly."""
+    return max(members for members in PARTS if members <= most and parts % members == 0)
 
 
 def actors_of(play: Play, spare: int) -> int:
@@ -176,43 +175,10 @@ def run_directory_of(play: Play) -> Path:
     return Path("runs") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
-TEAMS = 3
-"""Teams of a learner on a CPU, each of `--learner-threads` threads: layers, weight gradients, prefetching."""
-MOST_THREADS = 4
-"""Most threads of a team."""
 OTHERS = 3
-"""Cores that a learner on a CPU leaves free: one for inference and two for actors."""
+"""Cores that a learner on a CPU leaves free: one for inference and two for actors, of four cores or fewer one."""
 CPU_ROWS = 32
 """Most rows of an inference batch on a CPU: larger ones cost as much a row (docs/lab/2026-11-cpu-learner.md)."""
-
-
-def teams_of(shards: int | None) -> int:
-    """Threads of a learner on a CPU that each compute with `--learner-threads`, one for each shard if there are any."""
-    return max(TEAMS, shards or 1)
-
-
-def learner_threads_of(cores: int, shards: int | None, *, on_cpu: bool) -> int:
-    """Threads of a learner: one with a GPU; on a CPU the number for each of its teams.
-
-    On a CPU it is as many as leave cores for inference and two actors, four at most. Several ranks have it each, since
-    their number must not change the arithmetic; on a CPU they need fewer `--learner-threads`.
-
-    The threads of a team wait for each other, spinning, several times an update: with another process on one of two
-    cores for half of the time, two threads were 9 times slower than one
-    (docs/lab/2026-11-cpu-learner.md). Two actors play several times as fast as a CPU learns.
-    """
-    return max(1, min(MOST_THREADS, (cores - OTHERS) // teams_of(shards))) if on_cpu else 1
-
-
-def shards_of_rank(shards: int | None, ranks: int) -> int | None:
-    """Shards of a minibatch that each rank of a learner computes."""
-    return shards if shards is None else shards // ranks
-
-
-def busy_threads(learner_threads: int, shards: int | None, ranks: int = 1, *, on_cpu: bool) -> int:
-    """Cores that the ranks of a learner take: teams of one thread wait asleep, larger ones spin."""
-    spins = on_cpu and learner_threads > 1
-    return ranks * learner_threads * (teams_of(shards_of_rank(shards, ranks)) if spins else 1)
 
 
 def greatest_share(lanes: int, actors: int) -> int:

@@ -53,8 +53,9 @@ Frames = Annotated[int, Meta(ge=1, le=MOST_EVAL_FRAMES)]
 MOST_GRAPH_UPDATES = 8
 """Most updates that a GPU makes of one launch."""
 Threads = Annotated[int, Meta(ge=1, le=1_024)]
-MOST_SHARDS = 64
-Shards = Annotated[int, Meta(ge=1, le=MOST_SHARDS)]
+PARTS = (1, 2, 4, 8, 16)
+"""Possible numbers of parts of an update."""
+Parts = Annotated[int, Meta(ge=1, le=PARTS[-1])]
 MOST_WIDTH = 64
 MOST_NOISE = 100
 OF_METHOD = MethodSettings()
@@ -283,16 +284,15 @@ class Machine:
     """Device of the inference server; default: that of the learner. `cpu` has nodes of a cluster play for a GPU."""
     acting_precision: Annotated[Precision | None, Effect.LAST_BITS] = None
     """Arithmetic of the inference server; default: on another device auto, else that of the learner."""
-    learner_threads: Annotated[Threads | None, Effect.LAST_BITS] = None
-    """Threads of each of the three teams of a learner on a CPU: layers, weight gradients, prefetching. Recorded,
-    because the number changes the last bits."""
-    learner_shards: Annotated[Shards | None, Effect.LAST_BITS] = None
-    """Parts of a minibatch that threads or ranks compute in parallel; their gradients are added in order. Recorded,
-    because the number changes the last bits; default: 1, on a CPU with an on-policy method one for every 64 samples up
-    to 4, and with --learner-ranks the first multiple of it from 4 on."""
-    learner_ranks: Annotated[int, Meta(ge=1, le=MOST_SHARDS), Effect.NONE] = 1
-    """Processes that share every minibatch of the learner, each with as many of --learner-shards: on GPUs one for each,
-    from --device on. The number changes no bit."""
+    learner_parts: Annotated[Parts | None, Effect.LAST_BITS] = None
+    """Parts of the work of an update, 1, 2, 4, 8 or 16, which are added in order. Recorded, because the number changes
+    the last bits; default: 4 on every CPU, 1 on a GPU, with --learner-ranks the first from 4 on that they divide."""
+    learner_members: Annotated[Parts | None, Effect.NONE] = None
+    """Processes of a learner on a CPU, which share --learner-parts evenly. The number changes no bit; default: as many
+    as the usable cores allow."""
+    learner_ranks: Annotated[Parts, Effect.NONE] = 1
+    """Processes of a learner on GPUs, one for each from --device on, which share --learner-parts evenly. The number
+    changes no bit."""
     inference_threads: Annotated[Threads | None, Effect.LAST_BITS] = None
     """CPU threads of the inference server; recorded, because the number changes the last bits."""
     inference_batch: Annotated[Count | None, Effect.LAST_BITS] = None
@@ -312,6 +312,11 @@ class Machine:
     def is_deterministic(self) -> bool:
         """True if kernels give the same bits every time."""
         return self.deterministic == "on"
+
+    @property
+    def learner_processes(self) -> int:
+        """Processes of the learner: members on a CPU, ranks on GPUs."""
+        return self.learner_ranks if self.device != "cpu" else self.learner_members or 1
 
     @property
     def acts_on(self) -> str:

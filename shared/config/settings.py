@@ -26,6 +26,7 @@ from shared.config.sections import (
     Frames,
     Learn,
     Machine,
+    Parts,
     Play,
     Run,
     Share,
@@ -176,7 +177,8 @@ class ResolvedMachine(Machine):
     """`Machine` with every default filled in; the acting ones stay open where they are those of the learner."""
 
     actors: Count
-    learner_threads: Count
+    learner_parts: Parts
+    learner_members: Parts
     inference_threads: Count
     inference_batch: Count
 

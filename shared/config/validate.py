@@ -19,7 +19,7 @@ from shared.config.method_declaration import C51Settings, OnPolicySettings, meth
 from shared.config.presets import PRESETS
 from shared.config.protocols import eval_rules
 from shared.config.run_schedule import MOST_PRIORITIES, make_run_schedule
-from shared.config.sections import INEXACT_SCHEDULES, WORKER_SCHEDULES, Algorithm, Learn
+from shared.config.sections import INEXACT_SCHEDULES, PARTS, WORKER_SCHEDULES, Algorithm, Learn
 from shared.config.settings import Config, ResolvedConfig, unused_settings
 from shared.config.trust import CLASS, WANDB_SETTINGS
 from shared.env_name import parse_env_name
@@ -153,8 +153,8 @@ def _conflicts(config: Config, changed: Mapping[str, Any]) -> Iterator[str]:
     yield from _above(config, "epsilon_end", "epsilon_start")
     if play.workers:
         yield from _of_workers(config, changed)
-    else:
-        yield from _of_shards(config)
+    if config.machine.learner_parts not in (None, *PARTS):
+        yield f"--learner-parts {config.machine.learner_parts} is not one of 1, 2, 4, 8 and 16."
     if not method.on_policy:
         yield from _of_replay(config)
     elif not play.workers:
@@ -237,20 +237,26 @@ def _of_network(config: Config) -> Iterator[str]:
         yield f"--v-min {own.v_min} to --v-max {own.v_max} must hold 0, the return after an episode's end."
 
 
-def _of_shards(config: Config) -> Iterator[str]:
-    """Minibatches that shards and ranks cannot divide."""
-    shards, ranks = config.machine.learner_shards, config.machine.learner_ranks
-    yield from _above(config, "learner_shards", "batch_size", ": pass fewer")
-    if shards is not None and ranks > 1:
-        price = ", though another number changes the last bits" if config.run.resume is not None else ""
-        yield from _uneven("learner_shards", shards, ranks, f"--learner-ranks {ranks}, to be shared evenly{price}")
-        words = f"--learner-shards {shards} with --learner-ranks"
-        yield from _uneven("batch_size", config.learn.batch_size, shards, words)
+def _of_parts(config: ResolvedConfig) -> Iterator[str]:
+    """Parts of an update that processes cannot share, and processes of another device."""
+    machine = config.machine
+    parts, members, ranks = machine.learner_parts, machine.learner_members, machine.learner_ranks
+    if machine.device == "cpu" and ranks > 1:
+        yield f"--learner-ranks {ranks} is for GPUs: on a CPU pass --learner-ranks 1 and --learner-members {ranks}."
+    if machine.device != "cpu" and members > 1:
+        yield f"--learner-members {members} is for a CPU: on {machine.device} pass --learner-members 1."
+    if parts % machine.learner_processes:
+        given = f"--learner-ranks {ranks}" if ranks > 1 else f"--learner-members {members}"
+        divisors = ", ".join(str(each) for each in PARTS if parts % each == 0)
+        yield f"{given} cannot share --learner-parts {parts} evenly: pass one of {divisors}."
+    if ranks > 1:
+        words = f"--learner-parts {parts} with --learner-ranks"
+        yield from _uneven("batch_size", config.learn.batch_size, parts, words)
 
 
 def _of_rounds(config: Config) -> Iterator[str]:
     """Rounds that an on-policy method cannot learn from."""
-    learn, envs, shards = config.learn, config.play.envs, config.machine.learner_shards
+    learn, envs = config.learn, config.play.envs
     size, with_method = learn.batch_size, f"with --method {config.algorithm.method}"
     yield from _uneven("round_steps", learn.round_steps, envs, f"--envs {envs} {with_method}")
     why = f", since every step of a round is learned from {with_method}"
@@ -263,9 +269,6 @@ def _of_rounds(config: Config) -> Iterator[str]:
         fits = min(sizes, key=lambda each: abs(each - size))
         why = f"the ticks of a round of --round-steps {learn.round_steps:_} with --envs {envs}, with --recurrent"
         yield f"--batch-size {size:_} must be a multiple of {ticks}, {why}; the nearest that fits is {fits:_}."
-    if shards is not None and shards > size // ticks:
-        envs_of_batch = f"{size // ticks} envs whose rounds are one --batch-size {size:_} with --recurrent"
-        yield f"--learner-shards {shards} is more than the {envs_of_batch}: pass fewer."
 
 
 def _of_replay(config: Config) -> Iterator[str]:
@@ -334,7 +337,7 @@ def _conflicts_of_resolved(config: ResolvedConfig) -> Iterator[str]:
     if machine.acts_on == "cpu" and machine.acting_precision == "tf32":
         yield "--acting-precision tf32 is for CUDA devices; on a CPU pass fp32 or bf16."
     if not play.workers:
-        yield from _of_shards(config)
+        yield from _of_parts(config)
     if machine.device == "cpu" and machine.precision == "tf32":
         yield "--precision tf32 is for CUDA devices; on a CPU pass fp32 or bf16."
     if machine.device == "cpu" and machine.replay_on == "device":
@@ -345,7 +348,7 @@ def _of_processes_of_workers(config: ResolvedConfig) -> Iterator[str]:
     """More processes than workers, and other sizes than theirs."""
     schedule = config.learn.schedule
     yield from _above(config, "actors", "workers", ", each of which runs on one process")
-    only = dict.fromkeys(("learner_ranks", "learner_threads", "learner_shards", "inference_threads"), 1)
+    only = dict.fromkeys(("learner_ranks", "learner_parts", "learner_members", "inference_threads"), 1)
     if schedule == "async":
         only["inference_batch"] = config.play.lane_envs
     for name, expected in only.items():

@@ -45,6 +45,12 @@ def usable_cores(root: Path = FILESYSTEM, affinity: int | None = None) -> int:
     return max(1, cores if quota is None else min(cores, math.ceil(quota)))
 
 
+def physical_cores(root: Path = FILESYSTEM) -> int:
+    """Physical cores whose threads this process may use, each counted once."""
+    cpus = root / "sys/devices/system/cpu"
+    return len({text(cpus / f"cpu{n}/topology/thread_siblings_list") or n for n in os.sched_getaffinity(0)})
+
+
 def usable_memory(root: Path = FILESYSTEM) -> int:
     """Bytes that this process and its children may still take before something is killed.
 

@@ -19,8 +19,8 @@ WORKER_BYTES = 450_000_000
 """The same of a process of workers, which loads torch beside the emulator."""
 
 
-RANK_BYTES = 700_000_000
-"""The same of a rank of the learner on a CPU, besides the stacks of a round."""
+MEMBER_BYTES = 700_000_000
+"""The same of a further member of the learner on a CPU, besides the stacks of a round."""
 
 
 EMULATOR_BYTES = 1_000_000
@@ -31,11 +31,11 @@ def own_bytes(plan: Plan) -> int:
     """Upper estimate of the bytes that the processes of a run take in addition to the shared region."""
     run_schedule, machine = plan.run_schedule, plan.config.machine
     player_bytes = WORKER_BYTES if plan.player is Role.WORKER else ACTOR_BYTES
-    own = OWN_BYTES + RANK_BYTES * (machine.learner_ranks - 1)
+    own = OWN_BYTES + MEMBER_BYTES * (machine.learner_processes - 1)
     if plan.method.on_policy and not run_schedule.workers and machine.device == "cpu":
         # Beside the rings the learner holds the stacks of a whole round.
         stack_bytes = run_schedule.frames.stack * run_schedule.frames.nbytes
-        own += (run_schedule.round_steps + run_schedule.envs) * stack_bytes * machine.learner_ranks
+        own += (run_schedule.round_steps + run_schedule.envs) * stack_bytes * machine.learner_processes
     return own + player_bytes * plan.actors + EMULATOR_BYTES * run_schedule.envs
 
 

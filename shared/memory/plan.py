@@ -87,7 +87,7 @@ class Plan:
             parameters=parameters_of(network),
             actors=actors,
             player=player,
-            processes=ProcessTable.make({player: actors, Role.RANK: config.machine.learner_ranks - 1}),
+            processes=ProcessTable.make({player: actors, Role.MEMBER: config.machine.learner_processes - 1}),
         )
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -104,8 +104,8 @@ class Plan:
     @property
     def roles(self) -> tuple[Role, ...]:
         """Roles that the run has, those that play last."""
-        ranks = (Role.RANK,) if self.config.machine.learner_ranks > 1 else ()
-        learners = () if self.run_schedule.workers else (Role.LEARNER, *ranks, Role.INFERENCE)
+        members = (Role.MEMBER,) if self.config.machine.learner_processes > 1 else ()
+        learners = () if self.run_schedule.workers else (Role.LEARNER, *members, Role.INFERENCE)
         evaluators = (Role.INFERENCE, Role.EVALUATOR) if self.evaluation_episodes else ()
         return tuple(dict.fromkeys((Role.SCRIBE, *learners, *evaluators, self.player)))
 

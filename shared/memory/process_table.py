@@ -20,8 +20,8 @@ class Role(IntEnum):
     EVALUATOR = 3
     ACTOR = 4
     WORKER = 5
-    RANK = 6
-    """Learner ranks 1 and up. Rank 0 is the learner."""
+    MEMBER = 6
+    """Members 1 and up of the learner's team; on GPUs, its ranks. Member 0 is the learner."""
 
     @property
     def is_numbered(self) -> bool:
@@ -62,8 +62,8 @@ class ProcessTable:
 
     @property
     def learners(self) -> tuple[int, ...]:
-        """Positions of all ranks of the learner, itself first."""
-        return (Role.LEARNER, *self.indexes_of(Role.RANK))
+        """Positions of all members of the learner, itself first."""
+        return (Role.LEARNER, *self.indexes_of(Role.MEMBER))
 
     def role_of(self, index: int) -> Role:
         """Role of the process at a position. Raises `IndexError` when there is none."""
@@ -79,6 +79,6 @@ class ProcessTable:
 
 
 def process_name(role: Role, number: int) -> str:
-    """Name of a process of a role: `learner`, `actor 3`; the first beside the learner is `rank 1`."""
-    shown = number + 1 if role is Role.RANK else number
+    """Name of a process of a role: `learner`, `actor 3`; the first beside the learner is `member 1`."""
+    shown = number + 1 if role is Role.MEMBER else number
     return f"{role.name.lower()} {shown}" if role.is_numbered else role.name.lower()

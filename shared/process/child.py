@@ -78,7 +78,7 @@ class ChildSpec:
     checkpoint: Manifest | None = None
     """Verified checkpoint that the scribe of a resumed run restores."""
     rendezvous: int | None = None
-    """Descriptor of the file in memory in which the ranks of a learner find each other; None: it has one rank."""
+    """Descriptor of the file in memory that the members of a learner share; None: it has one member."""
 
     @property
     def name(self) -> str:
@@ -107,7 +107,7 @@ def run_role(module: str, child_spec: ChildSpec) -> None:
     os.dup2(log, 2)
     os.close(log)
     enable_stack_dumps()
-    if child_spec.role not in (Role.LEARNER, Role.RANK, Role.INFERENCE):
+    if child_spec.role not in (Role.LEARNER, Role.MEMBER, Role.INFERENCE):
         os.nice(NICENESS)
     if child_spec.cores:
         with suppress(OSError):  # the group lost them meanwhile; the process runs without

@@ -20,7 +20,7 @@ from shared.root import ROOT
 from tests.support.runs import finish, gone, start_words
 from tests.support.waiting import until
 
-WORDS = ("--envs", "4", "--inference-batch", "2", "--network", "small", "--learner-threads", "1", "--device", "cpu")
+WORDS = ("--envs", "4", "--inference-batch", "2", "--network", "small", "--learner-members", "1", "--device", "cpu")
 ROUNDS = ("--round-steps", "120", "--replay-size", "600", "--learning-starts", "240")
 QUICK = ("--seconds", "0.2", "--repeats", "1")
 

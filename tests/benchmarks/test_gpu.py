@@ -202,7 +202,7 @@ def test_a_solved_game_is_noted_and_drawn(
 
 
 def test_inference_is_timed_alone_and_beside_a_learner() -> None:
-    small = "--envs 4 --actors 1 --inference-batch 4 --learner-threads 1 --network small --round-steps 400"
+    small = "--envs 4 --actors 1 --inference-batch 4 --learner-members 1 --network small --round-steps 400"
     rest = "--game pong --device cpu --replay-size 800 --learning-starts 400"
     plan = plan_of([*small.split(), *rest.split()])
     alone, beside = gpu.answers(plan, {}, alone=True), gpu.answers(plan, {})

@@ -17,7 +17,7 @@ from shared.network_parameters import parameters_of
 from tests.support.played_ring import ACTIONS, make_algorithm, small_config
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-SMALL = "--game pong --device cpu --precision fp32 --envs 4 --actors 1 --inference-batch 4 --learner-threads 1 \
+SMALL = "--game pong --device cpu --precision fp32 --envs 4 --actors 1 --inference-batch 4 --learner-members 1 \
 --network small --round-steps 400 --replay-size 800 --learning-starts 400"
 
 

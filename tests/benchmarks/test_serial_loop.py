@@ -27,7 +27,7 @@ TICKS = 260
 
 
 SMALL = "--game breakout --schedule alternate --envs 2 --lane-envs 1 --actors 1 --network small --device cpu \
---precision fp32 --learner-threads 1 --train-every 4 --batch-size 8 --learning-starts 80 --total-steps 4_000 \
+--precision fp32 --learner-members 1 --train-every 4 --batch-size 8 --learning-starts 80 --total-steps 4_000 \
 --round-steps 64 --snapshot-every-steps 64 --replay-size 2_000 --epsilon-start 0.3 --epsilon-end 0.3"
 
 

@@ -27,5 +27,5 @@ def main(child_spec: ChildSpec) -> None:
 
 
 if __name__ == "__main__":
-    children.MODULES[Role.RANK] = "tests.exact.deviating"
+    children.MODULES[Role.MEMBER] = "tests.exact.deviating"
     sys.exit(launch.main(sys.argv[1:]))

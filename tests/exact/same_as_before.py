@@ -35,7 +35,7 @@ REFERENCE = "e22810e6"
 LONGEST_SECONDS = 600.0
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
-COMMON = {"--game": "breakout", "--actors": "2", "--learner-threads": "1", "--seed": "7"}
+COMMON = {"--game": "breakout", "--actors": "2", "--learner-members": "1", "--seed": "7"}
 REPLAY = COMMON | {
     "--envs": "8",
     "--lane-envs": "2",

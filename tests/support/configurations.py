@@ -17,7 +17,7 @@ ON_POLICY = {"method": "a2c", "round_steps": 960, "batch_size": 96}
 
 def settled(**settings: Any) -> ResolvedConfig:
     """A small configuration for the CPU with nothing left open."""
-    small = {"envs": 8, "actors": 2, "inference_batch": 4, "device": "cpu", "precision": "fp32"}
+    small = {"envs": 8, "actors": 2, "inference_batch": 4, "device": "cpu", "precision": "fp32", "learner_members": 1}
     return resolve.resolve(Config().with_settings(**{**small, **settings}))
 
 

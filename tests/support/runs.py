@@ -42,7 +42,7 @@ SMALL = {
     "--replay-size": "2_400",
     "--epsilon-steps": "2_000",
     "--network": "small",
-    "--learner-threads": "1",
+    "--learner-members": "1",
     "--inference-batch": "4",
 }
 """Ten rounds of 60 ticks, eight of which learn; the window wraps; random Breakout ends an episode in some 200 ticks."""

@@ -115,7 +115,7 @@ def test_shards_and_slices_change_no_update() -> None:
     """Shards of whole sequences give the same update up to rounding, and slices of a round the same bits."""
     online = []
     for shards, slices in ((1, [2]), (1, [1, 1]), (2, [2])):
-        config = _config(learner_shards=shards)
+        config = _config(learner_parts=shards)
         engine = make_played_engine(play_rounds(config), config)
         engine.begin_round(1, 2 * TICKS)
         for count in slices:

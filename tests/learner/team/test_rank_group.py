@@ -32,7 +32,7 @@ from tests.learner.ranks.test_rank_group import CPU, PollingWaiter, spec_of
 from learner.ranks.rank_group import RankGroup
 from shared.memory.process_table import Role
 
-ranks = RankGroup.join(spec_of(Role.RANK, int(sys.argv[1])), PollingWaiter(), CPU)
+ranks = RankGroup.join(spec_of(Role.MEMBER, int(sys.argv[1])), PollingWaiter(), CPU)
 out = torch.zeros(4, dtype=torch.bfloat16)
 ranks.gather(torch.tensor([3.0, 4.0], dtype=torch.bfloat16), out)
 assert out.tolist() == [1.0, 2.0, 3.0, 4.0]
@@ -62,7 +62,7 @@ class PollingWaiter:
 
 def spec_of(role: Role, rendezvous: int) -> Any:
     """The specification of a rank: the learner, or the first beside it."""
-    plan = SimpleNamespace(config=SimpleNamespace(machine=SimpleNamespace(learner_ranks=2)))
+    plan = SimpleNamespace(config=SimpleNamespace(machine=SimpleNamespace(learner_processes=2)))
     return SimpleNamespace(plan=plan, role=role, number=0, rendezvous=rendezvous)
 
 
@@ -117,5 +117,5 @@ def test_each_rank_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(facts, "cuda_devices", lambda: 4)
     on_gpus = resolve(Config().with_settings(device="cuda:1", learner_ranks=3))
     assert [config_for_rank(on_gpus, rank).machine.device for rank in range(3)] == ["cuda:1", "cuda:2", "cuda:3"]
-    on_cpu = resolve(Config().with_settings(device="cpu", learner_ranks=3))
+    on_cpu = resolve(Config().with_settings(device="cpu", learner_members=4))
     assert config_for_rank(on_cpu, 2) == on_cpu

@@ -260,7 +260,7 @@ def test_a_setting_and_not_its_ends_decides_whether_a_range_is_whole() -> None:
         "n_step": {"low": 1.0, "high": 5.0, "step": 2.0},
         "replay_size": {"low": 1e5, "high": 1e6},
         "atoms": {"low": 11.0, "high": 51.0},
-        "learner_threads": {"low": 1.0, "high": 2.0},
+        "learner_parts": {"low": 1.0, "high": 2.0},
     }
     real = {"discount": {"low": 0, "high": 1}, "v_max": {"low": 1, "high": 10, "step": 1}}
     space = make_space(whole | real, Config().with_settings(method="c51"))

@@ -103,7 +103,7 @@ def test_the_same_experiment_counts_once_and_the_one_with_an_end_stays(tmp_path:
     ("first", "second"),
     [
         ({"deterministic": "off"}, {"deterministic": "off"}),
-        ({"learner_threads": 2}, {}),
+        ({"learner_parts": 2}, {}),
         *(({"schedule": schedule}, {"schedule": schedule}) for schedule in INEXACT_SCHEDULES),
     ],
 )

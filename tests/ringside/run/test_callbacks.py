@@ -150,7 +150,7 @@ def test_a_run_calls_them_and_stops_when_one_says_so(tmp_path: Path) -> None:
         "env": "tests.support.pixel_game:factory",
         "run_dir": tmp_path / "run",
         **{"envs": 8, "actors": 2, "round_steps": 480, "batch_size": 8, "learning_starts": 960, "replay_size": 2_400},
-        **{"network": "small", "learner_threads": 1, "inference_batch": 4, "total_steps": 48_000},
+        **{"network": "small", "learner_members": 1, "inference_batch": 4, "total_steps": 48_000},
     }
     summary = ringside.train(on_round=enough, **settings)
     assert not summary["finished"]

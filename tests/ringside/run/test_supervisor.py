@@ -161,25 +161,25 @@ def test_a_process_that_ends_starts_again_while_there_is_work(
 
 
 @pytest.mark.parametrize(
-    ("dead", "mps", "ranks", "together"),
+    ("dead", "mps", "members", "together"),
     [
         (Role.INFERENCE, True, 1, [Role.INFERENCE, Role.LEARNER]),
         (Role.LEARNER, True, 1, [Role.INFERENCE, Role.LEARNER]),
         (Role.LEARNER, False, 1, [Role.LEARNER]),
         (Role.SCRIBE, True, 1, [Role.SCRIBE]),
-        (Role.INFERENCE, False, 3, [Role.INFERENCE]),
-        (Role.LEARNER, False, 3, [Role.LEARNER, 5, 6]),
-        (6, False, 3, [Role.LEARNER, 5, 6]),
-        (6, True, 3, [Role.INFERENCE, Role.LEARNER, 5, 6]),
+        (Role.INFERENCE, False, 4, [Role.INFERENCE]),
+        (Role.LEARNER, False, 4, [Role.LEARNER, 5, 6, 7]),
+        (6, False, 4, [Role.LEARNER, 5, 6, 7]),
+        (6, True, 4, [Role.INFERENCE, Role.LEARNER, 5, 6, 7]),
     ],
 )
 def test_processes_that_share_a_fault_are_started_again_together(
-    tmp_path: Path, notes: list[str], dead: int, mps: bool, ranks: int, together: list[int]
+    tmp_path: Path, notes: list[str], dead: int, mps: bool, members: int, together: list[int]
 ) -> None:
     started = list[int]()
-    with supervisor_of(tmp_path, notes, learner_ranks=ranks, learner_shards=ranks) as made:
+    with supervisor_of(tmp_path, notes, learner_members=members) as made:
         made._uses_mps = mps
-        running = (Role.SCRIBE, Role.LEARNER, Role.INFERENCE, *range(5, 4 + ranks))
+        running = (Role.SCRIBE, Role.LEARNER, Role.INFERENCE, *range(5, 4 + members))
         made._children = {index: Child(cast(Any, Killable())) for index in running}
 
         def start(index: int, incarnation: int) -> None:
@@ -218,12 +218,12 @@ def test_the_scribe_is_abandoned_last(stopping: Supervisor) -> None:
     assert not stopping._children
 
 
-@pytest.mark.parametrize(("ranks", "done"), [(0, False), (1, True)])
-def test_after_the_last_commit_no_rank_of_the_learner_is_started_again(tmp_path: Path, ranks: int, done: bool) -> None:
+@pytest.mark.parametrize(("members", "done"), [(1, False), (2, True)])
+def test_after_the_last_commit_no_member_of_a_team_is_started_again(tmp_path: Path, members: int, done: bool) -> None:
     """It would wait without end for others that have left; a learner alone may still record its metrics."""
-    with supervisor_of(tmp_path, [], learner_ranks=1 + ranks) as made:
+    with supervisor_of(tmp_path, [], learner_members=members) as made:
         made._board.phase[:] = Phase.WORKING
-        assert len(made._processes.learners) == 1 + ranks
+        assert len(made._processes.learners) == members
         assert not any(made._did_all(index) for index in made._processes.learners)
         finish(made)
         assert all(made._did_all(index) == done for index in made._processes.learners)

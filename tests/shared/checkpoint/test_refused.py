@@ -201,12 +201,12 @@ def test_a_renamed_copy_of_a_manifest_does_not_count(tmp_path: Path) -> None:
 def test_a_run_with_other_settings_does_not_continue(path: Path) -> None:
     manifest = read_manifest(path)
     manifest.require(replace(CONFIG, learn=replace(CONFIG.learn, total_steps=1_600)))
-    manifest.require(replace(CONFIG, machine=replace(CONFIG.machine, actors=7)))
-    elsewhere = replace(CONFIG, machine=replace(CONFIG.machine, precision="bf16", learner_threads=7))
+    manifest.require(replace(CONFIG, machine=replace(CONFIG.machine, actors=7, learner_members=2)))
+    elsewhere = replace(CONFIG, machine=replace(CONFIG.machine, precision="bf16", learner_parts=8))
     manifest.require(elsewhere)
     assert manifest.arithmetic_differences(elsewhere) == [
         "--precision 'auto' (now 'bf16')",
-        "--learner-threads None (now 7)",
+        "--learner-parts None (now 8)",
     ]
     assert manifest.arithmetic_differences(replace(CONFIG, run=replace(CONFIG.run, plain=True))) == []
     assert manifest.experiment == elsewhere.experiment()

@@ -9,12 +9,18 @@ import pytest
 
 from shared.config import resolve, validate
 from shared.config.presets import PRESETS
-from shared.config.sections import Play
+from shared.config.sections import PARTS, Play
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.machine import facts
 from shared.memory.plan import Plan
 from tests.support.configurations import ON_POLICY
+
+
+def _see_cores(monkeypatch: pytest.MonkeyPatch, cores: int, physical: int | None = None) -> None:
+    """Let this process see a machine of so many cores."""
+    monkeypatch.setattr(facts, "usable_cores", lambda: cores)
+    monkeypatch.setattr(facts, "physical_cores", lambda: physical or cores)
 
 
 def test_resolving_answers_everything_and_again_changes_nothing() -> None:
@@ -23,7 +29,6 @@ def test_resolving_answers_everything_and_again_changes_nothing() -> None:
     assert [name for name, value in vars(config.machine).items() if value is None] == [
         "acting_device",  # as the learner's
         "acting_precision",
-        "learner_shards",  # for rounds
     ]
     assert config.machine.precision in ("fp32", "bf16")
     assert config.evaluate.eval_episodes == 30
@@ -38,8 +43,8 @@ def test_actors_change_no_other_answer() -> None:
 
 
 def test_given_settings_stay() -> None:
-    said = {"precision": "fp32", "learner_threads": 3, "inference_threads": 2, "inference_batch": 48}
-    said |= {"eval_episodes": 5}
+    said = {"precision": "fp32", "learner_parts": 8, "learner_members": 2, "inference_threads": 2}
+    said |= {"inference_batch": 48, "eval_episodes": 5}
     assert resolve.resolve(Config().with_settings(device="cpu", **said)).to_flat().items() >= said.items()
 
 
@@ -82,7 +87,7 @@ def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(ConfigError, match=r"--device .* is not one of auto, cpu, cuda and cuda:N"):
             resolve.device_of(name)
     config = resolve.resolve(Config())
-    assert (config.machine.precision, config.machine.inference_batch, config.machine.learner_threads) == ("tf32", 96, 1)
+    assert (config.machine.precision, config.machine.inference_batch, config.machine.learner_parts) == ("tf32", 96, 1)
     monkeypatch.setattr(facts, "cuda_devices", lambda: 0)
     monkeypatch.setattr(facts, "has_nvidia_driver", lambda: False)
     assert resolve.device_of("auto") == "cpu"
@@ -129,43 +134,41 @@ def test_actors_share_48_lanes_evenly(spare: int, actors: int) -> None:
 def test_actors_have_all_cores_where_they_take_turns_with_the_learner(
     monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], actors: int
 ) -> None:
-    monkeypatch.setattr(facts, "usable_cores", lambda: 4)
-    config = Config().with_settings(device="cpu", learner_threads=1, inference_threads=2, **settings)
+    _see_cores(monkeypatch, 4)
+    config = Config().with_settings(device="cpu", learner_members=1, inference_threads=2, **settings)
     assert resolve.resolve(config).machine.actors == actors
 
 
-@pytest.mark.parametrize(
-    ("settings", "shards"),
-    [({}, None), ({"batch_size": 256}, None)]
-    + [(ON_POLICY | {"batch_size": batch}, shards) for batch, shards in ((32, 1), (128, 2), (200, 3), (1_024, 4))]
-    + [(ON_POLICY | {"batch_size": 256, "learner_shards": 7}, 7)],
-)
-def test_shards_follow_from_the_minibatch_and_not_from_the_cores(
-    monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], shards: int | None
-) -> None:
-    for cores in (1, 64):
-        monkeypatch.setattr(facts, "usable_cores", lambda cores=cores: cores)
-        config = Config().with_settings(device="cpu", **settings)
-        assert resolve.resolve(config).machine.learner_shards == shards
+@pytest.mark.parametrize("settings", [{}, {"batch_size": 2}, ON_POLICY])
+def test_parts_do_not_follow_from_the_cores(monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]) -> None:
+    digests = set()
+    for cores in (1, 2, 64):
+        _see_cores(monkeypatch, cores)
+        config = resolve.resolve(Config().with_settings(device="cpu", **settings))
+        assert config.machine.learner_parts == 4
+        digests.add(config.digest())
+    assert len(digests) == 1
     monkeypatch.setattr(facts, "cuda_devices", lambda: 1)
-    on_gpu = resolve.resolve(Config().with_settings(**settings | {"learner_shards": None})).machine
-    assert (on_gpu.device, on_gpu.learner_shards) == ("cuda:0", None)
+    on_gpu = resolve.resolve(Config().with_settings(**settings)).machine
+    assert (on_gpu.device, on_gpu.learner_parts, on_gpu.learner_members) == ("cuda:0", 1, 1)
 
 
-@pytest.mark.parametrize(("ranks", "shards"), [(2, 4), (3, 6), (4, 4), (8, 8)])
-def test_ranks_have_shards_that_they_share_evenly(ranks: int, shards: int) -> None:
+@pytest.mark.parametrize(("ranks", "parts"), [(2, 4), (4, 4), (8, 8), (16, 16)])
+def test_ranks_have_parts_that_they_share_evenly(monkeypatch: pytest.MonkeyPatch, ranks: int, parts: int) -> None:
+    monkeypatch.setattr(facts, "cuda_devices", lambda: 16)
     for settings in ({}, ON_POLICY):
-        config = resolve.resolve(Config().with_settings(device="cpu", learner_ranks=ranks, **settings))
-        assert config.machine.learner_shards == shards
+        config = resolve.resolve(Config().with_settings(learner_ranks=ranks, **settings))
+        assert (config.machine.learner_parts, config.machine.learner_processes) == (parts, ranks)
         alone = config.with_settings(learner_ranks=1)
         assert resolve.resolve(alone).digest() == config.digest()
 
 
-def test_the_ranks_of_a_learner_leave_cores_to_actors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(facts, "usable_cores", lambda: 32)
-    config = Config().with_settings(device="cpu", learner_threads=2)
-    alone, shared = (resolve.resolve(config.with_settings(learner_ranks=ranks, learner_shards=4)) for ranks in (1, 4))
-    assert alone.machine.actors > shared.machine.actors > 1
+def test_the_members_of_a_learner_leave_cores_to_actors(monkeypatch: pytest.MonkeyPatch) -> None:
+    _see_cores(monkeypatch, 16)
+    found = [resolve.resolve(Config().with_settings(device="cpu", learner_members=members)) for members in (1, 4)]
+    assert [config.machine.learner_processes for config in found] == [1, 4]
+    assert found[0].machine.actors > found[1].machine.actors > 1
+    assert found[0].digest() == found[1].digest()
 
 
 @pytest.mark.parametrize(("flags", "precision"), [([], "fp32"), (["avx512_bf16"], "bf16"), (["amx_bf16"], "bf16")])
@@ -186,7 +189,7 @@ def test_workers_compute_on_the_cpu_and_only_batches_of_a_local_replay_are_worth
     monkeypatch.setattr(facts, "bf16_flags", lambda: ["avx512_bf16"])
     found = [resolve.resolve(PRESETS[preset]).machine for preset in ("a3c-async", "nq-async", "dqn-async")]
     assert [machine.precision for machine in found] == ["fp32", "fp32", "bf16"]
-    assert {(machine.device, machine.learner_threads) for machine in found} == {("cpu", 1)}
+    assert {(machine.device, machine.learner_parts, machine.learner_members) for machine in found} == {("cpu", 1, 1)}
 
 
 def test_the_fewest_actors_with_the_least_share() -> None:
@@ -205,15 +208,11 @@ def test_the_largest_batch_makes_equal_groups() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cores", "threads", "busy"), [(1, 1, 1), (2, 1, 1), (8, 1, 1), (9, 2, 6), (12, 3, 9), (15, 4, 12), (64, 4, 12)]
+    ("cores", "members"),
+    [*((1, 1), (2, 1), (3, 1), (4, 2), (5, 2), (6, 2), (7, 4), (8, 4), (11, 8), (18, 8), (19, 16), (64, 16))],
 )
-def test_no_thread_of_a_learner_without_a_core_of_its_own(cores: int, threads: int, busy: int) -> None:
-    assert resolve.learner_threads_of(cores, None, on_cpu=True) == threads
-    assert resolve.learner_threads_of(cores, None, on_cpu=False) == 1
-    assert resolve.busy_threads(threads, None, on_cpu=True) == busy <= max(1, cores - 3)
-    assert resolve.busy_threads(1, None, on_cpu=False) == 1
-
-
-def test_teams_of_threads_follow_from_shards() -> None:
-    assert resolve.learner_threads_of(15, 6, on_cpu=True) == 2
-    assert resolve.busy_threads(2, 6, on_cpu=True) == 12
+def test_every_member_has_a_physical_core(monkeypatch: pytest.MonkeyPatch, cores: int, members: int) -> None:
+    _see_cores(monkeypatch, 2 * cores, physical=cores)
+    for parts in PARTS:
+        machine = resolve.resolve(Config().with_settings(device="cpu", learner_parts=parts)).machine
+        assert machine.learner_members == min(members, parts)

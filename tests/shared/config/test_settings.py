@@ -32,7 +32,12 @@ def test_json_with_a_method_that_is_no_name_is_refused_whatever_else_it_holds(me
             Config.from_json({**more, "algorithm": {"method": method}})
 
 
-@pytest.mark.parametrize("spoil", [{"play": {}}, {"play": 3}, {"extra": {}}, {"run": {"seed": 1, "extra": 2}}])
+OF_THREADS = {"machine": Config().to_json()["machine"] | {"learner_threads": 1}}
+
+
+@pytest.mark.parametrize(
+    "spoil", [{"play": {}}, {"play": 3}, {"extra": {}}, {"run": {"seed": 1, "extra": 2}}, OF_THREADS]
+)
 def test_json_of_another_version_is_refused(spoil: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="another version"):
         Config.from_json({**Config().to_json(), **spoil})
@@ -141,5 +146,5 @@ def test_the_settings_of_the_arithmetic_are_those_of_the_machine() -> None:
     """A run goes on with others of these, and with no others."""
     assert {
         *("device", "precision", "acting_device", "acting_precision", "deterministic"),
-        *("learner_threads", "learner_shards", "inference_threads", "inference_batch"),
+        *("learner_parts", "inference_threads", "inference_batch"),
     } == ARITHMETIC

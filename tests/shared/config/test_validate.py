@@ -15,6 +15,7 @@ from shared.config import validate
 from shared.config.presets import PRESETS
 from shared.config.settings import Config
 from shared.errors import ConfigError
+from shared.machine import facts
 from shared.network_spec import Network, OwnTorso, is_own, network_of
 from shared.root import ROOT
 from shared.text import flag_of, shown
@@ -60,7 +61,7 @@ BEYOND = {
     "importance_start=1.1 importance_end=-0.1 munchausen_temperature=0 munchausen_alpha=-1 munchausen_floor=0.1 "
     "munchausen_floor=nan clip_gradient=0 clip_gradient=inf epsilon_start=-0.1 epsilon_end=nan epsilon_ladder=-1 "
     "eval_epsilon=1.5 eval_max_frames=0 eval_max_frames=4000001 graph_updates=-1 graph_updates=9 actors=0 seed=-1 "
-    "learner_threads=0 learner_ranks=0 learner_ranks=65 checkpoint_every_minutes=nan",
+    "learner_parts=17 learner_members=0 learner_ranks=0 learner_ranks=17 checkpoint_every_minutes=nan",
     "c51": "v_min=-inf v_max=nan v_max=1000001 v_min=-1000001 atoms=1 atoms=4097",
     "qr-dqn": "atoms=4097",
     "iqn": "iqn_samples=0 iqn_samples=4097 iqn_policy_samples=0 iqn_policy_samples=4097",
@@ -194,21 +195,7 @@ def test_number_out_of_its_range_is_refused(method: str, name: str, value: str) 
             "--batch-size 32 must be a multiple of 10, the ticks of a round of --round-steps 960 with --envs 96, with "
             "--recurrent; the nearest that fits is 30.",
         ),
-        (
-            ON_POLICY | {"batch_size": 30, "recurrent": True, "learner_shards": 4},
-            "--learner-shards 4 is more than the 3 envs whose rounds are one --batch-size 30 with --recurrent",
-        ),
-        # Shards and ranks.
-        (ON_POLICY | {"batch_size": 48, "learner_shards": 49}, "--learner-shards 49 is more than --batch-size 48"),
-        ({"learner_shards": 64}, "--learner-shards 64 is more than --batch-size 32: pass fewer."),
-        (
-            {"learner_ranks": 2, "learner_shards": 3},
-            "--learner-shards 3 must be a multiple of --learner-ranks 2, to be shared evenly; the nearest is 4.",
-        ),
-        (
-            {"learner_ranks": 2, "learner_shards": 4, "batch_size": 34},
-            "--batch-size 34 must be a multiple of --learner-shards 4 with --learner-ranks",
-        ),
+        ({"learner_parts": 3}, "--learner-parts 3 is not one of 1, 2, 4, 8 and 16."),
         # Workers.
         (WORKERS | {"method": "dqn"}, "--workers 4 needs --local-replay 10_000, or no --method dqn"),
         (WORKERS | {"device": "cuda"}, "--device cuda needs a learner (--preset ppo), as --workers are on the CPU"),
@@ -284,10 +271,16 @@ def test_zero_is_not_above_zero_where_torch_flushes_denormals() -> None:
         ({"precision": "tf32"}, "--precision tf32 is for CUDA"),
         ({"replay_on": "device"}, "--replay-on device is for CUDA"),
         ({"acting_precision": "tf32"}, "--acting-precision tf32 is for CUDA"),
-        ({"learner_ranks": 2, "batch_size": 34}, "--batch-size 34 must be a multiple of --learner-shards 4 with --lea"),
+        (
+            {"learner_ranks": 2},
+            "--learner-ranks 2 is for GPUs: on a CPU pass --learner-ranks 1 and --learner-mem",
+        ),
+        ({"learner_members": 3}, "--learner-members 3 cannot share --learner-parts 4 evenly: pass one of 1, 2, 4."),
+        ({"learner_parts": 2, "learner_members": 8}, "--learner-members 8 cannot share --learner-parts 2 evenly: pass"),
         (WORKERS | {"actors": 5}, "--actors 5 is more than --workers 4, each of which runs on one process."),
         (WORKERS | {"learner_ranks": 2}, "--learner-ranks 2 cannot be with --schedule ordered"),
-        (WORKERS | {"learner_threads": 2}, "--learner-threads 2 cannot be with --schedule ordered"),
+        (WORKERS | {"learner_parts": 2}, "--learner-parts 2 cannot be with --schedule ordered"),
+        (WORKERS | {"learner_members": 2}, "--learner-members 2 cannot be with --schedule ordered"),
         (WORKERS | {"inference_batch": 3}, "--inference-batch 3 must be a multiple of --lane-envs 2"),
         (WORKERS | {"inference_batch": 4, "schedule": "async"}, "--inference-batch 4 cannot be with --schedule async"),
     ],
@@ -295,6 +288,34 @@ def test_zero_is_not_above_zero_where_torch_flushes_denormals() -> None:
 def test_settings_that_do_not_fit_together_are_refused(wrong: dict[str, Any], says: str) -> None:
     validate.resolved(settled(**WORKERS if "workers" in wrong else {}))
     assert_refused(validate.resolved, settled(**wrong), says)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"learner_ranks": 4, "batch_size": 34}, "--batch-size 34 must be a multiple of --learner-parts 4 with --lea"),
+        ({"learner_ranks": 3}, "--learner-ranks 3 cannot share --learner-parts 4 evenly: pass one of 1, 2, 4."),
+        ({"learner_members": 2}, "--learner-members 2 is for a CPU: on cuda:0 pass --learner-members 1."),
+    ],
+)
+def test_processes_of_a_learner_on_gpus(monkeypatch: pytest.MonkeyPatch, wrong: dict[str, Any], says: str) -> None:
+    monkeypatch.setattr(facts, "cuda_devices", lambda: 4)
+    assert_refused(validate.resolved, settled(device="cuda", **wrong), says)
+    validate.resolved(settled(device="cuda", learner_ranks=4))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        *({"learner_parts": 16, "learner_members": members, "batch_size": 3} for members in (1, 2, 4, 8, 16)),
+        {"schedule": "free", "learner_members": 2},
+        ON_POLICY | {"batch_size": 120, "recurrent": True, "learner_members": 2},  # some parts have no sequence
+    ],
+)
+def test_members_share_every_batch(settings: dict[str, Any]) -> None:
+    config = settled(**settings)
+    validate.settings(config)
+    validate.resolved(config)
 
 
 def test_the_window_holds_an_observation_and_the_steps_behind_it() -> None:

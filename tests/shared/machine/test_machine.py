@@ -30,6 +30,14 @@ def test_quota_of_version_2_is_rounded_up(tmp_path: Path, quota: str, cores: int
     assert facts.usable_cores(root, affinity=16) == cores
 
 
+def test_threads_of_one_core_count_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(6)))
+    assert facts.physical_cores(tmp_path) == 6, "a virtual machine may not say"
+    for n in range(8):
+        tree(tmp_path, {f"sys/devices/system/cpu/cpu{n}/topology/thread_siblings_list": f"{n % 4},{n % 4 + 4}\n"})
+    assert facts.physical_cores(tmp_path) == 4
+
+
 V1_QUOTAS = {
     "cpu,cpuacct/docker/x/cpu.cfs_quota_us": "-1",
     "cpu,cpuacct/docker/x/cpu.cfs_period_us": "100000",

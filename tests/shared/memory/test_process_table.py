@@ -20,9 +20,9 @@ def test_a_process_is_found_by_its_role_and_its_role_by_its_position() -> None:
     assert list(range(len(RUN)))[RUN.slice_of(Role.ACTOR)] == [4, 5, 6]
 
 
-def test_ranks_beside_the_learner_come_last_and_begin_at_one() -> None:
-    run = ProcessTable.make({Role.ACTOR: 2, Role.RANK: 2})
-    assert [run.name_of(index) for index in run.learners] == ["learner", "rank 1", "rank 2"]
+def test_members_beside_the_learner_come_last_and_begin_at_one() -> None:
+    run = ProcessTable.make({Role.ACTOR: 2, Role.MEMBER: 2})
+    assert [run.name_of(index) for index in run.learners] == ["learner", "member 1", "member 2"]
     assert list(run.learners) == [Role.LEARNER, 6, 7]
     assert RUN.learners == (Role.LEARNER,)
 
