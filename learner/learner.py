@@ -60,10 +60,10 @@ class Rounds:
         waiter: Waiter,
         engine: Engine,
         doorbells: Doorbells,
-        team: Team,
+        team: Team | None = None,
     ) -> None:
         self._memory = memory
-        self._team = team
+        self._team = team or Alone()
         self._board = memory.board
         self._run_schedule = memory.run_schedule
         self._learn = memory.plan.config.learn

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from learner.engine.bf16 import sum_parts
 from learner.engine.side_stream import SideStream
-from learner.networks.model import ExtraInputs, ForwardPass, Model, Recurrence
+from learner.networks.model import ExtraInputs, ForwardPass, Recurrence
 from learner.networks.packed_model import PackedModel
 from learner.team.team import Team, slices
 
@@ -41,7 +40,7 @@ class DividedPass(NamedTuple):
         """None: a learner needs no state after the last tick."""
 
 
-class DividedModel(Model):
+class DividedModel:
     """A model whose members compute parts of the rows. See `learner.networks.model.Model`.
 
     It takes the noise of one update at a time.
@@ -50,7 +49,7 @@ class DividedModel(Model):
     def __init__(self, model: PackedModel, parts: int, team: Team) -> None:
         """`model`, whose batches are computed in so many parts by the members of `team`."""
         self._model, self._team = model, team
-        self.parts = [[place] for place in slices(len(model.params), parts)]
+        self.parts: list[list[slice]] = [[place] for place in slices(len(model.params), parts)]
         self._own = team.own(parts)
         self._moved = [place for part in team.written(parts) for place in self.parts[part]]
         self._replicas = {part: model.replica() for part in self._own}
@@ -108,9 +107,7 @@ class DividedModel(Model):
         found = (Share(part, slice(cut.start * each, cut.stop * each), cut) for part, cut in enumerate(cuts))
         return [share for share in found if share.part in self._own and share.rows.stop > share.rows.start]
 
-    def _exchanged(
-        self, rows: int, passes: Sequence[tuple[Share, ForwardPass]], extra_inputs: ExtraInputs
-    ) -> Tensor:
+    def _exchanged(self, rows: int, passes: Sequence[tuple[Share, ForwardPass]], extra_inputs: ExtraInputs) -> Tensor:
         """The outputs of all members."""
         network, fractions = self.network, extra_inputs.fractions
         shape = rows, network.outputs, network.atoms if fractions is None else fractions.shape[1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -63,7 +62,7 @@ class Model(Protocol):
     network: Network
     params: Tensor
     params_bf16: Tensor
-    parts: Sequence[Sequence[slice]]
+    parts: list[list[slice]]
     noise: int
 
     def pack(self, canonical: NDArray[np.float32], packed: Tensor) -> None:

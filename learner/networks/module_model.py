@@ -30,7 +30,7 @@ class ModuleModel(PackedModel):
 
     def __init__(self, network: Network, device: torch.device, precision: str, team: Team | None = None) -> None:
         super().__init__(network, device, precision, team)
-        self._is_replica = False
+        self._is_replica, self.keeps_state = False, network.spectral_norm
         self._bind()
 
     def _bind(self) -> None:
@@ -61,11 +61,6 @@ class ModuleModel(PackedModel):
         other._is_replica = True
         other._bind()
         return other
-
-    @property
-    def keeps_state(self) -> bool:
-        """True with spectral normalization."""
-        return self.network.spectral_norm
 
     def keep_state(self) -> None:
         """Keep what power iteration found (`PackedModel.keep_state`)."""

@@ -6,9 +6,9 @@ of a batch, parts of their gradient, and gradients of the convolutions, but neve
 
 One update has five waits. A member writes only its parts, and reads those of others behind a wait:
 
-    forward:   own rows through the convolutions -> features  |  own units -> hidden  |  outputs, by every member the same
-    backward:  own units; their part of the gradient of the features  |  the sum of these parts for the own rows;
-               convolutions -> gradients  |  sums of these for the own parameters; optimizer  |
+    forward:   own rows, convolutions -> features  |  own units -> hidden  |  outputs, the same by every member
+    backward:  own units -> their part of the gradient by the features  |  sum of these parts for own rows,
+               convolutions -> gradients  |  sum of these for own parameters, optimizer  |
 """
 
 from __future__ import annotations

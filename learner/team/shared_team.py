@@ -1,7 +1,7 @@
 """The members of a learner on a CPU: processes that share memory, and wait for each other at barriers.
 
-The supervisor gives the members a file in memory without a name, a new one whenever it restarts them. It restarts all of
-them together: whoever dies may leave parameters half written, and all go back to the newest snapshot.
+The supervisor gives the members a file in memory without a name. When one of them dies it may leave parameters half
+written. So the supervisor restarts all of them together, with a new file, and they go back to the newest snapshot.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ class SharedTeam(Team):
         os.posix_fallocate(self._fd, self._end, length)
         mapped = mmap.mmap(self._fd, length, offset=self._end)
         self._end += -(-length // mmap.PAGESIZE) * mmap.PAGESIZE
-        return torch.frombuffer(mapped, dtype=dtype, count=count).view(shape) if count else torch.zeros(shape, dtype=dtype)
+        return (
+            torch.frombuffer(mapped, dtype=dtype, count=count).view(shape) if count else torch.zeros(shape, dtype=dtype)
+        )
 
     def own(self, parts: int) -> range:
         """Neighboring parts, as many as of any other member."""
@@ -115,10 +117,7 @@ class SharedTeam(Team):
 
     def _all_here(self) -> bool:
         turn, arrived = self._turn, self._arrived
-        for each in range(0, self.size * _LINE, _LINE):
-            if arrived[each] < turn:
-                return False
-        return True
+        return all(arrived[each] >= turn for each in range(0, self.size * _LINE, _LINE))
 
     def _sleep(self, seconds: float) -> bool:
         """Sleep until the last member arrives, at most so long; True if all have."""

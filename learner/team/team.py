@@ -6,6 +6,7 @@ their order. So the number of parts decides the last bits of the weights, and th
 
 from __future__ import annotations
 
+from itertools import pairwise, starmap
 from typing import Protocol
 
 import torch
@@ -85,4 +86,4 @@ class Alone(Team):
 def slices(count: int, parts: int) -> list[slice]:
     """`parts` slices of range(count), the first ones longer by one if need be; some are empty if there are too few."""
     ends = [part * (count // parts) + min(part, count % parts) for part in range(parts + 1)]
-    return [slice(first, end) for first, end in zip(ends, ends[1:], strict=False)]
+    return list(starmap(slice, pairwise(ends)))

@@ -226,7 +226,7 @@ def last_line(log: Path, begin: int) -> str:
 MODULES = {
     Role.INFERENCE: "learner.inference",
     Role.LEARNER: "learner.learner",
-    Role.MEMBER: "learner.ranks.rank",
+    Role.MEMBER: "learner.team.member",
     Role.SCRIBE: "ringside.records.scribe",
     Role.EVALUATOR: "actors.evaluator",
     Role.ACTOR: "actors.actor",
