@@ -32,8 +32,8 @@ class DividedPass(NamedTuple):
 
     outputs: Tensor
     """float32[n, outputs, atoms] of the whole batch."""
-    passes: Sequence[tuple[Share, Any]]
-    """Results of the parts of this member, for its backward pass."""
+    passes: Sequence[tuple[Any, Any]]
+    """Parts of this member and their results, for the backward pass."""
 
     @property
     def state(self) -> None:

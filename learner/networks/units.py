@@ -27,6 +27,9 @@ from learner.networks.linear import Affine, write_gradient
 from learner.networks.model import ExtraInputs
 from learner.team.team import slices
 
+Group = list[Share]
+"""Parts of a batch that lie side by side."""
+
 
 class Buffers(NamedTuple):
     """What members of a team exchange in a pass over n rows."""
@@ -37,6 +40,8 @@ class Buffers(NamedTuple):
     """float32[n, hidden]."""
     by_features: Tensor
     """[P, n, features]: the parts of the gradient by the features."""
+    groups: list[Group]
+    """Parts of the rows whose passes are made at once."""
 
 
 class UnitsModel(DividedModel):
@@ -72,28 +77,28 @@ class UnitsModel(DividedModel):
         if not learns:
             return super().forward(blocks, stack_offset, extra_inputs)
         model, network, read = self._model, self.network, self._model.read
-        features, hidden, _ = self._buffers_for(len(blocks))
-        inputs = list[tuple[Share, list[Tensor]]]()
-        for share in self.shares(len(blocks)):
-            inputs.append((share, model.convolve(blocks[share.rows], stack_offset)))
-            features[share.rows] = features_of(inputs[-1][1][-1])
+        features, hidden, _, groups = self._buffers_for(len(blocks))
+        passes = list[tuple[Group, list[Tensor]]]()
+        for group in groups:
+            passes.append((group, model.convolve(blocks[_rows_of(group)], stack_offset)))
+            features[_rows_of(group)] = features_of(passes[-1][1][-1])
         self._team.sync()
         for part in self._own:
             units = self._units[part]
             hidden[:, units] = F.linear(features, read.hidden.weight[units], read.hidden.bias[units]).relu_()
         self._team.sync()
         outputs = F.linear(hidden, *read.output).view(-1, network.outputs, network.atoms)
-        return DividedPass(outputs, inputs)
+        return DividedPass(outputs, passes)
 
     def backward(self, saved: DividedPass, gradient: Tensor, side_stream: SideStream) -> None:
         """Write the gradient by the parameters (`Model.backward`); a member writes those that its optimizer moves."""
         last = gradient.view(len(gradient), -1)
-        features, hidden, by_features = self._buffers_for(len(gradient))
+        features, hidden, by_features, _ = self._buffers_for(len(gradient))
         for part in self._own:
             self._write_matrices(part, last, features, hidden, by_features[part])
         self._team.sync()
-        for share, inputs in saved.passes:
-            self._write_convolutions(share, inputs, by_features)
+        for group, inputs in saved.passes:
+            self._write_convolutions(group, inputs, by_features[:, _rows_of(group)])
         self._team.sync()
         for part in self._own:
             sum_parts(self._by_convolutions[:, self._cuts[part]], self._gradient[self._cuts[part]])
@@ -107,26 +112,65 @@ class UnitsModel(DividedModel):
         if rows.stop > rows.start:
             write_gradient(last[:, rows], hidden, Affine(*(each[rows] for each in into.output)))
 
-    def _write_convolutions(self, share: Share, inputs: list[Tensor], by_features: Tensor) -> None:
-        """Gradients of the convolutions by the rows of a part."""
+    def _write_convolutions(self, group: Group, inputs: list[Tensor], by_features: Tensor) -> None:
+        """Gradients of the convolutions by the rows of each part of a group."""
+        first = group[0].rows.start
+        by_outputs = self._by_outputs(inputs, by_features)
+        for share in group:
+            rows = slice(share.rows.start - first, share.rows.stop - first)
+            own = [each[rows] for each in inputs]
+            for i, grad in enumerate(by_outputs):
+                _, *found = self._model.convolution_backward(own, i, grad[rows], [False, True, True])
+                keep_gradient(i, Affine(*found), self._into[share.part][i])
+
+    def _by_outputs(self, inputs: list[Tensor], by_features: Tensor) -> list[Tensor]:
+        """Gradient by the output of each convolution before ReLU, from its parts by the features."""
         top = inputs[-1]
-        grad = by_features[:, share.rows].sum(0, dtype=torch.float32).to(top.dtype)
+        grad = by_features.sum(0, dtype=torch.float32).to(top.dtype)
         grad = grad.view(len(top), *top.shape[2:], top.shape[1]).permute(0, 3, 1, 2)
-        for i in reversed(range(len(inputs) - 1)):
-            grad = relu_backward(grad, inputs[i + 1])
-            wanted = [i > 0, True, True]  # the gradient of the pixels is not needed
-            grad, *found = self._model.convolution_backward(inputs, i, grad, wanted)
-            keep_gradient(i, Affine(*found), self._into[share.part][i])
+        found = [relu_backward(grad, top)]
+        for i in reversed(range(1, len(inputs) - 1)):
+            grad, *_ = self._model.convolution_backward(inputs, i, found[0], [True, False, False])
+            found.insert(0, relu_backward(grad, inputs[i]))
+        return found
 
     def _buffers_for(self, rows: int) -> Buffers:
         """Shared memory for passes over so many rows."""
         if rows not in self._buffers:
-            network, parts = self.network, len(self.parts)
+            network, parts, shares = self.network, len(self.parts), self.shares(rows)
             hidden = self._team.zeros(rows, network.hidden)
             features = self._zeros(rows, network.features)
-            self._buffers[rows] = Buffers(features, hidden, self._zeros(parts, rows, network.features))
+            groups = [shares] if self._joins(shares) else [[share] for share in shares]
+            self._buffers[rows] = Buffers(features, hidden, self._zeros(parts, rows, network.features), groups)
         return self._buffers[rows]
+
+    def _joins(self, shares: Group) -> bool:
+        """True if passes over the rows of all these parts at once have the bits of a pass for each, which costs more.
+
+        Sums over rows are made part by part in any case. Kernels are chosen by shapes, so the order of their sums does
+        not depend on the numbers; in thousands of random numbers another order would show.
+        """
+        if not shares:
+            return False
+        generator, network, first = torch.Generator().manual_seed(0), self.network, shares[0].rows.start
+        count = shares[-1].rows.stop - first
+        blocks = torch.randint(0, 256, network.frames.blocks(count), generator=generator, dtype=torch.uint8)
+        by_features = torch.randn(len(self.parts), count, network.features, generator=generator)
+        found = list[list[Tensor]]()
+        for groups in ([shares], [[share] for share in shares]):
+            passes = list[list[Tensor]]()
+            for group in groups:
+                rows = slice(group[0].rows.start - first, group[-1].rows.stop - first)
+                inputs = self._model.convolve(blocks[rows], 0)
+                gradient = by_features[:, rows].to(inputs[-1].dtype)
+                passes.append([*inputs, *self._by_outputs(inputs, gradient)])
+            found.append([torch.cat(each) for each in zip(*passes, strict=True)])
+        return all(map(torch.equal, *found))
 
     def _zeros(self, *shape: int) -> Tensor:
         """Shared zeros in the dtype of the passes."""
         return self._team.zeros(*shape, dtype=self.params_bf16.dtype)
+
+
+def _rows_of(group: Group) -> slice:
+    return slice(group[0].rows.start, group[-1].rows.stop)
