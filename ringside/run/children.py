@@ -37,7 +37,7 @@ from shared.files import disk_trouble
 from shared.files.lock import identity
 from shared.files.plain_files import open_to_read
 from shared.machine.control_groups import OomKills
-from shared.machine.cores import Claims, choose_actor_threads
+from shared.machine.cores import Claims, choose_threads
 from shared.machine.subprocesses import die_with
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
@@ -263,7 +263,7 @@ class ChildMaker:
     def __init__(
         self, memory: Memory, doorbells: Sequence[Doorbell], run_dir: Path, checkpoint: Manifest | None = None
     ) -> None:
-        """Choose the cores of the actors. `doorbells` are those of all processes, by position."""
+        """Choose the cores of actors and members. `doorbells` are those of all processes, by position."""
         plan = memory.plan
         self._memory, self._plan, self._run_dir = memory, plan, run_dir
         self._doorbells, self._checkpoint = doorbells, checkpoint
@@ -276,10 +276,14 @@ class ChildMaker:
         """Newest incarnation of the learner's members, and the descriptor of the file that they share."""
         self._lock = identity(run_dir / LOCK_FILE)
         self._claims = Claims()
-        self._threads: Sequence[frozenset[int] | None] = [None] * plan.actors
-        if plan.config.machine.pin == "auto":
-            actors = plan.config.machine.actors
-            self._threads = [*choose_actor_threads(actors, self._claims), *[None] * plan.elsewhere.actors]
+        self._threads: dict[int, frozenset[int]] = {}
+        """Threads to which processes are bound, by position."""
+        machine, team = plan.config.machine, plan.processes.learners
+        if machine.pin == "auto":
+            members = team if machine.device == "cpu" and len(team) > 1 else ()
+            actors = plan.processes.indexes_of(plan.player)[: machine.actors]
+            threads = choose_threads(len(actors), len(members), self._claims)
+            self._threads = dict(zip((*actors, *members), threads, strict=False))
 
     def make(self, index: int, incarnation: int) -> ChildProcess:
         """Return the process at a position, not yet started."""
@@ -295,7 +299,7 @@ class ChildMaker:
             incarnation=incarnation,
             parent=os.getpid(),
             run_dir=self._run_dir,
-            cores=self._threads[number] if role is self._plan.player else None,
+            cores=self._threads.get(index),
             lock=self._lock,
             checkpoint=self._checkpoint if role is Role.SCRIBE else None,
             rendezvous=self._rendezvous_of(index, incarnation),

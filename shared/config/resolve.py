@@ -62,8 +62,8 @@ def _allocation(config: Config, *, on_cpu: bool, acts_on_cpu: bool) -> dict[str,
     """
     workers, machine, cores = config.play.workers, config.machine, facts.usable_cores()
     parts = machine.learner_parts or (1 if workers else learner_parts_of(machine.learner_ranks, on_cpu=on_cpu))
-    most = learner_cores(min(cores, facts.physical_cores())) if on_cpu else 1
-    members = machine.learner_members or learner_members_of(parts, most)
+    physical = min(cores, facts.physical_cores()) if on_cpu else 1
+    members = machine.learner_members or learner_members_of(parts, physical)
     inference_threads = machine.inference_threads or 1
     batch = inference_batch_of(config.play, on_cpu=acts_on_cpu, schedule=config.learn.schedule)
     # The learner waits while actors play, and actors wait while it learns; workers have no learner beside them.
@@ -129,18 +129,16 @@ def acting_of(machine: Machine, device: str) -> tuple[str | None, Precision | No
 
 def learner_parts_of(ranks: int, *, on_cpu: bool) -> int:
     """Parts of an update, from which its last bits follow: the same number on every CPU, whatever its cores."""
-    if not on_cpu and ranks == 1:
-        return 1
-    return next((parts for parts in PARTS if parts >= LEARNER_PARTS and parts % ranks == 0), LEARNER_PARTS)
+    least = LEARNER_PARTS if on_cpu or ranks > 1 else 1
+    return next((parts for parts in PARTS if parts >= least and parts % ranks == 0), LEARNER_PARTS)
 
 
-def learner_cores(cores: int) -> int:
-    """Cores for a learner on a CPU, of so many physical ones: the others are for inference and two actors."""
-    return max(1, cores - (OTHERS if cores > OTHERS + 1 else OTHERS - 1))
+def learner_members_of(parts: int, cores: int) -> int:
+    """Processes of a learner on a CPU of so many physical cores: the most that share the parts evenly.
 
-
-def learner_members_of(parts: int, most: int) -> int:
-    """Largest number of processes, at most `most`, that share the parts of an update evenly."""
+    Each has a core. The others are for inference and two actors, which play faster than a CPU learns.
+    """
+    most = max(1, cores - (OTHERS if cores > OTHERS + 1 else OTHERS - 1))
     return max(members for members in PARTS if members <= most and parts % members == 0)
 
 

@@ -304,7 +304,7 @@ class Machine:
     graph_updates: Annotated[int, Meta(ge=0, le=MOST_GRAPH_UPDATES), Effect.NONE] = MOST_GRAPH_UPDATES
     """On CUDA: most updates in one launch; with fewer, inference waits less; 0: no graphs."""
     pin: Annotated[Literal["auto", "off"], Effect.NONE] = "auto"
-    """auto: bind each actor to a core if there are enough and no quota; off: leave it to the kernel."""
+    """auto: bind each actor and member to a core if there are enough and no quota; off: leave it to the kernel."""
     balance: Annotated[Literal["auto", "off"], Effect.NONE] = "auto"
     """auto: at the end of a round, slow actors give lanes to faster ones; off: lanes stay where they are."""
 

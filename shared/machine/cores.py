@@ -1,9 +1,9 @@
-"""Cores for the actors of a run, with regard to affinity, quota, hyper-threads and other runs on the machine.
+"""Cores for actors and members of a run, with regard to affinity, quota, hyper-threads and other runs on the machine.
 
 A *thread* here is what Linux numbers as a CPU; a *core* is a physical one, of one or more threads, which share its
 caches and execution units. An actor alone on a core is faster than one that shares it. A learner that shares its
-core with an actor slows the whole run down. So actors get one thread of every core first, then the second
-ones, and whole cores are left to learner and inference where there are enough.
+core with an actor slows the whole run down. So each member of a team gets a core, and actors get one thread of every
+other core first, then the second ones. Whole cores are left to the other processes where there are enough.
 
 A thread is claimed by binding an abstract socket with its number: the kernel gives it back when the launcher ends,
 however it ends, and nothing is left in the file system.
@@ -60,17 +60,23 @@ class Claims:
         self.threads.clear()
 
 
-def choose_actor_threads(actors: int, claims: Claims, root: Path = FILESYSTEM) -> list[frozenset[int] | None]:
-    """A separate thread for each actor, or None for all of them if there are too few threads.
+def choose_threads(actors: int, members: int, claims: Claims, root: Path = FILESYSTEM) -> list[frozenset[int]]:
+    """A separate thread for each actor, then one of a separate core for each member of the learner's team.
 
-    With fewer threads than actors and `RESERVED` more, the kernel's scheduler does better than fixed places: a process
-    that waits leaves its time to the others.
+    There is none for members without enough cores, and none at all without enough for actors. With fewer threads than
+    actors and `RESERVED` more, the kernel's scheduler does better than fixed places: a process that waits leaves its
+    time to the others.
     """
     affinity = os.sched_getaffinity(0)
     if len(affinity) < actors + RESERVED or has_quota(root):
-        return [None] * actors
-    claims.claim(actors, threads_for_actors(actors, physical_cores(affinity, root)))
-    return [frozenset({thread}) for thread in claims.threads] or [None] * actors
+        return []
+    cores = physical_cores(affinity, root)
+    for placed in (members, 0):  # the cores of members are the first, which are the fastest but those of inference
+        first = [core[0] for core in cores[:placed]]
+        claims.claim(placed + actors, first + threads_for_actors(actors, cores[placed:]))
+        if claims.threads:
+            return [frozenset({thread}) for thread in claims.threads[placed:] + claims.threads[:placed]]
+    return []
 
 
 def has_quota(root: Path = FILESYSTEM) -> bool:

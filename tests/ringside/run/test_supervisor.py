@@ -193,6 +193,14 @@ def test_processes_that_share_a_fault_are_started_again_together(
         assert [made._board.restarts[index] for index in running] == [index in together for index in running]
 
 
+@pytest.mark.parametrize(("members", "bound"), [(1, {"actor 0": 0}), (2, {"actor 0": 0, "learner": 1, "member 1": 2})])
+def test_a_team_is_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, members: int, bound: dict[str, int]) -> None:
+    monkeypatch.setattr(children, "choose_threads", lambda actors, team, _: [{n} for n in range(actors + team)])
+    with supervisor_of(tmp_path, [], learner_members=members) as made:
+        specs = [cast(Any, made._maker.make(index, 0))._args[1] for index in range(len(made._processes))]
+        assert {spec.name: set(spec.cores) for spec in specs if spec.cores} == {name: {n} for name, n in bound.items()}
+
+
 @pytest.mark.parametrize(("device", "there"), [("cuda:0", True), ("cuda:0", False), ("cpu", True)])
 def test_a_daemon_of_mps_that_the_user_has_started_is_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, there: bool

@@ -141,13 +141,12 @@ def test_actors_have_all_cores_where_they_take_turns_with_the_learner(
 
 @pytest.mark.parametrize("settings", [{}, {"batch_size": 2}, ON_POLICY])
 def test_parts_do_not_follow_from_the_cores(monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]) -> None:
-    digests = set()
+    found = set()
     for cores in (1, 2, 64):
         _see_cores(monkeypatch, cores)
         config = resolve.resolve(Config().with_settings(device="cpu", **settings))
-        assert config.machine.learner_parts == 4
-        digests.add(config.digest())
-    assert len(digests) == 1
+        found.add((config.machine.learner_parts, config.digest()))
+    assert found == {(4, config.digest())}
     monkeypatch.setattr(facts, "cuda_devices", lambda: 1)
     on_gpu = resolve.resolve(Config().with_settings(**settings)).machine
     assert (on_gpu.device, on_gpu.learner_parts, on_gpu.learner_members) == ("cuda:0", 1, 1)
@@ -158,6 +157,7 @@ def test_ranks_have_parts_that_they_share_evenly(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(facts, "cuda_devices", lambda: 16)
     for settings in ({}, ON_POLICY):
         config = resolve.resolve(Config().with_settings(learner_ranks=ranks, **settings))
+        validate.resolved(config)
         assert (config.machine.learner_parts, config.machine.learner_processes) == (parts, ranks)
         alone = config.with_settings(learner_ranks=1)
         assert resolve.resolve(alone).digest() == config.digest()
@@ -166,7 +166,6 @@ def test_ranks_have_parts_that_they_share_evenly(monkeypatch: pytest.MonkeyPatch
 def test_the_members_of_a_learner_leave_cores_to_actors(monkeypatch: pytest.MonkeyPatch) -> None:
     _see_cores(monkeypatch, 16)
     found = [resolve.resolve(Config().with_settings(device="cpu", learner_members=members)) for members in (1, 4)]
-    assert [config.machine.learner_processes for config in found] == [1, 4]
     assert found[0].machine.actors > found[1].machine.actors > 1
     assert found[0].digest() == found[1].digest()
 

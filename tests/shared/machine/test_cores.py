@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from shared.machine.cores import Claims, choose_actor_threads, physical_cores, threads_for_actors
+from shared.machine.cores import Claims, choose_threads, physical_cores, threads_for_actors
 from tests.support.machines import v2
 
 
@@ -87,24 +87,44 @@ def test_learner_and_inference_have_the_fastest_cores(tmp_path: Path) -> None:
     assert threads_for_actors(3, cores)[:3] == [0, 2, 8]
 
 
+def eight_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process see cores of numbers far beyond this machine's, which no run of its own can have claimed."""
+    cores = [[9_000 + core, 9_008 + core] for core in range(8)]
+    monkeypatch.setattr("shared.machine.cores.physical_cores", lambda threads, root: cores)
+    see(monkeypatch, 16)
+
+
 def test_every_actor_gets_a_thread_that_no_other_run_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claims: Claims
 ) -> None:
-    machine(tmp_path, cores=8, threads=2)
-    # Numbers far beyond this machine's, so that a run of its own cannot have claimed them.
-    monkeypatch.setattr(
-        "shared.machine.cores.physical_cores", lambda threads, root: [[9_000 + c, 9_008 + c] for c in range(8)]
-    )
-    see(monkeypatch, 16)
-    assert choose_actor_threads(4, claims, tmp_path) == [frozenset({9_000 + core}) for core in range(4)]
+    eight_cores(monkeypatch)
+    assert choose_threads(4, 0, claims, tmp_path) == [frozenset({9_000 + core}) for core in range(4)]
     other = Claims()
-    assert choose_actor_threads(7, other, tmp_path) == [frozenset({9_000 + core}) for core in (4, 5, 8, 9, 10, 11, 12)]
+    assert choose_threads(7, 0, other, tmp_path) == [frozenset({9_000 + core}) for core in (4, 5, 8, 9, 10, 11, 12)]
     third = Claims()
-    assert choose_actor_threads(4, third, tmp_path) == [None] * 4
+    assert choose_threads(4, 0, third, tmp_path) == []
     assert third.threads == []  # what it could have is not kept from others
     other.close()
-    assert choose_actor_threads(4, third, tmp_path) == [frozenset({9_000 + core}) for core in (4, 5, 8, 9)]
+    assert choose_threads(4, 0, third, tmp_path) == [frozenset({9_000 + core}) for core in (4, 5, 8, 9)]
     third.close()
+
+
+@pytest.mark.parametrize(
+    ("actors", "members", "found"),
+    [
+        (2, 4, [4, 5, 0, 1, 2, 3]),  # the last two cores are left
+        (5, 4, [4, 5, 6, 12, 13, 0, 1, 2, 3]),  # one core of two threads is left
+        (7, 4, [0, 1, 2, 3, 4, 5, 8]),  # no member has a core: as without members
+        (2, 8, [0, 1]),
+        (15, 2, []),
+    ],
+)
+def test_every_member_of_a_team_gets_a_core_that_no_actor_shares(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, claims: Claims, actors: int, members: int, found: list[int]
+) -> None:
+    eight_cores(monkeypatch)
+    chosen = choose_threads(actors, members, claims, tmp_path)
+    assert [thread - 9_000 for (thread,) in chosen] == found
 
 
 @pytest.mark.parametrize(
@@ -119,5 +139,5 @@ def test_no_fixed_places_under_a_quota(
     )
     see(monkeypatch, 16)
     root = v2(tmp_path, "/box", {"box/cpu.max": quota})
-    assert [cores is not None for cores in choose_actor_threads(2, claims, root)] == [bound] * 2
+    assert len(choose_threads(2, 0, claims, root)) == (2 if bound else 0)
     assert len(claims.threads) == (2 if bound else 0)

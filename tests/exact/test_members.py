@@ -1,6 +1,6 @@
 """The promise holds for a learner of several processes: their number changes no weight, and any of them may be killed.
 
-Real runs, with gloo between the ranks. `make test` has their parts alone (tests/learner/ranks).
+Real runs.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 from tests.exact.conftest import Undisturbed, stop_at
 from tests.support.runs import child, finish, gone, kill, memory_of, same_summary, start, summary, wait_until
 
-CATCH = {"env": "tests.support.pixel_game:factory", "learner_shards": "4"}
+CATCH = {"env": "tests.support.pixel_game:factory"}
 PPO = {
     **{"method": "ppo", "epochs": "2", "schedule": "concurrent", "batch_size": "40", "optimizer": "adam"},
     **{"optimizer_decay": "0.999", "optimizer_epsilon": "1e-5", "clip_gradient": "0.5"},
@@ -32,14 +32,13 @@ SECONDS = 150.0
 """Longest run, and longest way from one kill to the next, on a machine under load."""
 
 
-def _start(run_dir: Path, case: str, *, ranks: int, **changes: str) -> subprocess.Popen[str]:
-    words, flags = CASES[case]
-    return start(run_dir, *words, **flags | {"learner_ranks": str(ranks)} | changes)
+def _start(run_dir: Path, case: str, *, members: int, **changes: str) -> subprocess.Popen[str]:
+    return start(run_dir, *CASES[case][0], **CASES[case][1] | {"learner_members": str(members)} | changes)
 
 
 @pytest.fixture
 def alone(undisturbed: Undisturbed) -> Callable[[str], Path]:
-    """Run directory of a run by one rank, by its case."""
+    """Run directory of a run by one member, by its case."""
     return lambda case: undisturbed(*CASES[case][0], **CASES[case][1])
 
 
@@ -51,33 +50,33 @@ def _require_same(run_dir: Path, alone: Path) -> None:
 
 @pytest.mark.stress
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("case", "ranks", "later"), [("dqn", 2, 1), ("ppo", 1, 4)])
-def test_a_killed_rank_and_a_resume_with_another_number_change_nothing(
-    alone: Callable[[str], Path], tmp_path: Path, case: str, ranks: int, later: int
+@pytest.mark.parametrize(("case", "members", "later"), [("dqn", 2, 1), ("ppo", 1, 4)])
+def test_a_killed_member_and_a_resume_with_another_number_change_nothing(
+    alone: Callable[[str], Path], tmp_path: Path, case: str, members: int, later: int
 ) -> None:
     run_dir = tmp_path / "run"
-    process = _start(run_dir, case, ranks=ranks)
+    process = _start(run_dir, case, members=members)
     memory = memory_of(process, run_dir, ACTIONS)
     half = memory.run_schedule.updates_before(memory.run_schedule.rounds // 2)
     wait_until(process, lambda: memory.board.updates[0] >= half)
-    kill(process, "rank 1" if ranks > 1 else "learner")
+    kill(process, "member 1" if members > 1 else "learner")
     stop_at(process, memory, 7)
     assert gone(process)
     stopped = summary(run_dir)
     assert 7 <= stopped["rounds"] < 10
-    assert stopped["restarts"] == ranks, "the learner, too"
-    finish(start(run_dir, "--resume", str(run_dir), learner_ranks=str(later), env=CATCH["env"]))
+    assert stopped["restarts"] == members, "the learner, too"
+    finish(start(run_dir, "--resume", str(run_dir), learner_members=str(later), env=CATCH["env"]))
     _require_same(run_dir, alone(case))
 
 
 @pytest.mark.stress
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("ranks", [2, 4])
-def test_the_number_of_ranks_changes_nothing(
-    alone: Callable[[str], Path], tmp_path: Path, case: str, ranks: int
+@pytest.mark.parametrize("members", [2, 4])
+def test_the_number_of_members_changes_nothing(
+    alone: Callable[[str], Path], tmp_path: Path, case: str, members: int
 ) -> None:
-    finish(_start(tmp_path / "run", case, ranks=ranks), SECONDS)
+    finish(_start(tmp_path / "run", case, members=members), SECONDS)
     _require_same(tmp_path / "run", alone(case))
     assert summary(tmp_path / "run")["restarts"] == 0
 
@@ -85,30 +84,28 @@ def test_the_number_of_ranks_changes_nothing(
 @pytest.mark.stress
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("case", CASES)
-def test_any_rank_may_be_killed_again_and_again(alone: Callable[[str], Path], tmp_path: Path, case: str) -> None:
+def test_any_member_may_be_killed_again_and_again(alone: Callable[[str], Path], tmp_path: Path, case: str) -> None:
     run_dir = tmp_path / "run"
-    process = _start(run_dir, case, ranks=3, learner_shards="6", batch_size="12" if case != "ppo" else "48")
+    process = _start(run_dir, case, members=4)
     memory = memory_of(process, run_dir, ACTIONS)
     schedule, board = memory.run_schedule, memory.board
-    kills = ("rank 1", "learner", "rank 2", "rank 1", "learner")
+    kills = ("member 1", "learner", "member 3", "member 2", "learner")
     for number, role in enumerate(kills):
         # A round of `alternate` has few updates, so the places are parts of the run.
         updates = (number + 1) * schedule.updates_before(schedule.rounds) // (len(kills) + 2)
-        wait_until(process, lambda n=number, u=updates: board.restarts.sum() == 3 * n and board.updates[0] > u, SECONDS)
+        wait_until(process, lambda n=number, u=updates: board.restarts.sum() == 4 * n and board.updates[0] > u, SECONDS)
         kill(process, role)
     finish(process, SECONDS)
     assert gone(process)
-    other = tmp_path / "other"
-    finish(_start(other, case, ranks=1, learner_shards="6", batch_size="12" if case != "ppo" else "48"))
-    _require_same(run_dir, other)
-    assert summary(run_dir)["restarts"] == 15
+    _require_same(run_dir, alone(case))
+    assert summary(run_dir)["restarts"] == 20
 
 
 @pytest.mark.stress
 @pytest.mark.timeout(200)
-@pytest.mark.parametrize("stopped", ["learner", "rank 1"])
-def test_a_rank_that_is_stopped_is_replaced(alone: Callable[[str], Path], tmp_path: Path, stopped: str) -> None:
-    process = _start(tmp_path / "run", "dqn", ranks=2)
+@pytest.mark.parametrize("stopped", ["learner", "member 1"])
+def test_a_member_that_is_stopped_is_replaced(alone: Callable[[str], Path], tmp_path: Path, stopped: str) -> None:
+    process = _start(tmp_path / "run", "dqn", members=2)
     board = memory_of(process, tmp_path / "run", ACTIONS).board
     wait_until(process, lambda: board.updates[0] >= 300)
     child(process, stopped).send_signal(signal.SIGSTOP)
@@ -120,9 +117,9 @@ def test_a_rank_that_is_stopped_is_replaced(alone: Callable[[str], Path], tmp_pa
 @pytest.mark.stress
 @pytest.mark.timeout(200)
 def test_numbers_that_are_not_finite_are_reported_once(tmp_path: Path) -> None:
-    """All ranks repeat the round for the report, and the learner writes it."""
+    """All members repeat the round for the report, and the learner writes it."""
     run_dir = tmp_path / "run"
-    process = _start(run_dir, "dqn", ranks=2, total_steps="1_000_000")
+    process = _start(run_dir, "dqn", members=2, total_steps="1_000_000")
     memory = memory_of(process, run_dir, ACTIONS)
     wait_until(process, lambda: memory.board.committed >= 3)
     memory.ring.field["raw_reward"][:] = np.nan
@@ -134,9 +131,9 @@ def test_numbers_that_are_not_finite_are_reported_once(tmp_path: Path) -> None:
 
 @pytest.mark.stress
 @pytest.mark.timeout(200)
-def test_ranks_that_compute_other_numbers_end_the_run(tmp_path: Path) -> None:
+def test_members_that_compute_other_numbers_end_the_run(tmp_path: Path) -> None:
     deviating = ("-m", "tests.exact.deviating")
-    process = start(tmp_path / "run", program=deviating, **CATCH | {"learner_ranks": "2"})
+    process = start(tmp_path / "run", program=deviating, **CATCH | {"learner_members": "2"})
     output = finish(process, code=1)
     assert "The ranks of the learner disagree about the parameters after round" in output
     assert gone(process)
@@ -145,7 +142,7 @@ def test_ranks_that_compute_other_numbers_end_the_run(tmp_path: Path) -> None:
 @pytest.mark.stress
 @pytest.mark.timeout(200)
 def test_nothing_is_left_when_the_launcher_is_killed(tmp_path: Path) -> None:
-    process = _start(tmp_path / "run", "dqn", ranks=2)
+    process = _start(tmp_path / "run", "dqn", members=2)
     board = memory_of(process, tmp_path / "run", ACTIONS).board
     wait_until(process, lambda: board.updates[0] >= 100)
     process.kill()
