@@ -1,4 +1,4 @@
-"""A launcher whose second rank has a wrong number in each gradient: `python -m tests.exact.deviating OPTIONS`."""
+"""A launcher whose second member sees other parameters than the learner: `python -m tests.exact.deviating OPTIONS`."""
 
 from __future__ import annotations
 
@@ -12,18 +12,17 @@ from shared.process.child import ChildSpec
 
 
 def main(child_spec: ChildSpec) -> None:
-    """The rank; its parameters differ from those of the learner after its first update."""
-    from learner.networks.sharded import ShardedModel
-    from learner.ranks import rank
+    """The member; its checksum of the parameters differs from that of the learner after its first update."""
+    from learner.engine.engine import Engine
+    from learner.team import member
 
-    backward = ShardedModel.backward
+    checksum = Engine.checksum
 
-    def deviate(model: ShardedModel, *arguments: Any) -> None:
-        backward(model, *arguments)
-        model._gradient[0] += 1.0
+    def deviate(engine: Engine[Any]) -> int:
+        return checksum(engine) + int(engine._round > 0)
 
-    ShardedModel.backward = deviate  # type: ignore[method-assign]
-    rank.main(child_spec)
+    Engine.checksum = deviate  # type: ignore[method-assign]
+    member.main(child_spec)
 
 
 if __name__ == "__main__":

@@ -135,7 +135,7 @@ def test_members_that_compute_other_numbers_end_the_run(tmp_path: Path) -> None:
     deviating = ("-m", "tests.exact.deviating")
     process = start(tmp_path / "run", program=deviating, **CATCH | {"learner_members": "2"})
     output = finish(process, code=1)
-    assert "The ranks of the learner disagree about the parameters after round" in output
+    assert "The members of the learner disagree about the parameters after round" in output
     assert gone(process)
 
 
