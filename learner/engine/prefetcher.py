@@ -1,4 +1,4 @@
-"""Prefetching in a second thread, on a GPU with a second stream, and CUDA graphs captured at the start.
+"""Prefetching for a GPU, in a second thread with a second stream, and CUDA graphs captured at the start.
 
 Only `Graphs.capture` waits for a GPU. Events keep the order, and only the GPU waits for them. Submitted work runs after
 all work that the main stream has been given, or only after earlier submitted work. After `settle`, new work of the main
@@ -7,27 +7,26 @@ stream runs after the submitted work.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import torch
 
-from learner.engine.accelerator import Event, Graph, accelerator_of, is_gpu
-from shared.machine.cores import NICENESS
+from learner.engine.accelerator import Event, Graph, accelerator_of
 
 
 class Prefetcher:
-    """Runs one submitted function at a time, in parallel with the caller's thread (and, on a GPU, its stream)."""
+    """Runs one submitted function at a time, in parallel with the caller's thread and its stream."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
-        self.stream = accelerator_of(device).make_stream(device) if is_gpu(device) else None
+        self._accelerator = accelerator_of(device)
+        self.stream = self._accelerator.make_stream(device)
         self._thread = ThreadPoolExecutor(1, "prefetch", self._enter, (torch.get_num_threads(),))
-        self._next: Future[Event | None] | None = None
+        self._next: Future[Event] | None = None
 
     def submit(self, work: Callable[[], None], *, after_main_stream: bool = True) -> None:
-        """Run `work` in the second thread; on a GPU, after all that was asked of it so far. Settles the former work.
+        """Run `work` in the second thread, after all that the GPU was asked for so far. Settles the former work.
 
         Without `after_main_stream`, only after earlier work of this thread: it must touch nothing that the caller's
         stream uses.
@@ -37,8 +36,8 @@ class Prefetcher:
         """
         self.settle()
         before = None
-        if self.stream is not None and after_main_stream:
-            before = accelerator_of(self._device).make_event()
+        if after_main_stream:
+            before = self._accelerator.make_event()
             before.record()
         self._next = self._thread.submit(self._run, work, before)
 
@@ -48,7 +47,7 @@ class Prefetcher:
         return self._next is not None
 
     def settle(self) -> None:
-        """Wait for the work, if there is any. On a GPU only later work of the main stream waits for it.
+        """Wait for the work to be submitted, if there is any. Later work of the main stream waits for the GPU.
 
         Raises:
             BaseException: the work raised it. A second call raises nothing.
@@ -56,32 +55,20 @@ class Prefetcher:
         if self._next is None:
             return
         work, self._next = self._next, None  # its exception is raised once
-        done = work.result()
-        if done is not None:
-            accelerator_of(self._device).current_stream(self._device).wait_event(done)
+        self._accelerator.current_stream(self._device).wait_event(work.result())
 
     def _enter(self, threads: int) -> None:
-        """Set what is kept by thread: PyTorch's number of threads, CUDA's device, and the niceness.
-
-        On a CPU the caller and its side stream wait for each other in every update, and must not wait for this thread.
-        """
+        """Set what is kept by thread: PyTorch's number of threads and CUDA's device."""
         torch.set_num_threads(threads)
-        if self.stream is None:
-            os.nice(NICENESS)
-        else:
-            accelerator_of(self._device).set_device(self._device)
+        self._accelerator.set_device(self._device)
 
     @torch.inference_mode()
-    def _run(self, work: Callable[[], None], before: Event | None) -> Event | None:
-        if self.stream is None:
-            work()
-            return None
-        accelerator = accelerator_of(self._device)
-        with accelerator.use_stream(self.stream):
+    def _run(self, work: Callable[[], None], before: Event | None) -> Event:
+        with self._accelerator.use_stream(self.stream):
             if before is not None:
                 self.stream.wait_event(before)
             work()
-            done = accelerator.make_event()
+            done = self._accelerator.make_event()
             done.record()
         return done
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from learner.team.team import Team
 from shared.errors import FatalError
-from shared.memory.wait import Doorbell, Waiter
+from shared.memory.wait import POLL_SECONDS, Doorbell, Waiter
 from shared.process.child import ChildSpec
 
 SPINS = 1_000
@@ -29,15 +29,16 @@ _LINE = 8
 class SharedTeam(Team):
     """Members that share memory (`learner.team.team.Team`)."""
 
-    def __init__(self, rank: int, fd: int, waiter: Waiter, doorbells: list[Doorbell]) -> None:
+    def __init__(self, rank: int, fd: int, waiter: Waiter, doorbells: list[Doorbell], advice: str = "") -> None:
         """Map the beginning of the file `fd`, which is empty or has the same beginning already.
 
         Args:
             waiter: of this process.
             doorbells: those of all members, by rank.
+            advice: half a sentence for an error: what needs less memory.
         """
         self.rank, self.size = rank, len(doorbells)
-        self._fd, self._waiter, self._doorbells = fd, waiter, doorbells
+        self._fd, self._waiter, self._doorbells, self._advice = fd, waiter, doorbells, advice
         self._end = self._turn = 0
         counters = self.zeros(3, self.size, _LINE, dtype=torch.int64).numpy()
         self._arrived, self._sleeps, self._numbers = (memoryview(each.reshape(-1)) for each in counters)
@@ -48,14 +49,21 @@ class SharedTeam(Team):
         assert child_spec.rendezvous is not None, "a learner with members has one"
         learners = child_spec.plan.processes.learners
         doorbells = [child_spec.doorbells[index] for index in learners]
-        return cls(learners.index(child_spec.process), child_spec.rendezvous, waiter, doorbells)
+        rank, advice = learners.index(child_spec.process), child_spec.plan.less_memory
+        return cls(rank, child_spec.rendezvous, waiter, doorbells, advice)
 
     def zeros(self, *shape: int, dtype: torch.dtype = torch.float32, device: torch.device | None = None) -> Tensor:
-        """Zeros in the next pages of the file, whose memory is reserved."""
+        """Zeros in the next pages of the file, whose memory is reserved. Raises `FatalError` if there is none."""
         count = prod(shape)
         length = max(1, count * dtype.itemsize)
-        os.posix_fallocate(self._fd, self._end, length)
-        mapped = mmap.mmap(self._fd, length, offset=self._end)
+        try:
+            os.posix_fallocate(self._fd, self._end, length)
+            mapped = mmap.mmap(self._fd, length, offset=self._end)
+        except OSError as error:
+            raise FatalError(
+                f"Memory of {length / 1e9:.2f} GB for the members of the learner could not be reserved "
+                f"({error.strerror}); fewer --learner-members or {self._advice}."
+            ) from error
         self._end += -(-length // mmap.PAGESIZE) * mmap.PAGESIZE
         return (
             torch.frombuffer(mapped, dtype=dtype, count=count).view(shape) if count else torch.zeros(shape, dtype=dtype)
@@ -81,7 +89,7 @@ class SharedTeam(Team):
         seconds = SLEEP_SECONDS
         while not self._sleep(seconds):
             self._waiter.heartbeat()  # a part of the work: the others compute theirs
-            seconds *= 2
+            seconds = min(2 * seconds, POLL_SECONDS)
 
     def meet(self, number: int, what: str) -> None:
         """Wait for all members, also for hours; see `Team`."""

@@ -36,9 +36,9 @@ COVERING += [
 ]
 COVERING += [Work(preset, precision, recurrent=True) for preset, precision in (("impala", "bf16"), ("a2c", "fp32"))]
 COVERING += [
-    Work(preset, precision, shards=2) for preset, precision in (("nature", "fp32"), ("btr", "bf16"), ("ppo", "fp32"))
+    Work(preset, precision, parts=2) for preset, precision in (("nature", "fp32"), ("btr", "bf16"), ("ppo", "fp32"))
 ]
-"""Every pair of two settings (`test_every_pair_is_tried`), recurrent networks, and minibatches in shards."""
+"""Every pair of two settings (`test_every_pair_is_tried`), recurrent networks, and minibatches in parts."""
 
 
 @pytest.fixture(autouse=True)

@@ -138,7 +138,7 @@ def test_a_slice_takes_about_as_long_as_it_should(
     assert SLICE_UPDATES % CHUNK_UPDATES == 0
 
 
-def test_ranks_that_differ_end_the_run_before_the_commit(
+def test_members_that_differ_end_the_run_before_the_commit(
     make_rounds: MakeRounds, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def meet(_value: int, what: str) -> None:
@@ -146,7 +146,7 @@ def test_ranks_that_differ_end_the_run_before_the_commit(
             raise FatalError("They differ.")
 
     rounds, _ = make_rounds(Engine(), learning_starts=1)
-    rounds._ranks = SimpleNamespace(meet=meet)
+    rounds._team = SimpleNamespace(meet=meet)
     committed = list[int]()
     monkeypatch.setattr(rounds, "_commit", committed.append)
     with pytest.raises(FatalError, match="They differ"):

@@ -41,6 +41,8 @@ class Work(NamedTuple):
     replay_on: str = "device"
     parts: int | None = None
     recurrent: bool = False
+    round_steps: int = 64
+    batch: int = 8
 
     def __str__(self) -> str:
         """A name for a test."""
@@ -54,11 +56,12 @@ class Work(NamedTuple):
         magnifies that: `ppo-quick` in fp32 would be 0.2 of its way apart after three rounds.
         """
         preset = PRESETS[self.preset]
-        small: dict[str, Any] = {"envs": 4, "total_steps": 4_096, "round_steps": 64, "batch_size": 8}
+        small: dict[str, Any] = {"envs": 4, "total_steps": 4_096, "round_steps": self.round_steps}
         small |= {
             "initial": "torch",
-            "snapshot_every_steps": 64,
-            "learning_starts": 64,
+            "batch_size": self.batch,
+            "snapshot_every_steps": self.round_steps,
+            "learning_starts": self.round_steps,
             "replay_size": 128,
             "anneal_steps": 4_096,
         }

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from learner.engine.optimizer import Optimizer
-from learner.engine.side_stream import SideStream
 from learner.networks.make_model import make_model
 from learner.networks.model import ExtraInputs
 from learner.networks.modules import initial_parameters
@@ -71,7 +70,7 @@ class Reference:
     def apply(self, gradient: np.ndarray) -> None:
         """Make one update."""
         self.optimizer.gradient.copy_(torch.from_numpy(gradient))
-        self.optimizer.step(SideStream())
+        self.optimizer.step()
 
 
 class WithoutOrder:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from collections.abc import Iterator
@@ -13,10 +12,7 @@ import torch
 
 from learner.engine.prefetcher import Graphs, Prefetcher
 from learner.engine.side_stream import CudaSideStream
-from shared.machine.cores import NICENESS
 from tests.support.simulated_gpu import DEVICE, SimulatedGpu, simulated_gpu
-
-CPU = torch.device("cpu")
 
 
 @pytest.fixture
@@ -25,8 +21,8 @@ def gpu() -> Iterator[SimulatedGpu]:
         yield simulated
 
 
-def test_an_error_of_a_prefetch_is_raised_at_its_use() -> None:
-    work = Prefetcher(CPU)
+def test_an_error_of_a_prefetch_is_raised_at_its_use(gpu: SimulatedGpu) -> None:
+    work = Prefetcher(DEVICE)
     work.submit(lambda: (_ for _ in ()).throw(ValueError("there is nothing")))
     assert work.busy
     with pytest.raises(ValueError, match="there is nothing"):
@@ -35,9 +31,12 @@ def test_an_error_of_a_prefetch_is_raised_at_its_use() -> None:
     assert not work.busy
 
 
-def test_the_prefetch_thread_of_a_cpu_has_as_many_threads_and_no_gradients() -> None:
-    seen: list[tuple[bool, bool, int]] = []
-    work = Prefetcher(CPU)
+def test_the_prefetch_thread_has_as_many_threads_its_gpu_and_no_gradients(
+    gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, devices = [], list[torch.device]()
+    monkeypatch.setattr(gpu, "set_device", devices.append)
+    work = Prefetcher(DEVICE)
 
     def look() -> None:
         here = threading.current_thread() is threading.main_thread()
@@ -46,21 +45,7 @@ def test_the_prefetch_thread_of_a_cpu_has_as_many_threads_and_no_gradients() -> 
     work.submit(look)
     work.settle()
     assert seen == [(False, True, torch.get_num_threads())]
-
-
-@pytest.mark.parametrize("device", [CPU, DEVICE], ids=str)
-def test_on_a_cpu_the_prefetch_thread_gives_way(
-    device: torch.device, gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Beside a GPU it does not: there it would have to wait for the actors, and the GPU for it."""
-    here, there, devices = os.getpriority(os.PRIO_PROCESS, 0), [], list[torch.device]()
-    monkeypatch.setattr(gpu, "set_device", devices.append)
-    work = Prefetcher(device)
-    work.submit(lambda: there.append(os.getpriority(os.PRIO_PROCESS, 0)))
-    work.settle()
-    assert there == [min(here + NICENESS, 19) if device == CPU else here]
-    assert os.getpriority(os.PRIO_PROCESS, 0) == here
-    assert devices == ([] if device == CPU else [DEVICE]), "CUDA's device is kept by thread"
+    assert devices == [DEVICE], "CUDA's device is kept by thread"
 
 
 def test_graphs_are_warmed_up_and_captured_in_a_stream_of_their_own(gpu: SimulatedGpu) -> None:

@@ -15,7 +15,6 @@ from torch.optim.radam import radam
 from learner.engine.engine import Engine, NonFiniteError
 from learner.engine.optimizer import Optimizer
 from learner.engine.round_means import RoundMetrics
-from learner.engine.side_stream import SideStream, ThreadSideStream
 from learner.networks.fused import FusedModel
 from learner.networks.modules import initial_parameters
 from learner.replay.sampling import draw_integers
@@ -154,27 +153,6 @@ def test_the_place_of_frames_and_prefetching_change_nothing(prioritized: bool) -
         _require_same(state, states[0])
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize("optimizer", ["rmsprop", "adam"])
-def test_the_side_stream_changes_nothing(optimizer: str, precision: str) -> None:
-    config, states = small_config(optimizer=optimizer, optimizer_decay=0.95), []
-    for side_stream in (ThreadSideStream(), SideStream()):
-        engine = _engine(config, precision)
-        engine._side_stream = side_stream
-        _do(engine, 3, [12])
-        states.append(stored_state(engine, "target"))
-    _require_same(*states)
-
-
-def test_an_error_of_the_side_stream_is_raised_at_the_wait() -> None:
-    side_stream = ThreadSideStream()
-    side_stream.submit(lambda: None)
-    side_stream.submit(lambda: print(1 // 0))
-    with pytest.raises(ZeroDivisionError):
-        side_stream.settle()
-    side_stream.settle()
-
-
 def test_a_gpu_is_waited_for_though_a_prefetch_has_failed() -> None:
     work = Work("nature", graph_updates=0)
     with simulated_gpu(1) as gpu:  # a seed with which the device works only when it is waited for
@@ -234,7 +212,7 @@ def test_steps_are_those_of_the_formulas(
         norm = gradient.norm()
         torch.testing.assert_close(found.norm().double(), norm, rtol=1e-5, atol=0)
         scale = 1.0 if bound is None else (bound * found.mean_factor / norm).clamp(max=1.0)
-        found.step(SideStream())
+        found.step()
         wanted = _step(learn, step, gradient * scale, *wanted)
         for ours, theirs in zip((weights.params, found.mean, found.square), wanted, strict=True):
             torch.testing.assert_close(ours.double(), theirs, rtol=1e-4, atol=1e-4 * float(theirs.abs().max()))

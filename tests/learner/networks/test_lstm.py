@@ -17,7 +17,6 @@ from learner.networks.model import ExtraInputs, Model, Recurrence
 from learner.networks.module_model import ModuleModel
 from learner.networks.modules import initial_parameters
 from learner.networks.policy import Policy
-from learner.networks.sharded import ShardedModel
 from shared.network_parameters import parameters_of
 from shared.network_spec import Network
 from tests.learner.networks.test_modules import learn, make_reference
@@ -116,14 +115,6 @@ def test_a_recurrent_network_is_the_one_by_the_books(precision: str, tolerance: 
     for name, parameter in reference.named_parameters():
         off = np.linalg.norm(found[name] - parameter.grad.numpy()) / np.linalg.norm(parameter.grad.numpy())
         assert off < 2 * tolerance, (name, off)
-
-
-def test_shards_hold_whole_sequences() -> None:
-    """Two shards of three sequences: outputs, states and the gradient are those of the batch."""
-    wanted = _passes(_model())
-    found = _passes(ShardedModel(_model(), 2, 2))
-    for ours, theirs in zip(found, wanted, strict=True):
-        np.testing.assert_allclose(np.asarray(ours), np.asarray(theirs), rtol=1e-4, atol=1e-4)
 
 
 def test_acting_tick_by_tick_gives_the_outputs_of_the_unrolled_sequence() -> None:

@@ -383,19 +383,3 @@ def test_the_vector_of_power_iteration_moves_only_when_a_pass_is_over() -> None:
     views, former = (parameters_of(network).split(_outer(model, vector)) for vector in (model.params, before))
     for name in views:
         assert np.array_equal(views[name], former[name]) == (not name.endswith(".u")), name
-
-
-def test_features_wait_for_the_rest_to_settle() -> None:
-    """Layers behind the convolutions are read only after `settle`, which writes them here."""
-    network = NETWORKS["everything"]
-    flat = _parameters(network)
-    late, ready = _model(network, "fp32", flat), _model(network, "fp32", flat)
-    late.params[late.head_offset :] = float("nan")
-    beside = _beside(late)
-
-    def settle() -> None:
-        late.params[late.head_offset :] = ready.params[ready.head_offset :]
-
-    with torch.inference_mode():
-        found = late.forward(_blocks(_stacks()), 0, beside, settle).outputs
-        assert torch.equal(found, ready.forward(_blocks(_stacks()), 0, beside).outputs)

@@ -14,9 +14,9 @@ import pytest
 import torch
 import torch.distributed
 
-from learner.ranks import rank_group
-from learner.ranks.rank import config_for_rank
-from learner.ranks.rank_group import PeerLostError, RankGroup
+from learner.team import gpu_ranks
+from learner.team.gpu_ranks import PeerLostError, RankGroup
+from learner.team.member import config_for_rank
 from shared.config.resolve import resolve
 from shared.config.settings import Config
 from shared.errors import FatalError
@@ -28,14 +28,14 @@ from shared.root import ROOT
 CPU = torch.device("cpu")
 PEER = """
 import sys, torch
-from tests.learner.ranks.test_rank_group import CPU, PollingWaiter, spec_of
-from learner.ranks.rank_group import RankGroup
+from tests.learner.team.test_rank_group import CPU, PollingWaiter, spec_of
+from learner.team.gpu_ranks import RankGroup
 from shared.memory.process_table import Role
 
 ranks = RankGroup.join(spec_of(Role.MEMBER, int(sys.argv[1])), PollingWaiter(), CPU)
-out = torch.zeros(4, dtype=torch.bfloat16)
-ranks.gather(torch.tensor([3.0, 4.0], dtype=torch.bfloat16), out)
-assert out.tolist() == [1.0, 2.0, 3.0, 4.0]
+whole = torch.tensor([0.0, 0.0, 3.0, 4.0], dtype=torch.bfloat16)
+ranks.exchange(whole)
+assert whole.tolist() == [1.0, 2.0, 3.0, 4.0]
 assert ranks.lead(-1) == 7
 ranks.meet(5, "something")
 try:
@@ -93,9 +93,9 @@ def test_two_ranks_exchange_numbers_and_notice_an_end(
     peer: tuple[RankGroup, subprocess.Popen[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ranks, process = peer
-    out = torch.zeros(4, dtype=torch.bfloat16)
-    ranks.gather(torch.tensor([1.0, 2.0], dtype=torch.bfloat16), out)
-    assert out.tolist() == [1.0, 2.0, 3.0, 4.0]
+    whole = torch.tensor([1.0, 2.0, 0.0, 0.0], dtype=torch.bfloat16)
+    ranks.exchange(whole)
+    assert whole.tolist() == [1.0, 2.0, 3.0, 4.0]
     assert ranks.lead(7) == 7
     ranks.meet(5, "something")
     with pytest.raises(FatalError, match=r"The ranks of the learner disagree about the answer \(5, 6\): their"):
@@ -106,7 +106,7 @@ def test_two_ranks_exchange_numbers_and_notice_an_end(
     sockets = [each for pid in (os.getpid(), process.pid) for each in psutil.Process(pid).net_connections("inet")]
     assert {each.laddr.ip for each in sockets} == {"127.0.0.1"}, "no other machine can connect"
 
-    monkeypatch.setattr(rank_group, "RESTART_SECONDS", 0.0)
+    monkeypatch.setattr(gpu_ranks, "RESTART_SECONDS", 0.0)
     process.kill()
     with pytest.raises(PeerLostError, match="The connection to another rank of the learner broke"):
         ranks.meet(8, "something")
