@@ -26,7 +26,7 @@ from learner.engine.round_means import RoundMetrics
 from learner.make_engine import make_engine
 from learner.team.gpu_ranks import RankGroup
 from learner.team.shared_team import SharedTeam
-from learner.team.team import Alone, Team
+from learner.team.team import Team
 from shared.config.settings import ResolvedConfig
 from shared.errors import DeviceFault, FatalError
 from shared.memory.board import Phase
@@ -63,7 +63,7 @@ class Rounds:
         team: Team | None = None,
     ) -> None:
         self._memory = memory
-        self._team = team or Alone()
+        self._team = team or Team()
         self._board = memory.board
         self._run_schedule = memory.run_schedule
         self._learn = memory.plan.config.learn
@@ -226,7 +226,7 @@ def prepare(config: ResolvedConfig) -> None:
 def join_team(child_spec: ChildSpec, waiter: Waiter, device: torch.device) -> Team:
     """Wait for the other members of the learner, if it has any."""
     if child_spec.plan.config.machine.learner_processes == 1:
-        return Alone()
+        return Team()
     return (RankGroup if is_gpu(device) else SharedTeam).join(child_spec, waiter, device)
 
 

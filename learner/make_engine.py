@@ -21,7 +21,7 @@ from learner.replay.replay_source import ReplaySource
 from learner.rollout.on_policy_method import OnPolicyMethod
 from learner.rollout.rollout_source import RolloutSource
 from learner.rollout.sequence_source import SequenceSource
-from learner.team.team import Alone, Team
+from learner.team.team import Team
 from shared.config.method_declaration import MethodDeclaration
 from shared.config.settings import Config
 from shared.errors import ConfigError
@@ -46,7 +46,7 @@ def make_engine(
         ConfigError: the arithmetic is wrong on this device, the replay does not fit where it was asked for, or the
             class of the method has another base than its declaration says.
     """
-    team = team or Alone()
+    team = team or Team()
     if team.size > 1:  # a gather between two updates is in no graph yet
         config = config.with_settings(graph_updates=0)
     device, declaration = torch.device(config.machine.device), ring.run_schedule.method

@@ -12,7 +12,7 @@ Sources: `learner.replay.replay_source.ReplaySource` draws transitions of many r
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,10 +43,9 @@ class Minibatch(Protocol):
 
 M = TypeVar("M", bound=Minibatch)
 M_contra = TypeVar("M_contra", bound=Minibatch, contravariant=True)
-M_co = TypeVar("M_co", bound=Minibatch, covariant=True)
 
 
-class RoundSource(Protocol[M_co]):
+class RoundSource(Generic[M]):
     """The data of a round, in chunks of some updates each. Chunks are counted from the beginning of the round.
 
     Example, a round of 20 updates in chunks of 8:
@@ -76,9 +75,11 @@ class RoundSource(Protocol[M_co]):
 
     def load(self, number: int) -> int:
         """Wait for chunk `number`, which follows `number - 1`; begin to prepare the next; return its buffer."""
+        raise NotImplementedError
 
-    def minibatch(self, buffer: int, index: int) -> M_co:
+    def minibatch(self, buffer: int, index: int) -> M:
         """The data of update `index` of the chunk in a buffer."""
+        raise NotImplementedError
 
     def finish_round(self, done: int) -> None:
         """Take in the results of the round's first `done` updates, all that were done."""

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from learner.engine.bf16 import bits_of, from_bf16, sum_of_squares, to_bf16
 from learner.networks.model import Model
-from learner.team.team import Alone, Team
+from learner.team.team import Team
 from shared.config.sections import Learn
 
 ADAM_MEAN_DECAY = 0.9
@@ -115,7 +115,7 @@ class Optimizer:
             mean_gradient: True if the update rule gives the gradient of a mean loss, False for that of a sum.
             team: processes that move the weights together, each some parts; None: this one alone.
         """
-        self._team = team or Alone()
+        self._team = team or Team()
         size, device = len(weights.params), weights.params.device
         self.gradient = self._team.zeros(size, dtype=weights.params_bf16.dtype, device=device)
         self.mean, self.square = (self._team.zeros(size, device=device) for _ in range(2))

@@ -19,7 +19,7 @@ from torch import Tensor
 from learner.engine.device import compute_dtype
 from learner.engine.host_transfer import HostTransfer
 from learner.networks.model import Model
-from learner.team.team import Alone, Team
+from learner.team.team import Team
 from shared.network_parameters import packed_places, parameters_of
 from shared.network_spec import Network
 
@@ -38,7 +38,7 @@ class PackedModel(Model):
         self._spec = parameters_of(network)
         self._transfer = HostTransfer(self._spec.count, device)
         self._places, size = packed_places(network)
-        zeros = (team or Alone()).zeros
+        zeros = (team or Team()).zeros
         self.params = self.params_bf16 = zeros(size, device=device)
         if self._dtype != torch.float32:
             self.params_bf16 = zeros(size, dtype=self._dtype, device=device)

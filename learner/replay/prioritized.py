@@ -18,14 +18,14 @@ from learner.losses.scalar_loss import importance_weights
 from learner.replay.chunk import Chunk
 from learner.replay.priorities import Priorities
 from learner.replay.replay_frames import Batch
-from learner.replay.sampling import Replay, draw_fractions
+from learner.replay.sampling import Replay, Sampler, draw_fractions
 from shared.config.sections import Algorithm
 from shared.errors import FatalError
 from shared.memory.snapshot import PRIORITIES
 
 
-class PrioritizedSampler:
-    """Sampling by priority (`learner.replay.replay_source.Sampler`).
+class PrioritizedSampler(Sampler):
+    """Sampling by priority.
 
     Attributes:
         tree: the priorities of the window.

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from learner.engine.accelerator import accelerator_of, is_gpu
-from learner.engine.interfaces import CHUNK_UPDATES
+from learner.engine.interfaces import CHUNK_UPDATES, RoundSource
 from learner.engine.prefetcher import Graphs, Prefetcher
 from learner.losses.td_learning import TDLearning
 from learner.replay.chunk import Chunk
 from learner.replay.prioritized import PrioritizedSampler
-from learner.replay.replay_frames import Batch, DeviceFrames, Frames, HostFrames
-from learner.replay.sampling import Replay
+from learner.replay.replay_frames import DeviceFrames, Frames, HostFrames
+from learner.replay.sampling import Replay, Sampler
 from learner.replay.uniform import UniformSampler
 from learner.team.team import Team
 from shared.config.settings import Config
@@ -29,35 +27,7 @@ DEVICE_SHARE = 0.8
 """Share of a GPU's free memory that the window may take."""
 
 
-class Sampler(Protocol):
-    """The choice of the transitions of a round."""
-
-    uses_errors: bool
-    """True if the choice depends on the errors that updates find."""
-
-    def begin_round(self, round_: int, window_end: int) -> None:
-        """Begin a round that has updates, drawn from ticks before `window_end`."""
-
-    def prefetch(self, round_: int, window_end: int) -> None:
-        """Do the part of `begin_round` that is possible while the learner still trains on the round before."""
-
-    def draw(self, number: int, chunk: Chunk) -> Batch:
-        """The transitions of chunk `number`, where they are read; writes into `chunk` how they were drawn."""
-
-    def update_priorities(self, tree_index: Tensor, td_error: Tensor) -> None:
-        """Update the priorities of drawn transitions by their errors float32[n]; only if `uses_errors`."""
-
-    def reset(self) -> None:
-        """Forget all errors."""
-
-    def store(self, out: Mapping[str, NDArray[np.float32]]) -> None:
-        """Write those vectors of its state that `out` names."""
-
-    def load_state(self, state: Mapping[str, NDArray[np.float32]]) -> None:
-        """Take over what `store` wrote."""
-
-
-class ReplaySource:
+class ReplaySource(RoundSource[Chunk]):
     """Two buffers for chunks. For a GPU a second thread prepares one while the updates use the other.
 
     On a CPU the members of the team prepare a chunk together when it is asked for, each some parts of its rows.

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from learner.engine.host_transfer import upload
+from learner.replay.chunk import Chunk
 from learner.replay.replay_frames import Batch, Frames
 from learner.replay.returns import End, n_step
 from shared.config.sections import Learn
@@ -153,3 +157,32 @@ class Replay:
             reward=torch.from_numpy(value),
             discount=torch.from_numpy(discount),
         )
+
+
+class Sampler:
+    """Base of the choices of the transitions of a round."""
+
+    uses_errors: bool
+    """True if the choice depends on the errors that updates find."""
+
+    def begin_round(self, round_: int, window_end: int) -> None:
+        """Begin a round that has updates, drawn from ticks before `window_end`."""
+
+    def prefetch(self, round_: int, window_end: int) -> None:
+        """Do the part of `begin_round` that is possible while the learner still trains on the round before."""
+
+    def draw(self, number: int, chunk: Chunk) -> Batch:
+        """The transitions of chunk `number`, where they are read; writes into `chunk` how they were drawn."""
+        raise NotImplementedError
+
+    def update_priorities(self, tree_index: Tensor, td_error: Tensor) -> None:
+        """Update the priorities of drawn transitions by their errors float32[n]; only if `uses_errors`."""
+
+    def reset(self) -> None:
+        """Forget all errors."""
+
+    def store(self, out: Mapping[str, NDArray[np.float32]]) -> None:
+        """Write those vectors of its state that `out` names."""
+
+    def load_state(self, state: Mapping[str, NDArray[np.float32]]) -> None:
+        """Take over what `store` wrote."""

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
 from learner.replay.chunk import Chunk
 from learner.replay.replay_frames import Batch
-from learner.replay.sampling import Replay
+from learner.replay.sampling import Replay, Sampler
 
 
-class UniformSampler:
-    """Sampling with equal probability (`learner.replay.replay_source.Sampler`)."""
+class UniformSampler(Sampler):
+    """Sampling with equal probability."""
 
     uses_errors = False
 
@@ -41,15 +36,3 @@ class UniformSampler:
         assert self._drawn is not None, "a round was begun"
         n = len(chunk.reward)
         return self._drawn[2].part(number * n, (number + 1) * n)
-
-    def update_priorities(self, tree_index: Tensor, td_error: Tensor) -> None:
-        """Do nothing: errors do not count."""
-
-    def reset(self) -> None:
-        """Do nothing: there is no state."""
-
-    def store(self, out: Mapping[str, NDArray[np.float32]]) -> None:
-        """Do nothing: there is no state."""
-
-    def load_state(self, state: Mapping[str, NDArray[np.float32]]) -> None:
-        """Do nothing: there is no state."""

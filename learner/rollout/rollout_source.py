@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from learner.engine.host_transfer import upload
-from learner.engine.interfaces import CHUNK_UPDATES
+from learner.engine.interfaces import CHUNK_UPDATES, RoundSource
 from learner.networks.model import ExtraInputs, Model
 from learner.rollout.on_policy_method import STEP_NUMBERS, OnPolicyMethod, StepBatch
 from learner.rollout.step_reader import StepReader
@@ -20,7 +20,7 @@ from shared.memory.ring import Ring
 from shared.prng import Stream, bits
 
 
-class RolloutSource:
+class RolloutSource(RoundSource[StepBatch]):
     """Steps of the round before `window_end`, with targets from the network at the beginning of the updates.
 
     At the beginning of a round the network's outputs are computed for all T + 1 ticks, in batches of one shape. The
@@ -73,9 +73,6 @@ class RolloutSource:
         self._steps: StepBatch | None = None  # of the whole round, by (tick, env)
         self._order = np.zeros(0, np.int64)
 
-    def capture(self) -> None:
-        """Do nothing: outputs are computed once a round, by kernels launched one by one."""
-
     def begin_round(self, round_: int, window_end: int, updates: int) -> None:
         """Compute the targets of the round's steps, and draw the order of `updates` updates."""
         if not updates:
@@ -84,9 +81,6 @@ class RolloutSource:
         rollout = self._reader.rollout(tick, env, self._evaluate(tick, env))
         self._steps = self._reader.columns(rollout, self._method.targets(rollout), self._blocks)
         self._order = self._draw_order(round_, updates)
-
-    def prefetch(self, round_: int, window_end: int) -> None:
-        """Do nothing: the targets need the parameters with which the round begins."""
 
     def load(self, number: int) -> int:
         """Copy the steps of chunk `number` into the buffer."""
@@ -104,21 +98,6 @@ class RolloutSource:
     def minibatch(self, buffer: int, index: int) -> StepBatch:
         """Views of the steps of one update."""
         return self._minibatches[index]
-
-    def finish_round(self, done: int) -> None:
-        """Do nothing: a round is used once."""
-
-    def settle(self) -> None:
-        """Do nothing: there is no second thread."""
-
-    def reset(self) -> None:
-        """Do nothing: there is no state."""
-
-    def store(self, out: Mapping[str, NDArray[np.float32]]) -> None:
-        """Do nothing: there is no state."""
-
-    def load_state(self, state: Mapping[str, NDArray[np.float32]]) -> None:
-        """Do nothing: there is no state."""
 
     def _evaluate(self, tick: NDArray[np.int64], env: NDArray[np.int64]) -> NDArray[np.float32]:
         """Gather the stacks of (tick, env); return the outputs float32[n, outputs] of the network as it is."""

@@ -16,7 +16,6 @@ from learner.engine.faults import device_faults_named
 from learner.engine.nan_report import repeat_updates
 from learner.learner import Rounds, join_team, prepare, progress_at, settled
 from learner.make_engine import make_engine
-from learner.team.gpu_ranks import rank_of
 from shared.config.settings import ResolvedConfig
 from shared.memory.board import Phase
 from shared.memory.wait import Stopped
@@ -56,7 +55,7 @@ def main(child_spec: ChildSpec) -> None:
         DeviceFault: the GPU does not do its part. FatalError: the members do not compute alike.
     """
     memory, waiter = enter(child_spec)
-    config = config_for_rank(memory.plan.config, rank_of(child_spec))
+    config = config_for_rank(memory.plan.config, child_spec.number + 1)
     device = torch.device(config.machine.device)
     with suppress(Stopped), device_faults_named():
         prepare(config)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 from math import prod
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -40,12 +41,12 @@ class SharedTeam(Team):
         self.rank, self.size = rank, len(doorbells)
         self._fd, self._waiter, self._doorbells, self._advice = fd, waiter, doorbells, advice
         self._end = self._turn = 0
-        counters = self.zeros(3, self.size, _LINE, dtype=torch.int64).numpy()
+        counters = SharedTeam.zeros(self, 3, self.size, _LINE, dtype=torch.int64).numpy()
         self._arrived, self._sleeps, self._numbers = (memoryview(each.reshape(-1)) for each in counters)
 
     @classmethod
-    def join(cls, child_spec: ChildSpec, waiter: Waiter, device: torch.device) -> SharedTeam:
-        """The team of the members of a run; its first barrier waits for them."""
+    def join(cls, child_spec: ChildSpec, waiter: Waiter, device: torch.device) -> Self:
+        """The team of the members of a run; its first wait is for them to join."""
         assert child_spec.rendezvous is not None, "a learner with members has one"
         learners = child_spec.plan.processes.learners
         doorbells = [child_spec.doorbells[index] for index in learners]
@@ -69,18 +70,15 @@ class SharedTeam(Team):
             torch.frombuffer(mapped, dtype=dtype, count=count).view(shape) if count else torch.zeros(shape, dtype=dtype)
         )
 
-    def own(self, parts: int) -> range:
-        """Neighboring parts, as many as of any other member."""
-        return range(self.rank * parts // self.size, (self.rank + 1) * parts // self.size)
-
-    written = own
-
     def exchange(self, whole: Tensor) -> None:
         """Wait for all members: `whole` is shared."""
         self.sync()
 
     def sync(self) -> None:
         """Wait until all members have called it as often. Raises `Stopped` when the run is to end."""
+        self._wait_for_all()
+
+    def _wait_for_all(self) -> None:
         if self._arrive():
             return
         for _ in range(SPINS):
@@ -95,21 +93,21 @@ class SharedTeam(Team):
         """Wait for all members, also for hours; see `Team`."""
         numbers = self._exchange_numbers(number)
         if len(set(numbers)) > 1:
-            raise FatalError(f"The members of the learner disagree about {what} ({', '.join(map(str, numbers))}).")
+            raise FatalError(
+                f"The members of the learner disagree about {what} ({', '.join(map(str, numbers))}): their processors "
+                "do not compute alike. Take one member, or GPUs of one model."
+            )
 
     def lead(self, number: int) -> int:
         """Return the number with which member 0 comes."""
         return self._exchange_numbers(number)[0]
-
-    def leave(self) -> None:
-        """Do nothing: every wait ends when the run does."""
 
     def _exchange_numbers(self, number: int) -> list[int]:
         self._numbers[self.rank * _LINE] = number
         if not self._arrive():
             self._waiter.wait(self._all_here, self._sleep)
         numbers = [self._numbers[each] for each in range(0, self.size * _LINE, _LINE)]
-        self.sync()  # before one of them comes with the next number
+        self._wait_for_all()  # before one of them comes with the next number
         return numbers
 
     def _arrive(self) -> bool:

@@ -1,4 +1,4 @@
-"""Interface between the processes of a learner, its *members*, and the learner of one process.
+"""The processes of a learner, its *members*: base of their kinds, and the learner of one process.
 
 All members run the same program on the same data: each computes some *parts* of an update. Sums run over parts in
 their order. So the number of parts decides the last bits of the weights, and the number of members decides nothing.
@@ -7,31 +7,34 @@ their order. So the number of parts decides the last bits of the weights, and th
 from __future__ import annotations
 
 from itertools import pairwise, starmap
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
 
-class Team(Protocol):
-    """The members of a learner, as one of them sees them. All members call its methods in the same order.
+class Team:
+    """The members of a learner, as one of them sees them; here one that is alone, and waits for no other.
+
+    All members call its methods in the same order.
 
     Attributes:
         rank: number of this member; 0 is the learner, which commits.
         size: number of members.
     """
 
-    rank: int
-    size: int
+    rank, size = 0, 1
 
     def zeros(self, *shape: int, dtype: torch.dtype = torch.float32, device: torch.device | None = None) -> Tensor:
         """Zeros, in memory that all members see if they share any."""
+        return torch.zeros(*shape, dtype=dtype, device=device)
 
     def own(self, parts: int) -> range:
-        """Parts that this member computes."""
+        """Neighboring parts that this member computes, as many as any other."""
+        return range(self.rank * parts // self.size, (self.rank + 1) * parts // self.size)
 
     def written(self, parts: int) -> range:
         """Parts that this member writes where all read them: its own, or all parts where no memory is shared."""
+        return self.own(parts)
 
     def exchange(self, whole: Tensor) -> None:
         """Wait until each member has written its share of the first dimension of `whole`, and see all shares."""
@@ -44,43 +47,10 @@ class Team(Protocol):
 
     def lead(self, number: int) -> int:
         """Return the number with which member 0 comes."""
-
-    def leave(self) -> None:
-        """Break off everything that waits for other members."""
-
-
-class Alone(Team):
-    """A learner of one process."""
-
-    rank, size = 0, 1
-
-    def zeros(self, *shape: int, dtype: torch.dtype = torch.float32, device: torch.device | None = None) -> Tensor:
-        """Zeros."""
-        return torch.zeros(*shape, dtype=dtype, device=device)
-
-    def own(self, parts: int) -> range:
-        """All parts."""
-        return range(parts)
-
-    def written(self, parts: int) -> range:
-        """All parts."""
-        return range(parts)
-
-    def exchange(self, whole: Tensor) -> None:
-        """Do nothing."""
-
-    def sync(self) -> None:
-        """Do nothing."""
-
-    def meet(self, number: int, what: str) -> None:
-        """Do nothing."""
-
-    def lead(self, number: int) -> int:
-        """Return `number`."""
         return number
 
     def leave(self) -> None:
-        """Do nothing."""
+        """Break off everything that waits for other members."""
 
 
 def slices(count: int, parts: int) -> list[slice]:

@@ -14,7 +14,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from learner.team.team import Alone, Team
+from learner.team.team import Team
 
 T = TypeVar("T")
 SECONDS = 100.0
@@ -45,7 +45,7 @@ class _Meeting:
             self._changed.notify_all()
 
 
-class _Member(Alone):
+class _Member(Team):
     """A member that shares memory with the others (`learner.team.team.Team`)."""
 
     def __init__(self, rank: int, size: int, place: int, meeting: _Meeting) -> None:
@@ -76,7 +76,7 @@ class _Member(Alone):
 class _Rank(_Member):
     """A rank with its own memory (`learner.team.gpu_ranks.RankGroup`)."""
 
-    zeros, written, sync = Alone.zeros, Alone.written, Alone.sync
+    zeros, written, sync = Team.zeros, Team.written, Team.sync
 
     def exchange(self, whole: Tensor) -> None:
         self._meeting.shares[self.rank] = whole

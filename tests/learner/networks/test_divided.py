@@ -14,7 +14,7 @@ from learner.networks.make_model import make_model
 from learner.networks.model import ExtraInputs, Model, Recurrence
 from learner.networks.modules import initial_parameters
 from learner.networks.units import UnitsModel
-from learner.team.team import Alone, Team
+from learner.team.team import Team
 from shared.network_spec import Network
 from tests.support.thread_team import in_team
 
@@ -86,8 +86,8 @@ def _learn(model: Model, team: Team, rows: int, updates: int = 2) -> Arrays:
 @pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
 def test_parts_give_the_outputs_and_the_gradient_of_the_batch(network: Network, parts: int) -> None:
     for rows in (ROWS, 2):
-        wanted = _learn(make_model(network, CPU, "fp32"), Alone(), rows)
-        found = _learn(_divided(network, "fp32", parts, Alone()), Alone(), rows)
+        wanted = _learn(make_model(network, CPU, "fp32"), Team(), rows)
+        found = _learn(_divided(network, "fp32", parts, Team()), Team(), rows)
         assert np.abs(wanted[-2]).max() > 0.1
         for one, other in zip(found, wanted, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
@@ -116,7 +116,7 @@ def _require_same(network: Network, precision: str, parts: int, rows: int, *, ra
     def learn(team: Team) -> Arrays:
         return _learn(_divided(network, precision, parts, team, ranks=ranks), team, rows)
 
-    wanted = learn(Alone())
+    wanted = learn(Team())
     for size in (size for size in (2, 4, 8) if size <= parts):
         for reverse in (False, True):
             for member in in_team(size, learn, ranks=ranks, reverse=reverse):
@@ -125,6 +125,6 @@ def _require_same(network: Network, precision: str, parts: int, rows: int, *, ra
 
 
 def test_a_pass_in_parts_takes_the_noise_of_one_update() -> None:
-    model = _divided(NETWORKS["fractions and noise"], "fp32", 4, Alone())
+    model = _divided(NETWORKS["fractions and noise"], "fp32", 4, Team())
     with pytest.raises(ValueError, match="noise of one update, not of 2"):
         model.forward(torch.zeros(8, 21, 21, 64, dtype=torch.uint8), 0, ExtraInputs(noise=torch.zeros(2, model.noise)))

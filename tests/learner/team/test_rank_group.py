@@ -1,11 +1,11 @@
-"""Ranks that are processes: how they find each other, what they exchange, and what they notice."""
+"""Ranks that are processes: how they find each other, and what they exchange."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,25 +14,21 @@ import pytest
 import torch
 import torch.distributed
 
-from learner.team import gpu_ranks
-from learner.team.gpu_ranks import PeerLostError, RankGroup
+from learner.team.gpu_ranks import RankGroup
 from learner.team.member import config_for_rank
 from shared.config.resolve import resolve
 from shared.config.settings import Config
 from shared.errors import FatalError
 from shared.machine import facts
-from shared.memory.process_table import Role
-from shared.memory.wait import POLL_SECONDS, Doorbell
+from shared.memory.wait import Doorbell
 from shared.root import ROOT
 
 CPU = torch.device("cpu")
 PEER = """
 import sys, torch
-from tests.learner.team.test_rank_group import CPU, PollingWaiter, spec_of
-from learner.team.gpu_ranks import RankGroup
-from shared.memory.process_table import Role
+from tests.learner.team.test_rank_group import CPU, join
 
-ranks = RankGroup.join(spec_of(Role.MEMBER, int(sys.argv[1])), PollingWaiter(), CPU)
+ranks = join(1, *map(int, sys.argv[1:]))
 whole = torch.tensor([0.0, 0.0, 3.0, 4.0], dtype=torch.bfloat16)
 ranks.exchange(whole)
 assert whole.tolist() == [1.0, 2.0, 3.0, 4.0]
@@ -47,23 +43,18 @@ sys.stdin.read()
 """A second rank, which then waits to be killed."""
 
 
-class PollingWaiter:
-    """Waits as `shared.memory.wait.Waiter` does, without a board."""
+def join(rank: int, file: int, *doorbells: int) -> RankGroup:
+    """Join the ranks, which meet in a file and have these doorbells."""
+    bells: Any = [Doorbell(fd) for fd in doorbells]
 
-    def __init__(self) -> None:
-        self._doorbell = Doorbell.create()
-
-    def wait(self, ready: Callable[[], bool], sleep: Callable[[float], object] | None = None) -> int:
-        """Poll until `ready()`."""
+    def wait(ready: Any, sleep: Any) -> None:
         while not ready():
-            (sleep or self._doorbell.wait)(POLL_SECONDS)
-        return 0
+            sleep(0.5)
 
-
-def spec_of(role: Role, rendezvous: int) -> Any:
-    """The specification of a rank: the learner, or the first beside it."""
-    plan = SimpleNamespace(config=SimpleNamespace(machine=SimpleNamespace(learner_processes=2)))
-    return SimpleNamespace(plan=plan, role=role, number=0, rendezvous=rendezvous)
+    waiter: Any = SimpleNamespace(doorbell=bells[rank], heartbeat=lambda: None, wait=wait)
+    plan = SimpleNamespace(processes=SimpleNamespace(learners=(0, 1)), less_memory="")
+    child_spec: Any = SimpleNamespace(plan=plan, process=rank, rendezvous=file, doorbells=bells)
+    return RankGroup.join(child_spec, waiter, CPU)
 
 
 @pytest.fixture
@@ -71,45 +62,38 @@ def peer(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[RankGroup, subproces
     """This process as rank 0, and the process that is rank 1."""
     for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
         monkeypatch.setenv(name, "")  # which joining changes
-    fd = os.memfd_create("ranks")
+    fds = os.memfd_create("ranks"), *(Doorbell.create().fd for _ in range(2))
     with subprocess.Popen(
-        [sys.executable, "-c", PEER, str(fd)],
+        [sys.executable, "-c", PEER, *map(str, fds)],
         cwd=ROOT,
-        pass_fds=[fd],
+        pass_fds=fds,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     ) as process:
         try:
-            waiter: Any = PollingWaiter()
-            yield RankGroup.join(spec_of(Role.LEARNER, fd), waiter, CPU), process
+            yield join(0, *fds), process
         finally:
             process.kill()
             torch.distributed.destroy_process_group()
-            os.close(fd)
+            for fd in fds:
+                os.close(fd)
 
 
-def test_two_ranks_exchange_numbers_and_notice_an_end(
-    peer: tuple[RankGroup, subprocess.Popen[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_ranks_exchange_numbers_and_tensors(peer: tuple[RankGroup, subprocess.Popen[str]]) -> None:
     ranks, process = peer
     whole = torch.tensor([1.0, 2.0, 0.0, 0.0], dtype=torch.bfloat16)
     ranks.exchange(whole)
     assert whole.tolist() == [1.0, 2.0, 3.0, 4.0]
     assert ranks.lead(7) == 7
     ranks.meet(5, "something")
-    with pytest.raises(FatalError, match=r"The ranks of the learner disagree about the answer \(5, 6\): their"):
+    with pytest.raises(FatalError, match=r"The members of the learner disagree about the answer \(5, 6\): their"):
         ranks.meet(5, "the answer")
     assert process.stdout is not None
     assert process.stdout.readline() == "FatalError\n"
 
     sockets = [each for pid in (os.getpid(), process.pid) for each in psutil.Process(pid).net_connections("inet")]
     assert {each.laddr.ip for each in sockets} == {"127.0.0.1"}, "no other machine can connect"
-
-    monkeypatch.setattr(gpu_ranks, "RESTART_SECONDS", 0.0)
-    process.kill()
-    with pytest.raises(PeerLostError, match="The connection to another rank of the learner broke"):
-        ranks.meet(8, "something")
     ranks.leave()
 
 
