@@ -150,7 +150,8 @@ class Rounds:
         """
         if done > self._memory.weights.content[0]:
             self._wait_for_slices(SLICES_LEFT)
-            self._memory.weights.publish(done, self._engine.export_into)
+            with suppress(NonFiniteError):  # which all members find when the round ends, and repeat its updates together
+                self._memory.weights.publish(done, self._engine.export_into)
 
     def _wait_for_lanes(self, boundary: int) -> None:
         """Wait until every lane has finished the rounds before `boundary`."""

@@ -12,6 +12,7 @@ import pytest
 
 from learner import learner
 from learner.commits import Commits
+from learner.engine.engine import NonFiniteError
 from learner.engine.interfaces import CHUNK_UPDATES
 from learner.engine.round_means import RoundMetrics
 from learner.learner import SLICE_SECONDS, SLICE_UPDATES, SLICES_AHEAD, SLICES_LEFT, STUCK_SECONDS, Rounds
@@ -94,6 +95,21 @@ def test_with_free_repeated_updates_publish_nothing(
     rounds._slice = 4
     rounds._run(0, 24)
     assert done == published
+
+
+def test_numbers_that_are_not_finite_are_found_at_the_end_of_a_round(
+    make_rounds: MakeRounds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By all members together, though one of them publishes before."""
+
+    def refuse(updates: int, fill: object) -> None:
+        raise NonFiniteError("They are not finite.", 0, {})
+
+    done = list[int]()
+    rounds, _ = make_rounds(Engine(done.append), schedule="free", publish_every_updates=4)
+    monkeypatch.setattr(rounds._memory.weights, "publish", refuse)
+    rounds._run(0, 24)
+    assert sum(done) == 24
 
 
 def test_repeated_updates_are_counted_where_slices_end_elsewhere(make_rounds: MakeRounds) -> None:

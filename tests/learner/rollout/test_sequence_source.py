@@ -111,11 +111,11 @@ def test_the_order_of_envs_is_a_function_of_seed_round_and_pass() -> None:
     assert len({str(order(seed, round_)) for seed in (1, 2, 3) for round_ in (1, 2)}) > 3
 
 
-def test_shards_and_slices_change_no_update() -> None:
-    """Shards of whole sequences give the same update up to rounding, and slices of a round the same bits."""
+def test_parts_and_slices_change_no_update() -> None:
+    """Parts of whole sequences give the same update up to rounding, and slices of a round the same bits."""
     online = []
-    for shards, slices in ((1, [2]), (1, [1, 1]), (2, [2])):
-        config = _config(learner_parts=shards)
+    for parts, slices in ((1, [2]), (1, [1, 1]), (2, [2])):
+        config = _config(learner_parts=parts)
         engine = make_played_engine(play_rounds(config), config)
         engine.begin_round(1, 2 * TICKS)
         for count in slices:
