@@ -150,7 +150,7 @@ class Rounds:
         """
         if done > self._memory.weights.content[0]:
             self._wait_for_slices(SLICES_LEFT)
-            with suppress(NonFiniteError):  # which all members find when the round ends, and repeat its updates together
+            with suppress(NonFiniteError):  # all members find them when the round ends
                 self._memory.weights.publish(done, self._engine.export_into)
 
     def _wait_for_lanes(self, boundary: int) -> None:
