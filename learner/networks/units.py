@@ -32,7 +32,7 @@ Group = list[Share]
 
 
 class Buffers(NamedTuple):
-    """What members of a team exchange in a pass over n rows."""
+    """Tensors that members of a team exchange in a pass over n rows."""
 
     features: Tensor
     """[n, features]."""

@@ -22,7 +22,7 @@ SECONDS = 100.0
 
 
 class _Meeting:
-    """What all members see: shared tensors by the order in which they are asked for, and whose turn it is."""
+    """Things that all members see: shared tensors by the order in which they are asked for, and whose turn it is."""
 
     def __init__(self, size: int) -> None:
         self.tensors: list[Tensor] = []
@@ -76,7 +76,10 @@ class _Member(Team):
 class _Rank(_Member):
     """A rank with its own memory (`learner.team.gpu_ranks.RankGroup`)."""
 
-    zeros, written, sync = Team.zeros, Team.written, Team.sync
+    zeros, sync = Team.zeros, Team.sync
+
+    def written(self, parts: int) -> range:
+        return range(parts)
 
     def exchange(self, whole: Tensor) -> None:
         self._meeting.shares[self.rank] = whole

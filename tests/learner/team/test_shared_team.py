@@ -69,7 +69,7 @@ def _work(rank: int, fd: int, doorbells: list[Doorbell], cores: set[int]) -> Non
     assert [team.lead(turn + rank) for turn in range(TURNS)] == list(range(TURNS))
     team.meet(5, "something")
     with pytest.raises(
-        FatalError, match=r"members of the learner disagree about the answer \(7, 7, 7, 6, 7, 7, 7, 7\)\."
+        FatalError, match=r"members of the learner disagree about the answer \(7, 7, 7, 6, 7, 7, 7, 7\): their"
     ):
         team.meet(6 if rank == 3 else 7, "the answer")
 
