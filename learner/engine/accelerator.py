@@ -23,7 +23,7 @@ class Stream(Protocol):
         """Run later operations of this stream after all that are in `stream`. The CPU does not wait."""
 
     def synchronize(self) -> None:
-        """Wait for all operations of this stream."""
+        """Wait for all operations of all streams."""
 
 
 class Event(Protocol):
@@ -36,7 +36,7 @@ class Event(Protocol):
         """True if all operations before that place are done."""
 
     def synchronize(self) -> None:
-        """Wait for the operations before that place; return at once if nothing was recorded."""
+        """Wait for all operations of all streams."""
 
 
 class Graph(Protocol):
@@ -46,58 +46,15 @@ class Graph(Protocol):
         """Run them in the current stream."""
 
 
-class Accelerator(Protocol):
-    """The runtime of one kind of GPU. `device` may be another than the current one."""
-
-    def make_stream(self, device: torch.device) -> Stream:
-        """A new stream."""
-
-    def make_event(self, *, blocking: bool = False) -> Event:
-        """A new event; if `blocking`, a thread that waits for it sleeps."""
-
-    def current_stream(self, device: torch.device) -> Stream:
-        """The stream into which this thread puts operations."""
-
-    def use_stream(self, stream: Any) -> AbstractContextManager[Any]:
-        """Put this thread's operations into `stream` within the context."""
-
-    def make_graph(self) -> Graph:
-        """An empty graph."""
-
-    def make_graph_pool(self) -> Any:
-        """Temporary memory that graphs share."""
-
-    def capture(self, graph: Any, pool: Any, stream: Any) -> AbstractContextManager[Any]:
-        """Put operations of the context into `graph` instead of running them."""
-
-    def set_device(self, device: torch.device) -> None:
-        """Make `device` this thread's current one."""
-
-    def synchronize(self, device: torch.device) -> None:
-        """Wait for all operations of all streams."""
-
-    def free_bytes(self, device: torch.device) -> int:
-        """Memory that no process has taken."""
-
-    def reserved_bytes(self, device: torch.device) -> int:
-        """Memory that PyTorch holds in this process, without the context."""
-
-    def pinned_zeros(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        """Zeros in main memory that the GPU reads and writes itself."""
-
-    def pin(self, tensor: Tensor) -> Tensor:
-        """A copy of a CPU tensor in such memory."""
-
-
-class Cuda:
-    """`torch.cuda` (`Accelerator`)."""
+class Accelerator:
+    """The runtime of one kind of GPU, here that of `torch.cuda`. `device` may be another than the current one."""
 
     def make_stream(self, device: torch.device) -> Stream:
         """A new stream."""
         return torch.cuda.Stream(device)
 
     def make_event(self, *, blocking: bool = False) -> Event:
-        """A new event, without a time stamp."""
+        """A new event; if `blocking`, a thread that waits for it sleeps."""
         return torch.cuda.Event(blocking=blocking)
 
     def current_stream(self, device: torch.device) -> Stream:
@@ -137,15 +94,15 @@ class Cuda:
         return torch.cuda.memory_reserved(device)
 
     def pinned_zeros(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        """Zeros in pinned memory."""
+        """Zeros in main memory that the GPU reads and writes itself."""
         return torch.zeros(shape, dtype=dtype, pin_memory=True)
 
     def pin(self, tensor: Tensor) -> Tensor:
-        """A copy in pinned memory."""
+        """A copy of a CPU tensor in such memory."""
         return tensor.pin_memory()
 
 
-ACCELERATORS: dict[str, Accelerator] = {"cuda": Cuda()}
+ACCELERATORS: dict[str, Accelerator] = {"cuda": Accelerator()}
 """Runtimes by type of device."""
 
 

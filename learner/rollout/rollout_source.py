@@ -72,6 +72,10 @@ class RolloutSource(RoundSource[StepBatch]):
         self._blocks = team.zeros(*frames.blocks(batches * batch), dtype=torch.uint8, device=device)
         self._steps: StepBatch | None = None  # of the whole round, by (tick, env)
         self._order = np.zeros(0, np.int64)
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Make further buffers."""
 
     def begin_round(self, round_: int, window_end: int, updates: int) -> None:
         """Compute the targets of the round's steps, and draw the order of `updates` updates."""

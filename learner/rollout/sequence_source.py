@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from learner.engine.host_transfer import upload
-from learner.networks.model import ExtraInputs, Model, Recurrence
-from learner.rollout.on_policy_method import OnPolicyMethod
+from learner.networks.model import ExtraInputs, Recurrence
 from learner.rollout.rollout_source import RolloutSource
-from learner.team.team import Team
-from shared.config.settings import Config
-from shared.memory.ring import Ring
 
 
 class SequenceSource(RolloutSource):
@@ -24,19 +18,9 @@ class SequenceSource(RolloutSource):
     ring. The network reads it from there on, and begins anew with a state of zeros wherever an episode begins.
     """
 
-    def __init__(
-        self,
-        ring: Ring,
-        config: Config,
-        online: Model,
-        method: OnPolicyMethod,
-        heartbeat: Callable[[], None],
-        team: Team,
-    ) -> None:
-        """Arguments as for `RolloutSource`."""
-        super().__init__(ring, config, online, method, heartbeat, team)
+    def _prepare(self) -> None:
         ticks, units = self._run_schedule.round_ticks, self._run_schedule.recurrent_units
-        batch = config.learn.batch_size
+        batch = self._learn.batch_size
         self._sequences = batch // ticks
         count = self.chunk_updates * self._sequences
         state = torch.zeros(count, 2, units, device=self._device)

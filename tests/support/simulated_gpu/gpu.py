@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from learner.engine import prefetcher
-from learner.engine.accelerator import ACCELERATORS
+from learner.engine.accelerator import ACCELERATORS, Accelerator
 from tests.support.simulated_gpu import streams
 from tests.support.simulated_gpu.memory import UNWRITTEN, Memory, PinnedMemory
 from tests.support.simulated_gpu.schedule import Operation, Scheduler
@@ -25,7 +25,7 @@ SIZE = 1 << 30
 """Memory of the device unless a test chooses another."""
 
 
-class SimulatedGpu:
+class SimulatedGpu(Accelerator):
     """A device with streams, events, graphs and memory, whose order of work depends on a seed.
 
     Attributes:
