@@ -11,13 +11,14 @@ import os
 import signal
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
 
 import multiprocess
 from multiprocess.connection import wait as wait_for
 
-from ringside.run.children import GPU_ROLES, Child, ChildMaker, diagnose
+from ringside.run.children import FORKED_ROLES, GPU_ROLES, Child, ChildMaker, diagnose
 from ringside.run.hang_detector import LATE_SECONDS, process_state
 from ringside.run.lane_balance import Balancer
 from shared.checkpoint.manifest import Manifest
@@ -107,8 +108,8 @@ class Supervisor:
         """Rung by a stop signal, so that it is answered at once, not at the next poll."""
         self._children: dict[int, Child] = {}
         self._contention = Contention()
-        self._read_contention()
         self._maker = ChildMaker(self._memory, self._doorbells, plan.config.run.run_dir, checkpoint)
+        self._read_contention()
         self._roles = plan.roles if roles is None else (*roles, plan.player)
 
     # --- running
@@ -136,7 +137,8 @@ class Supervisor:
     def _supervise(self) -> None:
         """Start all processes, and poll until the last has ended."""
         try:
-            for index in (index for role in self._roles for index in self._processes.indexes_of(role)):
+            roles = sorted(self._roles, key=lambda role: role in FORKED_ROLES)  # its server loads beside the others
+            for index in (index for role in roles for index in self._processes.indexes_of(role)):
                 if self._board.stopping:  # one could not be started
                     break
                 self._start(index, incarnation=0)
@@ -183,7 +185,8 @@ class Supervisor:
         """Write the CPU time that other programs take from the run to the board."""
         times = os.times()
         own = time.process_time_ns() + round(1e9 * (times.children_user + times.children_system))
-        own += sum_cpu_time(child.process.pid for child in self._children.values())
+        server = [self._maker.server.pid] if self._maker.server else []  # it has waited for those that it forked
+        own += sum_cpu_time([*server, *(child.process.pid for child in self._children.values())])
         found = self._contention
         found.read(time.monotonic_ns(), own)
         self._board.contention[:] = found.at, found.others, found.stolen
@@ -203,11 +206,11 @@ class Supervisor:
 
     def _start(self, index: int, incarnation: int) -> None:
         """Start the process at a position, or end the run if that is impossible."""
-        process = self._maker.make(index, incarnation)
         self._board.phase[index] = Phase.STARTING
         self._board.record_heartbeat(index)
         heartbeat = int(self._board.heartbeat[index])
         try:
+            process = self._maker.make(index, incarnation)
             self._spawn(process, RETRY_SECONDS if incarnation else 0.0)
         except OSError as error:
             self._children.pop(index, None)
@@ -298,7 +301,8 @@ class Supervisor:
             name, replaced = self._name(index), "" if self._did_all(index) else " and replaced"
             self._note(f"{name} {why}; it is killed{replaced}.")
             child.killed_at = time.monotonic()
-            os.kill(child.process.pid, TELL_STACKS)
+            with suppress(ProcessLookupError):
+                os.kill(child.process.pid, TELL_STACKS)
             wait_for_end(child.process, STACKS_SECONDS)
             child.process.kill()
 

@@ -21,7 +21,7 @@ from shared.files.disk_trouble import log_line
 from shared.files.plain_files import open_to_write
 from shared.files.run_file_names import LOGS
 from shared.machine.cores import NICENESS
-from shared.machine.subprocesses import die_with, leave_threads
+from shared.machine.subprocesses import leave_threads
 from shared.memory.board import Phase
 from shared.memory.plan import Plan
 from shared.memory.process_table import ProcessTable, Role, process_name
@@ -70,7 +70,6 @@ class ChildSpec:
     process: int
     """Position on the board."""
     incarnation: int
-    parent: int
     run_dir: Path
     cores: frozenset[int] | None
     lock: bytes | None = None
@@ -92,14 +91,13 @@ def log_path(run_dir: Path, name: str) -> Path:
 
 
 def run_role(module: str, child_spec: ChildSpec) -> None:
-    """Become the child: signals, death with the parent, title, log, stacks, cores; then run `module.main(child_spec)`.
+    """Become the child: signals, title, log, stacks, cores; then run `module.main(child_spec)`.
 
     Ctrl-C reaches the whole foreground group, and systemd and batch systems ask every process to end; only the
     supervisor decides what it means. The module is named, not passed, so that the supervisor need not import it.
     """
     ignore_requests()
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)  # as at its start: programs that it starts may handle them
-    die_with(child_spec.parent)
     setproctitle(f"ringside {child_spec.name}")
     os.umask(PRIVATE_UMASK)
     log = _open_log(log_path(child_spec.run_dir, child_spec.name))
