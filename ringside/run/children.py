@@ -20,8 +20,8 @@ import sys
 import threading
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
@@ -31,7 +31,7 @@ from typing import Any
 import multiprocess
 from multiprocess import popen_spawn_posix, reduction, resource_tracker, spawn, util
 
-from ringside.run.fork_server import ForkServer
+from ringside.run.fork_server import MOST_DESCRIPTORS, ForkServer
 from ringside.run.hang_detector import HangDetector
 from shared.checkpoint.manifest import Manifest
 from shared.errors import ConfigError, FileError
@@ -87,21 +87,26 @@ def require_main_guard() -> None:
 class _Popen(popen_spawn_posix.Popen):
     """The start method `spawn`, with a step before exec, and for a main module without a file; or a fork server."""
 
+    pid: int
+
     def _launch(self, process: ChildProcess) -> None:
         self._server = process.server
-        start = _fork_exec if self._server is None else self._server.fork
+        start = _fork_exec if self._server is None else self._server.request
         originals = util.spawnv_passfds, spawn.get_preparation_data
         util.spawnv_passfds, spawn.get_preparation_data = start, partial(_preparation_data, originals[1])
         try:
-            super()._launch(process)
+            with suppress(BrokenPipeError):  # the server died, and `poll` says so
+                super()._launch(process)
         finally:
             util.spawnv_passfds, spawn.get_preparation_data = originals
+        self._number = self.pid
+        self.poll()
 
     def poll(self, flag: int = os.WNOHANG) -> int | None:
+        """Exit code; None: the process lives. Note the id of a forked process."""
         if self._server is None:
             return super().poll(flag)
-        if self.returncode is None:
-            self.returncode = self._server.exit_code(self.pid)
+        self.pid, self.returncode = self._server.state(self._number)
         return self.returncode
 
 
@@ -117,21 +122,14 @@ class ChildProcess(multiprocess.context.SpawnProcess):
 
     @staticmethod
     def _Popen(process: ChildProcess) -> _Popen:
-        with _held_back():
+        with stack_dumps_held_back(), pinned_thread_env():
+            signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # until the end of the block
+            resource_tracker.ensure_running()  # started by `_launch` it would be killed before it has cleaned up
+            signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # of which its start unblocks two
             return _Popen(process)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "server": None}
-
-
-@contextmanager
-def _held_back() -> Iterator[None]:
-    """Start processes within this context: signals wait for their first line of our code."""
-    with stack_dumps_held_back(), pinned_thread_env():
-        signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # until the end of the block
-        resource_tracker.ensure_running()  # started by `_launch` it would be killed before it has cleaned up
-        signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # of which its start unblocks two
-        yield
 
 
 def _preparation_data(original: Callable[[str], dict[str, Any]], name: str) -> dict[str, Any]:
@@ -256,7 +254,7 @@ MODULES = {
     Role.ACTOR: "actors.actor",
     Role.WORKER: "workers.worker",
 }
-FORKED_ROLES = (Role.INFERENCE, Role.LEARNER, Role.MEMBER, Role.WORKER)
+TORCH_ROLES = (Role.INFERENCE, Role.LEARNER, Role.MEMBER, Role.WORKER)
 """They load PyTorch. On a CPU a fork server has it loaded."""
 GPU_ROLES = (Role.LEARNER, Role.INFERENCE)
 """Under MPS they share the faults of the GPU, and it accepts no client until both have ended: they restart together."""
@@ -300,8 +298,7 @@ class ChildMaker:
         """Errors of a user's env that have ended a process, with its position."""
         self._rendezvous: dict[int, int] = {}
         """Newest incarnation of the learner's members, and the descriptor of the file that they share."""
-        self.server: ForkServer | None = None
-        """Server of the roles that load PyTorch on a CPU, from the first process on."""
+        self.server = ForkServer([MODULES[role] for role in plan.roles if role in TORCH_ROLES])
         self._lock = identity(run_dir / LOCK_FILE)
         self._claims = Claims()
         self._threads: dict[int, frozenset[int]] = {}
@@ -314,10 +311,7 @@ class ChildMaker:
             self._threads = dict(zip((*actors, *members), threads, strict=False))
 
     def make(self, index: int, incarnation: int) -> ChildProcess:
-        """Return the process at a position, not yet started. Raises `OSError` if the fork server cannot be started."""
-        if self.server is None and self._plan.config.machine.device == "cpu":
-            with _held_back():
-                self.server = ForkServer([MODULES[role] for role in self._plan.roles if role in FORKED_ROLES])
+        """Return the process at a position, not yet started."""
         role, number = self._processes.role_of(index), self._processes.number_of(index)
         doorbells = tuple(_Inherited(doorbell.fd) for doorbell in self._doorbells)
         child_spec = ChildSpec(
@@ -340,7 +334,9 @@ class ChildMaker:
         elsewhere = role is Role.ACTOR and number >= self._plan.config.machine.actors
         module = self._plan.elsewhere.module if elsewhere else MODULES[role]
         process = ChildProcess(target=run_role, args=(module, child_spec), name=child_spec.name, daemon=True)
-        process.server = self.server if role in FORKED_ROLES else None
+        few = len(self._doorbells) < MOST_DESCRIPTORS - 8  # memory, rendezvous, and those of `multiprocess`
+        if role in TORCH_ROLES and self._plan.config.machine.device == "cpu" and few:
+            process.server = self.server
         return process
 
     def _rendezvous_of(self, index: int, incarnation: int) -> int | None:
@@ -374,9 +370,8 @@ class ChildMaker:
         return crash_report(name, how, count, code, log_path(self._run_dir, name), self._log_starts[index])
 
     def close(self) -> None:
-        """Give back the claims to cores, end the fork server, and close what processes were to inherit."""
-        if self.server is not None:
-            self.server.close()
+        """End the fork server, give back the claims to cores, and close what processes were to inherit."""
+        self.server.close()
         self._claims.close()
         self._close_rendezvous()
 

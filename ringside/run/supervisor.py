@@ -18,7 +18,7 @@ from importlib import import_module
 import multiprocess
 from multiprocess.connection import wait as wait_for
 
-from ringside.run.children import FORKED_ROLES, GPU_ROLES, Child, ChildMaker, diagnose
+from ringside.run.children import GPU_ROLES, Child, ChildMaker, diagnose
 from ringside.run.hang_detector import LATE_SECONDS, process_state
 from ringside.run.lane_balance import Balancer
 from shared.checkpoint.manifest import Manifest
@@ -137,8 +137,7 @@ class Supervisor:
     def _supervise(self) -> None:
         """Start all processes, and poll until the last has ended."""
         try:
-            roles = sorted(self._roles, key=lambda role: role in FORKED_ROLES)  # its server loads beside the others
-            for index in (index for role in roles for index in self._processes.indexes_of(role)):
+            for index in (index for role in self._roles for index in self._processes.indexes_of(role)):
                 if self._board.stopping:  # one could not be started
                     break
                 self._start(index, incarnation=0)
@@ -185,8 +184,7 @@ class Supervisor:
         """Write the CPU time that other programs take from the run to the board."""
         times = os.times()
         own = time.process_time_ns() + round(1e9 * (times.children_user + times.children_system))
-        server = [self._maker.server.pid] if self._maker.server else []  # it has waited for those that it forked
-        own += sum_cpu_time([*server, *(child.process.pid for child in self._children.values())])
+        own += sum_cpu_time({*self._maker.server.pids, *(child.process.pid for child in self._children.values())})
         found = self._contention
         found.read(time.monotonic_ns(), own)
         self._board.contention[:] = found.at, found.others, found.stolen
@@ -206,11 +204,11 @@ class Supervisor:
 
     def _start(self, index: int, incarnation: int) -> None:
         """Start the process at a position, or end the run if that is impossible."""
+        process = self._maker.make(index, incarnation)
         self._board.phase[index] = Phase.STARTING
         self._board.record_heartbeat(index)
         heartbeat = int(self._board.heartbeat[index])
         try:
-            process = self._maker.make(index, incarnation)
             self._spawn(process, RETRY_SECONDS if incarnation else 0.0)
         except OSError as error:
             self._children.pop(index, None)
