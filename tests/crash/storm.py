@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,7 +17,7 @@ import psutil
 
 from shared.machine.proc_files import stat_fields
 from shared.memory.board import Phase
-from tests.support.runs import SPAWN_FLAG, evaluations, finish, memory_of, start, summary, wait_until
+from tests.support.runs import evaluations, finish, fork_server_of, memory_of, spawning, start, summary, wait_until
 
 FLAGS = {
     "env": "tests.support.pixel_game:factory",
@@ -25,6 +26,8 @@ FLAGS = {
     "eval_envs": "4",
 }
 """Every role there is, the evaluator too."""
+FORKED = 2
+"""Processes that the fork server has forked: learner and inference."""
 EARLY_SECONDS = 1.0
 SOON_SECONDS, LONGEST_SECONDS = 120.0, 900.0
 """Seconds in which a role works again and a run ends, or the test gives up; for a machine under load."""
@@ -84,6 +87,7 @@ class Storm:
         self.board = self.memory.board
         self.tally = Tally(name)
         self._struck: set[int] = set()
+        self.server_kills = 0
 
     def rages(self) -> bool:
         """True until the last commit of the run."""
@@ -97,17 +101,15 @@ class Storm:
         processes = self.memory.plan.processes
         roles = {f"ringside {processes.name_of(index)}": index for index in range(len(processes))}
         found: dict[int, int | None] = {}
-        for candidate in psutil.Process(self.process.pid).children():
-            try:
+        for candidate in psutil.Process(self.process.pid).children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
                 words = candidate.cmdline()
                 if candidate.pid in self._struck or candidate.status() == psutil.STATUS_ZOMBIE:
                     continue
-            except psutil.NoSuchProcess:
-                continue
-            if words[:1] and words[0] in roles:
-                found[candidate.pid] = roles[words[0]]
-            elif words[-1:] == [SPAWN_FLAG]:
-                found[candidate.pid] = None
+                if words[:1] and words[0] in roles:
+                    found[candidate.pid] = roles[words[0]]
+                elif spawning(candidate):
+                    found[candidate.pid] = None
         return found
 
     def kill(self, *wanted: int) -> int:
@@ -119,6 +121,14 @@ class Storm:
         for pid in victims:
             self._strike(pid, signal.SIGKILL)
         return len(victims)
+
+    def kill_server(self) -> None:
+        """Kill the fork server, and so all that it forked, once it is there."""
+        self.watch_for(lambda: fork_server_of(self.process) is not None)
+        server = fork_server_of(self.process)
+        if server is not None:
+            self.server_kills += 1
+            server.kill()
 
     def freeze(self, *wanted: int) -> None:
         """Stop the processes at these positions, once they have said who they are; each is to be killed for it."""
@@ -165,7 +175,12 @@ class Storm:
     def all_at_work(self) -> bool:
         """True if no process is starting and every killed process was replaced."""
         working = (self.board.phase != Phase.STARTING).all()
-        return bool(self.board.restarts.sum() == self.tally.kills and working)
+        return bool(self.all_restarted() and working)
+
+    def all_restarted(self) -> bool:
+        """True if every killed process was replaced, and no other but those that a fork server had forked."""
+        kills, restarts = self.tally.kills, int(self.board.restarts.sum())
+        return kills <= restarts <= kills + self.server_kills * FORKED if self.server_kills else restarts == kills
 
     def breathe(self) -> None:
         """Wait until all are at work and a round is committed."""
@@ -177,7 +192,7 @@ class Storm:
         """Let the run end, compare, and count the storm."""
         finish(self.process, LONGEST_SECONDS)
         assert result_of(self.run_dir) == expected
-        assert self.board.restarts.sum() == self.tally.kills
+        assert self.all_restarted()
         TALLIES.append(self.tally)
 
 

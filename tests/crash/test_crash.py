@@ -7,6 +7,7 @@ import signal
 import subprocess
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -87,11 +88,11 @@ def test_killing_the_launcher_takes_all_children_along_and_the_run_can_be_resume
 @pytest.mark.stress
 def test_roles_that_are_still_starting_go_on_when_asked_for_stacks_and_end_with_the_launcher(tmp_path: Path) -> None:
     process = start(tmp_path / "run", program=("tests/support/starting.py",))
-    children = psutil.Process(process.pid).children
+    children = partial(psutil.Process(process.pid).children, recursive=True)
     wait_until(process, lambda: sum(spawning(child) for child in children()) == len(ROLES))
     starting = children()
     os.killpg(process.pid, TELL_STACKS)
-    assert len(starting) == len(ROLES) + 1, "multiprocess has a resource tracker"
+    assert len(starting) == len(ROLES) + 2, "multiprocess has a resource tracker, and learner and inference a server"
     assert not psutil.wait_procs(starting, timeout=1.0)[0]
     process.kill()
     process.wait()

@@ -115,6 +115,21 @@ def test_bursts_with_a_breath_between_them(
 
 @pytest.mark.stress
 @pytest.mark.timeout(1800)
+@pytest.mark.parametrize("breathes", [True, False])
+def test_the_fork_server_and_another(undisturbed: Undisturbed, tmp_path: Path, breathes: bool) -> None:
+    """At any moment of its life and of a round; a process that it did not fork is killed at the same time."""
+    storm = begin(tmp_path / "run", f"the fork server, {'now and then' if breathes else 'again and again'}", **LONG)
+    while storm.rages() and storm.server_kills < 40:
+        storm.kill_server()
+        storm.kill(storm.random.choice((Role.SCRIBE, Role.EVALUATOR, *ACTORS)))
+        if breathes:
+            storm.breathe()
+        storm.pause(3.0 * storm.random.random())
+    storm.end(undisturbed(LONG["total_steps"]))
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(1800)
 def test_one_every_three_seconds_for_a_whole_run(undisturbed: Undisturbed, tmp_path: Path) -> None:
     storm = begin(tmp_path / "run", "one every three seconds", **LONG)
     while storm.rages():

@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 from multiprocess import spawn
 
+from ringside.run import fork_server
 from shared.config.method_declaration import method_declaration, method_names
 from shared.config.settings import Config
 from shared.memory.layout import LayoutError
@@ -186,8 +187,24 @@ SPAWN_FLAG = spawn.get_command_line()[-1]
 
 
 def spawning(process: psutil.Process) -> bool:
-    """True if a child of a run is still starting, so that it has no title yet."""
+    """True if a child of a run is still starting, so that it has no title of its own yet. A fork server is none."""
+    if is_fork_server(process):
+        return is_fork_server(process.parent())
     return process.cmdline()[-1:] == [SPAWN_FLAG]
+
+
+def is_fork_server(process: psutil.Process) -> bool:
+    """True if a process is a fork server, or was forked by one and has no title of its own yet."""
+    return any(name in word for word in process.cmdline() for name in (fork_server.TITLE, fork_server.__name__))
+
+
+def fork_server_of(process: subprocess.Popen[str]) -> psutil.Process | None:
+    """The living fork server of a run."""
+    for candidate in psutil.Process(process.pid).children():
+        with suppress(psutil.NoSuchProcess):
+            if is_fork_server(candidate) and candidate.status() != psutil.STATUS_ZOMBIE:
+                return candidate
+    return None
 
 
 def gone(process: subprocess.Popen[str], seconds: float = 20.0) -> bool:

@@ -1,0 +1,189 @@
+"""Forked processes: exit codes, descriptors and signals are those of spawned ones; no process outlives a server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+from multiprocess import Pipe
+from multiprocess.connection import Connection
+
+from ringside.run.children import ChildProcess, _Inherited
+from ringside.run.fork_server import ForkServer
+from shared.machine.subprocesses import wait_for_end
+from shared.process.signals import STOP_SIGNALS, TELL_STACKS
+from shared.root import ROOT
+from tests.shared.process.test_spawning import END_SECONDS, Unpickled, ended
+from tests.support.waiting import until
+
+PARENT = """
+import os, signal, sys
+from ringside.run.children import ChildProcess
+from ringside.run.fork_server import ForkServer
+from tests.support.waiting import until
+if __name__ == "__main__":
+    process = ChildProcess(target=signal.pause)
+    process.server = ForkServer([])
+    process.start()
+    until(lambda: process.exitcode is None and process.pid not in process.server.pids)
+    print(process.pid, *process.server.pids, flush=True)
+    signal.pause()
+"""
+
+
+@pytest.fixture
+def server() -> Iterator[ForkServer]:
+    server = ForkServer(["colorsys"])
+    yield server
+    server.close()
+
+
+def start(server: ForkServer, target: Callable[..., object], *arguments: object) -> ChildProcess:
+    process = ChildProcess(target=target, args=arguments, daemon=True)
+    process.server = server
+    process.start()
+    return process
+
+
+def forked(process: ChildProcess) -> bool:
+    assert process.exitcode is None
+    return process.pid not in process.server.pids
+
+
+def _kill_itself() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("target", "arguments", "code"),
+    [(print, (), 0), (sys.exit, (7,), 7), (divmod, (1, 0), 1), (_kill_itself, (), -signal.SIGKILL)],
+)
+def test_exit_codes_are_those_of_spawned_processes(
+    server: ForkServer, target: Callable[..., object], arguments: tuple[object, ...], code: int
+) -> None:
+    process = start(server, target, *arguments)
+    assert wait_for_end(process, END_SECONDS)
+    assert process.exitcode == code
+    assert process.sentinel
+
+
+def _tell(connection: Connection, inherited: list[int]) -> None:
+    """Send what a process finds when it begins."""
+    for number, descriptor in enumerate(inherited):
+        os.write(descriptor, bytes([number]))
+    blocked = set(map(int, signal.pthread_sigmask(signal.SIG_BLOCK, ())))
+    loaded = "colorsys" in sys.modules
+    main = getattr(sys.modules["__main__"], "__file__", None)
+    connection.send((os.getppid(), len(os.listdir("/proc/self/task")), blocked, loaded, main))
+
+
+def test_a_process_has_its_descriptors_whatever_their_numbers_and_begins_as_a_spawned_one(server: ForkServer) -> None:
+    """Some numbers are those of the server's own descriptors, others are far above."""
+    pipes = [os.pipe() for _ in range(40)]
+    low = [write for _, write in pipes]
+    inherited = [*map(_Inherited, reversed(low)), _Inherited(os.dup2(low[0], 900))]
+    found = []
+    for way in (server, None):
+        ours, theirs = Pipe()
+        process = start(way, _tell, theirs, inherited)
+        found.append(ours.recv())
+        assert wait_for_end(process, END_SECONDS)
+        for number, (read, _) in enumerate(reversed(pipes)):
+            assert os.read(read, 8) == (bytes([number]) if read != pipes[0][0] else bytes([39, 40]))
+    for read, write in pipes:
+        os.close(read)
+        os.close(write)
+    os.close(900)
+    parents, threads, blocked, loaded, mains = zip(*found, strict=True)
+    assert parents == (*server.pids, os.getpid())
+    assert threads == (1, 1)
+    assert blocked[0] == blocked[1] >= {*STOP_SIGNALS, TELL_STACKS}
+    assert loaded == (True, False)
+    assert mains[0] == mains[1]
+
+
+def test_processes_die_with_their_server_and_the_next_one_has_a_new_one(server: ForkServer) -> None:
+    processes = [start(server, signal.pause) for _ in range(3)]
+    until(lambda: all(map(forked, processes)))
+    pidfds, first = [os.pidfd_open(process.pid) for process in processes], server.pids
+    os.kill(first[0], signal.SIGKILL)
+    assert all(ended(pidfd) for pidfd in pidfds)
+    for process, pidfd in zip(processes, pidfds, strict=True):
+        assert wait_for_end(process, END_SECONDS)
+        assert process.exitcode == -signal.SIGKILL
+        os.close(pidfd)
+    process = start(server, sys.exit, 7)
+    assert server.pids != first
+    assert wait_for_end(process, END_SECONDS)
+    assert process.exitcode == 7
+
+
+def test_no_process_counts_as_ended_before_all_of_a_dead_server_are_gone(server: ForkServer) -> None:
+    """One holds out: it has no parent-death signal any more, as a process that waits in the kernel."""
+    ours, theirs = Pipe()
+    held = start(server, _hold_out, theirs)
+    other = start(server, signal.pause)
+    until(lambda: forked(held) and forked(other))
+    assert ours.recv() == "holds out"
+    os.kill(server.pids[0], signal.SIGKILL)
+    pidfd = os.pidfd_open(other.pid)
+    assert ended(pidfd)
+    os.close(pidfd)
+    assert other.exitcode is None
+    assert held.exitcode is None
+    ours.send("enough")
+    assert wait_for_end(other, END_SECONDS)
+    assert wait_for_end(held, END_SECONDS)
+
+
+def _hold_out(connection: Connection) -> None:
+    import ctypes
+
+    ctypes.CDLL(None).prctl(1, 0, 0, 0, 0)
+    connection.send("holds out")
+    connection.recv()
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_server_that_is_killed_or_stopped_while_it_loads(server: ForkServer, number: signal.Signals) -> None:
+    """Stopped it goes on; killed it was asked in vain."""
+    process = start(server, sys.exit, 7)
+    os.kill(server.pids[0], number)
+    assert wait_for_end(process, END_SECONDS)
+    assert process.exitcode == (-signal.SIGKILL if number == signal.SIGKILL else 7)
+
+
+def test_until_a_process_is_forked_its_server_is_killed_for_it(server: ForkServer) -> None:
+    process = start(server, signal.pause)
+    process.kill()
+    assert wait_for_end(process, END_SECONDS)
+    assert process.exitcode == -signal.SIGKILL
+
+
+def test_requests_for_stacks_and_to_stop_end_neither_server_nor_process(server: ForkServer) -> None:
+    ours, theirs = Pipe()
+    process, first = start(server, print, Unpickled(Connection.recv, theirs)), server.pids
+    os.kill(server.pids[0], TELL_STACKS)
+    until(lambda: forked(process))
+    os.kill(process.pid, TELL_STACKS)
+    os.kill(process.pid, signal.SIGTERM)
+    os.kill(server.pids[0], signal.SIGTERM)
+    ours.send("now you may")
+    assert wait_for_end(process, END_SECONDS)
+    assert process.exitcode == 0
+    assert wait_for_end(start(server, print), END_SECONDS)
+    assert server.pids == first
+
+
+def test_server_and_processes_end_with_the_launcher() -> None:
+    with subprocess.Popen([sys.executable, "-c", PARENT], cwd=ROOT, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        pidfds = [os.pidfd_open(int(pid)) for pid in parent.stdout.readline().split()]
+        parent.kill()
+        assert all(ended(pidfd) for pidfd in pidfds)
+        for pidfd in pidfds:
+            os.close(pidfd)
