@@ -256,6 +256,7 @@ MODULES = {
 }
 TORCH_ROLES = (Role.INFERENCE, Role.LEARNER, Role.MEMBER, Role.WORKER)
 """They load PyTorch. On a CPU a fork server has it loaded."""
+FIRST_CALLS = "learner.first_calls"
 GPU_ROLES = (Role.LEARNER, Role.INFERENCE)
 """Under MPS they share the faults of the GPU, and it accepts no client until both have ended: they restart together."""
 
@@ -298,7 +299,7 @@ class ChildMaker:
         """Errors of a user's env that have ended a process, with its position."""
         self._rendezvous: dict[int, int] = {}
         """Newest incarnation of the learner's members, and the descriptor of the file that they share."""
-        self.server = ForkServer([MODULES[role] for role in plan.roles if role in TORCH_ROLES])
+        self.server = ForkServer([*(MODULES[role] for role in plan.roles if role in TORCH_ROLES), FIRST_CALLS])
         self._lock = identity(run_dir / LOCK_FILE)
         self._claims = Claims()
         self._threads: dict[int, frozenset[int]] = {}

@@ -19,8 +19,12 @@ WORKER_BYTES = 450_000_000
 """The same of a process of workers, which loads torch beside the emulator."""
 
 
-MEMBER_BYTES = 700_000_000
-"""The same of a further member of the learner on a CPU, besides the stacks of a round."""
+RANK_BYTES = 700_000_000
+"""The same of a further rank of the learner on GPUs, besides the stacks of a round."""
+
+
+MEMBER_BYTES = 100_000_000
+"""The same of a further member of the learner on a CPU, which shares the pages of PyTorch; tests/crash checks it."""
 
 
 EMULATOR_BYTES = 1_000_000
@@ -31,7 +35,8 @@ def own_bytes(plan: Plan) -> int:
     """Upper estimate of the bytes that the processes of a run take in addition to the shared region."""
     run_schedule, machine = plan.run_schedule, plan.config.machine
     player_bytes = WORKER_BYTES if plan.player is Role.WORKER else ACTOR_BYTES
-    own = OWN_BYTES + MEMBER_BYTES * (machine.learner_processes - 1)
+    learner_bytes = MEMBER_BYTES if machine.device == "cpu" else RANK_BYTES
+    own = OWN_BYTES + learner_bytes * (machine.learner_processes - 1)
     if plan.method.on_policy and not run_schedule.workers and machine.device == "cpu":
         # Beside the rings the learner holds the stacks of a whole round.
         stack_bytes = run_schedule.frames.stack * run_schedule.frames.nbytes
