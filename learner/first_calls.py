@@ -1,4 +1,4 @@
-"""Code that PyTorch and numba load at their first call. A fork server imports this module, so its processes share it."""
+"""Code that PyTorch and numba load at their first call; a fork server imports this module before it forks."""
 
 from __future__ import annotations
 

@@ -193,6 +193,7 @@ class Storm:
         finish(self.process, LONGEST_SECONDS)
         assert result_of(self.run_dir) == expected
         assert self.all_restarted()
+        self.tally.kills += self.server_kills
         TALLIES.append(self.tally)
 
 

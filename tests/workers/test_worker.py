@@ -91,7 +91,7 @@ def _run(
     memory.board.prepared[0] = memory.board.records_refused[0] = 1  # nothing waits for a scribe
     bells = Doorbells(tuple(Doorbell.create().fd for _ in range(len(plan.processes))), plan.processes)
     kept: dict[str, Any] = {"plan": plan, "doorbells": bells, "memory_fd": memory.arena.fd, "role": Role.WORKER}
-    kept |= {"incarnation": 0, "parent": 0, "run_dir": Path(), "cores": None}
+    kept |= {"incarnation": 0, "run_dir": Path(), "cores": None}
     with ThreadPoolExecutor(actors) as threads:
         lived = [
             threads.submit(

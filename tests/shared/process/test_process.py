@@ -21,7 +21,7 @@ directory = Path(sys.argv[1])
 sys.path.append(str(directory))
 role = Role[sys.argv[2]] if sys.argv[2:] else Role.LEARNER
 words = dict(name="learner", role=role, cores=None)
-run_role("failing_role", SimpleNamespace(parent=os.getppid(), run_dir=directory, **words))
+run_role("failing_role", SimpleNamespace(run_dir=directory, **words))
 """
 
 
