@@ -17,7 +17,6 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from fcntl import F_DUPFD_CLOEXEC, fcntl
 from functools import partial
 from importlib import import_module
 
@@ -118,14 +117,24 @@ def serve(connection: int, modules: Sequence[str]) -> str:
             pid = os.fork()
             if not pid:
                 die_with(server)
-                end = max(launcher.fileno(), *processes, *received, *numbers) + 1
-                _, *held = [fcntl(each, F_DUPFD_CLOEXEC, end) for each in (launcher.detach(), *received)]
-                os.closerange(3, end)
-                for descriptor, wanted in zip(held, numbers, strict=True):
-                    os.dup2(descriptor, wanted, inheritable=False)
-                    os.close(descriptor)
+                for pidfd in processes:
+                    os.close(pidfd)
+                _renumber([*received, launcher.detach()], [*numbers, max(numbers) + 1])
                 return program
             processes[os.pidfd_open(pid)] = number, pid
             launcher.send(json.dumps([number, pid, None]).encode())
             for descriptor in received:
                 os.close(descriptor)
+
+
+def _renumber(descriptors: Sequence[int], numbers: Sequence[int]) -> None:
+    """Give descriptors these numbers. One that is in the way of another moves first."""
+    held = dict(zip(numbers, descriptors, strict=True))
+    for number in numbers:
+        for other, descriptor in held.items():
+            if descriptor == number != other:
+                held[other] = os.dup(number)
+        if held[number] != number:
+            os.dup2(held[number], number, inheritable=False)
+            os.close(held[number])
+            held[number] = number

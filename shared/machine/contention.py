@@ -59,6 +59,7 @@ class Contention:
         stolen = sum(each.steal for each in times)
         reading = np.array([at, own, round(busy * _SECOND), round(stolen * _SECOND)])
         elapsed, own, worked, taken = (reading - (reading if self._newest is None else self._newest)).tolist()
+        own = max(own, 0)  # a process that died with its fork server takes its time along
         self.at, self._newest = at, reading
         spare = (len(self._cpus) - self.cores) * elapsed
         self.others += max(worked - own - spare, 0) if spare else worked - own

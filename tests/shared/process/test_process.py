@@ -12,7 +12,7 @@ from shared.process.child import DEVICE_FAULT, ENV_FAULT, FATAL
 from shared.root import ROOT
 
 PROGRAM = """
-import os, sys
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from shared.memory.process_table import Role
