@@ -36,15 +36,12 @@ class ForkServer:
 
     modules: list[str]
     """They are loaded before the first process is forked."""
+    pids: list[int] = field(default_factory=list)
+    """Id of the newest server, if there was one."""
     _states: list[tuple[int, int | None]] = field(default_factory=list)
     """Id and exit code of each process, as `state` returns them."""
     _process: subprocess.Popen[bytes] | None = None
     _socket: socket.socket | None = None
-
-    @property
-    def pids(self) -> list[int]:
-        """Id of the server, if there is one."""
-        return [] if self._process is None else [self._process.pid]
 
     def request(self, _: bytes, words: Sequence[str], descriptors: list[int]) -> int:
         """Have a process forked that runs the program of this command; return its number.
@@ -63,6 +60,7 @@ class ForkServer:
                     restore_signals=False,
                     preexec_fn=partial(die_with, os.getpid()),
                 )
+            self.pids = [self._process.pid]
         self._states.append((self._process.pid, None))
         message = json.dumps([len(self._states) - 1, words[-2], descriptors]).encode()
         with suppress(ConnectionError):  # the next look at its state says so, too

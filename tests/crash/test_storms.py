@@ -184,12 +184,12 @@ def test_during_start_up(undisturbed: Undisturbed, tmp_path: Path, seed: int) ->
 @pytest.mark.parametrize("seed", range(3))
 def test_in_the_first_second_of_a_life(undisturbed: Undisturbed, tmp_path: Path, seed: int) -> None:
     """A process that was just started is killed, before or after it has its name; if there is none, any other."""
-    storm = begin(tmp_path / "run", f"in the first second of a life, seed {seed}", seed)
+    storm = begin(tmp_path / "run", f"in the first second of a life, seed {seed}", seed, **LONG)
     while storm.rages() and storm.tally.early < 80:
-        storm.pause(1.5 * storm.random.random())
+        storm.pause(0.4 * storm.random.random())
         if storm.rages() and not storm.kill_one_early():
             storm.kill()
-    storm.end(undisturbed("4_800"))
+    storm.end(undisturbed(LONG["total_steps"]))
     assert storm.tally.early == 80
 
 
