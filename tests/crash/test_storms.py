@@ -174,7 +174,7 @@ def test_during_start_up(undisturbed: Undisturbed, tmp_path: Path, seed: int) ->
     """A starting process is killed at a random moment of its start, many times before any process works."""
     storm = begin(tmp_path / "run", f"during start-up, seed {seed}", seed)
     while storm.rages() and storm.tally.kills < 40:
-        storm.pause(storm.random.random())
+        storm.pause(0.3 * storm.random.random())
         storm.kill_one_starting()
     storm.end(undisturbed("4_800"))
 
