@@ -73,3 +73,10 @@ def _keep_freed_memory() -> None:
         mallopt(_M_MMAP_THRESHOLD, _LARGEST_HEAP_BLOCK)
         mallopt(_M_TRIM_THRESHOLD, 1 << 30)
         mallopt(_M_ARENA_MAX, 1)
+
+
+def return_freed_memory() -> None:
+    """Return to the system what a preparation has freed, where the C library can."""
+    malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if malloc_trim is not None:
+        malloc_trim(0)

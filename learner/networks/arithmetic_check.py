@@ -7,6 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from learner.engine.device import return_freed_memory
 from learner.engine.side_stream import SideStream
 from learner.networks.make_model import make_model
 from learner.networks.model import ExtraInputs, Recurrence
@@ -46,6 +47,7 @@ def check_arithmetic(network: Network, device: torch.device, precision: str, bat
         off = np.sqrt(errors / np.maximum(sizes, 1e-60))
         fine = off < [OUTPUTS_OFF, *[GRADIENTS_OFF] * (len(off) - 1)]
         if fine.all():
+            return_freed_memory()
             return
     raise ConfigError(
         f"On {device}, {precision} gives network {network} values that are {off[~fine].max():.0%} off: a kernel of "
