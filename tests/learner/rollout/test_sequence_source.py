@@ -109,17 +109,3 @@ def test_the_order_of_envs_is_a_function_of_seed_round_and_pass() -> None:
     assert sorted(first[0] + first[1]) == sorted(first[2] + first[3]), "each pass takes every env once"
     assert first == order(1, 2)
     assert len({str(order(seed, round_)) for seed in (1, 2, 3) for round_ in (1, 2)}) > 3
-
-
-def test_parts_and_slices_change_no_update() -> None:
-    """Parts of whole sequences give the same update up to rounding, and slices of a round the same bits."""
-    online = []
-    for parts, slices in ((1, [2]), (1, [1, 1]), (2, [2])):
-        config = _config(learner_parts=parts)
-        engine = make_played_engine(play_rounds(config), config)
-        engine.begin_round(1, 2 * TICKS)
-        for count in slices:
-            engine.run(count)
-        online.append(online_of(engine))
-    np.testing.assert_array_equal(online[0], online[1])
-    np.testing.assert_allclose(online[2], online[0], rtol=1e-4, atol=1e-6)
