@@ -60,11 +60,6 @@ class _Member(Team):
         assert (found.shape, found.dtype) == (shape, dtype), "all members ask for the same"
         return found
 
-    def own(self, parts: int) -> range:
-        return range(self.rank * parts // self.size, (self.rank + 1) * parts // self.size)
-
-    written = own
-
     def sync(self) -> None:
         self._meeting.pass_turn(self._place)
         self._meeting.wait_for_turn(self._place)
