@@ -136,9 +136,10 @@ def learner_parts_of(ranks: int, *, on_cpu: bool) -> int:
 def learner_members_of(parts: int, cores: int) -> int:
     """Processes of a learner on a CPU of so many physical cores: the most that share the parts evenly.
 
-    Each has a core. The others are for inference and two actors, which play faster than a CPU learns.
+    Each has a core. The others are for inference and two actors, which play faster than a CPU learns. On two cores two
+    members are 1.6 times as fast as one, though they share them with the others (docs/lab/2026-11-team.md).
     """
-    most = max(1, cores - (OTHERS if cores > OTHERS + 1 else OTHERS - 1))
+    most = min(cores, max(2, cores - OTHERS))
     return max(members for members in PARTS if members <= most and parts % members == 0)
 
 

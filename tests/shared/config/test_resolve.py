@@ -208,7 +208,7 @@ def test_the_largest_batch_makes_equal_groups() -> None:
 
 @pytest.mark.parametrize(
     ("cores", "members"),
-    [*((1, 1), (2, 1), (3, 1), (4, 2), (5, 2), (6, 2), (7, 4), (8, 4), (11, 8), (18, 8), (19, 16), (64, 16))],
+    [*((1, 1), (2, 2), (3, 2), (4, 2), (5, 2), (6, 2), (7, 4), (8, 4), (11, 8), (18, 8), (19, 16), (64, 16))],
 )
 def test_every_member_has_a_physical_core(monkeypatch: pytest.MonkeyPatch, cores: int, members: int) -> None:
     _see_cores(monkeypatch, 2 * cores, physical=cores)
