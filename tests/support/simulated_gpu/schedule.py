@@ -45,6 +45,7 @@ class Scheduler:
         self._ready: list[Operation] = []
         self._priority: dict[int, float] = {}
         self._starved = 0.5
+        self._error: IndexError | None = None
         self.executed = 0
         self.fails_at = 0
         self.on_failure: Callable[[], None] = lambda: None
@@ -87,6 +88,8 @@ class Scheduler:
             return
         needed = _with_all_before(wanted)
         while any(not each.done for each in wanted):
+            if self._error is not None:  # another thread has met it, and what waits for that operation never runs
+                raise self._error
             if self._kind == "random":
                 places = range(len(self._ready))
                 self._run(self.random.choice(places))
@@ -112,7 +115,11 @@ class Scheduler:
             self.on_failure()
         assert run is not None, "an operation runs once"
         with torch.inference_mode(False), torch.no_grad():
-            run()
+            try:
+                run()
+            except IndexError as error:
+                self._error = error
+                raise
         operation.done = True
         for each in operation.followers:
             each.missing -= 1
