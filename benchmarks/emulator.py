@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from ale_py import ALEInterface, LoggerMode, roms
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from actors.envs.atari import AtariEnv, game_name
 from actors.lane import Lane
-from benchmarks.harness import CannotRun, Figure, WrongResult, measure_at_once
+from benchmarks.harness import CannotRun, Figure, WrongResult, measure_at_once, work_rate
 from benchmarks.measured_run import plan_of
 from shared.config.presets import PRESETS
 from shared.config.protocols import PROTOCOLS
@@ -139,8 +140,8 @@ class RandomLane:
         self.lane.start()
         self._random = np.random.default_rng(seed)
 
-    def play(self, ticks: int) -> None:
-        """Play `ticks` ticks as an actor does, with random actions in place of inference."""
+    def play(self, ticks: int) -> int:
+        """Play `ticks` ticks as an actor does, with random actions in place of inference; return the steps."""
         mailbox = self.memory.mailbox
         for actions in self._random.integers(self.plan.actions, size=(ticks, self.envs), dtype=np.uint8):
             mailbox.actions[0] = actions
@@ -148,11 +149,18 @@ class RandomLane:
             if not self.lane.ready:
                 raise WrongResult(f"The lane did not take the answer to tick {self.lane.tick}.")
             self.lane.step()
+        return ticks * self.envs
 
     def slots(self, name: str, first: int) -> NDArray[np.generic]:
         """One field of the lane's slots in a block: [ticks, envs, ...]."""
         ticks = np.arange(first, first + BLOCK_TICKS) % self.memory.run_schedule.capacity
         return self.memory.ring.field[name][0, ticks]
+
+
+def actors_at_random(game: str, processes: int, seconds: float) -> float:
+    """Steps/s of Ringside's actors with random answers, in several processes at once."""
+    jobs = [(random_lane, game, seed) for seed in range(1, processes + 1)]
+    return float(sum(measure_at_once(jobs, seconds)))
 
 
 def make_envs(game: str, seed: int, count: int) -> list[AtariEnv]:
@@ -165,13 +173,7 @@ def random_lane(game: str, seed: int) -> Callable[[float], float]:
     player = RandomLane(game, seed)
     player.play(2 * BLOCK_TICKS)
 
-    def measure(seconds: float) -> float:
-        first, began = player.lane.tick, time.perf_counter()
-        while (took := time.perf_counter() - began) < seconds:
-            player.play(BLOCK_TICKS)
-        return (player.lane.tick - first) * player.envs / took
-
-    return measure
+    return partial(work_rate, partial(player.play, BLOCK_TICKS))
 
 
 # --- the actor's side, in CPU time of one thread
@@ -235,10 +237,8 @@ class Players:
 
     def _check(self, first: int) -> None:
         """Raise `WrongResult` unless the lane's slots equal its envs' results and the emulators played every frame."""
-        same = np.array_equal(self.lane.slots("raw_reward", first).T, self._rewards) and np.array_equal(
-            self.lane.slots("frame", first + 1).swapaxes(0, 1), self._frames
-        )
-        if not same:
+        rewards, frames = self.lane.slots("raw_reward", first).T, self.lane.slots("frame", first + 1).swapaxes(0, 1)
+        if not (np.array_equal(rewards, self._rewards) and np.array_equal(frames, self._frames)):
             raise WrongResult(f"In the ticks from {first} on, the lane's slots differ from what its envs give.")
         for bare in self.bare:
             bare.check()

@@ -330,6 +330,15 @@ def seconds_per_call(
     return [total / (slices * calls) for total, calls in zip(spent, per_slice, strict=True)]
 
 
+def work_rate(step: Callable[[], float], seconds: float, clock: Callable[[], float] = time.perf_counter) -> float:
+    """Work in a second of the clock. `step` returns its work; it is called for so many seconds, and until it works."""
+    began, done, took = clock(), 0.0, 0.0
+    while not done or took < seconds:
+        done += step()
+        took = clock() - began
+    return done / took
+
+
 # --- processes that measure
 
 Job = Sequence[Any]

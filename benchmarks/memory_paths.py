@@ -46,13 +46,12 @@ def fill(ring: Ring, actions: int) -> None:
     flat["raw_reward"][:] = random.integers(-1, 2, len(frames))
 
 
+Call = Callable[[], object]
 Path = Callable[[float], list[Figure]]
 """A measurement of a data path and of memcpy: a function of the seconds."""
 
 
-def path(
-    name: str, limit: str, nbytes: int, ours: Callable[[], object], memcpy: Callable[[], object], items: int, unit: str
-) -> Path:
+def path(name: str, limit: str, nbytes: int, ours: Call, memcpy: Call, items: int, unit: str) -> Path:
     """GB/s of a path, and of `limit`, a memcpy of as many bytes; a note says how many items a second a call moves."""
 
     def measure(seconds: float) -> list[Figure]:

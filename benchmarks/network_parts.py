@@ -1,34 +1,43 @@
 """Measurements of the learner and of inference, each in a process set up as in a run.
 
 The learner's limit is its *passes*: target values of a chunk, then forward and backward passes of its updates, one
-after the other, with no gather, no loss and no optimizer. A learner computes the targets of later updates in parallel,
-so it can exceed the limit if cores or the GPU have spare capacity. (Engine and policy compare their arithmetic with
-float32 when they are made.)
+after the other, with no gather, no loss and no optimizer. One process makes them, so a learner with several members can
+exceed the limit. On a GPU it can, too, since it computes the targets of later updates in parallel. (Engine and policy
+compare their arithmetic with float32 when they are made.)
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import count
+from statistics import fmean
 
 import numpy as np
 import torch
 
-from benchmarks.harness import Figure, WrongResult, seconds_per_call
+from benchmarks.harness import Figure, WrongResult, seconds_per_call, work_rate
 from benchmarks.memory_paths import SEED, fill
 from learner.engine.accelerator import accelerator_of, is_gpu
 from learner.engine.engine import Engine
 from learner.engine.interfaces import CHUNK_UPDATES
+from learner.engine.optimizer import Optimizer
 from learner.engine.prefetcher import Graphs
 from learner.engine.side_stream import make_side_stream
 from learner.learner import Rounds, prepare
 from learner.losses.method import ValueMethod, make_method
 from learner.losses.td_learning import TDLearning
-from learner.make_engine import make_engine
+from learner.make_engine import _learning_model, make_engine
 from learner.networks.make_model import make_model
 from learner.networks.modules import initial_parameters
 from learner.networks.policy import Policy
+from learner.team.member import MemberRounds
+from learner.team.shared_team import SharedTeam
+from learner.team.team import Team
+from shared.machine.subprocesses import die_with
 from shared.memory.plan import Plan
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
@@ -42,23 +51,21 @@ BATCHES = {"cpu": (2, 8, 32), "cuda": (32, 96, 192)}
 FOREVER = np.iinfo(np.int64).max
 
 
-def rounds_without_others(memory: Memory) -> tuple[Engine, Rounds]:
+def rounds_without_others(
+    memory: Memory, waiter: Waiter | None = None, team: Team | None = None, kind: type[Rounds] = Rounds
+) -> tuple[Engine, Rounds]:
     """The learner's own loop and its engine in a process that is no part of a run: nothing waits for a scribe."""
     board, plan = memory.board, memory.plan
     board.written[:] = FOREVER
-    engine = make_engine(plan.config, plan.network, memory.ring)
-    waiter = Waiter(board, Role.LEARNER, Doorbell.create())
-    doorbells = tuple(Doorbell.create().fd for _ in range(len(plan.processes)))
-    rounds = Rounds(memory, waiter, engine, Doorbells(doorbells, plan.processes))
+    engine = make_engine(plan.config, plan.network, memory.ring, team=team)
+    doorbells = Doorbells(tuple(Doorbell.create().fd for _ in range(len(plan.processes))), plan.processes)
+    rounds = kind(memory, waiter or Waiter(board, Role.LEARNER, doorbells[Role.LEARNER]), engine, doorbells, team)
     rounds.restore()
     return engine, rounds
 
 
-def learner_alone(plan: Plan) -> Callable[[float], float]:
-    """A worker's measurement: updates/s of the learner's own loop with its commits, over whole rounds.
-
-    All lanes are marked as finished beforehand, on a replay buffer of noise. One round warms up.
-    """
+def memory_of_noise(plan: Plan) -> Memory:
+    """The memory of a run in which all lanes have finished, with a replay buffer of noise."""
     prepare(plan.config)
     window = min(plan.config.learn.replay_size, max(WINDOW_STEPS, 2 * plan.run_schedule.round_steps))
     # There is no evaluator to read the versions; the rounds may exceed those of the run.
@@ -66,23 +73,79 @@ def learner_alone(plan: Plan) -> Callable[[float], float]:
     memory = Memory.create(Plan(config, plan.actions))
     fill(memory.ring, plan.actions)
     memory.board.lane_finished.publish_all(FOREVER)
-    schedule, (_, rounds) = memory.run_schedule, rounds_without_others(memory)
-    next_round = schedule.first_learning_round + schedule.window_ticks // schedule.round_ticks
-    rounds.run_round(next_round)
+    return memory
 
-    def measure(seconds: float) -> float:
-        nonlocal next_round
-        first, began = next_round + 1, time.perf_counter()
-        while (took := time.perf_counter() - began) < seconds or next_round < first:
-            next_round += 1
-            rounds.run_round(next_round)
-        return (schedule.updates_before(next_round + 1) - schedule.updates_before(first)) / took
+
+def update_speed(memory: Memory, rounds: Rounds, clock: Callable[[], float]) -> Callable[[float], float]:
+    """A measurement: updates per second of the clock, over whole rounds. One round warms up."""
+    schedule = memory.run_schedule
+    numbers = count(schedule.first_learning_round + schedule.window_ticks // schedule.round_ticks)
+
+    def run_round() -> int:
+        number = next(numbers)
+        rounds.run_round(number)
+        return schedule.updates_in(number)
+
+    run_round()
+    return partial(work_rate, run_round, clock=clock)
+
+
+def learner_alone(plan: Plan) -> Callable[[float], float]:
+    """A worker's measurement: updates/s of the learner's own loop with its commits and all its members."""
+    memory, members = memory_of_noise(plan), plan.config.machine.learner_members
+    fd, doorbells = os.memfd_create("learner"), [Doorbell.create() for _ in range(members)]
+    rank = start_members(members)
+    waiter = Waiter(memory.board, memory.plan.processes.learners[rank], doorbells[rank])
+    team = SharedTeam(rank, fd, waiter, doorbells, plan.less_memory) if members > 1 else None
+    _, rounds = rounds_without_others(memory, waiter, team, MemberRounds if rank else Rounds)
+    measure = update_speed(memory, rounds, time.perf_counter)
+    if rank:  # it learns until the learner ends
+        measure(FOREVER)
+    return measure
+
+
+def start_members(members: int) -> int:
+    """Make copies of this worker until there are so many members; return the rank of each. They end together.
+
+    An error of any member reaches the harness: each returns to where the worker was.
+    """
+    learner = os.getpid()
+    for rank in range(1, members):
+        # One that was stopped, as by a terminal, has not ended.
+        signal.signal(signal.SIGCHLD, lambda *_: os.waitpid(-1, os.WNOHANG) != (0, 0) and os._exit(1))
+        if os.fork() == 0:
+            die_with(learner)
+            return rank
+    return 0
+
+
+def part_of_update(plan: Plan, members: int) -> Callable[[float], tuple[float, float]]:
+    """A worker's measurement: CPU seconds of a member's part of an update but the optimizer, and of that.
+
+    The other members of its team compute nothing, and it waits for none of them. So its numbers are not those of a run.
+    """
+    memory, team, step, spent = memory_of_noise(plan), Team(), Optimizer.step, list[float]()
+
+    def timed(optimizer: Optimizer) -> None:
+        began = time.thread_time()
+        step(optimizer)
+        spent.append(time.thread_time() - began)
+
+    Optimizer.step, team.size = timed, members  # type: ignore[assignment, method-assign]
+    speed = update_speed(memory, rounds_without_others(memory, None, team, MemberRounds)[1], time.thread_time)
+
+    def measure(seconds: float) -> tuple[float, float]:
+        spent.clear()
+        update = 1.0 / speed(seconds)
+        return update - fmean(spent), fmean(spent)
 
     return measure
 
 
 class Passes:
     """Target values of a chunk, then forward and backward passes of the online network, update by update.
+
+    One process makes all parts of them, as a learner without further members does.
 
     Attributes:
         online: the online network.
@@ -93,8 +156,9 @@ class Passes:
     def __init__(self, plan: Plan) -> None:
         """Initialize networks, and fill the frames with noise."""
         network, algorithm, self._batch = plan.network, plan.config.algorithm, plan.config.learn.batch_size
-        device = torch.device(plan.config.machine.device)
-        self.online, target = (make_model(network, device, plan.config.machine.precision) for _ in range(2))
+        device, machine = torch.device(plan.config.machine.device), plan.config.machine
+        self.online = _learning_model(plan.config, network, device, Team())
+        target = make_model(network, device, machine.precision)
         for model in (self.online, target):
             model.pack(initial_parameters(network, SEED), model.params)
             model.sync_copy()
@@ -109,14 +173,17 @@ class Passes:
         self.chunk.action_one_hot[:, 0] = 1.0
         self.chunk.discount.fill_(plan.config.learn.discount)
         self.chunk.draw_random_inputs(SEED, 0, 0)
+        cuts = self.chunk.parts(1 if is_gpu(device) else machine.learner_parts or 1)
+        self._parts = [self.chunk.part(rows) for rows in cuts if rows.stop > rows.start]
         self._side_stream = make_side_stream(device)
         atoms = method.samples or network.atoms
         self._outputs_gradient = torch.randn(self._batch, network.outputs, atoms, device=device)
 
     def run(self) -> None:
         """Run all passes of `CHUNK_UPDATES` updates."""
-        chunk, online = self.chunk, self.online
-        self._learning.prepare(chunk)
+        online = self.online
+        for part in self._parts:
+            self._learning.prepare(part)
         for minibatch in self._minibatches:
             self._learning.targets(minibatch)
             saved = online.forward(minibatch.blocks, 0, minibatch.extra_inputs, learns=True)
@@ -127,18 +194,13 @@ class Passes:
 def passes(plan: Plan) -> Callable[[float], float]:
     """A worker's measurement: updates/s of the passes of updates."""
     prepare(plan.config)
-    device, body = torch.device(plan.config.machine.device), Passes(plan).run
-
-    def settle() -> None:
-        if is_gpu(device):
-            accelerator_of(device).synchronize(device)
-
+    device, body, settle = torch.device(plan.config.machine.device), Passes(plan).run, list[Callable[[], None]]()
     if is_gpu(device):  # as a run executes it
         graphs = Graphs(device)
         graphs.capture("body", body)
-        body = partial(graphs.replay, "body")
+        body, settle = partial(graphs.replay, "body"), [partial(accelerator_of(device).synchronize, device)]
     body = torch.inference_mode()(body)
-    return lambda seconds: CHUNK_UPDATES / seconds_per_call([body], seconds, settle)[0]
+    return lambda seconds: CHUNK_UPDATES / seconds_per_call([body], seconds, *settle)[0]
 
 
 def inference(plan: Plan) -> Callable[[float], list[Figure]]:
@@ -146,13 +208,11 @@ def inference(plan: Plan) -> Callable[[float], list[Figure]]:
     policies = {batch: make_policy(plan, batch) for batch in BATCHES[plan.config.machine.device.partition(":")[0]]}
 
     def measure(seconds: float) -> list[Figure]:
-        figures = []
-        for batch, answer in policies.items():
-            (each,) = seconds_per_call([answer], seconds)
-            note = f"{1e6 * each / batch:,.0f} us a row"
-            name = f"inference, {plan.config.machine.precision}, {batch}"
-            figures.append(Figure(name, batch / each, "rows/s", note=note))
-        return figures
+        name, times = f"inference, {plan.config.machine.precision}", seconds_per_call([*policies.values()], seconds)
+        return [
+            Figure(f"{name}, {batch}", batch / each, "rows/s", note=f"{1e6 * each / batch:,.0f} us a row")
+            for batch, each in zip(policies, times, strict=True)
+        ]
 
     return measure
 

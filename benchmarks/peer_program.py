@@ -98,10 +98,8 @@ def sb3(options: argparse.Namespace, clock: Clock, envs: int) -> None:
     from stable_baselines3.common.sb2_compat.rmsprop_tf_like import RMSpropTFLike
     from stable_baselines3.common.vec_env import DummyVecEnv, SubprocVecEnv, VecFrameStack
 
-    kind = SubprocVecEnv if options.env_processes else DummyVecEnv
-    frames = make_atari_env(
-        f"ALE/{rom_id_to_name(options.game)}-v5", n_envs=envs, seed=1, env_kwargs=BARE, vec_env_cls=kind
-    )
+    game, kind = f"ALE/{rom_id_to_name(options.game)}-v5", SubprocVecEnv if options.env_processes else DummyVecEnv
+    frames = make_atari_env(game, n_envs=envs, seed=1, env_kwargs=BARE, vec_env_cls=kind)
     env = VecFrameStack(frames, n_stack=4)
     clock.count_in(env, "step_async", envs)
     rmsprop = {"optimizer_class": RMSpropTFLike, "optimizer_kwargs": {"eps": 1e-5}}

@@ -33,19 +33,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from actors.envs.atari import game_name
-from benchmarks.emulator import random_lane
-from benchmarks.harness import (
-    CannotRun,
-    Case,
-    Figure,
-    Found,
-    Options,
-    Report,
-    WrongResult,
-    doublings,
-    measure_at_once,
-    speed_case,
-)
+from benchmarks.emulator import actors_at_random
+from benchmarks.harness import CannotRun, Case, Figure, Found, Options, Report, WrongResult, doublings, speed_case
 from benchmarks.measured_run import measured_words, plan_of
 from benchmarks.throughput import run_speed
 from shared.machine.facts import usable_cores
@@ -147,10 +136,8 @@ def agent_cases(options: Options, report: Report, game: str, name: str, device: 
             own += ["--clone", str(options.cleanrl)]
         install(*peer.packages)
         for threads, (variant, more) in product(doublings(usable_cores()), peer.variants.items()):
-            speed = partial(agent_speed, peer.job, [*own, *more], threads, least)
-            yield speed_case(
-                f"{peer.label}, {count(threads, 'thread')}{variant}", speed, part=f"{peer.job} on {device}"
-            )
+            label, part = f"{peer.label}, {count(threads, 'thread')}{variant}", f"{peer.job} on {device}"
+            yield speed_case(label, partial(agent_speed, peer.job, [*own, *more], threads, least), part=part)
 
 
 def agent_speed(job: str, words: Sequence[str], threads: int, least: int) -> float:
@@ -197,12 +184,6 @@ def env_speed(kind: str, game: str, envs: int, threads: int, seconds: float) -> 
             "stacks of four frames with something in them."
         )
     return float(result["steps"] / result["seconds"])
-
-
-def actors_at_random(game: str, processes: int, seconds: float) -> float:
-    """Steps/s of Ringside's actors with random answers."""
-    jobs = [(random_lane, game, seed) for seed in range(1, processes + 1)]
-    return float(sum(measure_at_once(jobs, seconds)))
 
 
 # --- the peers' environment, with the same torch, emulator and Gymnasium as this project's

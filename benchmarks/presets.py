@@ -68,7 +68,5 @@ def whole(name: str, words: list[str], seconds: float, report: Report, found: ob
     """Figure of a run with a preset; a note names its bottleneck."""
     run = measure_run(words, seconds)
     report.notes[name] = f"{name}, run: {run.summary['limit']['sentence']}"
-    limit = None if name == PLAIN else f"{PLAIN}, run"
-    return [
-        Figure(f"{name}, run", run.steps_per_second, limit=limit, note=f"{run.samples_per_step:.3g} samples a step")
-    ]
+    limit, note = None if name == PLAIN else f"{PLAIN}, run", f"{run.samples_per_step:.3g} samples a step"
+    return [Figure(f"{name}, run", run.steps_per_second, limit=limit, note=note)]

@@ -7,8 +7,8 @@ layers in float32 in its place, as users of PyTorch would write it. Updates alwa
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -19,6 +19,7 @@ from torch.nn.utils import vector_to_parameters
 
 from actors.lane import Lane
 from actors.make_env import make_env
+from benchmarks.harness import work_rate
 from benchmarks.network_parts import rounds_without_others
 from learner.learner import prepare
 from learner.networks.policy import greedy
@@ -82,23 +83,19 @@ class Serial:
         self.run_schedule = plan.run_schedule
         self.round = 0
         self._network = network
-        width = self.run_schedule.lane_envs
+        envs = [make_env(config.play, config.run.seed, env, training=True) for env in range(plan.run_schedule.envs)]
+        width = plan.run_schedule.lane_envs
         self._lanes = [
-            Lane(
-                self.memory.lane(index),
-                self.memory.plan,
-                [make_env(config.play, config.run.seed, index * width + j, training=True) for j in range(width)],
-                actor=0,
-            )
-            for index in range(self.run_schedule.lanes)
+            Lane(self.memory.lane(index), self.memory.plan, envs[index * width : (index + 1) * width], actor=0)
+            for index in range(plan.run_schedule.lanes)
         ]
         for lane in self._lanes:
             lane.start()
         self._engine, self._rounds = rounds_without_others(self.memory)  # which waits for the lanes
         self._load()
 
-    def play_round(self) -> None:
-        """Play the steps of a round, then run its updates. Raises `NonFiniteError`."""
+    def play_round(self) -> int:
+        """Play the steps of a round, then run its updates; return the steps. Raises `NonFiniteError`."""
         round_ticks, before = self.run_schedule.round_ticks, self.updates
         for tick in range(self.round * round_ticks, (self.round + 1) * round_ticks):
             self._answer(tick)
@@ -108,6 +105,7 @@ class Serial:
         self.round += 1
         if self.updates > before:
             self._load()
+        return self.run_schedule.round_steps
 
     @property
     def steps(self) -> int:
@@ -150,10 +148,4 @@ def serial_speed(plan: Plan, gradients: bool) -> Callable[[float], float]:
     while serial.updates < WARM_UPDATES:
         serial.play_round()
 
-    def measure(seconds: float) -> float:
-        first, began = serial.steps, time.perf_counter()
-        while (took := time.perf_counter() - began) < seconds:
-            serial.play_round()
-        return (serial.steps - first) / took
-
-    return measure
+    return partial(work_rate, serial.play_round)

@@ -118,6 +118,28 @@ def test_numbers_of_actors_are_compared_with_the_emulator_and_with_one(
             scaling.run(options("alone", *words), report)
 
 
+def test_members_are_compared_with_one_up_to_the_physical_cores(
+    measured: list[list[str]], report: Report, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scaling, "physical_cores", lambda: 5)
+    monkeypatch.setattr(scaling, "measure_at_once", lambda jobs, seconds: [(8e-3 / jobs[0][2], 1e-3)])
+    scaling.run(options("learner", "--device", "cpu", "--learner-parts", "8"), report)
+    assert [name for name in report.rows if "alone" in name] == [f"learner alone, {members}" for members in (1, 2, 4)]
+    assert report.rows["efficiency of 4 members"].values == (0.25, 0.25)
+    assert (measured, report.notes) == ([], {})
+    scaling.run(options("parts", "--device", "cpu"), report)
+    assert [name for name in report.rows if name.endswith("optimizer")][-2:] == [
+        "one of 16: all but the optimizer",
+        "one of 16: optimizer",
+    ]
+    assert (report.rows["one of 4: all but the optimizer"].values, report.rows["one of 4: optimizer"].unit) == (
+        (2, 2),
+        "ms",
+    )
+    assert shares(report)["one of 8: all but the optimizer"] == 1 / 8
+    assert "16 parts" in report.notes["parts"]
+
+
 @pytest.mark.parametrize("end_to_end", [False, True])
 def test_presets_stand_beside_the_plain_one_and_those_of_workers_have_runs_alone(
     measured: list[list[str]], report: Report, *, end_to_end: bool

@@ -50,6 +50,10 @@ def report(path: Path) -> dict[str, Any]:
         ("throughput -- --envs 97", "--envs 97 cannot be divided"),
         ("throughput -- --device cuda:99", "There is no device cuda:99"),
         ("scaling -- --actors 2", "--actors is what this benchmark varies"),
+        (
+            "scaling --only learner -- --learner-members 2 --device cpu",
+            "--learner-members is what --only learner varies",
+        ),
         ("presets --only rainbw", "did you mean rainbow?"),
         ("presets -- --preset iqn", "--preset after -- is what this benchmark varies"),
         ("ladder --only paralel", "did you mean parallel?"),
@@ -93,6 +97,7 @@ STRESS = [pytest.mark.stress, pytest.mark.timeout(600)]
         pytest.param("limits --game pong -- {run}", "update, fp32", "passes of update, fp32", marks=STRESS),
         pytest.param("throughput --only speed -- {run} --actors 1", "end to end", "the two alone", marks=STRESS),
         pytest.param("scaling -- {run}", "actors alone, 1", "bare emulator, 1", marks=STRESS),
+        pytest.param("scaling --only parts -- {run}", "one of 2: optimizer", "one of 1: optimizer", marks=STRESS),
         pytest.param("presets --only double --end-to-end -- {run}", "double, run", "nature, run", marks=STRESS),
         pytest.param("ladder --only gradients,ringside -- {rung}", "ringside", "gradients", marks=STRESS),
     ],

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
+import psutil
 import pytest
 import torch
 
 from benchmarks import memory_paths, network_parts
-from benchmarks.harness import WrongResult
+from benchmarks.harness import CannotRun, WrongResult, measure_at_once, workers
 from benchmarks.measured_run import plan_of
 from benchmarks.network_parts import Passes
+from learner.engine.engine import Engine
+from learner.learner import Rounds
 from shared.config.sections import Algorithm
 from shared.errors import ConfigError
 from shared.memory.plan import Plan
@@ -26,6 +33,7 @@ def plan() -> Plan:
     return plan_of(SMALL.split())
 
 
+@pytest.mark.parametrize("parts", [1, 4])
 @pytest.mark.parametrize(
     "algorithm",
     [
@@ -36,8 +44,9 @@ def plan() -> Plan:
     ],
     ids=["plain", "parts", "implicit", "categorical"],
 )
-def test_every_pass_reaches_every_layer(algorithm: Algorithm) -> None:
-    plan = Plan(small_config(algorithm).with_settings(device="cpu", precision="fp32", actors=1), ACTIONS)
+def test_every_pass_reaches_every_layer(algorithm: Algorithm, parts: int) -> None:
+    settings = {"device": "cpu", "precision": "fp32", "actors": 1, "learner_parts": parts}
+    plan = Plan(small_config(algorithm).with_settings(**settings), ACTIONS)
     passes = Passes(plan)
     with torch.inference_mode():
         passes.run()
@@ -57,6 +66,68 @@ def test_learner_passes_and_inference_have_a_speed(plan: Plan, monkeypatch: pyte
     monkeypatch.setitem(network_parts.BATCHES, "cpu", (2, 4))
     figures = network_parts.inference(plan)(1e-3)
     assert [figure.name for figure in figures] == ["inference, fp32, 2", "inference, fp32, 4"]
+
+
+def with_members(plan: Plan, members: int) -> Plan:
+    return Plan(plan.config.with_settings(learner_members=members), plan.actions)
+
+
+def kept_engines() -> list[Engine]:
+    """In a worker, those of the measurements that follow."""
+    found, make = list[Engine](), network_parts.rounds_without_others
+
+    def keep(*arguments: Any) -> tuple[Engine, Rounds]:
+        made = make(*arguments)
+        found.append(made[0])
+        return made
+
+    network_parts.rounds_without_others = keep
+    return found
+
+
+def checksum(plan: Plan) -> Callable[[float], int]:
+    """A worker's measurement: a number that follows from the parameters after one round of the learner alone."""
+    engines, measure = kept_engines(), network_parts.learner_alone(plan)
+    return lambda seconds: engines[0].checksum() if measure(seconds) else 0
+
+
+def moves(plan: Plan, members: int) -> Callable[[float], tuple[bool, bool, bool]]:
+    """A worker's measurement: True if it takes time, if it moves a member's parameters, and if it moves others."""
+    engines, measure = kept_engines(), network_parts.part_of_update(plan, members)
+
+    def run(seconds: float) -> tuple[bool, bool, bool]:
+        online = engines[0]._online
+        before, own = online.params.clone(), torch.zeros(len(online.params), dtype=torch.bool)
+        for part in range(len(online.parts) // members):
+            for place in online.parts[part]:
+                own[place] = True
+        times, moved = measure(seconds), online.params != before
+        return min(times) > 0, bool(moved[own].any()), bool(moved[~own].any())
+
+    return run
+
+
+def test_members_make_the_updates_of_one(plan: Plan) -> None:
+    sums = measure_at_once([(checksum, with_members(plan, members)) for members in (1, 2, 4)], 1e-9)
+    assert len(set(sums)) == 1
+
+
+@pytest.mark.parametrize("killed", [None, "learner", "member"])
+def test_members_end_with_their_learner(plan: Plan, killed: str | None) -> None:
+    with workers([(network_parts.learner_alone, with_members(plan, 2))]) as measure:
+        children = psutil.Process().children(recursive=True)
+        (member,) = (child for child in children if child.ppid() != os.getpid())
+        team = {"learner": member.parent(), "member": member}
+        if killed:
+            team[killed].kill()
+            with pytest.raises(CannotRun, match="ended early"):
+                measure(1e-9)
+    _, alive = psutil.wait_procs(team.values(), timeout=20)
+    assert [left for left in alive if left.is_running() and left.status() != psutil.STATUS_ZOMBIE] == []
+
+
+def test_a_part_is_that_of_one_member(plan: Plan) -> None:
+    assert measure_at_once([(moves, plan, members) for members in (1, 2, 4)], 1e-9) == [(True, True, False)] * 3
 
 
 def test_a_changed_answer_is_wrong(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
