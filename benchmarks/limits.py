@@ -6,7 +6,7 @@ Parts, for --only:
   actors     env (frame, reward, end) and actor loop (lane, ring, mailbox, immediate answers) against the bare emulator
   memory     ring write, gathers of learner and inference, publication of weights, against memcpy of as many bytes
   inference  inference by batch size and precision
-  update     the learner's updates with their commits by precision, against their passes
+  update     the learner's updates with their commits by precision
 
 A share is the part of the limit that is reached; the two are measured in interleaved slices. Results are verified; a
 part with a wrong result shows no speed. --game may name several games, separated by commas, or `ten`: ten games of all
@@ -26,7 +26,7 @@ from benchmarks.emulator import actor_side, bare_speed
 from benchmarks.harness import Case, Figure, Job, Options, Report, speed_case, workers
 from benchmarks.measured_run import has_flag, measured_words, plan_of
 from benchmarks.memory_paths import memory_paths
-from benchmarks.network_parts import inference, learner_alone, passes
+from benchmarks.network_parts import inference, learner_alone
 from shared.machine.facts import usable_cores
 from shared.memory.plan import Plan
 
@@ -80,6 +80,4 @@ def _cases(part: str, options: Options, games: Sequence[str], plan: Plan, stack:
             if part == "inference":
                 yield case(name, start((inference, own)))
             else:
-                limit, unit = f"passes of {name}", "updates/s"
-                yield speed_case(limit, start((passes, own)), unit=unit, part=name)
-                yield speed_case(name, start((learner_alone, own)), unit=unit, limit=limit, part=name)
+                yield speed_case(name, start((learner_alone, own)), unit="updates/s", part=name)

@@ -1,9 +1,6 @@
 """Measurements of the learner and of inference, each in a process set up as in a run.
 
-The learner's limit is its *passes*: target values of a chunk, then forward and backward passes of its updates, one
-after the other, with no gather, no loss and no optimizer. One process makes them, so a learner with several members can
-exceed the limit. On a GPU it can, too, since it computes the targets of later updates in parallel. (Engine and policy
-compare their arithmetic with float32 when they are made.)
+(Engine and policy compare their arithmetic with float32 when they are made.)
 """
 
 from __future__ import annotations
@@ -21,17 +18,10 @@ import torch
 
 from benchmarks.harness import Figure, WrongResult, seconds_per_call, work_rate
 from benchmarks.memory_paths import SEED, fill
-from learner.engine.accelerator import accelerator_of, is_gpu
 from learner.engine.engine import Engine
-from learner.engine.interfaces import CHUNK_UPDATES
 from learner.engine.optimizer import Optimizer
-from learner.engine.prefetcher import Graphs
-from learner.engine.side_stream import make_side_stream
 from learner.learner import Rounds, prepare
-from learner.losses.method import ValueMethod, make_method
-from learner.losses.td_learning import TDLearning
-from learner.make_engine import _learning_model, make_engine
-from learner.networks.make_model import make_model
+from learner.make_engine import make_engine
 from learner.networks.modules import initial_parameters
 from learner.networks.policy import Policy
 from learner.team.member import MemberRounds
@@ -140,67 +130,6 @@ def part_of_update(plan: Plan, members: int) -> Callable[[float], tuple[float, f
         return update - fmean(spent), fmean(spent)
 
     return measure
-
-
-class Passes:
-    """Target values of a chunk, then forward and backward passes of the online network, update by update.
-
-    One process makes all parts of them, as a learner without further members does.
-
-    Attributes:
-        online: the online network.
-        chunk: the transitions, and their target values.
-        gradient: output of the last backward pass, in the packed layout of `online`.
-    """
-
-    def __init__(self, plan: Plan) -> None:
-        """Initialize networks, and fill the frames with noise."""
-        network, algorithm, self._batch = plan.network, plan.config.algorithm, plan.config.learn.batch_size
-        device, machine = torch.device(plan.config.machine.device), plan.config.machine
-        self.online = _learning_model(plan.config, network, device, Team())
-        target = make_model(network, device, machine.precision)
-        for model in (self.online, target):
-            model.pack(initial_parameters(network, SEED), model.params)
-            model.sync_copy()
-        self.gradient = torch.zeros_like(self.online.params_bf16)
-        self.online.gradient_into(self.gradient)
-        method = make_method(network, algorithm, device)
-        assert isinstance(method, ValueMethod), "methods with a replay alone are measured here"
-        self._learning = TDLearning(self.online, target, method)
-        self.chunk = self._learning.make_chunk(CHUNK_UPDATES, self._batch)
-        self._minibatches = [self.chunk.minibatch(index) for index in range(CHUNK_UPDATES)]
-        self.chunk.blocks.random_(0, 256)
-        self.chunk.action_one_hot[:, 0] = 1.0
-        self.chunk.discount.fill_(plan.config.learn.discount)
-        self.chunk.draw_random_inputs(SEED, 0, 0)
-        cuts = self.chunk.parts(1 if is_gpu(device) else machine.learner_parts or 1)
-        self._parts = [self.chunk.part(rows) for rows in cuts if rows.stop > rows.start]
-        self._side_stream = make_side_stream(device)
-        atoms = method.samples or network.atoms
-        self._outputs_gradient = torch.randn(self._batch, network.outputs, atoms, device=device)
-
-    def run(self) -> None:
-        """Run all passes of `CHUNK_UPDATES` updates."""
-        online = self.online
-        for part in self._parts:
-            self._learning.prepare(part)
-        for minibatch in self._minibatches:
-            self._learning.targets(minibatch)
-            saved = online.forward(minibatch.blocks, 0, minibatch.extra_inputs, learns=True)
-            online.backward(saved, self._outputs_gradient, self._side_stream)
-            self._side_stream.settle()
-
-
-def passes(plan: Plan) -> Callable[[float], float]:
-    """A worker's measurement: updates/s of the passes of updates."""
-    prepare(plan.config)
-    device, body, settle = torch.device(plan.config.machine.device), Passes(plan).run, list[Callable[[], None]]()
-    if is_gpu(device):  # as a run executes it
-        graphs = Graphs(device)
-        graphs.capture("body", body)
-        body, settle = partial(graphs.replay, "body"), [partial(accelerator_of(device).synchronize, device)]
-    body = torch.inference_mode()(body)
-    return lambda seconds: CHUNK_UPDATES / seconds_per_call([body], seconds, *settle)[0]
 
 
 def inference(plan: Plan) -> Callable[[float], list[Figure]]:

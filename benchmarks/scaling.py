@@ -23,7 +23,7 @@ from functools import partial
 from benchmarks.emulator import bare_speed
 from benchmarks.harness import Case, Figure, Options, Report, doublings, measure_at_once, speed_case
 from benchmarks.measured_run import NEVER_LEARNS, has_flag, measured_words, plan_of
-from benchmarks.network_parts import learner_alone, part_of_update
+from benchmarks.network_parts import part_of_update
 from benchmarks.throughput import BARE_SHARE, actors_alone, run_speed, updates_alone
 from shared.config.sections import PARTS
 from shared.errors import ConfigError
@@ -74,7 +74,7 @@ def member_cases(options: Options, plan: Plan, report: Report) -> Iterator[Case]
     members = [number for number in PARTS if machine.learner_parts % number == 0 and number <= cores]
     for number in members if "learner" in options.names else ():
         part, own = count(number, "member"), Plan(plan.config.with_settings(learner_members=number), plan.actions)
-        yield speed_case(f"learner alone, {number}", partial(updates_alone, own, seconds, learner_alone), part=part)
+        yield speed_case(f"learner alone, {number}", partial(updates_alone, own, seconds), part=part)
         if number > 1:
             yield efficiency("learner alone", part, number)
     if "parts" in options.names:

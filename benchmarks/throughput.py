@@ -3,9 +3,8 @@
 Parts, for --only:
 
   speed        a real run; its actors alone (before the first update), bounded by the bare emulator on all cores; and
-               its learner alone (on noise), compared with the passes of its updates. An on-policy method has no play
-               before its first update, so DQN with its network plays instead, and its updates have no bound. Workers
-               have neither side alone, so their run is compared with the bare emulator
+               its learner alone (on noise). An on-policy method has no play before its first update, so DQN with its
+               network plays instead. Workers have neither side alone, so their run is compared with the bare emulator
   learner      the learner alone
   evaluation   the cost of evaluation during training: the run again, with an evaluation in progress all the time
   round        the cost of the barrier at the end of a round: with it (concurrent) against without it (free), with the
@@ -29,14 +28,14 @@ from typing import Any
 from benchmarks.emulator import bare_speed
 from benchmarks.harness import CannotRun, Case, Figure, Found, Options, Report, WrongResult, measure_at_once, speed_case
 from benchmarks.measured_run import NEVER_LEARNS, Throughput, acting_words, measure_run, measured_words, plan_of
-from benchmarks.network_parts import learner_alone, passes
+from benchmarks.network_parts import learner_alone
 from shared.machine.facts import usable_cores
 from shared.memory.plan import Plan
 
 NAMES = ("speed", "learner", "evaluation", "round")
 DEFAULTS = {"only": "speed,evaluation", "game": "breakout", "seconds": 30.0}
 BARE_SHARE = 0.25
-"""Share of the measuring time for what is at steady state from its start: the bare emulator, and passes."""
+"""Share of the measuring time for what is at steady state from its start: the bare emulator."""
 EVALUATIONS = 5
 """Most evaluations that start in a measurement: one is nearly always in progress, and four never wait, which would
 stall the learner."""
@@ -46,7 +45,7 @@ ROUND_CASES = {"as it is": (), "an update every 400 steps": ("--train-every", "4
 
 
 END_TO_END, SIDES, EVALUATED = "end to end", "the two alone", "end to end, with an evaluation"
-BARE, ACTORS, LEARNER, PASSES = "bare emulator, all cores", "actors alone", "learner alone", "passes of the updates"
+BARE, ACTORS, LEARNER = "bare emulator, all cores", "actors alone", "learner alone"
 
 
 def run(options: Options, report: Report) -> None:
@@ -69,10 +68,7 @@ def cases(options: Options, report: Report, plan: Plan, words: list[str]) -> Ite
         acting = acting_words(plan) if plan.method.on_policy else [*words, *NEVER_LEARNS]
         yield Case(ACTORS, partial(actors_alone, acting, seconds, ACTORS, BARE))
     if parts & {"speed", "learner"} and not workers:
-        each = partial(updates_alone, plan, seconds)
-        yield speed_case(LEARNER, partial(each, learner_alone), limit=PASSES, part="the learner")
-        if not plan.method.on_policy:
-            yield speed_case(PASSES, partial(each, passes, BARE_SHARE), part="the learner")
+        yield speed_case(LEARNER, partial(updates_alone, plan, seconds), part="the learner")
     if "speed" in parts and not workers:
         yield Case(SIDES, lambda found: [both_sides(found, in_turn=plan.config.learn.schedule == "alternate")])
     if "evaluation" in parts:
@@ -104,9 +100,9 @@ def actors_alone(words: list[str], seconds: float, name: str, limit: str, found:
     return [Figure(name, alone.steps_per_second, limit=limit, ratio=share)]
 
 
-def updates_alone(plan: Plan, seconds: float, job: object, share: float = 1.0) -> float:
-    """Speed of a worker's updates, in the steps that they allow."""
-    (updates,) = measure_at_once([(job, plan)], share * seconds)
+def updates_alone(plan: Plan, seconds: float) -> float:
+    """Speed of the learner's updates, in the steps that they allow."""
+    (updates,) = measure_at_once([(learner_alone, plan)], seconds)
     return float(updates * plan.run_schedule.steps_per_update)
 
 

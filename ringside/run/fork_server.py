@@ -8,7 +8,6 @@ them hold the server's end of the socket, so the launcher reads the end of its s
 from __future__ import annotations
 
 import gc
-import json
 import os
 import signal
 import socket
@@ -20,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
 
+from msgspec import msgpack
 from multiprocess.connection import wait
 from setproctitle import setproctitle
 
@@ -62,7 +62,7 @@ class ForkServer:
                 )
             self.pids = [self._process.pid]
         self._states.append((self._process.pid, None))
-        message = json.dumps([len(self._states) - 1, words[-2], descriptors]).encode()
+        message = msgpack.encode([len(self._states) - 1, words[-2], descriptors])
         with suppress(ConnectionError):  # the next look at its state says so, too
             socket.send_fds(self._socket, [message], descriptors)
         return len(self._states) - 1
@@ -74,7 +74,7 @@ class ForkServer:
             with suppress(ConnectionError):
                 message = self._socket.recv(64)
             if message:
-                forked, pid, code = json.loads(message)
+                forked, pid, code = msgpack.decode(message)
                 self._states[forked] = pid, code
             else:
                 self.close()
@@ -106,12 +106,12 @@ def serve(connection: int, modules: Sequence[str]) -> str:
                 number, pid = processes.pop(ready)
                 os.close(ready)
                 code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-                launcher.send(json.dumps([number, pid, code]).encode())
+                launcher.send(msgpack.encode([number, pid, code]))
                 continue
             message, received, *_ = socket.recv_fds(launcher, 1 << 16, MOST_DESCRIPTORS)
             if not message:
                 sys.exit()
-            number, program, numbers = json.loads(message)
+            number, program, numbers = msgpack.decode(message)
             pid = os.fork()
             if not pid:
                 die_with(server)
@@ -120,7 +120,7 @@ def serve(connection: int, modules: Sequence[str]) -> str:
                 _renumber([*received, launcher.detach()], [*numbers, max(numbers) + 1])
                 return program
             processes[os.pidfd_open(pid)] = number, pid
-            launcher.send(json.dumps([number, pid, None]).encode())
+            launcher.send(msgpack.encode([number, pid, None]))
             for descriptor in received:
                 os.close(descriptor)
 

@@ -65,7 +65,7 @@ def test_a_run_is_compared_with_its_two_sides(measured: list[list[str]], report:
     assert (report.missing, report.wrong) == ({}, {})
     found = {name: row.median for name, row in report.rows.items()}
     assert found["bare emulator, all cores"] == 1140
-    assert (found["learner alone"], found["passes of the updates"]) == (100, 100)
+    assert found["learner alone"] == 100
     assert shares(report)["actors alone"] == pytest.approx(95 / 1140), "without resets, which it does not count"
     assert (shares(report)["end to end"], report.rows["end to end"].limit) == (1.0, "the two alone")
     assert (found["the two alone"], report.rows["the two alone"].note) == (100, "the smaller")
@@ -86,7 +86,7 @@ def test_alternate_plays_and_learns_in_turn(measured: list[list[str]], report: R
 def test_a_run_of_workers_is_measured_whole_and_without_its_order(measured: list[list[str]], report: Report) -> None:
     throughput.run(options("speed,evaluation,round", *WORKERS), report)
     names = list(report.rows)
-    assert [name for name in names if name.startswith(("actors", "learner", "passes"))] == []
+    assert [name for name in names if name.startswith(("actors", "learner"))] == []
     assert names[-2:] == ["async, as it is", "ordered, as it is"]
     rows = report.rows
     assert (rows["end to end"].limit, rows["end to end"].ratio) == (throughput.BARE, pytest.approx(100 / 1140))

@@ -1,4 +1,4 @@
-"""Measurements in workers: passes are complete, data paths are verified, inference is; all of them give figures."""
+"""Measurements in workers: data paths are verified, inference is; all of them give figures."""
 
 from __future__ import annotations
 
@@ -14,14 +14,10 @@ import torch
 from benchmarks import memory_paths, network_parts
 from benchmarks.harness import CannotRun, WrongResult, measure_at_once, workers
 from benchmarks.measured_run import plan_of
-from benchmarks.network_parts import Passes
 from learner.engine.engine import Engine
 from learner.learner import Rounds
-from shared.config.sections import Algorithm
 from shared.errors import ConfigError
 from shared.memory.plan import Plan
-from shared.network_parameters import parameters_of
-from tests.support.played_ring import ACTIONS, make_algorithm, small_config
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 SMALL = "--game pong --device cpu --precision fp32 --envs 4 --actors 1 --inference-batch 4 --learner-members 1 \
@@ -33,36 +29,10 @@ def plan() -> Plan:
     return plan_of(SMALL.split())
 
 
-@pytest.mark.parametrize("parts", [1, 4])
-@pytest.mark.parametrize(
-    "algorithm",
-    [
-        Algorithm(),
-        Algorithm(double=True, dueling=True, noisy=True, n_step=3),
-        make_algorithm(method="iqn", iqn_samples=4, iqn_policy_samples=2, munchausen=True),
-        make_algorithm(method="c51", atoms=11, v_min=-2.0, v_max=2.0, double=True),
-    ],
-    ids=["plain", "parts", "implicit", "categorical"],
-)
-def test_every_pass_reaches_every_layer(algorithm: Algorithm, parts: int) -> None:
-    settings = {"device": "cpu", "precision": "fp32", "actors": 1, "learner_parts": parts}
-    plan = Plan(small_config(algorithm).with_settings(**settings), ACTIONS)
-    passes = Passes(plan)
-    with torch.inference_mode():
-        passes.run()
-    canonical = np.zeros(parameters_of(plan.network).count, np.float32)
-    passes.online.unpack(passes.gradient, canonical)
-    assert np.isfinite(canonical).all()
-    for name, part in parameters_of(plan.network).split(canonical).items():
-        assert part.any(), name
-    assert passes.chunk.target.any()
-
-
-def test_learner_passes_and_inference_have_a_speed(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_learner_and_inference_have_a_speed(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
     measure = network_parts.learner_alone(plan)
     assert measure(1e-3) > 0
     assert measure(1e-3) > 0, "at least one round each"
-    assert network_parts.passes(plan)(1e-3) > 0
     monkeypatch.setitem(network_parts.BATCHES, "cpu", (2, 4))
     figures = network_parts.inference(plan)(1e-3)
     assert [figure.name for figure in figures] == ["inference, fp32, 2", "inference, fp32, 4"]

@@ -22,9 +22,8 @@ H200 = Gpu("NVIDIA H200", "570.1", 140 * GB, 139 * GB)
 @pytest.fixture(scope="module")
 def plan() -> Plan:
     """A run of 100,000 steps of replay (0.7 GB) with 12 actors."""
-    return planning.check(
-        Config().with_settings(game="pong", replay_size=100_000, actors=12, device="cpu", run_dir="r")
-    )
+    settings = {"game": "pong", "replay_size": 100_000, "actors": 12, "device": "cpu", "learner_members": 1}
+    return planning.check(Config().with_settings(run_dir="r", **settings))
 
 
 def test_packages(monkeypatch: pytest.MonkeyPatch) -> None:
