@@ -23,7 +23,7 @@ BENCHMARKS = {
     "limits": "what the parts can do: emulator, frames, memory, network, each against the limit above it",
     "throughput": "a whole run at steady state against its actors alone and its learner alone",
     "presets": "the learner and a short run with each preset against plain DQN",
-    "scaling": "actors alone, or a learner, with 1, 2, 4, ... processes",
+    "scaling": "actors alone, or a learner alone, with 1, 2, 4, ... processes",
     "ladder": "speed-ups of two ancestors step by step, jobs of four ancestors, asynchronous gradients",
     "peers": "other systems on the same game at the same ratio",
     "gpu": "everything that needs a machine with a GPU, in stages, within a time limit",

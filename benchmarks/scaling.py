@@ -1,4 +1,4 @@
-"""Actors alone with 1, 2, 4, ... processes, up to the usable cores; a learner with 1, 2, 4, ... members.
+"""Actors alone, or a learner alone, with 1, 2, 4, ... processes, up to the cores of this machine.
 
 Parts, for --only:
 
