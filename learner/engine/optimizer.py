@@ -153,7 +153,7 @@ class Optimizer:
         if self._learn.optimizer in ADAM_FAMILY:
             self._steps += 1
         if self._compiled:
-            move = self.compiled_step()
+            move = make_compiled_step(self._learn, self._rate, self._steps, self.scale().item())
             for vectors in self._vectors:
                 move(vectors)
             self._team.sync()
@@ -173,10 +173,6 @@ class Optimizer:
     def scale(self) -> Tensor:
         """float32: factor that clips the gradient by its norm (Pascanu et al. 2013, algorithm 1)."""
         return torch.ones(()) if self._bound is None else (self._bound / (self.norm() + _TINY)).clamp_(max=1.0)
-
-    def compiled_step(self) -> Callable[[Vectors], None]:
-        """The step in one pass over memory: a function that moves a part of the weights."""
-        return make_compiled_step(self._learn, self._rate, self._steps, self.scale().item())
 
     def _vectors_in(self, part: slice) -> Vectors:
         """Views of a part of the weights that the compiled loops read and write."""

@@ -34,10 +34,8 @@ class DividedPass(NamedTuple):
     """float32[n, outputs, atoms] of the whole batch."""
     passes: Sequence[tuple[Any, Any]]
     """Parts of this member and their results, for the backward pass."""
-
-    @property
-    def state(self) -> None:
-        """None: a learner needs no state after the last tick."""
+    state: None = None
+    """A learner needs no state after the last tick."""
 
 
 class DividedModel:

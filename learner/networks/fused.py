@@ -47,10 +47,8 @@ class FusedPass(NamedTuple):
     """float32[n, hidden]."""
     outputs: Tensor
     """float32[n, outputs, atoms]; with one atom they are Q(s, .)."""
-
-    @property
-    def state(self) -> None:
-        """None: a plain network is not recurrent."""
+    state: None = None
+    """A plain network is not recurrent."""
 
 
 class FusedModel(PackedModel):
@@ -64,7 +62,7 @@ class FusedModel(PackedModel):
         # The first stride counts blocks.
         self._strides = [1, *(each.stride for each in CONVOLUTIONAL[network.name].convolutions[1:])]
         super().__init__(network, device, precision, team)
-        params, copies = self._layers(self.params), self._layers(self.params_bf16)
+        params, copies = self.layers_in(self.params), self.layers_in(self.params_bf16)
         self._conv1_params = params.convolutions[0].weight
         self._conv1 = torch.zeros_like(self._conv1_params, dtype=self._dtype)
         first = Affine(self._conv1, copies.convolutions[0].bias)
@@ -84,7 +82,7 @@ class FusedModel(PackedModel):
         self.params.copy_(self._transfer.to_device(exported))
         self.sync_copy()
 
-    def _layers(self, flat: Tensor) -> LayerViews:
+    def layers_in(self, flat: Tensor) -> LayerViews:
         """The layers' parts of a vector in packed layout."""
         views = list(self.views(flat).values())
         *convolutions, hidden, output = itertools.starmap(Affine, zip(views[::2], views[1::2], strict=True))
@@ -116,7 +114,7 @@ class FusedModel(PackedModel):
 
     def gradient_into(self, flat: Tensor) -> None:
         """Set the vector that `backward` writes into."""
-        self.gradients = self._layers(flat)
+        self.gradients = self.layers_in(flat)
 
     def backward(self, saved: FusedPass, gradient: Tensor, side_stream: SideStream) -> None:
         """Write the gradient of sum(gradient * outputs) by the parameters (`Model.backward`).

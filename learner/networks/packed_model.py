@@ -84,10 +84,6 @@ class PackedModel(Model):
             self.params_bf16.copy_(self.params)
         self.refresh()
 
-    def place(self, name: str) -> slice:
-        """The place of a parameter in a packed vector."""
-        return self._places[name]
-
     def views(self, flat: Tensor) -> dict[str, Tensor]:
         """The parameters in a packed vector, by name, as the passes read them."""
         return {name: self._view(name, flat[self._places[name]], shape) for name, shape in self._spec.shapes}

@@ -53,14 +53,13 @@ class UnitsModel(DividedModel):
         """Cut the parameters: each part has some of the convolutions', and the rows of its units and outputs."""
         model, network, count = self._model, self.network, len(self.parts)
         self._units, self._rows = slices(network.hidden, count), slices(network.outputs * network.atoms, count)
-        convolutions = model.place("hidden.weight").start
+        layers = model.layers_in(self.params)
+        convolutions = layers.hidden.weight.storage_offset()
         self._cuts = slices(convolutions, count)
-        self.parts = [[cut] for cut in self._cuts]
-        for name, rows in (("hidden", self._units), (network.head, self._rows)):
-            for place in (model.place(f"{name}.weight"), model.place(f"{name}.bias")):
-                each = (place.stop - place.start) // rows[-1].stop
-                for part, cut in zip(self.parts, rows, strict=True):
-                    part.append(slice(place.start + cut.start * each, place.start + cut.stop * each))
+        for cut, units, rows, part in zip(self._cuts, self._units, self._rows, self.parts, strict=True):
+            own = [*(each[units] for each in layers.hidden), *(each[rows] for each in layers.output)]
+            places = [slice(each.storage_offset(), each.storage_offset() + each.numel()) for each in own]
+            part[:] = [cut, *places]
         self._by_convolutions = self._zeros(count, convolutions)
         self._into = {part: model.convolutions_in(self._by_convolutions[part]) for part in self._own}
         self._buffers: dict[int, Buffers] = {}
