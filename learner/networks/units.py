@@ -54,7 +54,7 @@ class UnitsModel(DividedModel):
         model, network, count = self._model, self.network, len(self.parts)
         self._units, self._rows = slices(network.hidden, count), slices(network.outputs * network.atoms, count)
         layers = model.layers_in(self.params)
-        convolutions = layers.hidden.weight.storage_offset()
+        convolutions = int(layers.hidden.weight.storage_offset())
         self._cuts = slices(convolutions, count)
         for cut, units, rows, part in zip(self._cuts, self._units, self._rows, self.parts, strict=True):
             own = [*(each[units] for each in layers.hidden), *(each[rows] for each in layers.output)]
