@@ -69,10 +69,11 @@ def parameters_of(network: Network) -> ParameterSpec:
 def packed_places(network: Network) -> tuple[dict[str, slice], int]:
     """Places of the parameters in a packed vector (`learner.networks.model.Model.params`), by name, and its length.
 
-    Numbers between the parameters stay 0.
+    Those of linear layers are last. Numbers between the parameters stay 0.
     """
     places, offset, aligned = {}, 0, 1 if network.plain else ALIGNED
-    for name, shape in parameters_of(network).shapes:
+    linear = "hidden", "advantage_hidden", "value", "advantage", network.head
+    for name, shape in sorted(parameters_of(network).shapes, key=lambda each: each[0].partition(".")[0] in linear):
         places[name] = slice(offset, offset + prod(shape))
         offset = -(-places[name].stop // aligned) * aligned
     return places, offset

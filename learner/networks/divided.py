@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from learner.engine.bf16 import sum_parts
 from learner.engine.side_stream import SideStream
+from learner.networks.linear import Affine, write_gradient
 from learner.networks.model import ExtraInputs, ForwardPass, Recurrence
 from learner.networks.packed_model import PackedModel
 from learner.team.team import Team, slices
@@ -34,8 +36,19 @@ class DividedPass(NamedTuple):
     """float32[n, outputs, atoms] of the whole batch."""
     passes: Sequence[tuple[Any, Any]]
     """Parts of this member and their results, for the backward pass."""
+    each: int = 1
+    """Rows of linear layers for each row of the batch: fractions of an implicit network."""
     state: None = None
     """A learner needs no state after the last tick."""
+
+
+class Kept(NamedTuple):
+    """Tensors from which the gradient of a linear layer follows, for all rows."""
+
+    by_outputs: Tensor
+    """[n, outputs]: the gradient by the outputs."""
+    inputs: Tensor
+    """[n, inputs]."""
 
 
 class DividedModel:
@@ -46,29 +59,35 @@ class DividedModel:
 
     def __init__(self, model: PackedModel, parts: int, team: Team) -> None:
         """`model`, whose batches are computed in so many parts by the members of `team`."""
-        self._model, self._team = model, team
-        self.parts: list[list[slice]] = [[place] for place in slices(len(model.params), parts)]
+        self._model, self._team, views = model, team, model.views(model.params)
+        layers = [(views[matrix.weight], views[matrix.bias]) for matrix in model.matrices]
+        self._units = [slices(len(weight), parts) for weight, _ in layers]
+        first = min((int(weight.storage_offset()) for weight, _ in layers), default=len(model.params))
+        self._cuts = slices(first, parts)
+        self.parts = [[cut] for cut in self._cuts]
+        """The other parameters are cut anywhere, those of linear layers by units."""
+        for layer, units in zip(layers, self._units, strict=True):
+            for places, rows in zip(self.parts, units, strict=True):
+                places += [_place_of(each[rows]) for each in layer]
         self._own = team.own(parts)
-        self._moved = [place for part in team.written(parts) for place in self.parts[part]]
         self._replicas = {part: model.replica() for part in self._own}
+        self._gradients = self._zeros(parts, first)
         self._outputs: dict[tuple[int, ...], list[Tensor]] = {}
+        self._kept: dict[int, list[Kept]] = {}
+        self._present: tuple[list[Kept], slice] = [], slice(0)
         self.network, self.noise = model.network, model.noise
         self.params, self.params_bf16 = model.params, model.params_bf16
         self.pack, self.unpack = model.pack, model.unpack
         self.export_into, self.take = model.export_into, model.take
         self.sync_copy, self.refresh = model.sync_copy, model.refresh
-        self._prepare()
-
-    def _prepare(self) -> None:
-        """Make the vectors that the parts write their gradients into."""
-        size, like = len(self.params), self.params_bf16
-        self._gradients = self._team.zeros(len(self.parts), size, dtype=like.dtype, device=like.device)
         for part, replica in self._replicas.items():
-            replica.gradient_into(self._gradients[part])
+            replica.gradient_into(self._gradients[part], self._keep)
 
     def gradient_into(self, flat: Tensor) -> None:
         """Set the vector that `backward` writes into."""
+        views = self._model.views(flat)
         self._gradient = flat
+        self._layers = [Affine(views[matrix.weight], views[matrix.bias]) for matrix in self._model.matrices]
 
     def forward(
         self, blocks: Tensor, stack_offset: int, extra_inputs: ExtraInputs, *, learns: bool = False
@@ -81,22 +100,48 @@ class DividedModel:
             inputs = _of_share(extra_inputs, share)
             replica = self._replicas[share.part]
             passes.append((share, replica.forward(blocks[share.rows], stack_offset, inputs, learns=learns)))
-        return DividedPass(self._exchanged(len(blocks), passes, extra_inputs), passes)
+        each = 1 if extra_inputs.fractions is None else extra_inputs.fractions.shape[1]
+        return DividedPass(self._exchanged(len(blocks), passes, extra_inputs), passes, each)
 
     def backward(self, saved: DividedPass, gradient: Tensor, side_stream: SideStream) -> None:
-        """Write the gradient by the parameters (`Model.backward`): the sum over all parts, in their order.
+        """Write the gradient by the parameters (`Model.backward`); a member writes those that its optimizer moves.
 
-        A member writes those that its optimizer moves.
+        Gradients of linear layers are computed from all rows, for some units by each member; they are most of the
+        parameters. Of the others the sums over all parts are made, in their order.
         """
+        rows, team = len(gradient) * saved.each, self._team
+        if rows not in self._kept:
+            self._kept[rows] = []
+            for layer, (*_, dtype) in zip(self._layers, self._model.matrices, strict=True):
+                by_outputs, inputs = (self._zeros(rows, size, dtype=dtype) for size in layer.weight.shape)
+                self._kept[rows].append(Kept(by_outputs, inputs))
+        kept = self._kept[rows]
         for share, part in saved.passes:
+            self._present = kept, slice(share.rows.start * saved.each, share.rows.stop * saved.each)
             self._replicas[share.part].backward(part, gradient[share.rows], SideStream())
-        self._team.exchange(self._gradients)
+        team.exchange(self._gradients, *(each for layer in kept for each in layer))
         if self._model.keeps_state:
             for replica in self._replicas.values():  # all have found the same
                 replica.keep_state()
-            self._team.sync()
-        for place in self._moved:
-            sum_parts(self._gradients[:, place], self._gradient[place])
+            team.sync()
+        for part in team.written(len(self.parts)):
+            sum_parts(self._gradients[:, self._cuts[part]], self._gradient[self._cuts[part]])
+            for layer, units, (by_outputs, inputs) in zip(self._layers, self._units, kept, strict=True):
+                rows_of = units[part]
+                if rows_of.stop > rows_of.start:
+                    into = Affine(layer.weight[rows_of], layer.bias[rows_of])
+                    write_gradient(by_outputs[:, rows_of], inputs, into)
+
+    @torch.inference_mode()
+    def _keep(self, number: int, by_outputs: Tensor, inputs: Tensor) -> None:
+        """Keep what the gradient of a linear layer follows from, for the rows of the present part."""
+        kept, rows = self._present
+        kept[number].by_outputs[rows] = by_outputs
+        kept[number].inputs[rows] = inputs
+
+    def _zeros(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
+        """Shared zeros, by default in the dtype of the passes."""
+        return self._team.zeros(*shape, dtype=dtype or self._model.params_bf16.dtype, device=self._model.params.device)
 
     def shares(self, rows: int, recurrence: Recurrence | None = None) -> list[Share]:
         """The parts of a batch that this member computes."""
@@ -117,6 +162,11 @@ class DividedModel:
             whole[0][share.rows] = part.outputs.detach()
         self._team.exchange(whole[0])
         return whole[0].clone()
+
+
+def _place_of(view: Tensor) -> slice:
+    """The place of a contiguous view in its vector."""
+    return slice(int(view.storage_offset()), int(view.storage_offset()) + view.numel())
 
 
 def _of_share(extra_inputs: ExtraInputs, share: Share) -> ExtraInputs:

@@ -17,7 +17,7 @@ from learner.engine.side_stream import SideStream
 from learner.networks.frame_blocks import PIXEL, network_input, stack_in
 from learner.networks.linear import Affine, write_gradient
 from learner.networks.model import ExtraInputs
-from learner.networks.packed_model import PackedModel
+from learner.networks.packed_model import KeepGradient, Matrix, PackedModel
 from learner.team.team import Team
 from shared.frame_shape import BLOCK
 from shared.network_spec import CONVOLUTIONAL, Network
@@ -62,6 +62,11 @@ class FusedModel(PackedModel):
         # The first stride counts blocks.
         self._strides = [1, *(each.stride for each in CONVOLUTIONAL[network.name].convolutions[1:])]
         super().__init__(network, device, precision, team)
+        head = network.head
+        self.matrices = [
+            Matrix("hidden.weight", "hidden.bias", self._dtype),
+            Matrix(f"{head}.weight", f"{head}.bias", torch.float32),
+        ]
         params, copies = self.layers_in(self.params), self.layers_in(self.params_bf16)
         self._conv1_params = params.convolutions[0].weight
         self._conv1 = torch.zeros_like(self._conv1_params, dtype=self._dtype)
@@ -84,9 +89,13 @@ class FusedModel(PackedModel):
 
     def layers_in(self, flat: Tensor) -> LayerViews:
         """The layers' parts of a vector in packed layout."""
-        views = list(self.views(flat).values())
-        *convolutions, hidden, output = itertools.starmap(Affine, zip(views[::2], views[1::2], strict=True))
+        *convolutions, hidden, output = self._pairs_in(flat)
         return LayerViews(convolutions, hidden, output)
+
+    def _pairs_in(self, flat: Tensor) -> list[Affine]:
+        """The layers' parts of a vector in packed layout, or of its beginning."""
+        views = list(self.views(flat).values())
+        return list(itertools.starmap(Affine, zip(views[::2], views[1::2], strict=True)))
 
     def _view(self, name: str, part: Tensor, shape: tuple[int, ...]) -> Tensor:
         if name != "conv1.weight":
@@ -112,9 +121,11 @@ class FusedModel(PackedModel):
         outputs = F.linear(hidden, *self.read.output).view(-1, self.network.outputs, self.network.atoms)
         return FusedPass(inputs, hidden, outputs)
 
-    def gradient_into(self, flat: Tensor) -> None:
-        """Set the vector that `backward` writes into."""
-        self.gradients = self.layers_in(flat)
+    def gradient_into(self, flat: Tensor, keep: KeepGradient | None = None) -> None:
+        """Set the vector that `backward` writes into (`PackedModel.gradient_into`)."""
+        self._keep, self.convolution_gradients = keep, self._pairs_in(flat)[: len(self._strides)]
+        if keep is None:
+            self.gradients = self.layers_in(flat)
 
     def backward(self, saved: FusedPass, gradient: Tensor, side_stream: SideStream) -> None:
         """Write the gradient of sum(gradient * outputs) by the parameters (`Model.backward`).
@@ -122,17 +133,21 @@ class FusedModel(PackedModel):
         The gradient goes back through the layers in one chain. The side stream computes the gradients of the weights
         from it, except for those of the first layer, which come last.
         """
-        layers, out, hidden, top = self.read, self.gradients, saved.hidden, saved.inputs[-1]
+        layers, hidden, top = self.read, saved.hidden, saved.inputs[-1]
         last = gradient.view(len(gradient), -1)
         grad = relu_backward(last @ layers.output.weight, hidden).to(self._dtype)
 
         def write_matrices(grad: Tensor) -> None:
-            write_gradient(last, hidden, out.output)
-            write_gradient(grad, features_of(top), out.hidden)
+            if self._keep is not None:
+                self._keep(0, grad, features_of(top))
+                self._keep(1, last, hidden)
+                return
+            write_gradient(last, hidden, self.gradients.output)
+            write_gradient(grad, features_of(top), self.gradients.hidden)
 
         def write_convolution(i: int, grad: Tensor) -> None:
             _, *found = self.convolution_backward(saved.inputs, i, grad, [False, True, True])
-            keep_gradient(i, Affine(*found), out.convolutions[i])
+            keep_gradient(i, Affine(*found), self.convolution_gradients[i])
 
         side_stream.submit(partial(write_matrices, grad))
         grad = (grad @ layers.hidden.weight).view(len(top), *top.shape[2:], top.shape[1]).permute(0, 3, 1, 2)
@@ -156,13 +171,6 @@ class FusedModel(PackedModel):
         stride, weight = self._strides[i], self.read.convolutions[i].weight
         geometry = [stride, stride], [0, 0], [1, 1], False, [0, 0], 1  # no border, no dilation, no groups
         return _convolution_backward(grad, inputs[i], weight, [grad.shape[1]], *geometry, wanted)
-
-    def convolutions_in(self, flat: Tensor) -> list[Affine]:
-        """The convolutions' parts of a vector in packed layout, or of its beginning."""
-        shapes = dict(self._spec.shapes)
-        names = [name for name in self._places if name.startswith("conv")]
-        views = [self._view(name, flat[self._places[name]], shapes[name]) for name in names]
-        return [Affine(*pair) for pair in zip(views[::2], views[1::2], strict=True)]
 
 
 def keep_gradient(i: int, found: Affine, into: Affine) -> None:

@@ -26,17 +26,21 @@ class Affine(NamedTuple):
     """[outputs]."""
 
 
-def linear(x: Tensor, layer: Affine, gradients: Affine | None, side_stream: Callable[[], SideStream]) -> Tensor:
+WriteGradient = Callable[[Tensor, Tensor], None]
+"""Takes the gradient by the outputs [n, outputs] and the inputs [n, inputs], from which that of the layer follows."""
+
+
+def linear(x: Tensor, layer: Affine, write: WriteGradient | None, side_stream: Callable[[], SideStream]) -> Tensor:
     """weight x + bias, [..., outputs] of x [..., inputs].
 
     Args:
-        gradients: tensors for those of weight and bias, of any dtype; None: no backward pass follows. `x` must need a
-            gradient, and a pass must use the layer once, since nothing is added up.
-        side_stream: returns the stream that computes them in the backward pass; they are whole when it has settled.
+        write: called in the backward pass; None: none follows. `x` must need a gradient, and a pass must use the layer
+            once, since nothing is added up.
+        side_stream: returns the stream that calls it.
     """
-    if gradients is None:
+    if write is None:
         return F.linear(x, *layer)
-    y: Tensor = _Linear.apply(x, layer, gradients, side_stream)
+    y: Tensor = _Linear.apply(x, layer, write, side_stream)
     return y
 
 
@@ -52,15 +56,15 @@ def write_gradient(gradient: Tensor, inputs: Tensor, into: Affine) -> None:
 
 class _Linear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, layer: Affine, gradients: Affine, side_stream: Callable[[], SideStream]) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, layer: Affine, write: WriteGradient, side_stream: Callable[[], SideStream]
+    ) -> Tensor:
         ctx.save_for_backward(x)
-        ctx.layer, ctx.gradients, ctx.side_stream = layer, gradients, side_stream
+        ctx.layer, ctx.write, ctx.side_stream = layer, write, side_stream
         return F.linear(x, *layer)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
         (x,) = ctx.saved_tensors
-        flat, inputs, into = gradient.flatten(0, -2), x.flatten(0, -2), ctx.gradients
-
-        ctx.side_stream().submit(partial(write_gradient, flat, inputs, into))
+        ctx.side_stream().submit(partial(ctx.write, gradient.flatten(0, -2), x.flatten(0, -2)))
         return gradient @ ctx.layer.weight, None, None, None

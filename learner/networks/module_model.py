@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple, Self
 
 import torch
@@ -9,10 +10,10 @@ from torch import Tensor, nn
 
 from learner.engine.side_stream import SideStream
 from learner.networks.frame_blocks import stack_in
-from learner.networks.linear import Affine
+from learner.networks.linear import Affine, write_gradient
 from learner.networks.model import ExtraInputs
 from learner.networks.modules import Linear, NetworkModule, SpectralConvolution, canonical
-from learner.networks.packed_model import PackedModel
+from learner.networks.packed_model import KeepGradient, Matrix, PackedModel
 from learner.team.team import Team
 from shared.errors import ConfigError
 from shared.network_spec import Network
@@ -48,12 +49,21 @@ class ModuleModel(PackedModel):
         for part in self.module.modules():  # a parameter may be that of several
             for name, tensor in [*part.named_parameters(recurse=False), *part.named_buffers(recurse=False)]:
                 setattr(part, name, bound[tensor] if tensor in bound else tensor.to(self.params.device))
+        self._side_stream = SideStream()
         self._leaves = self.module.parameters_by_name()
+        self._linear = list[tuple[Linear, str]]()
+        self.matrices = []
+        for name, layer in self.module.named_modules():
+            for suffix, setting in (("", "into"), ("_sigma", "sigma_into")) if isinstance(layer, Linear) else ():
+                weight, bias = (f"{canonical(name)}.{kind}{suffix}" for kind in ("weight", "bias"))
+                if weight in made:
+                    layer.side_stream = lambda: self._side_stream
+                    self._linear.append((layer, setting))
+                    self.matrices.append(Matrix(weight, bias, layer.weight.dtype))
         self._learned = {name: leaf for name, leaf in self._leaves.items() if leaf.requires_grad}
         self.module.requires_grad_(False)
         # Where gradients go: those of linear layers by themselves, the others by PyTorch's backward pass.
         self._others: tuple[list[Tensor], list[Tensor]] = [], []
-        self._side_stream = SideStream()
 
     def replica(self) -> Self:
         """The same parameters (`PackedModel.replica`)."""
@@ -68,19 +78,15 @@ class ModuleModel(PackedModel):
             if isinstance(layer, SpectralConvolution):
                 layer.keep()
 
-    def gradient_into(self, flat: Tensor) -> None:
-        """Set the vector that `backward` writes into."""
+    def gradient_into(self, flat: Tensor, keep: KeepGradient | None = None) -> None:
+        """Set the vector that `backward` writes into (`PackedModel.gradient_into`)."""
         flat.zero_()  # what no pass writes has no gradient: the vectors of power iteration
-        views = self.views(flat)
-        others = dict(self._learned)
-        for name, layer in self.module.named_modules():
-            if isinstance(layer, Linear):
-                layer.side_stream = lambda: self._side_stream
-                for part, setting in (("", "into"), ("_sigma", "sigma_into")):
-                    weight, bias = (f"{canonical(name)}.{kind}{part}" for kind in ("weight", "bias"))
-                    if weight in views:
-                        setattr(layer, setting, Affine(views[weight], views[bias]))
-                        del others[weight], others[bias]
+        views, others = self.views(flat), dict(self._learned)
+        for number, ((layer, setting), matrix) in enumerate(zip(self._linear, self.matrices, strict=True)):
+            del others[matrix.weight], others[matrix.bias]
+            if keep is None:
+                into = Affine(views[matrix.weight], views[matrix.bias])
+            setattr(layer, setting, partial(write_gradient, into=into) if keep is None else partial(keep, number))
         self._others = [leaf.requires_grad_() for leaf in others.values()], [views[name] for name in others]
 
     def forward(

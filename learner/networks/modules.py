@@ -21,7 +21,7 @@ from learner.engine.side_stream import SideStream
 from learner.networks import lstm
 from learner.networks.frame_blocks import PIXEL, network_input, planes_in
 from learner.networks.initial_values import HIDDEN_GAIN, LSTM_GAIN, POLICY_GAIN, VALUE_GAIN, Draws
-from learner.networks.linear import Affine, linear
+from learner.networks.linear import Affine, WriteGradient, linear
 from learner.networks.model import ExtraInputs
 from learner.networks.own_torso import make_torso
 from learner.networks.pooling import max_pool
@@ -85,12 +85,12 @@ class Linear(nn.Linear):
     Attributes:
         gains: of the first weights; empty: those of a hidden layer.
         sigma: sigma_0 of its noise; 0: it is not noisy.
-        into, sigma_into: tensors for gradients, which `learner.networks.linear` writes; None: no backward pass follows.
+        into, sigma_into: take what gradients follow from (`learner.networks.linear`); None: no backward pass follows.
         side_stream: stream that computes these gradients; by default the caller's thread.
     """
 
-    into: Affine | None = None
-    sigma_into: Affine | None = None
+    into: WriteGradient | None = None
+    sigma_into: WriteGradient | None = None
     side_stream: Callable[[], SideStream] = SideStream
 
     def __init__(self, inputs: int, outputs: int, dtype: torch.dtype, sigma: float, gains: Gains = ()) -> None:
@@ -109,7 +109,7 @@ class Linear(nn.Linear):
         sigma = Affine(self.weight_sigma, self.bias_sigma)
         return y + of_outputs.to(x.dtype) * self._affine(x * of_inputs.to(x.dtype), sigma, self.sigma_into)
 
-    def _affine(self, x: Tensor, layer: Affine, into: Affine | None) -> Tensor:
+    def _affine(self, x: Tensor, layer: Affine, into: WriteGradient | None) -> Tensor:
         return linear(x, layer, into if torch.is_grad_enabled() else None, self.side_stream)
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import copy
 import math
-from typing import Self
+from collections.abc import Callable
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
@@ -24,12 +25,26 @@ from shared.network_parameters import packed_places, parameters_of
 from shared.network_spec import Network
 
 
+class Matrix(NamedTuple):
+    """Names of the parameters of a linear layer, and the dtype in which it is computed."""
+
+    weight: str
+    bias: str
+    dtype: torch.dtype
+
+
+KeepGradient = Callable[[int, Tensor, Tensor], None]
+"""Takes the number of a linear layer, and what its gradient follows from (`learner.networks.linear`)."""
+
+
 class PackedModel(Model):
     """Base of the models that compute themselves, in several threads at a time if need be."""
 
     noise = 0
     keeps_state = False
     """True if passes that learn change parameters themselves (`keep_state`)."""
+    matrices: list[Matrix]
+    """Linear layers; a pass can leave their gradients to its caller (`gradient_into`)."""
 
     def __init__(self, network: Network, device: torch.device, precision: str, team: Team | None = None) -> None:
         """Parameters that are still to be set, in the memory of a team if there is one."""
@@ -47,6 +62,13 @@ class PackedModel(Model):
     def replica(self) -> Self:
         """The same parameters, for the passes of one thread: `gradient_into` sets a vector of this replica alone."""
         return copy.copy(self)
+
+    def gradient_into(self, flat: Tensor, keep: KeepGradient | None = None) -> None:
+        """Set the vector that `backward` writes into.
+
+        Args:
+            keep: called in place of a gradient of linear layers, behind which no others lie: `flat` may end there.
+        """
 
     def keep_state(self) -> None:
         """Write the parameters that a replica's passes themselves have changed, once all replicas are done."""
@@ -85,8 +107,9 @@ class PackedModel(Model):
         self.refresh()
 
     def views(self, flat: Tensor) -> dict[str, Tensor]:
-        """The parameters in a packed vector, by name, as the passes read them."""
-        return {name: self._view(name, flat[self._places[name]], shape) for name, shape in self._spec.shapes}
+        """The parameters in a packed vector, or in its beginning, by name, as the passes read them."""
+        found = [(name, self._places[name], shape) for name, shape in self._spec.shapes]
+        return {name: self._view(name, flat[place], shape) for name, place, shape in found if place.stop <= len(flat)}
 
     def _pairs(self, packed: Tensor, canonical: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Each parameter in a packed vector and in one in canonical layout, in one shape."""

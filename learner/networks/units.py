@@ -25,7 +25,7 @@ from learner.networks.divided import DividedModel, DividedPass, Share
 from learner.networks.fused import FusedModel, features_of, keep_gradient, relu_backward
 from learner.networks.linear import Affine, write_gradient
 from learner.networks.model import ExtraInputs
-from learner.team.team import slices
+from learner.team.team import Team
 
 Group = list[Share]
 """Parts of a batch that lie side by side."""
@@ -49,24 +49,14 @@ class UnitsModel(DividedModel):
 
     _model: FusedModel
 
-    def _prepare(self) -> None:
-        """Cut the parameters: each part has some of the convolutions', and the rows of its units and outputs."""
-        model, network, count = self._model, self.network, len(self.parts)
-        self._units, self._rows = slices(network.hidden, count), slices(network.outputs * network.atoms, count)
-        layers = model.layers_in(self.params)
-        convolutions = int(layers.hidden.weight.storage_offset())
-        self._cuts = slices(convolutions, count)
-        for cut, units, rows, part in zip(self._cuts, self._units, self._rows, self.parts, strict=True):
-            own = [*(each[units] for each in layers.hidden), *(each[rows] for each in layers.output)]
-            places = [slice(each.storage_offset(), each.storage_offset() + each.numel()) for each in own]
-            part[:] = [cut, *places]
-        self._by_convolutions = self._zeros(count, convolutions)
-        self._into = {part: model.convolutions_in(self._by_convolutions[part]) for part in self._own}
+    def __init__(self, model: FusedModel, parts: int, team: Team) -> None:
+        """Arguments as for `DividedModel`."""
+        super().__init__(model, parts, team)
         self._buffers: dict[int, Buffers] = {}
 
     def gradient_into(self, flat: Tensor) -> None:
         """Set the vector that `backward` writes into."""
-        self._gradient = flat
+        super().gradient_into(flat)
         self._model.gradient_into(flat)
 
     def forward(
@@ -83,7 +73,7 @@ class UnitsModel(DividedModel):
             features[_rows_of(group)] = features_of(passes[-1][1][-1])
         self._team.sync()
         for part in self._own:
-            units = self._units[part]
+            units = self._units[0][part]
             hidden[:, units] = F.linear(features, read.hidden.weight[units], read.hidden.bias[units]).relu_()
         self._team.sync()
         outputs = F.linear(hidden, *read.output).view(-1, network.outputs, network.atoms)
@@ -100,11 +90,11 @@ class UnitsModel(DividedModel):
             self._write_convolutions(group, inputs, by_features[:, _rows_of(group)])
         self._team.sync()
         for part in self._own:
-            sum_parts(self._by_convolutions[:, self._cuts[part]], self._gradient[self._cuts[part]])
+            sum_parts(self._gradients[:, self._cuts[part]], self._gradient[self._cuts[part]])
 
     def _write_matrices(self, part: int, last: Tensor, features: Tensor, hidden: Tensor, by_features: Tensor) -> None:
         """Gradients of the units and outputs of a part, and its part of the gradient by the features."""
-        read, into, units, rows = self._model.read, self._model.gradients, self._units[part], self._rows[part]
+        read, into, units, rows = self._model.read, self._model.gradients, self._units[0][part], self._units[1][part]
         by_units = relu_backward(last @ read.output.weight[:, units], hidden[:, units]).to(features.dtype)
         torch.mm(by_units, read.hidden.weight[units], out=by_features)
         write_gradient(by_units, features, Affine(*(each[units] for each in into.hidden)))
@@ -118,9 +108,11 @@ class UnitsModel(DividedModel):
         for share in group:
             rows = slice(share.rows.start - first, share.rows.stop - first)
             own = [each[rows] for each in inputs]
+            replica = self._replicas[share.part]
+            assert isinstance(replica, FusedModel), "as the model that it is made of"
             for i, grad in enumerate(by_outputs):
                 _, *found = self._model.convolution_backward(own, i, grad[rows], [False, True, True])
-                keep_gradient(i, Affine(*found), self._into[share.part][i])
+                keep_gradient(i, Affine(*found), replica.convolution_gradients[i])
 
     def _by_outputs(self, inputs: list[Tensor], by_features: Tensor) -> list[Tensor]:
         """Gradient by the output of each convolution before ReLU, from its parts by the features."""
@@ -165,10 +157,6 @@ class UnitsModel(DividedModel):
                 passes.append([*inputs, *self._by_outputs(inputs, gradient)])
             found.append([torch.cat(each) for each in zip(*passes, strict=True)])
         return all(map(torch.equal, *found))
-
-    def _zeros(self, *shape: int) -> Tensor:
-        """Shared zeros in the dtype of the passes."""
-        return self._team.zeros(*shape, dtype=self.params_bf16.dtype)
 
 
 def _rows_of(group: Group) -> slice:

@@ -52,10 +52,11 @@ class RankGroup(SharedTeam):
         """All parts."""
         return range(parts)
 
-    def exchange(self, whole: Tensor) -> None:
-        """Write the shares of all ranks into `whole`, contiguous, which each rank has filled with its own share."""
-        parts = [part.view(-1).view(torch.uint8) for part in whole.chunk(self.size)]  # bytes, which all backends know
-        torch.distributed.all_gather(parts, parts[self.rank].clone())
+    def exchange(self, *wholes: Tensor) -> None:
+        """Write the shares of all ranks into `wholes`, contiguous, which each rank has filled with its own share."""
+        for whole in wholes:  # as bytes, which all backends know
+            parts = [part.view(-1).view(torch.uint8) for part in whole.chunk(self.size)]
+            torch.distributed.all_gather(parts, parts[self.rank].clone())
 
     def leave(self) -> None:
         """Close all connections, also those of an operation that another rank will not take part in any more."""

@@ -70,10 +70,6 @@ class SharedTeam(Team):
             torch.frombuffer(mapped, dtype=dtype, count=count).view(shape) if count else torch.zeros(shape, dtype=dtype)
         )
 
-    def exchange(self, whole: Tensor) -> None:
-        """Wait for all members: `whole` is shared."""
-        self.sync()
-
     def sync(self) -> None:
         """Wait until all members have called it as often. Raises `Stopped` when the run is to end."""
         self._wait_for_all()

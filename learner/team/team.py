@@ -36,8 +36,9 @@ class Team:
         """Parts that this member writes where all read them: its own, or all parts where no memory is shared."""
         return self.own(parts)
 
-    def exchange(self, whole: Tensor) -> None:
-        """Wait until each member has written its share of the first dimension of `whole`, and see all shares."""
+    def exchange(self, *wholes: Tensor) -> None:
+        """Wait until each member has written its share of the first dimension of `wholes`, and see all."""
+        self.sync()
 
     def sync(self) -> None:
         """Wait for all members before shared memory is read; where none is shared, do nothing."""

@@ -64,7 +64,7 @@ class _Member(Team):
         self._meeting.pass_turn(self._place)
         self._meeting.wait_for_turn(self._place)
 
-    def exchange(self, whole: Tensor) -> None:
+    def exchange(self, *wholes: Tensor) -> None:
         self.sync()
 
 
@@ -76,13 +76,14 @@ class _Rank(_Member):
     def written(self, parts: int) -> range:
         return range(parts)
 
-    def exchange(self, whole: Tensor) -> None:
-        self._meeting.shares[self.rank] = whole
-        _Member.sync(self)
-        found = [share.chunk(self.size)[rank].clone() for rank, share in enumerate(self._meeting.shares)]
-        _Member.sync(self)
-        for part, other in zip(whole.chunk(self.size), found, strict=True):
-            part.copy_(other)
+    def exchange(self, *wholes: Tensor) -> None:
+        for whole in wholes:
+            self._meeting.shares[self.rank] = whole
+            _Member.sync(self)
+            found = [share.chunk(self.size)[rank].clone() for rank, share in enumerate(self._meeting.shares)]
+            _Member.sync(self)
+            for part, other in zip(whole.chunk(self.size), found, strict=True):
+                part.copy_(other)
 
 
 def in_team(size: int, work: Callable[[Team], T], *, ranks: bool = False, reverse: bool = False) -> list[T]:
