@@ -86,7 +86,7 @@ def learner_alone(plan: Plan) -> Callable[[float], float]:
     fd, doorbells = os.memfd_create("learner"), [Doorbell.create() for _ in range(members)]
     rank = start_members(members)
     waiter = Waiter(memory.board, memory.plan.processes.learners[rank], doorbells[rank])
-    team = SharedTeam(rank, fd, waiter, doorbells, plan.less_memory) if members > 1 else None
+    team = SharedTeam(rank, fd, waiter, doorbells) if members > 1 else None
     _, rounds = rounds_without_others(memory, waiter, team, MemberRounds if rank else Rounds)
     measure = update_speed(memory, rounds, time.perf_counter)
     if rank:  # it learns until the learner ends

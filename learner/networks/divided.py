@@ -93,8 +93,6 @@ class DividedModel:
         self, blocks: Tensor, stack_offset: int, extra_inputs: ExtraInputs, *, learns: bool = False
     ) -> DividedPass:
         """The outputs for stacks (`Model.forward`)."""
-        if extra_inputs.noise is not None and len(extra_inputs.noise) > 1:
-            raise ValueError(f"A pass in parts takes the noise of one update, not of {len(extra_inputs.noise)}.")
         passes = list[tuple[Share, ForwardPass]]()
         for share in self.shares(len(blocks), extra_inputs.recurrence):
             inputs = _of_share(extra_inputs, share)

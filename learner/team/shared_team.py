@@ -30,16 +30,15 @@ _LINE = 8
 class SharedTeam(Team):
     """Members that share memory (`learner.team.team.Team`)."""
 
-    def __init__(self, rank: int, fd: int, waiter: Waiter, doorbells: list[Doorbell], advice: str = "") -> None:
+    def __init__(self, rank: int, fd: int, waiter: Waiter, doorbells: list[Doorbell]) -> None:
         """Map the beginning of the file `fd`, which is empty or has the same beginning already.
 
         Args:
             waiter: of this process.
             doorbells: those of all members, by rank.
-            advice: half a sentence for an error: what needs less memory.
         """
         self.rank, self.size = rank, len(doorbells)
-        self._fd, self._waiter, self._doorbells, self._advice = fd, waiter, doorbells, advice
+        self._fd, self._waiter, self._doorbells = fd, waiter, doorbells
         self._end = self._turn = 0
         counters = SharedTeam.zeros(self, 3, self.size, _LINE, dtype=torch.int64).numpy()
         self._arrived, self._sleeps, self._numbers = (memoryview(each.reshape(-1)) for each in counters)
@@ -50,8 +49,7 @@ class SharedTeam(Team):
         assert child_spec.rendezvous is not None, "a learner with members has one"
         learners = child_spec.plan.processes.learners
         doorbells = [child_spec.doorbells[index] for index in learners]
-        rank, advice = learners.index(child_spec.process), child_spec.plan.less_memory
-        return cls(rank, child_spec.rendezvous, waiter, doorbells, advice)
+        return cls(learners.index(child_spec.process), child_spec.rendezvous, waiter, doorbells)
 
     def zeros(self, *shape: int, dtype: torch.dtype = torch.float32, device: torch.device | None = None) -> Tensor:
         """Zeros in the next pages of the file, whose memory is reserved. Raises `FatalError` if there is none."""
@@ -63,7 +61,7 @@ class SharedTeam(Team):
         except OSError as error:
             raise FatalError(
                 f"Memory of {length / 1e9:.2f} GB for the members of the learner could not be reserved "
-                f"({error.strerror}); fewer --learner-members or {self._advice}."
+                f"({error.strerror}): pass fewer --learner-members, or free memory."
             ) from error
         self._end += -(-length // mmap.PAGESIZE) * mmap.PAGESIZE
         return (

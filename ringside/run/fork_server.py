@@ -24,6 +24,7 @@ from multiprocess.connection import wait
 from setproctitle import setproctitle
 
 from shared.machine.subprocesses import die_with, kill_and_reap
+from shared.memory import wait as memory_wait
 
 TITLE = "ringside fork server"
 MOST_DESCRIPTORS = 250
@@ -98,6 +99,7 @@ def serve(connection: int, modules: Sequence[str]) -> str:
             import_module(module)
     gc.collect()
     gc.freeze()
+    memory_wait.inherited_bytes = memory_wait.private_bytes()
     setproctitle(TITLE)
     server, launcher, processes = os.getpid(), socket.socket(fileno=connection), dict[int, tuple[int, int]]()
     while True:

@@ -72,8 +72,8 @@ def choose_threads(actors: int, members: int, claims: Claims, root: Path = FILES
         return []
     cores = physical_cores(affinity, root)
     for placed in (members, 0):  # the cores of members are the first, which are the fastest but those of inference
-        first = [core[0] for core in cores[:placed]]
-        claims.claim(placed + actors, first + threads_for_actors(actors, cores[placed:]))
+        threads = threads_for_actors(actors, cores[placed:])
+        claims.claim(placed + actors, [*(core[0] for core in cores[:placed]), *threads])
         if claims.threads:
             return [frozenset({thread}) for thread in claims.threads[placed:] + claims.threads[:placed]]
     return []

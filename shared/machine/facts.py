@@ -22,7 +22,7 @@ from typing import Any
 
 import psutil
 
-from shared.machine import control_groups
+from shared.machine import control_groups, cores
 from shared.machine.proc_files import FILESYSTEM, text
 from shared.machine.subprocesses import read_output
 
@@ -47,8 +47,7 @@ def usable_cores(root: Path = FILESYSTEM, affinity: int | None = None) -> int:
 
 def physical_cores(root: Path = FILESYSTEM) -> int:
     """Physical cores whose threads this process may use, each counted once."""
-    cpus = root / "sys/devices/system/cpu"
-    return len({text(cpus / f"cpu{n}/topology/thread_siblings_list") or n for n in os.sched_getaffinity(0)})
+    return len(cores.physical_cores(os.sched_getaffinity(0), root))
 
 
 def usable_memory(root: Path = FILESYSTEM) -> int:

@@ -40,7 +40,7 @@ def own_bytes(plan: Plan) -> int:
     if plan.method.on_policy and not run_schedule.workers and machine.device == "cpu":
         # Beside the rings the learner holds the stacks of a whole round.
         stack_bytes = run_schedule.frames.stack * run_schedule.frames.nbytes
-        own += (run_schedule.round_steps + run_schedule.envs) * stack_bytes * machine.learner_processes
+        own += (run_schedule.round_steps + run_schedule.envs) * stack_bytes
     return own + player_bytes * plan.actors + EMULATOR_BYTES * run_schedule.envs
 
 

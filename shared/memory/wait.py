@@ -104,7 +104,7 @@ class Waiter:
         if now - self._reported_at >= REPORT_NS:
             self._reported_at = now
             self.board.cpu_ns[self.process] = self._cpu_ns_before + time.process_time_ns()
-            self.board.private_bytes[self.process] = _private_bytes()
+            self.board.private_bytes[self.process] = private_bytes()
             if self.device_bytes is not None:
                 self.board.device_bytes[self.process] = self.device_bytes()
         if self.board.stopping:
@@ -116,15 +116,19 @@ class Waiter:
             self.board.furthest[self.process] = point
 
 
-def _private_bytes() -> int:
+inherited_bytes = 0
+"""Private memory of the fork server, whose pages its processes share."""
+
+
+def private_bytes() -> int:
     """Resident memory that is not shared: pages that the process wrote, libraries' relocated pages included.
 
-    The kernel keeps these counts, so the cost does not depend on the size of the shared region. Memory of a GPU is not
-    included.
+    Of a forked process, the part that it has taken since. The kernel keeps these counts, so the cost does not depend on
+    the size of the shared region. Memory of a GPU is not included.
     """
     try:
         with open("/proc/self/statm", "rb") as file:
             _, resident, shared, *_ = map(int, file.read().split())
     except OSError:  # no /proc, or no descriptor left: it is only a report
         return 0
-    return (resident - shared) * resource.getpagesize()
+    return (resident - shared) * resource.getpagesize() - inherited_bytes

@@ -122,9 +122,3 @@ def _require_same(network: Network, precision: str, parts: int, rows: int, *, ra
             for member in in_team(size, learn, ranks=ranks, reverse=reverse):
                 for one, other in zip(wanted, member, strict=True):
                     np.testing.assert_array_equal(one, other)
-
-
-def test_a_pass_in_parts_takes_the_noise_of_one_update() -> None:
-    model = _divided(NETWORKS["fractions and noise"], "fp32", 4, Team())
-    with pytest.raises(ValueError, match="noise of one update, not of 2"):
-        model.forward(torch.zeros(8, 21, 21, 64, dtype=torch.uint8), 0, ExtraInputs(noise=torch.zeros(2, model.noise)))

@@ -47,7 +47,7 @@ def fd() -> Iterator[int]:
 def _member(rank: int, fd: int, bells: list[Any]) -> SharedTeam:
     names = ("busy_ns", "waited_ns", "cpu_ns", "heartbeat", "private_bytes", "phase")
     board: Any = SimpleNamespace(**{name: np.zeros(len(bells), np.int64) for name in names}, stopping=False)
-    return SharedTeam(rank, fd, Waiter(board, rank, bells[rank]), bells, "fewer --envs need less")
+    return SharedTeam(rank, fd, Waiter(board, rank, bells[rank]), bells)
 
 
 @pytest.fixture
@@ -136,6 +136,6 @@ def test_memory_that_is_not_there_is_a_sentence(
         raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
 
     monkeypatch.setattr(os, "posix_fallocate", refuse)
-    says = r"Memory of 0\.04 GB .* \(Cannot allocate memory\); fewer --learner-members or fewer --envs need less\."
+    says = r"Memory of 0\.04 GB .* \(Cannot allocate memory\): pass fewer --learner-members, or free memory\."
     with pytest.raises(FatalError, match=says):
         pair[0].zeros(10_000_000)

@@ -130,10 +130,10 @@ def test_time_on_a_processor_is_added_to_that_of_former_lives(board: Any, clock:
 
 
 def test_memory_that_is_not_shared_is_told() -> None:
-    before = wait._private_bytes()
+    before = wait.private_bytes()
     ballast = mmap.mmap(-1, 200_000_000, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # not from a heap that has room
     ballast.write(bytes([1]) * len(ballast))
-    assert wait._private_bytes() - before > 0.9 * len(ballast)
+    assert wait.private_bytes() - before > 0.9 * len(ballast)
 
 
 def test_a_ring_wakes_once_and_a_ring_too_early_is_kept() -> None:
