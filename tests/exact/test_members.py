@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from tests.exact.conftest import Undisturbed, stop_at
+from tests.exact.dying import BARRIER
 from tests.support.runs import child, finish, gone, kill, memory_of, same_summary, start, summary, wait_until
 
 CATCH = {"env": "tests.support.pixel_game:factory"}
@@ -137,6 +138,19 @@ def test_members_that_compute_other_numbers_end_the_run(tmp_path: Path) -> None:
     output = finish(process, code=1)
     assert "The members of the learner disagree about the parameters after round" in output
     assert gone(process)
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("barrier", range(501, 506))
+def test_a_member_killed_at_any_wait_of_an_update_changes_nothing(
+    alone: Callable[[str], Path], tmp_path: Path, barrier: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(BARRIER, str(barrier))
+    process = start(tmp_path / "run", program=("-m", "tests.exact.dying"), **CATCH | {"learner_members": "2"})
+    finish(process, SECONDS)
+    assert summary(tmp_path / "run")["restarts"] == 2, "the learner, too"
+    _require_same(tmp_path / "run", alone("dqn"))
 
 
 @pytest.mark.stress
