@@ -64,8 +64,8 @@ class DividedModel:
         self._units = [slices(len(weight), parts) for weight, _ in layers]
         first = min((int(weight.storage_offset()) for weight, _ in layers), default=len(model.params))
         self._cuts = slices(first, parts)
+        # Parameters of linear layers are cut by units, the others, which lie before them, anywhere.
         self.parts = [[cut] for cut in self._cuts]
-        """The other parameters are cut anywhere, those of linear layers by units."""
         for layer, units in zip(layers, self._units, strict=True):
             for places, rows in zip(self.parts, units, strict=True):
                 places += [_place_of(each[rows]) for each in layer]
@@ -107,13 +107,7 @@ class DividedModel:
         Gradients of linear layers are computed from all rows, for some units by each member; they are most of the
         parameters. Of the others the sums over all parts are made, in their order.
         """
-        rows, team = len(gradient) * saved.each, self._team
-        if rows not in self._kept:
-            self._kept[rows] = []
-            for layer, (*_, dtype) in zip(self._layers, self._model.matrices, strict=True):
-                by_outputs, inputs = (self._zeros(rows, size, dtype=dtype) for size in layer.weight.shape)
-                self._kept[rows].append(Kept(by_outputs, inputs))
-        kept = self._kept[rows]
+        team, kept = self._team, self._kept_for(len(gradient) * saved.each)
         for share, part in saved.passes:
             self._present = kept, slice(share.rows.start * saved.each, share.rows.stop * saved.each)
             self._replicas[share.part].backward(part, gradient[share.rows], SideStream())
@@ -124,11 +118,19 @@ class DividedModel:
             team.sync()
         for part in team.written(len(self.parts)):
             sum_parts(self._gradients[:, self._cuts[part]], self._gradient[self._cuts[part]])
-            for layer, units, (by_outputs, inputs) in zip(self._layers, self._units, kept, strict=True):
-                rows_of = units[part]
-                if rows_of.stop > rows_of.start:
-                    into = Affine(layer.weight[rows_of], layer.bias[rows_of])
-                    write_gradient(by_outputs[:, rows_of], inputs, into)
+            for layer, cuts, (by_outputs, inputs) in zip(self._layers, self._units, kept, strict=True):
+                units = cuts[part]
+                if units.stop > units.start:
+                    write_gradient(by_outputs[:, units], inputs, Affine(layer.weight[units], layer.bias[units]))
+
+    def _kept_for(self, rows: int) -> list[Kept]:
+        """Shared memory for the linear layers in passes over so many rows."""
+        if rows not in self._kept:
+            self._kept[rows] = []
+            for layer, (*_, dtype) in zip(self._layers, self._model.matrices, strict=True):
+                by_outputs, inputs = (self._zeros(rows, size, dtype=dtype) for size in layer.weight.shape)
+                self._kept[rows].append(Kept(by_outputs, inputs))
+        return self._kept[rows]
 
     @torch.inference_mode()
     def _keep(self, number: int, by_outputs: Tensor, inputs: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""Linear layers whose weight gradients the side stream writes straight into the flat vector.
+"""Linear layers that hand over inputs and gradients of outputs, from which their weight gradients follow.
 
 PyTorch's linear layer would add each gradient to the earlier content, within the chain of layers. That costs two more
 passes over the matrices, which are most of a network's parameters.
