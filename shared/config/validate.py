@@ -250,9 +250,8 @@ def _of_parts(config: ResolvedConfig) -> Iterator[str]:
         divisors = ", ".join(str(each) for each in PARTS if parts % each == 0)
         yield f"{given} cannot share --learner-parts {parts} evenly: pass one of {divisors}."
     if ranks > 1:
-        yield from _uneven(
-            "batch_size", config.learn.batch_size, parts, f"--learner-parts {parts} with --learner-ranks"
-        )
+        words = f"--learner-parts {parts} with --learner-ranks"
+        yield from _uneven("batch_size", config.learn.batch_size, parts, words)
 
 
 def _of_rounds(config: Config) -> Iterator[str]:

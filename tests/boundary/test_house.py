@@ -24,14 +24,14 @@ LINES = {
     "actors": 1_600,
     "learner": 4_595,
     "workers": 490,
-    "shared": 5_050,
+    "shared": 5_051,
     "ringside": 8_700,
     "benchmarks": 2_100,
     "examples": 150,
     "tests": 28_391,
 }
 """Most lines of code of each room."""
-HOUSE = 22_492
+HOUSE = 22_493
 """Most lines of code of the product, which is all rooms but the tests."""
 PAGE = 1_000
 """Most lines of the page in the browser; no other room has a file in another language."""
