@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -62,11 +62,8 @@ class FusedModel(PackedModel):
         # The first stride counts blocks.
         self._strides = [1, *(each.stride for each in CONVOLUTIONAL[network.name].convolutions[1:])]
         super().__init__(network, device, precision, team)
-        head = network.head
-        self.matrices = [
-            Matrix("hidden.weight", "hidden.bias", self._dtype),
-            Matrix(f"{head}.weight", f"{head}.bias", torch.float32),
-        ]
+        layers = ("hidden", self._dtype), (network.head, torch.float32)
+        self.matrices = [Matrix(f"{name}.weight", f"{name}.bias", dtype) for name, dtype in layers]
         params, copies = self.layers_in(self.params), self.layers_in(self.params_bf16)
         self._conv1_params = params.convolutions[0].weight
         self._conv1 = torch.zeros_like(self._conv1_params, dtype=self._dtype)
@@ -123,7 +120,7 @@ class FusedModel(PackedModel):
 
     def gradient_into(self, flat: Tensor, keep: KeepGradient | None = None) -> None:
         """Set the vector that `backward` writes into (`PackedModel.gradient_into`)."""
-        self._keep, self.convolution_gradients = keep, self._pairs_in(flat)[: len(self._strides)]
+        self._keep, self._convolution_gradients = keep, self._pairs_in(flat)[: len(self._strides)]
         if keep is None:
             self.gradients = self.layers_in(flat)
 
@@ -145,17 +142,13 @@ class FusedModel(PackedModel):
             write_gradient(last, hidden, self.gradients.output)
             write_gradient(grad, features_of(top), self.gradients.hidden)
 
-        def write_convolution(i: int, grad: Tensor) -> None:
-            _, *found = self.convolution_backward(saved.inputs, i, grad, [False, True, True])
-            keep_gradient(i, Affine(*found), self.convolution_gradients[i])
-
         side_stream.submit(partial(write_matrices, grad))
-        grad = (grad @ layers.hidden.weight).view(len(top), *top.shape[2:], top.shape[1]).permute(0, 3, 1, 2)
-        for i in reversed(range(1, len(layers.convolutions))):
-            grad = relu_backward(grad, saved.inputs[i + 1])
-            side_stream.submit(partial(write_convolution, i, grad))
-            grad, _, _ = self.convolution_backward(saved.inputs, i, grad, [True, False, False])
-        write_convolution(0, relu_backward(grad, saved.inputs[1]))  # the gradient of the pixels is not needed
+        for i, by_output in self.by_outputs(saved.inputs, grad @ layers.hidden.weight):
+            write = partial(self.write_convolution, saved.inputs, i, by_output)
+            if i:
+                side_stream.submit(write)
+            else:
+                write()
 
     def convolve(self, blocks: Tensor, stack_offset: int) -> list[Tensor]:
         """The input of each convolution, and the last one's output."""
@@ -164,22 +157,38 @@ class FusedModel(PackedModel):
             inputs.append(F.conv2d(inputs[-1], weight, bias, stride).relu_())
         return inputs
 
-    def convolution_backward(
+    def by_outputs(self, inputs: Sequence[Tensor], by_features: Tensor) -> Iterator[tuple[int, Tensor]]:
+        """Number of each convolution, the last one first, and the gradient by its output before ReLU.
+
+        Args:
+            inputs: result of `convolve`.
+            by_features: gradient by the features [n, features].
+        """
+        top = inputs[-1]
+        grad = by_features.view(len(top), *top.shape[2:], top.shape[1]).permute(0, 3, 1, 2)
+        for i in reversed(range(len(inputs) - 1)):
+            grad = relu_backward(grad, inputs[i + 1])
+            yield i, grad
+            if i:  # the gradient of the pixels is not needed
+                grad, *_ = self._convolution_backward(inputs, i, grad, [True, False, False])
+
+    def write_convolution(self, inputs: Sequence[Tensor], i: int, by_output: Tensor) -> None:
+        """Write the gradient of convolution `i`, the first of which divides the pixels."""
+        _, weight, bias = self._convolution_backward(inputs, i, by_output, [False, True, True])
+        into = self._convolution_gradients[i]
+        if i:
+            torch._foreach_copy_(into, (weight, bias))
+        else:
+            torch.mul(weight, PIXEL, out=into.weight)
+            into.bias.copy_(bias)
+
+    def _convolution_backward(
         self, inputs: Sequence[Tensor], i: int, grad: Tensor, wanted: list[bool]
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Gradients of convolution `i` by inputs, weight and bias, those that are wanted, from that of its output."""
         stride, weight = self._strides[i], self.read.convolutions[i].weight
         geometry = [stride, stride], [0, 0], [1, 1], False, [0, 0], 1  # no border, no dilation, no groups
         return _convolution_backward(grad, inputs[i], weight, [grad.shape[1]], *geometry, wanted)
-
-
-def keep_gradient(i: int, found: Affine, into: Affine) -> None:
-    """Copy the gradient of convolution `i`, the first of which divides the pixels."""
-    if i:
-        torch._foreach_copy_(into, found)
-    else:
-        torch.mul(found.weight, PIXEL, out=into.weight)
-        into.bias.copy_(found.bias)
 
 
 def features_of(last: Tensor) -> Tensor:

@@ -22,7 +22,7 @@ from torch import Tensor
 from learner.engine.bf16 import sum_parts
 from learner.engine.side_stream import SideStream
 from learner.networks.divided import DividedModel, DividedPass, Share
-from learner.networks.fused import FusedModel, features_of, keep_gradient, relu_backward
+from learner.networks.fused import FusedModel, features_of, relu_backward
 from learner.networks.linear import Affine, write_gradient
 from learner.networks.model import ExtraInputs
 from learner.team.team import Team
@@ -107,23 +107,14 @@ class UnitsModel(DividedModel):
         by_outputs = self._by_outputs(inputs, by_features)
         for share in group:
             rows = slice(share.rows.start - first, share.rows.stop - first)
-            own = [each[rows] for each in inputs]
-            replica = self._replicas[share.part]
+            own, replica = [each[rows] for each in inputs], self._replicas[share.part]
             assert isinstance(replica, FusedModel), "as the model that it is made of"
-            for i, grad in enumerate(by_outputs):
-                _, *found = self._model.convolution_backward(own, i, grad[rows], [False, True, True])
-                keep_gradient(i, Affine(*found), replica.convolution_gradients[i])
+            for i, by_output in by_outputs.items():
+                replica.write_convolution(own, i, by_output[rows])
 
-    def _by_outputs(self, inputs: list[Tensor], by_features: Tensor) -> list[Tensor]:
+    def _by_outputs(self, inputs: list[Tensor], by_features: Tensor) -> dict[int, Tensor]:
         """Gradient by the output of each convolution before ReLU, from its parts by the features."""
-        top = inputs[-1]
-        grad = by_features.sum(0, dtype=torch.float32).to(top.dtype)
-        grad = grad.view(len(top), *top.shape[2:], top.shape[1]).permute(0, 3, 1, 2)
-        found = [relu_backward(grad, top)]
-        for i in reversed(range(1, len(inputs) - 1)):
-            grad, *_ = self._model.convolution_backward(inputs, i, found[0], [True, False, False])
-            found.insert(0, relu_backward(grad, inputs[i]))
-        return found
+        return dict(self._model.by_outputs(inputs, by_features.sum(0, dtype=torch.float32).to(inputs[-1].dtype)))
 
     def _buffers_for(self, rows: int) -> Buffers:
         """Shared memory for passes over so many rows."""
@@ -154,7 +145,7 @@ class UnitsModel(DividedModel):
                 rows = slice(group[0].rows.start - first, group[-1].rows.stop - first)
                 inputs = self._model.convolve(blocks[rows], 0)
                 gradient = by_features[:, rows].to(inputs[-1].dtype)
-                passes.append([*inputs, *self._by_outputs(inputs, gradient)])
+                passes.append([*inputs, *self._by_outputs(inputs, gradient).values()])
             found.append([torch.cat(each) for each in zip(*passes, strict=True)])
         return all(map(torch.equal, *found))
 
