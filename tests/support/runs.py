@@ -58,7 +58,7 @@ def start(run_dir: Path, *words: str, program: Sequence[str] = LAUNCH, **changes
 
     `program`: words for Python that launch something else than `launch.py` does.
     """
-    refused = OF_REPLAY if _is_on_policy(changes.get("method", "dqn")) else set()
+    refused = set(OF_REPLAY) if _is_on_policy(changes.get("method", "dqn")) else set()
     refused |= (OF_LEARNER if "workers" in changes else set()) | ({"game"} if "env" in changes else set())
     left_out = set(map(flag_of, refused))
     usual = {flag: value for flag, value in SMALL.items() if "--resume" not in words and flag not in left_out}
