@@ -40,6 +40,7 @@ def test_it_dies_with_its_processes_and_changes_nothing(undisturbed: Undisturbed
     assert summary(tmp_path / "run")["restarts"] == len(FORKED)
 
 
+@pytest.mark.stress
 @pytest.mark.timeout(300)
 def test_one_that_is_stopped_goes_on_once_it_is_needed(undisturbed: Undisturbed, tmp_path: Path) -> None:
     process, memory = begun(tmp_path / "run", **FLAGS, **TEAM, actions=3)
