@@ -22,7 +22,7 @@ PLUGIN = ("--plugin", "log_cosh")
 NETWORK = ("--network", "nets:Residual")
 LEARNS = (
     "--envs 16 --inference-batch 8 --round-steps 320 --learning-starts 640 --total-steps 6_400 --replay-size 8_000 \
---learning-rate 5e-4 --epsilon-steps 3_000 --epsilon-end 0.02 --discount 0.95 --learner-members 1"
+--learning-rate 5e-4 --epsilon-steps 3_000 --epsilon-end 0.02 --discount 0.95"
 )
 PLAYED_AT_RANDOM = -0.2
 
