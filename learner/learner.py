@@ -224,11 +224,15 @@ def prepare(config: ResolvedConfig) -> None:
     prepare_torch(device, machine.precision, 1, deterministic=deterministic)
 
 
-def join_team(child_spec: ChildSpec, waiter: Waiter, device: torch.device) -> Team:
-    """Wait for the other members of the learner, if it has any."""
-    if child_spec.plan.config.machine.learner_processes == 1:
-        return Team()
-    return (RankGroup if is_gpu(device) else SharedTeam).join(child_spec, waiter, device)
+def make_member(child_spec: ChildSpec, memory: Memory, waiter: Waiter, config: ResolvedConfig) -> tuple[Engine, Team]:
+    """Prepare this process, wait for the ring and the other members, and make its engine."""
+    device, team = torch.device(config.machine.device), Team()
+    prepare(config)
+    waiter.device_bytes = device_bytes_reader(device)
+    waiter.wait(lambda: bool(memory.board.prepared[0]))
+    if config.machine.learner_processes > 1:
+        team = (RankGroup if is_gpu(device) else SharedTeam).join(child_spec, waiter, device)
+    return make_engine(config, memory.plan.network, memory.ring, waiter.heartbeat, team), team
 
 
 @contextmanager
@@ -256,14 +260,8 @@ def main(child_spec: ChildSpec) -> None:
         DeviceFault: the GPU does not do its part. FatalError: the numbers are not finite any more.
     """
     memory, waiter = enter(child_spec)
-    config = memory.plan.config
-    device = torch.device(config.machine.device)
     with suppress(Stopped), device_faults_named():
-        prepare(config)
-        waiter.device_bytes = device_bytes_reader(device)
-        waiter.wait(lambda: bool(memory.board.prepared[0]))
-        team = join_team(child_spec, waiter, device)
-        engine = make_engine(config, memory.plan.network, memory.ring, waiter.heartbeat, team)
+        engine, team = make_member(child_spec, memory, waiter, memory.plan.config)
         memory.board.replay_device_bytes[0] = engine.source_device_bytes
         rounds = Rounds(memory, waiter, engine, child_spec.doorbells, team)
         try:

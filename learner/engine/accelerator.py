@@ -23,7 +23,7 @@ class Stream(Protocol):
         """Run later operations of this stream after all that are in `stream`. The CPU does not wait."""
 
     def synchronize(self) -> None:
-        """Wait for all operations of all streams."""
+        """Wait for all operations of this stream."""
 
 
 class Event(Protocol):
@@ -36,7 +36,7 @@ class Event(Protocol):
         """True if all operations before that place are done."""
 
     def synchronize(self) -> None:
-        """Wait for all operations of all streams."""
+        """Wait for the operations before that place; return at once if nothing was recorded."""
 
 
 class Graph(Protocol):

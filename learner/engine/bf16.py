@@ -43,7 +43,7 @@ def sum_of_squares(vector: Tensor) -> float:
 
 
 def sum_parts(parts: Tensor, out: Tensor) -> None:
-    """Write the sum of the rows of `parts` [P, n] into `out` [n] of the same dtype, added in float32 and in order."""
+    """Write the sum of the rows of `parts` [P, n] into `out` [n] of the same dtype, in order; on a CPU in float32."""
     if out.dtype == torch.bfloat16 and out.device.type == "cpu":
         _sum_parts(bits_of(parts), bits_of(out))
         return

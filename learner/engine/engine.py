@@ -4,10 +4,10 @@ A round consists of *chunks* of several updates. The round source prepares a who
 (learner/engine/interfaces.py); then the engine does its updates one by one. Chunks are counted from the beginning of
 the round and always have the same size. The division of a round into calls of `run` changes no number.
 
-The preparation of a chunk does not depend on the updates of the chunk before. So a second thread prepares a chunk while
-the main thread updates with the one before (learner/engine/prefetcher.py). On a GPU each thread has a separate stream,
-and updates are captured into graphs. docs/design.md ("On a GPU") lists where a thread waits for the GPU. On a CPU the
-processes of a team divide every chunk and every update (learner/team).
+On a CPU the processes of a team divide every chunk and every update (learner/team). On a GPU a second thread prepares a
+chunk while the main thread updates with the one before, which does not change it (learner/engine/prefetcher.py). Each
+thread has a separate stream, and updates are captured into graphs. docs/design.md ("On a GPU") lists where a thread
+waits for the GPU.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Linear layers that hand over inputs and gradients of outputs, from which their weight gradients follow.
 
-PyTorch's linear layer would add each gradient to the earlier content, within the chain of layers. That costs two more
-passes over the matrices, which are most of a network's parameters.
+The side stream writes these straight into the flat vector, or a team computes them later, from all rows. PyTorch's
+linear layer would add each gradient to the earlier content, within the chain of layers. That costs two more passes over
+the matrices, which are most of a network's parameters.
 """
 
 from __future__ import annotations

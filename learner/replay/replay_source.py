@@ -95,7 +95,7 @@ class ReplaySource(RoundSource[Chunk]):
         self._prefetcher.submit(partial(self._sampler.prefetch, round_, window_end), after_main_stream=False)
 
     def load(self, number: int) -> int:
-        """Wait for chunk `number`, and begin the next, or prepare it now."""
+        """Wait for chunk `number`, and begin the next; on a CPU prepare it now."""
         if self._loaded == number:
             return number % self.buffers
         self._loaded = number
@@ -144,7 +144,7 @@ class ReplaySource(RoundSource[Chunk]):
     # --- in the second thread, if there is one
 
     def _prepare(self, number: int) -> None:
-        """Draw and gather a chunk, and compute its target values; of each part those that this member has."""
+        """Draw a chunk; gather the parts of this member, and compute their target values."""
         chunk = self.chunks[number % self.buffers]
         if self._sampler.uses_errors:
             self._update_priorities(number - 1)

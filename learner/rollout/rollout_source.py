@@ -123,7 +123,7 @@ class RolloutSource(RoundSource[StepBatch]):
         return blocks
 
     def _own_rows(self, count: int) -> slice:
-        """The rows that this member copies, of `count`: the same that it computes."""
+        """The rows of `count` that this member copies: those of its parts, which lie side by side."""
         cuts = slices(count, self._parts)
         own = self._team.written(self._parts)
         return slice(cuts[own.start].start, cuts[own.stop - 1].stop)

@@ -8,14 +8,10 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-import torch
-
-from learner.engine.device import device_bytes_reader
 from learner.engine.engine import NonFiniteError
 from learner.engine.faults import device_faults_named
 from learner.engine.nan_report import repeat_updates
-from learner.learner import Rounds, join_team, prepare, progress_at, settled
-from learner.make_engine import make_engine
+from learner.learner import Rounds, make_member, progress_at, settled
 from shared.config.settings import ResolvedConfig
 from shared.memory.board import Phase
 from shared.memory.wait import Stopped
@@ -56,13 +52,8 @@ def main(child_spec: ChildSpec) -> None:
     """
     memory, waiter = enter(child_spec)
     config = config_for_rank(memory.plan.config, child_spec.number + 1)
-    device = torch.device(config.machine.device)
     with suppress(Stopped), device_faults_named():
-        prepare(config)
-        waiter.device_bytes = device_bytes_reader(device)
-        waiter.wait(lambda: bool(memory.board.prepared[0]))
-        team = join_team(child_spec, waiter, device)
-        engine = make_engine(config, memory.plan.network, memory.ring, waiter.heartbeat, team)
+        engine, team = make_member(child_spec, memory, waiter, config)
         rounds = MemberRounds(memory, waiter, engine, child_spec.doorbells, team)
         try:
             with settled(engine, team):

@@ -22,7 +22,7 @@ from shared.root import ROOT
 LINES = {
     "launch.py": 80,
     "actors": 1_600,
-    "learner": 4_590,
+    "learner": 4_580,
     "workers": 490,
     "shared": 5_051,
     "ringside": 8_700,
@@ -31,7 +31,7 @@ LINES = {
     "tests": 28_392,
 }
 """Most lines of code of each room."""
-HOUSE = 22_488
+HOUSE = 22_478
 """Most lines of code of the product, which is all rooms but the tests."""
 PAGE = 1_000
 """Most lines of the page in the browser; no other room has a file in another language."""
