@@ -6,27 +6,38 @@ parts; sums of gradients run over parts in their order. The number of members de
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from learner.engine.accelerator import is_gpu
 from learner.engine.bf16 import sum_parts
 from learner.engine.side_stream import SideStream
 from learner.networks.linear import Affine, write_gradient
-from learner.networks.model import ExtraInputs, ForwardPass, Recurrence
-from learner.networks.packed_model import PackedModel
+from learner.networks.model import ExtraInputs, Recurrence
+from learner.networks.packed_model import PackedModel, Rows
 from learner.team.team import Team, slices
 
+LEAST_ROWS = 4
+"""Rows of the smallest part that is joined with others: products of fewer rows have kernels of their own in float32."""
+CHECKED_ROWS = 256
+"""Rows, in as many batches as need be, by which a pass over several parts is compared with a pass for each."""
 
-class Share(NamedTuple):
-    """A part of a batch; no part has no row."""
 
-    part: int
+class Group(NamedTuple):
+    """Neighboring parts of a batch whose passes are made at once."""
+
     rows: slice
     sequences: slice
     """The same rows as sequences of a recurrent network, which no part divides; else as rows."""
+    parts: Rows
+    """Rows of each part, counted from the first one of the group."""
+
+
+Passes = Sequence[tuple[Group, Any]]
+"""Groups of this member and results of their forward passes."""
 
 
 class DividedPass(NamedTuple):
@@ -34,8 +45,7 @@ class DividedPass(NamedTuple):
 
     outputs: Tensor
     """float32[n, outputs, atoms] of the whole batch."""
-    passes: Sequence[tuple[Any, Any]]
-    """Parts of this member and their results, for the backward pass."""
+    passes: Passes
     each: int = 1
     """Rows of linear layers for each row of the batch: fractions of an implicit network."""
     state: None = None
@@ -70,18 +80,17 @@ class DividedModel:
             for places, rows in zip(self.parts, units, strict=True):
                 places += [_place_of(each[rows]) for each in layer]
         self._own = team.own(parts)
-        self._replicas = {part: model.replica() for part in self._own}
         self._gradients = self._zeros(parts, first)
         self._outputs: dict[tuple[int, ...], list[Tensor]] = {}
         self._kept: dict[int, list[Kept]] = {}
+        self._groups_of: dict[int, list[Group]] = {}
         self._present: tuple[list[Kept], slice] = [], slice(0)
         self.network, self.noise = model.network, model.noise
         self.params, self.params_bf16 = model.params, model.params_bf16
         self.pack, self.unpack = model.pack, model.unpack
         self.export_into, self.take = model.export_into, model.take
         self.sync_copy, self.refresh = model.sync_copy, model.refresh
-        for part, replica in self._replicas.items():
-            replica.gradient_into(self._gradients[part], self._keep)
+        model.gradient_into(*self._gradients, keep=self._keep)
 
     def gradient_into(self, flat: Tensor) -> None:
         """Set the vector that `backward` writes into."""
@@ -93,11 +102,8 @@ class DividedModel:
         self, blocks: Tensor, stack_offset: int, extra_inputs: ExtraInputs, *, learns: bool = False
     ) -> DividedPass:
         """The outputs for stacks (`Model.forward`)."""
-        passes = list[tuple[Share, ForwardPass]]()
-        for share in self.shares(len(blocks), extra_inputs.recurrence):
-            inputs = _of_share(extra_inputs, share)
-            replica = self._replicas[share.part]
-            passes.append((share, replica.forward(blocks[share.rows], stack_offset, inputs, learns=learns)))
+        groups = self._groups(blocks, stack_offset, extra_inputs)
+        passes = self._forward(groups, blocks, stack_offset, extra_inputs, learns=learns)
         each = 1 if extra_inputs.fractions is None else extra_inputs.fractions.shape[1]
         return DividedPass(self._exchanged(len(blocks), passes, extra_inputs), passes, each)
 
@@ -107,14 +113,12 @@ class DividedModel:
         Gradients of linear layers are computed from all rows, for some units by each member; they are most of the
         parameters. Of the others the sums over all parts are made, in their order.
         """
-        team, kept = self._team, self._kept_for(len(gradient) * saved.each)
-        for share, part in saved.passes:
-            self._present = kept, slice(share.rows.start * saved.each, share.rows.stop * saved.each)
-            self._replicas[share.part].backward(part, gradient[share.rows], SideStream())
+        team, rows = self._team, len(gradient) * saved.each
+        kept = self._kept[rows] = self._kept.get(rows) or self._make_kept(rows, self._zeros)
+        self._backward(saved.passes, gradient, kept)
         team.exchange(self._gradients, *(each for layer in kept for each in layer))
-        if self._model.keeps_state:
-            for replica in self._replicas.values():  # all have found the same
-                replica.keep_state()
+        if self._model.keeps_state:  # all have found the same
+            self._model.keep_state()
             team.sync()
         for part in team.written(len(self.parts)):
             sum_parts(self._gradients[:, self._cuts[part]], self._gradient[self._cuts[part]])
@@ -123,14 +127,26 @@ class DividedModel:
                 if units.stop > units.start:
                     write_gradient(by_outputs[:, units], inputs, Affine(layer.weight[units], layer.bias[units]))
 
-    def _kept_for(self, rows: int) -> list[Kept]:
-        """Shared memory for the linear layers in passes over so many rows."""
-        if rows not in self._kept:
-            self._kept[rows] = []
-            for layer, (*_, dtype) in zip(self._layers, self._model.matrices, strict=True):
-                by_outputs, inputs = (self._zeros(rows, size, dtype=dtype) for size in layer.weight.shape)
-                self._kept[rows].append(Kept(by_outputs, inputs))
-        return self._kept[rows]
+    def _forward(
+        self, groups: Sequence[Group], blocks: Tensor, stack_offset: int, extra_inputs: ExtraInputs, *, learns: bool
+    ) -> Passes:
+        passes = list[tuple[Group, Any]]()
+        for group in groups:
+            read, inputs = blocks[group.rows], _of_group(extra_inputs, group)
+            passes.append((group, self._model.forward(read, stack_offset, inputs, learns=learns, rows=group.parts)))
+        return passes
+
+    def _backward(self, passes: Passes, gradient: Tensor, kept: list[Kept]) -> None:
+        """Write the gradients of these parts, and keep what those of linear layers follow from."""
+        each = len(kept[0].inputs) // len(gradient)
+        for group, saved in passes:
+            self._present = kept, slice(group.rows.start * each, group.rows.stop * each)
+            self._model.backward(saved, gradient[group.rows], SideStream())
+
+    def _make_kept(self, rows: int, zeros: Callable[..., Tensor]) -> list[Kept]:
+        """Memory for the linear layers in passes over so many rows."""
+        layers = zip(self._layers, self._model.matrices, strict=True)
+        return [Kept(*(zeros(rows, n, dtype=matrix.dtype) for n in layer.weight.shape)) for layer, matrix in layers]
 
     @torch.inference_mode()
     def _keep(self, number: int, by_outputs: Tensor, inputs: Tensor) -> None:
@@ -143,14 +159,43 @@ class DividedModel:
         """Shared zeros, by default in the dtype of the passes."""
         return self._team.zeros(*shape, dtype=dtype or self._model.params_bf16.dtype, device=self._model.params.device)
 
-    def shares(self, rows: int, recurrence: Recurrence | None = None) -> list[Share]:
-        """The parts of a batch that this member computes."""
+    def _groups(self, blocks: Tensor, stack_offset: int, extra_inputs: ExtraInputs) -> Sequence[Group]:
+        """The parts of a batch that this member computes: together if that has the bits of a pass for each."""
+        rows, recurrence = len(blocks), extra_inputs.recurrence
         sequences = rows if recurrence is None else len(recurrence.state)
         each, cuts = rows // sequences, slices(sequences, len(self.parts))
-        found = (Share(part, slice(cut.start * each, cut.stop * each), cut) for part, cut in enumerate(cuts))
-        return [share for share in found if share.part in self._own and share.rows.stop > share.rows.start]
+        own = {part: cuts[part] for part in self._own if cuts[part].stop > cuts[part].start}
+        single = [_group({part: cut}, each) for part, cut in own.items()]
+        if len(own) < 2 or recurrence is not None or is_gpu(self.params.device) or not self._model.takes_parts:
+            return single
+        if rows not in self._groups_of:
+            joined = [_group(own, each)]
+            same = all(cut.stop - cut.start >= LEAST_ROWS for cut in own.values()) and all(
+                self._same_bits([single, joined], blocks, stack_offset, extra_inputs, seed)
+                for seed in range(-(-CHECKED_ROWS // rows))
+            )
+            self._groups_of[rows] = joined if same else single
+        return self._groups_of[rows]
 
-    def _exchanged(self, rows: int, passes: Sequence[tuple[Share, ForwardPass]], extra_inputs: ExtraInputs) -> Tensor:
+    def _same_bits(
+        self, ways: list[list[Group]], blocks: Tensor, stack_offset: int, extra_inputs: ExtraInputs, seed: int
+    ) -> bool:
+        """True if passes over the groups of either way, there and back, have the same bits for random frames.
+
+        Sums over rows are made part by part in any case. Kernels are chosen by shapes, so the order of their sums does
+        not depend on the numbers; in hundreds of rows another order would show.
+        """
+        found = list[list[Tensor]]()
+        for groups in ways:
+            generator, kept = torch.Generator().manual_seed(seed), self._make_kept(len(blocks), torch.zeros)
+            random = torch.randint(0, 256, blocks.shape, generator=generator, dtype=torch.uint8)
+            passes = self._forward(groups, random, stack_offset, extra_inputs, learns=True)
+            outputs = torch.cat([saved.outputs.detach() for _, saved in passes])
+            self._backward(passes, torch.randn(len(blocks), *outputs.shape[1:], generator=generator), kept)
+            found.append([outputs, self._gradients[list(self._own)], *(each for layer in kept for each in layer)])
+        return all(map(torch.equal, *found))
+
+    def _exchanged(self, rows: int, passes: Passes, extra_inputs: ExtraInputs) -> Tensor:
         """The outputs of all members."""
         network, fractions = self.network, extra_inputs.fractions
         shape = rows, network.outputs, network.atoms if fractions is None else fractions.shape[1]
@@ -158,8 +203,8 @@ class DividedModel:
             self._outputs[shape] = [self._team.zeros(*shape, device=self.params.device) for _ in range(2)]
         whole = self._outputs[shape]
         whole.reverse()
-        for share, part in passes:
-            whole[0][share.rows] = part.outputs.detach()
+        for group, saved in passes:
+            whole[0][group.rows] = saved.outputs.detach()
         self._team.exchange(whole[0])
         return whole[0].clone()
 
@@ -169,10 +214,17 @@ def _place_of(view: Tensor) -> slice:
     return slice(int(view.storage_offset()), int(view.storage_offset()) + view.numel())
 
 
-def _of_share(extra_inputs: ExtraInputs, share: Share) -> ExtraInputs:
+def _group(cuts: dict[int, slice], each: int) -> Group:
+    """A group of parts, by their sequences of `each` rows."""
+    first, last = min(cut.start for cut in cuts.values()), max(cut.stop for cut in cuts.values())
+    parts = {part: slice((cut.start - first) * each, (cut.stop - first) * each) for part, cut in cuts.items()}
+    return Group(slice(first * each, last * each), slice(first, last), parts)
+
+
+def _of_group(extra_inputs: ExtraInputs, group: Group) -> ExtraInputs:
     fractions, noise, recurrence = extra_inputs
     return ExtraInputs(
-        None if fractions is None else fractions[share.rows],
+        None if fractions is None else fractions[group.rows],
         noise,
-        None if recurrence is None else Recurrence(recurrence.state[share.sequences], recurrence.start[share.rows]),
+        None if recurrence is None else Recurrence(recurrence.state[group.sequences], recurrence.start[group.rows]),
     )

@@ -17,7 +17,7 @@ from learner.engine.side_stream import SideStream
 from learner.networks.frame_blocks import PIXEL, network_input, stack_in
 from learner.networks.linear import Affine, write_gradient
 from learner.networks.model import ExtraInputs
-from learner.networks.packed_model import KeepGradient, Matrix, PackedModel
+from learner.networks.packed_model import WHOLE, KeepGradient, Matrix, PackedModel, Rows
 from learner.team.team import Team
 from shared.frame_shape import BLOCK
 from shared.network_spec import CONVOLUTIONAL, Network
@@ -47,6 +47,8 @@ class FusedPass(NamedTuple):
     """float32[n, hidden]."""
     outputs: Tensor
     """float32[n, outputs, atoms]; with one atom they are Q(s, .)."""
+    rows: Rows
+    """Rows whose gradients have vectors of their own."""
     state: None = None
     """A plain network is not recurrent."""
 
@@ -110,19 +112,19 @@ class FusedModel(PackedModel):
         return view
 
     def forward(
-        self, blocks: Tensor, stack_offset: int, extra_inputs: ExtraInputs, *, learns: bool = False
+        self, blocks: Tensor, stack_offset: int, extra_inputs: ExtraInputs, *, learns: bool = False, rows: Rows = WHOLE
     ) -> FusedPass:
         """The outputs for stacks (`Model.forward`), the last layer computed in float32; extra inputs are ignored."""
         inputs = self.convolve(blocks, stack_offset)
         hidden = F.linear(features_of(inputs[-1]), *self.read.hidden).relu_().float()
         outputs = F.linear(hidden, *self.read.output).view(-1, self.network.outputs, self.network.atoms)
-        return FusedPass(inputs, hidden, outputs)
+        return FusedPass(inputs, hidden, outputs, rows)
 
-    def gradient_into(self, flat: Tensor, keep: KeepGradient | None = None) -> None:
-        """Set the vector that `backward` writes into (`PackedModel.gradient_into`)."""
-        self._keep, self._convolution_gradients = keep, self._pairs_in(flat)[: len(self._strides)]
+    def gradient_into(self, *flats: Tensor, keep: KeepGradient | None = None) -> None:
+        """Set the vectors that `backward` writes into (`PackedModel.gradient_into`)."""
+        self._keep, self._convolution_gradients = keep, [self._pairs_in(flat)[: len(self._strides)] for flat in flats]
         if keep is None:
-            self.gradients = self.layers_in(flat)
+            self._gradients = self.layers_in(flats[0])
 
     def backward(self, saved: FusedPass, gradient: Tensor, side_stream: SideStream) -> None:
         """Write the gradient of sum(gradient * outputs) by the parameters (`Model.backward`).
@@ -139,16 +141,11 @@ class FusedModel(PackedModel):
                 self._keep(0, grad, features_of(top))
                 self._keep(1, last, hidden)
                 return
-            write_gradient(last, hidden, self.gradients.output)
-            write_gradient(grad, features_of(top), self.gradients.hidden)
+            write_gradient(last, hidden, self._gradients.output)
+            write_gradient(grad, features_of(top), self._gradients.hidden)
 
         side_stream.submit(partial(write_matrices, grad))
-        for i, by_output in self.by_outputs(saved.inputs, grad @ layers.hidden.weight):
-            write = partial(self.write_convolution, saved.inputs, i, by_output)
-            if i:
-                side_stream.submit(write)
-            else:
-                write()
+        self.write_convolutions(saved.inputs, grad @ layers.hidden.weight, saved.rows, side_stream)
 
     def convolve(self, blocks: Tensor, stack_offset: int) -> list[Tensor]:
         """The input of each convolution, and the last one's output."""
@@ -157,13 +154,26 @@ class FusedModel(PackedModel):
             inputs.append(F.conv2d(inputs[-1], weight, bias, stride).relu_())
         return inputs
 
-    def by_outputs(self, inputs: Sequence[Tensor], by_features: Tensor) -> Iterator[tuple[int, Tensor]]:
-        """Number of each convolution, the last one first, and the gradient by its output before ReLU.
+    def write_convolutions(
+        self, inputs: Sequence[Tensor], by_features: Tensor, rows: Rows, side_stream: SideStream
+    ) -> None:
+        """Write the gradients of the convolutions for each of the rows.
 
         Args:
             inputs: result of `convolve`.
             by_features: gradient by the features [n, features].
         """
+        for i, by_output in self._by_outputs(inputs, by_features):
+            for vector, own in rows.items():
+                into = self._convolution_gradients[vector][i]
+                write = partial(self._write_convolution, [each[own] for each in inputs], i, by_output[own], into)
+                if i:
+                    side_stream.submit(write)
+                else:
+                    write()
+
+    def _by_outputs(self, inputs: Sequence[Tensor], by_features: Tensor) -> Iterator[tuple[int, Tensor]]:
+        """Number of each convolution, the last one first, and the gradient by its output before ReLU."""
         top = inputs[-1]
         grad = by_features.view(len(top), *top.shape[2:], top.shape[1]).permute(0, 3, 1, 2)
         for i in reversed(range(len(inputs) - 1)):
@@ -172,10 +182,9 @@ class FusedModel(PackedModel):
             if i:  # the gradient of the pixels is not needed
                 grad, *_ = self._convolution_backward(inputs, i, grad, [True, False, False])
 
-    def write_convolution(self, inputs: Sequence[Tensor], i: int, by_output: Tensor) -> None:
+    def _write_convolution(self, inputs: Sequence[Tensor], i: int, by_output: Tensor, into: Affine) -> None:
         """Write the gradient of convolution `i`, the first of which divides the pixels."""
         _, weight, bias = self._convolution_backward(inputs, i, by_output, [False, True, True])
-        into = self._convolution_gradients[i]
         if i:
             torch._foreach_copy_(into, (weight, bias))
         else:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -13,17 +14,19 @@ from learner.networks.frame_blocks import stack_in
 from learner.networks.linear import Affine, write_gradient
 from learner.networks.model import ExtraInputs
 from learner.networks.modules import Linear, NetworkModule, SpectralConvolution, canonical
-from learner.networks.packed_model import KeepGradient, Matrix, PackedModel
+from learner.networks.packed_model import WHOLE, KeepGradient, Matrix, PackedModel, Rows
 from learner.team.team import Team
 from shared.errors import ConfigError
 from shared.network_spec import Network
 
 
 class ModulePass(NamedTuple):
-    """Result of a forward pass with its graph, for the backward pass."""
+    """Result of a forward pass, with its graph if it learns."""
 
     outputs: Tensor
     state: Tensor | None
+    features: Sequence[tuple[int, Tensor]] = ()
+    """Number of a vector, and the features of its rows."""
 
 
 class ModuleModel(PackedModel):
@@ -31,11 +34,7 @@ class ModuleModel(PackedModel):
 
     def __init__(self, network: Network, device: torch.device, precision: str, team: Team | None = None) -> None:
         super().__init__(network, device, precision, team)
-        self._is_replica, self.keeps_state = False, network.spectral_norm
-        self._bind()
-
-    def _bind(self) -> None:
-        """Make a module for the passes of one thread."""
+        self.keeps_state = network.spectral_norm
         self.module = NetworkModule(self.network, self._dtype)
         self.noise = self.module.noise
         made = self.module.parameters_by_name()
@@ -60,17 +59,14 @@ class ModuleModel(PackedModel):
                     layer.side_stream = lambda: self._side_stream
                     self._linear.append((layer, setting))
                     self.matrices.append(Matrix(weight, bias, layer.weight.dtype))
-        self._learned = {name: leaf for name, leaf in self._leaves.items() if leaf.requires_grad}
+        # Linear layers write their gradients themselves, PyTorch's backward pass finds the others.
+        linear = {name for matrix in self.matrices for name in (matrix.weight, matrix.bias)}
+        torso = {canonical(f"torso.{name}") for name, _ in self.module.torso.named_parameters()}
+        others = {name: leaf for name, leaf in self._leaves.items() if leaf.requires_grad and name not in linear}
+        self._of_torso = {name: leaf for name, leaf in others.items() if name in torso}
+        self._behind_torso = {name: leaf for name, leaf in others.items() if name not in torso}
+        self.takes_parts = not self._behind_torso
         self.module.requires_grad_(False)
-        # Where gradients go: those of linear layers by themselves, the others by PyTorch's backward pass.
-        self._others: tuple[list[Tensor], list[Tensor]] = [], []
-
-    def replica(self) -> Self:
-        """The same parameters (`PackedModel.replica`)."""
-        other = super().replica()
-        other._is_replica = True
-        other._bind()
-        return other
 
     def keep_state(self) -> None:
         """Keep what power iteration found (`PackedModel.keep_state`)."""
@@ -78,33 +74,43 @@ class ModuleModel(PackedModel):
             if isinstance(layer, SpectralConvolution):
                 layer.keep()
 
-    def gradient_into(self, flat: Tensor, keep: KeepGradient | None = None) -> None:
-        """Set the vector that `backward` writes into (`PackedModel.gradient_into`)."""
-        flat.zero_()  # what no pass writes has no gradient: the vectors of power iteration
-        views, others = self.views(flat), dict(self._learned)
+    def gradient_into(self, *flats: Tensor, keep: KeepGradient | None = None) -> None:
+        """Set the vectors that `backward` writes into (`PackedModel.gradient_into`)."""
+        for flat in flats:
+            flat.zero_()  # what no pass writes has no gradient: the vectors of power iteration
+        self._keep, self._gradients = keep, [self.views(flat) for flat in flats]
         for number, ((layer, setting), matrix) in enumerate(zip(self._linear, self.matrices, strict=True)):
-            del others[matrix.weight], others[matrix.bias]
             if keep is None:
-                into = Affine(views[matrix.weight], views[matrix.bias])
+                into = Affine(self._gradients[0][matrix.weight], self._gradients[0][matrix.bias])
             setattr(layer, setting, partial(write_gradient, into=into) if keep is None else partial(keep, number))
-        self._others = [leaf.requires_grad_() for leaf in others.values()], [views[name] for name in others]
+        for leaf in (*self._of_torso.values(), *self._behind_torso.values()):
+            leaf.requires_grad_()
 
     def forward(
-        self, blocks: Tensor, stack_offset: int, extra_inputs: ExtraInputs, *, learns: bool = False
+        self, blocks: Tensor, stack_offset: int, extra_inputs: ExtraInputs, *, learns: bool = False, rows: Rows = WHOLE
     ) -> ModulePass:
         """The outputs for stacks (`Model.forward`)."""
         cells = stack_in(blocks, stack_offset, self.network.frames.planes)
         if not learns:
             return ModulePass(*self.module(cells, extra_inputs))
         with torch.inference_mode(False), torch.enable_grad():
-            return ModulePass(*self.module(cells, extra_inputs))
+            features = [self.module.features(cells[own]) for own in rows.values()]
+            joined = torch.cat(features) if len(features) > 1 else features[0]
+            return ModulePass(*self.module.outputs(joined, extra_inputs), list(zip(rows, features, strict=True)))
 
     def backward(self, saved: ModulePass, gradient: Tensor, side_stream: SideStream) -> None:
         """Write the gradient by the parameters (`Model.backward`)."""
-        self._side_stream = side_stream
-        others, into = self._others
+        self._side_stream, behind = side_stream, self._behind_torso
+        leaves = [*behind.values(), *(features for _, features in saved.features)]
         with torch.inference_mode(False):
-            gradients = torch.autograd.grad(saved.outputs, others, gradient.clone(), materialize_grads=True)
-        torch._foreach_copy_(into, gradients)
-        if not self._is_replica:
+            found = torch.autograd.grad(saved.outputs, leaves, gradient.clone(), materialize_grads=True)
+            of_torso = [*self._of_torso.values()]
+            by_torso = [
+                torch.autograd.grad(features, of_torso, by_features, materialize_grads=True)
+                for (_, features), by_features in zip(saved.features, found[len(behind) :], strict=True)
+            ]
+        for (vector, _), gradients in zip(saved.features, by_torso, strict=True):
+            into = [self._gradients[vector][name] for name in (*self._of_torso, *behind)]
+            torch._foreach_copy_(into, [*gradients, *found[: len(behind)]])
+        if self._keep is None:
             self.keep_state()

@@ -251,8 +251,16 @@ class NetworkModule(nn.Module):
         Args:
             cells: uint8[n, g, g, planes * 16], stacks cut into blocks.
         """
-        network, x = self._network, self.torso(cells)
-        features = (max_pool(x) if network.pooling else x).flatten(1)
+        return self.outputs(self.features(cells), extra_inputs)
+
+    def features(self, cells: Tensor) -> Tensor:
+        """[n, features] of the torso, pooled if need be."""
+        x = self.torso(cells)
+        return (max_pool(x) if self._network.pooling else x).flatten(1)
+
+    def outputs(self, features: Tensor, extra_inputs: ExtraInputs) -> tuple[Tensor, Tensor | None]:
+        """The result of `forward` for features."""
+        network = self._network
         if extra_inputs.fractions is not None:
             features = self._embedded(features, extra_inputs.fractions)
         noise = self._scaled_noise(extra_inputs.noise, features)

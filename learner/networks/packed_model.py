@@ -7,10 +7,10 @@ so that an update copies nothing to reorder it.
 
 from __future__ import annotations
 
-import copy
 import math
-from collections.abc import Callable
-from typing import NamedTuple, Self
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from learner.engine.device import compute_dtype
 from learner.engine.host_transfer import HostTransfer
-from learner.networks.model import Model
+from learner.networks.model import ExtraInputs, Model
 from learner.team.team import Team
 from shared.network_parameters import packed_places, parameters_of
 from shared.network_spec import Network
@@ -33,18 +33,23 @@ class Matrix(NamedTuple):
     dtype: torch.dtype
 
 
+Rows = Mapping[int, slice]
+"""Rows of a batch, by number of the vector that takes their gradient (`PackedModel.gradient_into`)."""
+WHOLE: Rows = {0: slice(None)}
 KeepGradient = Callable[[int, Tensor, Tensor], None]
 """Takes the number of a linear layer, and what its gradient follows from (`learner.networks.linear`)."""
 
 
 class PackedModel(Model):
-    """Base of the models that compute themselves, in several threads at a time if need be."""
+    """Base of the models that compute themselves."""
 
     noise = 0
     keeps_state = False
     """True if passes that learn change parameters themselves (`keep_state`)."""
     matrices: list[Matrix]
     """Linear layers; a pass can leave their gradients to its caller (`gradient_into`)."""
+    takes_parts = True
+    """True if a pass that learns can have rows of several vectors: linear layers alone follow the features."""
 
     def __init__(self, network: Network, device: torch.device, precision: str, team: Team | None = None) -> None:
         """Parameters that are still to be set, in the memory of a team if there is one."""
@@ -59,19 +64,22 @@ class PackedModel(Model):
             self.params_bf16 = zeros(size, dtype=self._dtype, device=device)
         self.parts = [[slice(0, size)]]
 
-    def replica(self) -> Self:
-        """The same parameters, for the passes of one thread: `gradient_into` sets a vector of this replica alone."""
-        return copy.copy(self)
-
-    def gradient_into(self, flat: Tensor, keep: KeepGradient | None = None) -> None:
-        """Set the vector that `backward` writes into.
+    @abstractmethod
+    def gradient_into(self, *flats: Tensor, keep: KeepGradient | None = None) -> None:
+        """Set the vectors that `backward` writes into.
 
         Args:
-            keep: called in place of a gradient of linear layers, behind which no others lie: `flat` may end there.
+            keep: called in place of a gradient of linear layers, behind which no others lie: vectors may end there.
         """
 
+    @abstractmethod
+    def forward(
+        self, blocks: Tensor, stack_offset: int, extra_inputs: ExtraInputs, *, learns: bool = False, rows: Rows = WHOLE
+    ) -> Any:
+        """The outputs for stacks (`Model.forward`); `backward` writes a gradient for each of `rows`, in their order."""
+
     def keep_state(self) -> None:
-        """Write the parameters that a replica's passes themselves have changed, once all replicas are done."""
+        """Write parameters that passes themselves have changed; with `keep`, `backward` leaves this to its caller."""
         return
 
     def refresh(self) -> None:

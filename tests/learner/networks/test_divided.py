@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from learner.engine.side_stream import SideStream
 from learner.networks.divided import DividedModel
@@ -13,6 +16,7 @@ from learner.networks.fused import FusedModel
 from learner.networks.make_model import make_model
 from learner.networks.model import ExtraInputs, Model, Recurrence
 from learner.networks.modules import initial_parameters
+from learner.networks.packed_model import Rows
 from learner.networks.units import UnitsModel
 from learner.team.team import Team
 from shared.network_spec import Network
@@ -108,6 +112,22 @@ def test_the_number_of_ranks_changes_no_bit(network: Network, precision: str) ->
     """They share the batch evenly."""
     if not network.recurrent:
         _require_same(network, precision, 4, 8, ranks=True)
+
+
+@pytest.mark.parametrize("depends", [False, True])
+def test_neighboring_parts_are_one_pass_unless_bits_differ(depends: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, parts = make_model(NETWORKS["quantiles"], CPU, "bf16"), list[list[int]]()
+    forward = model.forward
+
+    def counted(blocks: Tensor, *arguments: Any, rows: Rows, learns: bool) -> Any:
+        parts.append(list(rows))
+        found = forward(blocks, *arguments, rows=rows, learns=learns)
+        with torch.inference_mode(mode=not learns), torch.set_grad_enabled(learns):
+            return found._replace(outputs=found.outputs * (1 + 1e-6 * len(blocks))) if depends else found
+
+    monkeypatch.setattr(model, "forward", counted)
+    _learn(DividedModel(model, 4, Team()), Team(), 16, updates=1)
+    assert parts[-4:] == ([[0], [1], [2], [3]] if depends else [[0, 1, 2, 3]] * 4)
 
 
 def _require_same(network: Network, precision: str, parts: int, rows: int, *, ranks: bool) -> None:
