@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from learner.engine.accelerator import is_gpu
 from learner.engine.side_stream import SideStream
 from learner.networks.frame_blocks import PIXEL, network_input, stack_in
 from learner.networks.linear import Affine, write_gradient
@@ -64,6 +65,8 @@ class FusedModel(PackedModel):
         # The first stride counts blocks.
         self._strides = [1, *(each.stride for each in CONVOLUTIONAL[network.name].convolutions[1:])]
         super().__init__(network, device, precision, team)
+        # Gradients of weights that are faster as products of patches (docs/lab/2026-11-gpu.md, 2026-11-team.md).
+        self._by_product = [is_gpu(device) or (precision == "bf16" and i > 0) for i in range(len(self._strides))]
         layers = ("hidden", self._dtype), (network.head, torch.float32)
         self.matrices = [Matrix(f"{name}.weight", f"{name}.bias", dtype) for name, dtype in layers]
         params, copies = self.layers_in(self.params), self.layers_in(self.params_bf16)
@@ -184,12 +187,24 @@ class FusedModel(PackedModel):
 
     def _write_convolution(self, inputs: Sequence[Tensor], i: int, by_output: Tensor, into: Affine) -> None:
         """Write the gradient of convolution `i`, the first of which divides the pixels."""
+        if self._by_product[i]:
+            matrix, last_axis = into.weight.permute(0, 2, 3, 1).flatten(1), by_output.permute(0, 2, 3, 1)
+            write_gradient(last_axis.flatten(0, 2), self._patches(inputs[i], i), Affine(matrix, into.bias))
+            if not i:
+                matrix.mul_(PIXEL)
+            return
         _, weight, bias = self._convolution_backward(inputs, i, by_output, [False, True, True])
         if i:
             torch._foreach_copy_(into, (weight, bias))
         else:
             torch.mul(weight, PIXEL, out=into.weight)
             into.bias.copy_(bias)
+
+    def _patches(self, images: Tensor, i: int) -> Tensor:
+        """What each output of convolution `i` reads: [n * y * x, k * k * in]."""
+        k, stride = self.read.convolutions[i].weight.shape[2], self._strides[i]
+        windows = images.permute(0, 2, 3, 1).unfold(1, k, stride).unfold(2, k, stride)  # [n, y, x, in, k, k]
+        return windows.permute(0, 1, 2, 4, 5, 3).flatten(3).flatten(0, 2)
 
     def _convolution_backward(
         self, inputs: Sequence[Tensor], i: int, grad: Tensor, wanted: list[bool]

@@ -154,10 +154,10 @@ def _short_window() -> AbstractContextManager[Any]:
 
 
 ORDERS: dict[str, tuple[Callable[[], AbstractContextManager[Any]], Mutation]] = {
-    "Pinned.send: the event is recorded before the copy": (_early_record, Mutation(_rounds, NATURE, 0)),
+    "Pinned.send: the event is recorded before the copy": (_early_record, Mutation(_rounds, NATURE, 1)),
     "Prefetcher.submit: never after the main stream": (
         _never_after_main_stream,
-        Mutation(_rounds, NATURE, 3, (OTHER, INDEX)),
+        Mutation(_rounds, NATURE, 1, (OTHER, INDEX)),
     ),
     "CudaSideStream.submit: inputs are not kept": (_nothing_kept, Mutation(_rounds, PLAIN, 0, (INFINITE,))),
     "DeviceFrames: one tick less than the window needs": (_short_window, Mutation(_rounds, NATURE, 0)),
