@@ -37,6 +37,7 @@ class Stream(IntEnum):
     POLICY = 13
     MINIBATCH = 14
     WORKER_EPSILON = 15
+    AUGMENT = 16
 
 
 def bits(seed: int, stream: Stream, *counters: int) -> int:

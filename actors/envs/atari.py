@@ -187,8 +187,8 @@ class AtariEnv(Env):
 
     def reset(self, tick: int, frame: Frame) -> None:
         """Begin an episode: the protocol's no-ops, as many as (seed, index, tick) say, and FIRE if it asks for it."""
-        noop_max = self._protocol.noop_max
-        noops = 1 + randint(noop_max, self._seed, Stream.NOOPS, self._index, tick) if noop_max else 0
+        least, most = self._protocol.noop_min, self._protocol.noop_max
+        noops = least + randint(most + 1 - least, self._seed, Stream.NOOPS, self._index, tick) if most else 0
         if self.game in RESET_ANEW:
             self._reset_emulator(noops)
             self._ale.getScreen(self._third)

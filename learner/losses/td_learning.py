@@ -109,15 +109,8 @@ class TDLearning:
 
     def _munchausen_term(self, chunk: Chunk) -> Tensor:
         """The scaled log-policy of the target network in s, which is added to the rewards."""
-        algorithm = self._algorithm
-        extra_inputs = ExtraInputs.from_buffers(
-            chunk.next_fractions[:, : self._method.policy_samples], chunk.next_noise
-        )
+        algorithm, fractions = self._algorithm, chunk.next_fractions[:, : self._method.policy_samples]
+        extra_inputs = ExtraInputs.from_buffers(fractions, chunk.next_noise)
         q = self._method.values(self._unscaled(self._target.forward(chunk.blocks, 0, extra_inputs).outputs))
-        return munchausen_reward(
-            q,
-            chunk.action_one_hot,
-            alpha=algorithm.munchausen_alpha,
-            temperature=algorithm.munchausen_temperature,
-            lower=algorithm.munchausen_floor,
-        )
+        alpha, tau, lower = algorithm.munchausen_alpha, algorithm.munchausen_temperature, algorithm.munchausen_floor
+        return munchausen_reward(q, chunk.action_one_hot, alpha=alpha, temperature=tau, lower=lower)

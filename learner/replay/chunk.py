@@ -13,6 +13,7 @@ from learner.engine.host_transfer import upload
 from learner.losses.method import ValueMethod
 from learner.networks.frame_blocks import planes_in
 from learner.networks.model import ExtraInputs
+from learner.replay.gather import BORDER
 from learner.replay.replay_frames import Batch, planes_per_transition
 from learner.team.team import Team, slices
 from shared.prng import Stream, bits
@@ -47,6 +48,8 @@ class Chunk(NamedTuple):
     """float32[n]: size of the error that the updates found for each transition."""
     tree_index: Tensor
     """int64[n]: leaves of the transitions in the tree of priorities; on the CPU."""
+    augmentation: Tensor
+    """float32[n, 2, 3], of s and of s': offsets of the crop, down and right, and the factor of pixels; on the CPU."""
 
     @classmethod
     def create(cls, updates: int, batch: int, method: ValueMethod, noise: int, team: Team) -> Chunk:
@@ -77,6 +80,7 @@ class Chunk(NamedTuple):
             importance=zeros(n if algorithm.prioritized else 0),
             td_error=zeros(n if algorithm.prioritized else 0),
             tree_index=torch.zeros(n if algorithm.prioritized else 0, dtype=torch.int64),
+            augmentation=torch.zeros(n if algorithm.augment else 0, 2, 3),
         )
 
     def minibatch(self, index: int) -> Chunk:
@@ -114,7 +118,10 @@ class Chunk(NamedTuple):
         self.discount.copy_(batch.discount)
 
     def draw_random_inputs(self, seed: int, round_: int, number: int) -> None:
-        """Fractions and noise of chunk `number` of a round: a function of the three alone, by Philox counters."""
+        """Fractions, noise and augmentation of chunk `number` of a round: a function of the three alone.
+
+        Philox counters. Offsets are those of Dopamine, 0 to 7 of a border of 4: the last shift, by 4 pixels, never is.
+        """
         for stream, buffer, other in (
             (Stream.FRACTIONS, self.fractions, self.next_fractions),
             (Stream.NOISE, self.noise, self.next_noise),
@@ -126,6 +133,11 @@ class Chunk(NamedTuple):
             # The target network's come after the online network's, and behind the fixed fractions that choose.
             for each in (buffer, other[:, other.shape[1] - buffer.shape[1] :]):
                 each.copy_(upload(torch.from_numpy(draw(tuple(each.shape), np.float32)), each.device))
+        if n := len(self.augmentation):
+            generator = np.random.Generator(np.random.Philox(key=[bits(seed, Stream.AUGMENT, round_), number]))
+            offsets = generator.integers(0, 2 * BORDER, (n, 2, 2))
+            factor = 1.0 + 0.05 * generator.standard_normal((n, 2, 1)).clip(-2.0, 2.0)
+            self.augmentation.copy_(torch.from_numpy(np.concatenate([offsets, factor], 2)))
 
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
         """Planes uint8[n, k, size, size] of both stacks, actions int64[n], and what the targets were computed from."""

@@ -13,10 +13,12 @@ from torch import Tensor
 from learner.engine.accelerator import is_gpu
 from learner.engine.host_transfer import Pinned
 from learner.networks.frame_blocks import blocks
-from learner.replay.gather import gather_planes
+from learner.replay.gather import gather_augmented, gather_planes_to
 from shared.frame_shape import BLOCK, FrameShape
 from shared.memory.ring import Ring
 
+AS_THEY_ARE = torch.zeros(0, 2, 3)
+"""An empty `Chunk.augmentation`."""
 STAGING_BYTES = 16 << 20
 """Size of each of the two pinned buffers through which `DeviceFrames` copies new frames."""
 
@@ -62,8 +64,12 @@ class Frames(Protocol):
     def rows(self, env: NDArray[np.int64], tick: NDArray[np.int64]) -> NDArray[np.int64]:
         """Rows of the frames of (env, tick); the arguments broadcast."""
 
-    def select(self, rows: Tensor, frame_mask: Tensor, out: Tensor) -> None:
-        """Write planes as blocks uint8[n, g, g, k * 16] on the learner's device; arguments as in `Batch`."""
+    def select(self, rows: Tensor, frame_mask: Tensor, out: Tensor, augmentation: Tensor = AS_THEY_ARE) -> None:
+        """Write planes as blocks uint8[n, g, g, k * 16] on the learner's device; arguments as in `Batch`.
+
+        Args:
+            augmentation: as in `Chunk`; frames on a device take none.
+        """
 
 
 class HostFrames:
@@ -71,26 +77,29 @@ class HostFrames:
 
     def __init__(self, ring: Ring) -> None:
         self.device = torch.device("cpu")
-        self._planes_as_words = ring.planes.view(np.uint32)
+        self._planes = ring.planes
         self._pinned: list[Pinned] = []
         self.rows = ring.rows
 
     def advance(self, window_end: int) -> None:
         """Do nothing: the ring holds what the actors wrote."""
 
-    def select(self, rows: Tensor, frame_mask: Tensor, out: Tensor) -> None:
+    def select(self, rows: Tensor, frame_mask: Tensor, out: Tensor, augmentation: Tensor = AS_THEY_ARE) -> None:
         """Write planes as blocks; to a GPU through pinned memory, without waiting for the copy."""
         if not is_gpu(out.device):
-            self._gather(rows, frame_mask, out)
+            self._gather(rows, frame_mask, augmentation, out)
             return
         if not self._pinned:  # two: one is filled while the other travels
             self._pinned = [Pinned(out.shape, out.device) for _ in range(2)]
         self._pinned.reverse()
-        self._pinned[0].send(partial(self._gather, rows, frame_mask), out)
+        self._pinned[0].send(partial(self._gather, rows, frame_mask, augmentation), out)
 
-    def _gather(self, rows: Tensor, frame_mask: Tensor, out: Tensor) -> None:
-        words = out.numpy().view(np.uint32).reshape(*out.shape[:3], -1, BLOCK)
-        gather_planes(self._planes_as_words, rows.numpy(), frame_mask.numpy(), words)
+    def _gather(self, rows: Tensor, frame_mask: Tensor, augmentation: Tensor, out: Tensor) -> None:
+        planes, cells = (rows.numpy(), frame_mask.numpy()), out.numpy().reshape(*out.shape[:3], -1, BLOCK, BLOCK)
+        if len(augmentation):
+            gather_augmented(self._planes, *planes, augmentation.numpy(), cells)
+        else:
+            gather_planes_to(self._planes.view(np.uint32), *planes, np.arange(len(out)), cells.view(np.uint32)[..., 0])
 
 
 class DeviceFrames:
@@ -148,7 +157,7 @@ class DeviceFrames:
         lane, j = np.divmod(env, self._lane_envs)
         return (lane * self._ticks + tick % self._ticks) * self._lane_envs + j
 
-    def select(self, rows: Tensor, frame_mask: Tensor, out: Tensor) -> None:
+    def select(self, rows: Tensor, frame_mask: Tensor, out: Tensor, augmentation: Tensor = AS_THEY_ARE) -> None:
         """Write planes as blocks."""
         # In words of eight bytes: a million steps have more bytes than 32-bit indices reach, for which a GPU's kernels
         # are made, but not more words.

@@ -16,7 +16,7 @@ from learner.losses.td_learning import TDLearning
 from learner.replay.chunk import Chunk
 from learner.replay.prioritized import PrioritizedSampler
 from learner.replay.replay_frames import DeviceFrames, Frames, HostFrames
-from learner.replay.sampling import Replay, Sampler
+from learner.replay.sampling import Replay
 from learner.replay.uniform import UniformSampler
 from learner.team.team import Team
 from shared.config.settings import Config
@@ -47,15 +47,13 @@ class ReplaySource(RoundSource[Chunk]):
         learn, run_schedule = config.learn, ring.run_schedule
         self._seed, self._batch = config.run.seed, learn.batch_size
         self._learning = learning
-        self._frames = make_frames(ring, learning.device, config.machine.replay_on)
+        replay_on = "host" if config.algorithm.augment else config.machine.replay_on
+        self._frames = make_frames(ring, learning.device, replay_on)
         self.device_bytes = DeviceFrames.nbytes(ring) if is_gpu(self._frames.device) else 0
         self.chunk_updates = min(CHUNK_UPDATES, -(-run_schedule.round_steps // learn.train_every))
         replay, updates = Replay(ring, self._frames, learn, self._seed), self.chunk_updates
-        self._sampler: Sampler = (
-            PrioritizedSampler(replay, config.algorithm, updates, learning.device)
-            if config.algorithm.prioritized
-            else UniformSampler(replay, updates, learning.device)
-        )
+        kind = PrioritizedSampler if config.algorithm.prioritized else UniformSampler
+        self._sampler = kind(replay, config.algorithm, updates, learning.device)
         self.chunks = [learning.make_chunk(self.chunk_updates, learn.batch_size, team) for _ in range(self.buffers)]
         self._minibatches = [[chunk.minibatch(i) for i in range(self.chunk_updates)] for chunk in self.chunks]
         self._actions = torch.arange(self.chunks[0].action_one_hot.shape[1], device=learning.device)
@@ -152,7 +150,7 @@ class ReplaySource(RoundSource[Chunk]):
         chunk.draw_random_inputs(self._seed, self._round, number)
         for rows in self._rows:
             part, batch = chunk.part(rows), drawn.part(rows.start, rows.stop)
-            self._frames.select(batch.rows, batch.frame_mask, part.blocks)
+            self._frames.select(batch.rows, batch.frame_mask, part.blocks, part.augmentation)
             part.write_transitions(batch, self._actions)
             if self._graphs is None:
                 self._learning.prepare(part)

@@ -24,13 +24,8 @@ class Window:
     def __init__(self, ring: Ring) -> None:
         self.envs = ring.run_schedule.envs
         self._valid = ring.field["valid"]
-        self._ticks = ring.run_schedule.window_ticks
+        self.ticks = ring.run_schedule.window_ticks
         self._n_step, self._stack = ring.run_schedule.n_step, ring.run_schedule.frames.stack
-
-    @property
-    def most(self) -> int:
-        """Transitions of a full window."""
-        return self._ticks * self.envs
 
     def samplable(self, window_end: int) -> tuple[int, int]:
         """The ticks [first, end) of the window before `window_end` that can be sampled if they were acted in.
@@ -38,7 +33,7 @@ class Window:
         The frames of a stack lie in the window; before tick 0 there is nothing, which counts as zeros. So do the
         steps whose rewards are added up.
         """
-        oldest = max(0, window_end - self._ticks)
+        oldest = max(0, window_end - self.ticks)
         return oldest + self._stack - 1 if oldest > 0 else 0, max(0, window_end + 1 - self._n_step)
 
     def acted(self, begin: int, end: int) -> NDArray[np.bool_]:
@@ -56,7 +51,7 @@ class Starts:
 
     def __init__(self, window: Window) -> None:
         self._window, self._envs = window, window.envs
-        self._ids = np.empty(2 * window.most, np.int64)
+        self._ids = np.empty(2 * window.ticks * window.envs, np.int64)
         self._head = self._tail = self._end = 0
 
     def advance(self, window_end: int) -> NDArray[np.int64]:
@@ -107,13 +102,7 @@ class Replay:
 
     def upload(self, batch: Batch, device: torch.device) -> Batch:
         """Bring transitions to where they are read: those fields that name frames to these, the others to `device`."""
-        return Batch(
-            rows=upload(batch.rows, self._frames.device),
-            frame_mask=upload(batch.frame_mask, self._frames.device),
-            action=upload(batch.action, device),
-            reward=upload(batch.reward, device),
-            discount=upload(batch.discount, device),
-        )
+        return Batch(*map(upload, batch, [self._frames.device] * 2 + [device] * 3))
 
     def draw_round(self, round_: int, window_end: int, updates: int, padded: int) -> Batch:
         """The transitions of all updates of a round, n = padded * batch, on the CPU, drawn uniformly.
@@ -150,13 +139,8 @@ class Replay:
             ticks = np.concatenate([tick[:, None] + reach, (tick + length)[:, None] + reach], axis=1)
             mask = np.concatenate([mask, self._ring.stack_rows(env, tick + length)[1]], axis=1)
         rows, mask = plane_rows(self._frames.rows(env[:, None], ticks), mask, frames.channels)
-        return Batch(
-            rows=torch.from_numpy(rows),
-            frame_mask=torch.from_numpy(mask.astype(np.uint8)),
-            action=torch.from_numpy(flat["action"][now[:, 0]].astype(np.int64)),
-            reward=torch.from_numpy(value),
-            discount=torch.from_numpy(discount),
-        )
+        action = flat["action"][now[:, 0]].astype(np.int64)
+        return Batch(*map(torch.from_numpy, (rows, mask.astype(np.uint8), action, value, discount)))
 
 
 class Sampler:

@@ -7,6 +7,7 @@ import torch
 from learner.replay.chunk import Chunk
 from learner.replay.replay_frames import Batch
 from learner.replay.sampling import Replay, Sampler
+from shared.config.sections import Algorithm
 
 
 class UniformSampler(Sampler):
@@ -14,7 +15,7 @@ class UniformSampler(Sampler):
 
     uses_errors = False
 
-    def __init__(self, replay: Replay, updates: int, device: torch.device) -> None:
+    def __init__(self, replay: Replay, algorithm: Algorithm, updates: int, device: torch.device) -> None:
         """Chunks of `updates` updates, for a learner on `device`."""
         self._replay, self._updates, self._device = replay, updates, device
         self._drawn: tuple[int, int, Batch] | None = None  # round, end of its window, transitions

@@ -60,7 +60,7 @@ def training_rules(comparison: Comparison) -> str:
     if rules is None or all(run.env for run in comparison.runs):
         return ""
     sticky = f"sticky actions {rules.sticky:g}" if rules.sticky else "no sticky actions"
-    starts = f"1 to {rules.noop_max} no-ops at the start" if rules.noop_max else "no no-ops"
+    starts = f"{rules.noop_min} to {rules.noop_max} no-ops at the start" if rules.noop_max else "no no-ops"
     fire = ", then FIRE" if rules.fire_on_reset else ""
     longest = f"training episodes of at most {rules.longest_episode_frames:,} frames"
     return f"{sticky}, {starts}{fire}, {rules.action_set} action set, {FRAME_SKIP} frames a step, {longest}"

@@ -9,7 +9,7 @@ class TrainSettings(TypedDict, total=False):
 
     game: str
     env: str | None
-    protocol: Literal["nature", "machado", "envpool", "dopamine", "dqn_zoo"]
+    protocol: Literal["nature", "machado", "envpool", "dopamine", "dqn_zoo", "atari100k"]
     frame_size: int
     frame_color: Literal["gray", "rgb"]
     frame_stack: int
@@ -48,6 +48,7 @@ class TrainSettings(TypedDict, total=False):
     importance_start: float
     importance_end: float
     importance_steps: int
+    augment: bool
     munchausen: bool
     munchausen_alpha: float
     munchausen_temperature: float

@@ -22,7 +22,7 @@ class Protocol:
     sticky: float
     """Chance, at each emulator frame, that the previous action is repeated instead of the chosen one."""
     noop_max: int
-    """An episode opens with 1 to `noop_max` emulator frames of no action; 0: with none."""
+    """An episode opens with `noop_min` to `noop_max` emulator frames of no action; 0: with none."""
     life_ends_return: bool
     """True if, in training, a lost life ends the return. The emulator is not reset, and the stack is not cleared."""
     fire_on_reset: bool
@@ -45,6 +45,8 @@ class Protocol:
     bilinear filter, as in dqn_zoo."""
     drops_last_episode: bool = False
     """True if the episode that goes beyond `eval_steps` is left out; else it is played to its end, and counts."""
+    noop_min: int = 1
+    """Least number of no-ops, where `noop_max` is not 0."""
 
 
 @dataclass(frozen=True)
@@ -82,12 +84,20 @@ _DOPAMINE = replace(_STICKY, name="dopamine", eval_steps=125_000)
 _MACHADO = replace(_STICKY, name="machado", action_set="full", eval_episodes=100)
 _BY_STEPS = replace(_NATURE, eval_max_frames=108_000, eval_steps=125_000)
 _DQN_ZOO = replace(_BY_STEPS, name="dqn_zoo", frames="bilinear", drops_last_episode=True)
-PROTOCOLS: dict[str, Protocol] = {each.name: each for each in (_NATURE, _MACHADO, _ENVPOOL, _DOPAMINE, _DQN_ZOO)}
+_NO_STICKY = replace(_NATURE, eval_max_frames=108_000, eval_episodes=100, eval_epsilon=0.001)
+_ATARI_100K = replace(_NO_STICKY, name="atari100k", noop_min=0, noop_max=29)
+_ALL = _NATURE, _MACHADO, _ENVPOOL, _DOPAMINE, _DQN_ZOO, _ATARI_100K
+PROTOCOLS: dict[str, Protocol] = {each.name: each for each in _ALL}
 """Protocols by name. Sources: nature, Mnih et al. 2015, Methods ("Evaluation procedure": 30 games of up to 5 minutes)
 and Extended Data Table 1; machado, Machado et al. 2018, "Revisiting the Arcade Learning Environment"; envpool, the
 wrappers of Weng et al. 2022; dopamine, the files dopamine/discrete_domains/atari_lib.py and run_experiment.py with the
 configurations dopamine/jax/agents/*/configs; dqn_zoo, the files dqn_zoo/gym_atari.py, processors.py, parts.py and
-dqn/run_atari.py."""
+dqn/run_atari.py; atari100k, Dopamine's dopamine/labs/atari_100k, file by file below.
+
+eval_run_experiment.py (`MaxEpisodeEvalRunner`): 0 to 29 no-ops, a frame each, in training and evaluation; 100 episodes.
+configs/*.gin: no sticky actions, a lost life ends the return, 27,000 steps an episode, 0.001. Rewards are clipped, and
+the action set is minimal (run_experiment.py, atari_lib.py). The present runner (atari_100k_runner.py) plays 0 to 29
+no-ops of a whole step. Theirs also clears the stack at a lost life, in evaluations too, and ends the step there."""
 
 LONGEST_EPISODE_STEPS = 27_000
 """Steps after which an episode of a Gymnasium environment is truncated, in training and in evaluation."""

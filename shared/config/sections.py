@@ -18,7 +18,7 @@ from shared.frame_shape import BLOCK, FRAME_SIDE, MOST_SIDE, MOST_STACK, STACK, 
 
 FRAME_SKIP = 4
 """Emulator frames of one step of a game."""
-ProtocolName = Literal["nature", "machado", "envpool", "dopamine", "dqn_zoo"]
+ProtocolName = Literal["nature", "machado", "envpool", "dopamine", "dqn_zoo", "atari100k"]
 Schedule = Literal["concurrent", "alternate", "free", "ordered", "async"]
 WORKER_SCHEDULES: tuple[Schedule, ...] = ("ordered", "async")
 """Schedules of workers, which play, compute gradients and apply them to shared parameters."""
@@ -195,6 +195,9 @@ class Algorithm:
     importance_steps: Annotated[Count, Need.REPLAY] = 50_000_000
     """With --prioritized: steps over which beta grows linearly from --importance-start to --importance-end. It does not
     depend on --total-steps."""
+    augment: Annotated[bool, Need.REPLAY] = False
+    """Learn from stacks that are shifted at random by up to 4 pixels and brighter or darker by up to a tenth (Yarats et
+    al. 2021, as in Dopamine)."""
     munchausen: Annotated[bool, Need.TD_TARGETS] = False
     """Add the policy's scaled logarithm to the reward (Vieillard et al. 2020)."""
     munchausen_alpha: Annotated[Share, Need.TD_TARGETS] = 0.9

@@ -190,6 +190,8 @@ def _of_needs(config: Config, changed: Mapping[str, Any]) -> Iterator[str]:
         (("method",), f"{_OF_WORKERS} with --workers", by_workers or not method.by_workers),
         (("schedule",), f"a replay buffer, not --method {method.name}", schedule != "free" or not method.on_policy),
         (("prioritized",), "one replay buffer for all, not --local-replay", learner),
+        (("augment",), "--n-step 2 or more, with which each state has its own frames", algorithm.n_step > 1),
+        (("augment",), "--replay-on host or auto, not device", machine.replay_on != "device"),
         (("double",), "an action to choose, not the soft values of --munchausen", not algorithm.munchausen),
         (("munchausen", "value_rescaling"), "--method dqn, qr-dqn or iqn, not c51 with its fixed atoms", not has_atoms),
         (("epsilon_start",), "--noisy, or nothing is explored", explore.epsilon_start or algorithm.noisy),

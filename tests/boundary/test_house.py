@@ -24,14 +24,14 @@ LINES = {
     "actors": 1_600,
     "learner": 4_580,
     "workers": 490,
-    "shared": 5_051,
+    "shared": 5_091,
     "ringside": 8_700,
     "benchmarks": 2_100,
     "examples": 150,
-    "tests": 28_392,
+    "tests": 28_533,
 }
 """Most lines of code of each room."""
-HOUSE = 22_478
+HOUSE = 22_517
 """Most lines of code of the product, which is all rooms but the tests."""
 PAGE = 1_000
 """Most lines of the page in the browser; no other room has a file in another language."""

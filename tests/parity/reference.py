@@ -28,7 +28,7 @@ class _Scripted(GymnasiumAtari):
             obs_type="grayscale",
             max_num_frames_per_episode=protocol.longest_episode_frames,
         )
-        self._sticky = protocol.sticky
+        self._sticky, self._least = protocol.sticky, protocol.noop_min
         self.opening: list[int] = []
         self.draws = 0
 
@@ -37,7 +37,7 @@ class _Scripted(GymnasiumAtari):
         noops = len(self.opening)
 
         def chosen(low: int, high: int) -> int:
-            assert low <= noops < high
+            assert (low if self._least else 0) <= noops < high
             return noops
 
         self._np_random = SimpleNamespace(integers=chosen)
@@ -70,7 +70,8 @@ class Reference:
     def reset(self, tick: int) -> tuple[NDArray[np.uint8], int]:
         """First frame and lives. The game is loaded anew, with another seed of the emulator's at each tick."""
         seed, index = self._counters
-        noops = 1 + randint(self._protocol.noop_max, seed, Stream.NOOPS, index, tick) if self._protocol.noop_max else 0
+        least, most = self._protocol.noop_min, self._protocol.noop_max
+        noops = least + randint(most + 1 - least, seed, Stream.NOOPS, index, tick) if most else 0
         self._emulator.opening = [0] * noops + [1] * self._fires
         self._emulator._executed = self._emulator.opening[-1] if self._emulator.opening else 0
         frame, _ = self._env.reset(seed=tick)

@@ -31,7 +31,10 @@ def test_truncation_falls_and_looks_as_in_gymnasium(game: str, longest: int) -> 
     assert compare(game, protocol, 120, reset_every=1_000) >= 2
 
 
-@pytest.mark.parametrize(("protocol", "steps", "reset_every"), [("machado", 200, 90), ("envpool", 120, 30)])
+RULES = [("machado", 200, 90), ("envpool", 120, 30), ("atari100k", 60, 3)]
+
+
+@pytest.mark.parametrize(("protocol", "steps", "reset_every"), RULES)
 @pytest.mark.parametrize("game", SOME)
 def test_sticky_actions_and_fire_are_as_in_gymnasium(game: str, protocol: str, steps: int, reset_every: int) -> None:
     compare(game, PROTOCOLS[protocol], steps, reset_every=reset_every)

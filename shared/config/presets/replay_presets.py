@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from shared.config.method_declaration import C51Settings, IQNSettings, QRDQNSettings
-from shared.config.sections import Algorithm, Evaluate, Explore, Learn, Play
+from shared.config.sections import Algorithm, Evaluate, Explore, Learn, Machine, Play
 from shared.config.settings import Config
 
 NATURE = Config()
@@ -112,6 +112,61 @@ whose least value is the target's entropy: their draws are the more even.
 Evaluation: 108,000 frames (Hessel et al. 2018, "Evaluation Methodology"); no epsilon, as in dqn_zoo and PFRL
 (train_rainbow.py), the first of which leaves the noise on. Here it is off, as in Dopamine's full_rainbow, which has
 epsilon 0.001."""
+
+DER = Config(
+    play=Play(envs=1, lane_envs=1, protocol="atari100k"),
+    learn=replace(
+        RAINBOW.learn,
+        total_steps=100_000,
+        schedule="alternate",
+        round_steps=2_000,
+        train_every=1,
+        replay_size=100_000,
+        learning_starts=1_600,
+        learning_rate=1e-4,
+        network="der",
+    ),
+    algorithm=replace(RAINBOW.algorithm, noisy_std=0.1, n_step=20, importance_steps=100_000, clip_gradient=10.0),
+    explore=RAINBOW.explore,
+    machine=Machine(precision="fp32", learner_parts=4),
+)
+"""Data-efficient Rainbow for Atari 100k: van Hasselt et al. 2019, appendix E, Table 2. What differs from `rainbow`:
+100,000 steps, all of which are kept; learning after 1,600 of them; an update every step; Adam at 0.0001; 20 steps of
+rewards; the network `der`. The sigma_0 of 0.1 and the norm of 10 are those of Kaixhin/Rainbow (main.py), whose README
+has the paper's numbers as options.
+
+The target network changes every 2,000 steps, each of which has an update from step 1,600 on. Beta grows from step 0 on,
+with Kaixhin from 1,600. There is no epsilon beside the noise. With the defaults every bit follows from seed and CPU
+model: precision and parts are named. Evaluation: 100 episodes with epsilon 0.001, as the protocol says."""
+
+DER_DOPAMINE = replace(
+    DER,
+    learn=replace(DER.learn, network="nature"),
+    algorithm=replace(DER.algorithm, n_step=10, importance_start=0.5, importance_end=0.5, clip_gradient=None),
+    explore=Explore(epsilon_start=0.01, epsilon_end=0.01, epsilon_steps=0),
+)
+"""Dopamine's DER, dopamine/labs/atari_100k/configs/DER.gin and atari_100k_rainbow_agent.py, of Agarwal et al. 2021:
+10 steps, importance weights P^-1/2 without annealing, no bound of the norm, and the convolutions of `nature`.
+
+Epsilon: the file names 0.01 reached 2,000 steps after learning starts, which the program has never used beside noise:
+until November 2022, with the published scores, it was 0.01 from the first step, as here; since then it is 0
+(full_rainbow_agent.py). `--epsilon-start 1 --epsilon-steps 2_000` gives the file's, `--epsilon-start 0 --epsilon-end 0`
+today's. The file's target period was 8,000 until November 2021 (`--round-steps 8_000`).
+
+What differs. Their convolutions have a border ("SAME"), so features are 7,744 and not 3,136. Both streams share one
+hidden layer of 512, and the noise of its units. Priorities are the cross-entropy, as in their rainbow."""
+
+DRQ = replace(
+    DER_DOPAMINE,
+    learn=replace(DER_DOPAMINE.learn, round_steps=1),
+    algorithm=Algorithm(double=True, dueling=True, n_step=10, augment=True),
+    explore=Explore(epsilon_start=1.0, epsilon_end=0.01, epsilon_steps=5_000),
+)
+"""DrQ(epsilon) of Agarwal et al. 2021, Dopamine's configs/DrQ_eps.gin: Yarats et al. 2021 with one augmented copy of
+each state, a Double DQN with two streams, 10 steps, uniform replay, a target network that changes after every update,
+epsilon to 0.01 within 5,000 steps after learning starts. `--epsilon-end 0.1 --eval-epsilon 0.05` is their DrQ.gin.
+
+What differs: the network, as in `der-dopamine`; augmented pixels stay bytes (docs/algorithms.md)."""
 
 QR_DQN = replace(
     NATURE,

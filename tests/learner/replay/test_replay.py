@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from learner.networks.frame_blocks import network_input, stack_in
+from learner.networks.frame_blocks import network_input, planes_in, stack_in
 from learner.replay.replay_frames import (
     Batch,
     DeviceFrames,
@@ -19,6 +19,7 @@ from learner.replay.sampling import Replay, Starts, Window, draw_integers
 from shared.config.sections import Algorithm
 from shared.config.settings import Config
 from shared.frame_shape import DEFAULT_FRAMES, STACK, FrameShape
+from tests.learner.engine.test_atari_100k import augmented, drawn
 from tests.support.played_ring import PlayedRing, small_config
 
 CPU = torch.device("cpu")
@@ -111,6 +112,21 @@ def test_transitions_of_other_frames(copy: bool, frames: dict[str, object], step
     played = PlayedRing(_config(steps).with_settings(**frames), both=True)
     _compare_rounds(played, (12, played.run_schedule.capacity - 11, 6), copy=copy)
     assert DeviceFrames.nbytes(played.ring) == 4 * (18 + 6 + 1) * played.shape.nbytes
+
+
+@pytest.mark.parametrize("shape", [{}, {"frame_size": 48, "frame_color": "rgb", "frame_stack": 2, "env": "m:f"}])
+def test_stacks_are_augmented_each_by_its_draws(shape: dict[str, object]) -> None:
+    played = PlayedRing(_config(3).with_settings(**shape), both=True)
+    played.play(60)
+    frames, draws = HostFrames(played.ring), drawn(3, 1, 0, 64)
+    batch = _replay(played, frames).draw_round(1, 60, 8, 8)
+    blocks = torch.zeros(played.shape.blocks(64, 2 * played.shape.planes), dtype=torch.uint8)
+    whole = blocks.clone()
+    frames.select(batch.rows, batch.frame_mask, whole)
+    frames.select(batch.rows, batch.frame_mask, blocks, torch.from_numpy(draws).float())
+    before, after = (planes_in(each).contiguous().numpy() for each in (whole, blocks))
+    for i, stack in enumerate(np.split(before, 2, axis=1)):
+        np.testing.assert_array_equal(np.split(after, 2, axis=1)[i], augmented(stack, draws[:, i]))
 
 
 @STEPS

@@ -20,11 +20,12 @@ def test_every_name_of_the_configuration_has_its_protocol() -> None:
 def test_rules_are_those_of_the_table() -> None:
     """The columns are the fields of `Protocol` after the name, in their order."""
     assert {name: tuple(vars(protocol).values())[1:] for name, protocol in PROTOCOLS.items()} == {
-        "nature": (0.0, 30, True, False, "minimal", 108_000, 30, 0.05, 18_000, None, "area", False),
-        "machado": (0.25, 0, False, False, "full", 108_000, 100, 0.001, 108_000, None, "area", False),
-        "envpool": (0.0, 30, True, True, "minimal", 108_000, 30, 0.05, 108_000, None, "area", False),
-        "dopamine": (0.25, 0, False, False, "minimal", 108_000, 30, 0.001, 108_000, 125_000, "area", False),
-        "dqn_zoo": (0.0, 30, True, False, "minimal", 108_000, 30, 0.05, 108_000, 125_000, "bilinear", True),
+        "nature": (0.0, 30, True, False, "minimal", 108_000, 30, 0.05, 18_000, None, "area", False, 1),
+        "machado": (0.25, 0, False, False, "full", 108_000, 100, 0.001, 108_000, None, "area", False, 1),
+        "envpool": (0.0, 30, True, True, "minimal", 108_000, 30, 0.05, 108_000, None, "area", False, 1),
+        "dopamine": (0.25, 0, False, False, "minimal", 108_000, 30, 0.001, 108_000, 125_000, "area", False, 1),
+        "dqn_zoo": (0.0, 30, True, False, "minimal", 108_000, 30, 0.05, 108_000, 125_000, "bilinear", True, 1),
+        "atari100k": (0.0, 29, True, False, "minimal", 108_000, 100, 0.001, 108_000, None, "area", False, 0),
     }
 
 

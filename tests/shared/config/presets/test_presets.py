@@ -74,6 +74,17 @@ WORKERS = (
 WORKERS_OF_VALUES = WORKERS | {"epsilon_by_worker": True, "round_steps": 10_000}
 
 
+ATARI_100K = (
+    {"protocol": "atari100k", "envs": 1, "lane_envs": 1, "schedule": "alternate", "total_steps": 100_000}
+    | {"train_every": 1, "replay_size": 100_000, "learning_starts": 1_600, "double": True, "dueling": True}
+    | {"learning_rate": 1e-4, "optimizer_epsilon": 1.5e-4, "precision": "fp32", "learner_parts": 4}
+    | ADAM
+)
+
+
+DER = ATARI_100K | SUPPORT | {"method": "c51", "noisy": True, "noisy_std": 0.1, "prioritized": True}
+
+
 PUBLISHED: dict[str, dict[str, Any]] = {
     "double": {"round_steps": 30_000, "double": True, "epsilon_end": 0.01} | ALMOST_GREEDY,
     "dueling": {"round_steps": 30_000, "double": True, "dueling": True, "clip_gradient": 10.0, "epsilon_end": 0.01}
@@ -88,6 +99,15 @@ PUBLISHED: dict[str, dict[str, Any]] = {
     | {"epsilon_start": 0.0, "epsilon_end": 0.0, "epsilon_steps": 0, "eval_epsilon": 0.0}
     | LONG
     | ADAM,
+    "der": DER
+    | {"round_steps": 2_000, "network": "der", "n_step": 20, "clip_gradient": 10.0, "priority_exponent": 0.5}
+    | {"importance_start": 0.4, "importance_end": 1.0, "importance_steps": 100_000}
+    | {"epsilon_start": 0.0, "epsilon_end": 0.0, "epsilon_steps": 0},
+    "der-dopamine": DER
+    | {"round_steps": 2_000, "n_step": 10, "priority_exponent": 0.5}
+    | {"importance_start": 0.5, "importance_end": 0.5, "importance_steps": 100_000}
+    | {"epsilon_start": 0.01, "epsilon_end": 0.01, "epsilon_steps": 0},
+    "drq": ATARI_100K | {"round_steps": 1, "n_step": 10, "augment": True, "epsilon_end": 0.01, "epsilon_steps": 5_000},
     "qr-dqn": {"method": "qr-dqn", "atoms": 200, "learning_rate": 5e-5, "epsilon_end": 0.01}
     | {"optimizer_epsilon": 0.0003125}
     | ALMOST_GREEDY
