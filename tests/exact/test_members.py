@@ -13,9 +13,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from shared.text import words_of
 from tests.exact.conftest import Undisturbed, stop_at
 from tests.exact.dying import BARRIER
-from tests.support.runs import child, finish, gone, kill, memory_of, same_summary, start, summary, wait_until
+from tests.support.runs import (
+    child,
+    finish,
+    gone,
+    kill,
+    memory_of,
+    same_summary,
+    start,
+    start_words,
+    summary,
+    wait_until,
+)
 
 CATCH = {"env": "tests.support.pixel_game:factory"}
 PPO = {
@@ -68,6 +80,27 @@ def test_a_killed_member_and_a_resume_with_another_number_change_nothing(
     assert stopped["restarts"] == members, "the learner, too"
     finish(start(run_dir, "--resume", str(run_dir), learner_members=str(later), env=CATCH["env"]))
     _require_same(run_dir, alone(case))
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("preset", ["der", "der-dopamine", "drq"])
+def test_an_update_every_step_survives_kills_and_a_stop(tmp_path: Path, preset: str) -> None:
+    """One env and the sizes of the preset: two members, a killed one, a killed actor, a stop, and four members."""
+    run_dir, flags = tmp_path / "run", {"total_steps": 320, "learning_starts": 200, "snapshot_every_steps": 40}
+    words = "--plain", *words_of(game="breakout", preset=preset, **flags)
+    finish(start_words(*words, "--learner-members", "1", "--run-dir", str(tmp_path / "alone")), 2 * SECONDS)
+    process = start_words(*words, "--learner-members", "2", "--run-dir", str(run_dir))
+    memory = memory_of(process, run_dir)
+    for boundary, role in ((225, "member 1"), (262, "actor 0")):
+        wait_until(process, lambda boundary=boundary: memory.board.committed >= boundary, SECONDS)
+        kill(process, role)
+    wait_until(process, lambda: memory.board.committed >= 270, SECONDS)
+    stop_at(process, memory, 285)
+    assert summary(run_dir)["restarts"] == 3
+    assert 285 <= summary(run_dir)["rounds"] < 320
+    finish(start_words("--plain", "--resume", str(run_dir), "--learner-members", "4"), 2 * SECONDS)
+    assert same_summary(run_dir, tmp_path / "alone")["updates"] == 120
 
 
 @pytest.mark.stress
