@@ -28,7 +28,7 @@ LINES = {
     "ringside": 8_700,
     "benchmarks": 2_100,
     "examples": 150,
-    "tests": 28_563,
+    "tests": 28_564,
 }
 """Most lines of code of each room."""
 HOUSE = 22_517

@@ -118,6 +118,7 @@ def test_transitions_of_other_frames(copy: bool, frames: dict[str, object], step
 def test_stacks_are_augmented_each_by_its_draws(shape: dict[str, object]) -> None:
     played = PlayedRing(_config(3).with_settings(**shape), both=True)
     played.play(60)
+    played.ring.planes[:] = np.random.default_rng(0).integers(0, 256, played.ring.planes.shape)
     frames, draws = HostFrames(played.ring), drawn(3, 1, 0, 64)
     batch = _replay(played, frames).draw_round(1, 60, 8, 8)
     blocks = torch.zeros(played.shape.blocks(64, 2 * played.shape.planes), dtype=torch.uint8)
