@@ -201,7 +201,7 @@ class FusedModel(PackedModel):
             into.bias.copy_(bias)
 
     def _patches(self, images: Tensor, i: int) -> Tensor:
-        """What each output of convolution `i` reads: [n * y * x, k * k * in]."""
+        """Patches [n * y * x, k * k * in] that convolution `i` reads."""
         k, stride = self.read.convolutions[i].weight.shape[2], self._strides[i]
         windows = images.permute(0, 2, 3, 1).unfold(1, k, stride).unfold(2, k, stride)  # [n, y, x, in, k, k]
         return windows.permute(0, 1, 2, 4, 5, 3).flatten(3).flatten(0, 2)
