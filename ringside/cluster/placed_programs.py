@@ -135,9 +135,14 @@ class ClusterPrograms:
 
 
 class PlacedPrograms:
-    """The programs of one job, one after another."""
+    """The programs of one job, one after another.
+
+    Attributes:
+        processor: model of the CPU of its present node; empty: it has none yet.
+    """
 
     def __init__(self, programs: ClusterPrograms) -> None:
+        self.processor = ""
         self._programs = programs
         self._host: Host | None = None
         self._title = ""
@@ -156,7 +161,7 @@ class PlacedPrograms:
         self._title, lost_in_row, newest = title, 0, newest_checkpoint(run_dir)
         while True:
             try:
-                return self._run(words())
+                return self._run(words)
             except NodeLost as lost:
                 self.close()
                 self._await_end(run_dir)
@@ -172,11 +177,11 @@ class PlacedPrograms:
             self._host.release()
             self._host = None
 
-    def _run(self, words: Sequence[str]) -> int:
+    def _run(self, words: Callable[[], Sequence[str]]) -> int:
         programs, host = self._programs, self._placed()
         if host is None:
             return 1
-        host.call("start", list(words), os.getcwd(), str(programs.shared), seconds=SILENT_SECONDS)
+        host.call("start", list(words()), os.getcwd(), str(programs.shared), seconds=SILENT_SECONDS)
         told, deadline = 0, math.inf
         while time.monotonic() < deadline:
             code, lines = host.call("poll", _POLL_SECONDS, seconds=SILENT_SECONDS)
@@ -201,6 +206,7 @@ class PlacedPrograms:
         node: Node = host.call("describe", seconds=SILENT_SECONDS)
         if sentence := node.difference(self._programs.software):
             raise ConfigError(sentence)
+        self.processor = node.processor
         self._say(f"on node {node.name}.")
         return host
 

@@ -21,6 +21,7 @@ from ringside.cluster.placed_programs import ClusterPrograms, PlacedPrograms
 from shared.errors import ConfigError
 from shared.files.lock import locked
 from shared.files.result_files import make_result_directory
+from shared.machine.facts import processor
 from shared.machine.subprocesses import die_with
 from shared.process.ownership import SUITE_LOCK_FILE, require_writable_run
 from shared.process.signals import stack_dumps_held_back
@@ -28,9 +29,14 @@ from shared.root import LAUNCHER
 
 
 class LocalPrograms:
-    """Programs of all jobs, which share one place: this machine."""
+    """Programs of all jobs, which share one place: this machine.
+
+    Attributes:
+        processor: model of its CPU.
+    """
 
     def __init__(self, launcher: Path = LAUNCHER) -> None:
+        self.processor = processor()
         self._launcher = launcher
         self._child: subprocess.Popen[bytes] | None = None
         self._stopped = False

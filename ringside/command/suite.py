@@ -1,5 +1,7 @@
 """The task `suite`: the same training on many games and seeds, one run after another, and a report of all.
 
+A run that has ended keeps no replay. One model of CPU trains it from beginning to end.
+
 With `--ray` the runs are placed on the nodes of a cluster, many at once.
 
 `SUITES` are lists of games that have a name. A `Job` is one run: its training, then its evaluations, as programs.
@@ -7,11 +9,13 @@ With `--ray` the runs are placed on the nodes of a cluster, many at once.
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -21,24 +25,27 @@ from ringside.cluster.placed_programs import MOST_LOSSES
 from ringside.cluster.placing import ClusterOptions, Place, Programs, programs_in
 from ringside.command.arguments import Choices, config_of, parse_choices
 from ringside.records.scores import REFERENCE
+from ringside.report.records import CELL_FILE, part
 from ringside.report.report_page import write_report
 from ringside.run import planning
-from shared.checkpoint.finding import newest_checkpoint
-from shared.checkpoint.manifest import BEST_FILE, CHECKPOINTS
+from shared.checkpoint.finding import manifests_in, newest_checkpoint
+from shared.checkpoint.manifest import BEST_FILE, CHECKPOINTS, encoded_manifest, read_manifest
 from shared.checkpoint.weights_file import describe_weights
 from shared.config import validate
 from shared.config.protocols import PROTOCOLS
+from shared.config.resolve import resolve
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import ARITHMETIC, MAY_CHANGE_ON_RESUME, Config
 from shared.config.trust import code_named
 from shared.errors import CheckpointError, ConfigError
+from shared.files.atomic import make_directory, write_atomic
 from shared.files.lock import is_locked, wait_until_free
 from shared.files.run_file_names import CONFIG_FILE, EVALUATION_FILES, LOGS, SUMMARY_FILE
 from shared.files.strict_json import read_object
 from shared.process.ownership import LOCK_FILE, PART, REPORT, require_writable_run
 from shared.process.signals import handle_stop_signals
 from shared.root import LAUNCHER
-from shared.text import PROGRAM, command, flag_of, flags_of, nearest, words_of
+from shared.text import PROGRAM, command, flag_of, flags_of, nearest, printable, words_of
 
 SUITES: dict[str, tuple[str, ...]] = {
     "atari5": ("battle_zone", "double_dunk", "name_this_game", "phoenix", "qbert"),
@@ -98,6 +105,18 @@ class Job:
     def begun(self) -> bool:
         """True if there is a checkpoint to continue from."""
         return newest_checkpoint(self.directory) is not None
+
+    def drop_replay(self) -> None:
+        """Delete the replay of the ended run, after its manifests: the weights stay."""
+        segments = [*(self.directory / CHECKPOINTS).glob("*.ring")]
+        for _, path in manifests_in(self.directory / CHECKPOINTS) if segments else ():
+            with suppress(CheckpointError):  # one that cannot be read serves nobody
+                values = asdict(read_manifest(path))
+                kept = [piece for piece in values["pieces"] if not piece["name"].endswith(".ring")]
+                del values["path"], values["refused"]
+                write_atomic(path, encoded_manifest(values | {"has_replay": False, "pieces": kept}))
+        for path in segments:
+            path.unlink()
 
     def require_same(self) -> None:
         """Raise `ConfigError` unless the run in the directory, if there is one, can be continued as this one."""
@@ -172,6 +191,10 @@ class SuiteOptions(ClusterOptions, Choices):
     """Directory of the runs and their report; default: runs/GAMES. The same directory and options continue it."""
     final_episodes: int | None = None
     """Episodes of the evaluation after each run; default: as the protocol says, which may count steps instead."""
+    keep_replay: bool = False
+    """Keep the replay of a run that has ended, which a greater --total-steps can continue then."""
+    repeat: str | None = None
+    """GAME-SEED: train and evaluate that run again, beside it, and say if weights and returns are the same."""
 
     @property
     def directory(self) -> Path:
@@ -185,9 +208,9 @@ OPTIONS = SuiteOptions
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run the suite. Return 1 if a run or an evaluation failed, or the suite was stopped."""
+    """Run the suite. Return 1 if a run or an evaluation failed or was not the same again, or the suite was stopped."""
     options = parse_choices(SuiteOptions, arguments, "suite")
-    jobs = jobs_of(options)
+    options, jobs = (options, jobs_of(options)) if options.repeat is None else repetition(options)
     with programs_in(options.directory, "a suite that is still going on", options, LAUNCHER) as programs:
         return SuiteRunner(options, jobs, programs).run()
 
@@ -205,9 +228,25 @@ def jobs_of(options: SuiteOptions) -> list[Job]:
     return make_jobs(config_of(options), games_of(options.games), options.seeds, options.directory)
 
 
+def repetition(options: SuiteOptions) -> tuple[SuiteOptions, list[Job]]:
+    """Options and run that repeat the run of --repeat. Raises `ConfigError` if that has not ended."""
+    first, again = (options.directory / f"{options.repeat}{more}" for more in ("", "-repeat"))
+    judged = read_object(first / EVALUATION_FILES["final"])
+    try:
+        config = Config.from_json(read_object(first / CONFIG_FILE))
+    except ConfigError:
+        judged = {}
+    if not judged or not Job(config, first).finished:
+        raise ConfigError(f"--repeat {options.repeat}: there is no {first} that has ended; name one as GAME-SEED.")
+    options.check()
+    job = Job(resolve(config.with_settings(run_dir=again)), again)
+    job.require_same()
+    return replace(options, final_episodes=None if judged.get("eval_steps") else judged["episodes"]), [job]
+
+
 def words_to_train(options: SuiteOptions, job: Job) -> list[str]:
     """Arguments of `launch.py` for a run."""
-    code = code_named(job.config)
+    code = code_named(config_of(options))
     own = {"game", "seed", "run_dir", "resume", "total_steps", *(["init_from"] if job.begun else [])}
     own |= {name for name, value in code.items() if value is not None}
     given = planning.settings_beside_preset(config_of(options), options.preset)
@@ -216,6 +255,8 @@ def words_to_train(options: SuiteOptions, job: Job) -> list[str]:
     words += words_of(total_steps=job.config.learn.total_steps, **code)
     if job.begun:
         return ["--resume", str(job.directory), *words]
+    if options.repeat is not None:
+        return ["--config", str(options.directory / options.repeat), *words, *words_of(run_dir=job.directory)]
     named = words_of(game=job.config.play.game, seed=job.config.run.seed, run_dir=job.directory)
     return ["--preset", options.preset, *words, *named]
 
@@ -241,11 +282,14 @@ class SuiteRunner:
             return 1
         left_out: Sequence[str] = ()
         found = [job.directory for job in jobs if job.finished]
-        if found:
+        if self._options.repeat is not None:
+            if found and not self._failed:
+                self._compare(out / self._options.repeat, found[0])
+        elif found:
             page, left_out = write_report(found, out / REPORT)
             print(f"The report is in {page}.")
         for sentence in (*self._failed, *left_out):
-            print(f"{PROGRAM}: {sentence}", file=sys.stderr)
+            print(printable(f"{PROGRAM}: {sentence}"), file=sys.stderr)
         return 1 if self._failed else 0
 
     def _run_job(self, numbered: tuple[int, Job]) -> None:
@@ -263,6 +307,8 @@ class SuiteRunner:
                 _say(title, "finished already.")
             elif not self._train(job, title, place):
                 return
+            if not self._options.keep_replay:
+                job.drop_replay()
             for kind, (load, version) in job.weights().items():
                 if not self._stopped:
                     self._evaluate(job, title, place, kind, load, version)
@@ -270,7 +316,7 @@ class SuiteRunner:
     def _train(self, job: Job, title: str, place: Place) -> bool:
         """Do the rest of a training; return False if it was not finished."""
         _say(title, f"{'continues' if job.begun else 'begins'} in {job.directory}.")
-        code = place.run(lambda: words_to_train(self._options, job), title, job.directory)
+        code = place.run(lambda: self._words(job, title, place.processor), title, job.directory)
         if self._stopped:
             return False
         if code is None:
@@ -282,6 +328,29 @@ class SuiteRunner:
             why = f"exit code {code}" if code else "it was stopped before its end"
             self._failed.append(f"{job.name} was not finished: {why}. Its logs are in {job.directory / LOGS}.")
         return code == 0 and job.finished
+
+    def _words(self, job: Job, title: str, cpu: str) -> list[str]:
+        """Arguments of a training, noted when it begins, on a model of CPU; what another began is removed."""
+        former = read_object(job.directory / CELL_FILE).get("cpu", cpu)
+        if job.begun and former != cpu:
+            _say(title, f"begins anew: its CPU was {former}, and this one is {cpu}.")
+            shutil.rmtree(job.directory)
+        words = words_to_train(self._options, job)
+        if not job.begun:
+            make_directory(job.directory)
+            write_atomic(job.directory / CELL_FILE, json.dumps({"arguments": words, "cpu": cpu}).encode())
+        return words
+
+    def _compare(self, first: Path, again: Path) -> None:
+        """Say if a repetition has the weights and the returns of the first run; if not, it has failed."""
+        for file, name in ((SUMMARY_FILE, "weights_sha256"), (EVALUATION_FILES["final"], "returns")):
+            found = [read_object(run / file) for run in (first, again)]
+            cpus = " and ".join(str(part(each, "machine").get("cpu")) for each in found)
+            one, other = (str(each.get(name)) for each in found)
+            if one == other:
+                print(printable(f"The same {name}: {one:.80}"))
+            else:
+                self._failed.append(f"Not the same {name}: {one:.80} in {first}, {other:.80} in {again} (CPU: {cpus}).")
 
     def _evaluate(self, job: Job, title: str, place: Place, kind: str, load: Path, version: int) -> None:
         """Evaluate weights by the protocol, unless the same evaluation exists."""
@@ -312,4 +381,4 @@ class SuiteRunner:
 
 def _say(title: str, sentence: str) -> None:
     """Print a sentence about a job."""
-    print(f"{title}: {sentence}", flush=True)
+    print(printable(f"{title}: {sentence}"), flush=True)

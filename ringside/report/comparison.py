@@ -10,7 +10,8 @@ game as the game has.
 
 Published scores and learning curves, with their sources and rules, come from `published.json` and
 `published_curves.json`, which also say how their numbers were copied and checked. A score or a curve belongs to its
-rules. Agents with another chance of sticky actions than a run are never compared with it.
+rules. Agents with another chance of sticky actions than a run are never compared with it, and those of Atari 100k only
+with its runs.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ from shared.files.strict_json import read_json
 from shared.text import count, flags_of
 
 FRAMES = 200_000_000
-"""Training frames of all agents with scores."""
+"""Training frames of the agents with scores, but for those of the protocol `ATARI_100K`."""
+ATARI_100K, GAMES_OF_ATARI_100K = "atari100k", 26
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,15 @@ class Published:
     """Other rules of its evaluation, as text."""
     scores: Mapping[str, float]
     """Mean return by game; games without a published score are missing."""
+    frames: int
+    """Frames of its training."""
+    aggregates: Mapping[str, float]
+    """Statistics that the source prints, over all games of its benchmark."""
+
+    def normalized(self, games: Sequence[str]) -> list[NDArray[np.float64]]:
+        """Human-normalized scores, one for each game; empty if one has no published score."""
+        found = [human_normalized(game, self.scores[game]) for game in games if game in self.scores]
+        return [np.array([score], np.float64) for score in found] if len(found) == len(games) else []
 
 
 @dataclass(frozen=True)
@@ -91,8 +102,9 @@ def published() -> tuple[tuple[Published, ...], str]:
 
 
 def comparable_agents(protocol: str) -> tuple[Published, ...]:
-    """Agents evaluated with the same probability of sticky actions as a protocol."""
-    return tuple(agent for agent in published()[0] if _has_sticky(protocol, agent.sticky))
+    """Agents evaluated with the same probability of sticky actions as a protocol, after as many frames."""
+    same = (agent for agent in published()[0] if (agent.frames < FRAMES) == (protocol == ATARI_100K))
+    return tuple(agent for agent in same if _has_sticky(protocol, agent.sticky))
 
 
 @cache
@@ -122,10 +134,14 @@ Scores = Mapping[str, NDArray[np.float64]]
 Drawn = Sequence[NDArray[np.float64]]
 """Scores of each game, float64[replicates, runs]."""
 Statistic = Callable[[Drawn], NDArray[np.float64]]
-"""Function of scores that returns one figure per replicate."""
+"""Function of scores that returns one figure, or a curve, per replicate."""
 
-REPLICATES = 10_000
+REPLICATES, CURVE_REPLICATES = 10_000, 2_000
 CONFIDENCE = 0.95
+FEWEST_RUNS = 3
+"""Runs of each game from which a report has intervals: those from fewer are too narrow (figure 6)."""
+THRESHOLDS = np.linspace(0.0, 2.0, 101)
+"""Scores over which performance profiles are drawn."""
 
 
 def iqm(drawn: Drawn) -> NDArray[np.float64]:
@@ -150,6 +166,19 @@ def optimality_gap(drawn: Drawn) -> NDArray[np.float64]:
     return np.asarray(np.maximum(1.0 - np.concatenate(drawn, axis=1), 0.0).mean(axis=1))
 
 
+def profile(drawn: Drawn) -> NDArray[np.float64]:
+    """Performance profile (equation 1): share of all runs above each of `THRESHOLDS`, [replicates, thresholds]."""
+    runs = np.concatenate(drawn, axis=1)
+    return np.stack([(runs > threshold).mean(axis=1) for threshold in THRESHOLDS], axis=1)
+
+
+def improvement(drawn: Drawn) -> NDArray[np.float64]:
+    """Probability of improvement (equation A.2) of the runs in the first half of `drawn` over those of the same games
+    in the second: P(X > Y) + P(X = Y) / 2 for a run of each, mean over games."""
+    pairs = zip(drawn[: len(drawn) // 2], drawn[len(drawn) // 2 :], strict=True)
+    return np.mean([np.sign(x[:, :, None] - y[:, None]).mean(axis=(1, 2)) for x, y in pairs], axis=0) / 2 + 0.5
+
+
 STATISTICS: dict[str, Statistic] = {"IQM": iqm, "Median": median, "Mean": mean, "Optimality gap": optimality_gap}
 
 
@@ -158,9 +187,9 @@ class Estimate:
     """A statistic with its interval."""
 
     value: float
-    low: float | None
-    """None, like `high`, if no game has two runs, so that their spread is unknown."""
-    high: float | None
+    low: float | None = None
+    """None, like `high`, if games have too few runs to know their spread."""
+    high: float | None = None
 
 
 def estimate(
@@ -171,14 +200,23 @@ def estimate(
     The same scores always give the same interval.
     """
     games = [np.asarray(scores[game], np.float64) for game in sorted(scores)]
-    value = float(statistic([runs[None, :] for runs in games])[0])
-    if all(len(runs) < 2 for runs in games):
-        return Estimate(value, None, None)
-    generator = np.random.default_rng(0)
+    found = bootstrap(games, statistic, replicates, confidence).tolist()
+    return Estimate(*found[: 1 if all(len(runs) < 2 for runs in games) else 3])
+
+
+def bootstrap(
+    games: Sequence[NDArray[np.float64]], statistic: Statistic, replicates: int, confidence: float = CONFIDENCE
+) -> NDArray[np.float64]:
+    """Statistic of the scores of games, and both ends of its percentile interval by the bootstrap, [3, ...]."""
+    generator, tail = np.random.default_rng(0), (1 - confidence) / 2
     drawn = [runs[generator.integers(len(runs), size=(replicates, len(runs)))] for runs in games]
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(statistic(drawn), (tail, 1 - tail))
-    return Estimate(value, float(low), float(high))
+    value = statistic([runs[None, :] for runs in games])[0]
+    return np.stack([value, *np.quantile(statistic(drawn), (tail, 1 - tail), axis=0)])
+
+
+def profile_of(games: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Performance profile of the scores of games, and both ends of its interval, [3, thresholds]."""
+    return bootstrap(games, profile, CURVE_REPLICATES)
 
 
 IGNORED_SETTINGS = (
@@ -312,13 +350,39 @@ class Comparison:
             game for game in self.games if game in REFERENCE and all(len(self.scores(arm, game)) for arm in self.arms)
         ]
 
+    @cached_property
+    def runs_a_game(self) -> int:
+        """Fewest runs with a score of an arm in an aggregated game; 0: there is no such game."""
+        return min((len(runs) for arm in self.arms for runs in self.normalized(arm)), default=0)
+
+    def normalized(self, arm: Arm) -> list[NDArray[np.float64]]:
+        """Human-normalized scores of an arm, for each aggregated game."""
+        scores = ([human_normalized(game, each) for each in self.scores(arm, game)] for game in self.aggregated_games)
+        return [np.array(runs, np.float64) for runs in scores]
+
     def aggregates(self, arm: Arm) -> dict[str, Estimate]:
         """Statistics of Agarwal et al. 2021 over the aggregated games; empty without such games."""
-        scores = {
-            game: np.array([human_normalized(game, score) for score in self.scores(arm, game).tolist()], np.float64)
-            for game in self.aggregated_games
-        }
-        return {name: estimate(scores, statistic) for name, statistic in STATISTICS.items()} if scores else {}
+        scores = dict(zip(self.aggregated_games, self.normalized(arm), strict=True))
+        found = {name: estimate(scores, statistic) for name, statistic in STATISTICS.items()} if scores else {}
+        return found if self.runs_a_game >= FEWEST_RUNS else {name: Estimate(found[name].value) for name in found}
+
+    def improvements(self, arm: Arm) -> dict[str, Estimate]:
+        """Probability of improvement of an arm over every other and over published agents; empty with few runs.
+
+        Of a published agent the mean return of a game counts as one run.
+        """
+        others = {other.label: self.normalized(other) for other in self.arms if other is not arm}
+        others |= {agent.name: agent.normalized(self.aggregated_games) for agent in comparable_agents(self.protocol)}
+        known = [(name, theirs) for name, theirs in others.items() if theirs and self.runs_a_game >= FEWEST_RUNS]
+        games = {name: [*self.normalized(arm), *theirs] for name, theirs in known}
+        return {name: Estimate(*bootstrap(games[name], improvement, CURVE_REPLICATES).tolist()) for name in games}
+
+    def published_aggregates(self, agent: Published) -> dict[str, float]:
+        """Statistics of a published agent: those of games that follow from its scores, and those that are printed."""
+        scores, is_whole = agent.normalized(self.aggregated_games), len(self.aggregated_games) == GAMES_OF_ATARI_100K
+        follow = {"Median": median, "Mean": mean} if scores else {}
+        found = {name: float(statistic([runs[None] for runs in scores])[0]) for name, statistic in follow.items()}
+        return (dict(agent.aggregates) if is_whole else {}) | found
 
 
 def compare(runs: Sequence[Records], left_out: Sequence[str] = ()) -> Comparison:

@@ -1,4 +1,4 @@
-"""Learning curves by matplotlib.
+"""Learning curves, and statistics of all games, by matplotlib.
 
 Colors are those of Okabe & Ito (2008), which color-blind people tell apart; no meaning depends on color alone.
 """
@@ -22,7 +22,15 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 from ringside.records.scores import REFERENCE
-from ringside.report.comparison import Arm, Comparison, PublishedCurve, comparable_agents
+from ringside.report.comparison import (
+    THRESHOLDS,
+    Arm,
+    Comparison,
+    Estimate,
+    PublishedCurve,
+    comparable_agents,
+    profile_of,
+)
 from ringside.report.records import Records
 from shared.files.atomic import write_atomic
 from shared.text import readable
@@ -30,6 +38,9 @@ from shared.text import readable
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1)))
 """Line styles, for more arms than colors."""
+GRAY = "#777777"
+"""Color of what others published."""
+IMPROVEMENT = "Probability of improvement"
 MARKERS = {"DQN": "s", "Rainbow": "D", "IQN": "^"}
 POINTS = 200
 """Points of the band of several seeds."""
@@ -137,6 +148,48 @@ def learning_curve(comparison: Comparison, game: str, axis: Axis, published: Seq
     return figure
 
 
+def intervals(comparison: Comparison) -> Figure:
+    """Aggregates and probabilities of improvement of all arms, with their intervals; those of published agents."""
+    panels: dict[str, list[tuple[str, Estimate, str]]] = {}
+    for i, arm in enumerate(comparison.arms):
+        for name, found in comparison.aggregates(arm).items():
+            panels.setdefault(name, []).append((arm.label, found, color_of(i)))
+        for other, found in comparison.improvements(arm).items():
+            panels.setdefault(IMPROVEMENT, []).append((f"{arm.label} over {other}", found, color_of(i)))
+    for agent in comparable_agents(comparison.protocol):
+        for name, value in comparison.published_aggregates(agent).items():
+            panels[name].append((agent.name, Estimate(value), GRAY))
+    rows = [len(each) for each in panels.values()]
+    figure = Figure(figsize=(4.6, 0.5 * len(rows) + 0.2 * sum(rows)), layout="constrained")
+    for axes, (name, each) in zip(figure.subplots(len(rows), height_ratios=rows), panels.items(), strict=True):
+        for y, (_, found, color) in enumerate(each):
+            low, high = (found.value if end is None else end for end in (found.low, found.high))
+            axes.errorbar(found.value, y, xerr=[[found.value - low], [high - found.value]], fmt="o", color=color, ms=4)
+        axes.set_yticks(range(len(each)), [textwrap.fill(label, 30) for label, _, _ in each], fontsize=7)
+        axes.set_ylim(len(each) - 0.4, -0.6)
+        axes.set_title(name, loc="left", fontsize=8)
+        axes.xaxis.set_major_locator(MaxNLocator(6))
+    return figure
+
+
+def performance_profiles(comparison: Comparison) -> Figure:
+    """Performance profiles of all arms with bands, and of the mean returns of published agents."""
+    figure = Figure(figsize=(4.6, 3.4), layout="constrained")
+    axes = figure.add_subplot(
+        xlabel="human-normalized score", ylabel="share of runs above it", xlim=(0, 2), ylim=(0, 1)
+    )
+    for i, arm in enumerate(comparison.arms):
+        value, low, high = profile_of(comparison.normalized(arm))
+        axes.fill_between(THRESHOLDS, low, high, color=color_of(i), alpha=0.18, linewidth=0)
+        axes.plot(THRESHOLDS, value, color=color_of(i), label=textwrap.fill(arm.label, 34))
+    for agent, dashes in zip(comparable_agents(comparison.protocol), DASHES, strict=False):
+        if scores := agent.normalized(comparison.aggregated_games):
+            label = f"{agent.name}, means of games"
+            axes.plot(THRESHOLDS, profile_of(scores)[0], color=GRAY, linestyle=dashes, linewidth=1.2, label=label)
+    axes.legend()
+    return figure
+
+
 def _draw_arm(axes: Axes, arm: Arm, game: str, axis: Axis, look: tuple[str, Any]) -> None:
     """Draw the curves of one arm in a color and with dashes; the first has its label."""
     runs = arm.of(game)
@@ -172,7 +225,7 @@ def _draw_published(axes: Axes, curve: PublishedCurve, last_step: float) -> None
     """Draw one published curve up to a step, but at least its first point."""
     kept = slice(max(1, int(np.searchsorted(curve.steps, last_step, side="right"))))
     look: dict[str, Any] = {"marker": MARKERS.get(curve.agent, "v"), "mfc": "white", "ms": 3.5, "lw": 0.9}
-    axes.plot(curve.steps[kept], curve.returns[kept], "--", color="#777777", label=curve.label, **look)
+    axes.plot(curve.steps[kept], curve.returns[kept], "--", color=GRAY, label=curve.label, **look)
 
 
 def _references(axes: Axes, protocol: str, game: str) -> None:
@@ -188,5 +241,5 @@ def _references(axes: Axes, protocol: str, game: str) -> None:
             at.setdefault(near, []).append(name)
     beside: dict[str, Any] = {"xycoords": ("axes fraction", "data"), "xytext": (3, 0), "textcoords": "offset points"}
     for level, names in at.items():
-        axes.axhline(level, color="#777777", linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
+        axes.axhline(level, color=GRAY, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
         axes.annotate(", ".join(names), (1.0, level), va="center", annotation_clip=False, fontsize=7, **beside)

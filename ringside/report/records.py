@@ -28,6 +28,8 @@ from shared.files.strict_json import read_json
 from shared.text import PLAIN_NAME
 
 _JSON_LIMIT = 8 << 20
+CELL_FILE = "cell.json"
+"""File of a run directory in which a suite notes the arguments and the model of the CPU, before it begins the run."""
 
 Column = NDArray[np.float64]
 Columns = Mapping[str, Column]
@@ -65,6 +67,8 @@ class Records:
     by_protocol: dict[str, dict[str, Any]]
     """Evaluations by the protocol, with the keys of `EVALUATION_FILES`; `mean`, `sd`, `episodes`, `eval_epsilon` and
     `eval_max_frames` are numbers."""
+    cell: dict[str, Any]
+    """Notes of the suite that began the run; empty: there are none."""
 
     @property
     def steps(self) -> int:
@@ -138,6 +142,7 @@ def load(run_dir: Path) -> Records:
             for kind, name in EVALUATION_FILES.items()
             if os.path.lexists(run_dir / name)
         },
+        cell=_object(run_dir / CELL_FILE) if os.path.lexists(run_dir / CELL_FILE) else {},
     )
 
 

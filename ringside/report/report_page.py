@@ -22,9 +22,10 @@ from ringside.records.metrics import MEAN_OVER, mean_name
 from ringside.records.scores import REFERENCE, SOURCE, human_normalized
 from ringside.report.comparison import (
     CONFIDENCE,
-    FRAMES,
+    FEWEST_RUNS,
     IGNORED_SETTINGS,
     REPLICATES,
+    STATISTICS,
     Arm,
     Comparison,
     Estimate,
@@ -102,10 +103,8 @@ def _lengths(runs: Sequence[Records], published_frames: int | None) -> Iterator[
 
 def _seeds(comparison: Comparison) -> Iterator[str]:
     fewest = min(len(arm.of(game)) for arm in comparison.arms for game in arm.games)
-    if fewest == 1:
-        yield "Some game has one seed only, which has no interval."
-    elif fewest == 2:
-        yield "Some game has two seeds only: intervals from fewer than three are too narrow to be reliable."
+    if fewest < FEWEST_RUNS:
+        yield f"Some game has {'one seed' if fewest == 1 else 'two seeds'} only: intervals need {FEWEST_RUNS}."
     missing = [game for game in comparison.games if game not in comparison.aggregated_games]
     if missing and len(comparison.games) > 1:
         yield f"Not in the aggregates, as the reference's or a configuration's score is missing: {', '.join(missing)}."
@@ -273,6 +272,7 @@ def write(comparison: Comparison, directory: Path, title: str, study: Sequence[P
     runs, arms, agents = comparison.runs, comparison.arms, _agents(comparison)
     with style():
         curves = {game: _curves(comparison, game, directory) for game in comparison.games}
+        statistics = _statistics(comparison, directory) if comparison.runs_a_game >= FEWEST_RUNS else []
     days = [time.strftime("%Y-%m-%d", time.localtime(run.newest_at)) for run in runs]
     unequal = differences(runs).keys() | _RUN_ONLY
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
@@ -283,9 +283,10 @@ def write(comparison: Comparison, directory: Path, title: str, study: Sequence[P
         made=time.strftime("%Y-%m-%d %H:%M"),
         comparison=comparison,
         rules=training_rules(comparison),
-        notes=notes(comparison, FRAMES if agents else None),
+        notes=notes(comparison, agents[0].frames if agents else None),
         colors=[color_of(i) for i in range(len(arms))],
-        aggregates=[_aggregate_row(comparison, arm) for arm in arms if comparison.aggregated_games],
+        aggregates=[*_aggregate_rows(comparison)],
+        statistics=statistics,
         study=study,
         curves=curves,
         agents=agents,
@@ -318,11 +319,20 @@ def report_figures(comparison: Comparison) -> dict[str, Any]:
                 "label": arm.label,
                 "aggregates": {name: vars(each) for name, each in comparison.aggregates(arm).items()},
                 "scores": {game: comparison.scores(arm, game).tolist() for game in arm.games},
-                "runs": [str(run.path) for run in arm.runs],
+                "improvements": {name: vars(each) for name, each in comparison.improvements(arm).items()},
+                "runs": [_cell(run) for run in arm.runs],
             }
             for arm in comparison.arms
         ],
     }
+
+
+def _cell(run: Records) -> dict[str, Any]:
+    """Arguments of a run, and what a repetition must give."""
+    found: dict[str, Any] = {"path": str(run.path), "game": run.game, "seed": run.seed, **run.cell}
+    found["hours"] = newest(run.rounds["seconds"]) / 3600
+    found["weights_sha256"] = (run.summary or {}).get("weights_sha256")
+    return found | {"returns": run.by_protocol.get("final", {}).get("returns")}
 
 
 def score(value: object, digits: int = 1) -> str:
@@ -355,6 +365,15 @@ def _curves(comparison: Comparison, game: str, directory: Path) -> list[Picture]
     ]
 
 
+def _statistics(comparison: Comparison, directory: Path) -> list[Picture]:
+    """Pictures of the statistics of all games."""
+    from ringside.report.plots import intervals, performance_profiles, save
+
+    told = "Aggregates; probability that a run is better on a game than another, or than a published mean"
+    first = save(intervals(comparison), directory, "intervals", told)
+    return [first, save(performance_profiles(comparison), directory, "profiles", "Performance profiles")]
+
+
 def _agents(comparison: Comparison) -> tuple[Published, ...]:
     """Published agents for the comparison; none if no run played a game."""
     return comparable_agents(comparison.protocol) if any(run.env is None for run in comparison.runs) else ()
@@ -365,14 +384,22 @@ def _of_arm(comparison: Comparison, arm: Arm) -> Row:
     return {"configuration": arm.label} if len(comparison.arms) > 1 else {}
 
 
-def _aggregate_row(comparison: Comparison, arm: Arm) -> Row:
-    """Row of the table of aggregates."""
-    found = comparison.aggregates(arm).items()
-    return {"configuration": arm.label} | {name: (score(each.value, 3), _interval(each)) for name, each in found}
+def _aggregate_rows(comparison: Comparison) -> Iterator[Row]:
+    """Rows of the table of aggregates: arms, then published agents; none without aggregated games."""
+    few = ["one run a game", "two runs a game"][comparison.runs_a_game - 1 : FEWEST_RUNS - 1] or [""]
+    for arm in comparison.arms if comparison.aggregated_games else ():
+        found = comparison.aggregates(arm).items()
+        yield {"configuration": arm.label} | {
+            name: (score(each.value, 3), _interval(each) or few[0]) for name, each in found
+        }
+    for agent in _agents(comparison):
+        if known := comparison.published_aggregates(agent):
+            row: Row = {"configuration": f"{agent.name} (published)"}
+            yield row | {name: score(known.get(name), 3) for name in STATISTICS}
 
 
 def _interval(found: Estimate) -> str:
-    return "one seed: no interval" if found.low is None else f"{score(found.low, 3)} to {score(found.high, 3)}"
+    return "" if found.low is None else f"{score(found.low, 3)} to {score(found.high, 3)}"
 
 
 def _score_row(comparison: Comparison, game: str, arm: Arm) -> Row:
@@ -386,7 +413,9 @@ def _score_row(comparison: Comparison, game: str, arm: Arm) -> Row:
     row["best evaluation"] = score(np.mean(best) if best else None)
     if any(each in REFERENCE for each in comparison.games):
         row["random"], row["human"] = map(score, REFERENCE.get(game, (None, None)))
-    return row | {agent.name: _normalized(game, agent.scores.get(game)) for agent in _agents(comparison)}
+    return row | {
+        agent.name: _normalized(game, agent.scores.get(game)) for agent in _agents(comparison) if agent.scores
+    }
 
 
 def _normalized(game: str, value: float | None) -> tuple[str, str]:

@@ -131,8 +131,8 @@ def resumed_checkpoint(ready: Plan, *, verified: bool = True) -> Manifest | None
             raise ConfigError(f"--require-exact refuses --resume {run.resume}: it does not continue bit for bit.")
         if not checkpoint.has_replay and not ready.method.on_policy:
             raise ConfigError(
-                f"{checkpoint.path} was made with --no-checkpoint-replay and cannot be resumed exactly; begin a "
-                f"new run from its weights with --init-from {run.resume}."
+                f"{checkpoint.path} keeps no replay (--no-checkpoint-replay, or the end of a suite's run) and cannot "
+                f"be resumed exactly; begin a new run from its weights with --init-from {run.resume}."
             )
         require_readable(checkpoint.run_dir / METRICS_FILE)
         _require_more_to_do(checkpoint, ready)

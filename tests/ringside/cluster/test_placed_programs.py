@@ -105,7 +105,7 @@ def test_losses_in_a_row_are_counted_from_the_newest_checkpoint(
     (tmp_path / "checkpoints").mkdir()
 
     def words() -> list[str]:
-        if len(hosts.hosts) == 2:
+        if len(hosts.hosts) == 3:
             (tmp_path / "checkpoints" / "checkpoint-00000001.json").touch()
         return ["wait", str(tmp_path / "first")]
 

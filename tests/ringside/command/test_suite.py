@@ -18,11 +18,17 @@ from ringside.command import suite
 from ringside.command.arguments import parse_choices
 from ringside.command.suite import SUITES, games_of, words_to_train
 from ringside.command.train import configuration
+from ringside.run import planning
+from shared.checkpoint.finding import find_checkpoint
+from shared.checkpoint.weights_file import load_weights
 from shared.config.resolve import resolve
 from shared.errors import ConfigError
 from shared.files.lock import locked
+from shared.machine.facts import processor
 from shared.process.ownership import LOCK_FILE
 from shared.root import ROOT
+from tests.support.checkpoints import CONFIG
+from tests.support.checkpoints import write_run as write_checkpoints
 from tests.support.runs import finish, start_words
 from tests.support.waiting import until
 
@@ -40,6 +46,7 @@ if words[0] == "eval":
         judged |= {"episodes": 7, "eval_steps": 125000}
     if "--episodes" in words:
         judged |= {"episodes": int(words[words.index("--episodes") + 1]), "eval_steps": None}
+    judged["returns"] = [float(os.environ.get("FAKE_RETURN", 1))] * judged["episodes"]
     target.write_text(json.dumps(judged))
     sys.exit(0)
 sys.path[:0] = [os.environ["FAKE_ROOT"]]
@@ -57,7 +64,9 @@ if path.name == os.environ.get("FAKE_SLOW"):
     time.sleep(60)
 if "--resume" in flags:
     __import__("shutil").rmtree(path)
-game, _, seed = path.name.rpartition("-")
+if "--config" in flags:
+    flags["--batch-size"] = json.loads(Path(flags["--config"], "config.json").read_text())["learn"]["batch_size"]
+game, _, seed = path.name.removesuffix("-repeat").rpartition("-")
 numbers = {"batch_size": int(flags.get("--batch-size", 32)), "learning_starts": 1000, "eval_episodes": 30}
 numbers["protocol"] = flags.get("--protocol", "nature")
 write_run(path, game, int(seed), [1.0, 2.0], [], **numbers)
@@ -202,6 +211,94 @@ def test_a_broken_run_is_continued(ended: Program) -> None:
     assert (code, kinds(told)) == (0, ["resume freeway-1", "eval freeway-1"])
     assert "--preset" not in told[0]
     assert told[0][told[0].index("--total-steps") + 1] == "2_000"
+
+
+def test_a_run_is_begun_anew_on_another_model_of_cpu(
+    ended: Program, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = ended.out / "freeway-1"
+    noted = json.loads((broken / "cell.json").read_text())
+    assert noted["cpu"] == processor()
+    assert noted["arguments"][noted["arguments"].index("--game") + 1] == "freeway"
+    (broken / "summary.json").unlink()
+    (broken / "checkpoints").mkdir()
+    (broken / "checkpoints" / "checkpoint-00000001.json").touch()
+    (broken / "cell.json").write_text(json.dumps(noted | {"cpu": "another one"}))
+    code, told = ended()
+    assert (code, kinds(told)) == (0, ["run-dir freeway-1", "eval freeway-1"])
+    assert f"begins anew: its CPU was another one, and this one is {processor()}." in capsys.readouterr().out
+    assert json.loads((broken / "cell.json").read_text())["cpu"] == processor()
+    assert not (broken / "checkpoints").exists()
+
+
+def test_an_ended_run_keeps_its_weights_without_the_replay(tmp_path: Path) -> None:
+    """All its manifests say so, also one whose segments were deleted in part."""
+    config, run = CONFIG.with_settings(game="breakout"), tmp_path / "run"
+    write_checkpoints(run, 3, config)
+    weights, job = load_weights(run), suite.Job(config, run)
+    before = {path.name for path in (run / "checkpoints").iterdir()}
+    assert find_checkpoint(run).segments
+    sorted((run / "checkpoints").glob("*.ring"))[0].unlink()
+    job.drop_replay()
+    assert {path.name for path in (run / "checkpoints").iterdir()} == {name for name in before if "ring" not in name}
+    for path in (run / "checkpoints").glob("checkpoint-*.json"):
+        found = find_checkpoint(path)
+        assert not found.has_replay
+        assert not found.segments
+    assert (load_weights(run).flat == weights.flat).all()
+    resumed = config.with_settings(resume=run, run_dir=run, total_steps=8_000, device="cpu")
+    with pytest.raises(ConfigError, match="keeps no replay"):
+        planning.resumed_checkpoint(planning.check(resumed))
+
+
+@pytest.mark.parametrize(("words", "kept"), [((), False), (("--keep-replay",), True)])
+def test_the_replay_is_dropped_when_a_run_has_ended(
+    program: Program, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], kept: bool
+) -> None:
+    dropped: list[str] = []
+    monkeypatch.setattr(suite.Job, "drop_replay", lambda job: dropped.append(job.directory.name))
+    monkeypatch.setenv("FAKE_FAILS", "pong-1")
+    program(*words)
+    assert dropped == ([] if kept else ["freeway-1"])
+
+
+def test_a_repetition_is_compared(
+    ended: Program, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, again = ended.out / "freeway-1", ended.out / "freeway-1-repeat"
+    (first / "evaluation-final.json").unlink()
+    ended("--final-episodes", "5")
+    ended.told_in.write_text("")
+    words = ["--repeat", "freeway-1", "--out", str(ended.out)]
+    capsys.readouterr()
+    assert suite.main(words) == 0
+    told = [json.loads(line) for line in ended.told_in.read_text().splitlines()]
+    assert told[0][:4] == ["--config", str(first), "--total-steps", "2_000"]
+    assert kinds(told) == ["run-dir freeway-1-repeat", "eval freeway-1-repeat"]
+    assert told[1][told[1].index("--episodes") + 1] == "5", "as many as the first time"
+    said = capsys.readouterr().out
+    assert "The same weights_sha256: 0123456789abcdef" in said
+    assert "The same returns: [1.0, 1.0, 1.0, 1.0, 1.0]" in said
+    (again / "evaluation-final.json").unlink()
+    monkeypatch.setenv("FAKE_RETURN", "2")
+    assert suite.main(words) == 1
+    said = capsys.readouterr().err
+    assert f"Not the same returns: [1.0, 1.0, 1.0, 1.0, 1.0] in {first}, [2.0, 2.0, 2.0, 2.0, 2.0] in {again}" in said
+    assert "Not the same weights_sha256" not in said
+    summary = json.loads((again / "summary.json").read_text())
+    (again / "summary.json").write_text(json.dumps(summary | {"weights_sha256": "fedc"}))
+    assert suite.main(words) == 1
+    assert "Not the same weights_sha256: 0123456789abcdef in" in capsys.readouterr().err
+    assert not (ended.out / "report").exists()
+
+
+@pytest.mark.parametrize("broken", ["", "config.json", "summary.json", "evaluation-final.json"])
+def test_only_a_run_that_has_ended_is_repeated(ended: Program, broken: str) -> None:
+    named = "pong-1" if broken else "pong-2"
+    if broken:
+        (ended.out / named / broken).unlink()
+    with pytest.raises(ConfigError, match=f"--repeat {named}: there is no .*{named} that has ended"):
+        suite.main(["--repeat", named, "--out", str(ended.out)])
 
 
 def test_a_failure_stops_no_other_run(

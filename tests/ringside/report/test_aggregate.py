@@ -9,7 +9,7 @@ from statistics import median as plain_median
 import numpy as np
 import pytest
 
-from ringside.report.comparison import STATISTICS, estimate, iqm, mean
+from ringside.report.comparison import STATISTICS, THRESHOLDS, bootstrap, estimate, improvement, iqm, mean, profile
 
 
 def slowly(name: str, games: list[list[float]]) -> float:
@@ -23,6 +23,56 @@ def slowly(name: str, games: list[list[float]]) -> float:
     if name == "Mean":
         return fmean(fmean(game) for game in games)
     return fmean(max(0.0, 1.0 - score) for score in runs)
+
+
+def rliable(runs: np.ndarray) -> dict[str, float]:
+    """The formulas of rliable (metrics.py at commit 3ccd9f4d), for float64[runs, games] as it has them."""
+    flat = np.sort(runs, axis=None)
+    cut = int(0.25 * flat.size)
+    return {
+        "IQM": float(np.mean(flat[cut : flat.size - cut])),
+        "Median": float(np.median(np.mean(runs, axis=0))),
+        "Mean": float(np.mean(np.mean(runs, axis=0))),
+        "Optimality gap": float(1.0 - np.mean(np.minimum(runs, 1.0))),
+    }
+
+
+def rliable_improvement(x: np.ndarray, y: np.ndarray) -> float:
+    """P(X > Y) as rliable has it: Mann and Whitney's U, of ranks of which equal scores share the mean, over N K."""
+    found = []
+    for task in range(x.shape[1]):
+        both = np.concatenate([x[:, task], y[:, task]])
+        ranks = [(np.sum(both < score) + 1 + np.sum(both <= score)) / 2 for score in x[:, task]]
+        found.append((sum(ranks) - len(x) * (len(x) + 1) / 2) / (len(x) * len(y)))
+    return float(np.mean(found))
+
+
+@pytest.mark.parametrize("seeds", [1, 3, 5])
+def test_figures_are_those_of_rliable_on_the_same_scores(seeds: int) -> None:
+    rng = np.random.default_rng(seeds)
+    x, y = (rng.normal(0.5, 0.8, (runs, 26)).round(1) for runs in (seeds, 4))  # rounded: some are equal
+    scores = {f"game {i:02}": runs for i, runs in enumerate(x.T)}
+    found = {name: estimate(scores, statistic, replicates=10).value for name, statistic in STATISTICS.items()}
+    assert found == pytest.approx(rliable(x), rel=1e-12)
+    assert bootstrap([*x.T, *y.T], improvement, 10)[0] == pytest.approx(rliable_improvement(x, y), rel=1e-12)
+    shares = bootstrap([*x.T], profile, 10)[0]
+    assert shares.tolist() == pytest.approx([float(np.mean(x > tau)) for tau in THRESHOLDS], rel=1e-12)
+
+
+def test_intervals_of_profiles_and_improvement_are_those_of_all_equally_likely_draws() -> None:
+    x, y = [[0.0, 0.5, 1.5], [0.2, 1.0, 1.9]], [[0.5, 0.7], [1.0, 0.1]]
+    draws = [itertools.product(*(itertools.product(game, repeat=len(game)) for game in each)) for each in (x, y)]
+    first, second = (np.array([np.array(draw).T for draw in each]) for each in draws)
+    shares = (first[:, :, :, None] > THRESHOLDS).mean(axis=(1, 2))
+    better = [rliable_improvement(one, other) for one in first for other in second]
+    games = [[np.array(game) for game in each] for each in (x, y)]
+    for found, every in (
+        (bootstrap(games[0], profile, 20_000, 0.8), shares),
+        (bootstrap([*games[0], *games[1]], improvement, 20_000, 0.8)[:, None], np.array(better)[:, None]),
+    ):
+        for tail, bound in zip((0.1, 0.9), found[1:], strict=True):
+            assert np.all((every < bound - 1e-9).mean(axis=0) - 0.02 <= tail)
+            assert np.all(tail <= (every <= bound + 1e-9).mean(axis=0) + 0.02)
 
 
 @pytest.mark.parametrize("name", STATISTICS)

@@ -9,7 +9,13 @@ import pytest
 
 from ringside.command.suite import SUITES
 from ringside.records.scores import REFERENCE, human_normalized
-from ringside.report.comparison import comparable_agents, comparable_curves, published, published_curves
+from ringside.report.comparison import (
+    ATARI_100K,
+    comparable_agents,
+    comparable_curves,
+    published,
+    published_curves,
+)
 from shared.config.protocols import PROTOCOLS
 from shared.config.sections import FRAME_SKIP
 
@@ -59,11 +65,16 @@ def test_training_returns_stand_in_the_middle_of_an_iteration_and_evaluations_wh
 def test_every_agent_says_source_and_protocol_and_names_known_games() -> None:
     """The means are those when the tables were checked: a score that is changed, or put to another game, shows."""
     agents, checked = published()
-    assert [(agent.name, len(agent.scores)) for agent in agents] == [("DQN", 49), ("Rainbow", 54), ("IQN", 54)]
+    nature, atari_100k = agents[:3], agents[3:]
+    assert [(agent.name, len(agent.scores)) for agent in nature] == [("DQN", 49), ("Rainbow", 54), ("IQN", 54)]
     assert "transcriptions" in checked
-    for agent, normalized in zip(agents, (2.1185818, 13.8895306, 19.8360520), strict=True):
+    assert all("no-op starts" in agent.protocol for agent in nature)
+    for agent in atari_100k:
+        assert agent.scores.keys() in (set(SUITES["atari26"]), set())
+        assert agent.frames == 400_000
+    figures = 2.1185818, 13.8895306, 19.8360520, 0.2854368, 0.4647295
+    for agent, normalized in zip([each for each in agents if each.scores], figures, strict=True):
         assert "20" in agent.source
-        assert "no-op starts" in agent.protocol
         assert agent.scores.keys() <= REFERENCE.keys()
         assert all(math.isfinite(score) for score in agent.scores.values())
         found = [human_normalized(game, score) for game, score in agent.scores.items()]
@@ -77,6 +88,18 @@ def test_sticky_and_not_are_never_mixed() -> None:
     assert (len(comparable_agents("nature")), comparable_agents("machado")) == (3, ())
     assert (comparable_curves("nature", "pong"), len(comparable_curves("machado", "pong"))) == ((), 4)
     assert (comparable_agents("of another version"), comparable_curves("of another version", "pong")) == ((), ())
+
+
+def test_agents_of_atari_100k_stand_beside_its_runs_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(PROTOCOLS, ATARI_100K, PROTOCOLS["nature"])
+    found = {agent.name: agent for agent in comparable_agents(ATARI_100K)}
+    assert list(found) == ["DER", "DER, Dopamine", "DrQ(ε)"]
+    assert found.keys().isdisjoint(agent.name for agent in comparable_agents("nature"))
+    # As the papers print them: Schwarzer et al. 2021, Table 1, and 2023, Table A.1.
+    for name, (mean, median) in {"DER": (0.285, 0.161), "DrQ(ε)": (0.465, 0.313)}.items():
+        scores = np.concatenate(found[name].normalized(SUITES["atari26"]))
+        assert (scores.mean(), np.median(scores)) == pytest.approx((mean, median), abs=5e-4)
+    assert found["DER"].normalized(["pong", "asteroids"]) == []
 
 
 def test_lists_of_games_have_their_numbers_and_every_game_is_in_atari57() -> None:

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,22 +16,32 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
-from ringside.report.comparison import compare, published_curves
-from ringside.report.plots import COLORS, Axis, learning_curve, learning_points, seed_band, style
+from ringside.report.comparison import ATARI_100K, compare, profile_of, published, published_curves
+from ringside.report.plots import (
+    COLORS,
+    Axis,
+    intervals,
+    learning_curve,
+    learning_points,
+    performance_profiles,
+    seed_band,
+    style,
+)
 from ringside.report.records import RecordsError, load, newest
 from ringside.report.report_page import score, write_report
+from shared.config.protocols import PROTOCOLS
 from shared.text import headline
 from tests.support.written_runs import write_run
 
 
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The report of two games, two seeds, one configuration. To draw one takes a second or two."""
+    """The report of two games, three seeds, one configuration. To draw one takes a second or two."""
     path = tmp_path_factory.mktemp("report")
     runs = [
         write_run(path / f"{game}-{seed}", game, seed, final=final + seed, best=final + 9)
         for game, final in (("pong", -10.0), ("breakout", 20.0))
-        for seed in (1, 2)
+        for seed in (1, 2, 3)
     ]
     write_report(runs, path / "out")
     return path / "out"
@@ -81,18 +92,18 @@ def test_the_page_needs_nothing_else(out: Path) -> None:
             assert (attributes.get(name) or "#").startswith(("#", "data:image/png;base64,"))
     assert "url(" not in page
     pictures = [attributes for tag, attributes in tags.found if tag == "img"]
-    assert len(pictures) == 2 * 2
+    assert len(pictures) == 2 + 2 * 2
     assert all(attributes.get("alt") for attributes in pictures)
 
 
 def test_pictures_and_figures_lie_beside_it(out: Path) -> None:
     names = {path.name for path in out.iterdir()}
     curves = {f"curve-{game}-{axis}.png" for game in ("pong", "breakout") for axis in ("steps", "hours")}
-    assert names == {"report.html", "report.json"} | curves
+    assert names == {"report.html", "report.json", "intervals.png", "profiles.png"} | curves
     assert all((out / name).read_bytes().startswith(b"\x89PNG") for name in curves)
     figures = json.loads((out / "report.json").read_text())
     assert figures["measure"] == "final evaluation"
-    assert figures["configurations"][0]["scores"] == {"breakout": [21.0, 22.0], "pong": [-9.0, -8.0]}
+    assert figures["configurations"][0]["scores"] == {"breakout": [21.0, 22.0, 23.0], "pong": [-9.0, -8.0, -7.0]}
     found = figures["configurations"][0]["aggregates"]["IQM"]
     assert found["low"] < found["value"] < found["high"]
 
@@ -101,7 +112,94 @@ def test_published_scores_stand_beside_with_their_source(out: Path) -> None:
     text = text_of((out / "report.html").read_text())
     for part in ("401.2", "417.5", "734.0", "Extended Data Table 2", "Hessel et al. 2018", "1806.06923", "2108.13264"):
         assert part in text
-    assert "21.5 0.688" in text  # our mean in breakout, and human-normalized
+    assert "22.0 0.705" in text  # our mean in breakout, and human-normalized
+
+
+@pytest.fixture
+def atari_100k(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Path]:
+    """Makes a report of all games of Atari 100k, each with so many seeds."""
+    monkeypatch.setitem(PROTOCOLS, ATARI_100K, PROTOCOLS["nature"])
+    der = next(agent for agent in published()[0] if agent.name == "DER")
+
+    def make(seeds: int) -> Path:
+        runs = []
+        for game, mean in der.scores.items():
+            for seed in range(1, seeds + 1):
+                judged = {"returns": [mean - 1, mean + 1], "episodes": 100}
+                run = write_run(
+                    tmp_path / f"{game}-{seed}", game, seed, [1.0], (), final=mean + (seed - 2), judged=judged
+                )
+                config = (run / "config.json").read_text().replace('"nature"', f'"{ATARI_100K}"', 1)
+                (run / "config.json").write_text(config)
+                (run / "cell.json").write_text(json.dumps({"arguments": ["--seed", str(seed)], "cpu": "a processor"}))
+                runs.append(run)
+        return write_report(runs, tmp_path / "out")[0].parent
+
+    return make
+
+
+def test_a_table_of_atari_100k_with_one_run_a_game_has_no_interval(
+    atari_100k: Callable[[int], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ringside.report.report_page._curves", lambda *_: [])
+    out = atari_100k(1)
+    text = text_of((out / "report.html").read_text())
+    assert "one run a game" in text.split("Scores by game")[0]
+    assert not re.search(r"\d to \d", text.split("replicates")[1].split("Scores by game")[0])
+    assert "DER (published) – 0.161 0.285 –" in text
+    assert "DER, Dopamine (published) 0.183 0.189 0.350 –" in text
+    assert "DrQ(ε) (published) 0.280 0.313 0.465 –" in text
+    assert "1906.05243" in text
+    assert "Extended Data Table 2" not in text
+    assert {path.name for path in out.iterdir()} == {"report.html", "report.json"}
+    (arm,) = json.loads((out / "report.json").read_text())["configurations"]
+    assert arm["improvements"] == {}
+    assert {found["low"] for found in arm["aggregates"].values()} == {None}
+    cell = next(each for each in arm["runs"] if each["game"] == "pong")
+    assert (
+        cell.items()
+        >= {
+            "seed": 1,
+            "arguments": ["--seed", "1"],
+            "cpu": "a processor",
+            "weights_sha256": "0123456789abcdef",
+            "returns": [-20.3, -18.3],
+        }.items()
+    )
+
+
+def test_three_runs_a_game_have_intervals_profiles_and_probabilities_of_improvement(
+    atari_100k: Callable[[int], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("ringside.report.report_page._curves", lambda *_: [])
+    out = atari_100k(3)
+    text = text_of((out / "report.html").read_text()).split("Scores by game")[0]
+    assert re.search(r" 0\.\d{3} to 0\.\d{3} 0\.161 0\.\d{3} to 0\.\d{3} ", text)
+    assert {"intervals.png", "profiles.png"} < {path.name for path in out.iterdir()}
+    (arm,) = json.loads((out / "report.json").read_text())["configurations"]
+    assert arm["improvements"].keys() == {"DER", "DrQ(ε)"}
+    over_der = arm["improvements"]["DER"]
+    assert over_der["value"] == 0.5, "one run is worse, one equal, one better"
+    assert over_der["low"] < 0.5 < over_der["high"]
+
+
+def test_figures_show_what_was_computed(atari_100k: Callable[[int], Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ringside.report.report_page._curves", lambda *_: [])
+    directory = atari_100k(3).parent
+    comparison = compare([load(path) for path in sorted(directory.glob("*-*"))])
+    (arm,) = comparison.arms
+    with style():
+        figure, profiles = intervals(comparison), performance_profiles(comparison)
+    panels = {axes.get_title("left"): axes for axes in figure.axes}
+    assert [*panels] == ["IQM", "Median", "Mean", "Optimality gap", "Probability of improvement"]
+    labels = [label.get_text() for label in panels["Mean"].get_yticklabels()]
+    assert labels == [arm.label, "DER", "DER, Dopamine", "DrQ(ε)"]
+    spread = panels["Mean"].containers[0].lines[2][0].get_segments()[0][:, 0].tolist()
+    found = comparison.aggregates(arm)["Mean"]
+    assert spread == pytest.approx([found.low, found.high])
+    ours, der, drq = profiles.axes[0].lines
+    assert ours.get_ydata().tolist() == profile_of(comparison.normalized(arm))[0].tolist()
+    assert [line.get_label() for line in (der, drq)] == ["DER, means of games", "DrQ(ε), means of games"]
 
 
 def test_nothing_without_sticky_actions_stands_beside_runs_with_them(tmp_path: Path) -> None:
