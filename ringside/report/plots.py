@@ -173,7 +173,7 @@ def intervals(comparison: Comparison) -> Figure:
 
 
 def performance_profiles(comparison: Comparison) -> Figure:
-    """Performance profiles of all arms with bands, and of the mean returns of published agents."""
+    """Performance profiles of all arms, with bands."""
     figure = Figure(figsize=(4.6, 3.4), layout="constrained")
     axes = figure.add_subplot(
         xlabel="human-normalized score", ylabel="share of runs above it", xlim=(0, 2), ylim=(0, 1)
@@ -182,10 +182,6 @@ def performance_profiles(comparison: Comparison) -> Figure:
         value, low, high = profile_of(comparison.normalized(arm))
         axes.fill_between(THRESHOLDS, low, high, color=color_of(i), alpha=0.18, linewidth=0)
         axes.plot(THRESHOLDS, value, color=color_of(i), label=textwrap.fill(arm.label, 34))
-    for agent, dashes in zip(comparable_agents(comparison.protocol), DASHES, strict=False):
-        if scores := agent.normalized(comparison.aggregated_games):
-            label = f"{agent.name}, means of games"
-            axes.plot(THRESHOLDS, profile_of(scores)[0], color=GRAY, linestyle=dashes, linewidth=1.2, label=label)
     axes.legend()
     return figure
 

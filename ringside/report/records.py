@@ -67,8 +67,6 @@ class Records:
     by_protocol: dict[str, dict[str, Any]]
     """Evaluations by the protocol, with the keys of `EVALUATION_FILES`; `mean`, `sd`, `episodes`, `eval_epsilon` and
     `eval_max_frames` are numbers."""
-    cell: dict[str, Any]
-    """Notes of the suite that began the run; empty: there are none."""
 
     @property
     def steps(self) -> int:
@@ -142,7 +140,6 @@ def load(run_dir: Path) -> Records:
             for kind, name in EVALUATION_FILES.items()
             if os.path.lexists(run_dir / name)
         },
-        cell=_object(run_dir / CELL_FILE) if os.path.lexists(run_dir / CELL_FILE) else {},
     )
 
 

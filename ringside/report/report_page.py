@@ -37,7 +37,7 @@ from ringside.report.comparison import (
     differences,
     published,
 )
-from ringside.report.records import Records, RecordsError, load, newest, number, part
+from ringside.report.records import CELL_FILE, Records, RecordsError, load, newest, number, part
 from shared.config.protocols import PROTOCOLS
 from shared.config.sections import FRAME_SKIP, Play
 from shared.config.settings import ARITHMETIC
@@ -45,6 +45,7 @@ from shared.config.trust import compare_env, require_plugin
 from shared.errors import ConfigError
 from shared.files.atomic import write_atomic
 from shared.files.result_files import make_result_directory
+from shared.files.strict_json import read_object
 from shared.machine.contention import WORTH_SAYING
 from shared.text import flag_of, headline, short, shown
 
@@ -329,7 +330,7 @@ def report_figures(comparison: Comparison) -> dict[str, Any]:
 
 def _cell(run: Records) -> dict[str, Any]:
     """Arguments of a run, and what a repetition must give."""
-    found: dict[str, Any] = {"path": str(run.path), "game": run.game, "seed": run.seed, **run.cell}
+    found = read_object(run.path / CELL_FILE) | {"path": str(run.path), "game": run.game, "seed": run.seed}
     found["hours"] = newest(run.rounds["seconds"]) / 3600
     found["weights_sha256"] = (run.summary or {}).get("weights_sha256")
     return found | {"returns": run.by_protocol.get("final", {}).get("returns")}
