@@ -5,30 +5,35 @@ from __future__ import annotations
 import subprocess
 import sys
 
-FAULTS = """
-import resource
+GIVEN_BACK = """
 from concurrent.futures import ThreadPoolExecutor
 
+import psutil
 import torch
 
 from learner.engine.device import prepare_torch
 
 prepare_torch(torch.device("cpu"), "fp32", 1)
+memory = psutil.Process().memory_info
 
 
-def passes(count):
-    for _ in range(count):
-        sum([torch.ones(7_000_000) for _ in range(3)])
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+def given_back():
+    blocks = [b"x" * 28_000_000 for _ in range(6)]
+    full = memory().rss
+    blocks.clear()
+    return full - memory().rss
 
 
 with ThreadPoolExecutor(1) as thread:
-    before = thread.submit(passes, 20).result()
-    print(thread.submit(passes, 20).result() - before)
+    print(max(thread.submit(given_back).result() for _ in range(10)))
 """
 
 
-def test_a_thread_finds_the_memory_that_it_freed() -> None:
-    """Tensors that do not fit together into one heap of a thread (64 MB); 6,800 pages each, if they were given back."""
-    told = subprocess.run([sys.executable, "-c", FAULTS], capture_output=True, text=True, check=True, timeout=60)
-    assert int(told.stdout) < 6_800
+def test_a_process_keeps_the_memory_that_a_thread_frees() -> None:
+    """Blocks that do not fit together into one heap of a thread (64 MB).
+
+    Page faults would not tell: a heap that gives nothing back grows, too. The library cuts off what the alignment of a
+    tensor did not need. A small block may take that place, and the next tensor does not fit into the hole.
+    """
+    told = subprocess.run([sys.executable, "-c", GIVEN_BACK], capture_output=True, text=True, check=True, timeout=60)
+    assert int(told.stdout) < 28_000_000
