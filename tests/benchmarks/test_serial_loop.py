@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from actors.make_env import make_env
-from benchmarks.serial import Layers, Serial, serial_speed
+from benchmarks.serial import Layers, Serial
 from learner.learner import prepare
 from learner.networks.policy import Policy
 from ringside.command.train import configuration
@@ -132,8 +132,3 @@ def test_another_order_is_refused(settings: dict[str, Any]) -> None:
     plan = make_plan(**settings)
     with pytest.raises(ConfigError, match="--schedule alternate"):
         Serial(plan, Looking(plan.actions))
-
-
-def test_speed_is_of_whole_rounds_that_learn() -> None:
-    measure = serial_speed(make_plan(), gradients=True)
-    assert measure(0.05) > 0

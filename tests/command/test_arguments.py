@@ -40,17 +40,11 @@ SMALL = ("--envs", "8", "--device", "cpu", "--run-dir", "run")
         (("--init-from", "nowhere"), "--init-from nowhere does not exist"),
         (("--resume", "nowhere", "--preset", "quick"), "omit --preset"),
         (("eval", "--load", "nowhere"), "--load nowhere does not exist"),
-        (("--learning-rte", "1"), "There is no option --learning-rte; did you mean --learning-rate?"),
-        (("--eval-actions", "greedi"), "auto, sample, greedy; did you mean greedy?"),
-        (("--method", "dnq"), "did you mean dqn?"),
         (("--nodes", "2"), "--nodes, --head-plays, --mixed-numerics and --ray-insecure need --ray."),
         (("--run-dir", ""), "The value of --run-dir is empty: give a path, or omit it."),
-        (("report", ""), "The value of RUNS is empty: give a path, or omit it."),
         (("export", "--load", "pong", "--onnx", "x", "--frames", "1e12"), "must lie between 1 and 100_000."),
-        (("export", "--load", "pong", "--onnx", "x", "--seed", "-5"), "--seed -5 must not be negative."),
         (("eval",), "--load is missing: run directory, checkpoint, file of weights, or an agent of the zoo"),
         (("--lr", "1e-4"), "There is no option --lr; did you mean --learning-rate?"),
-        (("--env-id", "PongNoFrameskip-v4"), "There is no option --env-id; did you mean --game?"),
         (("report",), "Name at least one run directory"),
         (("--game", "pong", "eval"), "eval is a task, the first word of the command"),
         (("play", "pong"), "'pong' follows no option: pass --load pong."),
@@ -59,13 +53,11 @@ SMALL = ("--envs", "8", "--device", "cpu", "--run-dir", "run")
         (("breakot",), "There is no task 'breakot'; did you mean --game breakout?"),
         (("record", "--load", "pong"), "record is a part of play: pass play --load AGENT --video FILE.mp4"),
         (("xyzzy9",), "There is no task 'xyzzy9': choose one of train, watch, "),
-        (("zoo", "frobnicate"), "The zoo has no task 'frobnicate': pass none, or add, push, pull."),
-        (("zoo", "pusch", "pong"), "or add, push, pull; did you mean push?"),
+        (("zoo", "pusch", "pong"), "The zoo has no task 'pusch': pass none, or add, push, pull; did you mean push?"),
         (("zoo", "pong"), "pong is an agent of the zoo, not a task: "),
         (("zoo", "push"), "zoo push needs an agent of the zoo or a run behind it: zoo push pong --repo USER/pong"),
         (("zoo", "push", "pong"), "--push pong needs the repository of the Hub to upload to: --repo USER/NAME."),
         (("zoo", "push", "pong", "me/pong"), "me/pong follows no option: pass --repo me/pong."),
-        (("pong",), "pong is a game, not a task: pass --game pong."),
         (("SpaceInvaders",), "SpaceInvaders is a game, not a task: pass --game space_invaders."),
         (("rainbow",), "rainbow is a preset, not a task: pass --preset rainbow."),
         (("--env", "X-v0", "--game", "pong"), "--game and --env both name what is played"),
@@ -75,13 +67,10 @@ SMALL = ("--envs", "8", "--device", "cpu", "--run-dir", "run")
         (("eval", "--load", "pong", "--env-kwargs", "size=5"), "pass --env, too."),
         (("eval", "--load", "pong", "--env", "X-v0", "--env-kwargs", "a=1"), "omit --env X-v0@a=1"),
         (("eval", "--load", "pong", "--eval-epsilon", "1.5"), "--eval-epsilon 1.5 must lie between 0 and 1"),
-        (("eval", "--load", "pong", "--eval-max-frames", "0"), "--eval-max-frames 0 must lie between 1 and 4_000_000"),
         (("doctor", "--json", "no/such/directory.json"), "--json no/such/directory.json cannot be written"),
-        (("doctor", "--resume", "nowhere"), "--resume nowhere"),
         (("doctor", "--ray-insecure"), "--ray-insecure is for a cluster: pass --ray, too."),
         (("doctor", "--ray", "nonsense"), "--ray nonsense"),
         (("--cgroup", "--memory", "much"), "--memory much is no amount of memory"),
-        (("--cgroup", "--cpus", "0"), "--cpus 0 must be 0.01 to 1,000,000 cores"),
         (("--memory", "4G"), "pass --cgroup, too"),
         (("--plugin", "no_such"), "--plugin no_such is not found: put its directory into PYTHONPATH."),
         (("--plugin", "a/b.py"), "--plugin 'a/b.py' is not the dotted name of a module"),
@@ -131,11 +120,6 @@ def test_a_forbidden_file_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     monkeypatch.setattr("ringside.command.eval.main", lambda _: refuse(ROOT))
     assert launch_py.main(["eval"]) == 2
     assert capsys.readouterr().err == f"launch.py: This user may not read or write {ROOT}.\n"
-
-
-def test_no_value_is_said_as_help_shows_it() -> None:
-    assert configuration(["--preset", "dueling"]).algorithm.clip_gradient == 10.0
-    assert configuration(["--preset", "dueling", "--clip-gradient", "unset"]).algorithm.clip_gradient is None
 
 
 def test_keyword_arguments_become_part_of_the_name_of_the_env() -> None:

@@ -167,14 +167,9 @@ def test_an_env_of_another_kind_has_no_gymnasium_twin(tmp_path: Path) -> None:
 
 def test_the_example_runs(tmp_path: Path) -> None:
     weights = random_weights(tmp_path)
-    done = subprocess.run(
-        [sys.executable, ROOT / "examples" / "play_with_gymnasium.py", weights, "--steps", "20"],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    words = [sys.executable, ROOT / "examples" / "play_with_gymnasium.py", weights, "--steps", "20"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, "pong: " in done.stdout) == (0, True), done.stderr
     assert "after 20 steps" in done.stdout
 

@@ -62,97 +62,69 @@ def judged(
 
 EVALUATION = "Evaluation limits the run: {} waits 30% of the time for a free slot in the queue of evaluations"
 CONTENTION = " Other programs use 1.0 of 2 cores. The hypervisor takes 0.8 of 2 cores (steal time)."
-WAIT = "No role limits the run by itself: they wait for one another"
+BUSY = {
+    **{name: f"{name.capitalize()} limits the run" for name in ("emulation", "inference")},
+    **{"learner": "The learner limits the run", "scribe": "Recording limits the run"},
+    **{"workers": "The workers limit the run", "turns": "Playing and learning take turns"},
+    "none": "No role limits the run by itself: they wait for one another",
+}
+"""Beginning of the sentence by kind, where busy shares follow."""
+SUBJECT = {"turns": "turns without waiting", "cores": "all cores", "inference": "inference"}
+AT_WORK = (RoleStatus("inference", "working", 0.95), *WORKERS)
+ALTERNATES, WAITS = {"alternates": True}, {"evaluation_wait": 0.3}
+CONTENDED = {"usable_cores": 2, "others": 1.0, "stolen": 0.8}
+UNEVEN = on_nodes(("n1", 0.98, 0.1), ("n2", 0.6, 0.1), ("n3", 0.5, 0.1))
 
 
 @pytest.mark.parametrize(
-    ("who", "more", "kind", "role", "share", "sentence", "limit"),
+    ("who", "more", "kind", "role", "share", "said"),
     [
-        (
-            *(roles(0.9, 0.4, 0.5, 0.7), {}, "learner", "learner", 0.9),
-            *("The learner limits the run (busy: learner 90%, actors 60%, inference 40%)", "500 the learner"),
-        ),
-        (
-            *(roles(0.5, 0.4, 0.9, 0.9), {}, "emulation", "actors", 0.9),
-            *("Emulation limits the run (busy: actors 90%, learner 50%, inference 40%)", "500 the actors"),
-        ),
+        (roles(0.9, 0.4, 0.5, 0.7), {}, "learner", "learner", 0.9, "learner 90%, actors 60%, inference 40%"),
+        (roles(0.5, 0.4, 0.9, 0.9), {}, "emulation", "actors", 0.9, "actors 90%, learner 50%, inference 40%"),
         (
             *(roles(0.6, 0.3, 0.5, 1.0), {}, "emulation", "actors", 0.75),
-            *(
-                "Emulation limits the run (busy: actors 75% (actor 1 100%), learner 60%, inference 30%)",
-                "600 the actors",
-            ),
+            "actors 75% (actor 1 100%), learner 60%, inference 30%",
         ),
-        (
-            *(roles(0.3, 0.9, 0.4, 0.4), {}, "inference", "inference", 0.9),
-            *("Inference limits the run (busy: inference 90%, actors 40%, learner 30%)", "500 inference"),
-        ),
-        (
-            *(roles(0.3, 0.2, 0.6, 0.3), {}, "none", "actors", 0.45),
-            *(f"{WAIT} (busy: actors 45%, learner 30%, inference 20%)", "1,000 the actors"),
-        ),
+        (roles(0.3, 0.9, 0.4, 0.4), {}, "inference", "inference", 0.9, "inference 90%, actors 40%, learner 30%"),
+        (roles(0.3, 0.2, 0.6, 0.3), {}, "none", "actors", 0.45, "actors 45%, learner 30%, inference 20%"),
         (
             *(roles(0.6, 0.3, 0.5, scribe=0.96), {}, "scribe", "scribe", 0.96),
-            "Recording limits the run (busy: scribe 96% with a core for 10% of that, learner 60%, actors 50%, "
-            "inference 30%)",
-            "469 the scribe",
+            "scribe 96% with a core for 10% of that, learner 60%, actors 50%, inference 30%",
         ),
-        (  # The limit is a run in which one of them always works, not one in which the busiest works alone.
-            *(roles(0.5, 0.1, 0.3, 0.4), {"alternates": True}, "turns", "learner", 0.9),
-            "Playing and learning take turns (busy: learner 50%, actors 35%, inference 10%)",
-            "500 turns without waiting",
-        ),
-        (
-            *(roles(0.6, 0.5, 0.4), {"evaluation_wait": 0.3}, "evaluation", "evaluator", 1.0),
-            *(EVALUATION.format("the learner"), "450 the evaluator"),
-        ),
-        (
-            *(WORKERS, {}, "workers", "workers", 0.9),
-            *("The workers limit the run (busy: workers 90%)", "500 the workers"),
-        ),
-        (
-            *((RoleStatus("inference", "working", 0.95), *WORKERS), {"evaluation_wait": 0.3}),
-            *("evaluation", "evaluator", 1.0),
-            *(EVALUATION.format("the first process of the workers"), "450 the evaluator"),
-        ),
+        # The limit is a run in which one of them always works, not one in which the busiest works alone.
+        (roles(0.5, 0.1, 0.3, 0.4), ALTERNATES, "turns", "learner", 0.9, "learner 50%, actors 35%, inference 10%"),
+        (roles(0.6, 0.5, 0.4), WAITS, "evaluation", "evaluator", 1.0, EVALUATION.format("the learner")),
+        (WORKERS, {}, "workers", "workers", 0.9, "workers 90%"),
+        (AT_WORK, WAITS, "evaluation", "evaluator", 1.0, EVALUATION.format("the first process of the workers")),
         (
             *(FEW_CORES, {"usable_cores": 2}, "cores", "inference", 0.95),
             "All cores are in use (2): inference takes the most, 0.9, then learner 0.6, actors 0.3, scribe 0.1",
-            "474 all cores",
         ),
         (
-            *(HARDLY_A_CORE, {"usable_cores": 2, "others": 1.0, "stolen": 0.8}, "cores", "learner", 0.1),
+            *(HARDLY_A_CORE, CONTENDED, "cores", "learner", 0.1),
             "All cores are in use (2, 1.8 by others): of this run learner takes the most, 0.1, then inference 0.1",
-            "4,500 all cores",
         ),
         (
             *(on_nodes(("n1", 0.99, 0.5), ("n2", 0.99, 0.4)), {}, "network", "nodes", 0.99),
             "The network limits the run: the nodes wait 45% of the time for parameters, 5.0 MB/s "
             "(busy: nodes 99%, learner 40%)",
-            "455 the nodes",
         ),
         (
-            *(on_nodes(("n1", 0.98, 0.1), ("n2", 0.6, 0.1), ("n3", 0.5, 0.1)), {}, "node", "nodes", 2.08 / 3),
-            *("Node n1 limits the run (busy: nodes 69% (actor 1 98%), learner 40%)", "649 the nodes"),
+            *(UNEVEN, {}, "node", "nodes", 2.08 / 3),
+            "Node n1 limits the run (busy: nodes 69% (actor 1 98%), learner 40%)",
         ),
-        (
-            *(on_nodes(("n1", 0.96, 0.1), ("n2", 0.94, 0.1)), {}, "emulation", "nodes", 0.95),
-            *("Emulation limits the run (busy: nodes 95%, learner 40%)", "474 the nodes"),
-        ),
-        (
-            *(on_nodes(("n1", 0.5, 0.1), ("", 1.0, 0.0)), {}, "none", "nodes", 0.5),
-            *(f"{WAIT} (busy: nodes 50%, learner 40%)", "900 the nodes"),
-        ),
+        (on_nodes(("n1", 0.96, 0.1), ("n2", 0.94, 0.1)), {}, "emulation", "nodes", 0.95, "nodes 95%, learner 40%"),
+        (on_nodes(("n1", 0.5, 0.1), ("", 1.0, 0.0)), {}, "none", "nodes", 0.5, "nodes 50%, learner 40%"),
     ],
 )
 def test_the_bottleneck_and_the_way_to_its_limit(
-    who: Roles, more: dict[str, Any], kind: str, role: str, share: float, sentence: str, limit: str
+    who: Roles, more: dict[str, Any], kind: str, role: str, share: float, said: str
 ) -> None:
     found = judged(who, **more)
-    possible, _, subject = limit.partition(" ")
-    distance = f"450 of about {possible} steps/s that {subject} would allow ({share:.0%})."
-    said, others = found.sentence.removesuffix(CONTENTION), found.sentence.endswith(CONTENTION)
-    assert (found.kind, found.role, said, others) == (kind, role, f"{sentence}; {distance}", "others" in more)
+    sentence = f"{BUSY[kind]} (busy: {said})" if kind in BUSY else said
+    sentence += f"; 450 of about {450 / share:,.0f} steps/s that {SUBJECT.get(kind, f'the {role}')} would allow "
+    expected = f"{sentence}({share:.0%}).{CONTENTION * ('others' in more)}"
+    assert (found.kind, found.role, found.sentence) == (kind, role, expected)
     assert found.share == pytest.approx(share)
     assert found.steps_per_second == pytest.approx(450.0 / share)
 

@@ -48,14 +48,8 @@ sys.exit(launch.main(list(sys.argv[2:])))
 """The launcher, for which systemd runs on the machine whose root is the first argument."""
 
 
-AMOUNTS = {
-    "16G": 16 * GIB,
-    "800m": 800 << 20,
-    "1.5g": 3 * GIB // 2,
-    "16GB": 16 * GIB,
-    "2GiB": 2 * GIB,
-    9 * "9": 10**9 - 1,
-}
+AMOUNTS = {"16G": 16 * GIB, "800m": 800 << 20, "1.5g": 3 * GIB // 2, "16GB": 16 * GIB, "2GiB": 2 * GIB}
+AMOUNTS[9 * "9"] = 10**9 - 1
 
 
 @pytest.mark.parametrize(("words", "memory"), [*AMOUNTS.items(), (None, None)])
