@@ -11,17 +11,8 @@ import pytest
 from shared.machine.facts import usable_cores
 from tests.support.runs import LAUNCH, finish, records, start, summary
 
-LIGHT = {
-    "envs": "4",
-    "lane_envs": "1",
-    "actors": "1",
-    "inference_threads": "1",
-    "inference_batch": "1",
-    "round_steps": "100",
-    "learning_starts": "100",
-    "replay_size": "800",
-    "epsilon_steps": "100",
-}
+LIGHT = {"envs": "4", "lane_envs": "1", "actors": "1", "inference_threads": "1", "inference_batch": "1"}
+LIGHT |= {"round_steps": "100", "learning_starts": "100", "replay_size": "800", "epsilon_steps": "100"}
 """One process of each kind on one core, so that two cores are not all in use, whatever is slow."""
 
 SLOWED = {

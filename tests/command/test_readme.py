@@ -19,7 +19,8 @@ from shared.memory.board import Phase
 from shared.memory.process_table import ProcessTable, Role
 from shared.root import ROOT
 from tests.conftest import Launch
-from tests.support.runs import SMALL, finish, gone, memory_of, start, start_words, summary, wait_until
+from tests.exact.conftest import stop_at
+from tests.support.runs import SMALL, begun, finish, gone, memory_of, start_words, summary, wait_until
 
 README = (ROOT / "README.md").read_text()
 RUN = re.compile(r"runs/[a-z]+-20260101-120000")
@@ -59,11 +60,8 @@ def run(request: pytest.FixtureRequest, tmp_path: Path, five_rounds: Path) -> Pa
     if "--resume" not in request.node.callspec.params["command"]:
         return five_rounds
     run_dir = tmp_path / "run"
-    process = start(run_dir, total_steps="2_400")
-    memory = memory_of(process, run_dir)
-    wait_until(process, lambda: memory.board.committed >= 3)
-    process.send_signal(signal.SIGINT)
-    finish(process)
+    process, memory = begun(run_dir, total_steps="2_400")
+    stop_at(process, memory, 3, signal.SIGINT)
     return run_dir
 
 

@@ -24,9 +24,10 @@ from shared.files.lock import locked
 from shared.memory.plan import Plan
 from shared.process.ownership import LOCK_FILE, SUITE_LOCK_FILE
 from tests.conftest import Refused
+from tests.exact.conftest import stop_at
 from tests.support.checkpoints import ACTIONS, CONFIG, SIZES, rewrite, write_run
 from tests.support.configurations import settled
-from tests.support.runs import finish, memory_of, records, start, summary, wait_until
+from tests.support.runs import begun, finish, records, start, summary
 
 PROMISED = {"steps", "frames", "updates", "samples_per_step", "rounds", "episodes", "mean_return_100", "seconds"} | {
     *("steps_per_second", "weights_sha256", "config_digest", "protocol", "seed", "machine"),
@@ -247,8 +248,7 @@ def test_a_run_of_a_suite_names_no_commands(tmp_path: Path) -> None:
 
 @pytest.mark.stress
 def test_a_run_that_is_stopped_before_its_first_checkpoint_says_that_nothing_was_saved(tmp_path: Path) -> None:
-    process = start(tmp_path / "run")
-    memory_of(process, tmp_path / "run")  # no role has come that far
+    process, _ = begun(tmp_path / "run")  # no role has come that far
     process.send_signal(signal.SIGINT)
     output = finish(process)
     assert "Stopping: there is nothing to save yet." in output
@@ -259,11 +259,8 @@ def test_a_run_that_is_stopped_before_its_first_checkpoint_says_that_nothing_was
 @pytest.mark.stress
 def test_a_run_goes_on_with_another_arithmetic_and_says_so(tmp_path: Path) -> None:
     run_dir, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
-    process = start(run_dir, precision="fp32", eval_every_steps="480", eval_episodes="1")
-    memory = memory_of(process, run_dir)
-    wait_until(process, lambda: memory.board.committed >= 3)
-    process.send_signal(signal.SIGTERM)
-    finish(process)
+    process, memory = begun(run_dir, precision="fp32", eval_every_steps="480", eval_episodes="1")
+    stop_at(process, memory, 3)
     first = summary(run_dir)
     assert (first["exact"], first["inexact_since_steps"]) == (True, None)
     assert first["checkpoint"]["at_steps"] == first["steps"]

@@ -7,47 +7,34 @@ import random
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import psutil
 
-from shared.machine.proc_files import stat_fields
 from shared.memory.board import Phase
-from tests.support.runs import evaluations, finish, fork_server_of, memory_of, spawning, start, summary, wait_until
+from shared.memory.process_table import Role
+from tests.support import runs
+from tests.support.runs import evaluations, finish, memory_of, shared_names, start, summary, wait_until
 
-FLAGS = {
-    "env": "tests.support.pixel_game:factory",
-    "eval_every_steps": "960",
-    "eval_episodes": "6",
-    "eval_envs": "4",
-}
+FLAGS = {"env": "tests.support.pixel_game:factory", "eval_every_steps": "960", "eval_episodes": "6", "eval_envs": "4"}
 """Every role there is, the evaluator too."""
-FORKED = 2
-"""Processes that the fork server has forked: learner and inference."""
-EARLY_SECONDS = 1.0
+ACTORS = (Role.ACTOR, Role.ACTOR + 1)
+ALL_ROLES = (Role.INFERENCE, Role.LEARNER, Role.SCRIBE, Role.EVALUATOR, *ACTORS)
+SERVER = -1
+"""Stands for the fork server, which has no position on the board."""
 SOON_SECONDS, LONGEST_SECONDS = 120.0, 900.0
 """Seconds in which a role works again and a run ends, or the test gives up; for a machine under load."""
 
 
-@dataclass
-class Tally:
-    """Kills of one storm."""
-
-    name: str
-    kills: int = 0
-    early: int = 0
-    """Kills in the first second of a life."""
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.kills:,} kills, {self.early:,} of them in the first second of a life, same weights"
-
-
-TALLIES: list[Tally] = []
-"""Tallies of the storms that ended with the same weights; printed at the end of the tests (conftest.py)."""
+TALLIES: list[tuple[str, int]] = []
+"""Names and kills of the storms that ended with the same weights; printed at the end of the tests (conftest.py)."""
 
 
 @dataclass(frozen=True)
@@ -70,31 +57,34 @@ def result_of(run_dir: Path) -> Result:
     return Result(last["weights_sha256"], last["episodes"], evaluations(run_dir))
 
 
-def age(pid: int) -> float:
-    """Seconds since the start of a process."""
-    started = int(stat_fields(Path(f"/proc/{pid}/stat"))[19]) / os.sysconf("SC_CLK_TCK")
-    return time.clock_gettime(time.CLOCK_BOOTTIME) - started
-
-
 class Storm:
     """Kills and freezes processes of one run. All that is random follows from the seed."""
 
-    def __init__(self, process: subprocess.Popen[str], run_dir: Path, name: str, seed: int) -> None:
+    def __init__(
+        self, process: subprocess.Popen[str], run_dir: Path, name: str, seed: int, names_before: set[str]
+    ) -> None:
         self.process = process
+        self._names_before = names_before
         self.run_dir = run_dir
         self.random = random.Random(seed)
         self.memory = memory_of(process, run_dir, actions=3)
         self.board = self.memory.board
-        self.tally = Tally(name)
+        self.name, self.kills = name, 0
         self._struck: set[int] = set()
-        self.server_kills = 0
+        self._learners = list(self.memory.plan.processes.learners)
+        self._forked = [Role.INFERENCE, *self._learners]
+        """Processes of the fork server."""
+        self._kills = Counter[bool | None]()
+        """Kills of forked processes (True), of others (False), and of the fork server (None)."""
+        self._least = np.zeros_like(self.board.restarts)
+        """Restarts of each process that its kills lead to, at least."""
 
     def rages(self) -> bool:
         """True until the last commit of the run."""
         return self.process.poll() is None and not self.board.complete
 
     def living(self) -> dict[int, int | None]:
-        """Ids of the run's processes that were not killed yet, with their positions on the board.
+        """Ids of the run's processes that were not killed yet, with their positions on the board, or `SERVER`.
 
         None: a process that has not said yet who it is, since it is only just starting.
         """
@@ -108,55 +98,51 @@ class Storm:
                     continue
                 if words[:1] and words[0] in roles:
                     found[candidate.pid] = roles[words[0]]
-                elif spawning(candidate):
+                elif runs.spawning(candidate):
                     found[candidate.pid] = None
+                elif runs.is_fork_server(candidate):
+                    found[candidate.pid] = SERVER
         return found
 
     def kill(self, *wanted: int) -> int:
         """Kill the processes at these positions, or else a random one; returns how many there were to be killed."""
         living = self.living()
-        victims = [pid for pid, number in living.items() if number in wanted]
-        if not wanted and living:
-            victims = [self.random.choice(sorted(living))]
-        for pid in victims:
-            self._strike(pid, signal.SIGKILL)
+        if not wanted:
+            return int(self._kill_one_of(living))
+        victims = {pid: number for pid, number in living.items() if number in wanted}
+        for pid, number in victims.items():
+            self._strike(pid, number)
         return len(victims)
-
-    def kill_server(self) -> None:
-        """Kill the fork server, and so all that it forked, once it is there."""
-        self.watch_for(lambda: fork_server_of(self.process) is not None)
-        server = fork_server_of(self.process)
-        if server is not None:
-            self.server_kills += 1
-            server.kill()
 
     def freeze(self, *wanted: int) -> None:
         """Stop the processes at these positions, once they have said who they are; each is to be killed for it."""
         for number in wanted:
             self.watch_for(lambda number=number: number in self.living().values())
             pid = next(pid for pid, position in self.living().items() if position == number)
-            self._strike(pid, signal.SIGSTOP)
+            self._strike(pid, number, signal.SIGSTOP)
 
-    def _strike(self, pid: int, number: signal.Signals) -> None:
-        """Send a deadly signal, and count it."""
-        self.tally.early += age(pid) < EARLY_SECONDS
-        os.kill(pid, number)
-        self._struck.add(pid)
-        self.tally.kills += 1
+    def _strike(self, pid: int, number: int | None, signal_: signal.Signals = signal.SIGKILL) -> None:
+        """Send a deadly signal to the process at a position, and count it, unless its server has taken it along."""
+        with suppress(ProcessLookupError, psutil.NoSuchProcess):
+            forked = number in self._forked or (number is None and runs.is_fork_server(psutil.Process(pid)))
+            hit = self._forked if number == SERVER else [] if number is None else [number]
+            least = self.board.restarts[hit] + 1
+            os.kill(pid, signal_)
+            self._struck.add(pid)
+            self._least[hit] = least
+            self._kills[None if number == SERVER else forked] += 1
+            self.kills += 1
 
     def kill_one_starting(self) -> None:
         """Kill a random process that has not come to work yet, if there is one."""
-        self._kill_one_of(pid for pid, n in self.living().items() if n is None or self.board.phase[n] == Phase.STARTING)
+        phase = self.board.phase
+        starts = {n: phase[n] == Phase.STARTING for n in range(len(phase))} | {None: True, SERVER: False}
+        self._kill_one_of({pid: n for pid, n in self.living().items() if starts[n]})
 
-    def kill_one_early(self) -> bool:
-        """Kill a random process in the first second of its life; False: there is none."""
-        return self._kill_one_of(pid for pid in self.living() if age(pid) < EARLY_SECONDS)
-
-    def _kill_one_of(self, pids: Iterable[int]) -> bool:
+    def _kill_one_of(self, found: dict[int, int | None]) -> bool:
         """Kill a random one of these; False: there is none."""
-        found = sorted(pids)
         if found:
-            self._strike(self.random.choice(found), signal.SIGKILL)
+            self._strike(*self.random.choice(sorted(found.items(), key=itemgetter(0))))
         return bool(found)
 
     def watch_for(self, condition: Callable[[], bool]) -> None:
@@ -178,9 +164,18 @@ class Storm:
         return bool(self.all_restarted() and working)
 
     def all_restarted(self) -> bool:
-        """True if every killed process was replaced, and no other but those that a fork server had forked."""
-        kills, restarts = self.tally.kills, int(self.board.restarts.sum())
-        return kills <= restarts <= kills + self.server_kills * FORKED if self.server_kills else restarts == kills
+        """True if every killed process was replaced, and no other but those that a killed one took along.
+
+        Members of the learner restart together. A killed fork server takes all that it forked along, and it is killed
+        for a member that it has not forked yet.
+        """
+        restarts, kills, team = self.board.restarts, self._kills, len(self._learners)
+        forked = restarts[self._forked]
+        others = restarts.sum() - forked.sum() == kills[False]
+        together = (restarts[self._learners] == restarts[Role.LEARNER]).all()
+        most = kills[True] * (len(forked) if team > 1 else 1) + kills[None] * len(forked)
+        explained = kills[True] <= forked.sum() <= most and forked.max() <= kills[True] + kills[None]
+        return bool(others and together and explained and (restarts >= self._least).all())
 
     def breathe(self) -> None:
         """Wait until all are at work and a round is committed."""
@@ -188,15 +183,17 @@ class Storm:
         committed = self.board.committed
         self.until(lambda: self.board.committed > committed)
 
-    def end(self, expected: Result) -> None:
+    def end(self, expected: Result | None = None) -> None:
         """Let the run end, compare, and count the storm."""
         finish(self.process, LONGEST_SECONDS)
-        assert result_of(self.run_dir) == expected
+        assert expected is None or result_of(self.run_dir) == expected
         assert self.all_restarted()
-        self.tally.kills += self.server_kills
-        TALLIES.append(self.tally)
+        assert runs.gone(self.process)
+        assert shared_names() <= self._names_before
+        TALLIES.append((self.name, self.kills))
 
 
 def begin(run_dir: Path, name: str, seed: int = 1, **changes: str) -> Storm:
     """Start a run for a storm, as soon as it has its memory."""
-    return Storm(start(run_dir, **(FLAGS | changes)), run_dir, name, seed)
+    before = shared_names()
+    return Storm(start(run_dir, **(FLAGS | changes)), run_dir, name, seed, before)

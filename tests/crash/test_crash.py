@@ -7,23 +7,17 @@ import signal
 import subprocess
 import time
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
-import psutil
 import pytest
 
 from shared.process.signals import TELL_STACKS
 from tests.crash.storm import FLAGS, Undisturbed, result_of
 from tests.crash.test_deaths_of_workers import WORKERS
 from tests.support.checkpoints import boundary_in
-from tests.support.runs import begun, child, finish, gone, shared_names, spawning, start, wait_until
+from tests.support.runs import begun, child, finish, gone, shared_names, start, wait_until
 
 ROLES = ("scribe", "learner", "inference", "actor 0", "actor 1")
-
-
-def all_there(process: subprocess.Popen[str]) -> bool:
-    return all(child(process, role) is not None for role in ROLES)
 
 
 def _require_light(process: subprocess.Popen[str]) -> None:
@@ -69,7 +63,7 @@ def test_killing_the_launcher_takes_all_children_along_and_the_run_can_be_resume
 ) -> None:
     before, run_dir = shared_names(), tmp_path / "run"
     process, memory = begun(run_dir, checkpoint_every_minutes="0.001", **FLAGS, actions=3)
-    wait_until(process, lambda: memory.board.committed >= 1 and all_there(process))
+    wait_until(process, lambda: memory.board.committed >= 1 and all(child(process, role) for role in ROLES))
     _require_light(process)
     wait_until(process, lambda: memory.board.saved[0] >= 3)
     learner, log = child(process, "learner"), run_dir / "logs" / "learner.log"
@@ -83,20 +77,6 @@ def test_killing_the_launcher_takes_all_children_along_and_the_run_can_be_resume
     assert not (run_dir / "summary.json").exists()
     finish(start(run_dir, "--resume", str(run_dir), env=FLAGS["env"]))
     assert result_of(run_dir) == undisturbed("4_800")
-
-
-@pytest.mark.stress
-def test_roles_that_are_still_starting_go_on_when_asked_for_stacks_and_end_with_the_launcher(tmp_path: Path) -> None:
-    process = start(tmp_path / "run", program=("tests/support/starting.py",))
-    children = partial(psutil.Process(process.pid).children, recursive=True)
-    wait_until(process, lambda: sum(spawning(child) for child in children()) == len(ROLES))
-    starting = children()
-    os.killpg(process.pid, TELL_STACKS)
-    assert len(starting) == len(ROLES) + 2, "multiprocess has a resource tracker, and learner and inference a server"
-    assert not psutil.wait_procs(starting, timeout=1.0)[0]
-    process.kill()
-    process.wait()
-    assert gone(process)
 
 
 def _interrupt(process: subprocess.Popen[str]) -> None:

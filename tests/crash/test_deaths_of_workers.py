@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,28 +14,12 @@ from tests.support.checkpoints import boundary_in
 from tests.support.runs import begun, child, finish, gone, kill, shared_names, start, summary, wait_until
 from tests.support.waiting import until
 
-WORKERS = {
-    "env": "tests.support.pixel_game:factory",
-    "schedule": "async",
-    "method": "a2c",
-    "workers": "4",
-    "lane_envs": "1",
-    "optimizer": "rms",
-    "optimizer_epsilon": "1e-3",
-    "learning_rate": "1e-3",
-    "snapshot_every_steps": "400",
-}
+WORKERS = {"env": "tests.support.pixel_game:factory", "schedule": "async", "method": "a2c", "workers": "4"}
+WORKERS |= {"lane_envs": "1", "optimizer": "rms", "optimizer_epsilon": "1e-3", "learning_rate": "1e-3"}
+WORKERS |= {"snapshot_every_steps": "400"}
 STOP_SECONDS = 6.0
 """Longest time from Ctrl-C to the end of the workers, on a machine under load; half of it is promised."""
 SCHEDULES = pytest.mark.parametrize("schedule", ["async", "ordered"])
-
-
-@pytest.fixture
-def shared_memory() -> Iterator[None]:
-    """The same names in /dev/shm before and after."""
-    before = shared_names()
-    yield
-    assert shared_names() == before
 
 
 @pytest.mark.stress
@@ -66,9 +49,9 @@ def test_a_run_survives_kills_stops_when_told_and_continues(tmp_path: Path, sche
 
 @pytest.mark.stress
 @pytest.mark.timeout(900)
-def test_a_hundred_kills_lose_no_step_and_leave_nothing(tmp_path: Path, shared_memory: None) -> None:
+def test_a_hundred_kills_lose_no_step_and_leave_nothing(tmp_path: Path) -> None:
     """Ten times a process at work, or both, and then those that start, until there were ten."""
-    run_dir = tmp_path / "run"
+    run_dir, names = tmp_path / "run", shared_names()
     process, memory = begun(run_dir, total_steps="20_000", **WORKERS, actions=3)
     board = memory.board
     workers = memory.plan.processes.slice_of(memory.plan.player)
@@ -88,6 +71,7 @@ def test_a_hundred_kills_lose_no_step_and_leave_nothing(tmp_path: Path, shared_m
     assert len(os.listdir(f"/proc/{process.pid}/fd")) == len(descriptors)
     finish(process, seconds=600.0)
     assert gone(process)
+    assert shared_names() == names
     last = summary(run_dir)
     assert (last["finished"], last["steps"], last["updates"], last["restarts"]) == (True, 20_000, 4_000, 100)
     assert np.isfinite(boundary_in(run_dir)["online"]).all()

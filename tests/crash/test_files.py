@@ -19,7 +19,7 @@ import pytest
 
 from shared.checkpoint.finding import find_checkpoint
 from shared.memory.run_memory import Memory
-from tests.support.runs import child, finish, gone, memory_of, records, start, summary, wait_until
+from tests.support.runs import begun, child, finish, gone, records, summary, wait_until
 
 LARGEST = 2_000
 """Bytes of the largest file that fits: smaller than any segment."""
@@ -34,11 +34,11 @@ def limit_files(process: subprocess.Popen[str], largest: int) -> None:
     resource.prlimit(scribe.pid, resource.RLIMIT_FSIZE, (largest, most))
 
 
-def at_work(process: subprocess.Popen[str], run_dir: Path) -> Memory:
-    """The memory of a run, when its first round has been written down."""
-    memory = memory_of(process, run_dir)
+def at_work(run_dir: Path, **changes: str) -> tuple[subprocess.Popen[str], Memory]:
+    """A run and its memory, when its first round has been written down."""
+    process, memory = begun(run_dir, **changes)
     wait_until(process, lambda: memory.board.written[0] >= 1)
-    return memory
+    return process, memory
 
 
 def assert_same(run_dir: Path, undisturbed: Path) -> None:
@@ -53,8 +53,8 @@ def assert_same(run_dir: Path, undisturbed: Path) -> None:
 
 def test_a_full_disk_is_waited_for_and_nothing_is_lost(five_rounds: Path, tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
-    process = start(run_dir, **WHOLE)
-    board = at_work(process, run_dir).board
+    process, memory = at_work(run_dir, **WHOLE)
+    board = memory.board
     limit_files(process, LARGEST)
     wait_until(process, lambda: board.trouble[0] != 0)
     wait_until(process, lambda: board.complete)  # training went on to its end
@@ -69,8 +69,7 @@ def test_a_full_disk_is_waited_for_and_nothing_is_lost(five_rounds: Path, tmp_pa
 @pytest.mark.stress
 def test_a_stop_on_a_full_disk_says_that_nothing_was_saved(tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
-    process = start(run_dir, checkpoint_every_minutes="0.001", total_steps="1_000_000")
-    memory = at_work(process, run_dir)
+    process, memory = at_work(run_dir, checkpoint_every_minutes="0.001", total_steps="1_000_000")
     wait_until(process, lambda: memory.board.saved[0] >= 1)
     limit_files(process, LARGEST)
     wait_until(process, lambda: memory.board.trouble[0] != 0)
@@ -88,8 +87,7 @@ def test_a_stop_on_a_full_disk_says_that_nothing_was_saved(tmp_path: Path) -> No
 @pytest.mark.stress
 def test_a_run_directory_that_was_removed_is_made_again(five_rounds: Path, tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
-    process = start(run_dir, **WHOLE)
-    at_work(process, run_dir)
+    process, _ = at_work(run_dir, **WHOLE)
     config = (run_dir / "config.json").read_bytes()
     run_dir.rename(tmp_path / "removed")  # in one step, which `rmtree` is not
     shutil.rmtree(tmp_path / "removed")
@@ -102,8 +100,7 @@ def test_a_run_directory_that_was_removed_is_made_again(five_rounds: Path, tmp_p
 @pytest.mark.stress
 def test_a_killed_role_comes_back_without_a_run_directory(five_rounds: Path, tmp_path: Path) -> None:
     run_dir = tmp_path / "run"
-    process = start(run_dir, **WHOLE)
-    memory = at_work(process, run_dir)
+    process, memory = at_work(run_dir, **WHOLE)
     run_dir.rename(tmp_path / "moved")
     run_dir.write_text("in the way")
     for role in ("scribe", "actor 0", "learner"):
@@ -140,8 +137,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.stress
 def test_a_disk_that_becomes_read_only(tmp_path: Path, disk: Path) -> None:
     run_dir = disk / "run"
-    process = start(run_dir, checkpoint_every_minutes="0.001", total_steps="1_000_000")
-    memory = at_work(process, run_dir)
+    process, memory = at_work(run_dir, checkpoint_every_minutes="0.001", total_steps="1_000_000")
     wait_until(process, lambda: memory.board.saved[0] >= 1)
     # A file that is open for writing keeps its file system writable; a second mount of it knows no such thing.
     bound = subprocess.run(["mount", "--bind", "-o", "ro", str(disk), str(disk)], capture_output=True, timeout=10)

@@ -25,7 +25,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -33,11 +33,9 @@ import pytest
 from ringside.run.hang_detector import STOPPED_SECONDS
 from shared.memory.board import Phase
 from shared.memory.process_table import Role
-from tests.crash.storm import FLAGS, Storm, Undisturbed, begin, result_of
+from tests.crash.storm import ACTORS, ALL_ROLES, FLAGS, Storm, Undisturbed, begin, result_of
 from tests.support.runs import finish, gone, start, summary
 
-ACTORS = (Role.ACTOR, Role.ACTOR + 1)
-ALL_ROLES = (Role.INFERENCE, Role.LEARNER, Role.SCRIBE, Role.EVALUATOR, *ACTORS)
 Moment = Callable[[Storm], bool]
 
 
@@ -87,32 +85,25 @@ def _the_last_round_is_committed(storm: Storm) -> bool:
     return bool(storm.board.complete)
 
 
+INFERENCE, LEARNER, SCRIBE, EVALUATOR = ((role,) for role in ALL_ROLES[:4])
+WAITS: dict[Moment, Sequence[tuple[int, ...]]] = {
+    _preparing: [SCRIBE, INFERENCE, LEARNER, EVALUATOR, ACTORS],
+    _lanes_wait_for_replies: [INFERENCE, ACTORS[:1]],
+    _lanes_wait_for_the_commit: [LEARNER, ACTORS],
+    _the_learner_waits_for_lanes: [LEARNER, ACTORS[1:]],
+    _in_mid_round: [LEARNER, SCRIBE, ACTORS],
+    _the_evaluator_asks: [INFERENCE, EVALUATOR],
+    _the_queue_of_evaluations_is_long: [EVALUATOR, SCRIBE],
+    _the_last_round_is_committed: [EVALUATOR, SCRIBE],
+}
+"""Roles that are frozen, by the moment."""
+
+
 @pytest.mark.stress
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("frozen", "moment"),
-    [
-        ((Role.SCRIBE,), _preparing),
-        ((Role.INFERENCE,), _preparing),
-        ((Role.LEARNER,), _preparing),
-        ((Role.EVALUATOR,), _preparing),
-        (ACTORS, _preparing),
-        ((Role.INFERENCE,), _lanes_wait_for_replies),
-        (ACTORS[:1], _lanes_wait_for_replies),
-        ((Role.LEARNER,), _lanes_wait_for_the_commit),
-        (ACTORS, _lanes_wait_for_the_commit),
-        ((Role.LEARNER,), _the_learner_waits_for_lanes),
-        (ACTORS[1:], _the_learner_waits_for_lanes),
-        ((Role.LEARNER,), _in_mid_round),
-        ((Role.SCRIBE,), _in_mid_round),
-        (ACTORS, _in_mid_round),
-        ((Role.INFERENCE,), _the_evaluator_asks),
-        ((Role.EVALUATOR,), _the_evaluator_asks),
-        ((Role.EVALUATOR,), _the_queue_of_evaluations_is_long),
-        ((Role.SCRIBE,), _the_queue_of_evaluations_is_long),
-        ((Role.EVALUATOR,), _the_last_round_is_committed),
-        ((Role.SCRIBE,), _the_last_round_is_committed),
-    ],
+    [(roles, moment) for moment, frozen in WAITS.items() for roles in frozen],
     ids=lambda value: (
         value.__name__.strip("_") if callable(value) else "+".join(str(number) for number in map(int, value))
     ),

@@ -9,22 +9,23 @@ import os
 import random
 import signal
 import subprocess
-import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
+import numpy as np
 import pytest
 
 from ringside.run.children import ChildProcess
-from shared.machine.proc_files import stat_fields
+from shared.memory.board import Board
 from shared.memory.process_table import ProcessTable, Role
 from shared.memory.run_memory import Memory
-from tests.crash.storm import Storm, Tally, Undisturbed, begin
+from tests.crash.storm import ACTORS, ALL_ROLES, Storm, Undisturbed, begin
 from tests.exact.test_on_policy import METHODS
 from tests.shared.process.test_spawning import Unpickled
-from tests.support.runs import records
+from tests.support.runs import records, summary
 from tests.support.waiting import until
 
 BURST = 20
@@ -35,14 +36,12 @@ EACH = {"snapshot_every_steps": "480"}
 """A snapshot at the end of each round."""
 SPANS = {"snapshot_every_steps": "2_880"}
 """Six rounds between two snapshots, which change no weight."""
-ACTORS = (Role.ACTOR, Role.ACTOR + 1)
-ALL = (Role.INFERENCE, Role.LEARNER, Role.SCRIBE, Role.EVALUATOR, *ACTORS)
 
 
 def burst(storm: Storm, kills: int = BURST, seconds: float = 2.0) -> None:
     """Kill random processes, whatever they are doing: those that only just start, too."""
-    target = storm.tally.kills + kills
-    while storm.tally.kills < target and storm.rages():
+    target = storm.kills + kills
+    while storm.kills < target and storm.rages():
         storm.kill()
         storm.pause(seconds / kills)
 
@@ -50,52 +49,24 @@ def burst(storm: Storm, kills: int = BURST, seconds: float = 2.0) -> None:
 def test_a_storm_sees_and_kills_who_has_no_name_yet() -> None:
     process = ChildProcess(target=print, args=(Unpickled(signal.pause),), daemon=True)
     storm = object.__new__(Storm)
+    storm.random, storm.kills, storm._struck = random.Random(1), 0, set()
+    storm._forked, storm._kills, storm._least = [], Counter(), np.zeros(5)
+    storm.board = cast(Board, SimpleNamespace(restarts=np.zeros(5)))
     storm.process = cast("subprocess.Popen[str]", SimpleNamespace(pid=os.getpid()))
     storm.memory = cast(Memory, SimpleNamespace(plan=SimpleNamespace(processes=ProcessTable.make({Role.ACTOR: 1}))))
-    storm.random, storm.tally, storm._struck = random.Random(1), Tally("one"), set()
     process.start()
     until(lambda: storm.living() == {process.pid: None})
     assert storm.kill() == 1
     process.join()
     assert process.exitcode == -signal.SIGKILL
-    assert storm.tally.kills == 1
+    assert storm.kills == 1
     assert storm.living() == {}
 
 
-@pytest.mark.parametrize(("seconds", "early"), [(0.9, 1), (1.1, 0)])
-def test_a_kill_in_the_first_second_is_counted_as_such(
-    monkeypatch: pytest.MonkeyPatch, seconds: float, early: int
-) -> None:
-    started = int(stat_fields(Path("/proc/self/stat"))[19]) / os.sysconf("SC_CLK_TCK")
-    monkeypatch.setattr(time, "clock_gettime", lambda clock: started + seconds)
-    monkeypatch.setattr(os, "kill", lambda pid, number: None)
-    storm = object.__new__(Storm)
-    storm.tally, storm._struck = Tally("one"), set()
-    storm._strike(os.getpid(), signal.SIGKILL)
-    assert (storm.tally.kills, storm.tally.early) == (1, early)
-
-
-@pytest.mark.stress
-@pytest.mark.timeout(300)
-def test_a_burst_of_kills_changes_nothing(undisturbed: Undisturbed, tmp_path: Path) -> None:
-    storm = begin(tmp_path / "run", "one burst")
-    storm.until(lambda: storm.board.committed >= 3)
-    burst(storm)
-    storm.until(storm.all_at_work)
-    storm.end(undisturbed("4_800"))
-    assert storm.tally.kills == BURST
-
-
 ON_POLICY = [
-    METHODS[method] | {"schedule": schedule, "batch_size": "48"} | LONG | snapshots
-    for method, schedule, snapshots in (
-        ("ppo", "alternate", SPANS),
-        ("ppo", "concurrent", EACH),
-        ("vtrace", "alternate", EACH),
-        ("vtrace", "concurrent", SPANS),
-        ("pqn", "alternate", EACH),
-        ("pqn", "concurrent", SPANS),
-    )
+    METHODS[method] | {"schedule": schedule, "batch_size": "48"} | LONG | flags
+    for method, snapshots in (("ppo", (SPANS, EACH)), ("vtrace", (EACH, SPANS)), ("pqn", (EACH, SPANS)))
+    for schedule, flags in zip(("alternate", "concurrent"), snapshots, strict=True)
 ]
 BURSTS = [(0, LONG), (1, LONG), (1, LONG | SPANS), *((1, flags) for flags in ON_POLICY)]
 
@@ -114,28 +85,22 @@ def test_bursts_with_a_breath_between_them(
 
 
 @pytest.mark.stress
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("breathes", [True, False])
-def test_the_fork_server_and_another(undisturbed: Undisturbed, tmp_path: Path, breathes: bool) -> None:
-    """At any moment of its life and of a round; a process that it did not fork is killed at the same time."""
-    storm = begin(tmp_path / "run", f"the fork server, {'now and then' if breathes else 'again and again'}", **LONG)
-    while storm.rages() and storm.server_kills < 40:
-        storm.kill_server()
-        storm.kill(storm.random.choice((Role.SCRIBE, Role.EVALUATOR, *ACTORS)))
-        if breathes:
-            storm.breathe()
-        storm.pause(3.0 * storm.random.random())
-    storm.end(undisturbed(LONG["total_steps"]))
-
-
-@pytest.mark.stress
-@pytest.mark.timeout(1800)
-def test_one_every_three_seconds_for_a_whole_run(undisturbed: Undisturbed, tmp_path: Path) -> None:
-    storm = begin(tmp_path / "run", "one every three seconds", **LONG)
-    while storm.rages():
-        storm.pause(3.0)
-        storm.kill()
-    storm.end(undisturbed(LONG["total_steps"]))
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("members", "kills"), [("1", 100), ("2", 200), ("4", 100)])
+def test_any_process_of_a_team_and_its_fork_server(
+    undisturbed: Undisturbed, tmp_path: Path, members: str, kills: int
+) -> None:
+    """At any moment of its life and of a round, until so many were killed; the undisturbed run has one member."""
+    evaluated = {"eval_every_steps": "9_600"}
+    storm = begin(tmp_path / "run", f"{members} members", learner_members=members, total_steps="1_000_000", **evaluated)
+    while storm.kills < kills:
+        burst(storm, 5, 5.0 * storm.random.random())
+        storm.breathe()
+    storm.process.send_signal(signal.SIGINT)
+    storm.end()
+    last = summary(tmp_path / "run")
+    plain = undisturbed(str(last["steps"]), **evaluated)
+    assert (last["weights_sha256"], last["episodes"]) == (plain.weights_sha256, plain.episodes)
 
 
 @pytest.mark.stress
@@ -156,7 +121,7 @@ def test_rounds_since_the_newest_snapshot_are_repeated_in_silence(undisturbed: U
 @pytest.mark.timeout(1800)
 def test_two_at_once(undisturbed: Undisturbed, tmp_path: Path) -> None:
     storm = begin(tmp_path / "run", "two at once", **LONG)
-    pairs = [(one, other) for one in ALL for other in ALL if one < other]
+    pairs = [(one, other) for one in ALL_ROLES for other in ALL_ROLES if one < other]
     storm.random.shuffle(pairs)
     for pair in pairs:
         storm.breathe()
@@ -164,7 +129,7 @@ def test_two_at_once(undisturbed: Undisturbed, tmp_path: Path) -> None:
         if storm.rages():
             storm.kill(*pair)
     storm.end(undisturbed(LONG["total_steps"]))
-    assert storm.tally.kills >= len(pairs)
+    assert storm.kills >= len(pairs)
 
 
 @pytest.mark.stress
@@ -173,24 +138,10 @@ def test_two_at_once(undisturbed: Undisturbed, tmp_path: Path) -> None:
 def test_during_start_up(undisturbed: Undisturbed, tmp_path: Path, seed: int) -> None:
     """A starting process is killed at a random moment of its start, many times before any process works."""
     storm = begin(tmp_path / "run", f"during start-up, seed {seed}", seed)
-    while storm.rages() and storm.tally.kills < 40:
+    while storm.rages() and storm.kills < 40:
         storm.pause(0.3 * storm.random.random())
         storm.kill_one_starting()
     storm.end(undisturbed("4_800"))
-
-
-@pytest.mark.stress
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("seed", range(3))
-def test_in_the_first_second_of_a_life(undisturbed: Undisturbed, tmp_path: Path, seed: int) -> None:
-    """A process that was just started is killed, before or after it has its name; if there is none, any other."""
-    storm = begin(tmp_path / "run", f"in the first second of a life, seed {seed}", seed, **LONG)
-    while storm.rages() and storm.tally.early < 80:
-        storm.pause(0.4 * storm.random.random())
-        if storm.rages() and not storm.kill_one_early():
-            storm.kill()
-    storm.end(undisturbed(LONG["total_steps"]))
-    assert storm.tally.early == 80
 
 
 def _at_the_end_of_a_round(storm: Storm) -> bool:
@@ -231,10 +182,10 @@ def test_at_the_worst_moment(
     changes: dict[str, str],
 ) -> None:
     storm = begin(tmp_path / "run", name, **(LONG | changes))
-    while storm.rages() and storm.tally.kills < 60:
+    while storm.rages() and storm.kills < 60:
         storm.until(lambda: moment(storm))
         if storm.rages():
             storm.kill(storm.random.choice(roles))
         storm.until(storm.all_at_work)
     storm.end(undisturbed(LONG["total_steps"]))
-    assert storm.tally.kills >= 2, "the moment was met; snapshots are short, and one core sees few of them"
+    assert storm.kills >= 2, "the moment was met; snapshots are short, and one core sees few of them"

@@ -32,19 +32,9 @@ STARTED: list[subprocess.Popen[str]] = []
 """Runs of the present test; none outlives it (conftest.py)."""
 
 SMALL = {
-    "--game": "breakout",
-    "--envs": "8",
-    "--lane-envs": "2",
-    "--actors": "2",
-    "--round-steps": "480",
-    "--batch-size": "8",
-    "--learning-starts": "960",
-    "--total-steps": "4_800",
-    "--replay-size": "2_400",
-    "--epsilon-steps": "2_000",
-    "--network": "small",
-    "--learner-members": "1",
-    "--inference-batch": "4",
+    **{"--game": "breakout", "--envs": "8", "--lane-envs": "2", "--actors": "2", "--round-steps": "480"},
+    **{"--batch-size": "8", "--learning-starts": "960", "--total-steps": "4_800", "--replay-size": "2_400"},
+    **{"--epsilon-steps": "2_000", "--network": "small", "--learner-members": "1", "--inference-batch": "4"},
 }
 """Ten rounds of 60 ticks, eight of which learn; the window wraps; random Breakout ends an episode in some 200 ticks."""
 OF_REPLAY = {"learning_starts", "replay_size", "epsilon_steps"}
@@ -74,15 +64,9 @@ def _is_on_policy(method: str) -> bool:
 
 def start_words(*words: str, program: Sequence[str] = LAUNCH, cwd: Path = ROOT) -> subprocess.Popen[str]:
     """Start the command, or another `program`, with just these words in a directory."""
-    process = subprocess.Popen(
-        [sys.executable, *program, *words],
-        cwd=cwd,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-        env={**os.environ, "COLUMNS": "160"},
-    )
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "start_new_session": True}
+    environment = {**os.environ, "COLUMNS": "160"}
+    process = subprocess.Popen([sys.executable, *program, *words], cwd=cwd, env=environment, **pipes)
     STARTED.append(process)
     return process
 
@@ -161,13 +145,7 @@ def wait_until(
 def kill(process: subprocess.Popen[str], role: str) -> None:
     """SIGKILL the child of that title, when it is there."""
     found: list[psutil.Process] = []
-
-    def there() -> bool:
-        living = child(process, role)
-        found.extend([living] if living else [])
-        return bool(found)
-
-    wait_until(process, there, every=0.02)
+    wait_until(process, lambda: bool(found.extend(filter(None, [child(process, role)])) or found), every=0.02)
     found[0].kill()
 
 
