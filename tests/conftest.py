@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -109,14 +110,8 @@ def launched(tmp_path: Path) -> Launch:
     """As `launch`, but as a user types it: in a process of its own, without a terminal."""
 
     def run(*arguments: str, timeout: float = 60) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, str(ROOT / "launch.py"), *arguments],
-            cwd=tmp_path,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
+        words = [sys.executable, str(ROOT / "launch.py"), *arguments]
+        pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True, "timeout": timeout}
+        return subprocess.run(words, cwd=tmp_path, check=False, **pipes)
 
     return run

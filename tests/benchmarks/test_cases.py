@@ -128,14 +128,10 @@ def test_members_are_compared_with_one_up_to_the_physical_cores(
     assert report.rows["efficiency of 4 members"].values == (0.25, 0.25)
     assert (measured, report.notes) == ([], {})
     scaling.run(options("parts", "--device", "cpu"), report)
-    assert [name for name in report.rows if name.endswith("optimizer")][-2:] == [
-        "one of 16: all but the optimizer",
-        "one of 16: optimizer",
-    ]
-    assert (report.rows["one of 4: all but the optimizer"].values, report.rows["one of 4: optimizer"].unit) == (
-        (2, 2),
-        "ms",
-    )
+    whole, optimizer = "all but the optimizer", "optimizer"
+    assert list(report.rows)[-2:] == [f"one of 16: {whole}", f"one of 16: {optimizer}"]
+    rows = report.rows
+    assert (rows[f"one of 4: {whole}"].values, rows[f"one of 4: {optimizer}"].unit) == ((2, 2), "ms")
     assert shares(report)["one of 8: all but the optimizer"] == 1 / 8
     assert "16 parts" in report.notes["parts"]
 
@@ -273,15 +269,10 @@ SCHEDULE = make_run_schedule(
 def record(round_: int) -> dict[str, Any]:
     """Record of two rounds, of two seconds each, in which two episodes end and are reset."""
     stop = round_ + 2
-    return {
-        "round": round_,
-        "steps": stop * 480,
-        "updates": SCHEDULE.updates_before(stop),
-        "steps_per_second": 240.0,
-        "updates_per_second": (SCHEDULE.updates_before(stop) - SCHEDULE.updates_before(round_)) / 4,
-        "valid_steps": 958,
-        "episodes": stop,
-    }
+    updates = SCHEDULE.updates_before(stop)
+    rate = (updates - SCHEDULE.updates_before(round_)) / 4
+    counts = {"round": round_, "steps": stop * 480, "updates": updates, "valid_steps": 958, "episodes": stop}
+    return counts | {"steps_per_second": 240.0, "updates_per_second": rate}
 
 
 @pytest.mark.parametrize(

@@ -11,17 +11,8 @@ import pytest
 from rich.console import Console
 
 from benchmarks import __main__ as command
-from benchmarks.harness import (
-    CannotRun,
-    Case,
-    Figure,
-    Report,
-    WrongResult,
-    measure_at_once,
-    names_in_list,
-    seconds_per_call,
-    speed_case,
-)
+from benchmarks import harness
+from benchmarks.harness import CannotRun, Case, Figure, Report, WrongResult, measure_at_once, speed_case
 from shared.errors import ConfigError, DeviceFault
 from shared.root import ROOT
 
@@ -183,10 +174,10 @@ def test_a_benchmark_with_a_mistake_keeps_its_figures(code_of: CodeOf, file: Pat
 
 
 def test_names_are_chosen_in_the_known_order() -> None:
-    assert names_in_list("all", ["a", "b"]) == ["a", "b"]
-    assert names_in_list("b, a", ["a", "b", "c"]) == ["a", "b"]
+    assert harness.names_in_list("all", ["a", "b"]) == ["a", "b"]
+    assert harness.names_in_list("b, a", ["a", "b", "c"]) == ["a", "b"]
     with pytest.raises(ConfigError, match="--only d is not one of a, b"):
-        names_in_list("a,d", ["a", "b"])
+        harness.names_in_list("a,d", ["a", "b"])
 
 
 def test_calls_are_timed_in_slices_until_each_had_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +190,7 @@ def test_calls_are_timed_in_slices_until_each_had_its_time(monkeypatch: pytest.M
         return action
 
     monkeypatch.setattr("benchmarks.harness.time", SimpleNamespace(perf_counter=lambda: clock[0]))
-    assert seconds_per_call([taking(0.001), taking(0.5)], 2.0) == pytest.approx([0.001, 0.5])
+    assert harness.seconds_per_call([taking(0.001), taking(0.5)], 2.0) == pytest.approx([0.001, 0.5])
     assert clock[0] == pytest.approx(2 * 0.001 + 2 * 0.5 + 0.01 * 200 + 200 * 0.5, abs=0.6)
 
 

@@ -37,16 +37,9 @@ pytestmark = [
     pytest.mark.timeout(300),
 ]
 
-FLAGS = (
-    "--headless",
-    "--no-sandbox",  # for tests that root runs; nothing but our own page is opened
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
+FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync")
+FLAGS += ("--disable-background-networking", "--disable-component-update")
+"""Without a sandbox, for tests that root runs: nothing but our own page is opened."""
 PROGRAM = (
     "-c",
     "import sys; from launch import main; from ringside.command import watch; watch.LEAST_URGENT = 0; "
@@ -220,25 +213,16 @@ def test_more_envs_than_fit_and_a_server_that_goes_away(browser: Chrome, tmp_pat
     page, address = begin(str(run.run_dir))
     view = PageView(browser, address)
     label = "return document.querySelector('#mosaic [aria-pressed=true]')?.getAttribute('aria-label') ?? ''"
-    for key, first, chosen, count in (
-        (Keys.HOME, 0, 0, 96),
-        ("]", 96, 96, 96),
-        (Keys.ARROW_LEFT, 0, 95, 96),
-        (Keys.END, 192, 199, 8),
-        ("[", 96, 96, 96),
-    ):
+
+    def seen() -> tuple[int, str, str]:
+        return view.count("#mosaic canvas"), str(view.script(label)).partition(",")[0], view.text("#span")
+
+    steps = ((Keys.HOME, 0, 0, 96), ("]", 96, 96, 96), (Keys.ARROW_LEFT, 0, 95, 96), (Keys.END, 192, 199, 8))
+    for key, first, chosen, count in (*steps, ("[", 96, 96, 96)):
         view.until(lambda: view.count("#mosaic canvas"), "there is no mosaic")
         view.press(key)
-        view.until(
-            lambda count=count, chosen=chosen: (  # type: ignore[misc]
-                view.count("#mosaic canvas") == count and str(view.script(label)).startswith(f"env {chosen},")
-            ),
-            f"{key!r} does not lead to env {chosen}",
-        )
-        view.until(
-            lambda first=first, count=count: view.text("#span") == f"{first} to {first + count - 1} of 200",  # type: ignore[misc]
-            "the page does not say where it is",
-        )
+        expected = count, f"env {chosen}", f"{first} to {first + count - 1} of 200"
+        view.until(lambda wanted=expected: seen() == wanted, f"{key!r} does not lead to {expected}")  # type: ignore[misc]
     assert view.complaints() == []
     page.send_signal(signal.SIGINT)
     finish(page)

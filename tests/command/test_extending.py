@@ -40,15 +40,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def command(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """The command in that folder."""
-    return subprocess.run(
-        [sys.executable, str(ROOT / "launch.py"), *words],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": f".{os.pathsep}{ROOT}"},
-        capture_output=True,
-        text=True,
-        timeout=200,
-        check=False,
-    )
+    asked, environment = [sys.executable, str(ROOT / "launch.py"), *words], {"PYTHONPATH": f".{os.pathsep}{ROOT}"}
+    environment = os.environ | environment
+    return subprocess.run(asked, cwd=folder, env=environment, capture_output=True, text=True, timeout=200, check=False)
 
 
 def words_of(flags: dict[str, str]) -> list[str]:

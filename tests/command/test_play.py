@@ -140,20 +140,16 @@ def test_a_video_that_is_stopped_is_whole_as_far_as_it_goes(
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ([], "--load is missing"),
         (["--load", "{pong}"], "There is no display for a window: write a video with --video FILE.mp4 or FILE.gif"),
         (["--load", "{pong}", "--scale", "2"], "--scale 2 is for a video: pass --video, too."),
         (["--load", "{pong}", "--speed", "0.5"], "--speed 0.5 is for a video: pass --video, too."),
         (["--load", "{pong}", "--video", "a.avi"], "choose one of .mp4 and .gif"),
         (["--load", "{pong}", "--video", "no/a.mp4"], "its directory does not exist"),
         (["--load", "{pong}", "--video", "a.mp4", "--game", "breakout"], "breakout has the actions NOOP FIRE RIGHT LE"),
-        (["--load", "{pong}", "--video", "a.mp4", "--game", "pang"], "There is no game 'pang'; did you mean pong?"),
         (["--load", "{broken}", "--video", "a.mp4"], "cannot be used."),
         (["--load", "{pong}", "--speed", "0"], "--speed 0 is not between"),
         (["--load", "{pong}", "--scale", "0"], "--scale 0 is not between"),
         (["--load", "{pong}", "--seconds", "nan"], "--seconds nan must be more than 0"),
-        (["--load", "{pong}", "--episodes", "0"], "--episodes 0 must lie between 1 and 100_000"),
-        (["--load", "{pong}", "--seed", "-1"], "--seed -1 must not be negative"),
         (["--load", "{pong}", "--episodes", "1e15"], "--episodes 1_000_000_000_000_000 must lie between"),
     ],
 )
@@ -244,10 +240,8 @@ def test_ctrl_c_while_libraries_load_ends_without_a_traceback(tmp_path: Path, li
         [sys.executable, "launch.py", "eval", "--load", "pong", "--episodes", "1"],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": str(tmp_path)},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
         text=True,
+        **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE),
     )
     with process:
         assert process.stdout is not None

@@ -12,13 +12,8 @@ import numpy as np
 
 from tests.support.pixel_game import FALL, Catch
 
-REWARDS = {
-    "reward_none": None,
-    "reward_text": "1",
-    "reward_nan": float("nan"),
-    "reward_big": np.float32(1.3e34),
-    "reward_int": 10**400,
-}
+REWARDS = {"reward_none": None, "reward_text": "1", "reward_nan": float("nan"), "reward_big": np.float32(1.3e34)}
+REWARDS["reward_int"] = 10**400
 ENDS = {"end_none": None, "end_text": "no", "end_array": np.zeros(2, bool)}
 FOREVER = threading.Event()
 

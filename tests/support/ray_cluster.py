@@ -40,12 +40,8 @@ class RayCluster:
         from ray.cluster_utils import Cluster
 
         self._store: dict[str, Any] = {"object_store_memory": _STORE_BYTES, "node_ip_address": HOST}
-        own = {
-            "num_cpus": head_cpus,
-            "include_dashboard": False,
-            "include_log_monitor": False,
-            "no_monitor": True,
-        }  # nothing needs them
+        own = {"num_cpus": head_cpus, "no_monitor": True}
+        own |= dict.fromkeys(("include_dashboard", "include_log_monitor"), False)  # nothing needs them
         self._directory = directory
         self._programs = set[psutil.Process]()
         self._cluster = Cluster(initialize_head=True, head_node_args=own | self._store)
@@ -63,10 +59,10 @@ class RayCluster:
         """Ray's processes that have a group; their titles change with what they do."""
         return [parent for program in self.programs() if (parent := program.parent()) is not None]
 
-    def group_children(self, role: str, programs: list[psutil.Process] | None = None) -> list[psutil.Process]:
-        """Processes of that role in groups: in all, or those of these programs, which may have ended."""
+    def group_children(self, role: str) -> list[psutil.Process]:
+        """Processes of that role in all groups, which may have ended."""
         found: list[psutil.Process] = []
-        for program in self.programs() if programs is None else programs:
+        for program in self.programs():
             with suppress(psutil.NoSuchProcess):
                 found += program.children()
         return [each for each in found if words_of(each)[:1] == [f"ringside {role}"]]
@@ -124,7 +120,7 @@ def words_of(process: psutil.Process) -> list[str]:
 
 
 @contextmanager
-def silenced(worker: psutil.Process) -> Iterator[list[psutil.Process]]:
+def silenced(worker: psutil.Process) -> Iterator[None]:
     """Stop a worker of Ray with its raylet and its group during the block, as if the network had lost them."""
     raylet = worker.parent()
     assert raylet is not None, "a worker lives under a raylet"
@@ -132,7 +128,7 @@ def silenced(worker: psutil.Process) -> Iterator[list[psutil.Process]]:
     for each in stopped:
         each.suspend()
     try:
-        yield stopped
+        yield
     finally:
         for each in stopped:
             with suppress(psutil.NoSuchProcess):

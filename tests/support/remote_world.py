@@ -48,14 +48,8 @@ def make_plan(
     round_steps = ROUND_TICKS * ENVS
     sizes = {"envs": ENVS, "lane_envs": LANE_ENVS, "round_steps": round_steps, "total_steps": rounds * round_steps}
     sizes |= {"snapshot_every_steps": span * round_steps, "batch_size": round_steps, "inference_batch": ENVS // 2}
-    machine = {
-        "actors": 1,
-        "inference_threads": 1,
-        "learner_members": 1,
-        "learner_parts": 4,
-        "device": "cpu",
-        "precision": "fp32",
-    }
+    machine = {"actors": 1, "inference_threads": 1, "learner_members": 1, "learner_parts": 4, "device": "cpu"}
+    machine |= {"precision": "fp32"}
     rules = {"eval_episodes": 1, "eval_epsilon": 0.0, "eval_max_frames": 100, "eval_actions": "greedy"}
     if method == "dqn":  # few actions are random, so that most depend on the version
         rules |= {"replay_size": ROUNDS * round_steps, "epsilon_start": 0.1, "epsilon_end": 0.1}

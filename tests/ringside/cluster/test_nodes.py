@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import random
 import signal
 import subprocess
 import tempfile
@@ -60,7 +61,7 @@ def kill_first(find: Callable[[RayCluster], list[psutil.Process]]) -> Callable[.
 
     def disturb(_: object, cluster: RayCluster) -> None:
         found: list[psutil.Process] = []
-        until(lambda: found.extend(find(cluster)) or found)
+        until(lambda: found.extend(find(cluster)) or found, SECONDS)
         found[0].kill()
 
     return disturb
@@ -83,6 +84,24 @@ def test_a_death_changes_nothing(cluster: RayCluster, tmp_path: Path, disturbanc
     DISTURBANCES[disturbance](process, cluster)
     finish(process, SECONDS)
     assert result(tmp_path / "run") == alone()
+    assert gone(process)
+    until(lambda: not cluster.programs(), 15)
+
+
+@pytest.mark.timeout(1800)
+def test_a_storm_of_deaths_changes_nothing(cluster: RayCluster, tmp_path: Path) -> None:
+    """All of them, each three times, at any moment."""
+    cluster.fill(3)
+    steps, storm = "96_000", 3 * list(DISTURBANCES)
+    random.Random(1).shuffle(storm)
+    process, memory = begin(cluster, tmp_path / "run", nodes=2, total_steps=steps)
+    for disturbance in storm:
+        DISTURBANCES[disturbance](process, cluster)
+        cluster.fill(3)
+        committed = memory.board.committed
+        wait_until(process, lambda at=committed: memory.board.committed > at and bool(cluster.programs()), SECONDS)
+    finish(process, SECONDS)
+    assert result(tmp_path / "run") == alone(total_steps=steps)
     assert gone(process)
     until(lambda: not cluster.programs(), 15)
 
@@ -133,17 +152,16 @@ def kill_at(process: subprocess.Popen[str], cluster: RayCluster, run_dir: Path, 
     until(lambda: not cluster.programs(), 30)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"method": "ppo", "schedule": "concurrent"},
-        {"method": "vtrace"},
-        {"prioritized": "", "n_step": "3", "double": "", "precision": "fp32", "acting_precision": "bf16"},
-        {"method": "c51", "prioritized": "", "n_step": "3", "double": "", "noisy": "", "dueling": ""},
-        {"eval_every_steps": "1_440", "eval_episodes": "2", "eval_max_frames": "400"},
-    ],
-    ids=["ppo", "vtrace", "parts in bf16", "rainbow", "evaluation"],
-)
+METHODS = {
+    "ppo": {"method": "ppo", "schedule": "concurrent"},
+    "vtrace": {"method": "vtrace"},
+    "parts": {"prioritized": "", "n_step": "3", "double": "", "precision": "fp32", "acting_precision": "bf16"},
+    "rainbow": {"method": "c51", "prioritized": "", "n_step": "3", "double": "", "noisy": "", "dueling": ""},
+    "evaluation": {"eval_every_steps": "1_440", "eval_episodes": "2", "eval_max_frames": "400"},
+}
+
+
+@pytest.mark.parametrize("changes", METHODS.values(), ids=METHODS)
 def test_other_methods_have_their_weights(cluster: RayCluster, tmp_path: Path, changes: dict[str, str]) -> None:
     cluster.fill(3)
     switches = [f"--{name}" for name, value in changes.items() if not value]

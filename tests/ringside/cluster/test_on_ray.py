@@ -1,4 +1,4 @@
-"""Real Ray: an unsafe cluster is refused; a suite survives the loss of a node; trials of a study run on nodes."""
+"""Real Ray: an unsafe cluster is refused; a suite survives the loss of a node."""
 
 from __future__ import annotations
 
@@ -78,25 +78,3 @@ def test_a_cluster_with_another_token_is_refused(cluster: RayCluster, tmp_path: 
     refused = run(words, RAY_AUTH_TOKEN_PATH=str(stranger))
     assert refused.returncode == 2
     assert "refuses the token of this machine" in refused.stderr
-
-
-def test_a_study_runs_its_trials_on_nodes_as_on_one_machine(cluster: RayCluster, tmp_path: Path) -> None:
-    pytest.importorskip("optuna")
-    cluster.fill(2)
-    space = tmp_path / "space.toml"
-    space.write_text("[learning_rate]\nlow = 1e-5\nhigh = 1e-3\nlog = true\n")
-    flags = [word for flag in SMALL.items() if flag[0] != "--actors" for word in flag]
-    flags += ["--actors", "1", "--eval-every-steps", "2_400", "--eval-episodes", "1", "--eval-max-frames", "400"]
-
-    def study(out: Path, *words: str) -> str:
-        more = ("--trials", "2", "--space", str(space), "--out", str(out))
-        done = run([sys.executable, str(ROOT / "launch.py"), "tune", *flags, *more, *words])
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    told = study(tmp_path / "remote", "--ray", cluster.address)
-    assert told.count("on node") == 2
-    study(tmp_path / "local")
-    assert weights(tmp_path / "remote") == weights(tmp_path / "local")
-    assert len(weights(tmp_path / "remote")) == 2
-    assert (tmp_path / "remote" / "report" / "report.html").exists()

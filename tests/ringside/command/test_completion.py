@@ -13,23 +13,13 @@ from ringside.command.completion import script
 from ringside.zoo import catalogue
 
 CASES = {
-    "ringside pl": ["play"],
-    "./launch.py comp": ["completion"],
-    "ringside --game po": ["pong", "pooyan"],
+    **{"ringside pl": ["play"], "./launch.py comp": ["completion"], "ringside --game po": ["pong", "pooyan"]},
     "ringside --schedule ": ["alternate", "async", "concurrent", "free", "ordered"],
-    "ringside --proto": ["--protocol"],
-    "ringside --preset rain": ["rainbow"],
-    "ringside train --game frees": [],
-    "ringside suite --games atari2": ["atari26"],
-    "ringside suite --gam": ["--games"],
-    "ringside suite --see": ["--seeds"],
-    "ringside tune --res": [],
-    "ringside play --sc": ["--scale"],
-    "./launch.py play --eval-actions gr": ["greedy"],
-    "ringside eval --load ": ["FILES", *catalogue.names()],
-    "ringside --total-steps ": [],
-    "ringside report ru": ["FILES"],
-    "ringside --v-mi": ["--v-min"],
+    **{"ringside --proto": ["--protocol"], "ringside --preset rain": ["rainbow"], "ringside train --game frees": []},
+    **{"ringside suite --games atari2": ["atari26"], "ringside suite --gam": ["--games"]},
+    **{"ringside suite --see": ["--seeds"], "ringside tune --res": [], "ringside play --sc": ["--scale"]},
+    **{"./launch.py play --eval-actions gr": ["greedy"], "ringside eval --load ": ["FILES", *catalogue.names()]},
+    **{"ringside --total-steps ": [], "ringside report ru": ["FILES"], "ringside --v-mi": ["--v-min"]},
 }
 
 BASH = """

@@ -16,14 +16,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.plugins.hparams import metadata
 
 from ringside.records.events import EventLog
-from ringside.records.metrics import (
-    Episode,
-    MetricsError,
-    MetricsLog,
-    cut_metrics,
-    episodes_in,
-    read_metrics,
-)
+from ringside.records.metrics import Episode, MetricsError, MetricsLog, cut_metrics, episodes_in, read_metrics
 from shared.memory.ring import SLOT_FIELDS
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-import ringside
 from ringside.records.metrics import Episode, MetricsLog
 from ringside.records.own_metrics import OwnMetrics
 from ringside.run.training import Callbacks, ResumePoint, dispatching
@@ -137,21 +136,3 @@ def test_a_disk_that_refuses_delays_the_metrics(tmp_path: Path) -> None:
     (tmp_path / OWN_METRICS_FILE).rmdir()
     own.close()
     assert [record["steps"] for record in own_records(tmp_path)] == [40, 80]
-
-
-@pytest.mark.stress
-def test_a_run_calls_them_and_stops_when_one_says_so(tmp_path: Path) -> None:
-    def enough(record: dict[str, Any]) -> dict[str, float]:
-        if record["round"] == 2:
-            raise StopTraining("Enough.")
-        return {"pace": record["steps_per_second"]}
-
-    settings: Any = {
-        "env": "tests.support.pixel_game:factory",
-        "run_dir": tmp_path / "run",
-        **{"envs": 8, "actors": 2, "round_steps": 480, "batch_size": 8, "learning_starts": 960, "replay_size": 2_400},
-        **{"network": "small", "learner_members": 1, "inference_batch": 4, "total_steps": 48_000},
-    }
-    summary = ringside.train(on_round=enough, **settings)
-    assert not summary["finished"]
-    assert [record["round"] for record in own_records(tmp_path / "run")] == [0, 1]

@@ -142,7 +142,7 @@ def test_a_start_asks_the_same_checks(plan: Plan, tmp_path: Path, monkeypatch: p
     config = plan.config.with_settings(run_dir=tmp_path / "run", actors=2)
     names = [answer.name for answer in checks.before_start(planning.check(config), continues=False)]
     assert names == [
-        *("settings", "processor", "cores", "memory", "open files", "processes", "run directory", "disk space"),
+        *("settings", "processor", "cores", "memory", "open files", "processes", "run directory", "disk space")
     ]
     doubted = checks.before_start(planning.check(config.with_settings(optimizer="adam")), continues=False)
     assert [answer.color for answer in doubted if answer.name == "settings"] == ["yellow"]

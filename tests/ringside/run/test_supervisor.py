@@ -80,22 +80,14 @@ def time_out_the_scribe(stopping: Supervisor) -> None:
 
 
 class Process:
-    """One that no signal ends: it waits in the kernel."""
+    """One that waits in the kernel, so that no signal ends it, or one that ends when it is killed."""
 
-    def __init__(self) -> None:
-        self.killed = 0
-        self.exitcode = None
+    def __init__(self, *, ends: bool = False) -> None:
+        self.killed, self._ends, self.exitcode = 0, ends, None
 
     def kill(self) -> None:
         self.killed += 1
-
-
-class Killable(Process):
-    """One that ends when it is killed."""
-
-    def kill(self) -> None:
-        super().kill()
-        self.exitcode = -signal.SIGKILL  # type: ignore[assignment]
+        self.exitcode = -signal.SIGKILL if self._ends else None
 
 
 def test_a_killed_process_that_does_not_end_is_waited_for_no_longer_than_its_limit(stopping: Supervisor) -> None:
@@ -180,7 +172,7 @@ def test_processes_that_share_a_fault_are_started_again_together(
     with supervisor_of(tmp_path, notes, learner_members=members) as made:
         made._uses_mps = mps
         running = (Role.SCRIBE, Role.LEARNER, Role.INFERENCE, *range(5, 4 + members))
-        made._children = {index: Child(cast(Any, Killable())) for index in running}
+        made._children = {index: Child(cast(Any, Process(ends=True))) for index in running}
 
         def start(index: int, incarnation: int) -> None:
             assert all(made._children[each].process.killed for each in together), "no process meets a faulty one"

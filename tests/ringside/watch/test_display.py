@@ -42,43 +42,29 @@ def roles(
 
 def status(actors: int = 12) -> Status:
     who = roles(actors)
+    figures: dict[str, Any] = {
+        "game": "space_invaders",
+        "preset": "nature",
+        "protocol": "nature",
+        "schedule": "concurrent",
+    }
+    figures |= {"schedule": "concurrent", "total_steps": 50_000_000, "rounds": 5_000, "steps": 6_150_000}
+    figures |= {"committed": 615, "elapsed": 5_025.0}
+    figures |= {"time_left": 34_900.0, "steps_per_second": 1_234.5, "updates": 1_500_000, "updates_per_second": 308.6}
+    figures |= {"learning": True, "epsilon": 0.1, "episodes": 31_234, "mean_return_100": 812.34, "best_return": 2_140.0}
     return Status(
-        game="space_invaders",
-        preset="nature",
-        protocol="nature",
-        schedule="concurrent",
         run_dir=Path("runs/space_invaders-20260101-120000"),
-        total_steps=50_000_000,
-        rounds=5_000,
-        steps=6_150_000,
-        committed=615,
-        elapsed=5_025.0,
-        time_left=34_900.0,
-        steps_per_second=1_234.5,
-        updates=1_500_000,
-        updates_per_second=308.6,
-        learning=True,
-        epsilon=0.1,
-        episodes=31_234,
-        mean_return_100=812.34,
-        best_return=2_140.0,
         metrics={"loss": 0.012345, "mean_q": 3.4567},
         evaluation=EvaluationStatus(6_000_000, 30, 901.2, 940.3),
         checkpoint=CheckpointStatus(6_100_000, 812_345_678, 12.34),
         roles=who,
         bottleneck=find_bottleneck(Load(who, learning=True, steps_per_second=1_234.5), 64),
         warnings=("The scribe cannot write.",),
+        **figures,
     )
 
 
-NEW = Status(
-    game="pong",
-    protocol="machado",
-    schedule="free",
-    run_dir=Path("runs/pong"),
-    total_steps=40_000,
-    rounds=4,
-)
+NEW = Status("pong", "machado", "free", Path("runs/pong"), total_steps=40_000, rounds=4)
 
 
 @pytest.mark.parametrize("width", [30, 40, 60, 72, 80, 99, 120, 250])
@@ -95,15 +81,11 @@ STOPS = replace(status(), stop_at=18.0)
 FEW = replace(status(), episodes=32)
 TURNS = replace(status(), preset="ppo-quick", schedule="alternate")
 STOPPING = replace(status(), stops_at=19_456, stopping_for=12.0)
-WORKERS = replace(
-    status(),
-    workers=16,
-    schedule="ordered",
-    roles=(RoleStatus("scribe", "waiting", 0.1), *(RoleStatus(f"worker {i}", "working", 0.8) for i in range(2))),
-    bottleneck=None,
-)
+PLAYERS = (RoleStatus("scribe", "waiting", 0.1), *(RoleStatus(f"worker {i}", "working", 0.8) for i in range(2)))
+WORKERS = replace(status(), workers=16, schedule="ordered", roles=PLAYERS, bottleneck=None)
 NODES = (NodeStatus("n7", 4, 1, 0.1, 1e6, 1e5), NodeStatus("", 0, 2, 0.0, 0.0, 0.0))
 GATEWAYS = tuple(RoleStatus(f"actor {i + 1}", "working", 0.9, node=node) for i, node in enumerate(NODES))
+ON_NODES = replace(status(1), roles=(*roles(1), *GATEWAYS))
 SHARED = replace(status(), usable_cores=128, others=13.25, stolen=0.04)
 POLICY = replace(status(), metrics={"loss": 0.5, "entropy": 1.25, "explained_variance": None})
 
@@ -148,18 +130,10 @@ POLICY = replace(status(), metrics={"loss": 0.5, "entropy": 1.25, "explained_var
         (WORKERS, ["nature, protocol nature, ordered, 16 workers", "80% 0", "worker 1 working", "-actor"], []),
         (status(12), ["actors 12 working", "90% (88%-92%) 0", "-actor 0"], ["-nodes"]),
         (status(4), ["actor 0", "actor 1", "actor 2", "actor 3", "░ 2% 3"], []),
-        (
-            replace(status(1), roles=(*roles(1), *GATEWAYS)),
-            ["actor 0 working", "actor 1 on n7", "actor 2 without a node"],
-            ["nodes 1 of 2"],
-        ),
+        (ON_NODES, ["actor 0 working", "actor 1 on n7", "actor 2 without a node"], ["nodes 1 of 2"]),
         (SHARED, ["others 13.2 of 128 cores"], ["others 13.2 of 128 cores"]),
         (replace(SHARED, stolen=10.5), ["others 13.2, 10.5 stolen, of 128"], []),
-        (
-            POLICY,
-            ["loss 0.5 entropy 1.25 nats", "explained variance –"],
-            ["loss 0.5 entropy 1.25 nats explained variance –"],
-        ),
+        (POLICY, ["loss 0.5 entropy 1.25 nats", "explained variance –"], ["entropy 1.25 nats explained variance –"]),
     ],
 )
 def test_words_on_the_screen_and_in_the_line(what: Status, on_screen: list[str], in_line: list[str]) -> None:
