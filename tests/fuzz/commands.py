@@ -3,120 +3,82 @@
 from __future__ import annotations
 
 import os
-import random
 import re
+import resource
 import shlex
 import signal
 import subprocess
 import sys
-from dataclasses import dataclass
-from threading import Timer
+from contextlib import suppress
+from functools import partial
 
+from shared.errors import ConfigError
 from shared.root import ROOT
-from tests.fuzz.mutate import Case, mutate
-from tests.fuzz.readers import ENV, MORE_STEPS, RECORD_PLACES, RESUME_PLACES
-from tests.fuzz.worker import flaw_of
-from tests.fuzz.workspace import Workspace, signature
+from tests.fuzz.readers import ANY, ENV, MORE_STEPS, RECORD_PLACES, RESUME_PLACES, Target
+from tests.fuzz.workspace import Workspace, flaw_of
 
-SECONDS = 200.0
-"""Seconds that one command may take; generous, for a machine under load."""
 _SERVED = re.compile(r"http://127\.0\.0\.1:\d+/\S+/")
 
 
-@dataclass(frozen=True)
-class Command:
-    """A task of the command, on a run."""
+def run_command(words: str, workspace: Workspace, whole: str) -> list[str]:
+    """Run a command, with names in braces; one that serves is interrupted as soon as it does.
 
-    name: str
-    words: str
-    """With names of the workspace's directories, and of the env, in braces."""
-    places: dict[str, int]
-    cases: int
-    whole: str = "catch"
-    serves: bool = False
-    """True if it runs until it is interrupted."""
-
-
-_LOAD = "--load {run} --env {env} --device cpu"
-_RESUME = "--resume {run} --env {env} --plain"
-COMMANDS = (
-    Command("eval", f"eval {_LOAD} --episodes 1", RESUME_PLACES, 70),
-    Command("record", f"play {_LOAD} --episodes 2 --video {{work}}/videos.mp4", RESUME_PLACES, 15),
-    Command("play", f"play {_LOAD} --episodes 1 --video {{work}}/video.gif", RESUME_PLACES, 10),
-    Command("report", "report {run} --out {work}/report", RECORD_PLACES, 60),
-    Command("watch", "watch {run}", RECORD_PLACES | {"live.json": 4}, 50, serves=True),
-    Command("watch newest", "watch", RECORD_PLACES, 10, serves=True),
-    # All that is read before a start; the run has played more than it is told to.
-    Command("resume", f"{_RESUME} --total-steps 1_440", RESUME_PLACES, 60),
-    Command(
-        "resume and play",
-        f"{_RESUME} --total-steps {MORE_STEPS}",
-        RESUME_PLACES | {"logs": 1, "metrics.jsonl": 2, "*": 2},
-        10,
-    ),
-    # Up to the name, which the zoo does not take: nothing is added to it.
-    Command(
-        "zoo",
-        "zoo --add {run} --env {env} --name 'No name'",
-        {"config.json": 3, "summary.json": 3, **RESUME_PLACES},
-        20,
-    ),
-)
-
-
-def try_command(command: Command, number: int, workspace: Workspace) -> tuple[str, str, list[str]]:
-    """Run a command on a mutated run; returns how that ended, words for it, and what had been done to the run."""
-    rng = random.Random(f"command {command.name}/{number}")
-    workspace.renew(command.whole)
-    case = Case(rng, workspace.run, workspace.outside / "run", workspace.outside)
-    mutate(case, command.places)
-    beside = signature(workspace.outside)
-    code, printed, said = _run(command, workspace)
-    flaw = _flaw_of(code, printed, said) or workspace.flaw(beside)
-    if flaw is not None:
-        return "fault", f"{flaw}: exit code {code}: {said[-400:]!a}", case.done
-    return ("same" if code == 0 else "refused"), said, case.done
-
-
-def _run(command: Command, workspace: Workspace) -> tuple[int, str, str]:
-    """Exit code and what was printed; one that serves is interrupted as soon as it does."""
-    environment = os.environ | {"TMPDIR": str(workspace.temporary), "PYTHONPATH": str(workspace.code)}
-    if command.words == "watch":  # the newest run of the directory
+    Raises:
+        ConfigError: its refusal.
+    """
+    if words == "watch":  # the newest run of the directory
         (workspace.work / "runs").symlink_to(workspace.case)
-    words = [word.format(run=workspace.run, work=workspace.work, env=ENV) for word in shlex.split(command.words)]
+    more = {"TMPDIR": str(workspace.temporary), "PYTHONPATH": str(workspace.code), "COLUMNS": "160"}
     process = subprocess.Popen(
-        [sys.executable, str(ROOT / "launch.py"), *words],
+        [sys.executable, str(ROOT / "launch.py"), *shlex.split(words.format(run=workspace.run, work=workspace.work))],
         cwd=workspace.work,
-        env=environment | {"COLUMNS": "160"},
+        env=os.environ | more,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         errors="backslashreplace",
         start_new_session=True,
+        preexec_fn=partial(resource.setrlimit, resource.RLIMIT_AS, 2 * (resource.RLIM_INFINITY,)),
     )
-    guard = Timer(SECONDS, os.killpg, (process.pid, signal.SIGKILL))
-    guard.start()
     printed = ""
-    if command.serves:
-        for line in process.stdout:  # which ends with the process
+    try:
+        for line in process.stdout if words.startswith("watch") else ():  # which ends with the process
             printed += line
             if _SERVED.search(line):
                 process.send_signal(signal.SIGINT)
-    rest, said = process.communicate()
-    guard.cancel()
-    return process.returncode, printed + rest, said
+        rest, said = process.communicate()
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    flaws = [flaw for line in (printed + rest + said).splitlines() if line.strip() and (flaw := flaw_of(line))]
+    assert not flaws, f"{flaws[0]}: {said[-400:]!a}"
+    assert process.returncode in (0, 1, 2), f"exit code {process.returncode}"
+    assert process.returncode != 2 or re.fullmatch(r"launch\.py: [^\n]+\n", said), f"not one sentence: {said!a}"
+    if process.returncode:
+        raise ConfigError(f"It ended with {process.returncode}.")
+    return []
 
 
-def _flaw_of(code: int, printed: str, said: str) -> str | None:
-    """Reason why an end is neither success nor a refusal in one sentence; None if it is one of them."""
-    if code == -signal.SIGKILL:
-        return "no end"
-    if code not in (0, 1, 2):
-        return "another exit code"
-    for line in filter(str.strip, (printed + said).splitlines()):
-        if flaw := flaw_of(line):
-            return flaw
-    if code == 2 and not re.fullmatch(r"launch\.py: [^\n]+\n", said):
-        return "not one sentence"
-    return None
+def _target(name: str, words: str, cases: int, places: dict[str, int], *, refuses: bool = False) -> Target:
+    more = {"unchecked": ANY, "writes": True, "seconds": 200.0, "refuses": refuses}
+    return Target(f"launch.py, {name}", partial(run_command, words), cases, places, runs={"catch": 1}, **more)
+
+
+_LOAD = f"--load {{run}} --env {ENV} --device cpu"
+_RESUME = f"--resume {{run}} --env {ENV} --plain"
+_ZOO_PLACES = {"config.json": 3, "summary.json": 3, **RESUME_PLACES}
+_PLAYED_PLACES = RESUME_PLACES | {"logs": 1, "metrics.jsonl": 2, "*": 2}
+COMMANDS = (
+    _target("eval", f"eval {_LOAD} --episodes 1", 70, RESUME_PLACES),
+    _target("record", f"play {_LOAD} --episodes 2 --video {{work}}/videos.mp4", 15, RESUME_PLACES),
+    _target("play", f"play {_LOAD} --episodes 1 --video {{work}}/video.gif", 10, RESUME_PLACES),
+    _target("report", "report {run} --out {work}/report", 60, RECORD_PLACES),
+    _target("watch", "watch {run}", 50, RECORD_PLACES | {"live.json": 4}),
+    _target("watch newest", "watch", 10, RECORD_PLACES),
+    # All that is read before a start; the run has played more than it is told to.
+    _target("resume", f"{_RESUME} --total-steps 1_440", 60, RESUME_PLACES, refuses=True),
+    _target("resume and play", f"{_RESUME} --total-steps {MORE_STEPS}", 10, _PLAYED_PLACES),
+    # Up to the name, which the zoo does not take: nothing is added to it.
+    _target("zoo", f"zoo --add {{run}} --env {ENV} --name 'No name'", 20, _ZOO_PLACES, refuses=True),
+)

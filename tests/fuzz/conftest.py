@@ -1,4 +1,4 @@
-"""The runs that are mutated, made once, and the tally of what became of them."""
+"""The runs that are mutated, made once."""
 
 from __future__ import annotations
 
@@ -7,20 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz.drive import TALLIES, Tally
+from shared.process.live import FORMAT, Live
 from tests.fuzz.readers import ENV
 from tests.support.runs import finish, start
 
 SECONDS = 300.0
 """Seconds after which a small run counts as hung, for a machine under load."""
-FLAGS = {
-    "total_steps": "2_400",
-    "replay_size": "960",
-    "eval_every_steps": "960",
-    "eval_episodes": "2",
-    "eval_envs": "2",
-    "checkpoint_every_minutes": "0.001",
-}
+FLAGS = {"total_steps": "2_400", "replay_size": "960", "checkpoint_every_minutes": "0.001"}
+FLAGS |= {"eval_every_steps": "960", "eval_episodes": "2", "eval_envs": "2"}
 """Five rounds, of which two are in the replay; two checkpoints, and weights that did best in an evaluation."""
 
 
@@ -34,16 +28,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         judged = {"mean": 1.5, "sd": 1.0, "median": 1.0, "best": 3.0, "version": 5} | rules
         (directory / name / "evaluation-final.json").write_text(json.dumps(judged))
         assert len(list((directory / name / "checkpoints").glob("checkpoint-*.json"))) == 2
+    live = Live(FORMAT, process=1, started=1, descriptor=3, action_names=("left", "stay", "right"))
+    live.write(directory / "catch")
     return directory
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how many cases were tried, and how they ended."""
-    if not TALLIES:
-        return
-    terminalreporter.section("damaged and forged runs")
-    whole = Tally("in all")
-    for tally in TALLIES:
-        terminalreporter.line(str(tally))
-        whole.take(tally)
-    terminalreporter.line(str(whole))

@@ -16,6 +16,7 @@ import socket
 import stat
 import struct
 from collections.abc import Callable, Mapping
+from contextlib import chdir
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -32,7 +33,8 @@ SPARSE_BYTES = 20 << 30
 """Size of a sparse file that must not be read."""
 MOST_SEALED = 64 << 20
 """Bytes of a piece whose checksum a forger here computes."""
-_DEVICES = {"zero": (1, 5), "null": (1, 3), "full": (1, 7), "tty": (5, 0)}
+_DEVICES = ((1, 5), (1, 3), (1, 7), (5, 0))
+"""Numbers of /dev/zero, null, full and tty."""
 
 
 @dataclass
@@ -148,36 +150,32 @@ def _add(case: Case) -> None:
 
 def _change_bytes(case: Case, path: Path) -> None:
     """Do to the content of a file what disks and transfers do."""
-    rng, data = case.rng, bytearray(path.read_bytes())
-    kind = rng.choice(
-        ("flip", "flip", "truncate", "algorithm", "exchange", "zero", "sparse", "empty", "insert", "noise")
-    )
-    place = rng.randrange(len(data) + 1)
-    if kind == "flip":
-        for _ in range(rng.choice((1, 1, 2, 8))):
-            if data:
-                data[rng.randrange(min(len(data), rng.choice((16, 400, 1 << 30))))] ^= 1 << rng.randrange(8)
-    elif kind == "truncate":
-        del data[rng.choice((place, max(0, len(data) - 1), min(8, len(data)))) :]
-    elif kind == "algorithm":
-        data += rng.choice((b"\0", b"\n", b"{}", rng.randbytes(100), bytes(5_000)))
-    elif kind == "exchange":
-        half = len(data) // 2
-        data = data[half:] + data[:half]
-    elif kind == "zero":
-        data[place : place + 512] = bytes(len(data[place : place + 512]))
-    elif kind == "empty":
-        data.clear()
-    elif kind == "insert":
-        data[place:place] = rng.randbytes(rng.choice((1, 7, 64)))
-    elif kind == "noise":
-        data[:] = rng.randbytes(min(len(data), 5_000))
+    rng, data = case.rng, path.read_bytes()
+    kinds = ("flip", "flip", "truncate", "append", "exchange", "zero", "sparse", "empty", "insert", "noise")
+    kind, place, half = rng.choice(kinds), rng.randrange(len(data) + 1), len(data) // 2
+    data = {
+        "flip": _flipped(rng, data),
+        "truncate": data[: rng.choice((place, max(0, len(data) - 1), min(8, len(data))))],
+        "append": data + rng.choice((b"\0", b"\n", b"{}", rng.randbytes(100), bytes(5_000))),
+        "exchange": data[half:] + data[:half],
+        "zero": data[:place] + bytes(len(data[place : place + 512])) + data[place + 512 :],
+        "empty": b"",
+        "insert": data[:place] + rng.randbytes(rng.choice((1, 7, 64))) + data[place:],
+        "noise": rng.randbytes(min(len(data), 5_000)),
+    }.get(kind, data)
     path.write_bytes(data)
     if kind == "sparse":
         os.truncate(path, SPARSE_BYTES)
     case.note(path, f"{kind} at {place}")
-    if path.parent.name == CHECKPOINTS and kind in ("truncate", "algorithm", "empty", "noise") and rng.random() < 0.5:
+    if path.parent.name == CHECKPOINTS and kind in ("truncate", "append", "empty", "noise") and rng.random() < 0.5:
         _seal_pieces(case)
+
+
+def _flipped(rng: random.Random, data: bytes) -> bytes:
+    changed = bytearray(data)
+    for _ in range(rng.choice((1, 1, 2, 8)) if data else 0):
+        changed[rng.randrange(min(len(data), rng.choice((16, 400, 1 << 30))))] ^= 1 << rng.randrange(8)
+    return bytes(changed)
 
 
 # --- what stands in a file's place
@@ -188,39 +186,38 @@ def _replace(case: Case, path: Path) -> None:
 
     The process may be root's, so nothing here follows a link that leads out of the run.
     """
-    rng = case.rng
-    kinds: dict[str, Callable[[Case, Path, bool], None]] = {
-        "link": _put_link,
-        "loop": lambda case, path, was: path.symlink_to(path.name),
-        "hard link": _put_hard_link,
-        "pipe": lambda case, path, was: os.mkfifo(path),
-        "socket": _put_socket,
-        "directory": lambda case, path, was: path.mkdir(),
-        "full directory": lambda case, path, was: shutil.copytree(case.other / "logs", path),
-        "nothing": lambda case, path, was: None,
-        "file": lambda case, path, was: path.write_bytes(rng.choice((b"", b"{}\n", b"[]", b"\xff\xfe{}", bytes(100)))),
-        "another": _put_another,
-        "other run's": _put_other_run,
-        "mode": _change_mode,
-        "device": _put_device,
+    rng, kept, was_directory = case.rng, case.run.parent / "replaced", path.is_dir() and not path.is_symlink()
+    contents = (b"", b"{}\n", b"[]", b"\xff\xfe{}", bytes(100))
+    kinds: dict[str, Callable[[], object]] = {
+        "link": lambda: _put_link(case, path, kept, was_directory),
+        "loop": lambda: path.symlink_to(path.name),
+        # A second name of a file outside: a write in place reaches it.
+        "hard link": lambda: os.link(case.outside / rng.choice(("victim.txt", "victim.json")), path),
+        "pipe": lambda: os.mkfifo(path),
+        "socket": lambda: _put_socket(path),
+        "directory": path.mkdir,
+        "full directory": lambda: shutil.copytree(case.other / "logs", path),
+        "nothing": lambda: None,
+        "file": lambda: path.write_bytes(rng.choice(contents)),
+        "another": lambda: _put_another(case, path),
+        "other run's": lambda: _put_other_run(case, path),
+        # A device, which may have no end; it takes root to make one.
+        "device": lambda: os.geteuid() or os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(*rng.choice(_DEVICES))),
     }
-    kind = rng.choice(list(kinds))
-    was_directory, kept = path.is_dir() and not path.is_symlink(), case.run.parent / "replaced"
+    kind = rng.choice((*kinds, "mode"))
     if kind == "mode":
         _change_mode(case, path, was_directory)
     else:
         path.rename(kept)
-        kinds[kind](case, path, was_directory)
+        kinds[kind]()
         remove(kept)
     case.note(path, f"replaced by {kind}")
 
 
-def _put_link(case: Case, path: Path, was_directory: bool) -> None:
+def _put_link(case: Case, path: Path, kept: Path, was_directory: bool) -> None:
     """A symbolic link to the outside, to nowhere, to what has no end, or along many others."""
     rng = case.rng
-    same = case.outside / "same"
-    kept = case.run.parent / "replaced"
-    run = case.outside / "run"
+    same, run = case.outside / "same", case.outside / "run"
     targets = [case.outside / "victim.txt", case.outside / "gone", Path("/dev/zero"), same]
     targets += [run if was_directory else run / "config.json"]
     targets += [Path("/proc/self/mem"), Path("/dev/tty"), case.outside / "pipe", path.parent, case.outside]
@@ -229,28 +226,18 @@ def _put_link(case: Case, path: Path, was_directory: bool) -> None:
         _copy(kept, same / path.name)
         target = same / path.name
     for number in range(rng.choice((0, 0, 0, 3, 60))):
-        link = case.run / f"link-{number}"
+        link = case.run / f"link-{len(case.done)}-{number}"
         link.symlink_to(target)
         target = link
     path.symlink_to(target)
 
 
-def _put_hard_link(case: Case, path: Path, was_directory: bool) -> None:
-    """A second name of a file outside: a write in place reaches it."""
-    os.link(case.outside / case.rng.choice(("victim.txt", "victim.json")), path)
+def _put_socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as made, chdir(path.parent):  # the address of a socket is short
+        made.bind(path.name)
 
 
-def _put_socket(case: Case, path: Path, was_directory: bool) -> None:
-    with socket.socket(socket.AF_UNIX) as made:
-        former = os.getcwd()
-        os.chdir(path.parent)  # the address of a socket is short
-        try:
-            made.bind(path.name)
-        finally:
-            os.chdir(former)
-
-
-def _put_another(case: Case, path: Path, was_directory: bool) -> None:
+def _put_another(case: Case, path: Path) -> None:
     """Another file of the same run, of the same kind more often than not."""
     files = [each for each in sorted(case.run.rglob("*")) if _is_own(each)]
     if not files:
@@ -261,7 +248,7 @@ def _put_another(case: Case, path: Path, was_directory: bool) -> None:
         _seal_pieces(case)
 
 
-def _put_other_run(case: Case, path: Path, was_directory: bool) -> None:
+def _put_other_run(case: Case, path: Path) -> None:
     """The file of the same name in another run."""
     source = case.other / path.relative_to(case.run)
     if source.exists():
@@ -296,12 +283,6 @@ def _change_mode(case: Case, path: Path, was_directory: bool) -> None:
         os.chown(path, 65_534, 65_534, follow_symlinks=False)
     else:
         path.chmod(case.rng.choice((0o000, 0o200, 0o444, 0o666, 0o777, 0o4755)))
-
-
-def _put_device(case: Case, path: Path, was_directory: bool) -> None:
-    """A device, which may have no end; it takes root to make one."""
-    if os.geteuid() == 0:
-        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(*case.rng.choice(list(_DEVICES.values()))))
 
 
 # --- JSON

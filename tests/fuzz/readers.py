@@ -63,6 +63,8 @@ class Target:
     """Another reader, of whose answers parts may come: what it reads may lie in the place of what this one reads."""
     writes: bool = False
     """True if it may write in the run directory."""
+    refuses: bool = False
+    """True if it refuses a whole run, too."""
     seconds: float = 10.0
     """The longest that a case may take of a processor."""
 
@@ -71,14 +73,8 @@ def _digest(data: Any) -> str:
     return hashlib.sha256(np.ascontiguousarray(data).tobytes()).hexdigest()[:16]
 
 
-CHECKPOINT_PLACES = {
-    "checkpoints/checkpoint-*.json": 10,
-    "checkpoints/weights-*.safetensors": 8,
-    "checkpoints/boundary-*.safetensors": 4,
-    "checkpoints/segment-*.ring": 2,
-    "checkpoints": 1,
-    "*": 1,
-}
+CHECKPOINT_PLACES = {"checkpoints/checkpoint-*.json": 10, "checkpoints/weights-*.safetensors": 8, "checkpoints": 1}
+CHECKPOINT_PLACES |= {"checkpoints/boundary-*.safetensors": 4, "checkpoints/segment-*.ring": 2, "*": 1}
 RESUME_PLACES = CHECKPOINT_PLACES | {"checkpoints/boundary-*.safetensors": 8, "checkpoints/segment-*.ring": 8}
 WATCH_PLACES = {"live.json": 6, "config.json": 5, "metrics.jsonl": 2, "summary.json": 2, "*": 1}
 SUITE_PLACES = {"config.json": 4, "summary.json": 4, "checkpoints/best.safetensors": 3, **CHECKPOINT_PLACES}
@@ -308,12 +304,11 @@ def add_to_zoo(workspace: Workspace, whole: str) -> list[str]:
         return _of_weights(stored_weights.weights_at("fuzzed", _env(whole)))
 
 
-ANY = ("*",)
+ANY, DISK = ("*",), (FatalError, OSError)
+BEST_PLACES = {"checkpoints/best.safetensors": 9, "checkpoints": 1}
 TARGETS = (
     Target("weights", read_weights, 2_200),
-    Target(
-        "best weights", read_weights_file, 900, {"checkpoints/best.safetensors": 9, "checkpoints": 1}, also=read_weights
-    ),
+    Target("best weights", read_weights_file, 900, BEST_PLACES, also=read_weights),
     Target("one manifest", read_one_manifest, 400),
     Target("load_agent", read_agent, 300),
     Target("init_from", read_to_begin, 200),
@@ -323,15 +318,13 @@ TARGETS = (
         resume_and_write,
         400,
         RESUME_PLACES | {"logs": 1, "logs/*": 2, "tensorboard": 1, "tensorboard/*": 1, "metrics.jsonl": 4, "*": 4},
-        (FatalError, OSError),
+        DISK,
         unchecked=("metrics.jsonl", "checkpoints/best*", "."),
         writes=True,
     ),
     Target("records", read_records, 1_700, RECORD_PLACES, (RecordsError,), unchecked=ANY),
     Target("report", read_report, 50, RECORD_PLACES, unchecked=ANY, seconds=100.0),
-    Target(
-        "metrics", read_metrics_file, 1_400, {"metrics.jsonl": 1}, (FatalError, OSError), unchecked=ANY, writes=True
-    ),
+    Target("metrics", read_metrics_file, 1_400, {"metrics.jsonl": 1}, DISK, unchecked=ANY, writes=True),
     Target("watch", watch, 900, WATCH_PLACES, runs={"living": 1}, unchecked=ANY),
     Target("suite", read_suite, 300, SUITE_PLACES, runs={"breakout": 1}, unchecked=ANY),
     Target("zoo", add_to_zoo, 300, ZOO_PLACES, unchecked=("config.json", "summary.json")),

@@ -10,8 +10,7 @@ import pytest
 
 from tests.fuzz.mutate import Case, mutate
 from tests.fuzz.readers import RESUME_PLACES
-from tests.fuzz.worker import flaw_of
-from tests.fuzz.workspace import Workspace, contents, signature
+from tests.fuzz.workspace import Workspace, contents, flaw_of, signature
 from tests.support.checkpoints import write_run
 
 

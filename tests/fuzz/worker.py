@@ -2,8 +2,8 @@
 
     python -m tests.fuzz.worker ROOT TARGET FIRST STOP
 
-ROOT is a workspace (tests/fuzz/workspace.py) with whole runs. ROOT/results.jsonl gets JSON lines: one as a case begins,
-one as it ends. The worker limits itself: the processor time and the wall clock of a case, and its memory.
+ROOT is a workspace (tests/fuzz/workspace.py) with whole runs. ROOT/results.jsonl gets a JSON line as a case ends. The
+worker limits itself: the processor time and the wall clock of a case, and its memory.
 """
 
 from __future__ import annotations
@@ -27,17 +27,16 @@ from typing import Any, BinaryIO, NamedTuple
 
 from shared.checkpoint.finding import manifests_in
 from shared.checkpoint.manifest import CHECKPOINTS
+from tests.fuzz.commands import COMMANDS
 from tests.fuzz.mutate import Case, mutate
 from tests.fuzz.odd import MARKER
 from tests.fuzz.readers import TARGETS, Target
-from tests.fuzz.workspace import Workspace, contents, difference, signature
+from tests.fuzz.workspace import Workspace, contents, difference, flaw_of, signature
 
 WALL_SECONDS = 20.0
 """The longest that a case may wait; far more than any takes, for a machine under load."""
 MEMORY_BYTES = 2 << 30
 """Address space that cases may take beside what is loaded."""
-MOST_CHARACTERS = 2_000
-"""Longest sentence, in characters."""
 ROOT = str(Path(__file__).resolve().parents[2])
 
 
@@ -74,18 +73,6 @@ def limited(seconds: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
 
 
-def flaw_of(sentence: str) -> str | None:
-    """Reason why a sentence is not fit for a user; None if it is."""
-    if "Traceback" in sentence:
-        return "a traceback"
-    if len(sentence) > MOST_CHARACTERS:
-        return f"{len(sentence):,} characters"
-    if not sentence.strip():
-        return "nothing"
-    strange = next((sign for sign in sentence if not sign.isprintable()), None)
-    return None if strange is None else f"the character {strange!a}"
-
-
 def place_of(error: BaseException) -> str:
     """Innermost line of Ringside's own code in an error's traceback."""
     frames = traceback.extract_tb(error.__traceback__)
@@ -116,7 +103,7 @@ class Worker:
         self._target = target
         self._workspace = Workspace(root)
         self._results = results
-        self._workspace.make(self._workspace.runs / "catch")
+        self._workspace.make(self._workspace.runs / ("breakout" if target.runs.keys() == {"catch"} else "catch"))
         sys.path.append(str(self._workspace.code))
         tempfile.tempdir = str(self._workspace.temporary)
         if "living" in target.runs:
@@ -135,7 +122,8 @@ class Worker:
             if without is not None:
                 (workspace.run / CHECKPOINTS / without).unlink()
             outcome, parts = tried(self._target, workspace, whole)
-            assert outcome.kind == "same" or without is not None, (self._target.name, whole, without, outcome)
+            reads = outcome.kind == "same" or self._target.refuses or without is not None
+            assert reads, (self._target.name, whole, without, outcome)
             found |= set(parts)
             if self._target.also is not None:
                 found |= set(self._target.also(workspace, whole))
@@ -148,7 +136,6 @@ class Worker:
         whole = rng.choices(list(target.runs), list(target.runs.values()))[0]
         workspace.renew(whole)
         case = Case(rng, workspace.run, workspace.outside / "run", workspace.outside)
-        self._write({"case": number, "begun": True})
         mutate(case, target.places)
         before, beside, descriptors = signature(workspace.run), signature(workspace.outside), _descriptors()
         outcome, parts = tried(target, workspace, whole)
@@ -162,7 +149,9 @@ class Worker:
             elif not target.writes and (opened := _opened_since(descriptors)):
                 outcome = Outcome("fault", f"{len(opened)} descriptors were left open")
         sys.modules.pop(MARKER, None)
-        self._write({"case": number, "run": whole, "done": case.done, **outcome._asdict()})
+        found = {"case": number, "run": whole, "done": case.done, **outcome._asdict()}
+        self._results.write(json.dumps(found).encode() + b"\n")
+        self._results.flush()
 
     def _judged(self, case: Case, outcome: Outcome, parts: list[str]) -> Outcome:
         """A fault where an answer is of no whole run."""
@@ -178,10 +167,6 @@ class Worker:
         """Compare the contents outside: a write may have left times as they were."""
         assert contents(self._workspace.outside / "run") == self._files, "a file outside was written to"
 
-    def _write(self, found: dict[str, Any]) -> None:
-        self._results.write(json.dumps(found).encode() + b"\n")
-        self._results.flush()
-
 
 def _opened_since(before: set[int]) -> set[int]:
     """Descriptors that were opened and are held by more than what waits to be collected."""
@@ -191,12 +176,8 @@ def _opened_since(before: set[int]) -> set[int]:
 
 
 def _descriptors() -> set[int]:
-    """Open descriptors, but the one that it takes to list them."""
-    listed = os.open("/proc/self/fd", os.O_RDONLY)
-    try:
-        return {int(name) for name in os.listdir(listed)} - {listed}
-    finally:
-        os.close(listed)
+    """Open descriptors; that by which they are listed is closed again."""
+    return {number for number in map(int, os.listdir("/proc/self/fd")) if Path(f"/proc/self/fd/{number}").is_symlink()}
 
 
 def _pretend(workspace: Workspace) -> Any:
@@ -222,12 +203,11 @@ def _region(content: bytes) -> int:
 def main(words: list[str]) -> None:
     """Try the cases [FIRST, STOP) of a target."""
     root, name, first, stop = Path(words[0]), words[1], int(words[2]), int(words[3])
-    (target,) = (each for each in TARGETS if each.name == name)
+    (target,) = (each for each in (*TARGETS, *COMMANDS) if each.name == name)
     os.umask(0o022)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(
-        resource.RLIMIT_NOFILE, (most, most)
-    )  # a writer that is refused leaves some to the end of its process
+    # A writer that is refused leaves some to the end of its process.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     with open(root / "results.jsonl", "ab") as results:
         worker = Worker(root, target, results)
         for number in range(first, stop):

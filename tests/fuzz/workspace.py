@@ -31,8 +31,23 @@ def factory(**settings):
 VICTIMS = {"victim.txt": b"This is nobody's run.\n", "victim.json": b'{"format": 1}\n'}
 """Files that links lead to, by their names."""
 
+MOST_CHARACTERS = 2_000
+"""Longest sentence, in characters."""
+
 Signature = dict[str, tuple[int, ...]]
 """Kind and rights, size, times, number and owner of every file, by its path."""
+
+
+def flaw_of(sentence: str) -> str | None:
+    """Reason why a sentence is not fit for a user; None if it is."""
+    if "Traceback" in sentence:
+        return "a traceback"
+    if len(sentence) > MOST_CHARACTERS:
+        return f"{len(sentence):,} characters"
+    if not sentence.strip():
+        return "nothing"
+    strange = next((sign for sign in sentence if not sign.isprintable()), None)
+    return None if strange is None else f"the character {strange!a}"
 
 
 def signature(directory: Path) -> Signature:
