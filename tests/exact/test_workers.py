@@ -89,8 +89,7 @@ def test_every_worker_contributes_a_gradient_a_round(alone: Callable[[str], Path
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
-    ("method", "actors"),
-    [(USUAL, "1"), *(pytest.param(method, "4", marks=pytest.mark.stress) for method in METHODS)],
+    ("method", "actors"), [(USUAL, "1"), *(pytest.param(method, "4", marks=pytest.mark.stress) for method in METHODS)]
 )
 def test_processes_deaths_in_a_shard_and_a_resume_change_nothing(
     alone: Callable[[str], Path], tmp_path: Path, method: str, actors: str

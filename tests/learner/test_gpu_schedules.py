@@ -24,10 +24,7 @@ SEEDS = 200
 EVERY = 8
 """Configurations among which a seed is one of the tried."""
 
-PATTERNS = (
-    [("fp32", 8, "device"), ("bf16", 0, "host")],
-    [("bf16", 2, "device"), ("fp32", 0, "host")],
-)
+PATTERNS = ([("fp32", 8, "device"), ("bf16", 0, "host")], [("bf16", 2, "device"), ("fp32", 0, "host")])
 ON_A_GPU = [name for name, preset in PRESETS.items() if preset.learn.schedule in ("concurrent", "alternate")]
 """Presets whose learner has a device; those of actor-learners learn on CPUs."""
 COVERING = [Work(preset, *each) for number, preset in enumerate(ON_A_GPU) for each in PATTERNS[number % 2]]

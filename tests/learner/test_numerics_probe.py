@@ -52,8 +52,7 @@ def test_a_slow_machine_is_given_up_at_last(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.stress
 @pytest.mark.parametrize(
-    ("precision", "variable", "value"),
-    [("fp32", "MKL_CBWR", "COMPATIBLE"), ("bf16", "ONEDNN_MAX_CPU_ISA", "AVX2")],
+    ("precision", "variable", "value"), [("fp32", "MKL_CBWR", "COMPATIBLE"), ("bf16", "ONEDNN_MAX_CPU_ISA", "AVX2")]
 )
 def test_another_type_of_processor_is_told_apart(
     precision: str, variable: str, value: str, monkeypatch: pytest.MonkeyPatch

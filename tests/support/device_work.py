@@ -57,14 +57,8 @@ class Work(NamedTuple):
         """
         preset = PRESETS[self.preset]
         small: dict[str, Any] = {"envs": 4, "total_steps": 4_096, "round_steps": self.round_steps}
-        small |= {
-            "initial": "torch",
-            "batch_size": self.batch,
-            "snapshot_every_steps": self.round_steps,
-            "learning_starts": self.round_steps,
-            "replay_size": 128,
-            "anneal_steps": 4_096,
-        }
+        small |= dict.fromkeys(("snapshot_every_steps", "learning_starts"), self.round_steps)
+        small |= {"initial": "torch", "batch_size": self.batch, "replay_size": 128, "anneal_steps": 4_096}
         if method_declaration(preset.algorithm.method).on_policy:
             small |= {"optimizer_epsilon": 0.01}
         if self.recurrent:  # minibatches of two envs

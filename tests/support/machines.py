@@ -19,21 +19,11 @@ def tree(root: Path, files: dict[str, str]) -> Path:
 
 def v2(root: Path, group: str, files: dict[str, str]) -> Path:
     """A machine with control groups of version 2 only."""
-    return tree(
-        root,
-        {
-            "proc/self/cgroup": f"0::{group}\n",
-            **{f"sys/fs/cgroup/{name}": text for name, text in files.items()},
-        },
-    )
+    held = {f"sys/fs/cgroup/{name}": text for name, text in files.items()}
+    return tree(root, {"proc/self/cgroup": f"0::{group}\n"} | held)
 
 
 def v1(root: Path, group: str, files: dict[str, str]) -> Path:
     """A machine with control groups of version 1, with cpu and cpuacct mounted together."""
-    return tree(
-        root,
-        {
-            "proc/self/cgroup": f"5:pids:{group}\n4:memory:{group}\n1:cpu,cpuacct:{group}\n0::/\n",
-            **{f"sys/fs/cgroup/{name}": text for name, text in files.items()},
-        },
-    )
+    groups = f"5:pids:{group}\n4:memory:{group}\n1:cpu,cpuacct:{group}\n0::/\n"
+    return tree(root, {"proc/self/cgroup": groups, **{f"sys/fs/cgroup/{name}": text for name, text in files.items()}})

@@ -144,16 +144,8 @@ def make_algorithm(**settings: object) -> Algorithm:
 
 def small_config(algorithm: Algorithm | None = None, **learn: object) -> Config:
     """Four envs in two lanes, rounds of 6 ticks, a window of 18 ticks."""
-    settings: dict[str, object] = {
-        "total_steps": 10_000,
-        "round_steps": 24,
-        "train_every": 2,
-        "batch_size": 8,
-        "replay_size": 80,
-        "learning_starts": 24,
-        "network": "small",
-        **learn,
-    }
+    settings: dict[str, object] = {"total_steps": 10_000, "round_steps": 24, "train_every": 2, "batch_size": 8}
+    settings |= {"replay_size": 80, "learning_starts": 24, "network": "small", **learn}
     learning = Learn(**settings)  # type: ignore[arg-type]
     return Config(play=Play(envs=4, lane_envs=2), learn=learning, algorithm=algorithm or Algorithm())
 

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from shared.config import method_declaration
 from shared.config.method_declaration import MethodDeclaration, OnPolicySettings, add_method
 
-SAMPLED = MethodDeclaration(
-    "sampled",
-    "tests.support.sampled_method:NoClass",
-    slot_fields=(("log_prob", "f4", ()),),
-    states=("online", "moment1", "moment2"),
-    metrics=("loss", "entropy"),
-    head="policy_value",
-    action_rule="categorical",
-    has_target_network=False,
-    on_policy=True,
-    settings=OnPolicySettings,
-)
+_DECLARED: dict[str, Any] = {"head": "policy_value", "action_rule": "categorical", "settings": OnPolicySettings}
+_DECLARED |= {"states": ("online", "moment1", "moment2"), "metrics": ("loss", "entropy")}
+_DECLARED |= {"slot_fields": (("log_prob", "f4", ()),), "has_target_network": False, "on_policy": True}
+SAMPLED = MethodDeclaration("sampled", "tests.support.sampled_method:NoClass", **_DECLARED)
 
 
 def register(monkeypatch: pytest.MonkeyPatch) -> None:

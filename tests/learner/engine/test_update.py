@@ -26,14 +26,7 @@ from shared.network_spec import Network
 from tests.support.device_work import Work, played_ring
 from tests.support.device_work import make_test_engine as engine_on
 from tests.support.plain_network import plain_values
-from tests.support.played_ring import (
-    ACTIONS,
-    PlayedRing,
-    make_algorithm,
-    make_test_engine,
-    small_config,
-    stored_state,
-)
+from tests.support.played_ring import ACTIONS, PlayedRing, make_algorithm, make_test_engine, small_config, stored_state
 from tests.support.simulated_gpu import DEVICE, simulated_gpu
 
 CPU = torch.device("cpu")
@@ -183,8 +176,7 @@ OPTIMIZERS = [("rmsprop", 0.95), ("rms", 0.9), ("adam", 0.999), ("radam", 0.5), 
 @pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize(("optimizer", "decay"), OPTIMIZERS)
 @pytest.mark.parametrize(
-    ("bound", "end", "mean_gradient"),
-    [(None, None, False), (0.01, None, True), (0.01, 0.0, False), (1e6, 0.0, True)],
+    ("bound", "end", "mean_gradient"), [(None, None, False), (0.01, None, True), (0.01, 0.0, False), (1e6, 0.0, True)]
 )
 def test_steps_are_those_of_the_formulas(
     bound: float | None,

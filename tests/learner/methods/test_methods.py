@@ -138,10 +138,7 @@ def test_combinations_that_a_method_allows() -> None:
     assert [
         (_method(name).supports_soft_policy, _method(name).supports_value_rescaling)
         for name in ("dqn", "qr-dqn", "iqn", "c51")
-    ] == [
-        *[(True, True)] * 3,
-        (False, False),
-    ]
+    ] == [*[(True, True)] * 3, (False, False)]
 
 
 @pytest.mark.parametrize("name", ["theirs", "posix", "__init__", "dqn.x", "qr_dqn"])

@@ -18,14 +18,7 @@ import ringside
 from ringside.cluster.placing import ClusterOptions, programs_in
 from ringside.command import report
 from ringside.command.suite import Job
-from ringside.records.metrics import (
-    Follower,
-    MetricsLog,
-    cut_metrics,
-    evaluations_in,
-    read_metrics,
-    require_readable,
-)
+from ringside.records.metrics import Follower, MetricsLog, cut_metrics, evaluations_in, read_metrics, require_readable
 from ringside.report.records import RecordsError, load
 from ringside.run import planning, training
 from ringside.run.checks import require_run_directory
@@ -361,15 +354,7 @@ def test_a_file_of_metrics_without_lines_is_not_read_whole(tmp_path: Path) -> No
     assert Follower(path).read().records == []
 
 
-@pytest.mark.parametrize(
-    "take_up",
-    [
-        MetricsLog,
-        require_readable,
-        evaluations_in,
-        partial(cut_metrics, boundary=1),
-    ],
-)
+@pytest.mark.parametrize("take_up", [MetricsLog, require_readable, evaluations_in, partial(cut_metrics, boundary=1)])
 def test_a_file_of_metrics_that_is_too_large_is_not_taken_up(take_up: Callable[[Path], object], tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b"")

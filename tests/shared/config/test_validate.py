@@ -134,14 +134,8 @@ def test_number_out_of_its_range_is_refused(method: str, name: str, value: str) 
         # Settings without an effect on the method.
         ({"recurrent": True}, "--recurrent has no effect with --method dqn, which learns no policy from whole rounds"),
         (ON_POLICY | {"method": "pqn", "recurrent": True}, "--recurrent has no effect with --method pqn"),
-        (
-            ON_POLICY | {"epsilon_end": 0.0},
-            f"--epsilon-end {NO_EFFECT}, which samples its actions from its policy",
-        ),
-        (
-            ON_POLICY | {"prioritized": True},
-            f"--prioritized {NO_EFFECT}, which learns from the newest round",
-        ),
+        (ON_POLICY | {"epsilon_end": 0.0}, f"--epsilon-end {NO_EFFECT}, which samples its actions from its policy"),
+        (ON_POLICY | {"prioritized": True}, f"--prioritized {NO_EFFECT}, which learns from the newest round"),
         (ON_POLICY | {"n_step": 3}, f"--n-step {NO_EFFECT}, which learns from the newest round"),
         (ON_POLICY | {"train_every": 8}, f"--train-every {NO_EFFECT}, which learns from the newest round"),
         (ON_POLICY | {"learning_starts": 960}, f"--learning-starts {NO_EFFECT}, which learns from the newest round"),
@@ -151,10 +145,7 @@ def test_number_out_of_its_range_is_refused(method: str, name: str, value: str) 
         (ON_POLICY | {"double": True}, f"--double {NO_EFFECT}, which learns from no TD targets"),
         (ON_POLICY | {"munchausen_alpha": 0.5}, f"--munchausen-alpha {NO_EFFECT}, which learns"),
         (ON_POLICY | {"dueling": True}, f"--dueling {NO_EFFECT}, which learns a policy and no"),
-        (
-            {"eval_actions": "sample"},
-            "--eval-actions sample draws from a policy, and --method dqn learns action",
-        ),
+        ({"eval_actions": "sample"}, "--eval-actions sample draws from a policy, and --method dqn learns action"),
         # Settings that make no sense together.
         ({"envs": 97}, "--envs 97 cannot be divided into lanes of --lane-envs 2; --lane-envs 1 takes any number"),
         ({"lane_envs": 128, "envs": 96}, "the nearest is --envs 128"),
@@ -356,10 +347,7 @@ ENDS_AT_0 = {"learning_rate_end": 0.0, "anneal_steps": 40_000_000}
         # A resumed run is advised nothing that it refuses.
         (RESUMED | ENDS_AT_0, RATE_0),
         (RESUMED | {"total_steps": 500_000}, None),
-        (
-            RESUMED | {"total_steps": 5_000, "learning_starts": 1_000},
-            BEGINS_LATE + "--total-steps would change that.",
-        ),
+        (RESUMED | {"total_steps": 5_000, "learning_starts": 1_000}, BEGINS_LATE + "--total-steps would change that."),
         # A chance that would go "from 1 to 1", and a policy, which has none.
         ({"total_steps": 10_500, "learning_starts": 10_000, "round_steps": 240}, None),
         (PQN | {"method": "a2c", "total_steps": 500_000}, None),

@@ -70,9 +70,7 @@ def test_memory_of_version_1(tmp_path: Path) -> None:
 
 def test_tasks_left_by_the_tightest_group(tmp_path: Path) -> None:
     root = v2(
-        tmp_path,
-        "/a/b",
-        {"a/pids.max": "100", "a/pids.current": "95", "a/b/pids.max": "20", "a/b/pids.current": "4"},
+        tmp_path, "/a/b", {"a/pids.max": "100", "a/pids.current": "95", "a/b/pids.max": "20", "a/b/pids.current": "4"}
     )
     assert control_groups.free_tasks(root) == 5
 

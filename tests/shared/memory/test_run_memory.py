@@ -30,11 +30,7 @@ MACHINE = {"actors": 3, "inference_batch": 32, "device": "cpu", "eval_episodes":
     ("preset", "settings", "digest"),
     [
         ("nature", {}, "01a6272d29f0aed5e50658df8e8c6f70256f165ae11a547156eb80dccbae2711"),
-        (
-            "nature",
-            {"eval_every_steps": 250_000},
-            "42cf26549bd542426fd07e77c1555f2dc04cb534715286c03927923baad7d03c",
-        ),
+        ("nature", {"eval_every_steps": 250_000}, "42cf26549bd542426fd07e77c1555f2dc04cb534715286c03927923baad7d03c"),
         ("nature", {"schedule": "alternate"}, "ca207d4daf04fff8b8cce097d7e6a995d4d051c623d62ee4dd2d77e9739ff2a9"),
         ("nature", {"schedule": "free"}, "b65a61d93ed69cb37d5868aca5e44b1c1dc6c63699b8187a3eae42bb64118d14"),
         ("rainbow", {"atoms": 51}, "2f0921f5a96c65b51230c2b892a7d60cbb548f11aabbdf028d23a9a667287f53"),

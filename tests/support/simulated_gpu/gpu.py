@@ -252,10 +252,7 @@ def simulated_gpu(seed: int, size: int = SIZE) -> Iterator[SimulatedGpu]:
 
     active.append(gpu)
     try:
-        with (
-            mock.patch.dict(ACCELERATORS, {KIND: gpu}),
-            mock.patch.object(prefetcher, "ThreadPoolExecutor", executor),
-        ):
+        with mock.patch.dict(ACCELERATORS, {KIND: gpu}), mock.patch.object(prefetcher, "ThreadPoolExecutor", executor):
             yield gpu
     finally:
         active.remove(gpu)

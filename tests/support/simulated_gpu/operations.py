@@ -8,23 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 VIEWS = {
-    "alias",
-    "as_strided",
-    "detach",
-    "expand",
-    "permute",
-    "select",
-    "slice",
-    "squeeze",
-    "t",
-    "transpose",
-    "unsqueeze",
-    "view",
-    "_reshape_alias",
-    "_unsafe_view",
-    "empty",
-    "empty_strided",
-    "empty_like",
+    *("alias", "as_strided", "detach", "expand", "permute", "select", "slice", "squeeze", "t", "transpose"),
+    *("unsqueeze", "view", "_reshape_alias", "_unsafe_view", "empty", "empty_strided", "empty_like"),
 }
 """Operations that start nothing."""
 KERNELS = {"convolution": 2}
@@ -41,17 +26,8 @@ def kernels_of(name: str, args: Any) -> int:
 
 SYNCHRONIZING = {"_local_scalar_dense", "nonzero", "masked_select", "unique", "_pin_memory", "is_nonzero"}
 """Operations whose result the CPU needs."""
-NONDETERMINISTIC = {
-    "index_put",
-    "scatter_add",
-    "scatter_add_",
-    "index_add",
-    "index_add_",
-    "cumsum",
-    "bincount",
-    "put_",
-    "kthvalue",
-}
+NONDETERMINISTIC = {"index_put", "index_add", "index_add_", "scatter_add", "scatter_add_", "cumsum"}
+NONDETERMINISTIC |= {"bincount", "put_", "kthvalue"}
 """Operations that PyTorch refuses on a GPU when it is to compute the same bits every time, or may."""
 RANDOM = {"bernoulli_", "exponential_", "geometric_", "multinomial", "normal_", "random_", "uniform_", "rand", "randn"}
 """Operations that draw numbers; a graph would repeat them."""
