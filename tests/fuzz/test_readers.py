@@ -57,5 +57,4 @@ def test_a_mutated_run_is_read_as_it_was_or_refused(target: Target, runs: Path, 
     kinds = Counter(case["kind"] for case in cases)
     print(target.name, dict(kinds))
     assert kinds.total() == target.cases
-    assert kinds["same"] or target.refuses
-    assert kinds["refused"]
+    assert target in COMMANDS or (kinds["same"] and kinds["refused"])
