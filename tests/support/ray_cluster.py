@@ -64,7 +64,7 @@ class RayCluster:
         found: list[psutil.Process] = []
         for program in self.programs():
             with suppress(psutil.NoSuchProcess):
-                found += program.children()
+                found += program.children(recursive=True)
         return [each for each in found if words_of(each)[:1] == [f"ringside {role}"]]
 
     @property
