@@ -59,10 +59,10 @@ def main(arguments: Sequence[str]) -> int:
 
 def _run(task: str, words: Sequence[str]) -> int:
     """Run one task; returns its exit code."""
-    from ringside.command import SLOW, VERSION, module_of
+    from ringside.command import SLOW, TOPICS, module_of, text_of
 
-    if task == "version":
-        print(f"Ringside {VERSION}", flush=True)
+    if task in TOPICS:
+        print(text_of(task), flush=True)
         return 0
     if task in SLOW and sys.stdout.isatty() and not {"-h", "--help"} & set(words):
         print("Ringside is loading ...", flush=True)

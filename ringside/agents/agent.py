@@ -87,6 +87,26 @@ class Agent:
         Raises `ValueError` for an observation of another shape or kind; of a recurrent agent also for another number of
         environments than before.
         """
+        return self._act(observation, sampled=self._samples)
+
+    def predict(
+        self, observation: NDArray[np.uint8], state: Any = None, episode_start: Any = None, deterministic: bool = False
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32] | None]:
+        """Action and next state, with arguments and results of Stable-Baselines3's `predict`.
+
+        Args:
+            observation: as for `__call__`.
+            state: what the call before returned, for a recurrent agent; None: every episode begins. Other agents ignore
+                it, and return None.
+            episode_start: bool[n], of the environments in which an episode begins.
+            deterministic: True for the best action of an agent that samples.
+        """
+        self._state = np.array(state) if self.recurrent and state is not None else None
+        if episode_start is not None:
+            self.reset(episode_start)
+        return np.asarray(self._act(observation, sampled=self._samples and not deterministic)), self._state
+
+    def _act(self, observation: NDArray[np.uint8], *, sampled: bool) -> Any:
         from learner.networks.categorical import sample_at
         from learner.networks.policy import greedy
 
@@ -94,7 +114,7 @@ class Agent:
         rows = np.atleast_2d(values)
         if self.recurrent:
             self._state = self._next_state
-        if self._samples:
+        if sampled:
             self._calls += 1
             draws = [uniform(self._seed, Stream.POLICY, row, self._calls) for row in range(len(rows))]
             chosen = sample_at(rows, np.array(draws))[0].astype(np.int64)

@@ -13,12 +13,27 @@ import ringside
 from shared.errors import ConfigError
 from shared.text import closest, nearest_or_all
 
-VERSION = ringside.__version__
 TASKS = ("train", "watch", "eval", "play", "zoo", "report", "suite", "tune", "export", "doctor", "completion")
 """Tasks, each a module with its `main` and `OPTIONS`; the optional first argument (default: `train`)."""
 
+TOPICS = ("version", "games", "presets")
+"""First words of the command, also behind `help`, that print a text."""
+
 SLOW = ("train", "suite", "tune", "eval", "play", "export", "report")
 """Tasks that are silent for a second or more at their start; in a terminal they say that they load."""
+
+
+def text_of(topic: str) -> str:
+    """Text of one of `TOPICS`."""
+    if topic == "version":
+        return f"Ringside {ringside.__version__}"
+    from actors.envs.atari import games
+    from shared.config.presets import PRESETS
+
+    lines = (
+        f"{name:12} --method {it.algorithm.method}, {it.learn.total_steps:,} steps" for name, it in PRESETS.items()
+    )
+    return "\n".join(games() if topic == "games" else lines)
 
 
 def module_of(task: str) -> ModuleType:
@@ -39,11 +54,11 @@ def _unknown_task(word: str) -> ConfigError:
     if word == "record":
         return ConfigError("record is a part of play: pass play --load AGENT --video FILE.mp4 --episodes N.")
     if os.path.isdir(word):
-        return ConfigError(f"{word} is no task: pass --resume {word} to continue a run, or eval --load {word}.")
+        return ConfigError(f"{word} is no task: pass --resume {word} to continue a run, or eval {word}.")
     try:
         game = game_name(word)
     except EnvError:
-        tasks = [*TASKS, "help", "version"]
+        tasks = [*TASKS, "help", *TOPICS]
         close = closest(word, [*tasks, *games()])
         advice = f"; did you mean --game {close}?" if close in games() else nearest_or_all(word, tasks)
         return ConfigError(f"There is no task {word!r:.60}{advice}")

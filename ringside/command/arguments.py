@@ -180,7 +180,8 @@ def _show(kind: type, task: str, options: Sequence[Option], *, short: bool = Fal
     program, description = (PROGRAM if task == "train" else f"{PROGRAM} {task}"), inspect.cleandoc(kind.__doc__ or "")
     if task == "train":
         others = ", ".join(each for each in TASKS if each != task)
-        description += f" Other tasks, as the first word: {others}. {PROGRAM} help TASK explains one."
+        description += f" Other tasks, as the first word: {others}. {PROGRAM} help TASK explains one,"
+        description += " help games and help presets list those."
     description += f" {program} --help all lists every option." if short else ""
     print(page(program, description, options, short=short), end="", flush=True)
     sys.exit(0)

@@ -13,7 +13,7 @@ from typing import Literal
 from actors.envs.atari import games
 from ringside.command import TASKS, module_of
 from ringside.command.arguments import Choices, parse, setting_options
-from ringside.command.option import Option, Parser, options_of
+from ringside.command.option import BARE, PLACE, Option, Parser, options_of
 from ringside.command.suite import SUITES
 from ringside.zoo import catalogue
 from shared.config.method_declaration import method_names
@@ -71,6 +71,7 @@ def _filled(parser: Parser, options: Sequence[Option]) -> Parser:
     named = {"device": ("auto", "cpu", "cuda"), "game": games(), "games": (*SUITES, *games())}
     parser.take(options).add_argument("-h", "--help", action="help")
     known = {option.name: option for option in options if option.kind is not bool}
+    known |= {PLACE: known[BARE]} if BARE in known else {}
     for action in parser._actions:
         if option := known.get(action.dest):
             action.choices = option.choices or named.get(option.name)

@@ -30,6 +30,8 @@ _Value = TypeVar("_Value")
 POSITIONAL = "positional"
 Positional = Annotated[_Value, POSITIONAL]
 """Type of a field that is given by its place, without a flag."""
+BARE, PLACE = "load", "RUN"
+"""Option whose value may also stand by its place, and the name of that place."""
 
 CHOICES: Mapping[str, Callable[[], Sequence[str]]] = {
     "method": method_names,
@@ -161,6 +163,9 @@ class Parser(argparse.ArgumentParser):
                 if short is not None:
                     more["metavar"] = f"{_placeholder(option)} {'' if short else option.range}".rstrip()
                 group.add_argument(option.flag, dest=option.name, **more)
+                if option.name == BARE:
+                    more |= {"metavar": PLACE, "help": f"The same as {option.flag} {PLACE}."}
+                    self.add_argument_group("Arguments").add_argument(PLACE, nargs="?", **more)
         return self
 
 
@@ -194,6 +199,9 @@ def values_in(words: Sequence[str], options: Sequence[Option], tasks: Sequence[s
             raise ConfigError(f"{names[0]} takes no value: pass {names[0]} or {names[1]}.") from None
         option = next(option for option in options if option.flag == names[0])
         raise ConfigError(f"{option.flag} needs a value: {option.expected}.") from None
+    run = vars(found).pop(PLACE, None)
+    if run is not None and vars(found).setdefault(BARE, run) is not run:
+        raise ConfigError(f"{run:.60} and --load {found.load:.60} name two agents: pass one of them.")
     for word in strays:
         raise ConfigError(_unknown(word.partition("=")[0], options) if word[0] == "-" else _stray(word, options, tasks))
     for option in options:
@@ -214,6 +222,10 @@ def _value_of(option: Option, word: Any) -> Any:
         raise ConfigError(f"The value of {option.flag} is empty: give {option.expected}, or omit it.")
     if option.may_be_unset and word == UNSET:
         return None
+    if option.name == "preset" and word in set(method_names()).difference(PRESETS):
+        known = ", ".join(name for name, preset in PRESETS.items() if preset.algorithm.method == word)
+        others = f", or --preset with one of {known}" if known else ""
+        raise ConfigError(f"{word} is a method, not a preset: pass --method {word}{others}.")
     if option.choices and not (option.name == "network" and is_own(word)):
         require_name(option.flag, word, option.choices)
     if option.kind is int:
@@ -235,15 +247,25 @@ def _stray(word: str, options: Sequence[Option], tasks: Sequence[str]) -> str:
     choosing = [option.flag for option in options if word in option.choices]
     if len(choosing) == 1:
         advice = f"pass {choosing[0]} {word}"
-    elif "load" in names:
-        advice = f"pass --load {word:.60}"
     else:
         advice = "every value has one, as in --game pong" if "game" in names else "--help lists the options"
     return f"{word!r:.60} follows no option: {advice}."
 
 
+_ELSEWHERE = {
+    "--no-eval": "a run evaluates only with --eval-every-steps",
+    "--render": f"{PROGRAM} watch shows a run, and {PROGRAM} play RUN an agent",
+    "--seeds": f"pass --seed, or train several with {PROGRAM} suite --seeds",
+    "--steps": "pass --total-steps to train, --episodes to evaluate",
+    "--wandb": f"{PROGRAM} --track wandb sends a run there",
+}
+"""Flags of other libraries, with what to do here."""
+
+
 def _unknown(flag: str, options: Sequence[Option]) -> str:
     """Sentence about a flag that there is not."""
+    if flag in _ELSEWHERE:
+        return f"There is no option {flag}: {_ELSEWHERE[flag]}."
     names = [option.flag.removeprefix("--") for option in options]
     names += [f"no-{option.flag[2:]}" for option in options if option.kind is bool]
     advice = nearest(flag.removeprefix("--"), names).replace("mean ", "mean --")
@@ -253,6 +275,7 @@ def _unknown(flag: str, options: Sequence[Option]) -> str:
 def page(program: str, description: str, options: Sequence[Option], *, short: bool = False) -> str:
     """Page of --help, group by group; `short`: with texts up to their first clause."""
     places = [f"[{each.flag}{' ...' if each.many else ''}]" for each in options if each.positional]
+    places += [f"[{PLACE}]" for each in options if each.name == BARE]
     parser = Parser(prog=program, description=description, usage=" ".join([program, "[options]", *places]))
     return parser.take(options, short).format_help()
 

@@ -38,6 +38,9 @@ def test_one_observation_or_several(tmp_path: Path) -> None:
     assert sorted(agent._policies) == [1, 4], "environments may end one by one, and need no network each time"
     assert agent(STACKS[:2]).tolist() == actions[:2].tolist()
     assert (agent.game, agent.protocol, agent.actions) == ("pong", "nature", 6)
+    for stacks, chosen in ((STACKS, actions), (STACKS[0], actions[0])):
+        action, state = agent.predict(stacks, None, np.array([True]), deterministic=True)
+        assert (action.dtype, action.tolist(), state) == (np.int64, chosen.tolist(), None)
 
 
 @pytest.mark.parametrize(
@@ -68,9 +71,9 @@ def test_an_agent_in_color_cannot_play_a_game(tmp_path: Path) -> None:
 
 def test_an_agent_with_a_policy_samples_by_its_seed_and_says_what_it_has(tmp_path: Path) -> None:
     weights = random_weights(tmp_path, method="a2c")
-    agent, same, other, greedy = (
+    agent, same, other, greedy, predicting = (
         ringside.load_agent(weights, device="cpu", **settings)
-        for settings in ({"seed": 5}, {"seed": 5}, {"seed": 6}, {"eval_actions": "greedy"})
+        for settings in ({"seed": 5}, {"seed": 5}, {"seed": 6}, {"eval_actions": "greedy"}, {"seed": 5})
     )
     probabilities = agent.probabilities(STACKS)
     assert (probabilities.shape, probabilities.dtype) == ((3, 6), np.float32)
@@ -80,12 +83,14 @@ def test_an_agent_with_a_policy_samples_by_its_seed_and_says_what_it_has(tmp_pat
     assert isinstance(agent.value(STACKS[0]), float)
     sampled = [[each(STACKS).tolist() for _ in range(8)] for each in (agent, same, other)]
     assert sampled[0] == sampled[1] != sampled[2]
+    assert [predicting.predict(STACKS)[0].tolist() for _ in range(8)] == sampled[0]
+    best = predicting.predict(STACKS, deterministic=True)[0]
     assert isinstance(agent(STACKS[0]), int)
     calls = [agent(np.repeat(STACKS[:1], 64, axis=0)) for _ in range(16)]
     many = np.concatenate(calls)
     assert calls[0].tolist() != calls[1].tolist(), "every call has draws of its own"
     np.testing.assert_allclose(np.bincount(many, minlength=6) / 1_024, probabilities[0], atol=0.06)
-    assert greedy(STACKS).tolist() == probabilities.argmax(axis=1).tolist()
+    assert greedy(STACKS).tolist() == best.tolist() == probabilities.argmax(axis=1).tolist()
     with pytest.raises(ValueError, match=r"An agent of --method a2c has no Q-values: ask for probabilities"):
         agent.q_values(STACKS)
 
@@ -119,6 +124,17 @@ def test_a_recurrent_agent_remembers_until_it_is_reset(tmp_path: Path) -> None:
         agent.reset(np.ones(2, bool))
     agent.reset()
     np.testing.assert_allclose(agent.probabilities(STACKS[0]), fresh[0], rtol=1e-4)
+    _, state = agent.predict(STACKS)
+    np.testing.assert_array_equal(agent.probabilities(STACKS), later, err_msg="without a state episodes begin")
+    _, begun = agent.predict(STACKS, state, np.array([False, True, False]))
+    assert (begun == state).all(axis=(1, 2)).tolist() == [False, True, False]
+    agent.predict(STACKS, state)
+    again = agent.probabilities(STACKS)
+    agent.reset()
+    for _ in range(2):
+        agent(STACKS)
+    np.testing.assert_array_equal(agent.probabilities(STACKS), again, err_msg="the caller's state is its own")
+    agent.reset()
     assert isinstance(agent(STACKS[0]), int)
     assert isinstance(agent.value(STACKS[0]), float)
     plain = ringside.load_agent(random_weights(tmp_path / "plain", method="a2c"), device="cpu")

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from actors.envs.atari import games
 from ringside.command import TASKS
 from ringside.command.arguments import COMMON, setting_options
 from ringside.command.option import options_of, page
@@ -64,7 +65,8 @@ def test_arguments_stand_in_the_usage_and_apart(launch: Launch) -> None:
     text = launch("report", "--help").stdout
     assert text.startswith("usage: launch.py report [options] [RUNS ...]\n")
     assert "\nArguments:\n  RUNS ..." in text
-    assert launch("watch", "--help").stdout.startswith("usage: launch.py watch [options] [RUN]\n")
+    for task in ("watch", "eval", "play", "export"):
+        assert launch(task, "--help").stdout.startswith(f"usage: launch.py {task} [options] [RUN]\n")
 
 
 def test_a_default_is_said_once(launch: Launch) -> None:
@@ -88,3 +90,10 @@ def test_every_task_has_a_page(launch: Launch, task: str) -> None:
     assert done.returncode == 0
     assert done.stdout.startswith(f"usage: launch.py {task} [options]")
     assert launch("help", task).stdout == done.stdout
+
+
+def test_topics_are_listed(launch: Launch) -> None:
+    assert launch("help", "games").stdout.split() == list(games())
+    listed = launch("presets").stdout.splitlines()
+    assert [line.split()[0] for line in listed] == list(PRESETS)
+    assert "ppo-quick    --method ppo, 3,000,000 steps" in listed

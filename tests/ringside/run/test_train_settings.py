@@ -58,7 +58,7 @@ API = {
 
 
 def test_the_names_of_the_api_are_those_that_are_listed() -> None:
-    assert set(ringside.__all__) == API
+    assert set(ringside.__all__) == API == set(dir(ringside)) - {"__version__"}
     assert all(getattr(ringside, name) is not None for name in ringside.__all__)
 
 
