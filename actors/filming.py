@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from actors.env import Env, Shot
-from shared.errors import ConfigError, missing_package
+from shared.errors import ConfigError, require
 from shared.files.atomic import make_directory
 from shared.files.disk_trouble import log_line
 
@@ -40,10 +40,9 @@ class VideoFile:
             path: with a suffix of `MOST_RATE`.
             rate: pictures a second of those that are added. The file leaves some out beyond its most.
         """
-        try:
-            import av
-        except ModuleNotFoundError as error:
-            raise missing_package("A video", "av", "video") from error
+        require("A video", "video", "av")
+        import av
+
         self._av, self._path, self._part = av, path, part_of(path)
         self._kind = path.suffix.lower()
         self._each = math.ceil(rate / MOST_RATE[self._kind])

@@ -6,6 +6,8 @@ others do not end it: the supervisor starts the process again.
 
 from __future__ import annotations
 
+import importlib.util
+
 
 class RingsideError(Exception):
     """An error that Ringside raises itself. The message is a sentence for the user."""
@@ -51,9 +53,11 @@ class DeviceFault(RingsideError):
     """The GPU is out of memory, faulty or lost. A new process may find it working again."""
 
 
-def missing_package(subject: str, package: str, extra: str) -> ConfigError:
-    """The error that `subject` needs a package, which an extra of setup.cfg installs."""
-    return ConfigError(
-        f"{subject} needs the package {package}, which is not installed: run `.venv/bin/pip install --editable "
-        f"'.[{extra}]'` in the directory of Ringside, or install the extra {extra} of the wheel."
-    )
+def require(subject: str, extra: str, *packages: str) -> None:
+    """Raise `ConfigError` unless the packages that `subject` needs, of an extra of setup.cfg, are installed."""
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            raise ConfigError(
+                f"{subject} needs the package {package}, which is not installed: run `.venv/bin/pip install --editable "
+                f"'.[{extra}]'` in the directory of Ringside, or install the extra {extra} of the wheel."
+            )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,7 @@ from ringside.agents.stored_weights import play_of, require_actions, rules_of, w
 from shared.checkpoint.weights_file import StoredWeights
 from shared.config import validate
 from shared.config.sections import FRAME_SKIP, Play
-from shared.errors import ConfigError, missing_package
+from shared.errors import ConfigError, require
 from shared.files.atomic import write_atomic
 from shared.files.result_files import require_writable
 
@@ -66,9 +65,7 @@ def export_onnx(
     Raises:
         ConfigError: a package is missing, there is no such agent, torch cannot trace it, or the numbers differ.
     """
-    for package in ("onnxscript", "onnxruntime"):
-        if find_spec(package) is None:
-            raise missing_package("export", package, "export")
+    require("export", "export", "onnxscript", "onnxruntime")
     validate.require_between("--frames", frames, MOST_FRAMES)
     validate.seed_of_play(seed)
     path = Path(onnx)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,17 +117,15 @@ class Video:
 
     def _panel(self, moment: Moment, height: int) -> NDArray[np.uint8]:
         """Panel beside the screen: uint8[height, PANEL, 3]."""
-        import cv2  # of the extra `video`, as the encoder that has been loaded before
+        from PIL import Image, ImageDraw  # of the extra `video`
 
-        picture = np.full((height, PANEL, 3), GROUND, np.uint8)
-        line = min(_MOST_LINE, height / (len(self._names) + 7))
-        margin = round(line / 2)
+        picture = Image.new("RGB", (PANEL, height), GROUND)
+        draw, line = ImageDraw.Draw(picture), min(_MOST_LINE, height / (len(self._names) + 7))
+        margin, font = round(line / 2), _font(max(1, round(0.6 * line)))
 
         def write(row: float, name: str, value: str, color: tuple[int, int, int]) -> None:
-            y, style = round((row + 0.7) * line), (cv2.FONT_HERSHEY_SIMPLEX, line / 50)
-            right = PANEL - margin - cv2.getTextSize(value, *style, 1)[0][0]
-            for text, x in ((name, margin), (value, right)):
-                cv2.putText(picture, text, (x, y), *style, color, 1, cv2.LINE_AA)
+            for text, x, anchor in ((name, margin, "ls"), (value, PANEL - margin, "rs")):
+                draw.text((x, round((row + 0.7) * line)), text, color, font, anchor)
 
         episode, action = moment.episode, moment.episode.action
         chance = "random" if action != moment.chosen else "probability" if self._has_policy else "Q-value"
@@ -139,8 +138,8 @@ class Video:
             color = CHOSEN if row == action else TEXT
             write(row + 5.5, ("> " if row == action else "") + name, f"{value:.3f}", color)
             y, end = round((row + 6.4) * line), margin + round((PANEL - 2 * margin) * share)
-            cv2.line(picture, (margin, y), (end, y), CHOSEN if row == action else BAR, max(1, round(line / 9)))
-        return picture
+            draw.line((margin, y, end, y), CHOSEN if row == action else BAR, max(1, round(line / 9)))
+        return np.asarray(picture)
 
     def _shares(self, moment: Moment) -> NDArray[np.float32]:
         """Lengths of the bars, from 0 to 1: probabilities, or places between the extremes of the episode so far.
@@ -154,3 +153,11 @@ class Video:
             self._episode, self._low, self._high = number, np.inf, -np.inf
         self._low, self._high = min(self._low, values.min()), max(self._high, values.max())
         return (values - self._low) / max(self._high - self._low, 1e-9)
+
+
+@cache
+def _font(size: int) -> Any:
+    """Pillow's own font, of a size in pixels."""
+    from PIL import ImageFont
+
+    return ImageFont.load_default(size)

@@ -12,7 +12,6 @@ import shlex
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -25,7 +24,7 @@ from ringside.zoo.catalogue import CURVE, EVALUATION, MOST_BYTES, README, SHOWN,
 from shared.checkpoint.weights_file import StoredWeights, load_weights, weights_file
 from shared.config.protocols import acting_in_words
 from shared.config.settings import Config
-from shared.errors import CheckpointError, ConfigError, FileError, missing_package
+from shared.errors import CheckpointError, ConfigError, FileError, require
 from shared.files.run_file_names import CONFIG_FILE
 from shared.files.strict_json import read_json
 from shared.text import class_name, count, words_of
@@ -143,8 +142,7 @@ def pull_from_hub(repo: str, *, name: str | None = None, revision: str | None = 
 @contextmanager
 def _hub(repo: str, done: str) -> Iterator[Any]:
     """Client of the Hub; errors of the Hub, of the network and of files become a sentence: REPO cannot be `done`."""
-    if find_spec("huggingface_hub") is None:
-        raise missing_package("An exchange with the Hub", "huggingface_hub", "hub")
+    require("An exchange with the Hub", "hub", "huggingface_hub")
     if not re.fullmatch(r"[\w.-]{1,96}/[\w.-]{1,96}", repo):
         raise ConfigError(f"{repo!r:.120} is no repository of the Hub: write USER/NAME.")
     from huggingface_hub import HfApi, errors
@@ -202,6 +200,8 @@ def _make_entry(
         flag: the option that named the run. With --add the zoo may not have an entry of this name.
     """
     weights = weights_at(source, **code, flag=flag)
+    require(flag, "video", "av")
+    require(flag, "report", "matplotlib")
     run, config, summary = _run_of(source)
     if config.play.played != weights.game:
         raise ConfigError(

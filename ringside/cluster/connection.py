@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from shared.errors import ConfigError, missing_package
+from shared.errors import ConfigError, require
 
 LEAST_VERSION = (2, 60)
 """Since 2.60 clusters of `ray.init` have a token by default; before 2.52 there was none. Ray itself refuses a cluster
@@ -123,10 +123,8 @@ def cluster_address(address: str) -> str:
 
 def _require_package() -> None:
     """Raise `ConfigError` unless Ray is installed, in a version that is safe."""
-    try:
-        version = importlib.metadata.version("ray")
-    except importlib.metadata.PackageNotFoundError:
-        raise missing_package("--ray", "ray", "ray") from None
+    require("--ray", "ray", "ray")
+    version = importlib.metadata.version("ray")
     if tuple(map(int, re.findall(r"\d+", version)[:2])) < LEAST_VERSION:
         least = ".".join(map(str, LEAST_VERSION))
         raise ConfigError(

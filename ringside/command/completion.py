@@ -18,12 +18,13 @@ from ringside.command.suite import SUITES
 from ringside.zoo import catalogue
 from shared.config.method_declaration import method_names
 from shared.config.settings import Config
-from shared.errors import missing_package
+from shared.errors import require
 
 try:
     import shtab
-except ModuleNotFoundError as error:
-    raise missing_package("completion", "shtab", "completion") from error
+except ModuleNotFoundError:
+    require("completion", "completion", "shtab")
+    raise
 
 _AGENTS = " ".join(catalogue.names())
 _AGENT = {"bash": "_ringside_agents", "zsh": f"{{compadd {_AGENTS}; _files}}"}

@@ -18,7 +18,7 @@ from ringside.agents.player import Pace, Video, play
 from ringside.agents.stored_weights import play_named, play_of, require_actions, rules_of, weights_at
 from ringside.command.arguments import PlayingOptions, parse
 from shared.config import validate
-from shared.errors import ConfigError
+from shared.errors import ConfigError, require
 from shared.files.result_files import require_writable
 from shared.process.signals import Requests, handle_stop_signals
 from shared.text import headline
@@ -91,6 +91,7 @@ def _check(options: Playing) -> None:
     if options.video.suffix.lower() not in MOST_RATE:
         kinds = " and ".join(MOST_RATE)
         raise ConfigError(f"--video {options.video}: the suffix says the format; choose one of {kinds}.")
+    require("--video", "video", "av", "PIL")
     require_writable("--video", options.video, replaces=True, beside=options.load)
 
 

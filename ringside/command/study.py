@@ -35,7 +35,7 @@ from shared.config.method_declaration import method_declaration
 from shared.config.sections import Evaluate
 from shared.config.settings import Config
 from shared.config.trust import NEVER_FROM_A_FILE
-from shared.errors import ConfigError, FileError, RingsideError, missing_package
+from shared.errors import ConfigError, FileError, RingsideError, require
 from shared.files.lock import is_locked
 from shared.files.plain_files import open_to_read
 from shared.files.result_files import make_result_directory
@@ -51,8 +51,9 @@ try:
     from optuna.storages import JournalStorage
     from optuna.storages.journal import JournalFileBackend
     from optuna.trial import FrozenTrial, Trial, TrialState
-except ModuleNotFoundError as error:
-    raise missing_package("tune", "optuna", "tune") from error
+except ModuleNotFoundError:
+    require("tune", "tune", "optuna")
+    raise
 
 LENGTH = ("total_steps", "eval_every_steps", "eval_episodes", "init_from", "stop_at")
 """Settings that a resume may change, but that make the evaluations of two trials incomparable."""
@@ -240,6 +241,7 @@ class Search:
 
     def run(self) -> StudyResult:
         """Run trials until there are as many as asked for, or a signal stops one."""
+        require("tune", "tune", "matplotlib")  # of the report at the end
         validate.require_between("--trials", self.trials, MOST_TRIALS)
         self.cluster.check()
         learn, played = self.config.learn, self.config.play.played

@@ -37,7 +37,7 @@ from shared.config.resolve import resolve
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import ARITHMETIC, MAY_CHANGE_ON_RESUME, Config
 from shared.config.trust import code_named
-from shared.errors import CheckpointError, ConfigError
+from shared.errors import CheckpointError, ConfigError, require
 from shared.files.atomic import make_directory, write_atomic
 from shared.files.lock import is_locked, wait_until_free
 from shared.files.run_file_names import CONFIG_FILE, EVALUATION_FILES, LOGS, SUMMARY_FILE
@@ -210,6 +210,7 @@ OPTIONS = SuiteOptions
 def main(arguments: Sequence[str]) -> int:
     """Run the suite. Return 1 if a run or an evaluation failed or was not the same again, or the suite was stopped."""
     options = parse_choices(SuiteOptions, arguments, "suite")
+    require("suite", "report", "matplotlib")  # of the report at the end
     options, jobs = (options, jobs_of(options)) if options.repeat is None else repetition(options)
     with programs_in(options.directory, "a suite that is still going on", options, LAUNCHER) as programs:
         return SuiteRunner(options, jobs, programs).run()

@@ -5,6 +5,7 @@ The launcher writes them. Dashboards show a metric as own/NAME, over the steps o
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 import os
@@ -85,6 +86,8 @@ class OwnMetrics:
         """Record values at the steps of a record."""
         line = {"steps": record["steps"], "round": record["round"], "kind": record["kind"], "values": dict(values)}
         self._pending.append(json.dumps(line).encode() + b"\n")
+        if importlib.util.find_spec("tensorboard") is None:
+            return
         from ringside.records.events import EventLog  # which loads TensorBoard, only when it is needed
 
         with suppress(OSError):  # the file has them

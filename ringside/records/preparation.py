@@ -6,6 +6,7 @@ A run begins from a checkpoint, from weights, or from nothing.
 from __future__ import annotations
 
 import errno
+import importlib.util
 import json
 import os
 import shutil
@@ -15,12 +16,12 @@ from contextlib import suppress
 from dataclasses import astuple
 from functools import cached_property, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ringside.records.bottleneck import Sample
-from ringside.records.events import EventLog
 from ringside.records.metrics import MetricsLog, Totals, cut_metrics, next_evaluation
 from ringside.records.summary import INEXACT_SINCE
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
@@ -38,6 +39,9 @@ from shared.memory.boundary import most_captured_bytes, restore
 from shared.memory.run_memory import Memory
 from shared.memory.snapshot import PRIORITIES
 from shared.process.ownership import EVENTS, LOCK_FILE
+
+if TYPE_CHECKING:
+    from ringside.records.events import EventLog
 
 
 class RunFiles:
@@ -81,8 +85,12 @@ class RunFiles:
         return MetricsLog(self.run_dir / METRICS_FILE)
 
     @cached_property
-    def events(self) -> EventLog:
-        """TensorBoard events. Raises `OSError`."""
+    def events(self) -> EventLog | None:
+        """TensorBoard events; None without the extra `track`. Raises `OSError`."""
+        if importlib.util.find_spec("tensorboard") is None:
+            return None
+        from ringside.records.events import EventLog
+
         steps = int(self._memory.board.written[0]) * self._memory.run_schedule.round_steps
         log = EventLog(self.run_dir / EVENTS, steps)
         log.settings(self._memory.plan.config.to_flat())
@@ -91,16 +99,15 @@ class RunFiles:
     def sync(self) -> None:
         """Force the records to the disk, and have TensorBoard see them. Raises `OSError`."""
         self.metrics.sync()
-        if "events" in vars(self):
-            self.events.flush()
+        if (events := vars(self).get("events")) is not None:
+            events.flush()
 
     def reopen(self) -> None:
         """Open checkpoints and events again at their next use. Records stay open: their data may be nowhere else."""
         vars(self).pop("checkpoints", None)
-        if "events" in vars(self):
+        if (events := vars(self).pop("events", None)) is not None:
             with suppress(OSError):  # buffered events are lost to the charts; the records have them
-                self.events.close()
-            del self.events
+                events.close()
 
 
 def prepare(memory: Memory, files: RunFiles, heartbeat: Callable[[], None], checkpoint: Manifest | None) -> None:

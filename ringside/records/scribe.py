@@ -233,7 +233,8 @@ class Scribe:
         sample = Sample.take(self._memory, time.monotonic_ns())
         values, episodes = self._read_rounds(first, stop, sample)
         log.log_round(first, steps, values, episodes, run_schedule.envs)
-        events.round(steps, values | {"mean_return_100": log.totals.mean_return_100}, episodes, run_schedule.envs)
+        if events is not None:
+            events.round(steps, values | {"mean_return_100": log.totals.mean_return_100}, episodes, run_schedule.envs)
         if self._config.run.checkpoint_replay and not run_schedule.method.on_policy:
             for index in range(first // run_schedule.segment_rounds, stop // run_schedule.segment_rounds):
                 if self.retries["segments"].may_try:
@@ -298,7 +299,8 @@ class Scribe:
         best = np.fmax(self._board.evaluation[-1], figures.mean)
         self._board.evaluation[:] = steps, figures.episodes, figures.mean, best  # even if the disk refuses it
         self._files.metrics.log_evaluation(number, boundary, steps, values)
-        self._files.events.evaluation(steps, values)
+        if self._files.events is not None:
+            self._files.events.evaluation(steps, values)
         self._files.checkpoints.save_best(queue.data[place], boundary, figures.mean)
         queue.logged.publish(number + 1)
         self.retries["evaluations"].succeed()

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jinja2
 import numpy as np
 
 from ringside.records.metrics import MEAN_OVER, mean_name
@@ -42,7 +41,7 @@ from shared.config.protocols import PROTOCOLS
 from shared.config.sections import FRAME_SKIP, Play
 from shared.config.settings import ARITHMETIC
 from shared.config.trust import compare_env, require_plugin
-from shared.errors import ConfigError
+from shared.errors import ConfigError, require
 from shared.files.atomic import write_atomic
 from shared.files.result_files import make_result_directory
 from shared.files.strict_json import read_object
@@ -235,6 +234,7 @@ def write_report(
         ConfigError: no run can be read, one is of another env, their scores cannot be compared, or the report cannot
             be written.
     """
+    require("A report", "report", "jinja2", "matplotlib")
     found: list[Records] = []
     refused = []
     for path in runs:
@@ -268,6 +268,8 @@ def write(comparison: Comparison, directory: Path, title: str, study: Sequence[P
     Raises:
         OSError: as the system says it.
     """
+    import jinja2
+
     from ringside.report.plots import color_of, style  # it loads matplotlib, which takes half a second
 
     runs, arms, agents = comparison.runs, comparison.arms, _agents(comparison)

@@ -8,7 +8,6 @@ look like a mistake.
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -23,7 +22,7 @@ from shared.config.sections import INEXACT_SCHEDULES, PARTS, WORKER_SCHEDULES, A
 from shared.config.settings import Config, ResolvedConfig, unused_settings
 from shared.config.trust import CLASS, WANDB_SETTINGS
 from shared.env_name import parse_env_name
-from shared.errors import ConfigError, missing_package
+from shared.errors import ConfigError, require
 from shared.files.plain_files import exists
 from shared.frame_shape import BLOCK, SCREEN_WIDTH
 from shared.network_spec import is_own, least_frame_size, network_names, network_of
@@ -50,10 +49,10 @@ def settings(config: Config) -> None:
     _check_network(config.learn.network)
     ranges(config)
     _refuse(_conflicts(config, changed))
-    if run.track == "wandb" and importlib.util.find_spec("wandb") is None:
-        raise missing_package("--track wandb", "wandb", "wandb")
-    if config.evaluate.eval_video and importlib.util.find_spec("av") is None:
-        raise missing_package("--eval-video", "av", "video")
+    if run.track == "wandb":
+        require("--track wandb", "track", "wandb")
+    if config.evaluate.eval_video:
+        require("--eval-video", "video", "av")
     if run.resume is not None and not exists(run.resume):
         raise ConfigError(f"--resume {run.resume} does not exist.")
 

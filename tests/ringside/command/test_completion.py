@@ -20,6 +20,7 @@ CASES = {
     **{"ringside suite --see": ["--seeds"], "ringside tune --res": [], "ringside play --sc": ["--scale"]},
     **{"./launch.py play --eval-actions gr": ["greedy"], "ringside eval --load ": ["FILES", *catalogue.names()]},
     **{"ringside --total-steps ": [], "ringside report ru": ["FILES"], "ringside --v-mi": ["--v-min"]},
+    "./launch.py export space": ["FILES", "space_invaders"],
 }
 
 BASH = """

@@ -186,23 +186,5 @@ def test_without_it_nothing_is_started(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"track": "wandb"}, r"--track wandb needs the package wandb, .* --editable '\.\[wandb\]'` "),
-        ({"eval_video": True, "eval_every_steps": 10_000}, r"--eval-video needs the package av, .* '\.\[video\]'` "),
-    ],
-)
-def test_a_missing_package_is_a_sentence_before_the_start(
-    monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], says: str
-) -> None:
-    config = Config().with_settings(**changes)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=says):
-        settings(config)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
-    settings(config)
-
-
 def test_tracking_may_change_on_resume() -> None:
     assert Config().with_settings(track="wandb").digest() == Config().digest()

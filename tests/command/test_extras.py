@@ -1,0 +1,81 @@
+"""Extras of setup.cfg: a command that lacks one says so in a sentence with its name, and the others need none."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from configparser import ConfigParser
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from ringside.records.own_metrics import OwnMetrics
+from shared.root import ROOT
+from tests.conftest import Launch, Refused
+from tests.support.runs import finish, records, start, summary
+
+COMMANDS = {
+    "completion": ["completion"],
+    "export": ["export pong --onnx x.onnx"],
+    "hub": ["zoo push pong --repo me/pong", "zoo pull me/pong"],
+    "ray": ["suite --games pong --ray auto", "--game pong --ray auto"],
+    "report": ["report .", "suite --games pong"],
+    "track": ["--game pong --track wandb"],
+    "tune": ["tune --game pong"],
+    "video": ["play pong --video a.gif", "--game pong --eval-video --eval-every-steps 1000"],
+}
+"""Commands that need an extra."""
+
+
+def extras() -> dict[str, list[str]]:
+    """Modules of the packages of each extra, but for the tools of contributors."""
+    setup, named = ConfigParser(), {"grpcio": "grpc", "pillow": "PIL"}
+    setup.read(ROOT / "setup.cfg")
+    found = {
+        extra: [Requirement(line).name for line in text.split()]
+        for extra, text in setup["options.extras_require"].items()
+    }
+    return {extra: [named.get(name, name) for name in names] for extra, names in found.items() if extra != "dev"}
+
+
+@pytest.mark.parametrize("extra", extras())
+def test_a_missing_extra_is_a_sentence_with_its_name(
+    extra: str, refused: Refused, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    packages = extras()[extra]
+    for package in packages:
+        monkeypatch.setitem(sys.modules, package, None)
+    for module in ("completion", "study"):
+        monkeypatch.delitem(sys.modules, f"ringside.command.{module}", raising=False)
+    for words in COMMANDS[extra]:
+        says = rf"needs the package ({'|'.join(packages)}), .* --editable '\.\[{extra}\]'` "
+        assert re.search(says, refused(*words.split()))
+    assert not list(tmp_path.iterdir())
+
+
+def test_required_packages_alone_train_and_evaluate(
+    launched: Launch, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """torch brings jinja2."""
+    hidden = {package for packages in extras().values() for package in packages} - {"jinja2"}
+    (tmp_path / "sitecustomize.py").write_text(f"import sys\n\nsys.modules |= dict.fromkeys({hidden})\n")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")
+    assert "the extra video" in launched("play", "pong", "--video", "a.mp4").stderr
+    run, few = tmp_path / "run", {"eval_every_steps": "480", "eval_episodes": "1", "eval_max_frames": "400"}
+    finish(start(run, total_steps="1_440", **few))
+    assert summary(run)["finished"]
+    assert (len(records(run, "evaluation")), (run / "tensorboard").exists()) == (3, False)
+    words = ("eval", str(run), "--episodes", "1", "--eval-max-frames", "400", "--device", "cpu")
+    assert "episode 0 returned " in launched(*words).stdout
+    for task in ("doctor", "watch", "zoo"):
+        assert launched(task, "--help").returncode == 0
+
+
+def test_own_metrics_need_no_tensorboard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    own = OwnMetrics(tmp_path, tmp_path, 0, print)
+    own.add({"steps": 8, "round": 0, "kind": "round"}, {"gap": 1.5})
+    own.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["own-metrics.jsonl"]
