@@ -187,6 +187,7 @@ def test_a_python_without_the_packages_is_one_sentence(words: tuple[str, ...]) -
 def test_the_version_is_that_of_the_package(launch: Launch) -> None:
     for words in (("version",), ("--version",), ("eval", "--version")):
         assert launch(*words).stdout == f"Ringside {ringside.__version__}\n"
+    assert f"\nversion: {ringside.__version__}\n" in (ROOT / "CITATION.cff").read_text()
 
 
 @pytest.mark.parametrize("name", ["game", "protocol"])
