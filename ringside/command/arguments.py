@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, NoReturn, TypeVar
 from ringside.command import TASKS
 from ringside.command.option import Option, options_of, page, values_in
 from ringside.run.config_file import DEFAULT_PRESET, config_of_call, read_config
+from ringside.zoo.catalogue import weights_in
 from shared.config.method_declaration import method_declaration, method_names
 from shared.config.sections import EvalActions
 from shared.config.settings import Config, unused_settings
@@ -47,6 +48,12 @@ class AgentOptions:
     """The plug-in that the agent was trained with (docs/extending.md); no file chooses code."""
     network: str | None = None
     """The network that the agent was trained with, where that is module:Class; no file chooses code."""
+    zoo: Path | None = None
+    """Directory with an agent of the project that is not here, ringside/zoo of a clone; its hash is compared."""
+
+    def __post_init__(self) -> None:
+        if self.zoo is not None:
+            object.__setattr__(self, "load", weights_in(self.zoo, self.load))
 
     @property
     def named(self) -> dict[str, Any]:

@@ -2,11 +2,12 @@
 
 `zoo/NAME/` holds `weights.safetensors`, the `summary.json` of the run, `evaluation.json` (the result of
 `launch.py eval`) and a `README.md` with the command that trained them. `curve.png` shows its training, `video.mp4`
-an episode. `launch.py zoo` lists and adds.
+an episode. `launch.py zoo` lists and adds. The wheel has `pong_ppo` alone, without its video.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from pathlib import Path
@@ -43,6 +44,20 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(path.parent.name for path in ZOO.glob(f"*/{WEIGHTS}")))
 
 
+def hashes() -> dict[str, str]:
+    """SHA-256 of the weights of the project's agents, by name. A clone holds them all, a wheel one."""
+    sums = Path(__file__).with_name("SHA256SUMS").read_text()
+    return {path.partition("/")[0]: digest for digest, path in map(str.split, sums.splitlines())}
+
+
+def weights_in(zoo: Path, load: str | Path) -> Path:
+    """Weights of an agent of the project in another directory. Raises `ConfigError` unless they have its hash."""
+    path, digest = zoo / Path(load).name / WEIGHTS, hashes().get(Path(load).name)
+    if not os.path.isfile(path) or hashlib.sha256(path.read_bytes()).hexdigest() != digest:
+        raise ConfigError(f"{path} is not there, or not one of {', '.join(hashes())} of this version: fix --zoo.")
+    return path
+
+
 def find_weights(load: str | Path, flag: str = "--load") -> Path:
     """Path that a user means by --load, or another flag: an existing path, else a zoo agent `NAME` or `zoo/NAME`.
 
@@ -52,6 +67,8 @@ def find_weights(load: str | Path, flag: str = "--load") -> Path:
     if not exists(path):
         parts = path.parts[1:] if path.parts[:1] == (ZOO.name,) else path.parts
         if len(parts) != 1 or parts[0] not in names():
+            if len(parts) == 1 and parts[0] in hashes():
+                raise ConfigError(f"The agent {parts[0]} lies in ringside/zoo of a clone: pass --zoo, that directory.")
             zoo = f"the agents in the zoo are {', '.join(names())}" if names() else "the zoo is empty"
             raise ConfigError(f"{flag} {load} does not exist: no such run, checkpoint or file of weights; {zoo}.")
         path = ZOO / parts[0]

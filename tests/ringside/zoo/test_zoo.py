@@ -25,7 +25,8 @@ from shared.config.resolve import resolve
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.files.run_file_names import METRICS_FILE
-from tests.conftest import Refused
+from shared.root import ROOT
+from tests.conftest import Launch, Refused
 from tests.support.checkpoints import random_weights
 from tests.support.written_runs import write_run
 
@@ -64,6 +65,7 @@ def check_entry(entry: Path, env: str | None = None) -> None:
 @pytest.mark.parametrize("name", catalogue.names())
 def test_entries_are_what_they_say(name: str) -> None:
     check_entry(catalogue.ZOO / name)
+    assert catalogue.weights_in(catalogue.ZOO, name) == catalogue.ZOO / name / catalogue.WEIGHTS
 
 
 def test_the_table_of_the_zoo_has_the_figures_of_its_entries() -> None:
@@ -116,6 +118,18 @@ def test_names_are_found_and_files_come_first(empty_zoo: Path) -> None:
     assert catalogue.find_weights("pong") == Path("pong")
     with pytest.raises(ConfigError, match=r"--load pang does not exist: .*the agents in the zoo are pong\."):
         catalogue.find_weights("pang")
+
+
+def test_an_agent_that_is_not_here_is_taken_from_a_directory_if_it_has_its_hash(
+    empty_zoo: Path, tmp_path: Path, refused: Refused, launch: Launch
+) -> None:
+    assert "The agent pong lies in ringside/zoo of a clone" in refused("eval", "pong")
+    words = ("export", "pong", "--zoo", str(ROOT / "ringside" / "zoo"), "--onnx", "pong.onnx", "--frames", "8")
+    assert launch(*words).returncode == 0
+    (tmp_path / "pong").mkdir()
+    (tmp_path / "pong" / catalogue.WEIGHTS).write_bytes(random_weights(tmp_path / "run").read_bytes())
+    for name in ("zoo/pong", "qbert", "mine"):  # another agent's, missing, unknown
+        assert "is not there, or not one of beam_rider, " in refused("play", name, "--zoo", str(tmp_path))
 
 
 def test_an_entry_is_made_of_a_run(empty_zoo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
