@@ -39,9 +39,7 @@ class Evaluation:
 
     def __init__(self, play: Play, rules: EvalRules, seed: int, number: int) -> None:
         """Evaluation `number` of a run of that seed."""
-        self.play = play
-        self.rules = rules
-        self.seed = bits(seed, Stream.EVALUATION, number)
+        self.play, self.rules, self.seed = play, rules, bits(seed, Stream.EVALUATION, number)
 
     def env(self, *, window: bool = False) -> Env:
         """An env for any of its episodes. Raises `EnvError` as `make_env` does."""

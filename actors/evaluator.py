@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,7 +35,7 @@ def main(child_spec: ChildSpec) -> None:
         waiter.note_progress((queue.done.read() << 32) + asked)
         return np.asarray(queue.actions)
 
-    try:
+    with suppress(Stopped):
         waiter.wait(lambda: bool(board.prepared[0]))
         board.phase[child_spec.process] = Phase.WORKING
         while True:
@@ -56,5 +58,3 @@ def main(child_spec: ChildSpec) -> None:
             scribe.ring()
             inference.ring()
         board.phase[child_spec.process] = Phase.DONE
-    except Stopped:
-        pass

@@ -53,31 +53,21 @@ class Lane:
     def __init__(self, memory: LaneMemory, plan: Plan, envs: Sequence[Env], actor: int) -> None:
         """`actor` owns the lane and plays it; `envs` are fresh."""
         run_schedule = plan.run_schedule
-        self.index = memory.index
-        self.envs = envs
-        self.tick = 0
-        self.redone = 0
-        self._actor = actor
-        self._life = -1
+        self.index, self.envs, self.tick, self.redone = memory.index, envs, 0, 0
+        self._actor, self._life = actor, -1
         self._kept = -1
         """Boundary of the newest snapshot; -1: none."""
-        self._memory = memory
-        self._run_schedule = run_schedule
+        self._memory, self._run_schedule, self._slot = memory, run_schedule, memory.slot
         self._first_env = memory.index * run_schedule.lane_envs
         self._exploration = Exploration(memory.index, run_schedule, plan.config.explore, plan.config.run.seed)
-        self._possible = [env.actions for env in envs]
-        self._samples = plan.method.samples_actions
+        self._possible, self._samples = [env.actions for env in envs], plan.method.samples_actions
         self._env = plan.config.play.env
         self._may_differ = self._env is not None and not plan.config.run.require_exact
-        self._slot = memory.slot
         # Single numbers go through flat views: an emulator leaves caches cold, and a numpy index runs far more code.
         self._action, self._start, self._valid = (flat(memory.slot[name]) for name in ("action", "start", "valid"))
         self._results = [flat(memory.slot[name]) for name in _RESULTS]
-        self._frames = memory.slot["frame"]
-        self._resets = [False] * len(envs)
-        self._returns = [0.0] * len(envs)
-        self._steps = [0] * len(envs)
-        self._scratch = np.zeros(run_schedule.frames.frame, np.uint8)
+        self._resets, self._returns, self._steps = [False] * len(envs), [0.0] * len(envs), [0] * len(envs)
+        self._frames, self._scratch = memory.slot["frame"], np.zeros(run_schedule.frames.frame, np.uint8)
 
     # --- starts and restarts
 

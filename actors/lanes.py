@@ -24,21 +24,12 @@ class Lanes:
     """
 
     def __init__(
-        self,
-        memory: Memory,
-        actor: int,
-        make: Callable[[int], Env],
-        doorbells: Sequence[Doorbell],
-        waiter: Waiter,
+        self, memory: Memory, actor: int, make: Callable[[int], Env], doorbells: Sequence[Doorbell], waiter: Waiter
     ) -> None:
         """`make(e)` makes the env of global index `e`; `doorbells` are those of all actors; `waiter` is this one's."""
         self.played: list[Lane] = []
-        self._memory, self._board = memory, memory.board
-        self._lane_envs = memory.run_schedule.lane_envs
-        self._actor = actor
-        self._make = make
-        self._doorbells = doorbells
-        self._waiter = waiter
+        self._memory, self._board, self._lane_envs = memory, memory.board, memory.run_schedule.lane_envs
+        self._actor, self._make, self._doorbells, self._waiter = actor, make, doorbells, waiter
         self._progress = max(0, int(self._board.furthest[waiter.process]))
         """Ticks that were played for the first time, by this and former incarnations."""
         self._envs: dict[int, list[Env]] = {}

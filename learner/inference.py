@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from learner.answers import Answers
 from learner.engine.device import device_bytes_reader, prepare_torch
 from learner.engine.faults import device_faults_named
-from learner.losses.method import make_method
 from learner.networks.categorical import sample_at
-from learner.networks.policy import Policy, greedy
+from learner.networks.policy import Policy, acting_policy, greedy
 from shared.memory.board import Phase
 from shared.memory.mailbox import Mailbox
 from shared.memory.process_table import Role
@@ -32,9 +31,7 @@ class Server:
 
     def __init__(self, memory: Memory, policy: Policy) -> None:
         run_schedule, lanes = memory.run_schedule, memory.plan.batch_lanes
-        self._memory = memory
-        self._policy = policy
-        self._partial = memory.plan.partial_batches
+        self._memory, self._policy, self._partial = memory, policy, memory.plan.partial_batches
         self._answers = Answers(memory, policy)
         self._batches = [np.arange(first, first + lanes) for first in range(0, run_schedule.lanes, lanes)]
         self._loaded = -1
@@ -72,12 +69,10 @@ class EvaluationServer:
     """
 
     def __init__(self, memory: Memory, policy: Policy) -> None:
-        self._queue = memory.evaluations
+        self._queue, self._policy, self._loaded = memory.evaluations, policy, -1
         self._observations = memory.evaluations.observations(memory.run_schedule.frames)
         self._samples = memory.plan.config.evaluate.eval_actions == "sample"
         self._recurrent = memory.plan.network.recurrent > 0
-        self._policy = policy
-        self._loaded = -1
 
     def due(self) -> bool:
         """True if the evaluator waits."""
@@ -124,7 +119,7 @@ def main(child_spec: ChildSpec) -> None:
 
 def _serve(child_spec: ChildSpec) -> None:
     memory, waiter = enter(child_spec)
-    board, machine = memory.board, memory.plan.config.machine
+    board, config, machine = memory.board, memory.plan.config, memory.plan.config.machine
     device = torch.device(machine.acts_on)
     waiter.device_bytes = device_bytes_reader(device)
     prepare_torch(device, machine.acts_in, machine.inference_threads, deterministic=machine.is_deterministic)
@@ -132,11 +127,11 @@ def _serve(child_spec: ChildSpec) -> None:
     server = None
     answers = max(0, int(board.furthest[child_spec.process]))  # of former incarnations: rows, or evaluations alone
     if not memory.run_schedule.workers:
-        server = Server(memory, _make_policy(memory, device, machine.inference_batch, memory.plan.config.run.seed))
+        server = Server(memory, acting_policy(memory.plan, machine.inference_batch, config.run.seed))
         server.served = answers
     evaluation = None
     if memory.plan.evaluation_episodes:
-        evaluation = EvaluationServer(memory, _make_policy(memory, device, len(memory.evaluations.stacks)))
+        evaluation = EvaluationServer(memory, acting_policy(memory.plan, len(memory.evaluations.stacks)))
     actors, evaluator = child_spec.doorbells.of_role(Role.ACTOR), child_spec.doorbells[Role.EVALUATOR]
 
     def lanes_due() -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
@@ -167,19 +162,3 @@ def _serve(child_spec: ChildSpec) -> None:
         elif not due:
             waiter.wait(lambda: finished() or evaluation_due() or bool(lanes_due()))
     board.phase[child_spec.process] = Phase.DONE
-
-
-def _make_policy(memory: Memory, device: torch.device, batch: int, explore_seed: int | None = None) -> Policy:
-    """A policy for batches of this size, which has answered once; `explore_seed` as for `Policy`."""
-    config, network = memory.plan.config, memory.plan.network
-    policy = Policy(
-        network,
-        device,
-        config.machine.acts_in,
-        batch,
-        explore_seed=explore_seed,
-        captured=config.machine.graph_updates > 0,
-        method=make_method(network, config.algorithm, device, memory.plan.method),
-    )
-    policy.rehearse()
-    return policy

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 
 import torch
 
@@ -55,20 +56,11 @@ class Rounds:
     """The learner's part in every round."""
 
     def __init__(
-        self,
-        memory: Memory,
-        waiter: Waiter,
-        engine: Engine,
-        doorbells: Doorbells,
-        team: Team | None = None,
+        self, memory: Memory, waiter: Waiter, engine: Engine, doorbells: Doorbells, team: Team | None = None
     ) -> None:
-        self._memory = memory
-        self._team = team or Team()
-        self._board = memory.board
-        self._run_schedule = memory.run_schedule
+        self._memory, self._board, self._run_schedule = memory, memory.board, memory.run_schedule
         self._learn = memory.plan.config.learn
-        self._waiter = waiter
-        self._engine = engine
+        self._waiter, self._engine, self._team = waiter, engine, team or Team()
         self._record: list[RoundMetrics] = []
         self._slice = 1  # how long an update takes is not known yet
         self._commits = Commits(memory, waiter, doorbells)
@@ -158,13 +150,8 @@ class Rounds:
         self._commits.wait_for_lanes(boundary)
 
     def _wait_for_gpu(self, coming: int) -> None:
-        """Let a GPU almost finish its work; meanwhile prefetch round `coming`, once its ticks are there."""
-
-        def prefetch() -> None:
-            if self._board.lane_finished.values.min() >= coming:
-                self._prefetch(coming)
-
-        self._wait_for_slices(SLICES_LEFT, prefetch)
+        """Let a GPU almost finish its work; meanwhile prefetch round `coming`."""
+        self._wait_for_slices(SLICES_LEFT, partial(self._prefetch, coming))
 
     def _wait_for_slices(self, limit: int, meanwhile: Callable[[], None] = lambda: None) -> None:
         """Wait until a GPU has at most `limit` unfinished slices, and call `meanwhile` at every query.
@@ -186,12 +173,9 @@ class Rounds:
             self._waiter.doorbell.wait(POLL_SECONDS)
 
     def _prefetch(self, round_: int) -> None:
-        """Prefetch a round, if it has updates; all ticks of its window are there."""
-        if (
-            self._learn.schedule != "alternate"
-            and round_ < self._board.last.read()
-            and self._run_schedule.updates_in(round_)
-        ):
+        """Prefetch a round, if it has updates and all ticks of its window are there."""
+        comes = self._learn.schedule != "alternate" and round_ < self._board.last.read()
+        if comes and self._run_schedule.updates_in(round_) and self._board.lane_finished.values.min() >= round_:
             self._engine.prefetch(round_, self._run_schedule.window_end(round_))
 
     def _commit(self, boundary: int) -> None:
@@ -220,8 +204,7 @@ class Rounds:
 def prepare(config: ResolvedConfig) -> None:
     """Have this process compute as configured. Call it before the first tensor operation."""
     machine = config.machine
-    device, deterministic = torch.device(machine.device), machine.is_deterministic
-    prepare_torch(device, machine.precision, 1, deterministic=deterministic)
+    prepare_torch(torch.device(machine.device), machine.precision, 1, deterministic=machine.is_deterministic)
 
 
 def make_member(child_spec: ChildSpec, memory: Memory, waiter: Waiter, config: ResolvedConfig) -> tuple[Engine, Team]:

@@ -30,11 +30,7 @@ from shared.network_spec import Network
 
 
 def make_engine(
-    config: Config,
-    network: Network,
-    ring: Ring,
-    heartbeat: Callable[[], None] = lambda: None,
-    team: Team | None = None,
+    config: Config, network: Network, ring: Ring, heartbeat: Callable[[], None] = lambda: None, team: Team | None = None
 ) -> Engine[Any]:
     """The engine of a resolved configuration, which is to be initialized or loaded.
 
@@ -52,17 +48,18 @@ def make_engine(
     device, declaration = torch.device(config.machine.device), ring.run_schedule.method
     model = _learning_model(config, network, device, team)
     method = make_method(network, config.algorithm, device, declaration)
-    if declaration.on_policy:
-        if not isinstance(method, OnPolicyMethod):
-            raise _wrong_base(declaration, OnPolicyMethod)
+    if declaration.on_policy and isinstance(method, OnPolicyMethod):
         source_class = SequenceSource if ring.run_schedule.recurrent_units else RolloutSource
         rollout = source_class(ring, config, model, method, heartbeat, team)
         return Engine(config, ring.run_schedule, model, rollout, method, declaration.metrics, team)
-    if not isinstance(method, ValueMethod):
-        raise _wrong_base(declaration, ValueMethod)
-    learning = TDLearning(model, _target_model(config, network, device, declaration, team), method)
-    source = ReplaySource(ring, config, learning, team)
-    return Engine(config, ring.run_schedule, model, source, learning, declaration.metrics, team)
+    if not declaration.on_policy and isinstance(method, ValueMethod):
+        learning = TDLearning(model, _target_model(config, network, device, declaration, team), method)
+        source = ReplaySource(ring, config, learning, team)
+        return Engine(config, ring.run_schedule, model, source, learning, declaration.metrics, team)
+    base = OnPolicyMethod if declaration.on_policy else ValueMethod
+    raise ConfigError(
+        f"The method {declaration.name} is declared with {declaration.implementation}, not a {base.__name__}."
+    )
 
 
 def _learning_model(config: Config, network: Network, device: torch.device, team: Team) -> Model:
@@ -88,9 +85,3 @@ def _target_model(
     if network.plain:  # with other networks that would take seconds
         check_arithmetic(network, device, precision, CHUNK_UPDATES * config.learn.batch_size, learns=False)
     return make_model(network, device, precision, team)
-
-
-def _wrong_base(declaration: MethodDeclaration, base: type) -> ConfigError:
-    return ConfigError(
-        f"The method {declaration.name} is declared with {declaration.implementation}, not a {base.__name__}."
-    )

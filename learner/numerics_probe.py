@@ -16,8 +16,7 @@ import numpy as np
 import torch
 
 from learner.engine.device import prepare_torch
-from learner.losses.method import make_method
-from learner.networks.policy import Policy
+from learner.networks.policy import acting_policy
 from shared.memory.plan import Plan
 
 BATCHES = 64
@@ -27,19 +26,15 @@ SCALES = (0.1, 0.02)
 
 def probe(plan: Plan) -> str:
     """SHA-256 (hex) of the answers to fixed batches by two sets of parameters."""
-    config, machine = plan.config, plan.config.machine
-    device = torch.device(machine.acts_on)
-    method = make_method(plan.network, config.algorithm, device, plan.method)
-    captured = machine.graph_updates > 0
-    policy = Policy(plan.network, device, machine.acts_in, machine.inference_batch, captured=captured, method=method)
-    total = hashlib.sha256()
+    batch, total = plan.config.machine.inference_batch, hashlib.sha256()
+    policy = acting_policy(plan, batch)
     for number, scale in enumerate(SCALES):
         # Raw numbers of a counter-based generator: its other draws use functions that libraries compute differently.
         random = np.random.Generator(np.random.Philox(key=number))
         flat = (random.random(plan.parameters.count, np.float32) - np.float32(0.5)) * np.float32(scale)
         policy.load(flat)
         for _ in range(BATCHES // len(SCALES)):
-            shape = (machine.inference_batch, *plan.network.frames.observation)
+            shape = (batch, *plan.network.frames.observation)
             stacks = np.frombuffer(random.bytes(int(np.prod(shape))), np.uint8).reshape(shape)
             total.update(policy.values(stacks).tobytes())
     return total.hexdigest()
@@ -49,8 +44,8 @@ def main() -> int:
     """Print the hash for the plan that comes through standard input."""
     plan: Plan = pickle.loads(bytes.fromhex(sys.stdin.read()))
     machine = plan.config.machine
-    device, deterministic = torch.device(machine.acts_on), machine.is_deterministic
-    prepare_torch(device, machine.acts_in, machine.inference_threads, deterministic=deterministic)
+    device = torch.device(machine.acts_on)
+    prepare_torch(device, machine.acts_in, machine.inference_threads, deterministic=machine.is_deterministic)
     print(probe(plan))
     return 0
 

@@ -17,8 +17,7 @@ class ActionLog:
     """One byte an action, of consecutive ticks from a reset on."""
 
     def __init__(self) -> None:
-        self._reset_tick = 0
-        self._first_tick = 0
+        self._reset_tick = self._first_tick = 0
         self._actions = bytearray()
 
     def __len__(self) -> int:

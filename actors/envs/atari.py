@@ -140,9 +140,7 @@ class AtariEnv(Env):
             window: True if the emulator shows its screens in a window.
         """
         self.game = game_name(game)
-        self._protocol = protocol
-        self._seed = seed
-        self._index = index
+        self._protocol, self._seed, self._index = protocol, seed, index
         self._reports_lives = training and protocol.life_ends_return
         self._ale: Any = _load(self.game, protocol, window=window)
         self._act: Callable[[int], int] = self._ale.act

@@ -193,16 +193,11 @@ class GymnasiumEnv(Env):
         except EnvError:
             _close(self._env)
             raise
-        self._shape = observations.shape
-        self.screen = observations.shape[:2]
-        self._frames = frames
-        self._first_action = int(actions.start)
-        self.actions = int(actions.n)
+        self._shape, self.screen, self._frames = observations.shape, observations.shape[:2], frames
+        self._first_action, self.actions = int(actions.start), int(actions.n)
         self.action_names, self.screens_per_second = _decoration(self._env, actions)
-        self._seed = seed
-        self._index = index
-        self._log = ActionLog()
-        self._check = 0
+        self._seed, self._index = seed, index
+        self._log, self._check = ActionLog(), 0
         self._show: Callable[[Shot], None] | None = None
 
     def reset(self, tick: int, frame: Frame) -> None:

@@ -90,9 +90,7 @@ def _find_stale(screens, rows, apart, stale, needed):  # type: ignore[no-untyped
     A row is unchanged if both screens equal both shown ones there. So only the second of the shown screens is read.
     Lines whose rows differed between the shown screens, `apart`, are always computed again.
     """
-    first = screens[0].ravel()
-    second = screens[1].ravel()
-    shown = screens[3].ravel()
+    first, second, shown = screens[0].ravel(), screens[1].ravel(), screens[3].ravel()
     for line in range(84):
         start = np.uint64(20 * rows[line, 0])
         stop = np.uint64(20 * rows[line, 3] + 20)
@@ -111,15 +109,12 @@ def _find_stale(screens, rows, apart, stale, needed):  # type: ignore[no-untyped
 @njit(cache=True, nogil=True)
 def _sum_across(screens, needed, pairs, sums, source):  # type: ignore[no-untyped-def]
     """Sums across the `needed` rows, pooled: `source` says which row of `sums` stands for each. Keeps them as shown."""
-    low = np.uint16(255)
-    eight = np.uint16(8)
+    low, eight = np.uint16(255), np.uint16(8)
     a, b, shown_a, shown_b = screens[0], screens[1], screens[2], screens[3]
-    pairs_a = a.view(np.uint16)
-    pairs_b = b.view(np.uint16)
-    gray = np.empty(80, np.uint16)
-    other = np.empty(80, np.uint16)
-    even = np.zeros(85, np.float32)  # pooled grays of a row, behind one zero and before zeros
-    odd = np.zeros(85, np.float32)
+    pairs_a, pairs_b = a.view(np.uint16), b.view(np.uint16)
+    gray, other = np.empty(80, np.uint16), np.empty(80, np.uint16)
+    # Pooled grays of a row, behind one zero and before zeros.
+    even, odd = np.zeros(85, np.float32), np.zeros(85, np.float32)
     above = False
     for y in range(a.shape[0]):
         if not needed[y]:
@@ -154,8 +149,7 @@ def _sum_across(screens, needed, pairs, sums, source):  # type: ignore[no-untype
                 even[k + 1] = np.float32(np.uint16(max(np.uint16(gray[k] & low), np.uint16(other[k] & low))))
                 odd[k + 1] = np.float32(np.uint16(max(np.uint16(gray[k] >> eight), np.uint16(other[k] >> eight))))
         for period in range(4):
-            column = period * 20
-            pixel = period * 21
+            column, pixel = period * 20, period * 21
             for k in range(24):  # columns 21, 22, 23 are junk, which is overwritten or never read
                 sums[y, pixel + k] = (
                     (even[column + k] * _ACROSS[0, k] + odd[column + k] * _ACROSS[1, k])
@@ -177,22 +171,15 @@ def _pool_and_shrink(screens, pairs, rows, down, apart, frame, out):  # type: ig
         out: uint8[84, 84]: where the new frame is wanted too.
     """
     height = screens.shape[1]
-    stale = np.empty(84, np.bool_)
-    needed = np.zeros(height, np.bool_)
+    stale, needed = np.empty(84, np.bool_), np.zeros(height, np.bool_)
     _find_stale(screens, rows, apart, stale, needed)
-    sums = np.empty((height, 87), np.float32)
-    source = np.empty(height, np.int64)
+    sums, source = np.empty((height, 87), np.float32), np.empty(height, np.int64)
     _sum_across(screens, needed, pairs, sums, source)
     for line in range(84):
         if stale[line]:
-            row0 = source[rows[line, 0]]
-            row1 = source[rows[line, 1]]
-            row2 = source[rows[line, 2]]
-            row3 = source[rows[line, 3]]
-            weight0 = down[line, 0]
-            weight1 = down[line, 1]
-            weight2 = down[line, 2]
-            weight3 = down[line, 3]
+            row0, row1 = source[rows[line, 0]], source[rows[line, 1]]
+            row2, row3 = source[rows[line, 2]], source[rows[line, 3]]
+            weight0, weight1, weight2, weight3 = down[line, 0], down[line, 1], down[line, 2], down[line, 3]
             for x in range(84):
                 total = ((sums[row0, x] * weight0 + sums[row1, x] * weight1) + sums[row2, x] * weight2) + (
                     sums[row3, x] * weight3

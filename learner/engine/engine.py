@@ -51,7 +51,12 @@ class NonFiniteError(FatalError):
 
 
 class Engine(Generic[M]):
-    """Flat parameters and optimizer moments, and the updates of a round."""
+    """Flat parameters and optimizer moments, and the updates of a round.
+
+    Attributes:
+        round: the one that was begun last.
+        source_device_bytes: GPU memory that the round source takes; 0 where frames are read from shared memory.
+    """
 
     def __init__(
         self,
@@ -70,15 +75,14 @@ class Engine(Generic[M]):
                 are recorded.
             team: processes that make each update together.
         """
-        self._team = team
-        self._config, self._run_schedule = config, run_schedule
+        self._config, self._run_schedule, self._team = config, run_schedule, team
         self._online, self._source, self._rule = online, source, rule
-        self._device = online.params.device
-        clip = config.algorithm.clip_gradient
+        self._device, clip = online.params.device, config.algorithm.clip_gradient
+        self.source_device_bytes = source.device_bytes
         self._optimizer = Optimizer(online, config.learn, clip, mean_gradient=rule.mean_gradient, team=team)
         online.gradient_into(self._optimizer.gradient)
         self._means = RoundMeans(metrics, config.learn.batch_size, self._device)
-        self._round = self._done = self._planned = 0
+        self.round = self._done = self._planned = 0
         self._slices: deque[Event] = deque()
         self._side_stream = make_side_stream(self._device)
         self._graph_updates = min(config.machine.graph_updates, source.chunk_updates)
@@ -175,7 +179,7 @@ class Engine(Generic[M]):
         if self._planned:
             self._rule.anneal(partial(self._run_schedule.annealed, round_))  # the targets may read what it sets
         self._source.begin_round(round_, window_end, self._planned)
-        self._round, self._done = round_, 0
+        self.round, self._done = round_, 0
         self._means.clear()
         self._slices.clear()
         if self._planned:
@@ -246,10 +250,10 @@ class Engine(Generic[M]):
         if not np.isfinite(values).all():
             sums = dict(zip((*self._means.names, "parameters"), values, strict=True))
             raise NonFiniteError(
-                f"In round {self._round}, within its first {self._done} updates, the learner's numbers ceased to be "
+                f"In round {self.round}, within its first {self._done} updates, the learner's numbers ceased to be "
                 f"finite (sums: {', '.join(f'{name} {value}' for name, value in sums.items())}); a new "
                 "run with a smaller --learning-rate may help.",
-                self._round,
+                self.round,
                 sums,
             )
 
@@ -257,16 +261,6 @@ class Engine(Generic[M]):
     def checksum(self) -> int:
         """A number that follows from the bits of all parameters; another bit almost always gives another number."""
         return int(self._online.params.view(torch.int32).sum(dtype=torch.int64))
-
-    @property
-    def source_device_bytes(self) -> int:
-        """GPU memory that the round source takes; 0 where frames are read from shared memory."""
-        return self._source.device_bytes
-
-    @property
-    def round(self) -> int:
-        """The round that was begun last."""
-        return self._round
 
     @torch.inference_mode()
     def last_update(self) -> dict[str, NDArray[np.generic]]:

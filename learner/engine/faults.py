@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,24 +11,16 @@ import torch
 from shared.errors import ConfigError, DeviceFault
 
 _LIBRARIES = (
-    "CUDA error",
-    "CUDA driver error",
-    "CUDA unknown error",
-    "No CUDA GPUs",
-    "cudaGetDeviceCount",
-    "cuDNN error",
-    "CUDNN_STATUS",
-    "CUBLAS_STATUS",
-    "NVIDIA",
-    "NVML",
+    "CUDA error|CUDA driver error|CUDA unknown error|No CUDA GPUs|cudaGetDeviceCount|"
+    "cuDNN error|CUDNN_STATUS|CUBLAS_STATUS|NVIDIA|NVML"
 )
 """Texts of GPU library errors that PyTorch raises as a plain RuntimeError: each such error contains one of them.
 
 The word CUDA alone is not enough. Errors of a program contain it, too, such as that for a copy to the CPU within a
 capture."""
-_IN_NCCL = ("unhandled cuda error", "Cuda failure")
+_IN_NCCL = "unhandled cuda error|Cuda failure"
 """Texts of NCCL errors whose cause is this process's GPU. A peer that is gone raises an NCCL error, too."""
-_OF_THE_PROGRAM = ("device-side assert", "operation not permitted when stream is capturing")
+_OF_THE_PROGRAM = "device-side assert|operation not permitted when stream is capturing"
 """Texts of CUDA errors whose cause is the program: another start would meet them again."""
 _NO_KERNELS = "no kernel image is available"
 
@@ -56,11 +49,11 @@ def device_faults_named() -> Iterator[None]:
 
 def _is_device_fault(error: Exception) -> bool:
     text = str(error)
-    if any(words in text for words in _OF_THE_PROGRAM):
+    if re.search(_OF_THE_PROGRAM, text):
         return False
     if isinstance(error, (torch.OutOfMemoryError, torch.AcceleratorError, torch.cuda.DeferredCudaCallError)):
         return True
-    return any(words in text for words in (*_LIBRARIES, *(_IN_NCCL if "NCCL" in text else ())))
+    return re.search(f"{_LIBRARIES}|{_IN_NCCL}" if "NCCL" in text else _LIBRARIES, text) is not None
 
 
 def _sentence(error: Exception) -> str:

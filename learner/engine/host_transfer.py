@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -28,7 +29,7 @@ class Pinned:
     def __len__(self) -> int:
         return len(self._buffer)
 
-    def send(self, fill: Callable[[Tensor], None], out: Tensor) -> None:
+    def send(self, fill: Callable[[Tensor], object], out: Tensor) -> None:
         """Have `fill` write the first `len(out)` rows of the buffer, and copy them to `out`, uint8[n, *row].
 
         `fill` is called at once, after a wait for the former copy out of the buffer and for nothing else. The copy is
@@ -62,10 +63,7 @@ class HostTransfer:
         if self._upload_buffer is None:
             self._device_vector = torch.zeros(self._count, device=self._device)
             self._upload_buffer = Pinned([self._device_vector.nbytes], self._device)
-
-        def fill(host: Tensor) -> None:
-            host.copy_(source.view(torch.uint8))
-
+        fill = partial(Tensor.copy_, other=source.view(torch.uint8))
         self._upload_buffer.send(fill, self._device_vector.view(torch.uint8))
         return self._device_vector
 

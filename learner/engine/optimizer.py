@@ -10,6 +10,7 @@ annealed.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -176,16 +177,10 @@ class Optimizer:
 
     def _vectors_in(self, part: slice) -> Vectors:
         """Views of a part of the weights that the compiled loops read and write."""
-        weights = self._weights
-        is_bf16 = self.gradient.dtype == torch.bfloat16
-        return (
-            weights.params[part].numpy(),
-            bits_of(weights.params_bf16[part]),
-            np.empty(0, np.float32) if is_bf16 else self.gradient[part].numpy(),
-            bits_of(self.gradient[part]),
-            self.mean[part].numpy(),
-            self.square[part].numpy(),
-        )
+        gradient, bits = self.gradient[part], bits_of(self.gradient[part])
+        floats = np.empty(0, np.float32) if gradient.dtype == torch.bfloat16 else gradient.numpy()
+        params, copy = self._weights.params[part].numpy(), bits_of(self._weights.params_bf16[part])
+        return params, copy, floats, bits, self.mean[part].numpy(), self.square[part].numpy()
 
     def torch_step(self) -> None:
         """The step in PyTorch's operations."""
@@ -194,37 +189,25 @@ class Optimizer:
         if self._bound is not None:
             gradient = gradient * self.scale()
         decay = learn.optimizer_decay
-        if learn.optimizer == "rmsprop":
+        if learn.optimizer != "adam":
             self.square.mul_(decay).addcmul_(gradient, gradient, value=1.0 - decay)
+        if learn.optimizer == "rmsprop":
             self.mean.lerp_(gradient, 1.0 - decay)
             root = torch.addcmul(self.square, self.mean, self.mean, value=-1.0).add_(learn.optimizer_epsilon).sqrt_()
             self._descend(gradient, root)
         elif learn.optimizer == "rms":
-            self.square.mul_(decay).addcmul_(gradient, gradient, value=1.0 - decay)
             root = self.square.add(learn.optimizer_epsilon).sqrt_()
             self._descend(gradient, root)
         elif learn.optimizer == "radam":
-            self.square.mul_(decay).addcmul_(gradient, gradient, value=1.0 - decay)
             self.mean.lerp_(gradient, 1.0 - ADAM_MEAN_DECAY)
             factor, correction, epsilon = _rectification(learn, self._steps)
             root = self.square.mul(correction).sqrt_().add_(epsilon)
             self._descend(self.mean * factor, root)
         else:
-            torch._fused_adam_(
-                [weights.params],
-                [gradient],
-                [self.mean],
-                [self.square],
-                [],
-                [self._steps],
-                lr=self._rate if self._annealed is None else self._annealed,
-                beta1=ADAM_MEAN_DECAY,
-                beta2=decay,
-                weight_decay=0.0,
-                eps=learn.optimizer_epsilon,
-                amsgrad=False,
-                maximize=False,
-            )
+            vectors = [weights.params], [gradient], [self.mean], [self.square], list[Tensor](), [self._steps]
+            settings: dict[str, Any] = {"beta1": ADAM_MEAN_DECAY, "beta2": decay, "eps": learn.optimizer_epsilon}
+            settings |= {"lr": self._rate if self._annealed is None else self._annealed, "weight_decay": 0.0}
+            torch._fused_adam_(*vectors, amsgrad=False, maximize=False, **settings)
         weights.sync_copy()
 
     def _descend(self, direction: Tensor, root: Tensor) -> None:

@@ -49,11 +49,9 @@ class RoundMeans:
                     "to the declaration."
                 )
             row = self._sums[self.names.index(name)]
-            if values.dim():
-                row.add_(values, alpha=scale)
-            else:
+            if not values.dim():
                 self._scalars.add(name)
-                row[0].add_(values, alpha=scale)
+            (row if values.dim() else row[0]).add_(values, alpha=scale)
 
     def totals(self) -> Tensor:
         """float64[metrics]: the sums; a value that was not finite keeps its sum so."""

@@ -58,7 +58,7 @@ def check_arithmetic(network: Network, device: torch.device, precision: str, bat
 
 def _squares(
     network: Network, device: torch.device, precision: str, batch: int, draw: int, *, learns: bool
-) -> list[tuple[float, float]]:
+) -> list[tuple[float, ...]]:
     """Sums of squares of the error and of the exact values: of the outputs, and of the gradients by each parameter."""
     generator = torch.Generator().manual_seed(draw)
     pixels = torch.randint(0, 256, network.frames.blocks(batch), generator=generator, dtype=torch.uint8)
@@ -72,12 +72,8 @@ def _squares(
     first = [None if each is None else each[:CHECKED_ROWS] for each in inputs]
     exact = _numbers(network, torch.device("cpu"), "fp32", parameters, *first)
     computed = _numbers(network, device, precision, parameters, *inputs)
-    return [(_square(right - found), _square(right)) for right, found in zip(exact, computed, strict=True)]
-
-
-def _square(values: NDArray[np.float32]) -> float:
-    """Sum of squares."""
-    return float(np.sum(np.square(values, dtype=np.float64)))
+    pairs = [(right - found, right) for right, found in zip(exact, computed, strict=True)]
+    return [tuple(float(np.sum(np.square(values, dtype=np.float64))) for values in pair) for pair in pairs]
 
 
 def _numbers(

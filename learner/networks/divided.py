@@ -7,7 +7,8 @@ parts; sums of gradients run over parts in their order. The number of members de
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from functools import cache, partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ from learner.engine.accelerator import is_gpu
 from learner.engine.bf16 import sum_parts
 from learner.engine.side_stream import SideStream
 from learner.networks.linear import Affine, write_gradient
-from learner.networks.model import ExtraInputs, Recurrence
+from learner.networks.model import ExtraInputs, ForwardPass, Recurrence
 from learner.networks.packed_model import PackedModel, Rows
 from learner.team.team import Team, slices
 
@@ -30,26 +31,13 @@ class Group(NamedTuple):
     """Neighboring parts of a batch whose passes are made at once."""
 
     rows: slice
-    sequences: slice
-    """The same rows as sequences of a recurrent network, which no part divides; else as rows."""
+    """Whole sequences of a recurrent network."""
     parts: Rows
     """Rows of each part, counted from the first one of the group."""
 
 
-Passes = Sequence[tuple[Group, Any]]
+Passes = Sequence[tuple[Group, ForwardPass]]
 """Groups of this member and results of their forward passes."""
-
-
-class DividedPass(NamedTuple):
-    """Result of a forward pass in parts."""
-
-    outputs: Tensor
-    """float32[n, outputs, atoms] of the whole batch."""
-    passes: Passes
-    each: int = 1
-    """Rows of linear layers for each row of the batch: fractions of an implicit network."""
-    state: None = None
-    """A learner needs no state after the last tick."""
 
 
 class Kept(NamedTuple):
@@ -69,8 +57,7 @@ class DividedModel:
 
     def __init__(self, model: PackedModel, parts: int, team: Team) -> None:
         """`model`, whose batches are computed in so many parts by the members of `team`."""
-        self._model, self._team, views = model, team, model.views(model.params)
-        layers = [(views[matrix.weight], views[matrix.bias]) for matrix in model.matrices]
+        self._model, self._team, layers = model, team, model.linear_in(model.params)
         self._units = [slices(len(weight), parts) for weight, _ in layers]
         first = min((int(weight.storage_offset()) for weight, _ in layers), default=len(model.params))
         self._cuts = slices(first, parts)
@@ -82,43 +69,38 @@ class DividedModel:
         self._own = team.own(parts)
         self._gradients = self._zeros(parts, first)
         self._outputs: dict[tuple[int, ...], list[Tensor]] = {}
-        self._kept: dict[int, list[Kept]] = {}
+        self._kept = cache(partial(self._make_kept, zeros=self._zeros))
         self._groups_of: dict[int, list[Group]] = {}
-        self._present: tuple[list[Kept], slice] = [], slice(0)
         self.network, self.noise = model.network, model.noise
         self.params, self.params_bf16 = model.params, model.params_bf16
         self.pack, self.unpack = model.pack, model.unpack
         self.export_into, self.take = model.export_into, model.take
         self.sync_copy, self.refresh = model.sync_copy, model.refresh
-        model.gradient_into(*self._gradients, keep=self._keep)
+        model.gradient_into(*self._gradients)
 
     def gradient_into(self, flat: Tensor) -> None:
         """Set the vector that `backward` writes into."""
-        views = self._model.views(flat)
-        self._gradient = flat
-        self._layers = [Affine(views[matrix.weight], views[matrix.bias]) for matrix in self._model.matrices]
+        self._gradient, self._layers = flat, self._model.linear_in(flat)
 
     def forward(
         self, blocks: Tensor, stack_offset: int, extra_inputs: ExtraInputs, *, learns: bool = False
-    ) -> DividedPass:
+    ) -> ForwardPass:
         """The outputs for stacks (`Model.forward`)."""
         groups = self._groups(blocks, stack_offset, extra_inputs)
         passes = self._forward(groups, blocks, stack_offset, extra_inputs, learns=learns)
-        each = 1 if extra_inputs.fractions is None else extra_inputs.fractions.shape[1]
-        return DividedPass(self._exchanged(len(blocks), passes, extra_inputs), passes, each)
+        return ForwardPass(self._exchanged(len(blocks), passes, extra_inputs), saved=passes)
 
-    def backward(self, saved: DividedPass, gradient: Tensor, side_stream: SideStream) -> None:
+    def backward(self, saved: ForwardPass, gradient: Tensor, side_stream: SideStream) -> None:
         """Write the gradient by the parameters (`Model.backward`); a member writes those that its optimizer moves.
 
         Gradients of linear layers are computed from all rows, for some units by each member; they are most of the
         parameters. Of the others the sums over all parts are made, in their order.
         """
-        team, rows = self._team, len(gradient) * saved.each
-        kept = self._kept[rows] = self._kept.get(rows) or self._make_kept(rows, self._zeros)
-        self._backward(saved.passes, gradient, kept)
+        team, each = self._team, gradient.shape[2] if self.network.method == "iqn" else 1  # a row for each fraction
+        kept = self._kept(len(gradient) * each)
+        self._backward(saved.saved, gradient, kept)
         team.exchange(self._gradients, *(each for layer in kept for each in layer))
-        if self._model.keeps_state:  # all have found the same
-            self._model.keep_state()
+        if self._model.keep_state():  # all have found the same
             team.sync()
         for part in team.written(len(self.parts)):
             sum_parts(self._gradients[:, self._cuts[part]], self._gradient[self._cuts[part]])
@@ -130,9 +112,9 @@ class DividedModel:
     def _forward(
         self, groups: Sequence[Group], blocks: Tensor, stack_offset: int, extra_inputs: ExtraInputs, *, learns: bool
     ) -> Passes:
-        passes = list[tuple[Group, Any]]()
+        passes = list[tuple[Group, ForwardPass]]()
         for group in groups:
-            read, inputs = blocks[group.rows], _of_group(extra_inputs, group)
+            read, inputs = blocks[group.rows], _of_rows(extra_inputs, group.rows)
             passes.append((group, self._model.forward(read, stack_offset, inputs, learns=learns, rows=group.parts)))
         return passes
 
@@ -140,20 +122,13 @@ class DividedModel:
         """Write the gradients of these parts, and keep what those of linear layers follow from."""
         each = len(kept[0].inputs) // len(gradient)
         for group, saved in passes:
-            self._present = kept, slice(group.rows.start * each, group.rows.stop * each)
+            self._model.keep = partial(_keep, kept, slice(group.rows.start * each, group.rows.stop * each))
             self._model.backward(saved, gradient[group.rows], SideStream())
 
     def _make_kept(self, rows: int, zeros: Callable[..., Tensor]) -> list[Kept]:
         """Memory for the linear layers in passes over so many rows."""
         layers = zip(self._layers, self._model.matrices, strict=True)
         return [Kept(*(zeros(rows, n, dtype=matrix.dtype) for n in layer.weight.shape)) for layer, matrix in layers]
-
-    @torch.inference_mode()
-    def _keep(self, number: int, by_outputs: Tensor, inputs: Tensor) -> None:
-        """Keep what the gradient of a linear layer follows from, for the rows of the present part."""
-        kept, rows = self._present
-        kept[number].by_outputs[rows] = by_outputs
-        kept[number].inputs[rows] = inputs
 
     def _zeros(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
         """Shared zeros, by default in the dtype of the passes."""
@@ -162,14 +137,14 @@ class DividedModel:
     def _groups(self, blocks: Tensor, stack_offset: int, extra_inputs: ExtraInputs) -> Sequence[Group]:
         """The parts of a batch that this member computes: together if that has the bits of a pass for each."""
         rows, recurrence = len(blocks), extra_inputs.recurrence
-        sequences = rows if recurrence is None else len(recurrence.state)
-        each, cuts = rows // sequences, slices(sequences, len(self.parts))
+        each = 1 if recurrence is None else rows // len(recurrence.state)
+        cuts = [slice(cut.start * each, cut.stop * each) for cut in slices(rows // each, len(self.parts))]
         own = {part: cuts[part] for part in self._own if cuts[part].stop > cuts[part].start}
-        single = [_group({part: cut}, each) for part, cut in own.items()]
+        single = [_group({part: cut}) for part, cut in own.items()]
         if len(own) < 2 or recurrence is not None or is_gpu(self.params.device) or not self._model.takes_parts:
             return single
         if rows not in self._groups_of:
-            joined = [_group(own, each)]
+            joined = [_group(own)]
             same = all(cut.stop - cut.start >= LEAST_ROWS for cut in own.values()) and all(
                 self._same_bits([single, joined], blocks, stack_offset, extra_inputs, seed)
                 for seed in range(-(-CHECKED_ROWS // rows))
@@ -214,17 +189,22 @@ def _place_of(view: Tensor) -> slice:
     return slice(int(view.storage_offset()), int(view.storage_offset()) + view.numel())
 
 
-def _group(cuts: dict[int, slice], each: int) -> Group:
-    """A group of parts, by their sequences of `each` rows."""
+@torch.inference_mode()
+def _keep(kept: list[Kept], rows: slice, number: int, by_outputs: Tensor, inputs: Tensor) -> None:
+    """Keep what the gradient of a linear layer follows from, for these rows."""
+    kept[number].by_outputs[rows] = by_outputs
+    kept[number].inputs[rows] = inputs
+
+
+def _group(cuts: dict[int, slice]) -> Group:
+    """A group of parts, by their rows."""
     first, last = min(cut.start for cut in cuts.values()), max(cut.stop for cut in cuts.values())
-    parts = {part: slice((cut.start - first) * each, (cut.stop - first) * each) for part, cut in cuts.items()}
-    return Group(slice(first * each, last * each), slice(first, last), parts)
+    return Group(slice(first, last), {part: slice(cut.start - first, cut.stop - first) for part, cut in cuts.items()})
 
 
-def _of_group(extra_inputs: ExtraInputs, group: Group) -> ExtraInputs:
+def _of_rows(extra_inputs: ExtraInputs, rows: slice) -> ExtraInputs:
     fractions, noise, recurrence = extra_inputs
-    return ExtraInputs(
-        None if fractions is None else fractions[group.rows],
-        noise,
-        None if recurrence is None else Recurrence(recurrence.state[group.sequences], recurrence.start[group.rows]),
-    )
+    if recurrence is not None:
+        each = len(recurrence.start) // len(recurrence.state)
+        recurrence = Recurrence(recurrence.state[rows.start // each : rows.stop // each], recurrence.start[rows])
+    return ExtraInputs(None if fractions is None else fractions[rows], noise, recurrence)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -17,8 +17,8 @@ from learner.engine.accelerator import is_gpu
 from learner.engine.side_stream import SideStream
 from learner.networks.frame_blocks import PIXEL, network_input, stack_in
 from learner.networks.linear import Affine, write_gradient
-from learner.networks.model import ExtraInputs
-from learner.networks.packed_model import WHOLE, KeepGradient, Matrix, PackedModel, Rows
+from learner.networks.model import ExtraInputs, ForwardPass
+from learner.networks.packed_model import WHOLE, Matrix, PackedModel, Rows
 from learner.team.team import Team
 from shared.frame_shape import BLOCK
 from shared.network_spec import CONVOLUTIONAL, Network
@@ -29,7 +29,7 @@ _threshold_backward = torch.ops.aten.threshold_backward.default
 
 
 class LayerViews(NamedTuple):
-    """The layers' parts of one flat vector in packed layout."""
+    """The parameters that the passes read, by layer."""
 
     convolutions: list[Affine]
     """Weights [out, in, k, k] in channels-last memory, biases [out]; the first reads planes * 16 channels."""
@@ -37,21 +37,6 @@ class LayerViews(NamedTuple):
     """weight [hidden, features], bias [hidden]."""
     output: Affine
     """weight [outputs * atoms, hidden], bias [outputs * atoms]: an output for each action, and V(s) of a policy."""
-
-
-class FusedPass(NamedTuple):
-    """Activations of a forward pass, for the backward pass."""
-
-    inputs: list[Tensor]
-    """The input of each convolution, and the last one's output."""
-    hidden: Tensor
-    """float32[n, hidden]."""
-    outputs: Tensor
-    """float32[n, outputs, atoms]; with one atom they are Q(s, .)."""
-    rows: Rows
-    """Rows whose gradients have vectors of their own."""
-    state: None = None
-    """A plain network is not recurrent."""
 
 
 class FusedModel(PackedModel):
@@ -69,12 +54,11 @@ class FusedModel(PackedModel):
         self._by_product = [is_gpu(device) or (precision == "bf16" and i > 0) for i in range(len(self._strides))]
         layers = ("hidden", self._dtype), (network.head, torch.float32)
         self.matrices = [Matrix(f"{name}.weight", f"{name}.bias", dtype) for name, dtype in layers]
-        params, copies = self.layers_in(self.params), self.layers_in(self.params_bf16)
-        self._conv1_params = params.convolutions[0].weight
+        (self._conv1_params, _), *_, output = self._layers_in(self.params)
+        first, *others, hidden, _ = self._layers_in(self.params_bf16)
         self._conv1 = torch.zeros_like(self._conv1_params, dtype=self._dtype)
-        first = Affine(self._conv1, copies.convolutions[0].bias)
         # What the passes read: parts of `params_bf16`, but the first weights, which are scaled, and the last layer.
-        self.read = LayerViews([first, *copies.convolutions[1:]], copies.hidden, params.output)
+        self.read = LayerViews([Affine(self._conv1, first.bias), *others], hidden, output)
 
     def refresh(self) -> None:
         """Update the first weights, which divide the pixels by 255, from `params`."""
@@ -89,13 +73,8 @@ class FusedModel(PackedModel):
         self.params.copy_(self._transfer.to_device(exported))
         self.sync_copy()
 
-    def layers_in(self, flat: Tensor) -> LayerViews:
+    def _layers_in(self, flat: Tensor) -> list[Affine]:
         """The layers' parts of a vector in packed layout."""
-        *convolutions, hidden, output = self._pairs_in(flat)
-        return LayerViews(convolutions, hidden, output)
-
-    def _pairs_in(self, flat: Tensor) -> list[Affine]:
-        """The layers' parts of a vector in packed layout, or of its beginning."""
         views = list(self.views(flat).values())
         return list(itertools.starmap(Affine, zip(views[::2], views[1::2], strict=True)))
 
@@ -116,39 +95,31 @@ class FusedModel(PackedModel):
 
     def forward(
         self, blocks: Tensor, stack_offset: int, extra_inputs: ExtraInputs, *, learns: bool = False, rows: Rows = WHOLE
-    ) -> FusedPass:
-        """The outputs for stacks (`Model.forward`), the last layer computed in float32; extra inputs are ignored."""
+    ) -> ForwardPass:
+        """The outputs for stacks (`Model.forward`), the last layer computed in float32; extra inputs are ignored.
+
+        It saves the result of `convolve`, hidden units float32[n, hidden] and `rows`.
+        """
         inputs = self.convolve(blocks, stack_offset)
         hidden = F.linear(features_of(inputs[-1]), *self.read.hidden).relu_().float()
         outputs = F.linear(hidden, *self.read.output).view(-1, self.network.outputs, self.network.atoms)
-        return FusedPass(inputs, hidden, outputs, rows)
+        return ForwardPass(outputs, saved=(inputs, hidden, rows))
 
-    def gradient_into(self, *flats: Tensor, keep: KeepGradient | None = None) -> None:
-        """Set the vectors that `backward` writes into (`PackedModel.gradient_into`)."""
-        self._keep, self._convolution_gradients = keep, [self._pairs_in(flat)[: len(self._strides)] for flat in flats]
-        if keep is None:
-            self._gradients = self.layers_in(flats[0])
-
-    def backward(self, saved: FusedPass, gradient: Tensor, side_stream: SideStream) -> None:
+    def backward(self, saved: ForwardPass, gradient: Tensor, side_stream: SideStream) -> None:
         """Write the gradient of sum(gradient * outputs) by the parameters (`Model.backward`).
 
         The gradient goes back through the layers in one chain. The side stream computes the gradients of the weights
         from it, except for those of the first layer, which come last.
         """
-        layers, hidden, top = self.read, saved.hidden, saved.inputs[-1]
-        last = gradient.view(len(gradient), -1)
+        layers, last, (inputs, hidden, rows) = self.read, gradient.view(len(gradient), -1), saved.saved
         grad = relu_backward(last @ layers.output.weight, hidden).to(self._dtype)
 
-        def write_matrices(grad: Tensor) -> None:
-            if self._keep is not None:
-                self._keep(0, grad, features_of(top))
-                self._keep(1, last, hidden)
-                return
-            write_gradient(last, hidden, self._gradients.output)
-            write_gradient(grad, features_of(top), self._gradients.hidden)
+        def write_matrices() -> None:
+            self._write_linear(1, last, hidden)
+            self._write_linear(0, grad, features_of(inputs[-1]))
 
-        side_stream.submit(partial(write_matrices, grad))
-        self.write_convolutions(saved.inputs, grad @ layers.hidden.weight, saved.rows, side_stream)
+        side_stream.submit(write_matrices)
+        self.write_convolutions(inputs, grad @ layers.hidden.weight, rows, side_stream)
 
     def convolve(self, blocks: Tensor, stack_offset: int) -> list[Tensor]:
         """The input of each convolution, and the last one's output."""
@@ -166,27 +137,22 @@ class FusedModel(PackedModel):
             inputs: result of `convolve`.
             by_features: gradient by the features [n, features].
         """
-        for i, by_output in self._by_outputs(inputs, by_features):
-            for vector, own in rows.items():
-                into = self._convolution_gradients[vector][i]
-                write = partial(self._write_convolution, [each[own] for each in inputs], i, by_output[own], into)
-                if i:
-                    side_stream.submit(write)
-                else:
-                    write()
-
-    def _by_outputs(self, inputs: Sequence[Tensor], by_features: Tensor) -> Iterator[tuple[int, Tensor]]:
-        """Number of each convolution, the last one first, and the gradient by its output before ReLU."""
         top = inputs[-1]
         grad = by_features.view(len(top), *top.shape[2:], top.shape[1]).permute(0, 3, 1, 2)
         for i in reversed(range(len(inputs) - 1)):
             grad = relu_backward(grad, inputs[i + 1])
-            yield i, grad
+            for vector, own in rows.items():
+                write = partial(self._write_convolution, [each[own] for each in inputs], i, grad[own], vector)
+                if i:
+                    side_stream.submit(write)
+                else:
+                    write()
             if i:  # the gradient of the pixels is not needed
                 grad, *_ = self._convolution_backward(inputs, i, grad, [True, False, False])
 
-    def _write_convolution(self, inputs: Sequence[Tensor], i: int, by_output: Tensor, into: Affine) -> None:
+    def _write_convolution(self, inputs: Sequence[Tensor], i: int, by_output: Tensor, vector: int) -> None:
         """Write the gradient of convolution `i`, the first of which divides the pixels."""
+        into = Affine(*(self._gradients[vector][f"conv{i + 1}.{kind}"] for kind in ("weight", "bias")))
         if self._by_product[i]:
             matrix, last_axis = into.weight.permute(0, 2, 3, 1).flatten(1), by_output.permute(0, 2, 3, 1)
             write_gradient(last_axis.flatten(0, 2), self._patches(inputs[i], i), Affine(matrix, into.bias))

@@ -1,6 +1,6 @@
 """Linear layers that hand over inputs and gradients of outputs, from which their weight gradients follow.
 
-The side stream writes these straight into the flat vector, or a team computes them later, from all rows. PyTorch's
+A side stream writes these straight into the flat vector, or a team computes them later, from all rows. PyTorch's
 linear layer would add each gradient to the earlier content, within the chain of layers. That costs two more passes over
 the matrices, which are most of a network's parameters.
 """
@@ -8,14 +8,11 @@ the matrices, which are most of a network's parameters.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-
-from learner.engine.side_stream import SideStream
 
 
 class Affine(NamedTuple):
@@ -31,17 +28,16 @@ WriteGradient = Callable[[Tensor, Tensor], None]
 """Takes the gradient by the outputs [n, outputs] and the inputs [n, inputs], from which that of the layer follows."""
 
 
-def linear(x: Tensor, layer: Affine, write: WriteGradient | None, side_stream: Callable[[], SideStream]) -> Tensor:
+def linear(x: Tensor, layer: Affine, write: WriteGradient | None) -> Tensor:
     """weight x + bias, [..., outputs] of x [..., inputs].
 
     Args:
         write: called in the backward pass; None: none follows. `x` must need a gradient, and a pass must use the layer
             once, since nothing is added up.
-        side_stream: returns the stream that calls it.
     """
     if write is None:
         return F.linear(x, *layer)
-    y: Tensor = _Linear.apply(x, layer, write, side_stream)
+    y: Tensor = _Linear.apply(x, layer, write)
     return y
 
 
@@ -57,15 +53,13 @@ def write_gradient(gradient: Tensor, inputs: Tensor, into: Affine) -> None:
 
 class _Linear(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, layer: Affine, write: WriteGradient, side_stream: Callable[[], SideStream]
-    ) -> Tensor:
+    def forward(ctx: Any, x: Tensor, layer: Affine, write: WriteGradient) -> Tensor:
         ctx.save_for_backward(x)
-        ctx.layer, ctx.write, ctx.side_stream = layer, write, side_stream
+        ctx.layer, ctx.write = layer, write
         return F.linear(x, *layer)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         (x,) = ctx.saved_tensors
-        ctx.side_stream().submit(partial(ctx.write, gradient.flatten(0, -2), x.flatten(0, -2)))
-        return gradient @ ctx.layer.weight, None, None, None
+        ctx.write(gradient.flatten(0, -2), x.flatten(0, -2))
+        return gradient @ ctx.layer.weight, None, None

@@ -47,7 +47,7 @@ def unroll(x: Tensor, recurrence: Recurrence, weights: Weights) -> tuple[Tensor,
     (truncated backpropagation through time).
     """
     if torch.is_grad_enabled():
-        outputs, state = _Unroll.apply(x, *weights, recurrence)
+        outputs, state = _Unroll.apply(x, recurrence, *weights)
         return outputs, state
     outputs, state, _ = _forward(x, weights, recurrence)
     return outputs, state
@@ -74,20 +74,19 @@ def _forward(x: Tensor, weights: Weights, recurrence: Recurrence) -> tuple[Tenso
 
 class _Unroll(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor, b_hh: Tensor, recurrence: Recurrence
-    ) -> tuple[Tensor, Tensor]:
-        outputs, state, ctx.ticks = _forward(x, Weights(w_ih, w_hh, b_ih, b_hh), recurrence)
-        ctx.x, ctx.w_ih, ctx.w_hh, ctx.start = x, w_ih, w_hh, recurrence.start
+    def forward(ctx: Any, x: Tensor, recurrence: Recurrence, *weights: Tensor) -> tuple[Tensor, Tensor]:
+        outputs, state, ctx.ticks = _forward(x, Weights(*weights), recurrence)
+        ctx.x, ctx.weights, ctx.start = x, Weights(*weights), recurrence.start
         ctx.mark_non_differentiable(state)
         return outputs, state
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-        by_gates = _gate_gradients(ctx.ticks, gradient, ctx.w_hh, ctx.start)
+        by_gates = _gate_gradients(ctx.ticks, gradient, ctx.weights.weight_hh, ctx.start)
         before = torch.stack([tick.before for tick in ctx.ticks], 1).flatten(0, 1)
         by_bias = by_gates.sum(0)
-        return by_gates @ ctx.w_ih, by_gates.t() @ ctx.x, by_gates.t() @ before, by_bias, by_bias, None
+        by_x = by_gates @ ctx.weights.weight_ih
+        return by_x, None, by_gates.t() @ ctx.x, by_gates.t() @ before, by_bias, by_bias
 
 
 def _gate_gradients(ticks: Sequence[_Tick], gradient: Tensor, w_hh: Tensor, start: Tensor) -> Tensor:
@@ -101,14 +100,9 @@ def _gate_gradients(ticks: Sequence[_Tick], gradient: Tensor, w_hh: Tensor, star
         i, f, g, o = tick.gates
         by_output = gradient[:, t] + by_output
         by_cell = by_cell + by_output * o * (1.0 - tick.cell_tanh * tick.cell_tanh)
+        by_input, by_forget = by_cell * g * i * (1.0 - i), by_cell * tick.cell_before * f * (1.0 - f)
         by_gates = torch.cat(
-            [
-                by_cell * g * i * (1.0 - i),
-                by_cell * tick.cell_before * f * (1.0 - f),
-                by_cell * i * (1.0 - g * g),
-                by_output * tick.cell_tanh * o * (1.0 - o),
-            ],
-            1,
+            [by_input, by_forget, by_cell * i * (1.0 - g * g), by_output * tick.cell_tanh * o * (1.0 - o)], 1
         )
         found.append(by_gates)
         by_output, by_cell = (by_gates @ w_hh) * keep[:, t], by_cell * f * keep[:, t]

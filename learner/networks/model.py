@@ -37,16 +37,15 @@ class ExtraInputs(NamedTuple):
         return cls(fractions if fractions.shape[1] else None, noise if noise.shape[1] else None, recurrence)
 
 
-class ForwardPass(Protocol):
-    """Result of a forward pass, and its activations for the backward pass."""
+class ForwardPass(NamedTuple):
+    """Result of a forward pass."""
 
-    @property
-    def outputs(self) -> Tensor:
-        """float32[n, outputs, atoms]; of an implicit network, as many atoms as fractions."""
-
-    @property
-    def state(self) -> Tensor | None:
-        """float32[m, 2, units] after the last tick of each sequence; None: the network is not recurrent."""
+    outputs: Tensor
+    """float32[n, outputs, atoms]; of an implicit network, as many atoms as fractions."""
+    state: Tensor | None = None
+    """float32[m, 2, units] after the last tick of each sequence; None: it is not recurrent, or learns in parts."""
+    saved: Any = None
+    """Input of the backward pass of the same model: activations, and their graph if PyTorch differentiates."""
 
 
 class Model(Protocol):
@@ -97,7 +96,7 @@ class Model(Protocol):
     def gradient_into(self, flat: Tensor) -> None:
         """Set the vector [Q], in packed layout and the dtype of `params_bf16`, that `backward` writes into."""
 
-    def backward(self, saved: Any, gradient: Tensor, side_stream: SideStream) -> None:
+    def backward(self, saved: ForwardPass, gradient: Tensor, side_stream: SideStream) -> None:
         """Write the gradient of sum(gradient * outputs) by the parameters; whole after `side_stream.settle()`.
 
         Args:

@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from learner.engine.side_stream import SideStream
 from learner.networks.frame_blocks import stack_in
-from learner.networks.linear import Affine, write_gradient
-from learner.networks.model import ExtraInputs
+from learner.networks.model import ExtraInputs, ForwardPass
 from learner.networks.modules import Linear, NetworkModule, SpectralConvolution, canonical
-from learner.networks.packed_model import WHOLE, KeepGradient, Matrix, PackedModel, Rows
+from learner.networks.packed_model import WHOLE, Matrix, PackedModel, Rows
 from learner.team.team import Team
 from shared.errors import ConfigError
 from shared.network_spec import Network
-
-
-class ModulePass(NamedTuple):
-    """Result of a forward pass, with its graph if it learns."""
-
-    outputs: Tensor
-    state: Tensor | None
-    features: Sequence[tuple[int, Tensor]] = ()
-    """Number of a vector, and the features of its rows."""
 
 
 class ModuleModel(PackedModel):
@@ -34,7 +22,6 @@ class ModuleModel(PackedModel):
 
     def __init__(self, network: Network, device: torch.device, precision: str, team: Team | None = None) -> None:
         super().__init__(network, device, precision, team)
-        self.keeps_state = network.spectral_norm
         self.module = NetworkModule(self.network, self._dtype)
         self.noise = self.module.noise
         made = self.module.parameters_by_name()
@@ -50,14 +37,12 @@ class ModuleModel(PackedModel):
                 setattr(part, name, bound[tensor] if tensor in bound else tensor.to(self.params.device))
         self._side_stream = SideStream()
         self._leaves = self.module.parameters_by_name()
-        self._linear = list[tuple[Linear, str]]()
         self.matrices = []
         for name, layer in self.module.named_modules():
-            for suffix, setting in (("", "into"), ("_sigma", "sigma_into")) if isinstance(layer, Linear) else ():
-                weight, bias = (f"{canonical(name)}.{kind}{suffix}" for kind in ("weight", "bias"))
+            for end in ("", "_sigma") if isinstance(layer, Linear) else ():
+                weight, bias = (f"{canonical(name)}.{kind}{end}" for kind in ("weight", "bias"))
                 if weight in made:
-                    layer.side_stream = lambda: self._side_stream
-                    self._linear.append((layer, setting))
+                    layer.into[end] = partial(self._submit, len(self.matrices))
                     self.matrices.append(Matrix(weight, bias, layer.weight.dtype))
         # Linear layers write their gradients themselves, PyTorch's backward pass finds the others.
         linear = {name for matrix in self.matrices for name in (matrix.weight, matrix.bias)}
@@ -68,49 +53,49 @@ class ModuleModel(PackedModel):
         self.takes_parts = not self._behind_torso
         self.module.requires_grad_(False)
 
-    def keep_state(self) -> None:
+    def keep_state(self) -> bool:
         """Keep what power iteration found (`PackedModel.keep_state`)."""
-        for layer in self.module.modules():
-            if isinstance(layer, SpectralConvolution):
-                layer.keep()
+        layers = [layer for layer in self.module.modules() if isinstance(layer, SpectralConvolution)]
+        for layer in layers:
+            layer.keep()
+        return bool(layers)
 
-    def gradient_into(self, *flats: Tensor, keep: KeepGradient | None = None) -> None:
+    def gradient_into(self, *flats: Tensor) -> None:
         """Set the vectors that `backward` writes into (`PackedModel.gradient_into`)."""
+        super().gradient_into(*flats)
         for flat in flats:
             flat.zero_()  # what no pass writes has no gradient: the vectors of power iteration
-        self._keep, self._gradients = keep, [self.views(flat) for flat in flats]
-        for number, ((layer, setting), matrix) in enumerate(zip(self._linear, self.matrices, strict=True)):
-            if keep is None:
-                into = Affine(self._gradients[0][matrix.weight], self._gradients[0][matrix.bias])
-            setattr(layer, setting, partial(write_gradient, into=into) if keep is None else partial(keep, number))
         for leaf in (*self._of_torso.values(), *self._behind_torso.values()):
             leaf.requires_grad_()
 
     def forward(
         self, blocks: Tensor, stack_offset: int, extra_inputs: ExtraInputs, *, learns: bool = False, rows: Rows = WHOLE
-    ) -> ModulePass:
-        """The outputs for stacks (`Model.forward`)."""
+    ) -> ForwardPass:
+        """The outputs for stacks (`Model.forward`); it saves the features of each vector's rows."""
         cells = stack_in(blocks, stack_offset, self.network.frames.planes)
         if not learns:
-            return ModulePass(*self.module(cells, extra_inputs))
+            return ForwardPass(*self.module(cells, extra_inputs))
         with torch.inference_mode(False), torch.enable_grad():
             features = [self.module.features(cells[own]) for own in rows.values()]
             joined = torch.cat(features) if len(features) > 1 else features[0]
-            return ModulePass(*self.module.outputs(joined, extra_inputs), list(zip(rows, features, strict=True)))
+            return ForwardPass(*self.module.outputs(joined, extra_inputs), list(zip(rows, features, strict=True)))
 
-    def backward(self, saved: ModulePass, gradient: Tensor, side_stream: SideStream) -> None:
+    def backward(self, saved: ForwardPass, gradient: Tensor, side_stream: SideStream) -> None:
         """Write the gradient by the parameters (`Model.backward`)."""
         self._side_stream, behind = side_stream, self._behind_torso
-        leaves = [*behind.values(), *(features for _, features in saved.features)]
+        leaves = [*behind.values(), *(features for _, features in saved.saved)]
         with torch.inference_mode(False):
             found = torch.autograd.grad(saved.outputs, leaves, gradient.clone(), materialize_grads=True)
             of_torso = [*self._of_torso.values()]
             by_torso = [
                 torch.autograd.grad(features, of_torso, by_features, materialize_grads=True)
-                for (_, features), by_features in zip(saved.features, found[len(behind) :], strict=True)
+                for (_, features), by_features in zip(saved.saved, found[len(behind) :], strict=True)
             ]
-        for (vector, _), gradients in zip(saved.features, by_torso, strict=True):
+        for (vector, _), gradients in zip(saved.saved, by_torso, strict=True):
             into = [self._gradients[vector][name] for name in (*self._of_torso, *behind)]
             torch._foreach_copy_(into, [*gradients, *found[: len(behind)]])
-        if self._keep is None:
+        if self.keep is None:
             self.keep_state()
+
+    def _submit(self, number: int, by_outputs: Tensor, inputs: Tensor) -> None:
+        self._side_stream.submit(partial(self._write_linear, number, by_outputs, inputs))

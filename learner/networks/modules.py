@@ -8,7 +8,7 @@ layer of a stream, an LSTM and normalization are computed in float32, and a tors
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,6 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from learner.engine.side_stream import SideStream
 from learner.networks import lstm
 from learner.networks.frame_blocks import PIXEL, network_input, planes_in
 from learner.networks.initial_values import HIDDEN_GAIN, LSTM_GAIN, POLICY_GAIN, VALUE_GAIN, Draws
@@ -85,32 +84,28 @@ class Linear(nn.Linear):
     Attributes:
         gains: of the first weights; empty: those of a hidden layer.
         sigma: sigma_0 of its noise; 0: it is not noisy.
-        into, sigma_into: take what gradients follow from (`learner.networks.linear`); None: no backward pass follows.
-        side_stream: stream that computes these gradients; by default the caller's thread.
+        into: take what gradients follow from (`learner.networks.linear`), by the end of the parameters' names: "", or
+            "_sigma" of a noisy layer.
     """
-
-    into: WriteGradient | None = None
-    sigma_into: WriteGradient | None = None
-    side_stream: Callable[[], SideStream] = SideStream
 
     def __init__(self, inputs: int, outputs: int, dtype: torch.dtype, sigma: float, gains: Gains = ()) -> None:
         super().__init__(inputs, outputs, dtype=dtype)
-        self.sigma, self.gains = sigma, gains
+        self.sigma, self.gains, self.into = sigma, gains, dict[str, WriteGradient]()
         if sigma:
             self.weight_sigma = nn.Parameter(torch.empty_like(self.weight))
             self.bias_sigma = nn.Parameter(torch.empty_like(self.bias))
 
     def forward(self, x: Tensor, noise: Noise | None = None) -> Tensor:
         """[..., outputs] of [..., inputs]."""
-        y = self._affine(x, Affine(self.weight, self.bias), self.into)
+        y = self._affine(x, "")
         if noise is None:
             return y
         of_inputs, of_outputs = noise
-        sigma = Affine(self.weight_sigma, self.bias_sigma)
-        return y + of_outputs.to(x.dtype) * self._affine(x * of_inputs.to(x.dtype), sigma, self.sigma_into)
+        return y + of_outputs.to(x.dtype) * self._affine(x * of_inputs.to(x.dtype), "_sigma")
 
-    def _affine(self, x: Tensor, layer: Affine, into: WriteGradient | None) -> Tensor:
-        return linear(x, layer, into if torch.is_grad_enabled() else None, self.side_stream)
+    def _affine(self, x: Tensor, end: str) -> Tensor:
+        layer = Affine(getattr(self, f"weight{end}"), getattr(self, f"bias{end}"))
+        return linear(x, layer, self.into.get(end) if torch.is_grad_enabled() else None)
 
 
 # --- torsos

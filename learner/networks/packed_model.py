@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -19,7 +19,8 @@ from torch import Tensor
 
 from learner.engine.device import compute_dtype
 from learner.engine.host_transfer import HostTransfer
-from learner.networks.model import ExtraInputs, Model
+from learner.networks.linear import Affine, write_gradient
+from learner.networks.model import ExtraInputs, ForwardPass, Model
 from learner.team.team import Team
 from shared.network_parameters import packed_places, parameters_of
 from shared.network_spec import Network
@@ -44,10 +45,10 @@ class PackedModel(Model):
     """Base of the models that compute themselves."""
 
     noise = 0
-    keeps_state = False
-    """True if passes that learn change parameters themselves (`keep_state`)."""
     matrices: list[Matrix]
-    """Linear layers; a pass can leave their gradients to its caller (`gradient_into`)."""
+    """Linear layers, behind which no others lie."""
+    keep: KeepGradient | None = None
+    """Called in place of a gradient of linear layers; None: `backward` writes it."""
     takes_parts = True
     """True if a pass that learns can have rows of several vectors: linear layers alone follow the features."""
 
@@ -64,27 +65,23 @@ class PackedModel(Model):
             self.params_bf16 = zeros(size, dtype=self._dtype, device=device)
         self.parts = [[slice(0, size)]]
 
-    @abstractmethod
-    def gradient_into(self, *flats: Tensor, keep: KeepGradient | None = None) -> None:
-        """Set the vectors that `backward` writes into.
-
-        Args:
-            keep: called in place of a gradient of linear layers, behind which no others lie: vectors may end there.
-        """
+    def gradient_into(self, *flats: Tensor) -> None:
+        """Set the vectors that `backward` writes into; with `keep` they may end before the linear layers."""
+        self._gradients = [self.views(flat) for flat in flats]
 
     @abstractmethod
     def forward(
         self, blocks: Tensor, stack_offset: int, extra_inputs: ExtraInputs, *, learns: bool = False, rows: Rows = WHOLE
-    ) -> Any:
+    ) -> ForwardPass:
         """The outputs for stacks (`Model.forward`); `backward` writes a gradient for each of `rows`, in their order."""
 
-    def keep_state(self) -> None:
-        """Write parameters that passes themselves have changed; with `keep`, `backward` leaves this to its caller."""
-        return
+    def keep_state(self) -> bool:
+        """Write parameters that passes themselves change, if there are any; with `keep`, `backward` leaves this to its
+        caller. Return True if there are."""
+        return False
 
     def refresh(self) -> None:
         """Update the copies that the optimizer does not write itself: by default there are none."""
-        return
 
     def pack(self, canonical: NDArray[np.float32], packed: Tensor) -> None:
         """Copy parameters from canonical to packed layout."""
@@ -118,6 +115,19 @@ class PackedModel(Model):
         """The parameters in a packed vector, or in its beginning, by name, as the passes read them."""
         found = [(name, self._places[name], shape) for name, shape in self._spec.shapes]
         return {name: self._view(name, flat[place], shape) for name, place, shape in found if place.stop <= len(flat)}
+
+    def linear_in(self, flat: Tensor) -> list[Affine]:
+        """The linear layers' parts of a packed vector."""
+        views = self.views(flat)
+        return [Affine(views[matrix.weight], views[matrix.bias]) for matrix in self.matrices]
+
+    def _write_linear(self, number: int, by_outputs: Tensor, inputs: Tensor) -> None:
+        """Write the gradient of a linear layer, or have it kept."""
+        weight, bias, _ = self.matrices[number]
+        if self.keep is not None:
+            self.keep(number, by_outputs, inputs)
+        else:
+            write_gradient(by_outputs, inputs, Affine(self._gradients[0][weight], self._gradients[0][bias]))
 
     def _pairs(self, packed: Tensor, canonical: Tensor) -> list[tuple[Tensor, Tensor]]:
         """Each parameter in a packed vector and in one in canonical layout, in one shape."""

@@ -17,6 +17,7 @@ from learner.networks.model import ExtraInputs, Model, Recurrence
 from learner.replay.gather import gather_planes_to
 from shared.config.sections import Algorithm
 from shared.frame_shape import BLOCK
+from shared.memory.plan import Plan
 from shared.network_spec import RESCALING, Network
 
 
@@ -87,10 +88,8 @@ class Policy:
 
     def rehearse(self) -> None:
         """Answer blank frames once, so that the first real answer does not wait for kernels to compile or load."""
-        places = np.arange(self.batch)
-        size = self._frames.size
-        rows = np.zeros((self.batch, self._frames.planes), np.int64)
-        blank = np.zeros((1, size, size), np.uint8)
+        places, rows = np.arange(self.batch), np.zeros((self.batch, self._frames.planes), np.int64)
+        blank = np.zeros((1, self._frames.size, self._frames.size), np.uint8)
         self.values_from_rows(blank, rows, np.zeros(rows.shape, bool), places, (places, np.zeros_like(places)))
 
     @torch.inference_mode()
@@ -178,6 +177,17 @@ class Policy:
         self._values.copy_(self._method.values(outputs), non_blocking=True)
         if self._state_values is not None:  # it follows the logits (shared/network_spec.py)
             self._state_values.copy_(outputs[:, -1, 0], non_blocking=True)
+
+
+def acting_policy(plan: Plan, batch: int, explore_seed: int | None = None) -> Policy:
+    """The policy with which a run acts, for batches of this size, after a first answer; `explore_seed` as for it."""
+    network, machine, device = plan.network, plan.config.machine, torch.device(plan.config.machine.acts_on)
+    method, captured = make_method(network, plan.config.algorithm, device, plan.method), machine.graph_updates > 0
+    policy = Policy(
+        network, device, machine.acts_in, batch, explore_seed=explore_seed, captured=captured, method=method
+    )
+    policy.rehearse()
+    return policy
 
 
 def greedy(q: NDArray[np.float32]) -> NDArray[np.int64]:

@@ -13,6 +13,7 @@ One update has five waits. A member writes only its parts, and reads those of ot
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -21,10 +22,10 @@ from torch import Tensor
 
 from learner.engine.bf16 import sum_parts
 from learner.engine.side_stream import SideStream
-from learner.networks.divided import DividedModel, DividedPass, Group
+from learner.networks.divided import DividedModel, Group
 from learner.networks.fused import FusedModel, features_of, relu_backward
 from learner.networks.linear import Affine, write_gradient
-from learner.networks.model import ExtraInputs
+from learner.networks.model import ExtraInputs, ForwardPass
 from learner.team.team import Team
 
 
@@ -47,11 +48,11 @@ class UnitsModel(DividedModel):
     def __init__(self, model: FusedModel, parts: int, team: Team) -> None:
         """Arguments as for `DividedModel`."""
         super().__init__(model, parts, team)
-        self._buffers: dict[int, Buffers] = {}
+        self._buffers_for = cache(self._make_buffers)
 
     def forward(
         self, blocks: Tensor, stack_offset: int, extra_inputs: ExtraInputs, *, learns: bool = False
-    ) -> DividedPass:
+    ) -> ForwardPass:
         """The outputs for stacks (`Model.forward`)."""
         if not learns:
             return super().forward(blocks, stack_offset, extra_inputs)
@@ -67,16 +68,16 @@ class UnitsModel(DividedModel):
             hidden[:, units] = F.linear(features, read.hidden.weight[units], read.hidden.bias[units]).relu_()
         self._team.sync()
         outputs = F.linear(hidden, *read.output).view(-1, network.outputs, network.atoms)
-        return DividedPass(outputs, passes)
+        return ForwardPass(outputs, saved=passes)
 
-    def backward(self, saved: DividedPass, gradient: Tensor, side_stream: SideStream) -> None:
+    def backward(self, saved: ForwardPass, gradient: Tensor, side_stream: SideStream) -> None:
         """Write the gradient by the parameters (`Model.backward`); a member writes those that its optimizer moves."""
         last = gradient.view(len(gradient), -1)
         features, hidden, by_features = self._buffers_for(len(gradient))
         for part in self._own:
             self._write_matrices(part, last, features, hidden, by_features[part])
         self._team.sync()
-        for group, inputs in saved.passes:
+        for group, inputs in saved.saved:
             summed = by_features[:, group.rows].sum(0, dtype=torch.float32).to(features.dtype)
             self._model.write_convolutions(inputs, summed, group.parts, side_stream)
         self._team.sync()
@@ -93,11 +94,8 @@ class UnitsModel(DividedModel):
         if rows.stop > rows.start:
             write_gradient(last[:, rows], hidden, Affine(*(each[rows] for each in into_output)))
 
-    def _buffers_for(self, rows: int) -> Buffers:
+    def _make_buffers(self, rows: int) -> Buffers:
         """Shared memory for passes over so many rows."""
-        if rows not in self._buffers:
-            network = self.network
-            features, hidden = self._zeros(rows, network.features), self._team.zeros(rows, network.hidden)
-            by_features = self._zeros(len(self.parts), rows, network.features)
-            self._buffers[rows] = Buffers(features, hidden, by_features)
-        return self._buffers[rows]
+        features, hidden = self.network.features, self.network.hidden
+        by_features = self._zeros(len(self.parts), rows, features)
+        return Buffers(self._zeros(rows, features), self._team.zeros(rows, hidden), by_features)

@@ -35,16 +35,11 @@ class PrioritizedSampler(Sampler):
 
     def __init__(self, replay: Replay, algorithm: Algorithm, updates: int, device: torch.device) -> None:
         """Chunks of `updates` updates, for a learner on `device`."""
-        self._run_schedule = replay.run_schedule
-        self._replay, self._algorithm = replay, algorithm
+        self._replay, self._run_schedule, self._algorithm = replay, replay.run_schedule, algorithm
         self._updates, self._device = updates, device
-        self.tree = Priorities(
-            window_ticks=self._run_schedule.priority_ticks,
-            envs=self._run_schedule.envs,
-            alpha=algorithm.priority_exponent,
-        )
-        self._round = self._window_end = 0
-        self._beta = 0.0
+        ticks, envs = replay.run_schedule.priority_ticks, replay.run_schedule.envs
+        self.tree = Priorities(window_ticks=ticks, envs=envs, alpha=algorithm.priority_exponent)
+        self._round, self._window_end, self._beta = 0, 0, 0.0
 
     def begin_round(self, round_: int, window_end: int) -> None:
         """Admit the ticks that were added since the last round with updates, and forget those that left the window.

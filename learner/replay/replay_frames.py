@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -52,28 +52,13 @@ class Batch(NamedTuple):
         return Batch(*(field[begin:end] for field in self))
 
 
-class Frames(Protocol):
-    """Frames of the window, in shared memory or on the device."""
-
-    device: torch.device
-    """Device of the rows that `select` takes."""
-
-    def advance(self, window_end: int) -> None:
-        """Hold the frames of all ticks of the window, and of tick `window_end` itself."""
-
-    def rows(self, env: NDArray[np.int64], tick: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Rows of the frames of (env, tick); the arguments broadcast."""
-
-    def select(self, rows: Tensor, frame_mask: Tensor, out: Tensor, augmentation: Tensor = AS_THEY_ARE) -> None:
-        """Write planes as blocks uint8[n, g, g, k * 16] on the learner's device; arguments as in `Batch`.
-
-        Args:
-            augmentation: as in `Chunk`; frames on a device take none.
-        """
-
-
 class HostFrames:
-    """The frames of the ring in shared memory, for a learner on the CPU or a window that does not fit on the GPU."""
+    """The frames of the ring in shared memory, for a learner on the CPU or a window that does not fit on the GPU.
+
+    Attributes:
+        device: of the rows that `select` takes.
+        rows: returns rows of the frames of (env, tick); the arguments broadcast.
+    """
 
     def __init__(self, ring: Ring) -> None:
         self.device = torch.device("cpu")
@@ -85,7 +70,13 @@ class HostFrames:
         """Do nothing: the ring holds what the actors wrote."""
 
     def select(self, rows: Tensor, frame_mask: Tensor, out: Tensor, augmentation: Tensor = AS_THEY_ARE) -> None:
-        """Write planes as blocks; to a GPU through pinned memory, without waiting for the copy."""
+        """Write planes as blocks uint8[n, g, g, k * 16] on the learner's device; arguments as in `Batch`.
+
+        To a GPU they go through pinned memory, without waiting for the copy.
+
+        Args:
+            augmentation: as in `Chunk`; frames on a device take none.
+        """
         if not is_gpu(out.device):
             self._gather(rows, frame_mask, augmentation, out)
             return
@@ -148,7 +139,7 @@ class DeviceFrames:
                 count = min(window_end + 1 - tick, most, capacity - source, self._ticks - place)
                 frames = torch.from_numpy(self._ring_frames[lane, source : source + count])
                 self._staging.reverse()
-                self._staging[0].send(partial(_fill, frames), self._frames[lane, place : place + count])
+                self._staging[0].send(partial(Tensor.copy_, other=frames), self._frames[lane, place : place + count])
                 tick += count
         self._end = window_end + 1
 
@@ -158,7 +149,7 @@ class DeviceFrames:
         return (lane * self._ticks + tick % self._ticks) * self._lane_envs + j
 
     def select(self, rows: Tensor, frame_mask: Tensor, out: Tensor, augmentation: Tensor = AS_THEY_ARE) -> None:
-        """Write planes as blocks."""
+        """Write planes as blocks, as `HostFrames` does."""
         # In words of eight bytes: a million steps have more bytes than 32-bit indices reach, for which a GPU's kernels
         # are made, but not more words.
         planes = self._planes.flatten(1).view(torch.int64)
@@ -167,5 +158,5 @@ class DeviceFrames:
         blocks(kept.view(*rows.shape, *self._planes.shape[1:]), out)
 
 
-def _fill(source: Tensor, out: Tensor) -> None:
-    out.copy_(source)
+Frames: TypeAlias = HostFrames | DeviceFrames
+"""Frames of the window, in shared memory or on the device."""

@@ -22,10 +22,9 @@ class Window:
     """The ticks of the ring with which sampled transitions may begin."""
 
     def __init__(self, ring: Ring) -> None:
-        self.envs = ring.run_schedule.envs
-        self._valid = ring.field["valid"]
-        self.ticks = ring.run_schedule.window_ticks
-        self._n_step, self._stack = ring.run_schedule.n_step, ring.run_schedule.frames.stack
+        schedule = ring.run_schedule
+        self._valid, self.envs, self.ticks = ring.field["valid"], schedule.envs, schedule.window_ticks
+        self._n_step, self._stack = schedule.n_step, schedule.frames.stack
 
     def samplable(self, window_end: int) -> tuple[int, int]:
         """The ticks [first, end) of the window before `window_end` that can be sampled if they were acted in.
@@ -92,9 +91,7 @@ class Replay:
         self.run_schedule, self.seed = ring.run_schedule, seed
         self.window = Window(ring)
         self._starts = Starts(self.window)
-        self._ring = ring
-        self._frames = frames
-        self._learn = learn
+        self._ring, self._frames, self._learn = ring, frames, learn
 
     def advance_frames(self, window_end: int) -> None:
         """Bring the frames of the window that ends before tick `window_end` to where they are read."""

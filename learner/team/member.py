@@ -33,8 +33,7 @@ class MemberRounds(Rounds):
     def _commit(self, boundary: int) -> None:
         """Forget the metrics, which the learner records; prefetch the next round if its ticks are there."""
         self._record.clear()
-        if self._board.lane_finished.values.min() >= boundary:
-            self._prefetch(boundary)
+        self._prefetch(boundary)
         self._waiter.note_progress(progress_at(boundary))
 
 

@@ -54,7 +54,7 @@ class SharedTeam(Team):
     def zeros(self, *shape: int, dtype: torch.dtype = torch.float32, device: torch.device | None = None) -> Tensor:
         """Zeros in the next pages of the file, whose memory is reserved. Raises `FatalError` if there is none."""
         count = prod(shape)
-        length = max(1, count * dtype.itemsize)
+        length = max(1, count) * dtype.itemsize
         try:
             os.posix_fallocate(self._fd, self._end, length)
             mapped = mmap.mmap(self._fd, length, offset=self._end)
@@ -64,15 +64,10 @@ class SharedTeam(Team):
                 f"({error.strerror}): pass fewer --learner-members, or free memory."
             ) from error
         self._end += -(-length // mmap.PAGESIZE) * mmap.PAGESIZE
-        return (
-            torch.frombuffer(mapped, dtype=dtype, count=count).view(shape) if count else torch.zeros(shape, dtype=dtype)
-        )
+        return torch.frombuffer(mapped, dtype=dtype)[:count].view(shape)
 
     def sync(self) -> None:
         """Wait until all members have called it as often. Raises `Stopped` when the run is to end."""
-        self._wait_for_all()
-
-    def _wait_for_all(self) -> None:
         if self._arrive():
             return
         for _ in range(SPINS):
@@ -101,7 +96,7 @@ class SharedTeam(Team):
         if not self._arrive():
             self._waiter.wait(self._all_here, self._sleep)
         numbers = [self._numbers[each] for each in range(0, self.size * _LINE, _LINE)]
-        self._wait_for_all()  # before one of them comes with the next number
+        SharedTeam.sync(self)  # before one of them comes with the next number
         return numbers
 
     def _arrive(self) -> bool:

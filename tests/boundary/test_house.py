@@ -21,17 +21,17 @@ from shared.root import ROOT
 
 LINES = {
     "launch.py": 80,
-    "actors": 1_600,
-    "learner": 4_580,
+    "actors": 1_547,
+    "learner": 4_470,
     "workers": 490,
     "shared": 5_091,
     "ringside": 8_700,
     "benchmarks": 2_100,
     "examples": 150,
-    "tests": 28_564,
+    "tests": 28_116,
 }
 """Most lines of code of each room."""
-HOUSE = 22_517
+HOUSE = 22_594
 """Most lines of code of the product, which is all rooms but the tests."""
 PAGE = 1_000
 """Most lines of the page in the browser; no other room has a file in another language."""
