@@ -23,7 +23,7 @@ from typing import Any, Unpack
 import numpy as np
 
 from ringside.cluster.placing import ClusterOptions, programs_in
-from ringside.report.records import RecordsError, load, newest
+from ringside.report.records import load, newest
 from ringside.report.report_page import write_report
 from ringside.run import planning
 from ringside.run.config_file import DEFAULT_PRESET, config_of_call
@@ -392,7 +392,7 @@ class Search:
         if summary["finished"] is True:
             value = newest(load(run_dir).evaluations["mean_return"])
             if math.isnan(value):
-                raise RecordsError("it has no evaluation.")
+                raise ConfigError("it has no evaluation.")
             return value
         reported = self._result(self.study.trials[trial.number]).evaluations
         reached = reported and self.config.run.stop_at is not None and reported[-1][1] >= self.config.run.stop_at

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from shared.errors import FatalError, FileError
+from shared.errors import FileError
 from shared.files.atomic import write_atomic
 from shared.files.plain_files import open_to_read, open_to_write
 from shared.files.strict_json import json_object
@@ -101,10 +101,6 @@ _NEEDED: dict[str, dict[str, tuple[type, ...]]] = {
 Values = Mapping[str, float | int | str | None]
 
 
-class MetricsError(FatalError):
-    """metrics.jsonl is unusable. The message is a sentence for the user."""
-
-
 class Episode(NamedTuple):
     """A finished episode."""
 
@@ -140,7 +136,7 @@ def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
     """Records of a metrics.jsonl, without an unfinished group at its end.
 
     Raises:
-        MetricsError: a line before the last record is no record. FileError: it is no plain file, or too large.
+        FileError: a line before the last record is no record, or it is no plain file, or too large.
     """
     for group in _groups(path):
         yield from group.episodes
@@ -159,7 +155,7 @@ class _Group(NamedTuple):
 def _groups(path: Path, *, damaged: bool = False) -> Iterator[_Group]:
     """Groups of the file, without an unfinished one at its end. Lines at the end that are no records are skipped.
 
-    With `damaged`, lines in the middle that are no records are skipped, too; otherwise they raise `MetricsError`.
+    With `damaged`, lines in the middle that are no records are skipped, too; otherwise they raise `FileError`.
     Episodes that stand before an evaluation belong to a round that was never finished, so they are in no group.
     """
     lines: list[bytes] = []
@@ -172,7 +168,7 @@ def _groups(path: Path, *, damaged: bool = False) -> Iterator[_Group]:
                 unreadable = unreadable or number
                 continue
             if unreadable and not damaged:
-                raise MetricsError(
+                raise FileError(
                     f"{path} is damaged: line {unreadable} is not a record, but line {number} is. To drop such "
                     "lines, continue the run with --resume."
                 )
@@ -362,12 +358,6 @@ class MetricsLog:
     def close(self) -> None:
         """Close the file."""
         os.close(self._fd)
-
-    def __enter__(self) -> MetricsLog:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def _append(self, records: Iterable[Mapping[str, Any]]) -> None:
         """Write all lines, or none."""

@@ -29,11 +29,12 @@ from numpy.typing import NDArray
 
 from ringside.records.metrics import MEAN_OVER
 from ringside.records.scores import REFERENCE, human_normalized
-from ringside.report.records import Records, RecordsError, newest, number
+from ringside.report.records import Records, newest, number
 from shared.config.presets import PRESETS
 from shared.config.protocols import PROTOCOLS, acting_in_words
 from shared.config.sections import FRAME_SKIP, INEXACT_SCHEDULES, Evaluate
 from shared.config.settings import ARITHMETIC, MAY_CHANGE_ON_RESUME
+from shared.errors import ConfigError
 from shared.files.strict_json import read_json
 from shared.text import count, flags_of
 
@@ -389,14 +390,14 @@ def compare(runs: Sequence[Records], left_out: Sequence[str] = ()) -> Comparison
     """Group runs into arms.
 
     Raises:
-        RecordsError: there are none, or their protocols differ.
+        ConfigError: there are none, or their protocols differ.
     """
     if not runs:
-        raise RecordsError(" ".join(left_out))
+        raise ConfigError(" ".join(left_out))
     protocols = {run.protocol: run for run in runs}
     if len(protocols) > 1:
         named = " and ".join(f"{name} ({run.path})" for name, run in sorted(protocols.items()))
-        raise RecordsError(
+        raise ConfigError(
             f"The runs have different protocols, {named}, and scores under different rules cannot be compared: make a "
             "report for each."
         )

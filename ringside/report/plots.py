@@ -8,13 +8,13 @@ from __future__ import annotations
 import base64
 import io
 import textwrap
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
-import matplotlib as mpl
+import matplotlib.style as mpl_style
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -66,16 +66,11 @@ class Picture:
     """Its PNG as a data URI, so that the page needs no other file."""
 
 
-@contextmanager
-def style() -> Iterator[None]:
-    """Style of all figures; draw and save them inside the block.
+style = partial(mpl_style.context, _STYLE, after_reset=True)
+"""Context with the style of all figures; draw and save them inside it.
 
-    A `matplotlibrc` of the working directory, which may belong to a foreign run, has no effect.
-    """
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        mpl.rcParams.update(_STYLE)
-        yield
+A `matplotlibrc` of the working directory, which may belong to a foreign run, has no effect.
+"""
 
 
 def save(figure: Figure, directory: Path, name: str, caption: str) -> Picture:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ringside.records.metrics import MetricsError, read_metrics
+from ringside.records.metrics import read_metrics
 from shared.config.method_declaration import method_declaration, method_names
 from shared.config.presets import nearest_preset
 from shared.config.settings import Config, flat_of, unused_settings
@@ -33,10 +33,6 @@ CELL_FILE = "cell.json"
 
 Column = NDArray[np.float64]
 Columns = Mapping[str, Column]
-
-
-class RecordsError(ConfigError):
-    """Records of a directory are unusable. The message is a sentence for the user: the fault and the remedy."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,21 +102,29 @@ def load(run_dir: Path) -> Records:
     """Read a run directory.
 
     Raises:
-        RecordsError: it is no run directory, of another format, damaged, or its run has not finished a round.
+        ConfigError: it is no run directory, of another format, damaged, or its run has not finished a round.
         OSError: as the system says it.
     """
-    config = _config(run_dir)
+    try:
+        config, (rounds, episodes, evaluations) = _config(run_dir), _metrics(run_dir)
+        summary = read_json(run_dir / SUMMARY_FILE, _JSON_LIMIT) if os.path.lexists(run_dir / SUMMARY_FILE) else None
+        by_protocol = {
+            kind: _evaluation_in(run_dir / name)
+            for kind, name in EVALUATION_FILES.items()
+            if os.path.lexists(run_dir / name)
+        }
+    except FileError as error:
+        raise ConfigError(f"{error} It is in {run_dir}: leave the run out.") from error
     play, run = config.get("play", {}), config.get("run", {})
     game, protocol, seed = play.get("env") or play.get("game"), play.get("protocol"), run.get("seed")
     names = [name for name in (game, protocol) if isinstance(name, str) and PLAIN_NAME.fullmatch(name)]
     if len(names) < 2 or type(seed) is not int:
-        raise RecordsError(
+        raise ConfigError(
             f"{run_dir} was not written by this version of Ringside: its {CONFIG_FILE} lacks game, protocol or seed. "
             "Make the report with the version that wrote it."
         )
-    rounds, episodes, evaluations = _metrics(run_dir)
     if not len(rounds["steps"]):
-        raise RecordsError(
+        raise ConfigError(
             f"{run_dir} has no complete round yet: the run never started, or has just started. Wait for its first "
             "round, or leave it out."
         )
@@ -133,13 +137,9 @@ def load(run_dir: Path) -> Records:
         rounds=rounds,
         episodes=episodes,
         evaluations=evaluations,
-        summary=_object(run_dir / SUMMARY_FILE) if os.path.lexists(run_dir / SUMMARY_FILE) else None,
+        summary=summary,
         newest_at=os.path.getmtime(run_dir / METRICS_FILE),
-        by_protocol={
-            kind: _evaluation_in(run_dir / name)
-            for kind, name in EVALUATION_FILES.items()
-            if os.path.lexists(run_dir / name)
-        },
+        by_protocol=by_protocol,
     )
 
 
@@ -163,14 +163,14 @@ def part(values: dict[str, Any] | None, name: str) -> dict[str, Any]:
 def _config(run_dir: Path) -> dict[str, dict[str, Any]]:
     """The sections of settings."""
     if not stat.S_ISDIR(os.stat(run_dir).st_mode):
-        raise RecordsError(f"{run_dir} is a file; name the run's directory.")
+        raise ConfigError(f"{run_dir} is a file; name the run's directory.")
     if not os.path.lexists(run_dir / CONFIG_FILE):
         inside = sum(os.path.exists(entry / CONFIG_FILE) for entry in run_dir.iterdir())
         hint = f"it contains {inside} of them: pass {run_dir}/*." if inside else f"it has no {CONFIG_FILE}."
-        raise RecordsError(f"{run_dir} is not a run directory; {hint}")
-    config = _object(run_dir / CONFIG_FILE)
+        raise ConfigError(f"{run_dir} is not a run directory; {hint}")
+    config = read_json(run_dir / CONFIG_FILE, _JSON_LIMIT)
     if not all(isinstance(values, dict) for values in config.values()):
-        raise RecordsError(f"{run_dir / CONFIG_FILE} is damaged: a section of it is not an object.")
+        raise ConfigError(f"{run_dir / CONFIG_FILE} is damaged: a section of it is not an object.")
     return config
 
 
@@ -179,11 +179,8 @@ def _metrics(run_dir: Path) -> tuple[Columns, Columns, Columns]:
     path = run_dir / METRICS_FILE
     kinds: dict[str, list[dict[str, Any]]] = {"round": [], "episode": [], "evaluation": []}
     if os.path.lexists(path):
-        try:
-            for record in read_metrics(path):
-                kinds[record["kind"]].append(record)
-        except (MetricsError, FileError) as error:
-            raise RecordsError(str(error)) from error
+        for record in read_metrics(path):
+            kinds[record["kind"]].append(record)
     evaluations = sorted(kinds["evaluation"], key=lambda record: number(record.get("steps")))
     return (
         _columns(kinds["round"], "steps", "seconds", "mean_return_100"),
@@ -201,16 +198,8 @@ def _columns(records: list[dict[str, Any]], *always: str) -> Columns:
 
 def _evaluation_in(path: Path) -> dict[str, Any]:
     """Result of `launch.py eval --json`."""
-    found = _object(path)
+    found = read_json(path, _JSON_LIMIT)
     for name in ("mean", "sd", "episodes", "eval_epsilon", "eval_max_frames"):
         if not math.isfinite(number(found.get(name))):
-            raise RecordsError(f"{path} is damaged: {name} is {found.get(name)!r:.40}. Remove it and evaluate again.")
+            raise ConfigError(f"{path} is damaged: {name} is {found.get(name)!r:.40}. Remove it and evaluate again.")
     return found
-
-
-def _object(path: Path) -> dict[str, Any]:
-    """A JSON object of limited size."""
-    try:
-        return read_json(path, _JSON_LIMIT)
-    except FileError as error:
-        raise RecordsError(f"{error} It is in {path.parent}: leave the run out.") from error

@@ -36,7 +36,7 @@ from ringside.report.comparison import (
     differences,
     published,
 )
-from ringside.report.records import CELL_FILE, Records, RecordsError, load, newest, number, part
+from ringside.report.records import CELL_FILE, Records, load, newest, number, part
 from shared.config.protocols import PROTOCOLS
 from shared.config.sections import FRAME_SKIP, Play
 from shared.config.settings import ARITHMETIC
@@ -240,7 +240,7 @@ def write_report(
     for path in runs:
         try:
             found.append(load(path))
-        except RecordsError as error:
+        except ConfigError as error:
             refused.append(str(error))
         except OSError as error:
             refused.append(f"{path} cannot be read: {error.strerror}.")

@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -157,7 +157,7 @@ def pretended(
     run = Pretended(tmp_path / "run", **options)
     run.play(30)
     envs = run.memory.run_schedule.envs
-    with MetricsLog(run.run_dir / "metrics.jsonl") as log:
+    with closing(MetricsLog(run.run_dir / "metrics.jsonl")) as log:
         for i, values in enumerate(records if len(records) == 3 else 3 * records):
             played = [Episode(0, 9, 3.0, 10)] if i == 0 else []
             log.log_round(
@@ -300,7 +300,7 @@ def test_the_list_of_runs_shows_a_curve_of_each_and_follows_them(browser: Chrome
     (runs / "old").mkdir()
     (runs / "old" / "config.json").write_text("{}")
     live = Pretended(runs / "pong-live")
-    with MetricsLog(live.run_dir / "metrics.jsonl") as log:
+    with closing(MetricsLog(live.run_dir / "metrics.jsonl")) as log:
         log.log_round(0, 60, {"steps_per_second": 100.0}, [Episode(0, 9, -3.0, 10)], envs=6)
     with watched(browser, cwd=tmp_path) as view:
         names = ["Pong, pong-live", "old", "Breakout, atari/breakout-1", "Pong, pong-one"]
@@ -320,7 +320,7 @@ def test_the_list_of_runs_shows_a_curve_of_each_and_follows_them(browser: Chrome
         assert few.startswith("mean of the last 2: 2 · dqn, seed 1 · 2,000 of ")
         assert done.startswith("evaluation: 4.5 · mean of the last 3: −9.33 · dqn, seed 1 · 3,000 of ")
         assert view.count("#runs .main path") == 2
-        with MetricsLog(live.run_dir / "metrics.jsonl") as log:
+        with closing(MetricsLog(live.run_dir / "metrics.jsonl")) as log:
             log.log_round(1, 120, {"steps_per_second": 100.0}, [], envs=6)
         view.until(lambda: view.count("#runs .main path") == 3, "the curve of the live run does not grow")
         assert view.complaints() == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
@@ -100,7 +101,7 @@ def test_a_finished_run_is_not_resumed_and_nothing_of_it_is_touched(refused: Ref
 
 def test_a_run_whose_last_evaluation_is_missing_is_resumed(run_dir: Path) -> None:
     change_config(run_dir, "evaluate", eval_every_steps=1_200)
-    with MetricsLog(run_dir / "metrics.jsonl") as log:
+    with closing(MetricsLog(run_dir / "metrics.jsonl")) as log:
         log.log_evaluation(0, 3, 1_440, {"mean_return": 1.0})
         ringside.plan(ringside.starting_point(None, run_dir))
         log.log_evaluation(1, 5, 2_400, {"mean_return": 1.0})

@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,6 @@ import numpy as np
 
 import ringside
 from ringside.agents import evaluating, stored_weights
-from ringside.report.records import RecordsError
 from ringside.run import training
 from ringside.zoo import catalogue
 from shared.checkpoint.finding import find_checkpoint
@@ -238,7 +238,7 @@ def read_metrics_file(workspace: Workspace, whole: str) -> list[str]:
         list(read_metrics(path))
     except FatalError as error:
         errors.append(error)
-    with MetricsLog(path) as log:
+    with closing(MetricsLog(path)) as log:
         json.dumps([log.totals.best_return, log.totals.mean_return_100], allow_nan=False)
     list(read_metrics(path))  # what was no record is gone
     cut_metrics(path, 2)
@@ -322,7 +322,7 @@ TARGETS = (
         unchecked=("metrics.jsonl", "checkpoints/best*", "."),
         writes=True,
     ),
-    Target("records", read_records, 1_700, RECORD_PLACES, (RecordsError,), unchecked=ANY),
+    Target("records", read_records, 1_700, RECORD_PLACES, (ConfigError,), unchecked=ANY),
     Target("report", read_report, 50, RECORD_PLACES, unchecked=ANY, seconds=100.0),
     Target("metrics", read_metrics_file, 1_400, {"metrics.jsonl": 1}, DISK, unchecked=ANY, writes=True),
     Target("watch", watch, 900, WATCH_PLACES, runs={"living": 1}, unchecked=ANY),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def write_run(
     rules: dict[str, Any] = {"eval_epsilon": usual.eval_epsilon, "eval_max_frames": usual.eval_max_frames}
     told = {"game": game, "seed": seed, "total_steps": ROUND * rounds, **rules, **settings}
     (path / "config.json").write_text(json.dumps(Config().with_settings(**told).to_json()))
-    with MetricsLog(path / "metrics.jsonl") as log:
+    with closing(MetricsLog(path / "metrics.jsonl")) as log:
         for i, total in enumerate(returns):
             values = {"seconds": seconds * (i + 1), "steps_per_second": ROUND / seconds, "loss": 0.5, "epsilon": 0.1}
             ended_here = [Episode(0, (i + 1) * 100 - 1, total, 50)] if episodes else []

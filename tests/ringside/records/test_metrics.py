@@ -7,6 +7,7 @@ import errno
 import math
 import os
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.plugins.hparams import metadata
 
 from ringside.records.events import EventLog
-from ringside.records.metrics import Episode, MetricsError, MetricsLog, cut_metrics, episodes_in, read_metrics
+from ringside.records.metrics import Episode, MetricsLog, cut_metrics, episodes_in, read_metrics
+from shared.errors import FileError
 from shared.memory.ring import SLOT_FIELDS
 
 
@@ -70,7 +72,7 @@ def log_rounds(log: MetricsLog, rounds: range) -> None:
 
 
 def test_records_are_read_back_with_their_statistics(path: Path) -> None:
-    with MetricsLog(path) as log:
+    with closing(MetricsLog(path)) as log:
         assert log.totals.mean_return_100 is None
         log.log_round(0, 40, {"loss": math.nan, "epsilon": 1.0}, [], envs=4)
         log_rounds(log, range(1, 3))
@@ -87,24 +89,24 @@ def test_records_are_read_back_with_their_statistics(path: Path) -> None:
 
 def test_the_mean_is_of_the_newest_hundred_also_after_opening_again(path: Path) -> None:
     returns = np.random.default_rng(0).normal(0, 10, 250)
-    with MetricsLog(path) as log:
+    with closing(MetricsLog(path)) as log:
         for round_, some in enumerate(np.split(returns, 10)):
             metrics = {"mean_return": 9.0}  # of a plug-in
             log.log_round(round_, 0, metrics, [Episode(0, i, float(x), 1) for i, x in enumerate(some)], envs=1)
         before = log.totals.mean_return_100, log.totals.best_return, log.totals.episodes
     assert before[0] == pytest.approx(returns[-100:].mean())
     assert before[1:] == (returns.max(), 250)
-    with MetricsLog(path) as log:
+    with closing(MetricsLog(path)) as log:
         assert (log.totals.mean_return_100, log.totals.best_return, log.totals.episodes) == before
         assert log.totals.evaluation is None
 
 
 def test_nothing_is_written_twice(path: Path) -> None:
-    with MetricsLog(path) as log:
+    with closing(MetricsLog(path)) as log:
         log_rounds(log, range(4))
         log.log_evaluation(0, 2, 80, {})
     before = path.read_bytes()
-    with MetricsLog(path) as log:
+    with closing(MetricsLog(path)) as log:
         assert log.last_round == 3
         assert log.evaluations == {0}
         assert not log.log_round(3, 160, {}, episodes_of(3), envs=4)
@@ -115,7 +117,7 @@ def test_nothing_is_written_twice(path: Path) -> None:
 
 
 def test_a_file_cut_at_any_byte_opens_and_grows_to_the_same(path: Path) -> None:
-    with MetricsLog(path) as log:
+    with closing(MetricsLog(path)) as log:
         log_rounds(log, range(3))
         log.log_evaluation(0, 1, 40, {"mean_return": 1.0})
         log_rounds(log, range(3, 5))
@@ -124,7 +126,7 @@ def test_a_file_cut_at_any_byte_opens_and_grows_to_the_same(path: Path) -> None:
         path.write_bytes(whole[:length])
         for record in read_metrics(path):
             assert record["round"] <= 4
-        with MetricsLog(path) as log:
+        with closing(MetricsLog(path)) as log:
             log_rounds(log, range(log.last_round + 1, 3))
             log.log_evaluation(0, 1, 40, {"mean_return": 1.0})
             log_rounds(log, range(log.last_round + 1, 5))
@@ -132,20 +134,20 @@ def test_a_file_cut_at_any_byte_opens_and_grows_to_the_same(path: Path) -> None:
 
 
 def test_nonsense_at_the_end_is_cut_and_in_the_middle_left_out(path: Path) -> None:
-    with MetricsLog(path) as log:
+    with closing(MetricsLog(path)) as log:
         log_rounds(log, range(2))
     whole = path.read_bytes()
     for tail in (b"\0" * 4096, b'{"kind": "round"}\n', b"[1]\n\n", b'{"kind": "other", "round": 1}\n', b"\n{"):
         path.write_bytes(whole + tail)
-        with MetricsLog(path) as log:
+        with closing(MetricsLog(path)) as log:
             assert log.last_round == 1
         assert path.read_bytes() == whole
     lines = whole.splitlines(keepends=True)
     damaged = b"".join([*lines[:2], b"\0" * 4096, *lines[2:-1], b"\0\n", lines[-1]])
     path.write_bytes(damaged)
-    with pytest.raises(MetricsError, match="line 3 is not a record, but line"):
+    with pytest.raises(FileError, match="line 3 is not a record, but line"):
         list(read_metrics(path))
-    with MetricsLog(path) as log:
+    with closing(MetricsLog(path)) as log:
         log_rounds(log, range(log.last_round + 1, 3))
     kept = path.read_bytes()
     assert b"\0" not in kept
@@ -173,7 +175,7 @@ def test_a_refused_write_leaves_no_half_round_and_no_half_statistics(
 ) -> None:
     """A truncation that fails is repeated before the next record."""
     write = os.write
-    with MetricsLog(path) as log:
+    with closing(MetricsLog(path)) as log:
         log_rounds(log, range(2))
         content, totals = path.read_bytes(), copy.deepcopy(vars(log.totals))
         with monkeypatch.context() as disk:
@@ -188,7 +190,7 @@ def test_a_refused_write_leaves_no_half_round_and_no_half_statistics(
 
 
 def test_a_record_that_was_not_synced_is_written_again(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with MetricsLog(path) as log:
+    with closing(MetricsLog(path)) as log:
         log_rounds(log, range(2))
         content, former = path.read_bytes(), path.stat().st_ino
         with monkeypatch.context() as disk:
@@ -205,7 +207,7 @@ def test_a_record_that_was_not_synced_is_written_again(path: Path, monkeypatch: 
 def test_cutting_back_to_a_boundary_drops_what_is_played_again(path: Path) -> None:
     cut_metrics(path, 3)
     assert not path.exists()
-    with MetricsLog(path) as log:
+    with closing(MetricsLog(path)) as log:
         log_rounds(log, range(3))
         at_boundary = path.read_bytes()
         log_rounds(log, range(3, 4))
@@ -218,7 +220,7 @@ def test_cutting_back_to_a_boundary_drops_what_is_played_again(path: Path) -> No
     cut_metrics(path, 3)
     assert path.read_bytes() == at_boundary + evaluation
     cut_metrics(path, 3)
-    with MetricsLog(path) as log:
+    with closing(MetricsLog(path)) as log:
         assert log.last_round == 2
         assert log.totals.episodes == 9
         log_rounds(log, range(3, 6))
@@ -227,12 +229,12 @@ def test_cutting_back_to_a_boundary_drops_what_is_played_again(path: Path) -> No
 
 
 def test_an_unfinished_round_before_an_evaluation_is_not_taken_for_another_rounds(path: Path) -> None:
-    with MetricsLog(path) as log:
+    with closing(MetricsLog(path)) as log:
         log_rounds(log, range(2))
     with open(path, "ab") as file:
         file.write(b'{"kind": "episode", "round": 2, "steps": 90, "return": 99.0}\n')
         file.write(b'{"kind": "evaluation", "round": 1, "steps": 80, "evaluation": 0}\n')
-    with MetricsLog(path) as log:
+    with closing(MetricsLog(path)) as log:
         assert (log.totals.best_return, log.evaluations) == (1.2, {0})
     assert 99.0 not in [record.get("return") for record in read_metrics(path)]
     cut_metrics(path, 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -202,7 +203,7 @@ def test_a_process_taken_for_working_that_was_dead_gives_no_negative_share(memor
 def test_the_summary_says_what_limited_the_run_since_the_beginning_of_learning(memory: Memory, tmp_path: Path) -> None:
     board = memory.board
     former = {"limit": {"name": "learner"}, "roles": {"learner": {"busy": 1.0}}, "steps": 9}
-    with MetricsLog(tmp_path / "metrics.jsonl") as log:
+    with closing(MetricsLog(tmp_path / "metrics.jsonl")) as log:
         board.samples[[LEARNING, NEWEST]] = Sample.take(memory, 10 * SECOND).words
         at_once = make_summary(memory, log, -1, former)  # a start that has recorded nothing
         board.samples[NEWEST] = after_four_seconds(memory).words
@@ -260,7 +261,7 @@ def test_no_metric_may_have_the_name_of_a_field_of_a_record(tmp_path: Path) -> N
     memory.board.metrics[0] = 0.5
     memory.board.metrics[0, -1] = 1
     values = record_values(memory, 0, 1, Sample.take(memory, 1), held=True)
-    with MetricsLog(tmp_path / "metrics.jsonl") as log:
+    with closing(MetricsLog(tmp_path / "metrics.jsonl")) as log:
         log.log_round(0, 40, values, [], envs=4)
     memory.arena.close()
     (record,) = read_metrics(tmp_path / "metrics.jsonl")

@@ -6,6 +6,7 @@ import json
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
@@ -78,7 +79,7 @@ def test_records_are_sent_and_the_address_is_shown_during_the_run(tmp_path: Path
         assert notes == [f"Weights & Biases: kept in {path / 'wandb'}"]
         assert set(seen) == {"memory"}
         until(lambda: len(service.logged) == 2)
-        with MetricsLog(path / "metrics.jsonl") as log:
+        with closing(MetricsLog(path / "metrics.jsonl")) as log:
             round_of(log, 100)
         until(lambda: len(service.logged) == 4)
     assert len(service.logged) == 4
@@ -112,14 +113,14 @@ def test_episodes_wait_for_their_round_and_lines_for_their_end(tmp_path: Path) -
 
 def test_nothing_is_sent_twice_when_a_run_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "metrics.jsonl"
-    with MetricsLog(path) as log:
+    with closing(MetricsLog(path)) as log:
         for number in range(4):
             round_of(log, number)
     unsent = Unsent(path, {})
     monkeypatch.setattr("ringside.records.metrics.READ_BYTES", 500)
     assert len(list(unsent.records())) == 8, "read in several parts"
     cut_metrics(path, 2)
-    with MetricsLog(path) as log:
+    with closing(MetricsLog(path)) as log:
         for number in range(2, 6):
             round_of(log, number)
     assert names(list(unsent.records())) == [(kind, number) for number in (4, 5) for kind in ("episode", "round")]
@@ -130,7 +131,7 @@ def test_nothing_is_sent_twice_when_a_run_is_resumed(tmp_path: Path, monkeypatch
 def test_a_resumed_run_goes_on_under_the_same_id_and_sends_nothing_twice(tmp_path: Path, service: Any) -> None:
     path = write_run(tmp_path / "run", returns=[3.0, 4.0], evaluations=[])
     track(path)
-    with MetricsLog(path / "metrics.jsonl") as log:
+    with closing(MetricsLog(path / "metrics.jsonl")) as log:
         log.log_round(2, 3_000, {}, [Episode(0, 250, 9.0, 1)], envs=10)
     track(path)
     first, second = service.inits

@@ -10,10 +10,11 @@ import pytest
 
 from ringside.records.scores import human_normalized
 from ringside.report.comparison import FRAMES, Comparison, compare, differences
-from ringside.report.records import RecordsError, load
+from ringside.report.records import load
 from ringside.report.report_page import notes, training_rules
 from shared.config.presets import PRESETS
 from shared.config.sections import INEXACT_SCHEDULES
+from shared.errors import ConfigError
 from shared.text import flag_of
 from tests.support.written_runs import write_run
 
@@ -123,14 +124,14 @@ def test_an_inexact_run_repeats_none(tmp_path: Path) -> None:
 
 
 def test_protocols_are_not_mixed(tmp_path: Path) -> None:
-    with pytest.raises(RecordsError) as error:
+    with pytest.raises(ConfigError) as error:
         compared(tmp_path, {}, {"protocol": "machado"})
     for word in ("machado", "nature", str(tmp_path / "0"), "make a report for each"):
         assert word in str(error.value)
 
 
 def test_nothing_to_compare_says_why() -> None:
-    with pytest.raises(RecordsError, match=r"It is empty\. It is gone\."):
+    with pytest.raises(ConfigError, match=r"It is empty\. It is gone\."):
         compare([], ["It is empty.", "It is gone."])
 
 

@@ -27,9 +27,10 @@ from ringside.report.plots import (
     seed_band,
     style,
 )
-from ringside.report.records import RecordsError, load, newest
+from ringside.report.records import load, newest
 from ringside.report.report_page import score, write_report
 from shared.config.protocols import PROTOCOLS
+from shared.errors import ConfigError
 from shared.text import headline
 from tests.support.written_runs import write_run
 
@@ -412,7 +413,7 @@ WITHOUT_RULES = b'{"mean": 1, "sd": 1, "episodes": 30}'
 )
 def test_damage_is_a_sentence(tmp_path: Path, name: str, content: bytes, says: str) -> None:
     (write_run(tmp_path / "run", final=1.0) / name).write_bytes(content)
-    with pytest.raises(RecordsError) as error:
+    with pytest.raises(ConfigError) as error:
         load(tmp_path / "run")
     assert says in str(error.value)
     assert str(tmp_path / "run") in str(error.value)
@@ -426,13 +427,13 @@ def test_a_directory_that_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         load(tmp_path / "nowhere")
     (tmp_path / "file").touch()
-    with pytest.raises(RecordsError, match="is a file; name the run's directory"):
+    with pytest.raises(ConfigError, match="is a file; name the run's directory"):
         load(tmp_path / "file")
-    with pytest.raises(RecordsError, match=r"not a run directory; it has no config\.json"):
+    with pytest.raises(ConfigError, match=r"not a run directory; it has no config\.json"):
         load(tmp_path / "out")
 
 
 def test_too_long_records_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ringside.records.metrics._FILE_LIMIT", 100)
-    with pytest.raises(RecordsError, match="may have at most 100"):
+    with pytest.raises(ConfigError, match="may have at most 100"):
         load(write_run(tmp_path / "run"))

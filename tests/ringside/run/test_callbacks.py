@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from shared.process.ownership import OWN_EVENTS, OWN_METRICS_FILE
 
 def log_rounds(run_dir: Path, first: int, stop: int, evaluation: int | None = None) -> None:
     """Rounds of 40 steps with an episode each, and an evaluation of the last."""
-    with MetricsLog(run_dir / METRICS_FILE) as log:
+    with closing(MetricsLog(run_dir / METRICS_FILE)) as log:
         for number in range(first, stop):
             log.log_round(number, 40 * (number + 1), {"loss": 0.5}, [Episode(0, 10 * number, 3.0, 5)], envs=4)
         if evaluation is not None:

@@ -19,7 +19,7 @@ from ringside.cluster.placing import ClusterOptions, programs_in
 from ringside.command import report
 from ringside.command.suite import Job
 from ringside.records.metrics import Follower, MetricsLog, cut_metrics, evaluations_in, read_metrics, require_readable
-from ringside.report.records import RecordsError, load
+from ringside.report.records import load
 from ringside.run import planning, training
 from ringside.run.checks import require_run_directory
 from ringside.watch.attach import read_config, runs_below
@@ -87,7 +87,7 @@ Maker = Callable[[Path], None]
         (read_json, "file", FileError),
         (lambda path: Live.read(path.parent), "live.json", LiveError),
         (lambda path: read_config(path.parent), "config.json", ConfigError),
-        (lambda path: load(path.parent), "config.json", RecordsError),
+        (lambda path: load(path.parent), "config.json", ConfigError),
         (lambda path: list(read_metrics(path)), "metrics.jsonl", FileError),
         (describe_weights, "best.safetensors", CheckpointError),
         (lambda path: open_piece(path.parent, Piece(path.name, 1, "")), "segment-00000000.ring", CheckpointError),
@@ -395,7 +395,7 @@ def test_a_game_that_a_terminal_would_obey_is_refused(game: str, tmp_path: Path)
     settings = json.loads((records / "config.json").read_text())
     settings["play"]["game"] = game
     (records / "config.json").write_text(json.dumps(settings))
-    with pytest.raises(RecordsError, match="lacks game"):
+    with pytest.raises(ConfigError, match="lacks game"):
         load(records)
 
 
@@ -445,7 +445,7 @@ def test_a_line_that_lacks_what_readers_need_is_no_record(line: bytes, tmp_path:
     path = run / "metrics.jsonl"
     whole = path.read_bytes()
     path.write_bytes(line + whole)
-    with pytest.raises(RecordsError, match="line 1 is not a record"):
+    with pytest.raises(ConfigError, match="line 1 is not a record"):
         load(run)
     path.write_bytes(whole + line)
     assert load(run).steps > 0
