@@ -14,7 +14,7 @@ from shared.errors import ConfigError
 from shared.text import closest, nearest_or_all
 
 TASKS = ("train", "watch", "eval", "play", "zoo", "report", "suite", "tune", "export", "doctor", "completion")
-"""Tasks, each a module with its `main` and `OPTIONS`; the optional first argument (default: `train`)."""
+"""Tasks, each a module with its `main` and `Options`; the optional first argument (default: `train`)."""
 
 TOPICS = ("version", "games", "presets")
 """First words of the command, also behind `help`, that print a text."""
@@ -37,7 +37,7 @@ def text_of(topic: str) -> str:
 
 
 def module_of(task: str) -> ModuleType:
-    """The module of a task, with its `main` and `OPTIONS`. Raises `ConfigError` for a word that is no task."""
+    """The module of a task, with its `main` and `Options`. Raises `ConfigError` for a word that is no task."""
     if task not in TASKS:
         raise _unknown_task(task)
     return import_module(f"{__name__}.{task}")

@@ -32,28 +32,25 @@ _AGENT = {"bash": "_ringside_agents", "zsh": f"{{compadd {_AGENTS}; _files}}"}
 
 
 @dataclass(frozen=True)
-class Completion:
+class Options:
     """Print a script that completes this command. At once: eval "$(ringside completion --shell bash)"."""
 
     shell: Literal["bash", "zsh"] = "bash"
     """For which: evaluate what is printed in ~/.bashrc or, after compinit, in ~/.zshrc (docs/agents.md)."""
 
 
-OPTIONS = Completion
-
-
 def main(arguments: Sequence[str]) -> int:
     """Print the script."""
-    print(script(parse(Completion, arguments, "completion").shell), end="")
+    print(script(parse(Options, arguments, "completion").shell), end="")
     return 0
 
 
 def script(shell: str) -> str:
     """Completion script for a shell."""
-    root = _filled(Parser(prog="ringside"), _options(module_of("train").OPTIONS))
+    root = _filled(Parser(prog="ringside"), _options(module_of("train").Options))
     tasks = root.add_subparsers()
     for task in TASKS:
-        _filled(tasks.add_parser(task, help=task), _options(module_of(task).OPTIONS))
+        _filled(tasks.add_parser(task, help=task), _options(module_of(task).Options))
     agents = f"_ringside_agents() {{ compgen -f -- $1; compgen -W '{_AGENTS}' -- $1; }}\n"
     words, preamble = ("complete -o bashdefault -F", agents) if shell == "bash" else ("compdef", "")
     return f"{shtab.complete(root, shell, preamble=preamble)}\n{words} _shtab_ringside launch.py\n"

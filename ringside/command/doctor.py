@@ -190,7 +190,7 @@ def small_plan(plan: Plan) -> Plan:
 
 
 @dataclass(frozen=True)
-class Diagnosis(Choices):
+class Options(Choices):
     """Examine whether this machine can do a run: the one that these options of training describe."""
 
     json: Path | None = None
@@ -201,12 +201,9 @@ class Diagnosis(Choices):
     """With --ray: accept a cluster without a token, on which any program that reaches it can run code."""
 
 
-OPTIONS = Diagnosis
-
-
 def main(arguments: Sequence[str]) -> int:
     """Examine the machine. Return 1 if a run cannot work on it."""
-    options = parse_choices(Diagnosis, arguments, "doctor")
+    options = parse_choices(Options, arguments, "doctor")
     if options.ray is not None:
         from ringside.cluster.connection import cluster_address
 

@@ -20,7 +20,7 @@ from shared.text import count
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluation(PlayingOptions):
+class Options(PlayingOptions):
     """Play whole episodes with trained weights, by the rules of their protocol and run."""
 
     episodes: int | None = None
@@ -29,12 +29,9 @@ class Evaluation(PlayingOptions):
     """Write the result to this file, too."""
 
 
-OPTIONS = Evaluation
-
-
 def main(arguments: Sequence[str]) -> int:
     """Evaluate an agent: print the result, and write it as JSON if requested."""
-    options = parse(Evaluation, arguments, "eval")
+    options = parse(Options, arguments, "eval")
     if options.json is not None:
         require_writable("--json", options.json, beside=options.load)
     weights_at(options.load, **options.named)  # which is refused before seconds of loading

@@ -12,7 +12,7 @@ from shared.text import printable
 
 
 @dataclass(frozen=True, kw_only=True)
-class Export(AgentOptions):
+class Options(AgentOptions):
     """Write a trained agent as an ONNX file, for programs without Ringside. Before that, onnxruntime must give the
     agent's numbers on frames that the agent plays."""
 
@@ -24,12 +24,9 @@ class Export(AgentOptions):
     """Seed of that play."""
 
 
-OPTIONS = Export
-
-
 def main(arguments: Sequence[str]) -> int:
     """Export an agent."""
-    options = parse(Export, arguments, "export")
+    options = parse(Options, arguments, "export")
     done = export_onnx(options.load, options.onnx, frames=options.frames, seed=options.seed, **options.named)
     print(
         printable(

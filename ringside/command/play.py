@@ -27,7 +27,7 @@ DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "SDL_VIDEODRIVER")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Playing(PlayingOptions):
+class Options(PlayingOptions):
     """Watch an agent play by the rules of its protocol, in a window or in a video. Ctrl-C ends it."""
 
     game: str | None = None
@@ -44,12 +44,9 @@ class Playing(PlayingOptions):
     """With --video: pixels for each pixel of the game; 1: its native size; default: what suits 512 lines."""
 
 
-OPTIONS = Playing
-
-
 def main(arguments: Sequence[str]) -> int:
     """Show episodes, and print their returns."""
-    options = parse(Playing, arguments, "play")
+    options = parse(Options, arguments, "play")
     _check(options)
     weights = weights_at(options.load, **options.named)
     load_libraries()
@@ -72,7 +69,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _check(options: Playing) -> None:
+def _check(options: Options) -> None:
     """Raise `ConfigError` for impossible options, before torch and the network are loaded."""
     validate.episodes(options.episodes, options.seed)
     if not 0.05 <= options.speed <= 100:
@@ -105,7 +102,7 @@ def _env(evaluation: Evaluation, *, window: bool) -> Env:
         raise EnvError(f"{error} Write a video instead: --video FILE.mp4.") from error
 
 
-def _show(options: Playing, evaluation: Evaluation, env: Env, network: EvaluationPolicy, requests: Requests) -> None:
+def _show(options: Options, evaluation: Evaluation, env: Env, network: EvaluationPolicy, requests: Requests) -> None:
     """Play, until the episodes or the seconds are over or a stop is requested."""
     rate, game = env.screens_per_second * options.speed, evaluation.play.played
     episodes = options.episodes or (None if options.video is None else 1)

@@ -18,7 +18,7 @@ from shared.text import PROGRAM, printable
 
 
 @dataclass(frozen=True)
-class Report:
+class Options:
     """Write one page about one or more runs: learning curves, scores beside published ones, throughput, settings."""
 
     runs: Positional[tuple[Path, ...]] = ()
@@ -33,12 +33,9 @@ class Report:
     """Headline; default: the games."""
 
 
-OPTIONS = Report
-
-
 def main(arguments: Sequence[str]) -> int:
     """Write a report of runs: an HTML page, its pictures as PNG, its figures as JSON."""
-    options = parse(Report, arguments, "report")
+    options = parse(Options, arguments, "report")
     if not options.runs:
         raise ConfigError(f"Name at least one run directory: {PROGRAM} report runs/*")
     if missing := [str(path) for path in options.runs if not exists(path)]:

@@ -175,7 +175,7 @@ MOST_SEEDS = 1_000
 
 
 @dataclass(frozen=True)
-class SuiteOptions(ClusterOptions, Choices):
+class Options(ClusterOptions, Choices):
     """Train on many games and seeds, one run after another, evaluate each by its protocol, and report. The same command
     continues where it was stopped."""
 
@@ -204,19 +204,16 @@ class SuiteOptions(ClusterOptions, Choices):
         return out if self.ray is None else out.absolute()
 
 
-OPTIONS = SuiteOptions
-
-
 def main(arguments: Sequence[str]) -> int:
     """Run the suite. Return 1 if a run or an evaluation failed or was not the same again, or the suite was stopped."""
-    options = parse_choices(SuiteOptions, arguments, "suite")
+    options = parse_choices(Options, arguments, "suite")
     require("suite", "report", "matplotlib")  # of the report at the end
     options, jobs = (options, jobs_of(options)) if options.repeat is None else repetition(options)
     with programs_in(options.directory, "a suite that is still going on", options, LAUNCHER) as programs:
         return SuiteRunner(options, jobs, programs).run()
 
 
-def jobs_of(options: SuiteOptions) -> list[Job]:
+def jobs_of(options: Options) -> list[Job]:
     """The runs of a suite. Raises `ConfigError` if an option is wrong, or a directory holds another run."""
     validate.require_between("--seeds", options.seeds, MOST_SEEDS)
     if options.final_episodes is not None:
@@ -229,7 +226,7 @@ def jobs_of(options: SuiteOptions) -> list[Job]:
     return make_jobs(config_of(options), games_of(options.games), options.seeds, options.directory)
 
 
-def repetition(options: SuiteOptions) -> tuple[SuiteOptions, list[Job]]:
+def repetition(options: Options) -> tuple[Options, list[Job]]:
     """Options and run that repeat the run of --repeat. Raises `ConfigError` if that has not ended."""
     first, again = (options.directory / f"{options.repeat}{more}" for more in ("", "-repeat"))
     judged = read_object(first / EVALUATION_FILES["final"])
@@ -245,7 +242,7 @@ def repetition(options: SuiteOptions) -> tuple[SuiteOptions, list[Job]]:
     return replace(options, final_episodes=None if judged.get("eval_steps") else judged["episodes"]), [job]
 
 
-def words_to_train(options: SuiteOptions, job: Job) -> list[str]:
+def words_to_train(options: Options, job: Job) -> list[str]:
     """Arguments of `launch.py` for a run."""
     code = code_named(config_of(options))
     own = {"game", "seed", "run_dir", "resume", "total_steps", *(["init_from"] if job.begun else [])}
@@ -265,7 +262,7 @@ def words_to_train(options: SuiteOptions, job: Job) -> list[str]:
 class SuiteRunner:
     """Runs the jobs, and forwards stop signals to their programs."""
 
-    def __init__(self, options: SuiteOptions, jobs: Sequence[Job], programs: Programs) -> None:
+    def __init__(self, options: Options, jobs: Sequence[Job], programs: Programs) -> None:
         self._options = options
         self._jobs = jobs
         self._programs = programs

@@ -52,24 +52,21 @@ class Nodes:
 
 
 @dataclass(frozen=True)
-class Training(Limits, Nodes, Choices):
+class Options(Limits, Nodes, Choices):
     """Train an Atari agent. A step is one action of the agent, four emulator frames. For a first run: --game pong
     --preset ppo-quick."""
 
     rare: ClassVar[Sequence[str]] = [item.name for kind in (Limits, Nodes) for item in fields(kind)]
 
 
-OPTIONS = Training
-
-
 def configuration(arguments: Sequence[str]) -> Config:
     """Configuration from the options, unchecked. Raises `ConfigError`; exits with code 2 on an unknown option."""
-    return config_of(parse_choices(Training, arguments, "train"))
+    return config_of(parse_choices(Options, arguments, "train"))
 
 
 def main(arguments: Sequence[str]) -> int:
     """Train an agent. Return 1 if a fault ended the run."""
-    options = parse_choices(Training, arguments, "train")
+    options = parse_choices(Options, arguments, "train")
     from ringside.run import planning, training
     from ringside.watch.display import open_display
 

@@ -14,7 +14,7 @@ from shared.text import command, printable, words_of
 
 
 @dataclass(frozen=True)
-class Tune(ClusterOptions, Choices):
+class Options(ClusterOptions, Choices):
     """Search for settings with Optuna: one training after another, judged and pruned by their evaluations. The same
     command continues where it was stopped. Without --eval-every-steps there are five evaluations in a trial."""
 
@@ -29,12 +29,9 @@ class Tune(ClusterOptions, Choices):
     """Stop a trial whose evaluation is below the median of the trials before."""
 
 
-OPTIONS = Tune
-
-
 def main(arguments: Sequence[str]) -> int:
     """Run the study. Return 1 if it was stopped, or no trial is complete."""
-    options = parse_choices(Tune, arguments, "tune")
+    options = parse_choices(Options, arguments, "tune")
     from ringside.command.study import Search  # which loads Optuna
 
     def say(sentence: str) -> None:

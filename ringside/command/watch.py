@@ -27,7 +27,7 @@ LEAST_URGENT = 19
 
 
 @dataclass(frozen=True)
-class Watching:
+class Options:
     """A page in the browser that shows a run as it plays: its envs, curves and roles; without a run, all runs under
     runs/, or under the directory that is named. It only reads: open or closed, it changes nothing in a run."""
 
@@ -41,12 +41,9 @@ class Watching:
     """Open the page in this machine's browser."""
 
 
-OPTIONS = Watching
-
-
 def main(arguments: Sequence[str]) -> int:
     """Serve the page until Ctrl-C, SIGTERM or SIGHUP."""
-    options = parse(Watching, arguments, "watch")
+    options = parse(Options, arguments, "watch")
 
     load_plugin(options.plugin)
     listening = listen(options.port)

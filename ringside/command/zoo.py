@@ -16,7 +16,7 @@ from shared.text import command, count, flag_of, nearest, printable, words_of
 
 
 @dataclass(frozen=True)
-class Zoo:
+class Options:
     """Agents that come with the repository: list them (zoo), make one of a run (zoo add RUN), or exchange them with the
     Hugging Face Hub (zoo push pong --repo USER/pong, zoo pull USER/pong)."""
 
@@ -44,7 +44,6 @@ class Zoo:
     """With --pull: branch, tag or commit; default: the newest."""
 
 
-OPTIONS = Zoo
 VERBS = {
     "add": ("a run behind it: zoo add runs/pong", ("env", "plugin", "network", "name", "device")),
     "push": (
@@ -58,7 +57,7 @@ VERBS = {
 
 def main(arguments: Sequence[str]) -> int:
     """List the entries, add one, or push or pull one."""
-    options = parse(Zoo, _with_flags(arguments), "zoo")
+    options = parse(Options, _with_flags(arguments), "zoo")
     chosen = [verb for verb in VERBS if getattr(options, verb) is not None]
     if len(chosen) > 1:
         raise ConfigError(f"{' and '.join(map(flag_of, chosen))} are two things: do one after the other.")

@@ -156,7 +156,7 @@ def _restore(memory: Memory, files: RunFiles, manifest: Manifest, heartbeat: Cal
 def _begin_with_weights(memory: Memory, path: Path) -> None:
     """Let the learner begin with the weights of a file; all else of its state is that of a new run."""
     weights = load_weights(path)
-    weights.require(network=memory.plan.network, actions=memory.plan.actions)
+    weights.require(memory.plan.network)
 
     def fill(out: dict[str, NDArray[np.float32]]) -> None:
         for name in out:

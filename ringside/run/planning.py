@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from actors.make_env import require_no_game
@@ -108,7 +108,7 @@ def plan(config: Config) -> Plan:
         checkpoint = resumed_checkpoint(ready)
     answers = checks.before_start(ready, continues=continues(ready, checkpoint))
     checks.refuse(answers)
-    return ready.with_warnings(answer.sentence for answer in answers if answer.color == "yellow")
+    return replace(ready, warnings=tuple(answer.sentence for answer in answers if answer.color == "yellow"))
 
 
 def resumed_checkpoint(ready: Plan, *, verified: bool = True) -> Manifest | None:
@@ -155,7 +155,7 @@ def require_initial_weights(*plans: Plan) -> None:
     try:
         weights = load_weights(path)
         for ready in plans:
-            weights.require(network=ready.network, actions=ready.actions)
+            weights.require(ready.network)
     except CheckpointError as error:
         raise ConfigError(f"--init-from {path} cannot be used. {error}") from error
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from shared.checkpoint.manifest import CHECKPOINTS, Manifest, boundary_in_name, read_manifest
+from shared.checkpoint.manifest import CHECKPOINTS, MANIFEST_NAME, Manifest, read_manifest
 from shared.errors import CheckpointError
 from shared.files.run_file_names import CONFIG_FILE
 
@@ -94,8 +94,8 @@ def _use_readable(path: Path, use: Callable[[Manifest], T], *, follow: bool = Fa
 
 def manifests_in(directory: Path) -> list[tuple[int, Path]]:
     """Boundary and path of everything named like a manifest, newest first."""
-    named = [(boundary_in_name(entry.name), entry) for entry in directory.iterdir()]
-    return sorted(((boundary, entry) for boundary, entry in named if boundary is not None), reverse=True)
+    named = ((MANIFEST_NAME.fullmatch(entry.name), entry) for entry in directory.iterdir())
+    return sorted(((int(match[1]), entry) for match, entry in named if match is not None), reverse=True)
 
 
 def _shortened(refused: Sequence[str]) -> tuple[str, ...]:

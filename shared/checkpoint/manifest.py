@@ -32,7 +32,7 @@ from shared.text import PLAIN_NAME, flag_of, printable
 # Most bytes of a manifest, and of all pieces of a checkpoint; a sparse file says any size.
 _MANIFEST_LIMIT = 64 << 20
 _TOTAL_LIMIT = 64 << 30
-_MANIFEST_NAME = re.compile(r"checkpoint-(\d{8,})\.json")
+MANIFEST_NAME = re.compile(r"checkpoint-(\d{8,})\.json")
 
 
 def boundary_name(boundary: int) -> str:
@@ -48,12 +48,6 @@ def weights_name(boundary: int) -> str:
 def manifest_name(boundary: int) -> str:
     """File name of a boundary's manifest."""
     return f"checkpoint-{boundary:08d}.json"
-
-
-def boundary_in_name(name: str) -> int | None:
-    """The boundary in the file name of a manifest; None: no manifest has such a name."""
-    match = _MANIFEST_NAME.fullmatch(name)
-    return None if match is None else int(match[1])
 
 
 Natural = Annotated[int, Meta(ge=0, lt=1 << 62)]
@@ -258,7 +252,7 @@ def read_manifest(path: Path, *, follow: bool = False) -> Manifest:
     if values.pop("checksum", None) != manifest_checksum(values):
         raise CheckpointError(f"{where} is damaged: it does not match its checksum.")
     manifest = converted(values | {"path": path, "refused": ()}, Manifest, where)
-    if boundary_in_name(where) not in (None, manifest.boundary):
+    if MANIFEST_NAME.fullmatch(where) and where != manifest_name(manifest.boundary):
         raise CheckpointError(f"{where} is a renamed copy: it holds the checkpoint of boundary {manifest.boundary}.")
     return manifest
 

@@ -76,15 +76,9 @@ class StoredWeights(Description):
         """Size of the action set."""
         return self.network.actions
 
-    def require(self, *, actions: int, network: Network | None = None, game: str | None = None) -> None:
-        """Raise `CheckpointError` unless the weights fit that action set and, where given, network and game."""
-        if self.actions != actions:
-            raise CheckpointError(
-                f"The weights choose among {self.actions} actions; the game here has {actions}. They were trained on "
-                f"{self.game}."
-            )
-        if network is not None:
-            require_same_network(self.network, network)
+    def require(self, network: Network, game: str | None = None) -> None:
+        """Raise `CheckpointError` unless the weights are of that network and, where given, of that game."""
+        require_same_network(self.network, network)
         if game is not None and self.game != game:
             raise CheckpointError(f"The weights were trained on {self.game}, not on {game}.")
 
@@ -125,7 +119,7 @@ def _weights_of(manifest: Manifest) -> StoredWeights:
     weights = _read_weights(manifest.directory / piece.name)
     if weights.version != manifest.boundary:
         raise CheckpointError(f"{piece.name} holds the weights of round {weights.version}, not {manifest.boundary}.")
-    weights.require(network=manifest.network, actions=manifest.network.actions, game=manifest.game)
+    weights.require(manifest.network, manifest.game)
     return weights
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from copy import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -94,12 +93,6 @@ class Plan:
         """Register what a plug-in registered where the plan was made, so that a child process need not import it."""
         self.__dict__.update(state)
         add_method(self.method)
-
-    def with_warnings(self, sentences: Iterable[str]) -> Plan:
-        """The same plan with the warnings of the checks."""
-        found = copy(self)
-        found.__dict__["warnings"] = tuple(sentences)
-        return found
 
     @property
     def roles(self) -> tuple[Role, ...]:

@@ -32,9 +32,8 @@ def state_lengths(run_schedule: RunSchedule, parameters: int) -> dict[str, int]:
     The target network is left out where it equals the online network at every boundary.
     """
     names = [name for name in run_schedule.method.states if name != "target" or run_schedule.has_own_target]
-    return dict.fromkeys(names, parameters) | (
-        {PRIORITIES: run_schedule.priorities + 1} if run_schedule.priorities else {}
-    )
+    leaves = {PRIORITIES: run_schedule.priorities + 1} if run_schedule.priorities else {}
+    return dict.fromkeys(names, parameters) | leaves
 
 
 def state_fields(run_schedule: RunSchedule, parameters: int) -> dict[str, Field]:

@@ -18,7 +18,7 @@ FOLDER = ROOT / "examples" / "clusters"
 def require_known(command: str) -> None:
     """Fail unless the options of a training command exist and have values of their types."""
     words = shlex.split(re.sub(r"--resume \S+", "", command))  # it names a run that is not here
-    parse_choices(train.OPTIONS, words[words.index("launch.py") + 1 :], "train")
+    parse_choices(train.Options, words[words.index("launch.py") + 1 :], "train")
 
 
 def test_the_slurm_script_is_whole() -> None:

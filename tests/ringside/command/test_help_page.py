@@ -10,7 +10,7 @@ from actors.envs.atari import games
 from ringside.command import TASKS
 from ringside.command.arguments import COMMON, setting_options
 from ringside.command.option import options_of, page
-from ringside.command.train import Training
+from ringside.command.train import Options as Training
 from shared.config.method_declaration import method_declaration
 from shared.config.presets import PRESETS
 from shared.config.settings import Config, unused_settings

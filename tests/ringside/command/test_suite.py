@@ -174,7 +174,7 @@ def test_a_run_of_an_on_policy_method_gets_no_flag_that_it_refuses(tmp_path: Pat
     """Another method than the preset's resets settings, and these are no flags of the user."""
     words = ("--preset", "quick", "--method", "a2c", "--envs", "16", "--round-steps", "160", "--batch-size", "160")
     more = ("--games", "pong", "--seeds", "1", "--device", "cpu", "--out", str(tmp_path / "out"))
-    options = parse_choices(suite.SuiteOptions, [*words, *more], "suite")
+    options = parse_choices(suite.Options, [*words, *more], "suite")
     (job,) = suite.jobs_of(options)
     told = words_to_train(options, job)
     assert told[told.index("--method") + 1] == "a2c"

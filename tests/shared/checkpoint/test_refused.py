@@ -222,15 +222,15 @@ def test_a_run_with_other_settings_does_not_continue(path: Path) -> None:
 def test_weights_for_another_game_network_or_action_set_are_refused(path: Path) -> None:
     weights = load_weights(path)
     small = Network("small", ACTIONS)
-    weights.require(network=small, actions=ACTIONS, game="breakout")
+    weights.require(small, "breakout")
     with pytest.raises(CheckpointError, match="another network: small, here nature"):
-        weights.require(network=Network("nature", ACTIONS), actions=ACTIONS)
+        weights.require(Network("nature", ACTIONS))
     with pytest.raises(CheckpointError, match="small, here small dueling=True"):
-        weights.require(network=replace(small, dueling=True), actions=ACTIONS)
+        weights.require(replace(small, dueling=True))
     with pytest.raises(CheckpointError, match="choose among 4 actions"):
-        weights.require(network=Network("small", 18), actions=18)
+        weights.require(Network("small", 18))
     with pytest.raises(CheckpointError, match="trained on breakout, not on pong"):
-        weights.require(network=small, actions=ACTIONS, game="pong")
+        weights.require(small, "pong")
 
 
 def test_weights_are_read_even_when_the_replay_is_damaged(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_a_setting_with_the_flag_of_another_option_is_refused() -> None:
 
 def test_every_option_beside_settings_is_known_to_be_taken() -> None:
     own = {item.name for item in dataclasses.fields(Config)}
-    tasks = (arguments.Choices, suite.SuiteOptions, tune.Tune, train.Training, doctor.Diagnosis)
+    tasks = (arguments.Choices, suite.Options, tune.Options, train.Options, doctor.Options)
     names = {item.name for kind in tasks for item in dataclasses.fields(kind)}
     assert names - own == TASK_OPTIONS
 

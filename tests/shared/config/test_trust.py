@@ -137,7 +137,7 @@ def test_nothing_imports_what_a_checkpoint_to_resume_names(
 
 def test_a_suite_passes_on_nothing_that_a_file_in_its_directory_names(mark: Path, tmp_path: Path) -> None:
     words = ["--games", "pong", "--seeds", "1", "--out", str(tmp_path / "out"), "--device", "cpu"]
-    options = parse_choices(suite.SuiteOptions, words, "suite")
+    options = parse_choices(suite.Options, words, "suite")
     (job,) = suite.jobs_of(options)
     (tmp_path / "out").mkdir()
     write_run(job.directory, 1, CONFIG.with_settings(env="marker:factory", track="wandb"))
@@ -363,7 +363,7 @@ def test_a_preset_of_a_plug_in_may_name_a_network(mark: Path, monkeypatch: pytes
     assert configuration(["--preset", "mine"]).learn.network == NET
     Path("mine.toml").write_text("preset = 'mine'")
     assert configuration(["--config", "mine.toml"]).learn.network == NET
-    options = parse_choices(suite.SuiteOptions, ["--games", "pong", "--preset", "mine"], "suite")
+    options = parse_choices(suite.Options, ["--games", "pong", "--preset", "mine"], "suite")
     config = resolve(config_of(options).with_settings(run_dir="run"))
     write_run(Path("pong-1"), 1, CONFIG)
     again, anew = (words_to_train(options, suite.Job(config, Path(name))) for name in ("pong-1", "pong-2"))
