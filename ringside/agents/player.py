@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,11 +116,11 @@ class Video:
 
     def _panel(self, moment: Moment, height: int) -> NDArray[np.uint8]:
         """Panel beside the screen: uint8[height, PANEL, 3]."""
-        from PIL import Image, ImageDraw  # of the extra `video`
+        from PIL import Image, ImageDraw, ImageFont  # of the extra `video`
 
         picture = Image.new("RGB", (PANEL, height), GROUND)
         draw, line = ImageDraw.Draw(picture), min(_MOST_LINE, height / (len(self._names) + 7))
-        margin, font = round(line / 2), _font(max(1, round(0.6 * line)))
+        margin, font = round(line / 2), ImageFont.load_default(max(1, round(0.6 * line)))
 
         def write(row: float, name: str, value: str, color: tuple[int, int, int]) -> None:
             for text, x, anchor in ((name, margin, "ls"), (value, PANEL - margin, "rs")):
@@ -153,11 +152,3 @@ class Video:
             self._episode, self._low, self._high = number, np.inf, -np.inf
         self._low, self._high = min(self._low, values.min()), max(self._high, values.max())
         return (values - self._low) / max(self._high - self._low, 1e-9)
-
-
-@cache
-def _font(size: int) -> Any:
-    """Pillow's own font, of a size in pixels."""
-    from PIL import ImageFont
-
-    return ImageFont.load_default(size)

@@ -39,7 +39,7 @@ class EventLog:
         make_directory(directory)
         now = time.time_ns()
         path = directory / f"events.out.tfevents.{now // 10**9}.{socket.gethostname()}.{os.getpid()}.{now % 10**9}"
-        self._writer = RecordWriter(open(path, "xb", opener=_private))  # noqa: SIM115  (closed by `close`)
+        self._writer = RecordWriter(open(path, "xb"))  # noqa: SIM115  (closed by `close`)
         try:
             self._write(Event(file_version="brain.Event:2"))
             self._write(Event(session_log=SessionLog(status=SessionLog.START), step=steps + 1))
@@ -88,7 +88,3 @@ class EventLog:
     def _write(self, event: Event) -> None:
         event.wall_time = time.time()
         self._writer.write(event.SerializeToString())
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)

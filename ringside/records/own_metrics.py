@@ -5,7 +5,6 @@ The launcher writes them. Dashboards show a metric as own/NAME, over the steps o
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
 import os
@@ -86,11 +85,9 @@ class OwnMetrics:
         """Record values at the steps of a record."""
         line = {"steps": record["steps"], "round": record["round"], "kind": record["kind"], "values": dict(values)}
         self._pending.append(json.dumps(line).encode() + b"\n")
-        if importlib.util.find_spec("tensorboard") is None:
-            return
-        from ringside.records.events import EventLog  # which loads TensorBoard, only when it is needed
+        with suppress(OSError, ModuleNotFoundError):  # the file has them; the extra `track` has TensorBoard
+            from ringside.records.events import EventLog
 
-        with suppress(OSError):  # the file has them
             if self._events is None:
                 self._events = EventLog(self._events_at, self._steps)
             self._events.own(record["steps"], own_scalars(values))

@@ -347,9 +347,8 @@ class Comparison:
     @cached_property
     def aggregated_games(self) -> list[str]:
         """Games with reference scores and with scores in every arm: aggregates of arms cover the same games."""
-        return [
-            game for game in self.games if game in REFERENCE and all(len(self.scores(arm, game)) for arm in self.arms)
-        ]
+        known = (game for game in self.games if game in REFERENCE)
+        return [game for game in known if all(len(self.scores(arm, game)) for arm in self.arms)]
 
     @cached_property
     def runs_a_game(self) -> int:
@@ -438,9 +437,8 @@ def differences(runs: Sequence[Records], ignored: Iterable[str] = ()) -> dict[st
 
 def _identity(run: Records) -> str:
     """Key that the runs of one arm share."""
-    return json.dumps(
-        {name: value for name, value in run.settings.items() if name not in IGNORED_SETTINGS}, sort_keys=True
-    )
+    kept = {name: value for name, value in run.settings.items() if name not in IGNORED_SETTINGS}
+    return json.dumps(kept, sort_keys=True)
 
 
 def _names(firsts: Sequence[Records]) -> list[tuple[str, str]]:

@@ -29,7 +29,7 @@ from actors import env_trial
 from actors.env import EnvError
 from actors.env_trial import EnvSample
 from actors.make_env import action_names
-from ringside.run.children import ChildProcess, require_main_guard, signal_name
+from ringside.run.children import ChildProcess, exit_in_words, require_main_guard
 from shared.config.sections import Play
 from shared.config.settings import ResolvedConfig
 from shared.config.trust import code_named
@@ -138,8 +138,7 @@ class _Trial:
     def _lost(self) -> EnvError:
         """The error of a process that ended without a result."""
         wait_for_end(self._process, REAP_SECONDS)
-        code = self._process.exitcode or 0
-        how = f"was killed by {signal_name(-code)}" if code < 0 else f"ended with code {code}"
+        how = exit_in_words(self._process.exitcode or 0)
         return EnvError(f"The process of --env {self._env} {how} in {self._call}: its code must not end the program.")
 
     def close(self) -> None:

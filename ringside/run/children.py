@@ -1,6 +1,6 @@
 """Child processes of a run: the supervisor's record of each, and their making.
 
-`Deaths` of a role have causes, and a number in a row that ends the run with a sentence. Progress is work beyond that of
+Deaths of a role have causes, and a number in a row that ends the run with a sentence. Progress is work beyond that of
 all former incarnations (`furthest` on the board). Repeated work does not count, so a death that comes at the same place
 every time ends the run.
 
@@ -168,22 +168,6 @@ class Cause(Enum):
     """SIGKILL from outside is no fault of the role. The bound ends a run whose role is killed again and again."""
 
 
-class Deaths:
-    """Deaths of one role."""
-
-    def __init__(self) -> None:
-        self._furthest = -1
-        self._counts: Counter[Cause] = Counter()
-
-    def add(self, cause: Cause, furthest: int) -> int:
-        """Count a death at the furthest point of the role's work; return the number in a row with this cause."""
-        if furthest > self._furthest:
-            self._counts.clear()
-        self._furthest = furthest
-        self._counts[cause] += 1
-        return self._counts[cause]
-
-
 def diagnose(code: int, *, hung: bool, oom_kills: OomKills) -> tuple[str, Cause]:
     """Kind and cause of a death, the kind as half a sentence.
 
@@ -200,13 +184,13 @@ def diagnose(code: int, *, hung: bool, oom_kills: OomKills) -> tuple[str, Cause]
         return "met an error of its env", Cause.OWN
     if code == -signal.SIGKILL and (starved := oom_kills.explain()):
         return starved, Cause.OWN
-    how = f"was killed by {signal_name(-code)}" if code < 0 else f"ended with code {code}"
-    return how, Cause.OUTSIDE if code == -signal.SIGKILL else Cause.OWN
+    return exit_in_words(code), Cause.OUTSIDE if code == -signal.SIGKILL else Cause.OWN
 
 
-def signal_name(number: int) -> str:
-    """Name of a signal, such as SIGKILL for 9; real-time signals have none."""
-    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+def exit_in_words(code: int) -> str:
+    """End of a process by its exit code: "ended with code 1", "was killed by SIGKILL"; some signals have no name."""
+    name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+    return f"was killed by {name}" if code < 0 else f"ended with code {code}"
 
 
 def crash_report(name: str, how: str, count: int, code: int, log: Path, begin: int) -> str:
@@ -274,12 +258,23 @@ class Child:
 
     process: multiprocess.Process
     incarnation: int = 0
-    deaths: Deaths = field(default_factory=Deaths)
+    furthest: int = -1
+    """Furthest point of the role's work at its newest death."""
+    deaths: Counter[Cause] = field(default_factory=Counter)
+    """Deaths without progress between them."""
     hang_detector: HangDetector = field(default_factory=HangDetector)
     killed_at: float | None = None
     """Time at which it was killed because it hung, or did not leave; None: it was not."""
     first_heartbeat: int = -1
     """Heartbeat that the supervisor wrote in its name before its start; its own begin when its libraries are loaded."""
+
+    def count_death(self, cause: Cause, furthest: int) -> int:
+        """Count a death at the furthest point of the role's work; return the number in a row with this cause."""
+        if furthest > self.furthest:
+            self.deaths.clear()
+        self.furthest = furthest
+        self.deaths[cause] += 1
+        return self.deaths[cause]
 
 
 class ChildMaker:

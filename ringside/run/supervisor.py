@@ -256,7 +256,7 @@ class Supervisor:
             del self._children[index]
             return
         how, cause = diagnose(code, hung=child.killed_at is not None, oom_kills=self._oom_kills)
-        count = child.deaths.add(cause, int(self._board.furthest[index]))
+        count = child.count_death(cause, int(self._board.furthest[index]))
         if code == FATAL or self._maker.repeats_env_fault(index, code) or count >= cause.value:
             del self._children[index]
             self._fail(self._maker.crash_report(index, how, count, code))

@@ -10,7 +10,7 @@ from functools import cache
 
 import msgspec
 
-from ringside.run.children import signal_name
+from ringside.run.children import exit_in_words
 from shared.config.settings import ResolvedConfig
 from shared.errors import ConfigError
 from shared.files.strict_json import json_object
@@ -54,8 +54,7 @@ def look_at_torso(
     except subprocess.CalledProcessError as error:
         code, last = error.returncode, error.stderr.strip().rpartition("\n")[2]
     if found is None:
-        how = f"was killed by {signal_name(-code)}" if code < 0 else f"ended with code {code}"
-        raise ConfigError(f"{process} {how}: its code must not end the program. {last:.200}".rstrip())
+        raise ConfigError(f"{process} {exit_in_words(code)}: its code must not end the program. {last:.200}".rstrip())
     if "error" in found:
         raise ConfigError(found["error"])
     return msgspec.convert(found, OwnTorso)

@@ -64,36 +64,26 @@ class Callbacks:
 NO_CALLBACKS = Callbacks()
 
 
-@dataclass(frozen=True)
-class ResumePoint:
-    """Records that existed before a run began or was resumed."""
-
-    rounds: int = 0
-    steps: int = 0
-    evaluations: int = 0
-    """Number of evaluations."""
-
-
 @contextmanager
 def dispatching(
-    callbacks: Callbacks, run_dir: Path, source_dir: Path, resume_point: ResumePoint, note: Callable[[str], None]
+    callbacks: Callbacks, run_dir: Path, source_dir: Path, steps: int, sent: dict[str, int], note: Callable[[str], None]
 ) -> Iterator[Callable[[], None]]:
     """Call the callbacks with all records that a run adds. Yields the function to call several times a second.
 
     Args:
         source_dir: run that is continued; `run_dir` for a new one.
-        resume_point: records that exist and are not to be passed on.
+        steps: played before the run began or was resumed.
+        sent: the newest `round` and `evaluation` of records that exist and are not to be passed on; kept up to date.
         note: called with a sentence when own metrics cannot be written.
 
     Raises:
         ConfigError: own metrics of former steps cannot be cut.
     """
     try:
-        own = OwnMetrics(run_dir, source_dir, resume_point.steps, note)
+        own = OwnMetrics(run_dir, source_dir, steps, note)
     except OSError as error:
         raise ConfigError(f"{run_dir / OWN_METRICS_FILE} cannot be written: {error.strerror}.") from error
-    state = {"round": resume_point.rounds - 1, "evaluation": resume_point.evaluations - 1}
-    unsent = Unsent(run_dir / METRICS_FILE, state)
+    unsent = Unsent(run_dir / METRICS_FILE, sent)
 
     def poll() -> None:
         try:
@@ -187,16 +177,16 @@ def run(
     for sentence in ready.warnings:
         note(sentence)
     with _owned(ready) as checkpoint:
-        source_dir, resume_point = run_dir, ResumePoint()
+        source_dir, boundary, sent = run_dir, 0, dict[str, int]()
         if checkpoint is not None:
             for sentence in checkpoint.refused:
                 note(f"{sentence} Continuing from {checkpoint.path.name} instead.")
             if flat_of(checkpoint.config).get("track") == "wandb" and ready.config.run.track == "off":
                 note("This run was sent to Weights & Biases before; pass --track wandb to send the rest, too.")
             source_dir, boundary = checkpoint.run_dir, checkpoint.boundary
-            evaluations = next_evaluation(source_dir / METRICS_FILE, boundary)
-            resume_point = ResumePoint(boundary, boundary * ready.run_schedule.round_steps, evaluations)
-        if (first_update := learning_begins_sentence(ready, resume_point.rounds)) is not None:
+            evaluation = next_evaluation(source_dir / METRICS_FILE, boundary) - 1
+            sent = {"round": boundary - 1, "evaluation": evaluation}
+        if (first_update := learning_begins_sentence(ready, boundary)) is not None:
             note(first_update)
         observers: list[Observer] = []
 
@@ -211,8 +201,9 @@ def run(
             if (sentence := score_reached(ready.config, status)) is not None:
                 raise StopTraining(sentence)
 
+        steps = boundary * ready.run_schedule.round_steps
         with (
-            dispatching(callbacks, run_dir, source_dir, resume_point, note) as dispatch,
+            dispatching(callbacks, run_dir, source_dir, steps, sent, note) as dispatch,
             tracking(ready.config.run, look, note) as on_poll,
         ):
             if not is_compiled():

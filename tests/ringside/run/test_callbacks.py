@@ -13,7 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from ringside.records.metrics import Episode, MetricsLog
 from ringside.records.own_metrics import OwnMetrics
-from ringside.run.training import Callbacks, ResumePoint, dispatching
+from ringside.run.training import Callbacks, dispatching
 from ringside.watch.source import SERIES, Curves
 from shared.errors import ConfigError, StopTraining
 from shared.files.run_file_names import METRICS_FILE
@@ -48,7 +48,7 @@ def test_each_record_is_passed_on_once_and_in_order(tmp_path: Path) -> None:
         return lambda record: told.append((name, record["steps"]))
 
     callbacks = Callbacks(on_round=tell("round"), on_episode=tell("episode"), on_evaluation=tell("evaluation"))
-    with dispatching(callbacks, tmp_path, tmp_path, ResumePoint(), fail) as poll:
+    with dispatching(callbacks, tmp_path, tmp_path, 0, {}, fail) as poll:
         poll()
         log_rounds(tmp_path, 0, 1)
         poll()
@@ -69,7 +69,7 @@ def test_a_request_to_stop_loses_no_record(tmp_path: Path) -> None:
             raise StopTraining("enough")
         return {"mine": 1.0}
 
-    with dispatching(Callbacks(on_round=stop), tmp_path, tmp_path, ResumePoint(), fail) as poll:
+    with dispatching(Callbacks(on_round=stop), tmp_path, tmp_path, 0, {}, fail) as poll:
         log_rounds(tmp_path, 0, 4)
         with pytest.raises(StopTraining):
             poll()
@@ -81,7 +81,7 @@ def test_a_request_to_stop_loses_no_record(tmp_path: Path) -> None:
 
 def test_metrics_of_callbacks_are_recorded_at_the_steps_of_the_record(tmp_path: Path) -> None:
     callbacks = Callbacks(on_round=rounds_by_two, on_evaluation=lambda record: {"score": record["mean_return"]})
-    with dispatching(callbacks, tmp_path, tmp_path, ResumePoint(), fail) as poll:
+    with dispatching(callbacks, tmp_path, tmp_path, 0, {}, fail) as poll:
         log_rounds(tmp_path, 0, 2, evaluation=0)
         poll()
     assert [(record["steps"], record["values"]) for record in own_records(tmp_path)] == [
@@ -103,9 +103,9 @@ def test_a_resume_goes_on_with_the_metrics_up_to_its_boundary(tmp_path: Path) ->
     callbacks = Callbacks(on_round=rounds_by_two)
     former = tmp_path / "former"
     former.mkdir()
-    with dispatching(callbacks, former, former, ResumePoint(), fail):
+    with dispatching(callbacks, former, former, 0, {}, fail):
         log_rounds(former, 0, 3)
-    with dispatching(callbacks, former, former, ResumePoint(rounds=2, steps=80, evaluations=0), fail) as poll:
+    with dispatching(callbacks, former, former, 80, {"round": 1}, fail) as poll:
         poll()
         log_rounds(former, 3, 4)
     assert [record["steps"] for record in own_records(former)] == [40, 80, 120, 160]
@@ -122,7 +122,7 @@ def test_a_resume_goes_on_with_the_metrics_up_to_its_boundary(tmp_path: Path) ->
 def test_a_value_that_is_no_metric_is_refused(tmp_path: Path, returned: Any, says: str) -> None:
     log_rounds(tmp_path, 0, 1)
     callbacks = Callbacks(on_round=lambda record: returned)
-    with pytest.raises(ConfigError, match=says), dispatching(callbacks, tmp_path, tmp_path, ResumePoint(), fail):
+    with pytest.raises(ConfigError, match=says), dispatching(callbacks, tmp_path, tmp_path, 0, {}, fail):
         pass
 
 

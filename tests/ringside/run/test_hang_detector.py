@@ -11,10 +11,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import multiprocess
 import pytest
 
 from ringside.run import hang_detector
-from ringside.run.children import Cause, Deaths, crash_report, diagnose
+from ringside.run.children import Cause, Child, crash_report, diagnose
 from ringside.run.hang_detector import HangDetector, ProcessState, process_state
 from shared.memory.board import Phase
 from shared.process.child import DEVICE_FAULT, ENV_FAULT, FATAL
@@ -204,11 +205,11 @@ def test_states_and_processor_time_are_read_of_all_threads() -> None:
 @pytest.mark.parametrize("cause", list(Cause))
 def test_deaths_without_progress_add_up_by_cause(cause: Cause) -> None:
     """Kills from outside neither hide a fault nor count as one."""
-    deaths, other = Deaths(), Cause.OWN if cause is Cause.OUTSIDE else Cause.OUTSIDE
-    counts = [(deaths.add(other, 7), deaths.add(cause, 7)) for _ in range(3)]
+    child, other = Child(multiprocess.Process()), Cause.OWN if cause is Cause.OUTSIDE else Cause.OUTSIDE
+    counts = [(child.count_death(other, 7), child.count_death(cause, 7)) for _ in range(3)]
     assert counts == [(1, 1), (2, 2), (3, 3)]
-    assert deaths.add(cause, 8) == 1  # beyond where it ever was
-    assert deaths.add(cause, 8) == 2
+    assert child.count_death(cause, 8) == 1  # beyond where it ever was
+    assert child.count_death(cause, 8) == 2
 
 
 def test_the_last_line_of_a_long_log_is_read_from_its_end(tmp_path: Path) -> None:
