@@ -7,6 +7,8 @@ others do not end it: the supervisor starts the process again.
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class RingsideError(Exception):
@@ -51,6 +53,18 @@ class EnvFault(RingsideError):
 
 class DeviceFault(RingsideError):
     """The GPU is out of memory, faulty or lost. A new process may find it working again."""
+
+
+@contextmanager
+def refused(what: str, error: type[RingsideError] = ConfigError) -> Iterator[None]:
+    """Raise `error` for an error of the system within this context.
+
+    `what` says what is refused: "--out report cannot be written".
+    """
+    try:
+        yield
+    except OSError as refusal:
+        raise error(f"{what}: {refusal.strerror}.") from refusal
 
 
 def require(subject: str, extra: str, *packages: str) -> None:

@@ -16,7 +16,7 @@ from ringside.agents.stored_weights import play_of, require_actions, rules_of, w
 from shared.checkpoint.weights_file import StoredWeights
 from shared.config import validate
 from shared.config.sections import FRAME_SKIP, Play
-from shared.errors import ConfigError, require
+from shared.errors import ConfigError, refused, require
 from shared.files.atomic import write_atomic
 from shared.files.result_files import require_writable
 
@@ -91,10 +91,8 @@ def export_onnx(
             f"onnxruntime gives other numbers than the agent, by {difference:.3g} of {greatest:.3g}: {path} was not "
             "written."
         )
-    try:
+    with refused(f"--onnx {path} cannot be written"):
         write_atomic(path, content)
-    except OSError as error:
-        raise ConfigError(f"--onnx {path} cannot be written: {error.strerror}.") from error
     same = float((ours.argmax(1) == theirs.argmax(1)).mean())
     return Exported(path, len(content), len(ours), difference, greatest, same)
 

@@ -24,7 +24,7 @@ from ringside.zoo.catalogue import CURVE, EVALUATION, MOST_BYTES, README, SHOWN,
 from shared.checkpoint.weights_file import StoredWeights, load_weights, weights_file
 from shared.config.protocols import acting_in_words
 from shared.config.settings import Config
-from shared.errors import CheckpointError, ConfigError, FileError, require
+from shared.errors import CheckpointError, ConfigError, FileError, refused, require
 from shared.files.run_file_names import CONFIG_FILE
 from shared.files.strict_json import read_json
 from shared.text import class_name, count, words_of
@@ -59,12 +59,12 @@ def add_to_zoo(
         ConfigError: there is no such run, its files are damaged, or the zoo has an entry of this name.
     """
     code = {"env": env, "plugin": plugin, "network": class_name(network)}
-    try:
-        with TemporaryDirectory(dir=catalogue.ZOO, prefix=".") as scratch:
-            entry = _make_entry(Path(scratch), Path(load), code, name, device, flag="--add")
-            return entry.rename(catalogue.ZOO / entry.name)
-    except OSError as error:
-        raise ConfigError(f"No entry can be written into {catalogue.ZOO}: {error.strerror}.") from error
+    with (
+        refused(f"No entry can be written into {catalogue.ZOO}"),
+        TemporaryDirectory(dir=catalogue.ZOO, prefix=".") as scratch,
+    ):
+        entry = _make_entry(Path(scratch), Path(load), code, name, device, flag="--add")
+        return entry.rename(catalogue.ZOO / entry.name)
 
 
 def push_to_hub(

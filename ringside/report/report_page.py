@@ -41,7 +41,7 @@ from shared.config.protocols import PROTOCOLS
 from shared.config.sections import FRAME_SKIP, Play
 from shared.config.settings import ARITHMETIC
 from shared.config.trust import compare_env, require_plugin
-from shared.errors import ConfigError, require
+from shared.errors import ConfigError, refused, require
 from shared.files.atomic import write_atomic
 from shared.files.result_files import make_result_directory
 from shared.files.strict_json import read_object
@@ -236,25 +236,23 @@ def write_report(
     """
     require("A report", "report", "jinja2", "matplotlib")
     found: list[Records] = []
-    refused = []
+    left_out = []
     for path in runs:
         try:
             found.append(load(path))
         except ConfigError as error:
-            refused.append(str(error))
+            left_out.append(str(error))
         except OSError as error:
-            refused.append(f"{path} cannot be read: {error.strerror}.")
+            left_out.append(f"{path} cannot be read: {error.strerror}.")
     for records in found:
         compare_env(Play(game=records.game, env=records.env), env, what=f"The run {records.path}")
         if plugin is not None:
             require_plugin(records.settings.get("plugin"), plugin, what=f"The run {records.path}")
-    comparison = compare(found, refused)
+    comparison = compare(found, left_out)
     make_result_directory("--out", out)
     games = ", ".join(map(headline, comparison.games[:5])) + (" and more" if len(comparison.games) > 5 else "")
-    try:
+    with refused(f"--out {out} cannot be written"):
         page = write(comparison, out, title or f"Ringside on {games}", study)
-    except OSError as error:
-        raise ConfigError(f"--out {out} cannot be written: {error.strerror}.") from error
     return page, comparison.left_out
 
 

@@ -31,7 +31,7 @@ from ringside.watch.status import Status, ending
 from shared.checkpoint.manifest import Manifest
 from shared.config.settings import Config, flat_of
 from shared.config.trust import code_named
-from shared.errors import ConfigError, StopTraining
+from shared.errors import StopTraining, refused
 from shared.files.atomic import PRIVATE_UMASK, remove_temporaries, write_atomic
 from shared.files.lock import locked
 from shared.files.run_file_names import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE
@@ -79,10 +79,8 @@ def dispatching(
     Raises:
         ConfigError: own metrics of former steps cannot be cut.
     """
-    try:
+    with refused(f"{run_dir / OWN_METRICS_FILE} cannot be written"):
         own = OwnMetrics(run_dir, source_dir, steps, note)
-    except OSError as error:
-        raise ConfigError(f"{run_dir / OWN_METRICS_FILE} cannot be written: {error.strerror}.") from error
     unsent = Unsent(run_dir / METRICS_FILE, sent)
 
     def poll() -> None:
@@ -269,20 +267,17 @@ def _owned(ready: Plan) -> Iterator[Manifest | None]:
     run_dir = run.run_dir
     content = json.dumps(config.to_json(), indent=2).encode() + b"\n"
     with ExitStack() as held:
-        try:
-            with _private_umask():
-                is_new = not run_dir.exists()
-                checkpoint = resumed_checkpoint(ready) if is_new else None
-                run_dir.mkdir(parents=True, exist_ok=True)
-                require_writable_run(run_dir, "--run-dir")
-                held.enter_context(locked(run_dir / LOCK_FILE, "--run-dir", LIVING))
-                checkpoint = checkpoint if is_new else resumed_checkpoint(ready)
-                own = continues(ready, checkpoint)
-                require_run_directory(run_dir, continues=own, **code_named(config))
-                remove_temporaries(run_dir)
-                write_atomic(run_dir / CONFIG_FILE, content)
-        except OSError as error:
-            raise ConfigError(f"--run-dir {run_dir} cannot be written: {error.strerror}.") from error
+        with refused(f"--run-dir {run_dir} cannot be written"), _private_umask():
+            is_new = not run_dir.exists()
+            checkpoint = resumed_checkpoint(ready) if is_new else None
+            run_dir.mkdir(parents=True, exist_ok=True)
+            require_writable_run(run_dir, "--run-dir")
+            held.enter_context(locked(run_dir / LOCK_FILE, "--run-dir", LIVING))
+            checkpoint = checkpoint if is_new else resumed_checkpoint(ready)
+            own = continues(ready, checkpoint)
+            require_run_directory(run_dir, continues=own, **code_named(config))
+            remove_temporaries(run_dir)
+            write_atomic(run_dir / CONFIG_FILE, content)
         yield checkpoint
 
 

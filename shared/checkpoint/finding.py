@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from shared.checkpoint.manifest import CHECKPOINTS, MANIFEST_NAME, Manifest, read_manifest
-from shared.errors import CheckpointError
+from shared.errors import CheckpointError, refused
 from shared.files.run_file_names import CONFIG_FILE
 
 T = TypeVar("T")
@@ -43,18 +43,16 @@ def newest_usable(path: Path, use: Callable[[Manifest], T]) -> T:
     directory = path / CHECKPOINTS if os.path.isdir(path / CHECKPOINTS) else path
     if not os.path.isdir(directory):
         raise CheckpointError(f"There is no file or directory {path}.")
-    refused: list[str] = []
-    try:
+    faults: list[str] = []
+    with refused(f"{directory} cannot be read", CheckpointError):
         candidates = manifests_in(directory)
-    except OSError as error:
-        raise CheckpointError(f"{directory} cannot be read: {error.strerror}.") from error
     for _, candidate in candidates:
         try:
-            return _use_readable(candidate, lambda manifest: use(replace(manifest, refused=_shortened(refused))))
+            return _use_readable(candidate, lambda manifest: use(replace(manifest, refused=_shortened(faults))))
         except CheckpointError as error:
-            refused.append(f"{candidate.name} cannot be used: {error}")
-    if refused:
-        raise CheckpointError(f"No checkpoint in {directory} is whole. " + " ".join(_shortened(refused)))
+            faults.append(f"{candidate.name} cannot be used: {error}")
+    if faults:
+        raise CheckpointError(f"No checkpoint in {directory} is whole. " + " ".join(_shortened(faults)))
     if directory == path and not os.path.lexists(path / CONFIG_FILE):
         raise CheckpointError(f"There is no run and no checkpoint in {path}.")
     raise CheckpointError(f"There is no checkpoint in {directory}: its run has made none. Name another.")
@@ -98,7 +96,7 @@ def manifests_in(directory: Path) -> list[tuple[int, Path]]:
     return sorted(((int(match[1]), entry) for match, entry in named if match is not None), reverse=True)
 
 
-def _shortened(refused: Sequence[str]) -> tuple[str, ...]:
+def _shortened(faults: Sequence[str]) -> tuple[str, ...]:
     """The first refusals and the number of the others: a stranger's directory may hold thousands of manifests."""
-    more = len(refused) - MOST_REFUSALS
-    return (*refused[:MOST_REFUSALS], *([f"{more} more cannot be used."] if more > 0 else []))
+    more = len(faults) - MOST_REFUSALS
+    return (*faults[:MOST_REFUSALS], *([f"{more} more cannot be used."] if more > 0 else []))

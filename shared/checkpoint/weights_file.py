@@ -24,7 +24,7 @@ from shared.checkpoint.manifest import (
     weights_name,
 )
 from shared.config.sections import EvalActions
-from shared.errors import CheckpointError
+from shared.errors import CheckpointError, refused
 from shared.files.plain_files import open_to_read
 from shared.files.strict_json import json_object
 from shared.network_parameters import parameters_of
@@ -93,10 +93,8 @@ def load_weights(path: Path) -> StoredWeights:
         CheckpointError: there are none, or they are damaged, not finite, or of no known network.
     """
     if _is_weights_file(path):
-        try:
+        with refused(f"{path} cannot be read", CheckpointError):
             return _read_weights(path, follow=True)
-        except OSError as error:
-            raise CheckpointError(f"{path} cannot be read: {error.strerror}.") from error
     return newest_usable(path, _weights_of)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from shared.errors import ConfigError, FileError
+from shared.errors import ConfigError, FileError, refused
 from shared.files.plain_files import open_to_read, open_to_write, read_bytes
 
 _SIGNATURE_BYTES = 32
@@ -34,18 +34,15 @@ def locked(path: Path, flag: str, owner: str) -> Iterator[None]:
     Raises:
         ConfigError: another process holds it, or it cannot be had.
     """
-    try:
+    with refused(f"{flag} {path.parent} cannot be written"):
         lock = open_to_write(path, os.O_RDWR)
-    except OSError as error:
-        raise ConfigError(f"{flag} {path.parent} cannot be written: {error.strerror}.") from error
     try:
-        try:
-            fcntl.fcntl(lock, fcntl.F_OFD_SETLK, _WHOLE_FILE)
-            _sign(lock)
-        except (BlockingIOError, PermissionError) as error:
-            raise ConfigError(f"{flag} {path.parent} belongs to {owner}.") from error
-        except OSError as error:  # a file system without locks
-            raise ConfigError(f"{flag} {path.parent} cannot be locked: {error.strerror}.") from error
+        with refused(f"{flag} {path.parent} cannot be locked"):  # on a file system without locks
+            try:
+                fcntl.fcntl(lock, fcntl.F_OFD_SETLK, _WHOLE_FILE)
+                _sign(lock)
+            except (BlockingIOError, PermissionError) as error:
+                raise ConfigError(f"{flag} {path.parent} belongs to {owner}.") from error
         yield
     finally:
         os.close(lock)

@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from shared.errors import ConfigError
+from shared.errors import ConfigError, refused
 
 
 def require_writable(flag: str, path: Path, *, replaces: bool = False, beside: Path | None = None) -> None:
@@ -41,17 +41,14 @@ def require_writable(flag: str, path: Path, *, replaces: bool = False, beside: P
 
 def make_result_directory(flag: str, path: Path) -> None:
     """Make the directory of a flag where there is none. Raises `ConfigError` where that is not possible."""
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except FileExistsError as error:
-        raise ConfigError(f"{flag} {path} is a file: name a directory.") from error
-    except OSError as error:
-        raise ConfigError(f"{flag} {path} cannot be written: {error.strerror}.") from error
+    with refused(f"{flag} {path} cannot be written"):
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except FileExistsError as error:
+            raise ConfigError(f"{flag} {path} is a file: name a directory.") from error
 
 
 def write_result(flag: str, path: Path, result: object) -> None:
     """Write a result as JSON to the path of a flag. Raises `ConfigError` where that is not possible after all."""
-    try:
+    with refused(f"{flag} {path} cannot be written"):
         path.write_text(json.dumps(result, indent=2) + "\n")
-    except OSError as error:
-        raise ConfigError(f"{flag} {path} cannot be written: {error.strerror}.") from error

@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 import re
 import stat
+from contextlib import suppress
 from pathlib import Path
 
 from shared.checkpoint.manifest import CHECKPOINTS
-from shared.errors import ConfigError
+from shared.errors import ConfigError, refused
 from shared.files.run_file_names import LOGS
 
 LOCK_FILE = "lock"
@@ -66,7 +67,7 @@ def require_writable_run(path: Path, flag: str) -> None:
     Raises:
         ConfigError: the directory or a folder in it is another user's or no directory, or a file is none.
     """
-    try:
+    with refused(f"{flag} {path} cannot be used"), suppress(FileNotFoundError, NotADirectoryError):
         _require(path.stat(), path, flag, directory=True)
         for name in _FOLDERS:
             if os.path.lexists(path / name):
@@ -80,10 +81,6 @@ def require_writable_run(path: Path, flag: str) -> None:
                         f"{flag} cannot be used: {file} has another name elsewhere (a hard link) and would be written "
                         "there, too; move it away."
                     )
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    except OSError as error:
-        raise ConfigError(f"{flag} {path} cannot be used: {error.strerror}.") from error
 
 
 def _require(status: os.stat_result, path: Path, flag: str, *, directory: bool) -> None:
