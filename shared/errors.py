@@ -55,16 +55,20 @@ class DeviceFault(RingsideError):
     """The GPU is out of memory, faulty or lost. A new process may find it working again."""
 
 
-@contextmanager
-def refused(what: str, error: type[RingsideError] = ConfigError) -> Iterator[None]:
-    """Raise `error` for an error of the system within this context.
+Kinds = type[Exception] | tuple[type[Exception], ...]
 
-    `what` says what is refused: "--out report cannot be written".
+
+@contextmanager
+def refused(what: str, kinds: Kinds = OSError, by: type[RingsideError] = ConfigError) -> Iterator[None]:
+    """Within this context raise `by` for an error of these kinds; default: for one of the system.
+
+    `what` says what is refused, "--out report cannot be written", and the error says why.
     """
     try:
         yield
-    except OSError as refusal:
-        raise error(f"{what}: {refusal.strerror}.") from refusal
+    except kinds as error:
+        why = f"{what.rstrip('.:')}: {error.strerror}." if isinstance(error, OSError) else f"{what} {error}"
+        raise by(why) from error
 
 
 def require(subject: str, extra: str, *packages: str) -> None:

@@ -14,7 +14,7 @@ from shared.config.protocols import EvalRules, eval_rules
 from shared.config.sections import EvalActions, Play
 from shared.config.settings import Config
 from shared.config.trust import compare_env, load_plugin, require_env, require_network, require_plugin
-from shared.errors import CheckpointError, ConfigError
+from shared.errors import CheckpointError, ConfigError, refused
 from shared.network_spec import Network
 from shared.text import class_name
 
@@ -46,10 +46,8 @@ def weights_at(
 
     path, what = find_weights(load, flag), f"The agent of {flag} {load}"
     load_plugin(plugin)
-    try:
+    with refused(f"{flag} {load} cannot be used.", CheckpointError):
         weights = load_weights(path)
-    except CheckpointError as error:
-        raise ConfigError(f"{flag} {load} cannot be used. {error}") from error
     require_plugin(weights.plugin, plugin, what=what)
     require_network(weights.network.name, class_name(network), what=what)
     own = weights.network.own

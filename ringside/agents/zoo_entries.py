@@ -120,7 +120,7 @@ def pull_from_hub(repo: str, *, name: str | None = None, revision: str | None = 
             entry = Path(scratch) / name
             found = api.model_info(repo, revision=revision, files_metadata=True)
             sizes = {each.rfilename: each.size for each in found.siblings}
-            try:
+            with refused(f"{repo} is not an agent of Ringside:", (CheckpointError, FileError, UnicodeDecodeError)):
                 for file, most in _MOST_BYTES.items():
                     if not 0 < sizes.get(file, 0) <= most:
                         raise FileError(f"{file} has {sizes.get(file, 0):,} bytes; it needs 1 to {most:,}.")
@@ -130,8 +130,6 @@ def pull_from_hub(repo: str, *, name: str | None = None, revision: str | None = 
                 of, expected = (evaluation.get("game"), evaluation.get("protocol")), (weights.game, weights.protocol)
                 if of != expected:
                     raise FileError(f"its evaluation is of game and protocol {of!r:.160}, not of {expected}.")
-            except (CheckpointError, FileError, UnicodeDecodeError) as error:
-                raise ConfigError(f"{repo} is not an agent of Ringside: {error}") from error
             shutil.rmtree(entry / ".cache")
             for line in SHOWN.values():  # their files stay on the Hub
                 text = text.replace(f"\n\n{line}", "")
@@ -256,10 +254,8 @@ def _run_of(source: Path) -> tuple[Path, Config, dict[str, Any]]:
     """Directory, configuration and summary of the run `source`, or of the run that contains it."""
     for run in (source, *source.absolute().parents[:2]):
         if os.path.isfile(run / CONFIG_FILE) and os.path.isfile(run / SUMMARY):
-            try:
+            with refused(f"{source} cannot be shared.", (ConfigError, FileError, OSError)):
                 return run, Config.from_json(read_json(run / CONFIG_FILE)), _read_numbers(run / SUMMARY)
-            except (ConfigError, FileError, OSError) as error:
-                raise ConfigError(f"{source} cannot be shared. {error}") from error
     raise ConfigError(
         f"{source} is in no run directory with the {CONFIG_FILE} and the {SUMMARY} of a run that ended: name a run, or "
         "a file of weights in its directory."

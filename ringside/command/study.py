@@ -35,7 +35,7 @@ from shared.config.method_declaration import method_declaration
 from shared.config.sections import Evaluate
 from shared.config.settings import Config
 from shared.config.trust import NEVER_FROM_A_FILE
-from shared.errors import ConfigError, FileError, RingsideError, require
+from shared.errors import ConfigError, FileError, RingsideError, refused, require
 from shared.files.lock import is_locked
 from shared.files.plain_files import open_to_read
 from shared.files.result_files import make_result_directory
@@ -97,7 +97,7 @@ def make_space(given: GivenSpace, config: Config) -> Space:
     tables = default_tables(config) if given is None else given
     if not isinstance(tables, Mapping):
         source, tables = f"--space {tables}", read_toml("--space", Path(tables))
-    try:
+    with refused(f"{source} cannot be used:", ConfigError):
         for key, table in tables.items():
             name = key.replace("-", "_")
             if name in space:
@@ -113,8 +113,6 @@ def make_space(given: GivenSpace, config: Config) -> Space:
         for name, each in space.items():
             for value in values_of(each):
                 planning.check(config.with_settings(**(first | {name: value})))
-    except ConfigError as error:
-        raise ConfigError(f"{source} cannot be used: {error}") from error
     return space
 
 

@@ -37,7 +37,7 @@ from shared.config.resolve import resolve
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import ARITHMETIC, MAY_CHANGE_ON_RESUME, Config
 from shared.config.trust import code_named
-from shared.errors import CheckpointError, ConfigError, require
+from shared.errors import CheckpointError, ConfigError, refused, require
 from shared.files.atomic import make_directory, write_atomic
 from shared.files.lock import is_locked, wait_until_free
 from shared.files.run_file_names import CONFIG_FILE, EVALUATION_FILES, LOGS, SUMMARY_FILE
@@ -124,10 +124,8 @@ class Job:
         path = self.directory / CONFIG_FILE
         if not os.path.exists(path):
             return
-        try:
+        with refused(f"{self.directory} cannot be continued: name another --out.", ConfigError):
             recorded = Config.from_json(read_object(path))
-        except ConfigError as error:
-            raise ConfigError(f"{self.directory} cannot be continued: {error} Name another --out.") from error
         if recorded.experiment() != self.config.experiment():
             wanted, found = self.config.to_flat(), recorded.to_flat()
             names = (wanted.keys() | found.keys()) - MAY_CHANGE_ON_RESUME - ARITHMETIC

@@ -239,11 +239,10 @@ def write_report(
     left_out = []
     for path in runs:
         try:
-            found.append(load(path))
+            with refused(f"{path} cannot be read"):
+                found.append(load(path))
         except ConfigError as error:
             left_out.append(str(error))
-        except OSError as error:
-            left_out.append(f"{path} cannot be read: {error.strerror}.")
     for records in found:
         compare_env(Play(game=records.game, env=records.env), env, what=f"The run {records.path}")
         if plugin is not None:

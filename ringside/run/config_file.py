@@ -18,7 +18,7 @@ from shared.config.settings import Config
 from shared.config.trust import NEVER_FROM_A_FILE, load_plugin, require_env, require_network, require_plugin
 from shared.config.validate import require_consistent, require_used
 from shared.env_name import env_named
-from shared.errors import CheckpointError, ConfigError, FileError
+from shared.errors import CheckpointError, ConfigError, FileError, refused
 from shared.files.lock import is_locked
 from shared.files.plain_files import exists
 from shared.files.run_file_names import CONFIG_FILE
@@ -52,14 +52,12 @@ class ConfigFile(NamedTuple):
         """
         what, given = f"The run of {self.path}", dict(self.settings)
         recorded = given.pop("plugin", None)
-        try:
+        with refused(f"--config {self.path} cannot be used:", ConfigError):
             for name in sorted(given.keys() & NEVER_FROM_A_FILE):
                 raise ConfigError(f"{name} is never taken from a file; pass {flag_of(name)} on the command line.")
             changed = (self.whole or start).with_settings(**given)
             validate.ranges(changed)
             require_used(given, changed.algorithm.method)
-        except ConfigError as error:
-            raise ConfigError(f"--config {self.path} cannot be used: {error}") from error
         if recorded is not None:
             require_plugin(recorded, plugin, what=what)
         if network is None and (self.whole is not None or "network" in given):
@@ -82,15 +80,11 @@ def read_config(config: str | Path) -> ConfigFile:
     path = path / CONFIG_FILE if path.is_dir() else path
     if path.suffix != ".json":
         return _toml(path)
-    try:
-        whole = Config.from_json(read_json(path, follow=True))
+    with refused("--config cannot be read:", FileError), refused(f"--config {path} cannot be read"):
+        found = read_json(path, follow=True)
+    with refused(f"--config {path} is not the configuration of a run:", ConfigError):
+        whole = Config.from_json(found)
         validate.recorded(whole)
-    except ConfigError as error:
-        raise ConfigError(f"--config {path} is not the configuration of a run: {error}") from error
-    except OSError as error:
-        raise ConfigError(f"--config {path} cannot be read: {error.strerror}.") from error
-    except FileError as error:
-        raise ConfigError(f"--config cannot be read: {error}") from error
     return ConfigFile(path, None, {"plugin": whole.run.plugin}, _without(whole, run_dir=None, plugin=None))
 
 
@@ -160,13 +154,11 @@ def _resumed(resume: Path, env: str | None, plugin: str | None, network: str | N
         raise ConfigError(f"--resume {resume} cannot be resumed. {error}") from error
     require_plugin(checkpoint.config.get("run", {}).get("plugin"), plugin, what=what)
     in_run = checkpoint.directory.absolute().name == CHECKPOINTS
-    try:
+    with refused(f"--resume {resume} cannot be resumed.", ConfigError):
         saved = Config.from_json(checkpoint.config)
         validate.recorded(saved)
         if in_run:
             saved = _newest_start(checkpoint.run_dir, checkpoint.experiment) or saved
-    except ConfigError as error:
-        raise ConfigError(f"--resume {resume} cannot be resumed. {error}") from error
     require_env(saved.play, env, what=what, is_registered=_is_registered)
     require_network(saved.learn.network, network, what=what)
     # Nothing is written next to a checkpoint outside a run.

@@ -23,7 +23,7 @@ from shared.config.protocols import PROTOCOLS, eval_rules
 from shared.config.resolve import resolve
 from shared.config.sections import Evaluate
 from shared.config.settings import MAY_CHANGE_ON_RESUME, Config
-from shared.errors import CheckpointError, ConfigError, FileError
+from shared.errors import CheckpointError, ConfigError, FileError, refused
 from shared.files.run_file_names import METRICS_FILE, SUMMARY_FILE
 from shared.files.strict_json import read_object
 from shared.memory.plan import Plan
@@ -123,7 +123,7 @@ def resumed_checkpoint(ready: Plan, *, verified: bool = True) -> Manifest | None
     config, run = ready.config, ready.config.run
     if run.resume is None:
         return None
-    try:
+    with refused(f"--resume {run.resume} cannot be continued.", (CheckpointError, FileError)):
         checkpoint = find_checkpoint(run.resume) if verified else newest_usable(run.resume, lambda found: found)
         checkpoint.require(config)
         require_same_network(checkpoint.network, ready.network)
@@ -136,8 +136,6 @@ def resumed_checkpoint(ready: Plan, *, verified: bool = True) -> Manifest | None
             )
         require_readable(checkpoint.run_dir / METRICS_FILE)
         _require_more_to_do(checkpoint, ready)
-    except (CheckpointError, FileError) as error:
-        raise ConfigError(f"--resume {run.resume} cannot be continued. {error}") from error
     return checkpoint
 
 
@@ -152,12 +150,10 @@ def require_initial_weights(*plans: Plan) -> None:
     path = plans[0].config.run.init_from
     if path is None:
         return
-    try:
+    with refused(f"--init-from {path} cannot be used.", CheckpointError):
         weights = load_weights(path)
         for ready in plans:
             weights.require(ready.network)
-    except CheckpointError as error:
-        raise ConfigError(f"--init-from {path} cannot be used. {error}") from error
 
 
 def _require_more_to_do(checkpoint: Manifest, ready: Plan) -> None:

@@ -44,7 +44,7 @@ def newest_usable(path: Path, use: Callable[[Manifest], T]) -> T:
     if not os.path.isdir(directory):
         raise CheckpointError(f"There is no file or directory {path}.")
     faults: list[str] = []
-    with refused(f"{directory} cannot be read", CheckpointError):
+    with refused(f"{directory} cannot be read", by=CheckpointError):
         candidates = manifests_in(directory)
     for _, candidate in candidates:
         try:

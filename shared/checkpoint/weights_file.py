@@ -93,7 +93,7 @@ def load_weights(path: Path) -> StoredWeights:
         CheckpointError: there are none, or they are damaged, not finite, or of no known network.
     """
     if _is_weights_file(path):
-        with refused(f"{path} cannot be read", CheckpointError):
+        with refused(f"{path} cannot be read", by=CheckpointError):
             return _read_weights(path, follow=True)
     return newest_usable(path, _weights_of)
 

@@ -32,7 +32,7 @@ from shared.config.sections import (
     Share,
 )
 from shared.env_name import with_kwargs
-from shared.errors import ConfigError
+from shared.errors import ConfigError, refused
 from shared.text import class_name, flag_of, nearest
 
 
@@ -100,10 +100,8 @@ class Config:
         start = Config(algorithm=Algorithm(method=method))
         if _names_in(sections) != _names_in(start.to_json()):
             raise ConfigError("The configuration was written by another version of Ringside; use that one.")
-        try:
+        with refused("The configuration is damaged:", ConfigError):
             return start.with_settings(**flat_of(sections))
-        except ConfigError as error:
-            raise ConfigError(f"The configuration is damaged: {error}") from error
 
     def with_settings(self, **settings: Any) -> Self:
         """A copy with some settings changed, by the flat names of the flags (`total_steps=1_000`).
