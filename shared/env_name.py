@@ -43,11 +43,6 @@ def env_name(base: str, **arguments: Value) -> str:
     return with_kwargs(base, arguments)
 
 
-def env_named(env: str | None, kwargs: str | Mapping[str, Value] | None) -> str | None:
-    """`env` with further keyword arguments as `with_kwargs` adds them, where both are given; else `env`."""
-    return env if env is None or kwargs is None else with_kwargs(env, kwargs)
-
-
 def with_kwargs(env: str | None, kwargs: str | Mapping[str, Value]) -> str:
     """Name of `env` with further keyword arguments: those of --env-kwargs, `size=5,hard=true`, or a mapping.
 

@@ -59,7 +59,7 @@ Kinds = type[Exception] | tuple[type[Exception], ...]
 
 
 @contextmanager
-def refused(what: str, kinds: Kinds = OSError, by: type[RingsideError] = ConfigError) -> Iterator[None]:
+def refused(what: str, kinds: Kinds = OSError, by: type[Exception] = ConfigError) -> Iterator[None]:
     """Within this context raise `by` for an error of these kinds; default: for one of the system.
 
     `what` says what is refused, "--out report cannot be written", and the error says why.

@@ -17,7 +17,7 @@ from shared.config.sections import Run
 from shared.config.settings import Config
 from shared.config.trust import NEVER_FROM_A_FILE, load_plugin, require_env, require_network, require_plugin
 from shared.config.validate import require_consistent, require_used
-from shared.env_name import env_named
+from shared.env_name import with_kwargs
 from shared.errors import CheckpointError, ConfigError, FileError, refused
 from shared.files.lock import is_locked
 from shared.files.plain_files import exists
@@ -130,9 +130,9 @@ def config_of_call(preset: str | None, config: str | Path | None, settings: Mapp
     Raises:
         ConfigError: a name or a value is wrong, or settings have no effect or contradict each other.
     """
-    env = env_named(settings.get("env"), settings.get("env_kwargs"))
-    resume, plugin, network = (settings.get(name) for name in ("resume", "plugin", "network"))
-    start = starting_point(preset, resume, env, plugin, config, network)
+    env, kwargs, resume, plugin, network = map(settings.get, ("env", "env_kwargs", "resume", "plugin", "network"))
+    named = env if env is None or kwargs is None else with_kwargs(env, kwargs)
+    start = starting_point(preset, resume, named, plugin, config, network)
     chosen = start.with_settings(**settings)
     require_used(settings, chosen.algorithm.method)
     require_consistent([name for name, value in settings.items() if value is not None])

@@ -102,7 +102,7 @@ class Supervisor:
         self._memory = Memory.create(plan) if region is None else region[0]
         self._board = self._memory.board
         self._balance_lanes = _balance(plan, self._memory, note)
-        self._processes = plan.processes
+        self._processes, self._name = plan.processes, plan.processes.name_of
         self._doorbells = [Doorbell.create() for _ in range(len(self._processes))] if region is None else region[1]
         self._wakeup = Doorbell.create()
         """Rung by a stop signal, so that it is answered at once, not at the next poll."""
@@ -303,10 +303,6 @@ class Supervisor:
                 os.kill(child.process.pid, TELL_STACKS)
             wait_for_end(child.process, STACKS_SECONDS)
             child.process.kill()
-
-    def _name(self, index: int) -> str:
-        """Name of the process at a position."""
-        return self._processes.name_of(index)
 
     # --- shutdown
 

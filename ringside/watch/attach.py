@@ -17,7 +17,7 @@ from shared.config import validate
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import Config, ResolvedConfig
 from shared.config.trust import require_loaded_plugin
-from shared.errors import ConfigError, FileError
+from shared.errors import ConfigError, FileError, refused
 from shared.files.run_file_names import CONFIG_FILE
 from shared.files.strict_json import read_json
 from shared.memory.layout import LayoutError
@@ -103,12 +103,10 @@ def attach(run_dir: Path, config: Config) -> tuple[Memory, Live] | None:
 
 def _map(config: Config, live: Live) -> Memory:
     """Map the memory by the plan that a launcher made of a configuration. Raises `LayoutError` if none can have."""
-    try:
+    with refused(f"Its {CONFIG_FILE} is not the configuration of a run:", ConfigError, LayoutError):
         resolved = ResolvedConfig.from_config(config)
         validate.ranges(resolved)
         validate.resolved(resolved)
-    except ConfigError as error:
-        raise LayoutError(f"Its {CONFIG_FILE} is not the configuration of a run: {error}") from error
     actions = len(live.action_names)
     if not actions or not 0 <= live.gateways <= make_run_schedule(resolved).lanes:
         raise LayoutError(f"Its {LIVE_FILE} names {actions} actions and {live.gateways} gateways.")

@@ -113,19 +113,16 @@ class App:
             case ["runs"]:
                 return _json(self._runs.listed())
             case ["run", number, "outline"]:
-                return _json(self._source(number).outline())
+                return _json(self._runs.source(_number(number, -1)).outline())
             case ["run", number, "state"]:
                 known = [_number(word) for word in words.get("known", "").split(",")]
-                return _json(self._source(number).state(_number(words.get("edition")), known))
+                return _json(self._runs.source(_number(number, -1)).state(_number(words.get("edition")), known))
             case ["run", number, "pictures"]:
-                return self._pictures(self._source(number), words)
+                return self._pictures(self._runs.source(_number(number, -1)), words)
             case [*folder, name]:
                 page = "run.html" if folder else "runs.html"
                 return send_from_directory(STATIC, name or page, request.environ)
         raise NotFound
-
-    def _source(self, number: str) -> Source:
-        return self._runs.source(_number(number, -1))
 
     def _pictures(self, source: Source, words: Mapping[str, str]) -> Response:
         """Newest pictures, shared by viewers of the same envs: u32 length of the JSON, the JSON, frames."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from shared.config.method_declaration import method_declaration
 from shared.config.protocols import PROTOCOLS, eval_rules
-from shared.config.sections import PARTS, WORKER_SCHEDULES, Machine, Play, Precision, Schedule
+from shared.config.sections import PARTS, WORKER_SCHEDULES, Play, Precision, Schedule
 from shared.config.settings import Config, ResolvedConfig
 from shared.errors import ConfigError
 from shared.machine import facts
@@ -35,7 +35,8 @@ def resolve(config: Config) -> ResolvedConfig:
     device = "cpu" if play.workers else device_of(machine.device, machine.learner_ranks)
     few_rows = play.workers > 0 and config.learn.local_replay == 0  # passes over t_max steps are no faster in bfloat16
     asked = "fp32" if few_rows and machine.precision == "auto" else machine.precision
-    acting_device, acting_precision = acting_of(machine, device)
+    acts_on = device if machine.acting_device is None else device_of(machine.acting_device, flag="--acting-device")
+    acts_in = machine.acting_precision or ("auto" if acts_on != device else None)
     rules = eval_rules(play, config.evaluate, method_declaration(config.algorithm.method))
     answers = {
         "eval_episodes": config.evaluate.eval_episodes or PROTOCOLS[play.protocol].eval_episodes,
@@ -44,9 +45,10 @@ def resolve(config: Config) -> ResolvedConfig:
         "eval_actions": rules.actions,
         "device": device,
         "precision": precision_of(asked, device),
-        "acting_device": acting_device,
-        "acting_precision": acting_precision,
-        **_allocation(config, on_cpu=device == "cpu", acts_on_cpu=(acting_device or device) == "cpu"),
+        # They stay open where they are those of the learner.
+        "acting_device": acts_on if acts_on != device else None,
+        "acting_precision": None if acts_in is None else precision_of(acts_in, acts_on),
+        **_allocation(config, on_cpu=device == "cpu", acts_on_cpu=acts_on == "cpu"),
         "run_dir": config.run.run_dir or run_directory_of(play),
     }
     return ResolvedConfig.from_config(config.with_settings(**answers))
@@ -115,16 +117,6 @@ def precision_of(asked: Precision, device: str) -> Precision:
     if device == "cpu":
         return "bf16" if facts.bf16_flags() else "fp32"
     return "tf32"
-
-
-def acting_of(machine: Machine, device: str) -> tuple[str | None, Precision | None]:
-    """Device and arithmetic of the inference server; None where they are those of a learner on `device`.
-
-    Raises `ConfigError` when the device is not there.
-    """
-    acts_on = device if machine.acting_device is None else device_of(machine.acting_device, flag="--acting-device")
-    asked = machine.acting_precision or ("auto" if acts_on != device else None)
-    return acts_on if acts_on != device else None, None if asked is None else precision_of(asked, acts_on)
 
 
 def learner_parts_of(ranks: int, *, on_cpu: bool) -> int:

@@ -44,12 +44,7 @@ def flat_of(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def digest_of(sections: dict[str, Any], without: frozenset[str] = frozenset()) -> str:
-    """SHA-256 (hex) of the settings in a `Config.to_json` that the weights depend on, but those named `without`.
-
-    Raises `ConfigError` when these are no sections.
-    """
-    if not all(isinstance(values, dict) for values in sections.values()):
-        raise ConfigError("The configuration is damaged: a section of it is not an object.")
+    """SHA-256 (hex) of the settings in a `Config.to_json` that the weights depend on, but those named `without`."""
     left_out = MAY_CHANGE_ON_RESUME | without
     kept = {name: value for name, value in flat_of(sections).items() if name not in left_out}
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()

@@ -48,7 +48,8 @@ def settings(config: Config) -> None:
     _check_texts(changed)
     _check_network(config.learn.network)
     ranges(config)
-    _refuse(_conflicts(config, changed))
+    for sentence in _conflicts(config, changed):
+        raise ConfigError(sentence)
     if run.track == "wandb":
         require("--track wandb", "track", "wandb")
     if config.evaluate.eval_video:
@@ -59,7 +60,8 @@ def settings(config: Config) -> None:
 
 def resolved(config: ResolvedConfig) -> None:
     """Check what `shared.config.resolve.resolve` filled in, together with what the user said."""
-    _refuse(_conflicts_of_resolved(config))
+    for sentence in _conflicts_of_resolved(config):
+        raise ConfigError(sentence)
 
 
 def ranges(config: Config) -> None:
@@ -111,11 +113,6 @@ def require_consistent(names: Container[str]) -> None:
     if "env" in names and "protocol" in names:
         own = "--eval-episodes and --eval-epsilon are for --env, too"
         raise ConfigError(f"--protocol is the rules of Atari games, not of --env: pass one of them ({own}).")
-
-
-def _refuse(sentences: Iterable[str]) -> None:
-    for sentence in sentences:
-        raise ConfigError(sentence)
 
 
 def _check_texts(changed: Mapping[str, Any]) -> None:

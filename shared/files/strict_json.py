@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from shared.errors import ConfigError, FileError
+from shared.errors import ConfigError, FileError, refused
 from shared.files.plain_files import read_bytes
 
 MOST_BYTES = 1 << 20
@@ -54,13 +54,11 @@ def json_object(content: bytes) -> dict[str, Any] | None:
 
 def read_toml(flag: str, path: Path) -> dict[str, Any]:
     """Tables of a file that the option `flag` names. Raises `ConfigError`, which names both."""
+    with refused(f"{flag} cannot be read:", FileError), refused(f"{flag} {path} cannot be read"):
+        content = read_bytes(path, MOST_BYTES, follow=True)
     try:
-        tables = tomllib.loads(read_bytes(path, MOST_BYTES, follow=True).decode("utf-8-sig"))
+        tables = tomllib.loads(content.decode("utf-8-sig"))
         fault = _fault_in(tables)
-    except OSError as error:
-        raise ConfigError(f"{flag} {path} cannot be read: {error.strerror}.") from error
-    except FileError as error:
-        raise ConfigError(f"{flag} cannot be read: {error}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"{flag} {path} is not TOML: {str(error).rstrip('.'):.200}.") from error
     except RecursionError:

@@ -7,7 +7,6 @@ lives. File and memory are for the run's owner only: the kernel opens `/proc/PID
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import time
@@ -58,18 +57,10 @@ class Live:
     def for_this_process(
         cls, descriptor: int, action_names: Sequence[str], gateways: int = 0, own_torso: OwnTorso | None = None
     ) -> Self:
-        """This process, which holds the region behind `descriptor`. Raises `OSError` where /proc cannot be read."""
-        process = os.getpid()
-        started = process_start(process)
-        if started is None:
-            raise OSError(errno.ENOENT, "/proc cannot be read")
-        names = tuple(name[:_NAME_LENGTH] for name in action_names)
+        """This process, which holds the region behind `descriptor`."""
+        process, names = os.getpid(), tuple(name[:_NAME_LENGTH] for name in action_names)
+        started = process_start(process) or 0
         return cls(FORMAT, process, started, descriptor, names, gateways, own_torso, time.monotonic_ns())
-
-    @property
-    def lives(self) -> bool:
-        """True if the launcher still lives."""
-        return process_start(self.process) == self.started
 
     def write(self, run_dir: Path) -> None:
         """Leave it in the run directory. Raises `OSError`."""
@@ -95,7 +86,7 @@ class Live:
             return None
         except (FileError, msgspec.ValidationError) as error:
             raise LiveError(f"{path} is damaged: remove it; the run does not need it.") from error
-        return live if live.lives else None
+        return live if process_start(live.process) == live.started else None
 
 
 def withdraw(run_dir: Path) -> None:
