@@ -27,7 +27,7 @@ from ringside.cluster.node_object import Host, Node, NodeLost, fingerprint, nume
 from ringside.cluster.remote_lanes import EXAMINE_SECONDS, RemoteLanes
 from ringside.run.lane_balance import count_moves
 from shared.config.resolve import greatest_share
-from shared.errors import ConfigError, RunFailed
+from shared.errors import ConfigError, RunFailed, refused
 from shared.memory.board import Phase
 from shared.memory.plan import Elsewhere, Plan, deal, divide
 from shared.memory.process_table import Role
@@ -155,10 +155,9 @@ def main(child_spec: ChildSpec) -> None:
     memory, waiter = enter(child_spec)
     settings = memory.plan.elsewhere.settings
     with suppress(Stopped):
-        try:
+        # The launcher has checked it: a gateway that starts again may succeed.
+        with refused("The cluster cannot be joined now.", ConfigError, RunFailed):
             join(settings["address"])
-        except ConfigError as error:  # the launcher has checked it: a gateway that starts again may succeed
-            raise RunFailed(str(error)) from error
         from ringside.cluster.ray_hosts import RayHosts
 
         hosts = RayHosts(settings["cores"], 0)

@@ -23,6 +23,7 @@ import os
 import shutil
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -334,7 +335,10 @@ class MetricsLog:
         Raises:
             OSError: as the system says it.
         """
-        if self._sync_failed or not self._in_place():
+        in_place = False
+        with suppress(FileNotFoundError):
+            in_place = os.path.samestat(os.lstat(self._path), os.fstat(self._fd))
+        if self._sync_failed or not in_place:
             with open(os.dup(self._fd), "rb") as former:
                 former.seek(0)
                 write_atomic(self._path, partial(shutil.copyfileobj, former))
@@ -347,13 +351,6 @@ class MetricsLog:
         """Open the file that has the name now."""
         gone, self._fd = self._fd, open_to_write(self._path, os.O_RDWR | os.O_APPEND)
         os.close(gone)
-
-    def _in_place(self) -> bool:
-        """True if the name still leads to the open file."""
-        try:
-            return os.path.samestat(os.lstat(self._path), os.fstat(self._fd))
-        except FileNotFoundError:
-            return False
 
     def close(self) -> None:
         """Close the file."""

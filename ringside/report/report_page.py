@@ -12,6 +12,7 @@ import math
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,13 +74,8 @@ def notes(comparison: Comparison, published_frames: int | None) -> list[str]:
     Args:
         published_frames: training frames of the published agents in the report; None: there are none.
     """
-    return [
-        *comparison.left_out,
-        *_lengths(comparison.runs, published_frames),
-        *_seeds(comparison),
-        *_episodes_behind(comparison),
-        *_arithmetic(comparison),
-    ]
+    found = _seeds(comparison), _episodes_behind(comparison), _arithmetic(comparison)
+    return [*comparison.left_out, *_lengths(comparison.runs, published_frames), *chain(*found)]
 
 
 def _named(runs: Sequence[Records]) -> str:

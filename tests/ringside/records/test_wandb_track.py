@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -79,8 +79,7 @@ def test_records_are_sent_and_the_address_is_shown_during_the_run(tmp_path: Path
         assert notes == [f"Weights & Biases: kept in {path / 'wandb'}"]
         assert set(seen) == {"memory"}
         until(lambda: len(service.logged) == 2)
-        with closing(MetricsLog(path / "metrics.jsonl")) as log:
-            round_of(log, 100)
+        write_rounds(path / "metrics.jsonl", [100])
         until(lambda: len(service.logged) == 4)
     assert len(service.logged) == 4
 
@@ -93,8 +92,10 @@ def test_settings_of_the_service_need_it_and_come_from_no_run(name: str) -> None
     assert resume_words(config)[2:] == ["--track", "wandb", f"--{name.replace('_', '-')}", "x"]
 
 
-def round_of(log: MetricsLog, number: int) -> None:
-    log.log_round(number, 40 * (number + 1), {}, [Episode(0, 10 * number, 1.0, 5)], envs=4)
+def write_rounds(path: Path, numbers: Iterable[int]) -> None:
+    with closing(MetricsLog(path)) as log:
+        for number in numbers:
+            log.log_round(number, 40 * (number + 1), {}, [Episode(0, 10 * number, 1.0, 5)], envs=4)
 
 
 def names(found: list[dict[str, object]]) -> list[tuple[object, object]]:
@@ -113,16 +114,12 @@ def test_episodes_wait_for_their_round_and_lines_for_their_end(tmp_path: Path) -
 
 def test_nothing_is_sent_twice_when_a_run_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "metrics.jsonl"
-    with closing(MetricsLog(path)) as log:
-        for number in range(4):
-            round_of(log, number)
+    write_rounds(path, range(4))
     unsent = Unsent(path, {})
     monkeypatch.setattr("ringside.records.metrics.READ_BYTES", 500)
     assert len(list(unsent.records())) == 8, "read in several parts"
     cut_metrics(path, 2)
-    with closing(MetricsLog(path)) as log:
-        for number in range(2, 6):
-            round_of(log, number)
+    write_rounds(path, range(2, 6))
     assert names(list(unsent.records())) == [(kind, number) for number in (4, 5) for kind in ("episode", "round")]
     again = Unsent(path, {"round": 4})
     assert names(list(again.records())) == [("episode", 5), ("round", 5)]

@@ -11,7 +11,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import multiprocess
 import pytest
 
 from ringside.run import hang_detector
@@ -205,7 +204,7 @@ def test_states_and_processor_time_are_read_of_all_threads() -> None:
 @pytest.mark.parametrize("cause", list(Cause))
 def test_deaths_without_progress_add_up_by_cause(cause: Cause) -> None:
     """Kills from outside neither hide a fault nor count as one."""
-    child, other = Child(multiprocess.Process()), Cause.OWN if cause is Cause.OUTSIDE else Cause.OUTSIDE
+    child, other = Child(SimpleNamespace()), Cause.OWN if cause is Cause.OUTSIDE else Cause.OUTSIDE
     counts = [(child.count_death(other, 7), child.count_death(cause, 7)) for _ in range(3)]
     assert counts == [(1, 1), (2, 2), (3, 3)]
     assert child.count_death(cause, 8) == 1  # beyond where it ever was
