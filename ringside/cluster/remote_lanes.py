@@ -22,7 +22,7 @@ import numpy as np
 from ringside.cluster.group_host import GroupHost
 from ringside.cluster.node_object import Host, Hosts, Node, NodeLost, fingerprint
 from ringside.cluster.parcel import OPENING, LaneTicks, ParcelError, capture_lane, ticks_by_field, unpack
-from shared.errors import FatalError, RingsideError, RunFailed
+from shared.errors import FatalError, RingsideError, RunFailed, refused
 from shared.files.disk_trouble import log_line
 from shared.memory.board import Phase
 from shared.memory.process_table import Role
@@ -184,10 +184,8 @@ class RemoteLanes:
         group.node = node = self._call("describe", seconds=EXAMINE_SECONDS)
         if sentence := node.difference(fingerprint()):
             raise UnsuitableNode(sentence)
-        try:
+        with refused("A node does not suit:", RunFailed, UnsuitableNode):
             group.same_bits = self._call("probe", seconds=EXAMINE_SECONDS) == self._settings["numerics"]
-        except RunFailed as error:
-            raise UnsuitableNode(str(error)) from error
         if not group.same_bits:
             if not self._settings["mixed"]:
                 raise UnsuitableNode(node.other_bits)
@@ -242,10 +240,8 @@ class RemoteLanes:
         ticks = self._run_schedule.round_ticks
         sent = {state.lane: max(-1, state.boundary * ticks) for state in states}
         self._group = replace(self._group, lanes=lanes, sent=sent, content=None, states={})
-        try:
+        with refused("A node does not suit:", RunFailed, UnsuitableNode):
             self._call("begin", states, seconds=BEGIN_SECONDS)
-        except RunFailed as error:
-            raise UnsuitableNode(str(error)) from error
         marks, step = self._report.inexact_since, self._snapshot_step(lanes)
         if not self._group.same_bits and not 0 <= marks[self._number] <= step:
             marks[self._number] = step  # from here on nodes may act otherwise than this machine

@@ -22,7 +22,7 @@ from ringside.records.metrics import read_metrics
 from shared.config.method_declaration import method_declaration, method_names
 from shared.config.presets import nearest_preset
 from shared.config.settings import Config, flat_of, unused_settings
-from shared.errors import ConfigError, FileError
+from shared.errors import ConfigError, FileError, refused
 from shared.files.run_file_names import CONFIG_FILE, EVALUATION_FILES, METRICS_FILE, SUMMARY_FILE
 from shared.files.strict_json import read_json
 from shared.text import PLAIN_NAME
@@ -105,7 +105,7 @@ def load(run_dir: Path) -> Records:
         ConfigError: it is no run directory, of another format, damaged, or its run has not finished a round.
         OSError: as the system says it.
     """
-    try:
+    with refused(f"{run_dir} has a file that cannot be read, so leave the run out:", FileError):
         config, (rounds, episodes, evaluations) = _config(run_dir), _metrics(run_dir)
         summary = read_json(run_dir / SUMMARY_FILE, _JSON_LIMIT) if os.path.lexists(run_dir / SUMMARY_FILE) else None
         by_protocol = {
@@ -113,8 +113,6 @@ def load(run_dir: Path) -> Records:
             for kind, name in EVALUATION_FILES.items()
             if os.path.lexists(run_dir / name)
         }
-    except FileError as error:
-        raise ConfigError(f"{error} It is in {run_dir}: leave the run out.") from error
     play, run = config.get("play", {}), config.get("run", {})
     game, protocol, seed = play.get("env") or play.get("game"), play.get("protocol"), run.get("seed")
     names = [name for name in (game, protocol) if isinstance(name, str) and PLAIN_NAME.fullmatch(name)]
