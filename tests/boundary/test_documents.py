@@ -56,9 +56,9 @@ def _anchors(text: str) -> set[str]:
 def _module_exists(name: str) -> bool:
     """True if the first two parts are a module, a package or a name of the Python API."""
     top, part = name.split(".")[:2]
-    init = ROOT / top / "__init__.py"
+    names = "".join(path.read_text() for path in (ROOT / top).glob("__init__.py*"))
     found = (ROOT / top / part).is_dir() or (ROOT / top / f"{part}.py").is_file()
-    return found or (init.exists() and part in init.read_text())
+    return found or part in names
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
