@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from actors.make_env import require_no_game
@@ -108,7 +108,9 @@ def plan(config: Config) -> Plan:
         checkpoint = resumed_checkpoint(ready)
     answers = checks.before_start(ready, continues=continues(ready, checkpoint))
     checks.refuse(answers)
-    return replace(ready, warnings=tuple(answer.sentence for answer in answers if answer.color == "yellow"))
+    # In place: a copy would compute the layout of the memory again.
+    vars(ready)["warnings"] = tuple(answer.sentence for answer in answers if answer.color == "yellow")
+    return ready
 
 
 def resumed_checkpoint(ready: Plan, *, verified: bool = True) -> Manifest | None:
