@@ -7,8 +7,6 @@ others do not end it: the supervisor starts the process again.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 
 class RingsideError(Exception):
@@ -53,22 +51,6 @@ class EnvFault(RingsideError):
 
 class DeviceFault(RingsideError):
     """The GPU is out of memory, faulty or lost. A new process may find it working again."""
-
-
-Kinds = type[Exception] | tuple[type[Exception], ...]
-
-
-@contextmanager
-def refused(what: str, kinds: Kinds = OSError, by: type[Exception] = ConfigError) -> Iterator[None]:
-    """Within this context raise `by` for an error of these kinds; default: for one of the system.
-
-    `what` says what is refused, "--out report cannot be written", and the error says why.
-    """
-    try:
-        yield
-    except kinds as error:
-        why = f"{what.rstrip('.:')}: {error.strerror}." if isinstance(error, OSError) else f"{what} {error}"
-        raise by(why) from error
 
 
 def require(subject: str, extra: str, *packages: str) -> None:

@@ -7,7 +7,8 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -191,3 +192,19 @@ def short(value: float, digits: int = 3) -> str:
         if abs(value) >= limit:
             return readable(value / limit, digits) + unit
     return readable(value, digits)
+
+
+Kinds = type[Exception] | tuple[type[Exception], ...]
+
+
+@contextmanager
+def refused(what: str, kinds: Kinds = OSError, by: type[Exception] = ConfigError) -> Iterator[None]:
+    """Within this context raise `by` for an error of these kinds; default: for one of the system.
+
+    `what` says what is refused, "--out report cannot be written", and the error says why.
+    """
+    try:
+        yield
+    except kinds as error:
+        why = f"{what.rstrip('.:')}: {error.strerror}." if isinstance(error, OSError) else f"{what} {error}"
+        raise by(why) from error

@@ -16,9 +16,10 @@ from ringside.agents.stored_weights import play_of, require_actions, rules_of, w
 from shared.checkpoint.weights_file import StoredWeights
 from shared.config import validate
 from shared.config.sections import FRAME_SKIP, Play
-from shared.errors import ConfigError, refused, require
+from shared.errors import ConfigError, require
 from shared.files.atomic import write_atomic
 from shared.files.result_files import require_writable
+from shared.text import refused
 
 CHECKED_FRAMES = 256
 """Observations on which the two are compared."""

@@ -14,9 +14,9 @@ from shared.config.protocols import EvalRules, eval_rules
 from shared.config.sections import EvalActions, Play
 from shared.config.settings import Config
 from shared.config.trust import compare_env, load_plugin, require_env, require_network, require_plugin
-from shared.errors import CheckpointError, ConfigError, refused
+from shared.errors import CheckpointError, ConfigError
 from shared.network_spec import Network
-from shared.text import class_name
+from shared.text import class_name, refused
 
 
 def weights_at(

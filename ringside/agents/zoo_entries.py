@@ -24,10 +24,10 @@ from ringside.zoo.catalogue import CURVE, EVALUATION, MOST_BYTES, README, SHOWN,
 from shared.checkpoint.weights_file import StoredWeights, load_weights, weights_file
 from shared.config.protocols import acting_in_words
 from shared.config.settings import Config
-from shared.errors import CheckpointError, ConfigError, FileError, refused, require
+from shared.errors import CheckpointError, ConfigError, FileError, require
 from shared.files.run_file_names import CONFIG_FILE
 from shared.files.strict_json import read_json
-from shared.text import class_name, count, words_of
+from shared.text import class_name, count, refused, words_of
 
 _MOST_BYTES = {WEIGHTS: MOST_BYTES, SUMMARY: 1 << 20, EVALUATION: 1 << 20, README: 1 << 20}
 """Files that are pulled, with their largest sizes."""

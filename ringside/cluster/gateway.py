@@ -27,14 +27,14 @@ from ringside.cluster.node_object import Host, Node, NodeLost, fingerprint, nume
 from ringside.cluster.remote_lanes import EXAMINE_SECONDS, RemoteLanes
 from ringside.run.lane_balance import count_moves
 from shared.config.resolve import greatest_share
-from shared.errors import ConfigError, RunFailed, refused
+from shared.errors import ConfigError, RunFailed
 from shared.memory.board import Phase
 from shared.memory.plan import Elsewhere, Plan, deal, divide
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Stopped
 from shared.process.child import ChildSpec, enter
-from shared.text import count, flag_of
+from shared.text import count, flag_of, refused
 
 PLACE_SECONDS = 60.0
 """Longest start of a process on a node."""

@@ -22,14 +22,14 @@ import numpy as np
 from ringside.cluster.group_host import GroupHost
 from ringside.cluster.node_object import Host, Hosts, Node, NodeLost, fingerprint
 from ringside.cluster.parcel import OPENING, LaneTicks, ParcelError, capture_lane, ticks_by_field, unpack
-from shared.errors import FatalError, RingsideError, RunFailed, refused
+from shared.errors import FatalError, RingsideError, RunFailed
 from shared.files.disk_trouble import log_line
 from shared.memory.board import Phase
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Waiter
 from shared.process.child import Doorbells
-from shared.text import count
+from shared.text import count, refused
 
 EXAMINE_SECONDS = 180.0
 """Time without an answer after which a node counts as lost that is examined, for which it computes a while."""

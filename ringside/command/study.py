@@ -35,7 +35,7 @@ from shared.config.method_declaration import method_declaration
 from shared.config.sections import Evaluate
 from shared.config.settings import Config
 from shared.config.trust import NEVER_FROM_A_FILE
-from shared.errors import ConfigError, FileError, RingsideError, refused, require
+from shared.errors import ConfigError, FileError, RingsideError, require
 from shared.files.lock import is_locked
 from shared.files.plain_files import open_to_read
 from shared.files.result_files import make_result_directory
@@ -43,7 +43,7 @@ from shared.files.run_file_names import CONFIG_FILE, SUMMARY_FILE
 from shared.files.strict_json import json_object, read_object, read_toml
 from shared.process.ownership import LOCK_FILE, REPORT
 from shared.process.signals import handle_stop_signals
-from shared.text import count, flag_of, flags_of, words_of
+from shared.text import count, flag_of, flags_of, refused, words_of
 
 try:
     import optuna

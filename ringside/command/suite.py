@@ -37,7 +37,7 @@ from shared.config.resolve import resolve
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import ARITHMETIC, MAY_CHANGE_ON_RESUME, Config
 from shared.config.trust import code_named
-from shared.errors import CheckpointError, ConfigError, refused, require
+from shared.errors import CheckpointError, ConfigError, require
 from shared.files.atomic import make_directory, write_atomic
 from shared.files.lock import is_locked, wait_until_free
 from shared.files.run_file_names import CONFIG_FILE, EVALUATION_FILES, LOGS, SUMMARY_FILE
@@ -45,7 +45,7 @@ from shared.files.strict_json import read_object
 from shared.process.ownership import LOCK_FILE, PART, REPORT, require_writable_run
 from shared.process.signals import handle_stop_signals
 from shared.root import LAUNCHER
-from shared.text import PROGRAM, command, flag_of, flags_of, nearest, printable, words_of
+from shared.text import PROGRAM, command, flag_of, flags_of, nearest, printable, refused, words_of
 
 SUITES: dict[str, tuple[str, ...]] = {
     "atari5": ("battle_zone", "double_dunk", "name_this_game", "phoenix", "qbert"),

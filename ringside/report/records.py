@@ -22,10 +22,10 @@ from ringside.records.metrics import read_metrics
 from shared.config.method_declaration import method_declaration, method_names
 from shared.config.presets import nearest_preset
 from shared.config.settings import Config, flat_of, unused_settings
-from shared.errors import ConfigError, FileError, refused
+from shared.errors import ConfigError, FileError
 from shared.files.run_file_names import CONFIG_FILE, EVALUATION_FILES, METRICS_FILE, SUMMARY_FILE
 from shared.files.strict_json import read_json
-from shared.text import PLAIN_NAME
+from shared.text import PLAIN_NAME, refused
 
 _JSON_LIMIT = 8 << 20
 CELL_FILE = "cell.json"

@@ -42,12 +42,12 @@ from shared.config.protocols import PROTOCOLS
 from shared.config.sections import FRAME_SKIP, Play
 from shared.config.settings import ARITHMETIC
 from shared.config.trust import compare_env, require_plugin
-from shared.errors import ConfigError, refused, require
+from shared.errors import ConfigError, require
 from shared.files.atomic import write_atomic
 from shared.files.result_files import make_result_directory
 from shared.files.strict_json import read_object
 from shared.machine.contention import WORTH_SAYING
-from shared.text import flag_of, headline, short, shown
+from shared.text import flag_of, headline, refused, short, shown
 
 if TYPE_CHECKING:
     from ringside.report.plots import Axis, Picture

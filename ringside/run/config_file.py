@@ -18,12 +18,12 @@ from shared.config.settings import Config
 from shared.config.trust import NEVER_FROM_A_FILE, load_plugin, require_env, require_network, require_plugin
 from shared.config.validate import require_consistent, require_used
 from shared.env_name import with_kwargs
-from shared.errors import CheckpointError, ConfigError, FileError, refused
+from shared.errors import CheckpointError, ConfigError, FileError
 from shared.files.lock import is_locked
 from shared.files.plain_files import exists
 from shared.files.run_file_names import CONFIG_FILE
 from shared.files.strict_json import read_json, read_object, read_toml
-from shared.text import UNSET, class_name, flag_of, require_name
+from shared.text import UNSET, class_name, flag_of, refused, require_name
 
 DEFAULT_PRESET = "nature"
 _SECTIONS = frozenset({item.name for item in fields(Config)} | {"settings"})

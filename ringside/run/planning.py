@@ -23,12 +23,12 @@ from shared.config.protocols import PROTOCOLS, eval_rules
 from shared.config.resolve import resolve
 from shared.config.sections import Evaluate
 from shared.config.settings import MAY_CHANGE_ON_RESUME, Config
-from shared.errors import CheckpointError, ConfigError, FileError, refused
+from shared.errors import CheckpointError, ConfigError, FileError
 from shared.files.run_file_names import METRICS_FILE, SUMMARY_FILE
 from shared.files.strict_json import read_object
 from shared.memory.plan import Plan
 from shared.network_spec import is_own
-from shared.text import flags_of, words_of
+from shared.text import flags_of, refused, words_of
 
 
 def settings_beside_preset(config: Config, preset: str) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from ringside.watch.status import Status, ending
 from shared.checkpoint.manifest import Manifest
 from shared.config.settings import Config, flat_of
 from shared.config.trust import code_named
-from shared.errors import StopTraining, refused
+from shared.errors import StopTraining
 from shared.files.atomic import PRIVATE_UMASK, remove_temporaries, write_atomic
 from shared.files.lock import locked
 from shared.files.run_file_names import CONFIG_FILE, METRICS_FILE, SUMMARY_FILE
@@ -40,7 +40,7 @@ from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
 from shared.process.live import LIVE_FILE, Live, withdraw
 from shared.process.ownership import LIVING, LOCK_FILE, OWN_METRICS_FILE, require_writable_run
-from shared.text import printable
+from shared.text import printable, refused
 
 Record = dict[str, Any]
 """A line of metrics.jsonl (docs/files.md)."""

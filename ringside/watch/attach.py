@@ -17,14 +17,14 @@ from shared.config import validate
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import Config, ResolvedConfig
 from shared.config.trust import require_loaded_plugin
-from shared.errors import ConfigError, FileError, refused
+from shared.errors import ConfigError, FileError
 from shared.files.run_file_names import CONFIG_FILE
 from shared.files.strict_json import read_json
 from shared.memory.layout import LayoutError
 from shared.memory.plan import Elsewhere, Plan
 from shared.memory.run_memory import Memory
 from shared.process.live import LIVE_FILE, Live, LiveError
-from shared.text import nearest
+from shared.text import nearest, refused
 
 RUNS = Path("runs")
 """Default directory of runs."""

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from shared.checkpoint.manifest import CHECKPOINTS, MANIFEST_NAME, Manifest, read_manifest
-from shared.errors import CheckpointError, refused
+from shared.errors import CheckpointError
 from shared.files.run_file_names import CONFIG_FILE
+from shared.text import refused
 
 T = TypeVar("T")
 

@@ -24,11 +24,12 @@ from shared.checkpoint.manifest import (
     weights_name,
 )
 from shared.config.sections import EvalActions
-from shared.errors import CheckpointError, refused
+from shared.errors import CheckpointError
 from shared.files.plain_files import open_to_read
 from shared.files.strict_json import json_object
 from shared.network_parameters import parameters_of
 from shared.network_spec import Network
+from shared.text import refused
 
 METADATA = "ringside"
 """Key of the description, which is JSON, in the metadata of safetensors."""

@@ -32,8 +32,8 @@ from shared.config.sections import (
     Share,
 )
 from shared.env_name import with_kwargs
-from shared.errors import ConfigError, refused
-from shared.text import class_name, flag_of, nearest
+from shared.errors import ConfigError
+from shared.text import class_name, flag_of, nearest, refused
 
 
 def flat_of(sections: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

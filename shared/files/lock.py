@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from shared.errors import ConfigError, FileError, refused
+from shared.errors import ConfigError, FileError
 from shared.files.plain_files import open_to_read, open_to_write, read_bytes
+from shared.text import refused
 
 _SIGNATURE_BYTES = 32
 POLL_SECONDS = 0.2

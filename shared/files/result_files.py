@@ -6,7 +6,8 @@ import json
 import os
 from pathlib import Path
 
-from shared.errors import ConfigError, refused
+from shared.errors import ConfigError
+from shared.text import refused
 
 
 def require_writable(flag: str, path: Path, *, replaces: bool = False, beside: Path | None = None) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
-from shared.errors import ConfigError, FileError, refused
+from shared.errors import ConfigError, FileError
 from shared.files.plain_files import read_bytes
+from shared.text import refused
 
 MOST_BYTES = 1 << 20
 MOST_DEPTH = 32

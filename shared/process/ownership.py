@@ -14,8 +14,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from shared.checkpoint.manifest import CHECKPOINTS
-from shared.errors import ConfigError, refused
+from shared.errors import ConfigError
 from shared.files.run_file_names import LOGS
+from shared.text import refused
 
 LOCK_FILE = "lock"
 LIVING = "a run that is still going on, or saving"

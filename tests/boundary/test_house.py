@@ -24,14 +24,14 @@ LINES = {
     "actors": 1_547,
     "learner": 4_470,
     "workers": 490,
-    "shared": 5_050,
-    "ringside": 8_717,
+    "shared": 5_055,
+    "ringside": 8_718,
     "benchmarks": 2_100,
     "examples": 150,
     "tests": 28_115,
 }
 """Most lines of code of each room."""
-HOUSE = 22_409
+HOUSE = 22_415
 """Most lines of code of the product, which is all rooms but the tests."""
 PAGE = 1_000
 """Most lines of the page in the browser; no other room has a file in another language."""
