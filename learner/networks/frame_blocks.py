@@ -39,6 +39,13 @@ def planes_in(block: Tensor) -> Tensor:
     return words.reshape(n, k, grid * BLOCK, grid).view(torch.uint8)
 
 
+def images_in(block: Tensor) -> Tensor:
+    """The planes of `blocks`, channels-last in memory."""
+    n, grid, k = len(block), block.shape[1], block.shape[-1] // CELL
+    split = block.unflatten(3, (k, BLOCK, BLOCK)).permute(0, 1, 4, 2, 5, 3)  # [n, y, dy, x, dx, k]
+    return split.reshape(n, grid * BLOCK, grid * BLOCK, k).permute(0, 3, 1, 2)
+
+
 def stack_in(block: Tensor, stack_offset: int, planes: int) -> Tensor:
     """The part of `blocks` with the stack of so many planes that begins with plane `stack_offset`."""
     return block[..., stack_offset * CELL : (stack_offset + planes) * CELL]

@@ -50,8 +50,8 @@ class FusedModel(PackedModel):
         # The first stride counts blocks.
         self._strides = [1, *(each.stride for each in CONVOLUTIONAL[network.name].convolutions[1:])]
         super().__init__(network, device, precision, team)
-        # Gradients of weights that are faster as products of patches (docs/lab/2026-11-gpu.md, 2026-11-team.md).
-        self._by_product = [is_gpu(device) or (precision == "bf16" and i > 0) for i in range(len(self._strides))]
+        # cuDNN's gradients of weights in tf32 take twice the time of products of patches (docs/lab/2026-11-gpu.md).
+        self._by_product = is_gpu(device) and precision != "bf16"
         layers = ("hidden", self._dtype), (network.head, torch.float32)
         self.matrices = [Matrix(f"{name}.weight", f"{name}.bias", dtype) for name, dtype in layers]
         (self._conv1_params, _), *_, output = self._layers_in(self.params)
@@ -153,7 +153,7 @@ class FusedModel(PackedModel):
     def _write_convolution(self, inputs: Sequence[Tensor], i: int, by_output: Tensor, vector: int) -> None:
         """Write the gradient of convolution `i`, the first of which divides the pixels."""
         into = Affine(*(self._gradients[vector][f"conv{i + 1}.{kind}"] for kind in ("weight", "bias")))
-        if self._by_product[i]:
+        if self._by_product:
             matrix, last_axis = into.weight.permute(0, 2, 3, 1).flatten(1), by_output.permute(0, 2, 3, 1)
             write_gradient(last_axis.flatten(0, 2), self._patches(inputs[i], i), Affine(matrix, into.bias))
             if not i:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from learner.networks import lstm
-from learner.networks.frame_blocks import PIXEL, network_input, planes_in
+from learner.networks.frame_blocks import PIXEL, images_in, network_input
 from learner.networks.initial_values import HIDDEN_GAIN, LSTM_GAIN, POLICY_GAIN, VALUE_GAIN, Draws
 from learner.networks.linear import Affine, WriteGradient, linear
 from learner.networks.model import ExtraInputs
@@ -185,7 +185,7 @@ class Own(nn.Module):
     def forward(self, cells: Tensor) -> Tensor:
         """[n, features] of uint8[n, g, g, planes * 16]."""
         with torch.autocast(cells.device.type, torch.bfloat16, enabled=self._dtype == torch.bfloat16):
-            features: Tensor = self.torso(planes_in(cells).contiguous(memory_format=torch.channels_last))
+            features: Tensor = self.torso(images_in(cells))
         return features.to(self._dtype)
 
 
@@ -342,4 +342,4 @@ def _initialize(layer: nn.Module, name: str, draws: Draws) -> None:
 
 def _pixels(cells: Tensor, dtype: torch.dtype) -> Tensor:
     """Planes dtype[n, planes, side, side] in 0..1 of uint8[n, g, g, planes * 16]."""
-    return planes_in(cells).to(dtype, memory_format=torch.channels_last) * PIXEL
+    return images_in(cells).to(dtype) * PIXEL

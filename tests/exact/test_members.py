@@ -88,7 +88,7 @@ def test_a_killed_member_and_a_resume_with_another_number_change_nothing(
 def test_an_update_every_step_survives_kills_and_a_stop(tmp_path: Path, preset: str) -> None:
     """One env and the sizes of the preset: two members, a killed one, a killed actor, a stop, and four members."""
     run_dir, flags = tmp_path / "run", {"total_steps": 320, "learning_starts": 200, "snapshot_every_steps": 40}
-    words = "--plain", *words_of(game="breakout", preset=preset, **flags)
+    words = "--plain", *words_of(game="breakout", preset=preset, learner_parts=4, **flags)
     finish(start_words(*words, "--learner-members", "1", "--run-dir", str(tmp_path / "alone")), 2 * SECONDS)
     process = start_words(*words, "--learner-members", "2", "--run-dir", str(run_dir))
     memory = memory_of(process, run_dir)

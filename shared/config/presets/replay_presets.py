@@ -128,7 +128,7 @@ DER = Config(
     ),
     algorithm=replace(RAINBOW.algorithm, noisy_std=0.1, n_step=20, importance_steps=100_000, clip_gradient=10.0),
     explore=RAINBOW.explore,
-    machine=Machine(precision="fp32", learner_parts=4),
+    machine=Machine(precision="fp32", learner_parts=1),
 )
 """Data-efficient Rainbow for Atari 100k: van Hasselt et al. 2019, appendix E, Table 2. What differs from `rainbow`:
 100,000 steps, all of which are kept; learning after 1,600 of them; an update every step; Adam at 0.0001; 20 steps of
@@ -137,13 +137,15 @@ has the paper's numbers as options.
 
 The target network changes every 2,000 steps, each of which has an update from step 1,600 on. Beta grows from step 0 on,
 with Kaixhin from 1,600. There is no epsilon beside the noise. With the defaults every bit follows from seed and CPU
-model: precision and parts are named. Evaluation: 100 episodes with epsilon 0.001, as the protocol says."""
+model: precision and parts are named. The small network has one part, those of the next presets four. Evaluation: 100
+episodes with epsilon 0.001, as the protocol says."""
 
 DER_DOPAMINE = replace(
     DER,
     learn=replace(DER.learn, network="nature"),
     algorithm=replace(DER.algorithm, n_step=10, importance_start=0.5, importance_end=0.5, clip_gradient=None),
     explore=Explore(epsilon_start=0.01, epsilon_end=0.01, epsilon_steps=0),
+    machine=Machine(precision="fp32", learner_parts=4),
 )
 """Dopamine's DER, dopamine/labs/atari_100k/configs/DER.gin and atari_100k_rainbow_agent.py, of Agarwal et al. 2021:
 10 steps, importance weights P^-1/2 without annealing, no bound of the norm, and the convolutions of `nature`.

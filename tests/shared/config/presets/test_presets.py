@@ -77,7 +77,7 @@ WORKERS_OF_VALUES = WORKERS | {"epsilon_by_worker": True, "round_steps": 10_000}
 ATARI_100K = (
     {"protocol": "atari100k", "envs": 1, "lane_envs": 1, "schedule": "alternate", "total_steps": 100_000}
     | {"train_every": 1, "replay_size": 100_000, "learning_starts": 1_600, "double": True, "dueling": True}
-    | {"learning_rate": 1e-4, "optimizer_epsilon": 1.5e-4, "precision": "fp32", "learner_parts": 4}
+    | {"learning_rate": 1e-4, "optimizer_epsilon": 1.5e-4, "precision": "fp32"}
     | ADAM
 )
 
@@ -100,14 +100,24 @@ PUBLISHED: dict[str, dict[str, Any]] = {
     | LONG
     | ADAM,
     "der": DER
+    | {"learner_parts": 1}
     | {"round_steps": 2_000, "network": "der", "n_step": 20, "clip_gradient": 10.0, "priority_exponent": 0.5}
     | {"importance_start": 0.4, "importance_end": 1.0, "importance_steps": 100_000}
     | {"epsilon_start": 0.0, "epsilon_end": 0.0, "epsilon_steps": 0},
     "der-dopamine": DER
+    | {"learner_parts": 4}
     | {"round_steps": 2_000, "n_step": 10, "priority_exponent": 0.5}
     | {"importance_start": 0.5, "importance_end": 0.5, "importance_steps": 100_000}
     | {"epsilon_start": 0.01, "epsilon_end": 0.01, "epsilon_steps": 0},
-    "drq": ATARI_100K | {"round_steps": 1, "n_step": 10, "augment": True, "epsilon_end": 0.01, "epsilon_steps": 5_000},
+    "drq": ATARI_100K
+    | {
+        "learner_parts": 4,
+        "round_steps": 1,
+        "n_step": 10,
+        "augment": True,
+        "epsilon_end": 0.01,
+        "epsilon_steps": 5_000,
+    },
     "qr-dqn": {"method": "qr-dqn", "atoms": 200, "learning_rate": 5e-5, "epsilon_end": 0.01}
     | {"optimizer_epsilon": 0.0003125}
     | ALMOST_GREEDY
