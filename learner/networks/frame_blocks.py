@@ -29,18 +29,8 @@ def blocks(planes: Tensor, out: Tensor) -> Tensor:
     return out
 
 
-def planes_in(block: Tensor) -> Tensor:
-    """The planes uint8[n, k, 4 * g, 4 * g] of `blocks`: its inverse."""
-    n, grid, k = len(block), block.shape[1], block.shape[-1] // CELL
-    if torch.compiler.is_exporting():  # ONNX has no bytes as words
-        split = block.unflatten(3, (k, BLOCK, BLOCK)).permute(0, 3, 1, 4, 2, 5)
-        return split.reshape(n, k, grid * BLOCK, grid * BLOCK)
-    words = block.view(torch.int32).unflatten(3, (k, BLOCK)).permute(0, 3, 1, 4, 2)
-    return words.reshape(n, k, grid * BLOCK, grid).view(torch.uint8)
-
-
 def images_in(block: Tensor) -> Tensor:
-    """The planes of `blocks`, channels-last in memory."""
+    """The planes uint8[n, k, 4 * g, 4 * g] of `blocks`, channels-last in memory: its inverse."""
     n, grid, k = len(block), block.shape[1], block.shape[-1] // CELL
     split = block.unflatten(3, (k, BLOCK, BLOCK)).permute(0, 1, 4, 2, 5, 3)  # [n, y, dy, x, dx, k]
     return split.reshape(n, grid * BLOCK, grid * BLOCK, k).permute(0, 3, 1, 2)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from learner.engine.host_transfer import upload
 from learner.losses.method import ValueMethod
-from learner.networks.frame_blocks import planes_in
+from learner.networks.frame_blocks import images_in
 from learner.networks.model import ExtraInputs
 from learner.replay.gather import BORDER
 from learner.replay.replay_frames import Batch, planes_per_transition
@@ -142,7 +142,7 @@ class Chunk(NamedTuple):
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
         """Planes uint8[n, k, size, size] of both stacks, actions int64[n], and what the targets were computed from."""
         return {
-            "frames": planes_in(self.blocks.cpu()).contiguous().numpy(),
+            "frames": images_in(self.blocks.cpu()).contiguous().numpy(),
             "action": self.action_one_hot.argmax(1).numpy(force=True),
             "reward": self.reward.numpy(force=True).copy(),
             "discount": self.discount.numpy(force=True).copy(),

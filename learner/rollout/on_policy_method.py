@@ -12,7 +12,7 @@ from torch import Tensor
 
 from learner.engine.interfaces import UpdateOutput
 from learner.losses.method import Method
-from learner.networks.frame_blocks import planes_in
+from learner.networks.frame_blocks import images_in
 from learner.networks.model import ExtraInputs, Model, Recurrence
 
 _NONE = np.empty(0, np.int64)
@@ -91,7 +91,7 @@ class StepBatch(NamedTuple):
             {} if self.recurrence is None else self.recurrence._asdict()
         )
         numbers = {name: tensor.numpy(force=True).copy() for name, tensor in tensors.items()}
-        frames = planes_in(self.blocks.cpu()).contiguous().numpy()
+        frames = images_in(self.blocks.cpu()).contiguous().numpy()
         return {"frames": frames, "action": self.action_one_hot.argmax(1).numpy(force=True), **numbers}
 
 

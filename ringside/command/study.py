@@ -79,7 +79,8 @@ def default_tables(config: Config) -> dict[str, dict[str, Any]]:
             "trace": {"low": 0.8, "high": 1.0},
         }
         return tables | {name: table for name, table in own.items() if hasattr(config.algorithm.settings, name)}
-    tables |= {"optimizer_epsilon": {"low": 1e-8, "high": 1e-2, "log": True}, "n_step": {"low": 1, "high": 5}}
+    tables["optimizer_epsilon"] = {"low": 1e-8, "high": 1e-2, "log": True}
+    tables["n_step"] = {"low": 1 + config.algorithm.augment, "high": max(5, config.algorithm.n_step)}
     if config.explore.epsilon_start >= 0.1:  # the greatest end that is tried; noisy networks begin at 0
         tables["epsilon_end"] = {"low": 0.01, "high": 0.1, "log": True}
     return tables

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from learner.losses.td_learning import TDLearning
-from learner.networks.frame_blocks import planes_in
+from learner.networks.frame_blocks import images_in
 from learner.networks.make_model import make_model
 from learner.networks.modules import initial_parameters
 from learner.replay.replay_frames import Batch
@@ -56,7 +56,7 @@ def test_transitions_are_those_of_the_worker_and_of_its_newest_steps() -> None:
     first = end - WINDOW * T_MAX + 3  # the stack of the first tick lies in the window
     own = [(tick, env) for tick in range(first, end) for env in envs if played._slots[tick]["valid"][env]]
     known = {played.transition(*place).state.tobytes(): played.transition(*place) for place in own}
-    frames = planes_in(chunk.blocks).numpy()
+    frames = images_in(chunk.blocks).numpy()
     seen = set()
     for i in range(BATCH):
         found = known[np.ascontiguousarray(frames[i, :4]).tobytes()]

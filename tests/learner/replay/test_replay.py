@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from learner.networks.frame_blocks import network_input, planes_in, stack_in
+from learner.networks.frame_blocks import images_in, network_input, stack_in
 from learner.replay.replay_frames import (
     Batch,
     DeviceFrames,
@@ -125,7 +125,7 @@ def test_stacks_are_augmented_each_by_its_draws(shape: dict[str, object]) -> Non
     whole = blocks.clone()
     frames.select(batch.rows, batch.frame_mask, whole)
     frames.select(batch.rows, batch.frame_mask, blocks, torch.from_numpy(draws).float())
-    before, after = (planes_in(each).contiguous().numpy() for each in (whole, blocks))
+    before, after = (images_in(each).contiguous().numpy() for each in (whole, blocks))
     for i, stack in enumerate(np.split(before, 2, axis=1)):
         np.testing.assert_array_equal(np.split(after, 2, axis=1)[i], augmented(stack, draws[:, i]))
 
