@@ -125,7 +125,7 @@ BENCHES: dict[str, dict[str, str]] = {
     },
     "learner": {name: f"throughput --only learner --seconds 3 -- {FLAGS[name]}" for name in LEARNERS},
     "presets": {"all": f"{COSTS} quick,double,dueling,c51,qr-dqn"},
-    "large": {"all": f"{COSTS} rainbow,iqn,btr"},
+    "large": {"all": f"{COSTS} rainbow,iqn,btr,der,der-dopamine,drq"},
     "on-policy": {"all": f"{COSTS} ppo,ppo-quick,a2c,a3c,impala,pqn,pqn-quick"},
     "scaling": {"all": "scaling"},
     "limits": {"all": "limits --only inference,update"},

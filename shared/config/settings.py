@@ -53,7 +53,7 @@ def digest_of(sections: dict[str, Any], without: frozenset[str] = frozenset()) -
 TASK_OPTIONS = frozenset(
     {"preset", "config", "env_kwargs", "cgroup", "cpus", "memory", "games", "seeds", "out", "final_episodes", "json"}
     | {"ray", "ray_insecure", "nodes", "head_plays", "mixed_numerics", "cpus_per_run", "gpus_per_run"}
-    | {"trials", "space", "prune"}
+    | {"trials", "space", "prune", "repeat", "keep_replay"}
 )
 """Options of the tasks that take settings of runs, too (train, suite, tune, doctor); no setting of a method may
 be called so, since it would have the same flag."""

@@ -28,7 +28,7 @@ LINES = {
     "ringside": 8_719,
     "benchmarks": 2_100,
     "examples": 150,
-    "tests": 28_125,
+    "tests": 28_127,
 }
 """Most lines of code of each room."""
 HOUSE = 22_414

@@ -74,7 +74,8 @@ def test_required_packages_alone_train_and_evaluate(
 
 
 def test_own_metrics_need_no_tensorboard(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    monkeypatch.delitem(sys.modules, "ringside.records.events", raising=False)
+    monkeypatch.setitem(sys.modules, "tensorboard.compat.proto.event_pb2", None)
     own = OwnMetrics(tmp_path, tmp_path, 0, print)
     own.add({"steps": 8, "round": 0, "kind": "round"}, {"gap": 1.5})
     own.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import socket
+import sys
 from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
@@ -83,8 +84,7 @@ def enter(address: str) -> None:
 
 
 def test_without_the_package_the_sentence_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    missing = Mock(side_effect=importlib.metadata.PackageNotFoundError("ray"))
-    monkeypatch.setattr(importlib.metadata, "version", missing)
+    monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ConfigError, match=r"run `\.venv/bin/pip install --editable '\.\[ray\]'`"):
         enter("auto")
 
