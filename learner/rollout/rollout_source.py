@@ -84,10 +84,13 @@ class RolloutSource(RoundSource[StepBatch]):
         tick, env = self._reader.grid(window_end)
         rollout = self._reader.rollout(tick, env, self._evaluate(tick, env))
         self._steps = self._reader.columns(rollout, self._method.targets(rollout), self._blocks)
-        self._order = self._draw_order(round_, updates)
+        self._order, self._loaded = self._draw_order(round_, updates), -1
 
     def load(self, number: int) -> int:
-        """Copy the steps of chunk `number` into the buffer."""
+        """Copy the steps of chunk `number` into the buffer, once: slices of members end at different updates."""
+        if number == self._loaded:
+            return 0
+        self._loaded = number
         assert self._steps is not None, "a round was begun"
         n = len(self._chunk.weight)
         part = self._order[number * n : (number + 1) * n]

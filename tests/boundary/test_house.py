@@ -22,7 +22,7 @@ from shared.root import ROOT
 LINES = {
     "launch.py": 80,
     "actors": 1_547,
-    "learner": 4_467,
+    "learner": 4_470,
     "workers": 490,
     "shared": 5_056,
     "ringside": 8_719,
@@ -31,7 +31,7 @@ LINES = {
     "tests": 28_127,
 }
 """Most lines of code of each room."""
-HOUSE = 22_414
+HOUSE = 22_417
 """Most lines of code of the product, which is all rooms but the tests."""
 PAGE = 1_000
 """Most lines of the page in the browser; no other room has a file in another language."""

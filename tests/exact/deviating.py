@@ -19,7 +19,7 @@ def main(child_spec: ChildSpec) -> None:
     checksum = Engine.checksum
 
     def deviate(engine: Engine[Any]) -> int:
-        return checksum(engine) + int(engine._round > 0)
+        return checksum(engine) + int(engine.round > 0)
 
     Engine.checksum = deviate  # type: ignore[method-assign]
     member.main(child_spec)
