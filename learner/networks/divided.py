@@ -23,7 +23,7 @@ from learner.team.team import Team, slices
 
 LEAST_ROWS = 4
 """Rows of the smallest part that is joined with others: products of fewer rows have kernels of their own in float32."""
-CHECKED_ROWS = 256
+COMPARED_ROWS = 256
 """Rows, in as many batches as need be, by which a pass over several parts is compared with a pass for each."""
 
 
@@ -70,7 +70,7 @@ class DividedModel:
         self._gradients = self._zeros(parts, first)
         self._outputs: dict[tuple[int, ...], list[Tensor]] = {}
         self._kept = cache(partial(self._make_kept, zeros=self._zeros))
-        self._groups_of: dict[int, list[Group]] = {}
+        self._groups_of: dict[tuple[int, int], list[Group]] = {}
         self.network, self.noise = model.network, model.noise
         self.params, self.params_bf16 = model.params, model.params_bf16
         self.pack, self.unpack = model.pack, model.unpack
@@ -138,19 +138,18 @@ class DividedModel:
         """The parts of a batch that this member computes: together if that has the bits of a pass for each."""
         rows, recurrence = len(blocks), extra_inputs.recurrence
         each = 1 if recurrence is None else rows // len(recurrence.state)
+        if (rows, each) in self._groups_of:
+            return self._groups_of[rows, each]
         cuts = [slice(cut.start * each, cut.stop * each) for cut in slices(rows // each, len(self.parts))]
         own = {part: cuts[part] for part in self._own if cuts[part].stop > cuts[part].start}
-        single = [_group({part: cut}) for part, cut in own.items()]
-        if len(own) < 2 or recurrence is not None or is_gpu(self.params.device) or not self._model.takes_parts:
-            return single
-        if rows not in self._groups_of:
-            joined = [_group(own)]
-            same = all(cut.stop - cut.start >= LEAST_ROWS for cut in own.values()) and all(
-                self._same_bits([single, joined], blocks, stack_offset, extra_inputs, seed)
-                for seed in range(-(-CHECKED_ROWS // rows))
-            )
-            self._groups_of[rows] = joined if same else single
-        return self._groups_of[rows]
+        groups = [_group({part: cut}) for part, cut in own.items()]
+        apart = recurrence is not None or is_gpu(self.params.device) or not self._model.takes_parts
+        if len(own) > 1 and not apart and all(cut.stop - cut.start >= LEAST_ROWS for cut in own.values()):
+            ways, seeds = [groups, [_group(own)]], range(-(-COMPARED_ROWS // rows))
+            if all(self._same_bits(ways, blocks, stack_offset, extra_inputs, seed) for seed in seeds):
+                groups = ways[1]
+        self._groups_of[rows, each] = groups
+        return groups
 
     def _same_bits(
         self, ways: list[list[Group]], blocks: Tensor, stack_offset: int, extra_inputs: ExtraInputs, seed: int

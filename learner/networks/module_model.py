@@ -35,6 +35,7 @@ class ModuleModel(PackedModel):
         for part in self.module.modules():  # a parameter may be that of several
             for name, tensor in [*part.named_parameters(recurse=False), *part.named_buffers(recurse=False)]:
                 setattr(part, name, bound[tensor] if tensor in bound else tensor.to(self.params.device))
+        self._spectral = [layer for layer in self.module.modules() if isinstance(layer, SpectralConvolution)]
         self._side_stream = SideStream()
         self._leaves = self.module.parameters_by_name()
         self.matrices = []
@@ -55,10 +56,9 @@ class ModuleModel(PackedModel):
 
     def keep_state(self) -> bool:
         """Keep what power iteration found (`PackedModel.keep_state`)."""
-        layers = [layer for layer in self.module.modules() if isinstance(layer, SpectralConvolution)]
-        for layer in layers:
+        for layer in self._spectral:
             layer.keep()
-        return bool(layers)
+        return bool(self._spectral)
 
     def gradient_into(self, *flats: Tensor) -> None:
         """Set the vectors that `backward` writes into (`PackedModel.gradient_into`)."""
