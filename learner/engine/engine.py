@@ -201,7 +201,9 @@ class Engine(Generic[M]):
         while self._done < end:
             number, first = divmod(self._done, chunk)
             last = min(chunk, first + end - self._done)
-            buffer = self._source.load(number)
+            buffer = number % self._source.buffers
+            if not first:  # once for each chunk: calls of members end at different updates, and loading waits for all
+                self._source.load(number)
             if self._graphs is not None:
                 last = min(last, first - first % self._graph_updates + self._graph_updates)
             if self._graphs is not None and (buffer, first, last) in self._graphs:

@@ -51,9 +51,10 @@ class RoundSource(Generic[M]):
     Example, a round of 20 updates in chunks of 8:
 
         source.begin_round(round_, window_end, 20)
-        buffer = source.load(0)                # the second chunk is prepared from here on
-        source.minibatch(buffer, 0) ... source.minibatch(buffer, 7)
-        buffer = source.load(1) ...
+        source.load(0)                         # the second chunk is prepared from here on
+        source.minibatch(0, 0) ... source.minibatch(0, 7)
+        source.load(1)
+        source.minibatch(1 % source.buffers, 0) ...
         source.finish_round(20)
     """
 
@@ -73,8 +74,11 @@ class RoundSource(Generic[M]):
     def prefetch(self, round_: int, window_end: int) -> None:
         """Begin to prepare `begin_round` in parallel with other work. A second call for the same round does nothing."""
 
-    def load(self, number: int) -> int:
-        """Wait for chunk `number`, which follows `number - 1`; begin to prepare the next; return its buffer."""
+    def load(self, number: int) -> None:
+        """Wait for chunk `number`, which follows `number - 1`; begin to prepare the next. Called once for each chunk.
+
+        It lies in buffer `number` % `buffers`.
+        """
         raise NotImplementedError
 
     def minibatch(self, buffer: int, index: int) -> M:

@@ -63,7 +63,6 @@ class ReplaySource(RoundSource[Chunk]):
         self._rows = [rows[part] for part in team.written(count) if rows[part].stop > rows[part].start]
         self._prefetching: tuple[int, int] | None = None  # the round that is prefetched, and the end of its window
         self._round = self._planned = 0
-        self._loaded = -1
         self._chunks_updated = 0  # chunks of the round whose errors the sampler knows
         self._graphs: Graphs | None = None
 
@@ -78,7 +77,7 @@ class ReplaySource(RoundSource[Chunk]):
     def begin_round(self, round_: int, window_end: int, updates: int) -> None:
         """Begin a round of `updates` updates, drawn from ticks before `window_end`."""
         self.settle()
-        self._round, self._planned, self._loaded, self._chunks_updated = round_, updates, -1, 0
+        self._round, self._planned, self._chunks_updated = round_, updates, 0
         self._prefetching = None
         if updates:
             self._sampler.begin_round(round_, window_end)
@@ -92,11 +91,8 @@ class ReplaySource(RoundSource[Chunk]):
         # the gathers of the present round already.
         self._prefetcher.submit(partial(self._sampler.prefetch, round_, window_end), after_main_stream=False)
 
-    def load(self, number: int) -> int:
+    def load(self, number: int) -> None:
         """Wait for chunk `number`, and begin the next; on a CPU prepare it now."""
-        if self._loaded == number:
-            return number % self.buffers
-        self._loaded = number
         if self._prefetcher is None:
             self._prepare(number)
         else:
@@ -105,7 +101,6 @@ class ReplaySource(RoundSource[Chunk]):
             self._prefetcher.settle()
             if (number + 1) * self.chunk_updates < self._planned:
                 self._prefetcher.submit(partial(self._prepare, number + 1))
-        return number % self.buffers
 
     def minibatch(self, buffer: int, index: int) -> Chunk:
         """Views of the transitions of one update."""

@@ -84,13 +84,10 @@ class RolloutSource(RoundSource[StepBatch]):
         tick, env = self._reader.grid(window_end)
         rollout = self._reader.rollout(tick, env, self._evaluate(tick, env))
         self._steps = self._reader.columns(rollout, self._method.targets(rollout), self._blocks)
-        self._order, self._loaded = self._draw_order(round_, updates), -1
+        self._order = self._draw_order(round_, updates)
 
-    def load(self, number: int) -> int:
-        """Copy the steps of chunk `number` into the buffer, once: slices of members end at different updates."""
-        if number == self._loaded:
-            return 0
-        self._loaded = number
+    def load(self, number: int) -> None:
+        """Copy the steps of chunk `number` into the buffer."""
         assert self._steps is not None, "a round was begun"
         n = len(self._chunk.weight)
         part = self._order[number * n : (number + 1) * n]
@@ -100,7 +97,6 @@ class RolloutSource(RoundSource[StepBatch]):
             rows = self._own_rows(len(part)) if name == "blocks" else slice(0, len(part))
             torch.index_select(steps[name], 0, index[rows], out=buffer[rows])
         self._team.sync()
-        return 0
 
     def minibatch(self, buffer: int, index: int) -> StepBatch:
         """Views of the steps of one update."""

@@ -34,16 +34,15 @@ class SequenceSource(RolloutSource):
         self._recurrence = self._chunk_recurrence  # of the whole round: by env, and by (tick, env)
         self._env_order = np.zeros(0, np.int64)
 
-    def load(self, number: int) -> int:
+    def load(self, number: int) -> None:
         """Copy the steps of chunk `number` into the buffer, and the states before them."""
-        buffer = super().load(number)
+        super().load(number)
         state, start = self._chunk_recurrence
         envs = self._env_order[number * len(state) : (number + 1) * len(state)]
         index = upload(torch.from_numpy(envs), self._device)
         torch.index_select(self._recurrence.state, 0, index, out=state[: len(envs)])
         steps = upload(torch.from_numpy(self._steps_of(envs)), self._device)
         torch.index_select(self._recurrence.start, 0, steps, out=start[: len(steps)])
-        return buffer
 
     def _evaluate(self, tick: NDArray[np.int64], env: NDArray[np.int64]) -> NDArray[np.float32]:
         """Gather the stacks of (tick, env); return the outputs float32[n, outputs] of the network as it is."""

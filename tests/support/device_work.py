@@ -99,11 +99,11 @@ def learn(work: Work, device: torch.device, rounds: int = ROUNDS, team: Team | N
         if plays_meanwhile := work.config.learn.schedule != "alternate":
             _play_until(played, schedule.window_end(round_ + 1))
         if round_ == 1:
-            part = min(5, count)  # no whole graph: the rest is launched kernel by kernel
-            engine.run(part)
+            engine.run(5)  # no whole graph: the rest is launched kernel by kernel
             numbers["published within 1"] = _published(engine, network)  # as with `--schedule free`
-            count -= part
-        engine.run(count)  # whole graphs, while the next chunk is prefetched
+        # Whole graphs, while the next chunk is prefetched; each member stops at another update.
+        for part in (count,) if team is None or not team.rank else (team.rank, count):
+            engine.run(part)
         while engine.unfinished_slices() > 1:
             pass
         if plays_meanwhile and round_ < rounds:

@@ -79,9 +79,9 @@ def test_every_chunk_has_the_random_inputs_of_its_round_and_number() -> None:
     source: Any = engine._source
     for round_ in (3, 4):
         assert engine.begin_round(round_, round_ * 10) == 20
-        for number in range(3):
-            buffer = source.load(number)
-            found = source.chunks[buffer].fractions.clone()
-            source.chunks[buffer].draw_random_inputs(3, round_, number)
-            assert torch.equal(found, source.chunks[buffer].fractions)
+        for number, chunk in enumerate([*source.chunks, source.chunks[0]]):
+            source.load(number)
+            found = chunk.fractions.clone()
+            chunk.draw_random_inputs(3, round_, number)
+            assert torch.equal(found, chunk.fractions)
         engine.settle()

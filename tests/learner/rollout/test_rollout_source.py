@@ -101,8 +101,8 @@ def minibatches_of(engine: Engine[Any], round_: int, updates: int) -> list[dict[
         source.begin_round(round_, (round_ + 1) * TICKS, updates)
         found = []
         for number in range(updates):
-            chunk, index = divmod(number, source.chunk_updates)
-            found.append(source.minibatch(source.load(chunk), index).to_arrays())
+            source.load(number // source.chunk_updates)
+            found.append(source.minibatch(0, number % source.chunk_updates).to_arrays())
     return found
 
 
