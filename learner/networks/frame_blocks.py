@@ -8,6 +8,7 @@ exactly.
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from shared.frame_shape import BLOCK, CELL
@@ -31,9 +32,8 @@ def blocks(planes: Tensor, out: Tensor) -> Tensor:
 
 def images_in(block: Tensor) -> Tensor:
     """The planes uint8[n, k, 4 * g, 4 * g] of `blocks`, channels-last in memory: its inverse."""
-    n, grid, k = len(block), block.shape[1], block.shape[-1] // CELL
-    split = block.unflatten(3, (k, BLOCK, BLOCK)).permute(0, 1, 4, 2, 5, 3)  # [n, y, dy, x, dx, k]
-    return split.reshape(n, grid * BLOCK, grid * BLOCK, k).permute(0, 3, 1, 2)
+    planes = F.pixel_shuffle(block.permute(0, 3, 1, 2), BLOCK)  # on a CPU a quarter of the time of a permuted copy
+    return planes.contiguous(memory_format=torch.channels_last)
 
 
 def stack_in(block: Tensor, stack_offset: int, planes: int) -> Tensor:

@@ -342,4 +342,4 @@ def _initialize(layer: nn.Module, name: str, draws: Draws) -> None:
 
 def _pixels(cells: Tensor, dtype: torch.dtype) -> Tensor:
     """Planes dtype[n, planes, side, side] in 0..1 of uint8[n, g, g, planes * 16]."""
-    return images_in(cells).to(dtype) * PIXEL
+    return images_in(cells).to(dtype).mul_(PIXEL)
