@@ -223,7 +223,7 @@ def learning_begins_sentence(ready: Plan, boundary: int) -> str | None:
     waits = begins != starts and not ready.method.on_policy
     part = "gradient" if run_schedule.workers else "whole round"
     after = f", with the first {part} after --learning-starts {starts:_}" if waits else ""
-    return f"Learning begins at step {begins:,}{after}."
+    return f"Learning begins in {ready.config.machine.precision} at step {begins:,}{after}."
 
 
 def score_reached(config: Config, status: Status) -> str | None:

@@ -158,8 +158,8 @@ def test_another_run_is_not_overwritten(refused: Refused, five_rounds: Path, tmp
 @pytest.mark.parametrize(
     ("settings", "boundary", "sentence"),
     [
-        ({"envs": 10, "lane_envs": 2, "round_steps": 100}, 0, "Learning begins at step 50,000."),
-        ({}, 5, "Learning begins at step 59,904, with the first whole round after --learning-starts 50_000."),
+        ({"envs": 10, "lane_envs": 2, "round_steps": 100}, 0, "Learning begins in fp32 at step 50,000."),
+        ({}, 5, "Learning begins in fp32 at step 59,904, with the first whole round after --learning-starts 50_000."),
         ({}, 6, None),
         ({"total_steps": 50_000}, 0, None),
     ],
@@ -167,7 +167,7 @@ def test_another_run_is_not_overwritten(refused: Refused, five_rounds: Path, tmp
 def test_the_step_at_which_learning_begins_is_said(
     settings: dict[str, int], boundary: int, sentence: str | None
 ) -> None:
-    ready = planning.check(Config().with_settings(device="cpu", **settings))
+    ready = planning.check(Config().with_settings(device="cpu", precision="fp32", **settings))
     assert training.learning_begins_sentence(ready, boundary) == sentence
 
 

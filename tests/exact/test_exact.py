@@ -103,7 +103,7 @@ def test_a_callback_that_fails_loses_nothing(undisturbed: Undisturbed, tmp_path:
     )
     assert failed.returncode == 1
     assert "LookupError: what is plotted here?" in failed.stderr
-    assert "Learning begins at step" in failed.stdout
+    assert "Learning begins in" in failed.stdout
     assert "updates/s" in failed.stdout, "a script speaks as the command does"
     assert 0 < summary(tmp_path / "run")["rounds"] < 10
     finish(start(tmp_path / "run", "--resume", str(tmp_path / "run")))
