@@ -27,7 +27,7 @@ IMAGINED = {"learner/methods/log_cosh.py"}
 """Files that a reader of docs/extending.md writes."""
 
 FOREIGN = {"--cpuset-cpus", "--gpus", "--shm-size", "--prioritised", "--layer-norm", "--sharpness"} | {
-    *("--lr", "--num-envs", "--gamma", "--version")
+    *("--lr", "--num-envs", "--gamma", "--version", "--user", "--scope")
 }
 """Options of other programs and libraries, the former names that CHANGELOG.md mentions, the option of the plug-in that
 docs/extending.md shows, and the one that stands in place of a task."""

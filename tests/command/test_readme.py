@@ -29,20 +29,20 @@ TINY = " ".join(f"{flag} {value}" for flag, value in _FLAGS.items() if flag != "
 SHORT = f"{TINY} --run-dir {{out}} --plain"
 
 MORE = {
-    "make run": SHORT,
-    'make run ARGS="--game pong --preset ppo-quick --stop-at 18"': (
+    "make play": "--video {out}.gif --seconds 1",
+    'make run ARGS="--game pong --preset ppo-quick"': (
         "--envs 4 --actors 1 --round-steps 160 --batch-size 80 --total-steps 640 --run-dir {out} --plain"
     ),
-    "make play": "--video {out}.gif --seconds 1",
+    "make check": None,
+    "launch.py --actors 12 --game breakout": None,
     "launch.py --resume RUN": "--plain",
-    "launch.py eval --load RUN --episodes 30": "--episodes 2",
-    "launch.py watch --open": None,
+    "launch.py eval RUN --episodes 30": "--episodes 2",
+    "launch.py play RUN --video breakout.mp4": "--episodes 1 --video {out}.mp4",
     "launch.py report RUN": "--out {out}",
     "launch.py suite --games pong,breakout --seeds 3 --preset ppo-quick": None,
-    "launch.py play --load pong --video pong.mp4 --episodes 30": "--episodes 1 --video {out}.mp4",
     "launch.py --env tests.support.pixel_game:factory --network small --preset quick": SHORT,
 }
-"""By command, the words that make it small; None: a test of its own runs it (test_watch.py, test_suite.py)."""
+"""By command, the words that make it small; None: another test runs it (below, test_suite.py), or this is its part."""
 
 LONG = ("make run", "launch.py --resume", "launch.py play", "launch.py --env")
 """Beginnings of those that take long, or differ little from another."""
@@ -50,7 +50,7 @@ LONG = ("make run", "launch.py --resume", "launch.py play", "launch.py --env")
 
 def commands() -> list[str]:
     """The commands that stand on lines of their own, runs called RUN, without what explains them."""
-    found = re.findall(r"^    (?:\.venv/bin/python )?((?:make|launch\.py) .*)$", README, flags=re.MULTILINE)
+    found = re.findall(r"^    (?:python )?((?:make|launch\.py) .*)$", README, flags=re.MULTILINE)
     return [RUN.sub("RUN", command.partition("#")[0].strip()) for command in found]
 
 
