@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, replace
@@ -326,11 +326,11 @@ class SuiteRunner:
         return code == 0 and job.finished
 
     def _words(self, job: Job, title: str, cpu: str) -> list[str]:
-        """Arguments of a training, noted when it begins, on a model of CPU; what another began is removed."""
+        """Arguments of a training, noted when it begins, on a model of CPU; what another began is renamed."""
         former = read_object(job.directory / CELL_FILE).get("cpu", cpu)
         if job.begun and former != cpu:
-            _say(title, f"begins anew: its CPU was {former}, and this one is {cpu}.")
-            shutil.rmtree(job.directory)
+            job.directory.rename(old := job.directory.with_name(f"{job.directory.name}.{time.time_ns()}"))
+            _say(title, f"begins anew: its CPU was {former}, and this one is {cpu}. {old} keeps the former run.")
         words = words_to_train(self._options, job)
         if not job.begun:
             make_directory(job.directory)
