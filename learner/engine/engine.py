@@ -147,7 +147,7 @@ class Engine(Generic[M]):
 
     @torch.inference_mode()
     def export_into(self, out: NDArray[np.float32]) -> None:
-        """Write the online parameters into float32[P], to be published: all processes wait for them.
+        """Write the online parameters into float32[Q], packed, to be published: all processes wait for them.
 
         Raises:
             NonFiniteError: as `online_into`.

@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor
 
 from learner.engine.accelerator import is_gpu
@@ -63,15 +61,6 @@ class FusedModel(PackedModel):
     def refresh(self) -> None:
         """Update the first weights, which divide the pixels by 255, from `params`."""
         torch.mul(self._conv1_params, PIXEL, out=self._conv1)
-
-    def export_into(self, out: NDArray[np.float32]) -> None:
-        """Copy `params` in packed layout, a tenth of the time of `unpack`."""
-        self._transfer.to_host(self.params, out)
-
-    def take(self, exported: NDArray[np.float32]) -> None:
-        """Take over parameters in packed layout."""
-        self.params.copy_(self._transfer.to_device(exported))
-        self.sync_copy()
 
     def _layers_in(self, flat: Tensor) -> list[Affine]:
         """The layers' parts of a vector in packed layout."""

@@ -71,7 +71,7 @@ class Model(Protocol):
         """Copy a packed vector [Q] into one in canonical layout."""
 
     def export_into(self, out: NDArray[np.float32]) -> None:
-        """Copy `params` into float32[P] for the same model of another process, in the layout that costs least."""
+        """Copy `params` into float32[Q] for the same model of another process."""
 
     def take(self, exported: NDArray[np.float32]) -> None:
         """Take over the parameters that `export_into` has copied."""

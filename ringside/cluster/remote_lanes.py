@@ -88,7 +88,7 @@ class RemoteLanes:
         self._board, self._run_schedule = memory.board, memory.run_schedule
         self._process = waiter.process
         self._vacant = self._board.vacant[self._process : self._process + 1]
-        self._parameters = np.empty(memory.plan.parameters.count, np.float32)
+        self._parameters = np.empty_like(memory.weights.data[0])
         self._sought_since = time.monotonic()
         """Infinite: there is a node that suits."""
         self._group = self._sought()

@@ -154,15 +154,15 @@ class Plan:
     @cached_property
     def layout(self) -> Layout:
         """The shared region's table of fields; single numbers first, the rings last."""
-        run_schedule, parameters = self.run_schedule, self.parameters.count
+        run_schedule, parameters, packed = self.run_schedule, self.parameters.count, packed_places(self.network)[1]
         envs, units = self.config.evaluate.eval_envs, self.network.recurrent
         sizes = {
-            "parameters": parameters,
+            "parameters": packed,
             **Board.sizes(run_schedule, len(self.processes), self.elsewhere.actors),
             **Mailbox.sizes(run_schedule, self.actions),
             **Evaluations.sizes(parameters, envs, self.evaluation_episodes, run_schedule.frames, units),
             **LaneSnapshots.sizes(run_schedule),
-            **SharedParameters.sizes(run_schedule, self.actors, packed_places(self.network)[1]),
+            **SharedParameters.sizes(run_schedule, self.actors, packed),
             "gateways": self.elsewhere.actors,
         }
         return Layout(

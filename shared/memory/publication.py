@@ -1,7 +1,7 @@
 """Published parameters: two buffers, and the number of the newest publication.
 
-They lie in a layout of the model that learner and inference server share (`Model.export_into`). Evaluations,
-checkpoints and files of weights have the order of `shared.network_parameters`.
+They lie in the packed layout of `shared.network_parameters`. Evaluations, checkpoints and files of weights have the
+canonical order.
 
 Publication `p` lies in buffer `p % 2`; its data are written before `current` says `p`. A reader of `p` is safe until
 `p + 1` is published, after which `p + 2` may overwrite it. With rounds no process reads `p` then; `read` checks it

@@ -19,7 +19,7 @@ from shared.config.method_declaration import method_declaration
 from shared.config.presets import PRESETS
 from shared.config.settings import Config
 from shared.frame_shape import FRAME_SIDE, STACK
-from shared.network_parameters import parameters_of
+from shared.network_parameters import packed_places
 from shared.network_spec import Network, network_of
 from tests.support.played_ring import ACTIONS, PlayedRing, stored_state
 
@@ -150,7 +150,7 @@ def answer(work: Work, device: torch.device, played: PlayedRing) -> Numbers:
     policy.rehearse()
     frames, envs = played.ring.flat["frame"], np.arange(BATCH)
     learner, numbers = make_model(network, torch.device("cpu"), work.precision), Numbers()
-    exported = np.zeros(parameters_of(network).count, np.float32)
+    exported = np.zeros(len(learner.params), np.float32)
     for version in range(2):
         policy.load(_parameters(network, version))
         stacks = np.random.default_rng(version).integers(0, 256, (BATCH, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
@@ -191,6 +191,6 @@ def _parameters(network: Network, seed: int) -> NDArray[np.float32]:
 
 
 def _published(engine: Engine, network: Network) -> NDArray[np.float32]:
-    out = np.zeros(parameters_of(network).count, np.float32)
+    out = np.zeros(packed_places(network)[1], np.float32)
     engine.export_into(out)
     return out

@@ -51,7 +51,7 @@ def test_another_process_takes_what_a_model_exports(precision: str, dueling: boo
     network = Network("nature", ACTIONS, dueling=dueling)
     ours, theirs = (make_model(network, CPU, precision) for _ in range(2))
     ours.pack(initial_parameters(network, 1), ours.params)
-    exported = np.full(parameters_of(network).count, np.nan, np.float32)
+    exported = np.full(len(ours.params), np.nan, np.float32)
     ours.export_into(exported)
     theirs.take(exported)
     ours.sync_copy()

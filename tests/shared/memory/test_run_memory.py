@@ -33,8 +33,8 @@ MACHINE = {"actors": 3, "inference_batch": 32, "device": "cpu", "eval_episodes":
         ("nature", {"eval_every_steps": 250_000}, "42cf26549bd542426fd07e77c1555f2dc04cb534715286c03927923baad7d03c"),
         ("nature", {"schedule": "alternate"}, "ca207d4daf04fff8b8cce097d7e6a995d4d051c623d62ee4dd2d77e9739ff2a9"),
         ("nature", {"schedule": "free"}, "b65a61d93ed69cb37d5868aca5e44b1c1dc6c63699b8187a3eae42bb64118d14"),
-        ("rainbow", {"atoms": 51}, "2f0921f5a96c65b51230c2b892a7d60cbb548f11aabbdf028d23a9a667287f53"),
-        ("btr", {}, "61e877d1b2d934ea3526574aade30e83d1da2ee95356580c02c0fdd592382634"),
+        ("rainbow", {"atoms": 51}, "c1eca325ff81491eb7a3d03eafd81a47b979ba9a775b503a2262e5167b6a6ab9"),
+        ("btr", {}, "f398595ea0b6966979981a2d82422991d998875a961bc6c5c5ec4d9186113554"),
     ],
 )
 def test_the_layout_of_methods_with_a_replay_is_pinned(preset: Any, settings: dict[str, Any], digest: str) -> None:
