@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-_IN_A_CLONE = (ROOT / "Makefile").is_file()
-INSTALL = "make install, which fills .venv" if _IN_A_CLONE else "pip check, and install what it names"
+IN_A_CLONE = (ROOT / "Makefile").is_file()
+INSTALL = "make install, which fills .venv" if IN_A_CLONE else "pip check, and install what it names"
 """Command that installs a missing package."""
 LAUNCHER = ROOT / "launch.py"
 """The program that trains."""

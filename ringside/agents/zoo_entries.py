@@ -90,7 +90,7 @@ def push_to_hub(
         ConfigError: huggingface_hub is not installed, there is no such agent, or the Hub refuses.
     """
     with _hub(repo, "pushed") as api, TemporaryDirectory() as scratch:
-        found = catalogue.find_weights(load, "--push").parent
+        found = catalogue.find_weights(load, "--push").parent.absolute()
         if found.parent == catalogue.ZOO:
             entry = Path(shutil.copytree(found, Path(scratch) / found.name))
         else:

@@ -90,7 +90,7 @@ def requirements(project: Path = ROOT) -> list[str]:
     parser = configparser.ConfigParser()
     if parser.read(project / "setup.cfg"):
         return parser["options"]["install_requires"].split()
-    return [name for name in importlib.metadata.requires("ringside") or [] if "extra ==" not in name]
+    return [name for name in importlib.metadata.requires("ringside-rl") or [] if "extra ==" not in name]
 
 
 def packages(required: Sequence[str]) -> Check:

@@ -76,7 +76,7 @@ def main(arguments: Sequence[str]) -> int:
         print(_line(entry.name))
         print(printable(f"It is in {entry}. Watch it with: {command('play', '--load', entry.name, *words_of(**code))}"))
     else:
-        print("\n".join(map(_line, catalogue.names())) or "The zoo is empty.")
+        print("\n".join(map(_line, catalogue.names())))
     return 0
 
 

@@ -2,7 +2,8 @@
 
 `zoo/NAME/` holds `weights.safetensors`, the `summary.json` of the run, `evaluation.json` (the result of
 `launch.py eval`) and a `README.md` with the command that trained them. `curve.png` shows its training, `video.mp4`
-an episode. `launch.py zoo` lists and adds. The wheel has `pong_ppo` alone, without its video.
+an episode. `launch.py zoo` lists and adds. The wheel has `pong_ppo` alone, without its video; so it lies in this
+package, and a link in the folder zoo of a clone leads to it.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from pathlib import Path
 from shared.errors import ConfigError
 from shared.files.plain_files import exists
 from shared.files.run_file_names import SUMMARY_FILE
+from shared.root import IN_A_CLONE, ROOT
 
-ZOO = Path(__file__).parent
+ZOO = ROOT / "zoo" if IN_A_CLONE else Path(__file__).parent
 WEIGHTS = "weights.safetensors"
 SUMMARY = SUMMARY_FILE
 EVALUATION = "evaluation.json"
@@ -65,11 +67,10 @@ def find_weights(load: str | Path, flag: str = "--load") -> Path:
     """
     path = Path(load)
     if not exists(path):
-        parts = path.parts[1:] if path.parts[:1] == (ZOO.name,) else path.parts
-        if len(parts) != 1 or parts[0] not in names():
-            if len(parts) == 1 and parts[0] in hashes():
-                raise ConfigError(f"The agent {parts[0]} lies in ringside/zoo of a clone: pass --zoo, that directory.")
-            zoo = f"the agents in the zoo are {', '.join(names())}" if names() else "the zoo is empty"
-            raise ConfigError(f"{flag} {load} does not exist: no such run, checkpoint or file of weights; {zoo}.")
-        path = ZOO / parts[0]
+        name = path.name if path.parts[:-1] in ((), (ZOO.name,)) else ""
+        if name not in names():
+            lies = f"lies in zoo/ of a clone: pass CLONE/zoo/{name}, or to play, eval and export --zoo CLONE/zoo"
+            none = f"does not exist: no such run, checkpoint or weights; the agents in the zoo are {', '.join(names())}"
+            raise ConfigError(f"{flag} {load} {lies if name in hashes() else none}.")
+        path = ZOO / name
     return path / WEIGHTS if os.path.isfile(path / WEIGHTS) else path

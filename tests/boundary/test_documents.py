@@ -16,7 +16,7 @@ from shared.text import flag_of
 TOP = ("actors", "benchmarks", "docs", "examples", "learner", "ringside", "shared", "tests", "workers")
 DOCUMENTS = sorted(
     path.relative_to(ROOT).as_posix()
-    for pattern in ("*.md", "docs/**/*.md", "shared/**/*.md", "ringside/**/*.md")
+    for pattern in ("*.md", "docs/**/*.md", "shared/**/*.md", "ringside/**/*.md", "zoo/**/*.md")
     for path in ROOT.glob(pattern)
 )
 PRESENT = [document for document in DOCUMENTS if not document.startswith(("docs/lab/", "CHANGELOG"))]

@@ -23,10 +23,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel of this checkout, built from a copy, since a build writes beside its sources."""
     directory = tmp_path_factory.mktemp("wheel")
     for package in PACKAGES:
-        shutil.copytree(ROOT / package, directory / "source" / package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / package, directory / "ringside" / package, ignore=shutil.ignore_patterns("__pycache__"))
     for file in ("launch.py", "setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / file, directory / "source")
-    words = ("wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", directory, directory / "source")
+        shutil.copy(ROOT / file, directory / "ringside")
+    words = ("wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", directory, directory / "ringside")
     subprocess.run([sys.executable, "-m", "pip", "--disable-pip-version-check", *words], check=True, timeout=100)
     (built,) = directory.glob("*.whl")
     return built
@@ -34,24 +34,30 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_every_file_of_the_packages_is_in_the_wheel(wheel: Path) -> None:
     files = {path.relative_to(ROOT) for package in PACKAGES for path in (ROOT / package).rglob("*") if path.is_file()}
-    expected = {str(file) for file in files if "__pycache__" not in file.parts and file != Path("shared/README.md")}
-    agents = {name for name in expected if name.startswith("ringside/zoo/") and name.count("/") == 3}
-    expected -= {name for name in agents if "/pong_ppo/" not in name or name.endswith(".mp4")}
+    files -= {Path("shared/README.md"), Path("ringside/zoo/pong_ppo/video.mp4")}
+    expected = {"launch.py", *(str(file) for file in files if "__pycache__" not in file.parts)}
     assert wheel.stat().st_size < 5e6
     with zipfile.ZipFile(wheel) as archive:
-        assert agents & set(archive.namelist()) <= expected | {"launch.py"} <= set(archive.namelist())
+        assert expected == {name for name in archive.namelist() if ".dist-info/" not in name}
+
+
+def test_an_editable_installation_is_found_from_the_folder_that_holds_the_clone(wheel: Path) -> None:
+    backend = [sys.executable, "-c", "from setuptools import build_meta; build_meta.build_editable('..')"]
+    subprocess.run(backend, cwd=wheel.parent / "ringside", check=True, capture_output=True, timeout=60)
+    shutil.unpack_archive(next(wheel.parent.glob("*editable*")), wheel.parent, "zip")
+    where = [sys.executable, "-S", "-c", "import site; site.addsitedir('.'); import ringside; print(ringside.__file__)"]
+    found = subprocess.check_output(where, cwd=wheel.parent, env=os.environ | {"PYTHONPATH": ""}, text=True, timeout=60)
+    assert found == f"{wheel.parent}/ringside/ringside/__init__.py\n"
 
 
 def test_it_works_beside_files_of_a_user_with_names_like_ours(wheel: Path, tmp_path: Path) -> None:
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(tmp_path / "site")
+    shutil.unpack_archive(wheel, tmp_path / "site", "zip")
     for name in ("agent", "play", "watch"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('a module of the user was imported')\n")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site"), "PYTHONSAFEPATH": ""}
 
     def python(*words: str) -> str:
-        command = [sys.executable, *words]
-        return subprocess.check_output(command, cwd=tmp_path, env=environment, text=True, timeout=60)
+        return subprocess.check_output([sys.executable, *words], cwd=tmp_path, env=environment, text=True, timeout=60)
 
     where = "import ringside, ringside.run.planning; print(ringside.__file__); print(ringside.train.__name__)"
     assert python("-c", where).split() == [str(tmp_path / "site/ringside/__init__.py"), "train"]

@@ -197,7 +197,7 @@ def test_the_snippet_of_plain_torch_is_the_network(tmp_path: Path) -> None:
     assert len([line for line in snippet.splitlines() if line and not line.startswith(("import", "from"))]) == 5
     assert "import ringside" not in snippet
     names = {"observation": torch.from_numpy(STACKS)}
-    exec(snippet.replace("ringside/zoo/pong/weights.safetensors", str(weights)), names)
+    exec(snippet.replace("zoo/pong/weights.safetensors", str(weights)), names)
     expected = ringside.load_agent(weights, device="cpu").q_values(STACKS)
     np.testing.assert_allclose(names["q"].numpy(), expected, rtol=1e-3, atol=1e-4)
     assert np.abs(expected).max() > 0.1

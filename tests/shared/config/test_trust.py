@@ -275,7 +275,7 @@ def test_the_commands_of_the_document_show_the_rule(
     commands = re.findall(r"^    python launch\.py (.*?) +#", text, re.MULTILINE)
     monkeypatch.syspath_prepend(tmp_path)
     Path("marker.py").write_text(module)
-    exec(program.replace("ringside/zoo/pong", str(ROOT / "ringside" / "zoo" / "pong")), {})
+    exec(program.replace("zoo/pong", str(ROOT / "zoo" / "pong")), {})
     refused, imported = (launch(*command.split()) for command in commands)
     del sys.modules["marker"]
     assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
