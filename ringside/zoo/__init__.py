@@ -1,1 +1,1 @@
-"""Trained agents that come with the repository, found by name. Read catalogue."""
+"""Catalogue of the trained agents in the folder zoo of a clone, and the one that a wheel holds. Read catalogue."""
