@@ -6,6 +6,7 @@ import difflib
 import os
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -133,8 +134,7 @@ def closest(word: str, known: Iterable[str]) -> str | None:
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """ "; did you mean ...?", or a full stop when no known word resembles this one."""
-    close = closest(word, known)
-    return "." if close is None else f"; did you mean {close}?"
+    return "." if (close := closest(word, known)) is None else f"; did you mean {close}?"
 
 
 def nearest_or_all(word: str, known: Sequence[str]) -> str:
@@ -149,10 +149,13 @@ def require_name(flag: str, name: str, known: Sequence[str]) -> None:
 
 
 def command(*words: str) -> str:
-    """A command line of this program for a person to type: Python and program as they were typed for this one."""
+    """A command line of this program for a person to type: Python and program as they were typed for this one.
+
+    A script that lies in PATH, such as `ringside`, is its name alone.
+    """
     typed, program = sys.orig_argv, sys.argv[0]
     own = typed[: typed.index(program) + 1] if program in typed else ["python", "launch.py"]
-    return shell_line([*own, *words])
+    return shell_line([*(own if shutil.which(Path(program).name) != program else [Path(program).name]), *words])
 
 
 def shell_line(words: Sequence[str]) -> str:

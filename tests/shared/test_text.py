@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import subprocess
 
 import pytest
@@ -19,6 +20,7 @@ from shared.text import _HERE, closest, command, printable, shell_line
         (["python3", "-X", "dev", "./launch.py", "doctor"], "./launch.py", "python3 -X dev ./launch.py"),
         (["/a b/python", "/c/launch.py"], "/c/launch.py", "'/a b/python' /c/launch.py"),
         (["python", "-m", "pytest"], "/lib/pytest/__main__.py", "python launch.py"),  # not started as this program
+        (["/bin/python3", str(shutil.which("env")), "eval"], str(shutil.which("env")), "env"),  # as of `ringside eval`
     ],
 )
 def test_the_command_is_told_as_it_was_typed(
