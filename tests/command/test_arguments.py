@@ -43,12 +43,9 @@ SMALL = ("--envs", "8", "--device", "cpu", "--run-dir", "run")
         (("--nodes", "2"), "--nodes, --head-plays, --mixed-numerics and --ray-insecure need --ray."),
         (("--run-dir", ""), "The value of --run-dir is empty: give a path, or omit it."),
         (("export", "--load", "pong", "--onnx", "x", "--frames", "1e12"), "must lie between 1 and 100_000."),
-        (("eval",), "--load is missing: run directory, checkpoint, file of weights, or an agent of the zoo"),
-        (("--lr", "1e-4"), "There is no option --lr; did you mean --learning-rate?"),
         (("report",), "Name at least one run directory"),
         (("--game", "pong", "eval"), "eval is a task, the first word of the command"),
         (("play", "nowhere", "--video", "x.mp4"), "--load nowhere does not exist"),
-        (("export", "--onnx", "x", "nowhere"), "--load nowhere does not exist"),
         (("eval", "pong", "breakout"), "'breakout' follows no option: --help lists the options."),
         (("eval", "pong", "--load", "breakout"), "pong and --load breakout name two agents: pass one of them."),
         (("--render",), "no option --render: launch.py watch shows a run, and launch.py play RUN an agent."),
@@ -163,7 +160,7 @@ def test_closed_streams_lead_nowhere() -> None:
         assert subprocess.run(command, timeout=60, check=False).returncode == code
 
 
-def test_a_directory_that_holds_a_run_is_not_overwritten(refused: Refused, tmp_path: Path) -> None:
+def test_a_directory_that_holds_a_run_is_not_overwritten(refused: Refused, five_rounds: Path, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "config.json").write_text("mine")
     assert "no checkpoint" in refused("--resume", "run")
@@ -171,7 +168,8 @@ def test_a_directory_that_holds_a_run_is_not_overwritten(refused: Refused, tmp_p
     assert "no checkpoint" in refused(*SMALL[:-1], "other", "--init-from", "run")
     (tmp_path / "run" / "checkpoints").mkdir()
     (tmp_path / "run" / "checkpoints" / "checkpoint-00000001.json").write_text("mine")
-    assert "already holds a run" in refused(*SMALL)
+    for words in (SMALL, ("--resume", str(five_rounds), "--total-steps", "4_800", "--run-dir", "run")):
+        assert "already holds a run" in refused(*words)
     assert (tmp_path / "run" / "config.json").read_text() == "mine"
 
 

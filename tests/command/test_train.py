@@ -147,14 +147,6 @@ def test_a_resume_without_its_tracking_says_so(run_dir: Path, monkeypatch: pytes
     assert said == ([sentence] if tracked else [])
 
 
-def test_another_run_is_not_overwritten(refused: Refused, five_rounds: Path, tmp_path: Path) -> None:
-    (tmp_path / "mine" / "checkpoints").mkdir(parents=True)
-    (tmp_path / "mine" / "checkpoints" / "checkpoint-00000000.json").write_text("mine")
-    (tmp_path / "mine" / "config.json").write_text("mine")
-    assert "already holds a run" in refused("--resume", str(five_rounds), "--total-steps", "4_800", "--run-dir", "mine")
-    assert (tmp_path / "mine" / "config.json").read_text() == "mine"
-
-
 @pytest.mark.parametrize(
     ("settings", "boundary", "sentence"),
     [

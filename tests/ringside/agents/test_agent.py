@@ -10,9 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import gymnasium
+import nbformat
 import numpy as np
 import pytest
 import torch
+from nbclient import NotebookClient
 
 import ringside
 from ringside.agents.stored_weights import play_of, require_actions, weights_at
@@ -188,6 +190,19 @@ def test_the_example_runs(tmp_path: Path) -> None:
     done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, "pong: " in done.stdout) == (0, True), done.stderr
     assert "after 20 steps" in done.stdout
+
+
+def test_the_notebook_runs_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("IPYTHONDIR", "JUPYTER_DATA_DIR", "TMPDIR"):
+        monkeypatch.setenv(name, str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    notebook = nbformat.read(ROOT / "examples" / "first_run.ipynb", as_version=4)
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert [cell.outputs for cell in cells] == [[]] * 10
+    NotebookClient(notebook, timeout=100).execute()
+    shown = [output for cell in cells for output in cell.outputs]
+    assert len([output for output in shown if "image/png" in output.get("data", ())]) == 2
+    assert {path.name for path in tmp_path.iterdir()} <= {"profile_default", "runtime"}
 
 
 def test_the_snippet_of_plain_torch_is_the_network(tmp_path: Path) -> None:
