@@ -18,8 +18,8 @@ from ringside.records.scores import SOURCE, summarize
 from shared.checkpoint.weights_file import StoredWeights
 from shared.config import validate
 from shared.config.protocols import PROTOCOLS, EvalRules
-from shared.config.resolve import device_of, precision_of
-from shared.config.sections import EvalActions, Precision
+from shared.config.resolve import device_of
+from shared.config.sections import EvalActions
 from shared.machine import facts
 from shared.process.library_env import choose_workspace
 from shared.process.signals import killed_by_interrupt
@@ -37,14 +37,11 @@ class EvaluationPolicy:
         has_policy: True if the values of the network are the logits of a policy.
     """
 
-    def __init__(
-        self, weights: StoredWeights, device: str, *, captured: bool = True, wanted: Precision = "auto"
-    ) -> None:
+    def __init__(self, weights: StoredWeights, device: str, *, captured: bool = True) -> None:
         """Configure torch for this process, and load the weights.
 
         Args:
             captured: see `Policy`.
-            wanted: precision, as --precision.
         """
         import torch
 
@@ -52,7 +49,7 @@ class EvaluationPolicy:
         from learner.networks.policy import Policy
 
         self.device = device_of(device)
-        self.precision = precision_of(wanted, self.device)
+        self.precision = "fp32"  # a score does not follow from what else a processor has
         self.threads = 1  # a batch of eight is too small for several threads: they were four times slower
         self.has_policy = method_of(weights.network).samples_actions
         choose_workspace()

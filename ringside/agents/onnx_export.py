@@ -110,7 +110,7 @@ def _answers(
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-    policy = EvaluationPolicy(weights, "cpu", captured=False, wanted="fp32").policy
+    policy = EvaluationPolicy(weights, "cpu", captured=False).policy
     stacks, state = np.zeros((ROWS, *play.frames.observation), np.uint8), policy.fresh_state()
     inputs = {"observation": stacks} | ({"state": state} if weights.network.recurrent else {})
     ours: list[NDArray[np.float32]] = []

@@ -49,7 +49,7 @@ def answers(content: bytes, **inputs: np.ndarray) -> list[np.ndarray]:
 def test_every_network_gives_the_numbers_of_the_agent(tmp_path: Path, settings: dict[str, Any]) -> None:
     weights = weights_at(random_weights(tmp_path, **settings))
     content = onnx_graph.make_onnx(weights, {"game": weights.game})
-    policy = EvaluationPolicy(weights, "cpu", captured=False, wanted="fp32").policy
+    policy = EvaluationPolicy(weights, "cpu", captured=False).policy
     stacks = np.random.default_rng(2).integers(0, 256, (8, *weights.network.frames.observation), np.uint8)
     state = np.random.default_rng(3).normal(size=(8, 2, 256)).astype(np.float32)
     given = {"state": state} if weights.network.recurrent else {}
