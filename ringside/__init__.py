@@ -8,7 +8,7 @@
 Settings have the flat names of the flags (`--total-steps` is `total_steps`). A wrong setting raises `ConfigError`
 before anything starts. Names are resolved when they are used: the import itself loads no library.
 
-Read run/, records/ and watch/ in this order, then agents/, report/, command/ and cluster/; zoo/ holds trained agents.
+Read run/, records/ and watch/ in this order, then agents/, report/, command/ and cluster/; zoo/ lists agents.
 """
 
 from __future__ import annotations

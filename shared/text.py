@@ -117,7 +117,7 @@ _ELSEWHERE = {
     "method": "algo",
     "n_step": "update_horizon",
     "replay_size": "buffer_size memory_size replay_capacity",
-    "round_steps": "num_steps target_network_frequency target_update_interval target_update_period",
+    "round_steps": "n_steps num_steps tau target_network_frequency target_update_interval target_update_period",
     "trace": "gae_lambda",
     "train_every": "train_freq update_period",
     "value_weight": "vf_coef",

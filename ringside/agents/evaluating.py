@@ -49,7 +49,7 @@ class EvaluationPolicy:
         from learner.networks.policy import Policy
 
         self.device = device_of(device)
-        self.precision = "fp32"  # a score does not follow from what else a processor has
+        self.precision = "fp32"  # bf16 where a CPU has it would make scores depend on the machine
         self.threads = 1  # a batch of eight is too small for several threads: they were four times slower
         self.has_policy = method_of(weights.network).samples_actions
         choose_workspace()

@@ -49,7 +49,7 @@ class AgentOptions:
     network: str | None = None
     """The network that the agent was trained with, where that is module:Class; no file chooses code."""
     zoo: Path | None = None
-    """Directory with an agent of the project that is not here, the folder zoo of a clone; its hash is compared."""
+    """The folder zoo of a clone, for agents that this installation lacks; other weights are refused."""
 
     def __post_init__(self) -> None:
         if self.zoo is not None:

@@ -233,7 +233,7 @@ def repetition(options: Options) -> tuple[Options, list[Job]]:
     except ConfigError:
         judged = {}
     if not judged or not Job(config, first).finished:
-        raise ConfigError(f"--repeat {options.repeat}: there is no {first} that has ended; name one as GAME-SEED.")
+        raise ConfigError(f"--repeat {options.repeat}: no {first} has ended; pass GAME-SEED and its --out.")
     options.check()
     job = Job(resolve(config.with_settings(run_dir=again)), again)
     job.require_same()
@@ -329,7 +329,7 @@ class SuiteRunner:
         """Arguments of a training, noted when it begins, on a model of CPU; what another began is renamed."""
         former = read_object(job.directory / CELL_FILE).get("cpu", cpu)
         if job.begun and former != cpu:
-            job.directory.rename(old := job.directory.with_name(f"{job.directory.name}.{time.time_ns()}"))
+            job.directory.rename(old := job.directory.with_name(f"{job.config.play.game}.{time.time_ns()}"))
             _say(title, f"begins anew: its CPU was {former}, and this one is {cpu}. {old} keeps the former run.")
         words = words_to_train(self._options, job)
         if not job.begun:

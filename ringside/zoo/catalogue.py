@@ -56,7 +56,7 @@ def weights_in(zoo: Path, load: str | Path) -> Path:
     """Weights of an agent of the project in another directory. Raises `ConfigError` unless they have its hash."""
     path, digest = zoo / Path(load).name / WEIGHTS, hashes().get(Path(load).name)
     if not os.path.isfile(path) or hashlib.sha256(path.read_bytes()).hexdigest() != digest:
-        raise ConfigError(f"{path} is not there, or not one of {', '.join(hashes())} of this version: fix --zoo.")
+        raise ConfigError(f"--zoo: {path} is missing or has a wrong hash; the agents are {', '.join(hashes())}.")
     return path
 
 
@@ -69,7 +69,7 @@ def find_weights(load: str | Path, flag: str = "--load") -> Path:
     if not exists(path):
         name = path.name if path.parts[:-1] in ((), (ZOO.name,)) else ""
         if name not in names():
-            lies = f"lies in zoo/ of a clone: pass CLONE/zoo/{name}, or to play, eval and export --zoo CLONE/zoo"
+            lies = f"lies in zoo/ of a clone: pass CLONE/zoo/{name}; play, eval and export also take --zoo CLONE/zoo"
             none = f"does not exist: no such run, checkpoint or weights; the agents in the zoo are {', '.join(names())}"
             raise ConfigError(f"{flag} {load} {lies if name in hashes() else none}.")
         path = ZOO / name

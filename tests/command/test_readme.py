@@ -42,7 +42,7 @@ MORE = {
     "launch.py suite --games pong,breakout --seeds 3 --preset ppo-quick": None,
     "launch.py --env tests.support.pixel_game:factory --network small --preset quick": SHORT,
 }
-"""By command, the words that make it small; None: another test runs it (below, test_suite.py), or this is its part."""
+"""By command, the words that make it small; None: tested below or in test_suite.py, or `make check` itself."""
 
 LONG = ("make run", "launch.py --resume", "launch.py play", "launch.py --env")
 """Beginnings of those that take long, or differ little from another."""
@@ -50,7 +50,7 @@ LONG = ("make run", "launch.py --resume", "launch.py play", "launch.py --env")
 
 def commands() -> list[str]:
     """The commands that stand on lines of their own, runs called RUN, without what explains them."""
-    found = re.findall(r"^    (?:python )?((?:make|launch\.py) .*)$", README, flags=re.MULTILINE)
+    found = re.findall(r"^    (?:systemd-run .* )?(?:python )?((?:make|launch\.py) .*)$", README, flags=re.MULTILINE)
     return [RUN.sub("RUN", command.partition("#")[0].strip()) for command in found]
 
 
@@ -75,7 +75,7 @@ def test_every_field_of_a_runs_files_is_explained(evaluated_run: Path) -> None:
 
 
 def test_the_list_is_whole() -> None:
-    assert sorted(commands()) == sorted(MORE)
+    assert sorted({*commands()}) == sorted(MORE)
 
 
 @pytest.mark.timeout(200)

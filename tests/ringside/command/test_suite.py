@@ -228,7 +228,7 @@ def test_a_run_is_begun_anew_on_another_model_of_cpu(
     assert (code, kinds(told)) == (0, ["run-dir freeway-1", "eval freeway-1"])
     assert f"begins anew: its CPU was another one, and this one is {processor()}." in capsys.readouterr().out
     assert json.loads((broken / "cell.json").read_text())["cpu"] == processor()
-    assert len([*ended.out.glob("freeway-1.*/checkpoints/checkpoint-00000001.json")]) == 1, "nothing played is lost"
+    assert len([*ended.out.glob("freeway.*/checkpoints/checkpoint-00000001.json")]) == 1, "nothing played is lost"
 
 
 def test_an_ended_run_keeps_its_weights_without_the_replay(tmp_path: Path) -> None:
