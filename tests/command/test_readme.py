@@ -16,7 +16,7 @@ import pytest
 from ringside.command.train import configuration
 from shared.config.presets import PRESETS
 from shared.memory.board import Phase
-from shared.memory.process_table import ProcessTable, Role
+from shared.memory.process_table import Role
 from shared.root import ROOT
 from tests.conftest import Launch
 from tests.exact.conftest import stop_at
@@ -141,11 +141,11 @@ def test_twelve_actors_play_breakout(tmp_path: Path) -> None:
     process = start_words(*WORDS, program=(), cwd=tmp_path)
     wait_until(process, lambda: any(tmp_path.glob("runs/breakout-*/config.json")))
     (run_dir,) = tmp_path.glob("runs/breakout-*")
-    board = memory_of(process, run_dir).board
-    wait_until(process, lambda: bool((board.lane_done.values > 2).all()), seconds=120)
-    table = ProcessTable.make({Role.ACTOR: 12})
-    assert len(board.phase) == len(table)
-    assert (board.phase[table.slice_of(Role.ACTOR)] != Phase.STARTING).all()
+    memory = memory_of(process, run_dir)
+    wait_until(process, lambda: bool((memory.board.lane_done.values > 2).all()), seconds=120)
+    actors = memory.board.phase[memory.plan.processes.slice_of(Role.ACTOR)]
+    assert len(actors) == 12
+    assert (actors != Phase.STARTING).all()
     process.send_signal(signal.SIGINT)
     finish(process)
     assert gone(process)
