@@ -71,7 +71,7 @@ class PlayingOptions(AgentOptions):
     eval_epsilon: float | None = None
     """Chance of a random action; default: that of the run that trained the agent."""
     eval_max_frames: int | None = None
-    """Emulator frames after which an episode is cut, no-ops not counted; default: as for --eval-epsilon."""
+    """Emulator frames after which an episode is cut, no-ops not counted; default: that of the run."""
     eval_actions: Literal["auto", EvalActions] = "auto"
     """sample: actions drawn from the agent's policy; greedy: the best ones; auto: as in the evaluations of its run."""
     device: str = "auto"
@@ -188,7 +188,7 @@ def _show(kind: type, task: str, options: Sequence[Option], *, short: bool = Fal
     if task == "train":
         others = ", ".join(each for each in TASKS if each != task)
         description += f" Other tasks, as the first word: {others}. {PROGRAM} help TASK explains one,"
-        description += " help games and help presets list those."
+        description += " help games and help presets list games and presets."
     description += f" {program} --help all lists every option." if short else ""
     print(page(program, description, options, short=short), end="", flush=True)
     sys.exit(0)

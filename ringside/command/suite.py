@@ -190,7 +190,7 @@ class Options(ClusterOptions, Choices):
     final_episodes: int | None = None
     """Episodes of the evaluation after each run; default: as the protocol says, which may count steps instead."""
     keep_replay: bool = False
-    """Keep the replay of a run that has ended, which a greater --total-steps can continue then."""
+    """Keep the replay of ended runs, so that a greater --total-steps can continue them."""
     repeat: str | None = None
     """GAME-SEED: train and evaluate that run again, beside it, and say if weights and returns are the same."""
 
@@ -233,7 +233,7 @@ def repetition(options: Options) -> tuple[Options, list[Job]]:
     except ConfigError:
         judged = {}
     if not judged or not Job(config, first).finished:
-        raise ConfigError(f"--repeat {options.repeat}: no {first} has ended; pass GAME-SEED and its --out.")
+        raise ConfigError(f"--repeat {options.repeat}: {first} is no run that has ended; pass GAME-SEED and its --out.")
     options.check()
     job = Job(resolve(config.with_settings(run_dir=again)), again)
     job.require_same()

@@ -297,7 +297,7 @@ def test_only_a_run_that_has_ended_is_repeated(ended: Program, broken: str) -> N
     named = "pong-1" if broken else "pong-2"
     if broken:
         (ended.out / named / broken).unlink()
-    with pytest.raises(ConfigError, match=f"--repeat {named}: there is no .*{named} that has ended"):
+    with pytest.raises(ConfigError, match=f"--repeat {named}: .*{named} is no run that has ended"):
         suite.main(["--repeat", named, "--out", str(ended.out)])
 
 
