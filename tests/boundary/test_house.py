@@ -22,16 +22,16 @@ from shared.root import ROOT
 LINES = {
     "launch.py": 80,
     "actors": 1_547,
-    "learner": 4_461,
+    "learner": 4_455,
     "workers": 490,
     "shared": 5_056,
-    "ringside": 8_719,
+    "ringside": 8_717,
     "benchmarks": 2_100,
     "examples": 150,
     "tests": 28_126,
 }
 """Most lines of code of each room."""
-HOUSE = 22_408
+HOUSE = 22_400
 """Most lines of code of the product, which is all rooms but the tests."""
 PAGE = 1_000
 """Most lines of the page in the browser; no other room has a file in another language."""
