@@ -94,10 +94,10 @@ class RayCluster:
         if count > len(self.nodes):
             self.add_nodes(count - len(self.nodes))
 
-    def node_of(self, processes: list[psutil.Process]) -> Any:
-        """The node whose raylet is among these processes."""
-        wanted = {process.pid for process in processes}
-        return next(node for node in self.nodes if node.all_processes["raylet"][0].process.pid in wanted)
+    def playing_nodes(self) -> list[Any]:
+        """Nodes with a program of a group; one whose node was killed may go on for a while."""
+        above = {process.pid for program in self.programs() for process in program.parents()}
+        return [node for node in self.nodes if node.all_processes["raylet"][0].process.pid in above]
 
     def kill_node(self, node: Any) -> None:
         """SIGKILL a raylet: the node is lost."""

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
 from shared.memory.run_memory import Memory
@@ -56,19 +55,21 @@ def begin(
     return process, memory
 
 
-def kill_first(find: Callable[[RayCluster], list[psutil.Process]]) -> Callable[..., None]:
-    """Disturbance: SIGKILL of the first process that is found."""
+def kill_first(
+    find: Callable[[RayCluster], list[Any]], end: Callable[[RayCluster, Any], None] = lambda _, found: found.kill()
+) -> Callable[..., None]:
+    """Disturbance: SIGKILL of the first process or node that is found."""
 
     def disturb(_: object, cluster: RayCluster) -> None:
-        found: list[psutil.Process] = []
+        found: list[Any] = []
         until(lambda: found.extend(find(cluster)) or found)
-        found[0].kill()
+        end(cluster, found[0])
 
     return disturb
 
 
 DISTURBANCES: dict[str, Callable[..., None]] = {
-    "node": lambda process, cluster: cluster.kill_node(cluster.node_of(cluster.programs()[0].parents())),
+    "node": kill_first(RayCluster.playing_nodes, RayCluster.kill_node),
     "worker": kill_first(RayCluster.workers),
     "program": kill_first(RayCluster.programs),
     "inference": kill_first(lambda cluster: cluster.group_children("inference")),
