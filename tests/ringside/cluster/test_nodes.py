@@ -55,9 +55,7 @@ def begin(
     return process, memory
 
 
-def kill_first(
-    find: Callable[[RayCluster], list[Any]], end: Callable[[RayCluster, Any], None] = lambda _, found: found.kill()
-) -> Callable[..., None]:
+def kill_first(find: Callable[[RayCluster], list[Any]], end: Callable = lambda _, each: each.kill()) -> Callable:
     """Disturbance: SIGKILL of the first process or node that is found."""
 
     def disturb(_: object, cluster: RayCluster) -> None:
