@@ -28,7 +28,7 @@ LINES = {
     "ringside": 8_717,
     "benchmarks": 2_100,
     "examples": 150,
-    "tests": 28_126,
+    "tests": 28_125,
 }
 """Most lines of code of each room."""
 HOUSE = 22_400
