@@ -153,9 +153,9 @@ def command(*words: str) -> str:
 
     A script that lies in PATH, such as `ringside`, is its name alone.
     """
-    typed, program = sys.orig_argv, sys.argv[0]
+    typed, program, name = sys.orig_argv, sys.argv[0], Path(sys.argv[0]).name
     own = typed[: typed.index(program) + 1] if program in typed else ["python", "launch.py"]
-    return shell_line([*(own if shutil.which(Path(program).name) != program else [Path(program).name]), *words])
+    return shell_line([*([name] if shutil.which(name) == program else own), *words])
 
 
 def shell_line(words: Sequence[str]) -> str:
