@@ -282,9 +282,9 @@ PQN = MethodDeclaration(
     on_policy=True,
 )
 
-N_STEP_Q = MethodDeclaration("n-step-q", "learner.methods.n_step_q:NStepQ", on_policy=True, by_workers=True)
-ONE_STEP_Q = replace(N_STEP_Q, name="one-step-q", implementation="learner.methods.one_step_q:OneStepQ")
-SARSA = replace(N_STEP_Q, name="sarsa", implementation="learner.methods.sarsa:Sarsa")
+N_STEP_Q = MethodDeclaration("n-step-q", "learner.methods.worker_values:NStepQ", on_policy=True, by_workers=True)
+ONE_STEP_Q = replace(N_STEP_Q, name="one-step-q", implementation="learner.methods.worker_values:OneStepQ")
+SARSA = replace(N_STEP_Q, name="sarsa", implementation="learner.methods.worker_values:Sarsa")
 
 _REGISTRY = {
     each.name: each for each in (A2C, A3C, C51, DQN, IQN, N_STEP_Q, ONE_STEP_Q, PPO, PQN, QR_DQN, SARSA, VTRACE)
