@@ -22,15 +22,8 @@ class VTrace(A2C):
 
     def targets(self, rollout: Rollout) -> StepTargets:
         """V-trace targets and advantages."""
-        settings = self.settings_as(VTraceSettings)
-        returns, advantage = v_trace(
-            rollout,
-            rollout.outputs[:, :, -1],
-            importance_ratio(rollout),
-            trace=settings.trace,
-            rho_max=settings.rho_max,
-            c_max=settings.c_max,
-        )
+        settings, values = self.settings_as(VTraceSettings), rollout.outputs[:, :, -1]
+        returns, advantage = v_trace(rollout, values, importance_ratio(rollout), settings)
         return step_targets(rollout, advantage, returns)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from learner.rollout.on_policy_method import Rollout
+from shared.config.method_declaration import VTraceSettings
 
 
 def generalized_advantages(rollout: Rollout, values: NDArray[np.floating], trace: float) -> NDArray[np.float64]:
@@ -26,13 +27,7 @@ def generalized_advantages(rollout: Rollout, values: NDArray[np.floating], trace
 
 
 def v_trace(
-    rollout: Rollout,
-    values: NDArray[np.floating],
-    ratio: NDArray[np.floating],
-    *,
-    trace: float,
-    rho_max: float,
-    c_max: float,
+    rollout: Rollout, values: NDArray[np.floating], ratio: NDArray[np.float64], settings: VTraceSettings
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """V-trace targets v_t (Espeholt et al. 2018, section 4.1) and advantages (section 4.2), float64[T, N] each.
 
@@ -43,9 +38,9 @@ def v_trace(
     Args:
         values: V(o_t) [T + 1, N]; the last row bootstraps episodes that continue after the round.
         ratio: pi(a_t|o_t) / mu(a_t|o_t) [T, N], mu being the policy that acted.
-        trace: lambda.
+        settings: `trace` is lambda.
     """
-    rho, c = np.minimum(rho_max, ratio.astype(np.float64)), trace * np.minimum(c_max, ratio.astype(np.float64))
+    rho, c = np.minimum(settings.rho_max, ratio), settings.trace * np.minimum(settings.c_max, ratio)
     decay = rollout.discount * ~rollout.ended * c
     above = _discounted_sums(rollout, rho * _td_errors(rollout, values), decay)
     returns = np.append(above, np.zeros_like(above[:1]), axis=0) + values

@@ -14,6 +14,7 @@ from learner.methods.vtrace import importance_ratio
 from learner.rollout.actor_critic import ActorCritic, EvaluatedSteps, explained_variance
 from learner.rollout.advantages import generalized_advantages, v_trace
 from learner.rollout.on_policy_method import StepBatch
+from shared.config.method_declaration import VTraceSettings
 from shared.config.sections import Algorithm
 from shared.config.settings import Config
 from shared.network_spec import Network
@@ -207,6 +208,7 @@ def test_v_trace_weighs_by_the_policy_of_the_beginning_of_the_round() -> None:
     taken = np.take_along_axis(log_policy, rollout.action[:, :, None], 2)[:, :, 0]
     ratio = np.exp(taken - rollout.log_prob)
     np.testing.assert_allclose(importance_ratio(rollout), ratio, rtol=1e-9)
-    returns, advantage = v_trace(rollout, rollout.outputs[:, :, -1], ratio, trace=0.9, rho_max=1.2, c_max=0.8)
+    settings = VTraceSettings(trace=0.9, rho_max=1.2, c_max=0.8)
+    returns, advantage = v_trace(rollout, rollout.outputs[:, :, -1], ratio, settings)
     np.testing.assert_allclose(targets.returns, returns, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(targets.advantage, advantage, rtol=1e-5, atol=1e-6)

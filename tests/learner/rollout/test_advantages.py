@@ -9,6 +9,7 @@ import pytest
 
 from learner.rollout.advantages import generalized_advantages, v_trace
 from learner.rollout.on_policy_method import Rollout
+from shared.config.method_declaration import VTraceSettings
 from tests.support.random_rollout import DISCOUNT, random_rollout
 
 
@@ -63,7 +64,7 @@ def test_v_trace_targets_are_the_sums_of_the_paper(trace: float, rho_max: float,
             kept = DISCOUNT ** (t - first) * np.prod(c[first:t, env])
             returns[first, env] += kept * rho[t, env] * error
     advantage = rho * (reward + DISCOUNT * live * returns[1:] - values[:-1]) * rollout.valid
-    found = v_trace(rollout, values, ratio, trace=trace, rho_max=rho_max, c_max=c_max)
+    found = v_trace(rollout, values, ratio, VTraceSettings(trace=trace, rho_max=rho_max, c_max=c_max))
     np.testing.assert_allclose(found[0][rollout.valid], returns[:-1][rollout.valid], rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(found[1], advantage, rtol=1e-12, atol=1e-12)
 
@@ -72,7 +73,7 @@ def test_v_trace_of_the_policy_that_acted_is_the_n_step_return() -> None:
     random = np.random.default_rng(2)
     rollout = random_rollout(random)
     values = random.normal(size=(len(rollout.reward) + 1, rollout.reward.shape[1]))
-    returns, _ = v_trace(rollout, values, np.ones_like(values[:-1]), trace=1.0, rho_max=1.0, c_max=3.0)
+    returns, _ = v_trace(rollout, values, np.ones_like(values[:-1]), VTraceSettings(trace=1.0, rho_max=1.0, c_max=3.0))
     for env, first, last, terminal in _pieces(rollout):
         expected = _mixture_of_returns(rollout, values, env, first, last, terminal=terminal, trace=1.0)
         assert returns[first, env] == pytest.approx(expected, rel=1e-12, abs=1e-12)
@@ -92,6 +93,6 @@ def test_a_truncated_episode_is_bootstrapped_by_its_last_frame_and_a_terminal_on
     )
     values = np.array([[0.5, 0.5], [10.0, 10.0]])
     assert generalized_advantages(rollout, values, 1.0).tolist() == [[0.5, 5.5]]
-    returns, advantage = v_trace(rollout, values, two, trace=1.0, rho_max=1.0, c_max=1.0)
+    returns, advantage = v_trace(rollout, values, np.ones((1, 2)), VTraceSettings(trace=1.0, rho_max=1.0, c_max=1.0))
     assert returns.tolist() == [[1.0, 6.0]]
     assert advantage.tolist() == [[0.5, 5.5]]
