@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from benchmarks.harness import Figure, WrongResult, seconds_per_call
 from learner.engine.interfaces import CHUNK_UPDATES
+from learner.networks.frame_blocks import gather_planes_to
 from learner.networks.fused import FusedModel
 from learner.networks.modules import initial_parameters
-from learner.replay.gather import gather_planes_to
 from learner.replay.replay_frames import HostFrames, planes_per_transition
 from learner.replay.sampling import Replay
 from shared.frame_shape import BLOCK, DEFAULT_FRAMES, FRAME_SIDE, STACK

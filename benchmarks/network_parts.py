@@ -26,7 +26,7 @@ from learner.networks.modules import initial_parameters
 from learner.networks.policy import Policy
 from learner.team.member import MemberRounds
 from learner.team.shared_team import SharedTeam
-from learner.team.team import Team
+from learner.team.team import ALONE, Team
 from shared.machine.subprocesses import die_with
 from shared.memory.plan import Plan
 from shared.memory.process_table import Role
@@ -42,7 +42,7 @@ FOREVER = np.iinfo(np.int64).max
 
 
 def rounds_without_others(
-    memory: Memory, waiter: Waiter | None = None, team: Team | None = None, kind: type[Rounds] = Rounds
+    memory: Memory, waiter: Waiter | None = None, team: Team = ALONE, kind: type[Rounds] = Rounds
 ) -> tuple[Engine, Rounds]:
     """The learner's own loop and its engine in a process that is no part of a run: nothing waits for a scribe."""
     board, plan = memory.board, memory.plan
@@ -86,7 +86,7 @@ def learner_alone(plan: Plan) -> Callable[[float], float]:
     fd, doorbells = os.memfd_create("learner"), [Doorbell.create() for _ in range(members)]
     rank = start_members(members)
     waiter = Waiter(memory.board, memory.plan.processes.learners[rank], doorbells[rank])
-    team = SharedTeam(rank, fd, waiter, doorbells) if members > 1 else None
+    team = SharedTeam(rank, fd, waiter, doorbells) if members > 1 else ALONE
     _, rounds = rounds_without_others(memory, waiter, team, MemberRounds if rank else Rounds)
     measure = update_speed(memory, rounds, time.perf_counter)
     if rank:  # it learns until the learner ends

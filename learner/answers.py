@@ -22,8 +22,7 @@ class Answers:
 
     def __init__(self, memory: Memory, policy: Policy) -> None:
         """`policy` is loaded by the caller."""
-        self._ring, self._mailbox = memory.ring, memory.mailbox
-        self._policy = policy
+        self._ring, self._mailbox, self._policy = memory.ring, memory.mailbox, policy
         self._lane_envs, self._channels = memory.run_schedule.lane_envs, memory.run_schedule.frames.channels
         self._samples = memory.run_schedule.method.samples_actions
         self._recurrent = memory.run_schedule.recurrent_units > 0

@@ -35,7 +35,6 @@ class Server:
         self._answers = Answers(memory, policy)
         self._batches = [np.arange(first, first + lanes) for first in range(0, run_schedule.lanes, lanes)]
         self._loaded = -1
-        self.served = 0  # rows, in all incarnations of the process
 
     def due(self) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
         """Lanes to be answered now: for each batch that is due, (lanes, their request numbers)."""
@@ -54,12 +53,12 @@ class Server:
                 due.append((lanes[mine], numbers[lanes[mine]]))
         return due
 
-    def answer(self, lanes: NDArray[np.int64], numbers: NDArray[np.int64]) -> None:
-        """Reply to lanes of one batch, with the newest publication."""
+    def answer(self, lanes: NDArray[np.int64], numbers: NDArray[np.int64]) -> int:
+        """Reply to lanes of one batch, with the newest publication; return the rows used."""
         memory = self._memory
         if memory.weights.current != self._loaded:
             self._loaded = memory.weights.read(self._policy.take)
-        self.served += self._answers.answer(lanes, numbers)
+        return self._answers.answer(lanes, numbers)
 
 
 class EvaluationServer:
@@ -114,51 +113,45 @@ def main(child_spec: ChildSpec) -> None:
         DeviceFault: the GPU does not do its part.
     """
     with suppress(Stopped), device_faults_named():
-        _serve(child_spec)
+        memory, waiter = enter(child_spec)
+        board, config, machine = memory.board, memory.plan.config, memory.plan.config.machine
+        device = torch.device(machine.acts_on)
+        waiter.device_bytes = device_bytes_reader(device)
+        prepare_torch(device, machine.acts_in, machine.inference_threads, deterministic=machine.is_deterministic)
+        server = evaluation = None
+        if not memory.run_schedule.workers:  # which answer for themselves; then the server plays evaluations alone
+            server = Server(memory, acting_policy(memory.plan, machine.inference_batch, config.run.seed))
+        if memory.plan.evaluation_episodes:
+            evaluation = EvaluationServer(memory, acting_policy(memory.plan, len(memory.evaluations.stacks)))
+        actors, evaluator = child_spec.doorbells.of_role(Role.ACTOR), child_spec.doorbells[Role.EVALUATOR]
+        # In all incarnations: rows for lanes, or where there is no server for them, answers to evaluations.
+        served = max(0, int(board.furthest[child_spec.process]))
 
+        def lanes_due() -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+            return [] if server is None else server.due()
 
-def _serve(child_spec: ChildSpec) -> None:
-    memory, waiter = enter(child_spec)
-    board, config, machine = memory.board, memory.plan.config, memory.plan.config.machine
-    device = torch.device(machine.acts_on)
-    waiter.device_bytes = device_bytes_reader(device)
-    prepare_torch(device, machine.acts_in, machine.inference_threads, deterministic=machine.is_deterministic)
-    # Workers answer for themselves; then the server plays evaluations alone.
-    server = None
-    answers = max(0, int(board.furthest[child_spec.process]))  # of former incarnations: rows, or evaluations alone
-    if not memory.run_schedule.workers:
-        server = Server(memory, acting_policy(memory.plan, machine.inference_batch, config.run.seed))
-        server.served = answers
-    evaluation = None
-    if memory.plan.evaluation_episodes:
-        evaluation = EvaluationServer(memory, acting_policy(memory.plan, len(memory.evaluations.stacks)))
-    actors, evaluator = child_spec.doorbells.of_role(Role.ACTOR), child_spec.doorbells[Role.EVALUATOR]
+        def evaluation_due() -> bool:
+            return evaluation is not None and evaluation.due()
 
-    def lanes_due() -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-        return [] if server is None else server.due()
+        def finished() -> bool:
+            return board.finished and not memory.evaluations.pending
 
-    def evaluation_due() -> bool:
-        return evaluation is not None and evaluation.due()
-
-    def finished() -> bool:
-        return board.finished and not memory.evaluations.pending
-
-    board.phase[child_spec.process] = Phase.WORKING
-    while not finished():
-        due = lanes_due()
-        if server is not None:
-            for lanes, numbers in due:
-                server.answer(lanes, numbers)
-                for actor in np.unique(board.lane_owner[lanes]):
-                    actors[actor].ring()
-                waiter.heartbeat()
-            waiter.note_progress(server.served)
-        if evaluation is not None and evaluation.due():
-            evaluation.answer()
-            evaluator.ring()
-            answers += 1
-            if server is None:
-                waiter.note_progress(answers)
-        elif not due:
-            waiter.wait(lambda: finished() or evaluation_due() or bool(lanes_due()))
-    board.phase[child_spec.process] = Phase.DONE
+        board.phase[child_spec.process] = Phase.WORKING
+        while not finished():
+            due = lanes_due()
+            if server is not None:
+                for lanes, numbers in due:
+                    served += server.answer(lanes, numbers)
+                    for actor in np.unique(board.lane_owner[lanes]):
+                        actors[actor].ring()
+                    waiter.heartbeat()
+                waiter.note_progress(served)
+            if evaluation is not None and evaluation.due():
+                evaluation.answer()
+                evaluator.ring()
+                if server is None:
+                    served += 1
+                    waiter.note_progress(served)
+            elif not due:
+                waiter.wait(lambda: finished() or evaluation_due() or bool(lanes_due()))
+        board.phase[child_spec.process] = Phase.DONE

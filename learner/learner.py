@@ -27,7 +27,7 @@ from learner.engine.round_means import RoundMetrics
 from learner.make_engine import make_engine
 from learner.team.gpu_ranks import RankGroup
 from learner.team.shared_team import SharedTeam
-from learner.team.team import Team
+from learner.team.team import ALONE, Team
 from shared.config.settings import ResolvedConfig
 from shared.errors import DeviceFault, FatalError
 from shared.memory.board import Phase
@@ -56,25 +56,21 @@ class Rounds:
     """The learner's part in every round."""
 
     def __init__(
-        self, memory: Memory, waiter: Waiter, engine: Engine, doorbells: Doorbells, team: Team | None = None
+        self, memory: Memory, waiter: Waiter, engine: Engine, doorbells: Doorbells, team: Team = ALONE
     ) -> None:
         self._memory, self._board, self._run_schedule = memory, memory.board, memory.run_schedule
         self._learn = memory.plan.config.learn
-        self._waiter, self._engine, self._team = waiter, engine, team or Team()
+        self._waiter, self._engine, self._team = waiter, engine, team
         self._record: list[RoundMetrics] = []
         self._slice = 1  # how long an update takes is not known yet
         self._commits = Commits(memory, waiter, doorbells)
 
     def restore(self) -> int:
         """Take the newest snapshot, or fresh parameters; return the round to do next."""
-        boundary = self._team.lead(self._memory.learner_snapshots.newest())
-        if boundary < 0:
-            self._engine.initialize()
-            boundary = 0
-        else:
-            state = self._memory.learner_snapshots.read(boundary)
-            assert state is not None, "the learner writes none before all members have read this one"
-            self._engine.load(state)
+        boundary = max(0, self._team.lead(self._memory.learner_snapshots.newest()))
+        state = self._memory.learner_snapshots.read(boundary)
+        assert state is not None or not boundary, "the learner writes none before all members have read this one"
+        self._engine.load(state)
         self._team.meet(self._engine.checksum(), f"the parameters of boundary {boundary}")
         if boundary > self._board.committed or self._memory.weights.current < 0:
             self._commit(boundary)
@@ -209,7 +205,7 @@ def prepare(config: ResolvedConfig) -> None:
 
 def make_member(child_spec: ChildSpec, memory: Memory, waiter: Waiter, config: ResolvedConfig) -> tuple[Engine, Team]:
     """Prepare this process, wait for the ring and the other members, and make its engine."""
-    device, team = torch.device(config.machine.device), Team()
+    device, team = torch.device(config.machine.device), ALONE
     prepare(config)
     waiter.device_bytes = device_bytes_reader(device)
     waiter.wait(lambda: bool(memory.board.prepared[0]))

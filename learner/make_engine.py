@@ -14,14 +14,14 @@ from learner.losses.td_learning import TDLearning
 from learner.networks.arithmetic_check import check_arithmetic
 from learner.networks.divided import DividedModel
 from learner.networks.fused import FusedModel
-from learner.networks.make_model import make_model
 from learner.networks.model import Model
+from learner.networks.module_model import make_model
 from learner.networks.units import UnitsModel
 from learner.replay.replay_source import ReplaySource
 from learner.rollout.on_policy_method import OnPolicyMethod
 from learner.rollout.rollout_source import RolloutSource
 from learner.rollout.sequence_source import SequenceSource
-from learner.team.team import Team
+from learner.team.team import ALONE, Team
 from shared.config.method_declaration import MethodDeclaration
 from shared.config.settings import Config
 from shared.errors import ConfigError
@@ -30,19 +30,18 @@ from shared.network_spec import Network
 
 
 def make_engine(
-    config: Config, network: Network, ring: Ring, heartbeat: Callable[[], None] = lambda: None, team: Team | None = None
+    config: Config, network: Network, ring: Ring, heartbeat: Callable[[], None] = lambda: None, team: Team = ALONE
 ) -> Engine[Any]:
-    """The engine of a resolved configuration, which is to be initialized or loaded.
+    """The engine of a resolved configuration, which is to be loaded.
 
     Args:
         heartbeat: called during the preparation of a round that may take long.
-        team: processes that make each update together; None: this one alone.
+        team: processes that make each update together.
 
     Raises:
         ConfigError: the arithmetic is wrong on this device, the replay does not fit where it was asked for, or the
             class of the method has another base than its declaration says.
     """
-    team = team or Team()
     if team.size > 1:  # a gather between two updates is in no graph yet
         config = config.with_settings(graph_updates=0)
     device, declaration = torch.device(config.machine.device), ring.run_schedule.method
@@ -51,11 +50,11 @@ def make_engine(
     if declaration.on_policy and isinstance(method, OnPolicyMethod):
         source_class = SequenceSource if ring.run_schedule.recurrent_units else RolloutSource
         rollout = source_class(ring, config, model, method, heartbeat, team)
-        return Engine(config, ring.run_schedule, model, rollout, method, declaration.metrics, team)
+        return Engine(config, ring.run_schedule, model, rollout, method, team)
     if not declaration.on_policy and isinstance(method, ValueMethod):
         learning = TDLearning(model, _target_model(config, network, device, declaration, team), method)
         source = ReplaySource(ring, config, learning, team)
-        return Engine(config, ring.run_schedule, model, source, learning, declaration.metrics, team)
+        return Engine(config, ring.run_schedule, model, source, learning, team)
     base = OnPolicyMethod if declaration.on_policy else ValueMethod
     raise ConfigError(
         f"The method {declaration.name} is declared with {declaration.implementation}, not a {base.__name__}."

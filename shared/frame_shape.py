@@ -1,7 +1,7 @@
 """Shape of what an agent sees: the size, the color and the number of its frames.
 
 A frame is kept in planes: one of grays, or one each of red, green and blue. The planes of an observation are the input
-channels of a network, which reads them in blocks of 4x4 pixels (learner/replay/gather.py).
+channels of a network, which reads them in blocks of 4x4 pixels (learner/networks/frame_blocks.py).
 """
 
 from __future__ import annotations

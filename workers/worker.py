@@ -22,7 +22,7 @@ from actors.make_env import make_env
 from learner.answers import Answers
 from learner.commits import Commits
 from learner.engine.device import prepare_torch
-from learner.networks.make_model import make_model
+from learner.networks.module_model import make_model
 from learner.networks.policy import Policy
 from shared.errors import FatalError
 from shared.memory.board import Phase

@@ -52,11 +52,6 @@ def prepare_torch(device: torch.device, precision: str, threads: int, *, determi
         accelerator_of(device).set_device(device)
 
 
-def compute_dtype(precision: str) -> torch.dtype:
-    """Type in which matrices are multiplied: bfloat16 with bf16, float32 with fp32 and tf32."""
-    return torch.bfloat16 if precision == "bf16" else torch.float32
-
-
 def device_bytes_reader(device: torch.device) -> Callable[[], int] | None:
     """A function that returns the memory that PyTorch holds on `device`, without the context; None on a CPU."""
     return partial(accelerator_of(device).reserved_bytes, device) if is_gpu(device) else None

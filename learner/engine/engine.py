@@ -13,7 +13,7 @@ waits for the GPU.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Generic
 
@@ -65,15 +65,12 @@ class Engine(Generic[M]):
         online: Model,
         source: RoundSource[M],
         rule: UpdateRule[M],
-        metrics: Sequence[str],
         team: Team,
     ) -> None:
-        """Updates of `online` by `rule` with the data of `source`.
+        """Updates of `online` by `rule` with the data of `source`, which the processes of `team` make together.
 
-        Args:
-            metrics: names of those that `rule` gives, and `GRADIENT_NORM` if it is wanted, in the order in which they
-                are recorded.
-            team: processes that make each update together.
+        The method's declaration names the metrics that `rule` gives, and `GRADIENT_NORM` if it is wanted, in the order
+        in which they are recorded.
         """
         self._config, self._run_schedule, self._team = config, run_schedule, team
         self._online, self._source, self._rule = online, source, rule
@@ -81,7 +78,7 @@ class Engine(Generic[M]):
         self.source_device_bytes = source.device_bytes
         self._optimizer = Optimizer(online, config.learn, clip, mean_gradient=rule.mean_gradient, team=team)
         online.gradient_into(self._optimizer.gradient)
-        self._means = RoundMeans(metrics, config.learn.batch_size, self._device)
+        self._means = RoundMeans(run_schedule.method.metrics, config.learn.batch_size, self._device)
         self.round = self._done = self._planned = 0
         self._slices: deque[Event] = deque()
         self._side_stream = make_side_stream(self._device)
@@ -94,28 +91,18 @@ class Engine(Generic[M]):
     # --- state
 
     @torch.inference_mode()
-    def initialize(self) -> None:
-        """Fresh parameters from the seed, the target network equal to them, moments zero."""
-        self._source.settle()
-        self._team.sync()  # a member may still read what one of them writes now
-        if self._team.written(1):
-            config = self._config
-            fresh = initial_parameters(self._online.network, config.run.seed, config.learn.initial)
-            self._online.pack(fresh, self._online.params)
-            self._optimizer.mean.zero_()
-            self._optimizer.square.zero_()
-        self._team.sync()
-        self._online.sync_copy()
-        self._rule.update_target()
-        self._means.clear()
-        self._source.reset()
-
-    @torch.inference_mode()
-    def load(self, state: Mapping[str, NDArray[np.float32]]) -> None:
+    def load(self, state: Mapping[str, NDArray[np.float32]] | None) -> None:
         """Take over the vectors of a snapshot, those of parameters float32[P], in canonical layout.
 
         A network that the snapshot lacks becomes the network that learns.
+
+        Args:
+            state: None: that of a new run, with fresh parameters from the seed, moments of zero and no priorities.
         """
+        if state is None:
+            config = self._config
+            fresh = initial_parameters(self._online.network, config.run.seed, config.learn.initial)
+            state = {"online": fresh, "moment1": np.zeros_like(fresh), "moment2": np.zeros_like(fresh)}
         self._source.settle()
         self._team.sync()  # a member may still read what one of them writes now
         for name, vector in self._state().items() if self._team.written(1) else ():
@@ -178,13 +165,12 @@ class Engine(Generic[M]):
         self._planned = self._run_schedule.updates_in(round_)
         if self._planned:
             self._rule.anneal(partial(self._run_schedule.annealed, round_))  # the targets may read what it sets
+            self._optimizer.set_steps(self._run_schedule.updates_before(round_))
+            self._optimizer.set_rate(self._run_schedule.learning_rate(round_, self._config.learn))
         self._source.begin_round(round_, window_end, self._planned)
         self.round, self._done = round_, 0
         self._means.clear()
         self._slices.clear()
-        if self._planned:
-            self._optimizer.set_steps(self._run_schedule.updates_before(round_))
-            self._optimizer.set_rate(self._run_schedule.learning_rate(round_, self._config.learn))
         return self._planned
 
     def prefetch(self, round_: int, window_end: int) -> None:
@@ -284,8 +270,7 @@ class Engine(Generic[M]):
     def _capture(self) -> Graphs:
         """Graphs of the updates, by buffer, first and last update.
 
-        Passes before a capture change parameters and sums (spectral norms of zeros are NaN); `initialize` or `load`
-        overwrites them.
+        Passes before a capture change parameters and sums (spectral norms of zeros are NaN); `load` overwrites them.
         """
         graphs = Graphs(self._device)
         chunk = self._source.chunk_updates
@@ -310,4 +295,3 @@ class Engine(Generic[M]):
                 self._means.add({GRADIENT_NORM: optimizer.norm()}, scale=1.0 / optimizer.mean_factor)
             optimizer.step()
             self._means.add(output.metrics)
-        self._side_stream.settle()

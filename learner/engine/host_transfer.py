@@ -26,9 +26,6 @@ class Pinned:
         # A wait that sleeps: its core is an actor's.
         self._copied = accelerator_of(device).make_event(blocking=True) if is_gpu(device) else None
 
-    def __len__(self) -> int:
-        return len(self._buffer)
-
     def send(self, fill: Callable[[Tensor], object], out: Tensor) -> None:
         """Have `fill` write the first `len(out)` rows of the buffer, and copy them to `out`, uint8[n, *row].
 

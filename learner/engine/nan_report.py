@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,28 +72,18 @@ def report_nonfinite_update(
     return f"{path}.json says which update did it; .safetensors beside it holds its batch and the parameters before."
 
 
-class RepeatedUpdates(NamedTuple):
-    """The last of the updates that were repeated."""
+def repeat_updates(memory: Memory, waiter: Waiter, engine: Engine, last: int) -> tuple[bool, Arrays, int]:
+    """Repeat the updates from the newest snapshot to the end of round `last`, up to the first that is not finite.
 
-    is_finite: bool
-    """False if it left a number not finite."""
-    arrays: Arrays
-    """Its minibatch, and the parameters before it."""
-    update: int
-    """Its number in its round, from 0."""
-
-
-def repeat_updates(memory: Memory, waiter: Waiter, engine: Engine, last: int) -> RepeatedUpdates:
-    """Repeat the updates from the newest snapshot to the end of round `last`, up to the first that is not finite."""
+    Returns:
+        True if all stayed finite; of the last one its minibatch, with the parameters before it, and its number in its
+        round, from 0.
+    """
     run_schedule = memory.run_schedule
     before = np.zeros(memory.plan.parameters.count, np.float32)
-    boundary, update = memory.learner_snapshots.newest(), 0
-    state = memory.learner_snapshots.read(boundary) if boundary >= 0 else None
-    if state is None:
-        engine.initialize()
-    else:
-        engine.load(state)
-    for round_ in range(max(0, boundary), last + 1):
+    boundary, update = max(0, memory.learner_snapshots.newest()), 0
+    engine.load(memory.learner_snapshots.read(boundary))  # fresh parameters where there is none yet
+    for round_ in range(boundary, last + 1):
         for update in range(engine.begin_round(round_, run_schedule.window_end(round_))):
             engine.store({"online": before})
             engine.run(1)
@@ -102,8 +91,8 @@ def repeat_updates(memory: Memory, waiter: Waiter, engine: Engine, last: int) ->
             try:
                 engine.check()
             except NonFiniteError:
-                return RepeatedUpdates(False, engine.last_update() | {"parameters_before": before}, update)
+                return False, engine.last_update() | {"parameters_before": before}, update
         engine.end_round()  # which updates the priorities
         if run_schedule.target_changes_after(round_):
             engine.update_target()
-    return RepeatedUpdates(True, engine.last_update() | {"parameters_before": before}, update)
+    return True, engine.last_update() | {"parameters_before": before}, update

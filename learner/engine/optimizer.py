@@ -20,7 +20,7 @@ from torch import Tensor
 
 from learner.engine.bf16 import bits_of, from_bf16, sum_of_squares, to_bf16
 from learner.networks.model import Model
-from learner.team.team import Team
+from learner.team.team import ALONE, Team
 from shared.config.sections import Learn
 
 ADAM_MEAN_DECAY = 0.9
@@ -101,41 +101,33 @@ class Optimizer:
     """
 
     def __init__(
-        self,
-        weights: Model,
-        learn: Learn,
-        clip: float | None = None,
-        *,
-        mean_gradient: bool = False,
-        team: Team | None = None,
+        self, weights: Model, learn: Learn, clip: float | None, *, mean_gradient: bool = False, team: Team = ALONE
     ) -> None:
         """Moments of zero.
 
         Args:
             clip: greatest norm of the gradient of the batch's mean loss; None: unbounded.
             mean_gradient: True if the update rule gives the gradient of a mean loss, False for that of a sum.
-            team: processes that move the weights together, each some parts; None: this one alone.
+            team: processes that move the weights together, each some parts.
         """
-        self._team = team or Team()
+        self._weights, self._learn, self._team = weights, learn, team
         size, device = len(weights.params), weights.params.device
-        self.gradient = self._team.zeros(size, dtype=weights.params_bf16.dtype, device=device)
-        self.mean, self.square = (self._team.zeros(size, device=device) for _ in range(2))
+        self.gradient = team.zeros(size, dtype=weights.params_bf16.dtype, device=device)
+        self.mean, self.square = (team.zeros(size, device=device) for _ in range(2))
         # The epsilon of 2015 belongs to gradients summed over the batch (DeepMind's dqn_zoo, which averages, divides
         # it by 32 ** 2); the values of Adam's in use belong to averaged ones.
         summed = 1 if mean_gradient else learn.batch_size
         self.gradient_scale = 1.0 / summed if learn.optimizer in ADAM_FAMILY else 1.0
         self.mean_factor = self.gradient_scale * summed
-        self._weights = weights
-        self._learn = learn
-        self._steps = torch.zeros((), device=weights.params.device)
+        self._steps = torch.zeros((), device=device)
         self._rate = learn.learning_rate
         # The tensor that an annealed rate is read from where steps may be captured; a constant one needs no read.
         self._annealed = None if learn.learning_rate_end is None else torch.full_like(self._steps, self._rate)
-        self._compiled = weights.params.device.type == "cpu"
+        self._compiled = device.type == "cpu"
         # The bound, scaled as the gradient is, which may be that of a sum over the batch.
         self._bound = None if clip is None else clip * self.gradient_scale * summed
-        self._squares = self._team.zeros(len(weights.parts), dtype=torch.float64)
-        self._moved = {part: weights.parts[part] for part in self._team.written(len(weights.parts))}
+        self._squares = team.zeros(len(weights.parts), dtype=torch.float64)
+        self._moved = {part: weights.parts[part] for part in team.written(len(weights.parts))}
         places = [place for part in self._moved.values() for place in part]
         self._vectors = [self._vectors_in(place) for place in places] if self._compiled else []
 

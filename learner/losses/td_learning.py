@@ -12,7 +12,7 @@ from learner.losses.scalar_loss import greedy_policy, munchausen_reward, rescale
 from learner.networks.model import ExtraInputs, Model
 from learner.replay.chunk import Chunk
 from learner.replay.replay_frames import second_stack_offset
-from learner.team.team import Team
+from learner.team.team import ALONE, Team
 from shared.network_spec import RESCALING
 
 
@@ -35,9 +35,9 @@ class TDLearning:
         self.networks: dict[str, Model] = {"target": target}
         self.device = method.device
 
-    def make_chunk(self, updates: int, batch: int, team: Team | None = None) -> Chunk:
-        """Empty buffers for `updates` updates of `batch` transitions each, in the memory of a team if there is one."""
-        return Chunk.create(updates, batch, self._method, self._online.noise, team or Team())
+    def make_chunk(self, updates: int, batch: int, team: Team = ALONE) -> Chunk:
+        """Empty buffers for `updates` updates of `batch` transitions each, in the memory of a team."""
+        return Chunk.create(updates, batch, self._method, self._online.noise, team)
 
     def update_target(self) -> None:
         """Copy the online network into the target network."""

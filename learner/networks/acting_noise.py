@@ -15,26 +15,19 @@ from shared.prng import SPLITMIX, Stream, bits
 _STEP, _FIRST, _SECOND = (np.uint64(constant) for constant in SPLITMIX)
 
 
-class ActingNoise:
-    """Normal numbers for each env in each tick.
+def acting_noise(seed: int, count: int, tick: int, envs: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Normal numbers float32[n, count] for `envs` int64[n] in a tick.
 
     Magnitudes are drawn once a tick, signs for every env. Each env sees normal noise, since the normal distribution is
     symmetric, and the noise of two envs is uncorrelated (Wen et al. 2018, "Flipout", section 3.1). This takes a
     twentieth of the time of separate draws.
     """
-
-    def __init__(self, seed: int, count: int) -> None:
-        """`count` numbers at a time."""
-        self._seed, self._count = seed, count
-
-    def draw(self, tick: int, envs: NDArray[np.int64]) -> NDArray[np.float32]:
-        """float32[n, count] for `envs` int64[n] in a tick."""
-        generator = np.random.Generator(np.random.Philox(key=[bits(self._seed, Stream.NOISE), tick]))
-        normal = generator.standard_normal(self._count, np.float32)
-        keys = np.array([bits(self._seed, Stream.NOISE_SIGNS, tick, env) for env in envs.tolist()], np.uint64)
-        drawn = np.empty((len(envs), self._count), np.float32)
-        _signed(normal, keys, drawn)
-        return drawn
+    generator = np.random.Generator(np.random.Philox(key=[bits(seed, Stream.NOISE), tick]))
+    normal = generator.standard_normal(count, np.float32)
+    keys = np.array([bits(seed, Stream.NOISE_SIGNS, tick, env) for env in envs.tolist()], np.uint64)
+    drawn = np.empty((len(envs), count), np.float32)
+    _signed(normal, keys, drawn)
+    return drawn
 
 
 @njit(cache=True, nogil=True)

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from learner.engine.device import return_freed_memory
 from learner.engine.side_stream import SideStream
-from learner.networks.make_model import make_model
 from learner.networks.model import ExtraInputs, Recurrence
+from learner.networks.module_model import make_model
 from learner.networks.modules import initial_parameters
 from shared.errors import ConfigError
 from shared.network_parameters import parameters_of

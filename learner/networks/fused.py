@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -17,7 +16,7 @@ from learner.networks.frame_blocks import PIXEL, network_input, stack_in
 from learner.networks.linear import Affine, write_gradient
 from learner.networks.model import ExtraInputs, ForwardPass
 from learner.networks.packed_model import WHOLE, Matrix, PackedModel, Rows
-from learner.team.team import Team
+from learner.team.team import ALONE, Team
 from shared.frame_shape import BLOCK
 from shared.network_spec import CONVOLUTIONAL, Network
 
@@ -26,25 +25,21 @@ _convolution_backward = torch.ops.aten.convolution_backward.default
 _threshold_backward = torch.ops.aten.threshold_backward.default
 
 
-class LayerViews(NamedTuple):
-    """The parameters that the passes read, by layer."""
-
-    convolutions: list[Affine]
-    """Weights [out, in, k, k] in channels-last memory, biases [out]; the first reads planes * 16 channels."""
-    hidden: Affine
-    """weight [hidden, features], bias [hidden]."""
-    output: Affine
-    """weight [outputs * atoms, hidden], bias [outputs * atoms]: an output for each action, and V(s) of a policy."""
-
-
 class FusedModel(PackedModel):
     """A plain network. See `learner.networks.model.Model`.
 
     In its packed layout the first convolution is one of blocks (learner/networks/frame_blocks.py), and features are
     flattened as (y, x, channel), where the canonical layout has (channel, y, x).
+
+    Attributes:
+        convolutions: weights [out, in, k, k] in channels-last memory, biases [out]; the first reads planes * 16
+            channels.
+        hidden: weight [hidden, features], bias [hidden].
+        output: weight [outputs * atoms, hidden], bias [outputs * atoms]: an output for each action, and V(s) of a
+            policy.
     """
 
-    def __init__(self, network: Network, device: torch.device, precision: str, team: Team | None = None) -> None:
+    def __init__(self, network: Network, device: torch.device, precision: str, team: Team = ALONE) -> None:
         # The first stride counts blocks.
         self._strides = [1, *(each.stride for each in CONVOLUTIONAL[network.name].convolutions[1:])]
         super().__init__(network, device, precision, team)
@@ -52,11 +47,11 @@ class FusedModel(PackedModel):
         self._by_product = is_gpu(device) and precision != "bf16"
         layers = ("hidden", self._dtype), (network.head, torch.float32)
         self.matrices = [Matrix(f"{name}.weight", f"{name}.bias", dtype) for name, dtype in layers]
-        (self._conv1_params, _), *_, output = self._layers_in(self.params)
-        first, *others, hidden, _ = self._layers_in(self.params_bf16)
+        (self._conv1_params, _), *_, self.output = self._layers_in(self.params)
+        first, *others, self.hidden, _ = self._layers_in(self.params_bf16)
         self._conv1 = torch.zeros_like(self._conv1_params, dtype=self._dtype)
         # What the passes read: parts of `params_bf16`, but the first weights, which are scaled, and the last layer.
-        self.read = LayerViews([Affine(self._conv1, first.bias), *others], hidden, output)
+        self.convolutions = [Affine(self._conv1, first.bias), *others]
 
     def refresh(self) -> None:
         """Update the first weights, which divide the pixels by 255, from `params`."""
@@ -90,8 +85,8 @@ class FusedModel(PackedModel):
         It saves the result of `convolve`, hidden units float32[n, hidden] and `rows`.
         """
         inputs = self.convolve(blocks, stack_offset)
-        hidden = F.linear(features_of(inputs[-1]), *self.read.hidden).relu_().float()
-        outputs = F.linear(hidden, *self.read.output).view(-1, self.network.outputs, self.network.atoms)
+        hidden = F.linear(features_of(inputs[-1]), *self.hidden).relu_().float()
+        outputs = F.linear(hidden, *self.output).view(-1, self.network.outputs, self.network.atoms)
         return ForwardPass(outputs, saved=(inputs, hidden, rows))
 
     def backward(self, saved: ForwardPass, gradient: Tensor, side_stream: SideStream) -> None:
@@ -100,20 +95,20 @@ class FusedModel(PackedModel):
         The gradient goes back through the layers in one chain. The side stream computes the gradients of the weights
         from it, except for those of the first layer, which come last.
         """
-        layers, last, (inputs, hidden, rows) = self.read, gradient.view(len(gradient), -1), saved.saved
-        grad = relu_backward(last @ layers.output.weight, hidden).to(self._dtype)
+        last, (inputs, hidden, rows) = gradient.view(len(gradient), -1), saved.saved
+        grad = relu_backward(last @ self.output.weight, hidden).to(self._dtype)
 
         def write_matrices() -> None:
             self._write_linear(1, last, hidden)
             self._write_linear(0, grad, features_of(inputs[-1]))
 
         side_stream.submit(write_matrices)
-        self.write_convolutions(inputs, grad @ layers.hidden.weight, rows, side_stream)
+        self.write_convolutions(inputs, grad @ self.hidden.weight, rows, side_stream)
 
     def convolve(self, blocks: Tensor, stack_offset: int) -> list[Tensor]:
         """The input of each convolution, and the last one's output."""
         inputs = [network_input(stack_in(blocks, stack_offset, self.network.frames.planes), self._dtype)]
-        for (weight, bias), stride in zip(self.read.convolutions, self._strides, strict=True):
+        for (weight, bias), stride in zip(self.convolutions, self._strides, strict=True):
             inputs.append(F.conv2d(inputs[-1], weight, bias, stride).relu_())
         return inputs
 
@@ -129,13 +124,9 @@ class FusedModel(PackedModel):
         top = inputs[-1]
         grad = by_features.view(len(top), *top.shape[2:], top.shape[1]).permute(0, 3, 1, 2)
         for i in reversed(range(len(inputs) - 1)):
-            grad = relu_backward(grad, inputs[i + 1])
+            grad, stream = relu_backward(grad, inputs[i + 1]), side_stream if i else SideStream()
             for vector, own in rows.items():
-                write = partial(self._write_convolution, [each[own] for each in inputs], i, grad[own], vector)
-                if i:
-                    side_stream.submit(write)
-                else:
-                    write()
+                stream.submit(partial(self._write_convolution, [each[own] for each in inputs], i, grad[own], vector))
             if i:  # the gradient of the pixels is not needed
                 grad, *_ = self._convolution_backward(inputs, i, grad, [True, False, False])
 
@@ -157,7 +148,7 @@ class FusedModel(PackedModel):
 
     def _patches(self, images: Tensor, i: int) -> Tensor:
         """Patches [n * y * x, k * k * in] that convolution `i` reads."""
-        k, stride = self.read.convolutions[i].weight.shape[2], self._strides[i]
+        k, stride = self.convolutions[i].weight.shape[2], self._strides[i]
         windows = images.permute(0, 2, 3, 1).unfold(1, k, stride).unfold(2, k, stride)  # [n, y, x, in, k, k]
         return windows.permute(0, 1, 2, 4, 5, 3).flatten(3).flatten(0, 2)
 
@@ -165,7 +156,7 @@ class FusedModel(PackedModel):
         self, inputs: Sequence[Tensor], i: int, grad: Tensor, wanted: list[bool]
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Gradients of convolution `i` by inputs, weight and bias, those that are wanted, from that of its output."""
-        stride, weight = self._strides[i], self.read.convolutions[i].weight
+        stride, weight = self._strides[i], self.convolutions[i].weight
         geometry = [stride, stride], [0, 0], [1, 1], False, [0, 0], 1  # no border, no dilation, no groups
         return _convolution_backward(grad, inputs[i], weight, [grad.shape[1]], *geometry, wanted)
 

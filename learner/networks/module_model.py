@@ -9,10 +9,11 @@ from torch import Tensor, nn
 
 from learner.engine.side_stream import SideStream
 from learner.networks.frame_blocks import stack_in
+from learner.networks.fused import FusedModel
 from learner.networks.model import ExtraInputs, ForwardPass
 from learner.networks.modules import Linear, NetworkModule, SpectralConvolution, canonical
 from learner.networks.packed_model import WHOLE, Matrix, PackedModel, Rows
-from learner.team.team import Team
+from learner.team.team import ALONE, Team
 from shared.errors import ConfigError
 from shared.network_spec import Network
 
@@ -20,7 +21,7 @@ from shared.network_spec import Network
 class ModuleModel(PackedModel):
     """A network's module, whose parameters are views of the packed vectors. See `learner.networks.model.Model`."""
 
-    def __init__(self, network: Network, device: torch.device, precision: str, team: Team | None = None) -> None:
+    def __init__(self, network: Network, device: torch.device, precision: str, team: Team = ALONE) -> None:
         super().__init__(network, device, precision, team)
         self.module = NetworkModule(self.network, self._dtype)
         self.noise = self.module.noise
@@ -99,3 +100,9 @@ class ModuleModel(PackedModel):
 
     def _submit(self, number: int, by_outputs: Tensor, inputs: Tensor) -> None:
         self._side_stream.submit(partial(self._write_linear, number, by_outputs, inputs))
+
+
+def make_model(network: Network, device: torch.device, precision: str, team: Team = ALONE) -> PackedModel:
+    """The model of a network, with parameters that are still to be set, in the memory of a team."""
+    kind = FusedModel if network.plain else ModuleModel
+    return kind(network, device, precision, team)

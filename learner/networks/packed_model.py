@@ -17,11 +17,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from learner.engine.device import compute_dtype
 from learner.engine.host_transfer import HostTransfer
 from learner.networks.linear import Affine, write_gradient
 from learner.networks.model import ExtraInputs, ForwardPass, Model
-from learner.team.team import Team
+from learner.team.team import ALONE, Team
 from shared.network_parameters import packed_places, parameters_of
 from shared.network_spec import Network
 
@@ -52,18 +51,18 @@ class PackedModel(Model):
     takes_parts = True
     """True if a pass that learns can have rows of several vectors: linear layers alone follow the features."""
 
-    def __init__(self, network: Network, device: torch.device, precision: str, team: Team | None = None) -> None:
-        """Parameters that are still to be set, in the memory of a team if there is one."""
+    def __init__(self, network: Network, device: torch.device, precision: str, team: Team = ALONE) -> None:
+        """Parameters that are still to be set, in the memory of a team."""
         self.network = network
-        self._dtype = compute_dtype(precision)
+        # The type in which matrices are multiplied; tf32 is a way to multiply float32.
+        self._dtype = torch.bfloat16 if precision == "bf16" else torch.float32
         self._spec = parameters_of(network)
         self._transfer = HostTransfer(self._spec.count, device)
         self._places, size = packed_places(network)
         self._export_transfer = HostTransfer(size, device)
-        zeros = (team or Team()).zeros
-        self.params = self.params_bf16 = zeros(size, device=device)
+        self.params = self.params_bf16 = team.zeros(size, device=device)
         if self._dtype != torch.float32:
-            self.params_bf16 = zeros(size, dtype=self._dtype, device=device)
+            self.params_bf16 = team.zeros(size, dtype=self._dtype, device=device)
         self.parts = [[slice(0, size)]]
 
     def gradient_into(self, *flats: Tensor) -> None:

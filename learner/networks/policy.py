@@ -10,11 +10,11 @@ from learner.engine.accelerator import accelerator_of, host_zeros, is_gpu
 from learner.engine.prefetcher import Graphs
 from learner.losses.method import Method, make_method
 from learner.losses.scalar_loss import unrescale
-from learner.networks.acting_noise import ActingNoise
+from learner.networks.acting_noise import acting_noise
 from learner.networks.arithmetic_check import check_arithmetic
-from learner.networks.make_model import make_model
+from learner.networks.frame_blocks import gather_planes_to
 from learner.networks.model import ExtraInputs, Model, Recurrence
-from learner.replay.gather import gather_planes_to
+from learner.networks.module_model import make_model
 from shared.config.sections import Algorithm
 from shared.frame_shape import BLOCK
 from shared.memory.plan import Plan
@@ -54,9 +54,7 @@ class Policy:
         self._method = method or make_method(network, Algorithm(method=network.method), device)
         self._rescaled = network.rescaled
         self._fractions = self._method.policy_fractions(batch)
-        self._acting_noise: ActingNoise | None = None
-        if explore_seed is not None and self._model.noise:
-            self._acting_noise = ActingNoise(explore_seed, self._model.noise)
+        self._explore_seed = explore_seed if self._model.noise else None
         self.batch = batch
         self._frames, actions = network.frames, network.actions
         gpu, float32 = is_gpu(device), torch.float32
@@ -69,7 +67,7 @@ class Policy:
         self._state = torch.zeros_like(self._host_state, device=device) if gpu else self._host_state
         self._start = torch.zeros(batch, device=device)
         self._blocks = torch.zeros_like(self._host, device=device) if gpu else self._host
-        self._drawn = host_zeros((batch, self._model.noise if self._acting_noise else 0), float32, device)
+        self._drawn = host_zeros((batch, 0 if self._explore_seed is None else self._model.noise), float32, device)
         self._noise = torch.zeros_like(self._drawn, device=device) if gpu else self._drawn
         self._graphs = Graphs(device) if gpu and captured else None
         if self._graphs is not None:
@@ -128,12 +126,13 @@ class Policy:
             acting: env and tick, int64[n] each, which determine the noise if the policy explores by noise.
             state: float32[n, 2, units], of a recurrent network; default: the new rows begin episodes.
         """
-        if self._acting_noise is not None:
+        if self._explore_seed is not None:
             assert acting is not None, "a policy that explores by noise needs envs and ticks"
             envs, ticks = acting
             for tick in np.unique(ticks):
                 those = ticks == tick
-                self._drawn.numpy()[places[those]] = self._acting_noise.draw(int(tick), envs[those])
+                noise = acting_noise(self._explore_seed, self._model.noise, int(tick), envs[those])
+                self._drawn.numpy()[places[those]] = noise
         self._host_state.numpy()[places] = 0.0 if state is None else state
         gather_planes_to(planes.view(np.uint32), rows, frame_mask, places, self._words)
         if self._graphs is None:

@@ -14,7 +14,6 @@ One update has five waits. A member writes only its parts, and reads those of ot
 from __future__ import annotations
 
 from functools import cache
-from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -27,17 +26,6 @@ from learner.networks.fused import FusedModel, features_of, relu_backward
 from learner.networks.linear import Affine, write_gradient
 from learner.networks.model import ExtraInputs, ForwardPass
 from learner.team.team import Team
-
-
-class Buffers(NamedTuple):
-    """Tensors that members of a team exchange in a pass over n rows."""
-
-    features: Tensor
-    """[n, features]."""
-    hidden: Tensor
-    """float32[n, hidden]."""
-    by_features: Tensor
-    """[P, n, features]: the parts of the gradient by the features."""
 
 
 class UnitsModel(DividedModel):
@@ -56,7 +44,7 @@ class UnitsModel(DividedModel):
         """The outputs for stacks (`Model.forward`)."""
         if not learns:
             return super().forward(blocks, stack_offset, extra_inputs)
-        model, network, read = self._model, self.network, self._model.read
+        model, network = self._model, self.network
         features, hidden, _ = self._buffers_for(len(blocks))
         passes = list[tuple[Group, list[Tensor]]]()
         for group in self._groups(blocks, stack_offset, extra_inputs):
@@ -65,9 +53,9 @@ class UnitsModel(DividedModel):
         self._team.sync()
         for part in self._own:
             units = self._units[0][part]
-            hidden[:, units] = F.linear(features, read.hidden.weight[units], read.hidden.bias[units]).relu_()
+            hidden[:, units] = F.linear(features, model.hidden.weight[units], model.hidden.bias[units]).relu_()
         self._team.sync()
-        outputs = F.linear(hidden, *read.output).view(-1, network.outputs, network.atoms)
+        outputs = F.linear(hidden, *model.output).view(-1, network.outputs, network.atoms)
         return ForwardPass(outputs, saved=passes)
 
     def backward(self, saved: ForwardPass, gradient: Tensor, side_stream: SideStream) -> None:
@@ -86,16 +74,21 @@ class UnitsModel(DividedModel):
 
     def _write_matrices(self, part: int, last: Tensor, features: Tensor, hidden: Tensor, by_features: Tensor) -> None:
         """Gradients of the units and outputs of a part, and its part of the gradient by the features."""
-        read, units, rows = self._model.read, self._units[0][part], self._units[1][part]
+        model, units, rows = self._model, self._units[0][part], self._units[1][part]
         into_hidden, into_output = self._layers
-        by_units = relu_backward(last @ read.output.weight[:, units], hidden[:, units]).to(features.dtype)
-        torch.mm(by_units, read.hidden.weight[units], out=by_features)
+        by_units = relu_backward(last @ model.output.weight[:, units], hidden[:, units]).to(features.dtype)
+        torch.mm(by_units, model.hidden.weight[units], out=by_features)
         write_gradient(by_units, features, Affine(*(each[units] for each in into_hidden)))
         if rows.stop > rows.start:
             write_gradient(last[:, rows], hidden, Affine(*(each[rows] for each in into_output)))
 
-    def _make_buffers(self, rows: int) -> Buffers:
-        """Shared memory for passes over so many rows."""
+    def _make_buffers(self, rows: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Shared memory for passes over n rows.
+
+        Returns:
+            features [n, features]; hidden float32[n, hidden]; the parts of the gradient by the features
+            [P, n, features].
+        """
         features, hidden = self.network.features, self.network.hidden
         by_features = self._zeros(len(self.parts), rows, features)
-        return Buffers(self._zeros(rows, features), self._team.zeros(rows, hidden), by_features)
+        return self._zeros(rows, features), self._team.zeros(rows, hidden), by_features

@@ -11,9 +11,8 @@ from torch import Tensor
 
 from learner.engine.host_transfer import upload
 from learner.losses.method import ValueMethod
-from learner.networks.frame_blocks import images_in
+from learner.networks.frame_blocks import BORDER, images_in
 from learner.networks.model import ExtraInputs
-from learner.replay.gather import BORDER
 from learner.replay.replay_frames import Batch, planes_per_transition
 from learner.team.team import Team, slices
 from shared.prng import Stream, bits

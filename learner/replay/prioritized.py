@@ -60,13 +60,13 @@ class PrioritizedSampler(Sampler):
         tree.forget(end, window_end - end)
         if tree.empty:
             raise ValueError(f"The window that ends at tick {window_end} holds no transition to sample.")
-        self._replay.advance_frames(window_end)
+        self._replay.frames.advance(window_end)
         self._round, self._window_end = round_, window_end
         self._beta = self._algorithm.importance_at(round_ * run_schedule.round_steps)
 
     def prefetch(self, round_: int, window_end: int) -> None:
         """Bring the frames of the window to where they are read; transitions are drawn when errors are known."""
-        self._replay.advance_frames(window_end)
+        self._replay.frames.advance(window_end)
 
     def draw(self, number: int, chunk: Chunk) -> Batch:
         """Draw chunk `number`; write its leaves, and weights of its losses, the greatest of each batch being 1."""
@@ -95,15 +95,14 @@ class PrioritizedSampler(Sampler):
         except ValueError as wrong:
             raise FatalError(f"The method's loss gives an invalid priority. {wrong}") from wrong
 
-    def reset(self) -> None:
-        """Forget all priorities."""
-        self.tree.clear()
-
     def store(self, out: Mapping[str, NDArray[np.float32]]) -> None:
         """Write the priorities, if `out` names them."""
         if PRIORITIES in out:
             self.tree.store(out[PRIORITIES])
 
     def load_state(self, state: Mapping[str, NDArray[np.float32]]) -> None:
-        """Take over the priorities."""
-        self.tree.load(state[PRIORITIES])
+        """Take over the priorities; without them all are forgotten."""
+        if PRIORITIES in state:
+            self.tree.load(state[PRIORITIES])
+        else:
+            self.tree.clear()

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from learner.engine.accelerator import is_gpu
 from learner.engine.host_transfer import Pinned
-from learner.networks.frame_blocks import blocks
-from learner.replay.gather import gather_augmented, gather_planes_to
+from learner.networks.frame_blocks import blocks, gather_augmented, gather_planes_to
 from shared.frame_shape import BLOCK, FrameShape
 from shared.memory.ring import Ring
 
@@ -113,8 +112,8 @@ class DeviceFrames:
         self._frames = torch.zeros(shape, dtype=torch.uint8, device=device)
         self._planes = self._frames.view(-1, frames.size, frames.size)
         per_tick = run_schedule.lane_envs * frames.nbytes
-        staged = max(1, min(STAGING_BYTES // per_tick, run_schedule.round_ticks + 1))
-        self._staging = [Pinned((staged, *shape[2:]), device) for _ in range(2)]
+        self._staged = max(1, min(STAGING_BYTES // per_tick, run_schedule.round_ticks + 1))
+        self._staging = [Pinned((self._staged, *shape[2:]), device) for _ in range(2)]
         self._end = 0  # frames of ticks before this one are here
 
     @staticmethod
@@ -131,12 +130,12 @@ class DeviceFrames:
         oldest = max(0, window_end - self._window)
         # Going back happens when a round is done again; what lies in the overwritten slots is then copied anew.
         begin = oldest if window_end < self._end - 1 else max(oldest, self._end)
-        capacity, most = self._ring_frames.shape[1], len(self._staging[0])
+        capacity = self._ring_frames.shape[1]
         for lane in range(len(self._ring_frames)):
             tick = begin
             while tick <= window_end:
                 source, place = tick % capacity, tick % self._ticks
-                count = min(window_end + 1 - tick, most, capacity - source, self._ticks - place)
+                count = min(window_end + 1 - tick, self._staged, capacity - source, self._ticks - place)
                 frames = torch.from_numpy(self._ring_frames[lane, source : source + count])
                 self._staging.reverse()
                 self._staging[0].send(partial(Tensor.copy_, other=frames), self._frames[lane, place : place + count])

@@ -16,8 +16,7 @@ from learner.losses.td_learning import TDLearning
 from learner.replay.chunk import Chunk
 from learner.replay.prioritized import PrioritizedSampler
 from learner.replay.replay_frames import DeviceFrames, Frames, HostFrames
-from learner.replay.sampling import Replay
-from learner.replay.uniform import UniformSampler
+from learner.replay.sampling import Replay, UniformSampler
 from learner.team.team import Team
 from shared.config.settings import Config
 from shared.errors import ConfigError
@@ -122,16 +121,12 @@ class ReplaySource(RoundSource[Chunk]):
         if self._prefetcher is not None:
             self._prefetcher.settle()
 
-    def reset(self) -> None:
-        """Forget all errors."""
-        self._sampler.reset()
-
     def store(self, out: Mapping[str, NDArray[np.float32]]) -> None:
         """Write the priorities, if `out` names them."""
         self._sampler.store(out)
 
     def load_state(self, state: Mapping[str, NDArray[np.float32]]) -> None:
-        """Take over the priorities."""
+        """Take over the priorities, or forget all errors."""
         self._sampler.load_state(state)
 
     # --- in the second thread, if there is one

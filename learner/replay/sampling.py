@@ -1,4 +1,4 @@
-"""Transitions of the ring: samplable starts and draws."""
+"""Transitions of the ring: samplable starts, draws, and uniform sampling."""
 
 from __future__ import annotations
 
@@ -13,18 +13,25 @@ from learner.engine.host_transfer import upload
 from learner.replay.chunk import Chunk
 from learner.replay.replay_frames import Batch, Frames
 from learner.replay.returns import End, n_step
-from shared.config.sections import Learn
+from shared.config.sections import Algorithm, Learn
 from shared.memory.ring import Ring, plane_rows
 from shared.prng import Stream, bits
 
 
 class Window:
-    """The ticks of the ring with which sampled transitions may begin."""
+    """The ticks of the ring with which sampled transitions may begin, and a list of these transitions.
+
+    The list holds ascending ids `tick * envs + env`, first in, first out: a round appends the newly committed ticks and
+    removes those that left the window. The order, by tick and then env, depends neither on the capacity of the ring nor
+    on the actors of the lanes.
+    """
 
     def __init__(self, ring: Ring) -> None:
         schedule = ring.run_schedule
-        self._valid, self.envs, self.ticks = ring.field["valid"], schedule.envs, schedule.window_ticks
+        self._valid, self._envs, self._ticks = ring.field["valid"], schedule.envs, schedule.window_ticks
         self._n_step, self._stack = schedule.n_step, schedule.frames.stack
+        self._ids = np.empty(2 * self._ticks * self._envs, np.int64)
+        self._head = self._tail = self._end = 0
 
     def samplable(self, window_end: int) -> tuple[int, int]:
         """The ticks [first, end) of the window before `window_end` that can be sampled if they were acted in.
@@ -32,34 +39,21 @@ class Window:
         The frames of a stack lie in the window; before tick 0 there is nothing, which counts as zeros. So do the
         steps whose rewards are added up.
         """
-        oldest = max(0, window_end - self.ticks)
+        oldest = max(0, window_end - self._ticks)
         return oldest + self._stack - 1 if oldest > 0 else 0, max(0, window_end + 1 - self._n_step)
 
     def acted(self, begin: int, end: int) -> NDArray[np.bool_]:
         """bool[end - begin, envs]: where an action was taken."""
         slots = np.arange(begin, end) % self._valid.shape[1]
-        return self._valid[:, slots].transpose(1, 0, 2).reshape(-1, self.envs) != 0
+        return self._valid[:, slots].transpose(1, 0, 2).reshape(-1, self._envs) != 0
 
-
-class Starts:
-    """The samplable transitions of the window, as ascending ids `tick * envs + env`.
-
-    A first-in first-out list: a round appends the newly committed ticks and removes those that left the window. The
-    order, by tick and then env, depends neither on the capacity of the ring nor on the actors of the lanes.
-    """
-
-    def __init__(self, window: Window) -> None:
-        self._window, self._envs = window, window.envs
-        self._ids = np.empty(2 * window.ticks * window.envs, np.int64)
-        self._head = self._tail = self._end = 0
-
-    def advance(self, window_end: int) -> NDArray[np.int64]:
+    def starts(self, window_end: int) -> NDArray[np.int64]:
         """The ids of the window that ends before tick `window_end`; a view, good until the next call."""
-        first, window_end = self._window.samplable(window_end)
+        first, window_end = self.samplable(window_end)
         if window_end < self._end or first > self._end:
             self._head = self._tail = 0
             self._end = min(first, window_end)
-        new = np.flatnonzero(self._window.acted(self._end, window_end)) + self._end * self._envs
+        new = np.flatnonzero(self.acted(self._end, window_end)) + self._end * self._envs
         if self._tail + len(new) > len(self._ids):
             kept = self._tail - self._head
             self._ids[:kept] = self._ids[self._head : self._tail]
@@ -89,17 +83,12 @@ class Replay:
     def __init__(self, ring: Ring, frames: Frames, learn: Learn, seed: int) -> None:
         """`learn` gives the batch size and the rules of returns; draws depend on `seed`."""
         self.run_schedule, self.seed = ring.run_schedule, seed
-        self.window = Window(ring)
-        self._starts = Starts(self.window)
-        self._ring, self._frames, self._learn = ring, frames, learn
-
-    def advance_frames(self, window_end: int) -> None:
-        """Bring the frames of the window that ends before tick `window_end` to where they are read."""
-        self._frames.advance(window_end)
+        self.window, self.frames = Window(ring), frames
+        self._ring, self._learn = ring, learn
 
     def upload(self, batch: Batch, device: torch.device) -> Batch:
         """Bring transitions to where they are read: those fields that name frames to these, the others to `device`."""
-        return Batch(*map(upload, batch, [self._frames.device] * 2 + [device] * 3))
+        return Batch(*map(upload, batch, [self.frames.device] * 2 + [device] * 3))
 
     def draw_round(self, round_: int, window_end: int, updates: int, padded: int) -> Batch:
         """The transitions of all updates of a round, n = padded * batch, on the CPU, drawn uniformly.
@@ -109,10 +98,10 @@ class Replay:
         Raises:
             ValueError: the window holds no transition.
         """
-        starts = self._starts.advance(window_end)
+        starts = self.window.starts(window_end)
         if len(starts) == 0:
             raise ValueError(f"The window that ends at tick {window_end} holds no transition to sample.")
-        self._frames.advance(window_end)
+        self.frames.advance(window_end)
         ids = starts[draw_integers(len(starts), updates, self._learn.batch_size, self.seed, round_)]
         tick, env = np.divmod(np.resize(ids, (padded, self._learn.batch_size)).reshape(-1), self.run_schedule.envs)
         return self.transitions(tick, env)
@@ -135,7 +124,7 @@ class Replay:
             reach = np.arange(1 - frames.stack, 1)
             ticks = np.concatenate([tick[:, None] + reach, (tick + length)[:, None] + reach], axis=1)
             mask = np.concatenate([mask, self._ring.stack_rows(env, tick + length)[1]], axis=1)
-        rows, mask = plane_rows(self._frames.rows(env[:, None], ticks), mask, frames.channels)
+        rows, mask = plane_rows(self.frames.rows(env[:, None], ticks), mask, frames.channels)
         action = flat["action"][now[:, 0]].astype(np.int64)
         return Batch(*map(torch.from_numpy, (rows, mask.astype(np.uint8), action, value, discount)))
 
@@ -159,11 +148,37 @@ class Sampler:
     def update_priorities(self, tree_index: Tensor, td_error: Tensor) -> None:
         """Update the priorities of drawn transitions by their errors float32[n]; only if `uses_errors`."""
 
-    def reset(self) -> None:
-        """Forget all errors."""
-
     def store(self, out: Mapping[str, NDArray[np.float32]]) -> None:
         """Write those vectors of its state that `out` names."""
 
     def load_state(self, state: Mapping[str, NDArray[np.float32]]) -> None:
-        """Take over what `store` wrote."""
+        """Take over what `store` wrote; without it forget all errors."""
+
+
+class UniformSampler(Sampler):
+    """Sampling with equal probability. The window does not change within a round, so all is drawn at its start."""
+
+    uses_errors = False
+
+    def __init__(self, replay: Replay, algorithm: Algorithm, updates: int, device: torch.device) -> None:
+        """Chunks of `updates` updates, for a learner on `device`."""
+        self._replay, self._updates, self._device = replay, updates, device
+        self._drawn: tuple[int, int, Batch] | None = None  # round, end of its window, transitions
+
+    def begin_round(self, round_: int, window_end: int) -> None:
+        """Draw, unless that was prefetched."""
+        self.prefetch(round_, window_end)
+
+    def prefetch(self, round_: int, window_end: int) -> None:
+        """Draw the transitions of a round, and bring them to where they are read."""
+        if self._drawn is None or self._drawn[:2] != (round_, window_end):
+            updates = self._replay.run_schedule.updates_in(round_)
+            padded = -(-updates // self._updates) * self._updates
+            plan = self._replay.draw_round(round_, window_end, updates, padded)
+            self._drawn = round_, window_end, self._replay.upload(plan, self._device)
+
+    def draw(self, number: int, chunk: Chunk) -> Batch:
+        """The part of the round's transitions that chunk `number` holds."""
+        assert self._drawn is not None, "a round was begun"
+        n = len(chunk.reward)
+        return self._drawn[2].part(number * n, (number + 1) * n)

@@ -68,7 +68,9 @@ class ActorCritic(OnPolicyMethod):
         log_policy = torch.log_softmax(self.values(outputs), 1)
         policy = log_policy.exp()
         entropy = -(policy * log_policy).sum(1)
-        now = _evaluate(log_policy, outputs[:, -1, 0], minibatch)
+        log_prob = (log_policy * taken).sum(1)
+        log_ratio = (log_prob - minibatch.log_prob).clamp(-MOST_LOG_RATIO, MOST_LOG_RATIO)
+        now = EvaluatedSteps(log_prob, log_ratio, log_ratio.exp(), value=outputs[:, -1, 0])
         actor, critic = self.policy_loss(now, minibatch), self.value_loss(now, minibatch)
         mean = minibatch.weight / minibatch.weight.sum().clamp(min=1.0)
 
@@ -79,9 +81,8 @@ class ActorCritic(OnPolicyMethod):
         gradient = torch.cat([by_logits, by_value[:, None]], 1)
         gradient *= (mean if self.mean_gradient else minibatch.weight)[:, None]
 
-        loss = actor.loss + value_weight * critic.loss - entropy_weight * entropy
         metrics = {
-            "loss": loss,
+            "loss": actor.loss + value_weight * critic.loss - entropy_weight * entropy,
             "mean_value": now.value,
             "entropy": entropy,
             "kl": now.ratio - 1.0 - now.log_ratio,
@@ -115,10 +116,3 @@ def explained_variance(minibatch: StepBatch) -> Tensor:
     explained = (1.0 - left / variance).clamp(min=-1.0)
     # The mean of equal returns is rounded, which leaves a variance of up to some 1e-14 of its square.
     return torch.where(variance > 1e-12 * mean.square(), explained, torch.zeros_like(explained))
-
-
-def _evaluate(log_policy: Tensor, value: Tensor, minibatch: StepBatch) -> EvaluatedSteps:
-    """The actions taken, by log pi float32[n, actions] and V float32[n]."""
-    log_prob = (log_policy * minibatch.action_one_hot).sum(1)
-    log_ratio = (log_prob - minibatch.log_prob).clamp(-MOST_LOG_RATIO, MOST_LOG_RATIO)
-    return EvaluatedSteps(log_prob, log_ratio, log_ratio.exp(), value)

@@ -61,12 +61,8 @@ class RolloutSource(RoundSource[StepBatch]):
             recurrence=None,
             **{name: torch.zeros(n, device=device) for name in STEP_NUMBERS},
         )
-        self._minibatches = [
-            StepBatch(
-                recurrence=None, **{name: each[first : first + batch] for name, each in self._chunk.columns.items()}
-            )
-            for first in range(0, n, batch)
-        ]
+        columns = zip(*(each.split(batch) for each in self._chunk.columns.values()), strict=True)
+        self._minibatches = [StepBatch._make((*fields, None)) for fields in columns]  # none is recurrent
         # Stacks of all ticks of a round and of the one that follows, in whole batches; the last repeats its last stack.
         batches = -(-(self._run_schedule.round_ticks + 1) * self._run_schedule.envs // batch)
         self._blocks = team.zeros(*frames.blocks(batches * batch), dtype=torch.uint8, device=device)

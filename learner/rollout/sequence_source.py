@@ -26,10 +26,9 @@ class SequenceSource(RolloutSource):
         state = torch.zeros(count, 2, units, device=self._device)
         start = torch.zeros(count * ticks, device=self._device)
         self._chunk_recurrence = Recurrence(state, start)
-        places = zip(state.split(self._sequences), start.split(batch), strict=True)
+        places = map(Recurrence, state.split(self._sequences), start.split(batch))
         self._minibatches = [
-            minibatch._replace(recurrence=Recurrence(*place))
-            for minibatch, place in zip(self._minibatches, places, strict=True)
+            minibatch._replace(recurrence=place) for minibatch, place in zip(self._minibatches, places, strict=True)
         ]
         self._recurrence = self._chunk_recurrence  # of the whole round: by env, and by (tick, env)
         self._env_order = np.zeros(0, np.int64)

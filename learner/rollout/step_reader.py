@@ -68,9 +68,8 @@ class StepReader:
         """All steps of the rollout, by (tick, env), on the method's device; `blocks` are the stacks of `grid`."""
         method = self._method
         action = torch.from_numpy(rollout.action.reshape(-1))
-        one_hot = torch.nn.functional.one_hot(action, method.network.actions).float()
         numbers = {"log_prob": rollout.log_prob, **targets._asdict()}
         columns = {name: torch.from_numpy(np.ascontiguousarray(each).reshape(-1)) for name, each in numbers.items()}
-        columns["action_one_hot"] = one_hot
-        columns = {name: upload(each, method.device) for name, each in columns.items()}
-        return StepBatch(blocks[: len(action)], recurrence=None, **columns)
+        columns["action_one_hot"] = torch.nn.functional.one_hot(action, method.network.actions).float()
+        uploaded = {name: upload(each, method.device) for name, each in columns.items()}
+        return StepBatch(blocks[: len(action)], recurrence=None, **uploaded)

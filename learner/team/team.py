@@ -54,6 +54,10 @@ class Team:
         """Break off everything that waits for other members."""
 
 
+ALONE = Team()
+"""The learner of one process."""
+
+
 def slices(count: int, parts: int) -> list[slice]:
     """`parts` slices of range(count), the first ones longer by one if need be; some are empty if there are too few."""
     ends = [part * (count // parts) + min(part, count % parts) for part in range(parts + 1)]

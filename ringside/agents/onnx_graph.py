@@ -18,8 +18,8 @@ from torch import Tensor
 
 from learner.losses.method import make_method
 from learner.losses.scalar_loss import unrescale
-from learner.networks.make_model import make_model
 from learner.networks.model import ExtraInputs, Recurrence
+from learner.networks.module_model import make_model
 from shared.checkpoint.weights_file import StoredWeights
 from shared.config.sections import Algorithm
 from shared.errors import ConfigError

@@ -233,7 +233,6 @@ def test_the_next_round_is_drawn_while_the_gpu_has_work_for_some_looks(
     gpu = Gpu()
     gpu.unfinished = begun
     rounds, heartbeats = make_rounds(gpu)
-    rounds._board.lane_finished.publish_all(5)
     drawn = list[int]()
     monkeypatch.setattr(rounds, "_prefetch", drawn.append)
     rounds._wait_for_gpu(5)

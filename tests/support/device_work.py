@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from learner.engine.engine import Engine
 from learner.make_engine import make_engine
-from learner.networks.make_model import make_model
+from learner.networks.module_model import make_model
 from learner.networks.modules import initial_parameters
 from learner.networks.policy import Policy
-from learner.team.team import Team
+from learner.team.team import ALONE, Team
 from shared.config.method_declaration import method_declaration
 from shared.config.presets import PRESETS
 from shared.config.settings import Config
@@ -81,7 +81,7 @@ def played_ring(work: Work, rounds: int = 1) -> PlayedRing:
     return played
 
 
-def learn(work: Work, device: torch.device, rounds: int = ROUNDS, team: Team | None = None) -> Numbers:
+def learn(work: Work, device: torch.device, rounds: int = ROUNDS, team: Team = ALONE) -> Numbers:
     """Learn some rounds as the learner process does; return what it publishes, snapshots and metrics.
 
     The ring is played while the learner works. The last round but one is done twice, as for a report of numbers that
@@ -102,7 +102,7 @@ def learn(work: Work, device: torch.device, rounds: int = ROUNDS, team: Team | N
             engine.run(5)  # no whole graph: the rest is launched kernel by kernel
             numbers["published within 1"] = _published(engine, network)  # as with `--schedule free`
         # Whole graphs, while the next chunk is prefetched; each member stops at another update.
-        for part in (count,) if team is None or not team.rank else (team.rank, count):
+        for part in (count,) if not team.rank else (team.rank, count):
             engine.run(part)
         while engine.unfinished_slices() > 1:
             pass
@@ -132,13 +132,13 @@ def _repeat(engine: Engine[Any], state: Numbers, round_: int, window_end: int) -
         engine.check()
 
 
-def make_test_engine(work: Work, device: torch.device, played: PlayedRing, team: Team | None = None) -> Engine[Any]:
+def make_test_engine(work: Work, device: torch.device, played: PlayedRing, team: Team = ALONE) -> Engine[Any]:
     """An engine with fresh parameters."""
     replay_on = work.replay_on if device.type != "cpu" else "auto"
     settings = {"device": str(device), "graph_updates": work.graph_updates, "replay_on": replay_on}
     config, network = work.config.with_settings(**settings), network_of(work.config, ACTIONS)
     engine = make_engine(config, network, played.ring, team=team)
-    engine.initialize()
+    engine.load(None)
     return engine
 
 
@@ -154,7 +154,7 @@ def answer(work: Work, device: torch.device, played: PlayedRing) -> Numbers:
     for version in range(2):
         policy.load(_parameters(network, version))
         stacks = np.random.default_rng(version).integers(0, 256, (BATCH, STACK, FRAME_SIDE, FRAME_SIDE), np.uint8)
-        if policy._acting_noise is None:
+        if policy._explore_seed is None:
             numbers[f"of stacks {version}"] = policy.values(stacks)
         learner.pack(_parameters(network, version + 2), learner.params)
         learner.export_into(exported)

@@ -154,7 +154,7 @@ def make_test_engine(played: PlayedRing, config: Config, precision: str = "fp32"
     """An engine on the ring, on the CPU, that begins."""
     settings = config.with_settings(seed=3, device="cpu", precision=precision, replay_on=replay_on)
     engine = make_engine(settings, network_of(config, ACTIONS), played.ring)
-    engine.initialize()
+    engine.load(None)
     return engine
 
 

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from learner.engine.engine import GRADIENT_NORM
-from learner.networks.make_model import make_model
+from learner.networks.module_model import make_model
 from learner.networks.modules import initial_parameters
 from learner.networks.packed_model import PackedModel
 from learner.rollout.actor_critic import ActorCritic

@@ -8,7 +8,7 @@ import torch
 
 from learner.losses.td_learning import TDLearning
 from learner.networks.frame_blocks import images_in
-from learner.networks.make_model import make_model
+from learner.networks.module_model import make_model
 from learner.networks.modules import initial_parameters
 from learner.replay.replay_frames import Batch
 from learner.replay.sampling import Replay

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from learner.engine.optimizer import Optimizer
-from learner.networks.make_model import make_model
 from learner.networks.model import ExtraInputs
+from learner.networks.module_model import make_model
 from learner.networks.modules import initial_parameters
 from learner.networks.packed_model import PackedModel
 from shared.memory.run_memory import Memory
@@ -65,7 +65,7 @@ class Reference:
     def __init__(self, memory: Memory) -> None:
         self.model = _model(memory)
         self.model.pack(initial_parameters(memory.plan.network, 1), self.model.params)
-        self.optimizer = Optimizer(self.model, memory.plan.config.learn, mean_gradient=True)
+        self.optimizer = Optimizer(self.model, memory.plan.config.learn, None, mean_gradient=True)
 
     def apply(self, gradient: np.ndarray) -> None:
         """Make one update."""

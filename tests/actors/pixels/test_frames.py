@@ -142,7 +142,7 @@ def test_kernels_are_cached_where_nothing_beside_the_code_or_at_home_can_be_writ
     program = (
         "import os, sys; real = os.access\n"
         f"os.access = lambda path, mode: str(path).startswith({str(temporary)!r}) and real(path, mode)\n"
-        "import learner.replay.gather\n"  # which numba would refuse
+        "import learner.replay.sum_tree\n"  # which numba would refuse
         "from actors.pixels.bilinear import compile_kernels\n"
         "from actors.pixels.frames import _pool_and_shrink, is_compiled\n"
         "print(is_compiled())\n"

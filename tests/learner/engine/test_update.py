@@ -165,7 +165,7 @@ def test_the_target_network_does_not_change_within_a_round() -> None:
     engine = _after(1, small_config())
     with pytest.raises(AssertionError, match="all updates of a round"):
         engine.update_target()
-    engine.initialize()  # as a repetition from the start does
+    engine.load(None)  # as a repetition from the start does
 
 
 OPTIMIZERS = [("rmsprop", 0.95), ("rms", 0.9), ("adam", 0.999), ("radam", 0.5), ("radam", 0.95), ("radam", 0.999)]
@@ -300,7 +300,7 @@ def test_every_combination_is_exact(name: str, network: str, precision: str) -> 
     resumed.load(kept)
     assert _do(resumed, 4, [5, 3, 99]) == later
     _require_same(stored_state(resumed, "target"), wanted)
-    resumed.initialize()
+    resumed.load(None)
     _do(resumed, 3, [8, 4])
     _require_same(stored_state(resumed, "target"), kept)
     for key, vector in wanted.items():

@@ -14,8 +14,8 @@ from torch import Tensor
 from learner.losses.method import ValueMethod, make_method
 from learner.losses.scalar_loss import rescale
 from learner.losses.td_learning import TDLearning
-from learner.networks.make_model import make_model
 from learner.networks.model import ExtraInputs, Model
+from learner.networks.module_model import make_model
 from learner.networks.modules import initial_parameters
 from learner.replay.replay_frames import second_stack_offset
 from shared.config.method_declaration import IQNSettings

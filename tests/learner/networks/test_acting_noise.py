@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from learner.networks.acting_noise import ActingNoise
+from learner.networks.acting_noise import acting_noise
 from learner.networks.modules import initial_parameters
 from learner.networks.policy import Policy
 from shared.network_spec import Network
@@ -18,14 +18,8 @@ ENVS = 16
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def _policy(batch: int) -> Policy:
-    policy = Policy(NETWORK, torch.device("cpu"), "fp32", batch, explore_seed=1)
-    policy.load(initial_parameters(NETWORK, 1))
-    return policy
-
-
 def _drawn(seed: int, tick: int, envs: list[int]) -> np.ndarray:
-    return ActingNoise(seed, 2_855).draw(tick, np.array(envs))
+    return acting_noise(seed, 2_855, tick, np.array(envs))
 
 
 def test_the_envs_of_a_request_change_no_noise() -> None:
@@ -46,7 +40,8 @@ def test_envs_differ_and_every_one_has_normal_noise() -> None:
 
 def test_emulators_on_the_same_screen_do_not_all_act_alike() -> None:
     """With one noise for all they would, and play the same game as often as there are emulators."""
-    policy = _policy(ENVS)
+    policy = Policy(NETWORK, torch.device("cpu"), "fp32", ENVS, explore_seed=1)
+    policy.load(initial_parameters(NETWORK, 1))
     frames, keep = patches(np.random.default_rng(0), 4), np.ones((ENVS, 4), bool)
     rows, envs = np.tile(np.arange(4), (ENVS, 1)), np.arange(ENVS)
     kinds = []

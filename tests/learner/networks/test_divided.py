@@ -13,8 +13,8 @@ from torch import Tensor
 from learner.engine.side_stream import SideStream
 from learner.networks.divided import DividedModel
 from learner.networks.fused import FusedModel
-from learner.networks.make_model import make_model
 from learner.networks.model import ExtraInputs, Model, Recurrence
+from learner.networks.module_model import make_model
 from learner.networks.modules import initial_parameters
 from learner.networks.packed_model import Rows
 from learner.networks.units import UnitsModel

@@ -13,8 +13,8 @@ from torch import Tensor
 from learner.networks import arithmetic_check
 from learner.networks.arithmetic_check import check_arithmetic
 from learner.networks.fused import FusedModel
-from learner.networks.make_model import make_model
 from learner.networks.model import ExtraInputs
+from learner.networks.module_model import make_model
 from learner.networks.modules import initial_parameters
 from learner.networks.policy import Policy, greedy
 from shared.errors import ConfigError

@@ -14,9 +14,8 @@ from torch import Tensor, nn
 from learner.engine.side_stream import SideStream
 from learner.networks.frame_blocks import blocks
 from learner.networks.fused import FusedModel
-from learner.networks.make_model import make_model
 from learner.networks.model import ExtraInputs, ForwardPass, Model
-from learner.networks.module_model import ModuleModel
+from learner.networks.module_model import ModuleModel, make_model
 from learner.networks.modules import initial_parameters
 from shared.frame_shape import CELL, DEFAULT_FRAMES, FrameShape
 from shared.network_parameters import packed_places, parameters_of

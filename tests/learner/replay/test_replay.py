@@ -15,7 +15,7 @@ from learner.replay.replay_frames import (
     planes_per_transition,
     second_stack_offset,
 )
-from learner.replay.sampling import Replay, Starts, Window, draw_integers
+from learner.replay.sampling import Replay, Window, draw_integers
 from shared.config.sections import Algorithm
 from shared.config.settings import Config
 from shared.frame_shape import DEFAULT_FRAMES, STACK, FrameShape
@@ -67,12 +67,12 @@ def _check_valid(played: PlayedRing, replay: Replay, frames: Frames, round_: int
 @STEPS
 def test_starts_are_the_windows_transitions_in_order(steps: int) -> None:
     played = PlayedRing(_config(steps), both=True)
-    starts = Starts(Window(played.ring))
+    window = Window(played.ring)
     for ticks in (1, 2, 3, 6, 6, 6, 1, 20, 6, 6, 45, *[6] * 14):  # so many that the list moves to its front
         played.play(ticks)
-        assert starts.advance(played.ticks).tolist() == _starts(played, played.ticks)
+        assert window.starts(played.ticks).tolist() == _starts(played, played.ticks)
     for end in (played.ticks - 1, played.ticks):  # a round is done again
-        assert starts.advance(end).tolist() == _starts(played, end)
+        assert window.starts(end).tolist() == _starts(played, end)
 
 
 def _starts(played: PlayedRing, end: int) -> list[int]:

@@ -44,7 +44,7 @@ def make_played_engine(played: PlayedRing, config: Config, heartbeat: Callable[[
     """An engine on the CPU, with fresh parameters."""
     config = config.with_settings(device="cpu", precision="fp32")
     engine = make_engine(config, network_of(config, ACTIONS), played.ring, heartbeat)
-    engine.initialize()
+    engine.load(None)
     return engine
 
 

@@ -88,7 +88,7 @@ def test_a_team_begins_anew_once_all_have_read(reverse: bool) -> None:
         for _ in range(2):
             engine.run(engine.begin_round(1, played.run_schedule.window_end(1)))
             found.append(stored_state(engine))
-            engine.initialize()
+            engine.load(None)
             found.append(stored_state(engine))
         return found
 
