@@ -47,10 +47,10 @@ class FusedModel(PackedModel):
         self._by_product = is_gpu(device) and precision != "bf16"
         layers = ("hidden", self._dtype), (network.head, torch.float32)
         self.matrices = [Matrix(f"{name}.weight", f"{name}.bias", dtype) for name, dtype in layers]
+        # What the passes read: parts of `params_bf16`, but the first weights, which are scaled, and the last layer.
         (self._conv1_params, _), *_, self.output = self._layers_in(self.params)
         first, *others, self.hidden, _ = self._layers_in(self.params_bf16)
         self._conv1 = torch.zeros_like(self._conv1_params, dtype=self._dtype)
-        # What the passes read: parts of `params_bf16`, but the first weights, which are scaled, and the last layer.
         self.convolutions = [Affine(self._conv1, first.bias), *others]
 
     def refresh(self) -> None:
