@@ -10,26 +10,27 @@ from actors.lanes import Lanes
 from actors.make_env import make_env
 from shared.memory.board import Phase
 from shared.memory.process_table import Role
-from shared.memory.wait import Stopped
+from shared.memory.run_memory import Memory
+from shared.memory.wait import Stopped, Waiter
 from shared.process.child import ChildSpec, enter
 
 
 def main(child_spec: ChildSpec) -> None:
     """Play the lanes of one actor until the last round is committed or the run stops."""
-    housekeeping = Housekeeping(child_spec)
-    lanes = housekeeping.lanes
+    memory, waiter = enter(child_spec)
+    housekeeping = Housekeeping(memory, waiter, child_spec)
+    lanes, board = housekeeping.lanes, memory.board
     with suppress(Stopped):
         housekeeping.start()
-        while not housekeeping.finished:
-            lanes.hand_over()
-            worked = housekeeping.adopt_lanes() or housekeeping.keep_last_snapshots()
+        while not board.finished:
+            worked = housekeeping.tend_lanes()
             for lane in lanes.ready():
                 ended_round = lanes.step(lane)
                 housekeeping.after_step(lane, ended_round)
                 worked = True
             if not worked:
                 housekeeping.wait()
-        housekeeping.end()
+        board.phase[child_spec.process] = Phase.DONE
     lanes.close()
 
 
@@ -40,48 +41,41 @@ class Housekeeping:
         lanes: the lanes that the actor plays.
     """
 
-    def __init__(self, child_spec: ChildSpec) -> None:
-        """Attach the memory; no lane is played yet."""
-        memory, self._waiter = enter(child_spec)
+    def __init__(self, memory: Memory, waiter: Waiter, child_spec: ChildSpec) -> None:
+        """No lane is played yet."""
         self._play, self._seed = memory.plan.config.play, memory.plan.config.run.seed
-        self._board, self._process = memory.board, child_spec.process
-        self._inference = child_spec.doorbells[Role.INFERENCE]
-        self._learner = child_spec.doorbells[Role.LEARNER]
-        actors = child_spec.doorbells.of_role(Role.ACTOR)
-        self.lanes = Lanes(memory, child_spec.number, self._make_env, actors, self._waiter)
+        self._board, self._waiter, self._process = memory.board, waiter, child_spec.process
+        doorbells = child_spec.doorbells
+        self._inference, self._learner = doorbells[Role.INFERENCE], doorbells[Role.LEARNER]
+        self.lanes = Lanes(memory, child_spec.number, self._make_env, doorbells.of_role(Role.ACTOR), waiter)
 
     def start(self) -> None:
         """Make the envs, wait until the memory is prepared, and start the lanes."""
         self.lanes.start()
         self._learner.ring()
         self._inference.ring()
-        self._set_phase()
 
-    @property
-    def finished(self) -> bool:
-        """True if the last round is committed."""
-        return self._board.finished
+    def tend_lanes(self) -> bool:
+        """Hand lanes over. Then start a new one or make its next env; else keep snapshots that lack where the run ends.
 
-    def adopt_lanes(self) -> bool:
-        """Start a lane that became this actor's, or make an env for it. Return True if there was one."""
+        Return True if a lane was started or kept, or an env made.
+        """
+        self.lanes.hand_over()
         adopted = self.lanes.adopt()
         if adopted:
             self._inference.ring()
-        self._set_phase()
-        return adopted
-
-    def keep_last_snapshots(self) -> bool:
-        """Keep the snapshots that lanes lack where the run ends, and wake the learner. Return True if there was one."""
-        kept = self.lanes.keep_last_snapshots()
+        replaying = any(lane.replaying for lane in self.lanes.played)
+        self._board.phase[self._process] = Phase.REPLAYING if replaying else Phase.WORKING
+        kept = not adopted and self.lanes.keep_last_snapshots()
         if kept:
             self._learner.ring()
-        return kept
+        return adopted or kept
 
     def after_step(self, lane: Lane, ended_round: bool) -> None:
         """Ring the processes that may wait for the step, and send a heartbeat."""
         if ended_round:
             self._learner.ring()
-        if lane.cell_asks:
+        if lane.memory.cell_asks:
             self._inference.ring()
         self._waiter.heartbeat()
 
@@ -89,11 +83,7 @@ class Housekeeping:
         """Use the time to make an env that will be needed; else wait until there is something to do."""
         if not self.lanes.prefetch_env():
             self._inference.ring()  # two actors that ask for a batch's last lanes at once may each miss the other's
-            self._waiter.wait(lambda: self.finished or self.lanes.due)
-
-    def end(self) -> None:
-        """Say that the work is done."""
-        self._board.phase[self._process] = Phase.DONE
+            self._waiter.wait(lambda: self._board.finished or self.lanes.due)
 
     def _make_env(self, index: int) -> Env:
         """Make an env in the phase of a start: it may take far longer than a step."""
@@ -104,7 +94,3 @@ class Housekeeping:
         finally:
             self._board.record_heartbeat(self._process)  # first: in another phase so long a silence is a hang
             self._board.phase[self._process] = phase
-
-    def _set_phase(self) -> None:
-        replaying = any(lane.replaying for lane in self.lanes.played)
-        self._board.phase[self._process] = Phase.REPLAYING if replaying else Phase.WORKING

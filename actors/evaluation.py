@@ -6,7 +6,7 @@ is sampled. So the result does not depend on the env that plays an episode, or o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TypeAlias
@@ -47,38 +47,35 @@ class Evaluation:
 
 
 class Episode:
-    """One episode during play."""
+    """One episode during play.
+
+    Attributes:
+        total: the raw return so far.
+        action: the last action played; with probability epsilon it is not the chosen one.
+    """
 
     def __init__(self, evaluation: Evaluation, env: Env, number: int, stack: NDArray[np.uint8]) -> None:
         """Begin it in an env that plays no other. The episode keeps `stack`, one observation, up to date."""
-        self.number = number
-        self.total = 0.0
-        """The raw return so far."""
-        self.steps = 0
-        self.over = False
+        self.number, self.total, self.steps, self.over = number, 0.0, 0, False
         self.action: int | None = None
-        """The last action played; with probability epsilon it is not the chosen one."""
         self._env, self._stack, self._seed, self._rules = env, stack, evaluation.seed, evaluation.rules
+        self._tick = number * EPISODE_TICKS
         stack[:-1] = 0
-        env.reset(number * EPISODE_TICKS, stack[-1])
+        env.reset(self._tick, stack[-1])
 
     @property
     def draw(self) -> float:
         """Uniform number in [0, 1) at which a sampled policy takes the next action."""
-        return uniform(self._seed, Stream.POLICY, 0, self._next_tick)
-
-    @property
-    def _next_tick(self) -> int:
-        return self.number * EPISODE_TICKS + self.steps + 1
+        return uniform(self._seed, Stream.POLICY, 0, self._tick + 1)
 
     def step(self, chosen: int) -> None:
         """Play the chosen action or, with probability epsilon, a random one."""
-        tick = self._next_tick
+        self._tick += 1
         self.action = chosen
-        if uniform(self._seed, Stream.EXPLORE, 0, tick) < self._rules.epsilon:
-            self.action = randint(self._env.actions, self._seed, Stream.EXPLORE_ACTION, 0, tick)
+        if uniform(self._seed, Stream.EXPLORE, 0, self._tick) < self._rules.epsilon:
+            self.action = randint(self._env.actions, self._seed, Stream.EXPLORE_ACTION, 0, self._tick)
         self._stack[:-1] = self._stack[1:]
-        outcome = self._env.step(tick, self.action, self._stack[-1])
+        outcome = self._env.step(self._tick, self.action, self._stack[-1])
         self.total += outcome.raw_reward
         self.steps += 1
         self.over = outcome.terminated or outcome.truncated or self.steps >= self._rules.max_steps
@@ -111,6 +108,7 @@ def play_episodes(
     """
     envs: list[Env] = []
     started: dict[int, Episode] = {}
+    playing: dict[int, Episode] = {}  # by row
 
     def wanted(number: int) -> bool:
         """True unless the episodes before, as far as they are played, are enough."""
@@ -118,41 +116,35 @@ def play_episodes(
             return number < episodes
         return sum(episode.steps for other, episode in started.items() if other < number) < steps
 
-    def start(row: int, number: int) -> Episode | None:
+    def start(row: int, number: int) -> None:
         if wanted(number):
-            started[number] = Episode(evaluation, envs[row], number, stacks[row])
-        return started.get(number)
+            playing[row] = started[number] = Episode(evaluation, envs[row], number, stacks[row])
 
     with ExitStack() as held:
         for _ in range(min(episodes or len(stacks), len(stacks))):
             envs.append(held.enter_context(closing(evaluation.env())))
             heartbeat()
-        playing = [start(row, row) for row in range(len(envs))]
+        for row in range(len(envs)):
+            start(row, row)
         # Begun once the first episode has: the no-ops of its reset are no step of the film.
         film = None if video is None else held.enter_context(closing(FilmedEpisode(envs[0], video)))
-        while any(playing):
-            _step(playing, evaluation.rules, ask, len(stacks))
-            if film is not None and playing[0] is not None:
+        while playing:
+            draws, starts = np.zeros(len(stacks)), np.zeros(len(stacks), bool)
+            for row, episode in playing.items():
+                draws[row] = episode.draw if evaluation.rules.actions == "sample" else 0.0
+                starts[row] = not episode.steps
+            chosen = ask(draws, starts)
+            for row, episode in playing.items():
+                episode.step(int(chosen[row]))
+            if film is not None and 0 in playing:
                 film.after_step(over=playing[0].over)
-            for row, episode in enumerate(playing):
-                if episode and episode.over:
+            for row, episode in tuple(playing.items()):
+                if episode.over:
                     on_episode(episode)
-                    playing[row] = start(row, episode.number + len(envs))
+                    start(row, episode.number + len(envs))
             # An episode that is no longer wanted is abandoned when another ends.
-            playing = [episode if episode and wanted(episode.number) else None for episode in playing]
+            playing = {row: each for row, each in playing.items() if wanted(each.number) and not each.over}
     played = [episode for number, episode in sorted(started.items()) if wanted(number)]
     if drops_last and episodes is None and len(played) > 1 and sum(episode.steps for episode in played) > steps:
         played.pop()
     return played
-
-
-def _step(playing: Sequence[Episode | None], rules: EvalRules, ask: Ask, rows: int) -> None:
-    """Take a step of the episodes that are playing, a row each, by the actions that `ask` returns."""
-    draws, starts = np.zeros(rows), np.zeros(rows, bool)
-    for row, episode in enumerate(playing):
-        draws[row] = episode.draw if episode and rules.actions == "sample" else 0.0
-        starts[row] = episode is not None and not episode.steps
-    chosen = ask(draws, starts)
-    for row, episode in enumerate(playing):
-        if episode is not None:
-            episode.step(int(chosen[row]))

@@ -22,7 +22,7 @@ def main(child_spec: ChildSpec) -> None:
     board, queue, config = memory.board, memory.evaluations, memory.plan.config
     inference, scribe = child_spec.doorbells[Role.INFERENCE], child_spec.doorbells[Role.SCRIBE]
     rules = eval_rules(config.play, config.evaluate, memory.plan.method)
-    observations = queue.observations(config.play.frames)
+    observations, episodes = queue.observations(config.play.frames), memory.plan.evaluation_episodes
     asked = 0
 
     def ask(draws: NDArray[np.float64], starts: NDArray[np.bool_]) -> NDArray[np.uint8]:
@@ -43,13 +43,10 @@ def main(child_spec: ChildSpec) -> None:
             number = queue.done.read()
             if number == queue.queued.read():
                 break
+            evaluation = Evaluation(config.play, rules, config.run.seed, number)
+            video = evaluation_video(config.run.run_dir, number) if config.evaluate.eval_video else None
             played = play_episodes(
-                Evaluation(config.play, rules, config.run.seed, number),
-                observations,
-                ask,
-                episodes=memory.plan.evaluation_episodes,
-                video=evaluation_video(config.run.run_dir, number) if config.evaluate.eval_video else None,
-                heartbeat=waiter.heartbeat,
+                evaluation, observations, ask, episodes=episodes, video=video, heartbeat=waiter.heartbeat
             )
             place = number % len(queue.returns)
             queue.returns[place] = [episode.total for episode in played]

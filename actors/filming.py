@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -43,12 +43,11 @@ class VideoFile:
         require("A video", "video", "av")
         import av
 
-        self._av, self._path, self._part = av, path, part_of(path)
+        self._av, self._path, self._part = av, path, path.with_suffix(".part")
         self._kind = path.suffix.lower()
         self._each = math.ceil(rate / MOST_RATE[self._kind])
         self._period = Fraction(1, max(1, round(rate / self._each)))
         self._stream: Any = None
-        self._graph: Any = None
         self._added, self._dropped = 0, False
         self.pictures = 0
         """Pictures in the file."""
@@ -115,12 +114,9 @@ class VideoFile:
         if self._dropped:
             return
         with self._dropped_on_error():
-            try:
+            with closing(self._out), closing(self._file):
                 if self._stream is not None:
                     self._encode(None)
-            finally:
-                self._file.close()
-            self._out.close()
             os.replace(self._part, self._path)
 
     def drop(self) -> None:
@@ -137,11 +133,6 @@ class VideoFile:
         except (OSError, self._av.FFmpegError) as error:
             self.drop()
             raise ConfigError(f"The video {self._path} cannot be written: {error.strerror or error}.") from error
-
-
-def part_of(path: Path) -> Path:
-    """File of a video that is being written."""
-    return path.with_suffix(".part")
 
 
 def enlarge(screen: NDArray[np.uint8], scale: int) -> NDArray[np.uint8]:

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from actors.env import Env, EnvDiffers, EnvError
+from actors.env import Env, EnvDiffers, EnvError, Frame
 from shared.errors import EnvFault, FatalError
 from shared.exploration import Exploration
 from shared.memory.plan import Plan
@@ -46,6 +46,7 @@ class Lane:
     """Envs `first_env ...` that step together, played by their owner.
 
     Attributes:
+        memory: the lane's own part of the region.
         tick: the next one to be played.
         redone: ticks played again, whose results were in the ring.
     """
@@ -57,7 +58,7 @@ class Lane:
         self._actor, self._life = actor, -1
         self._kept = -1
         """Boundary of the newest snapshot; -1: none."""
-        self._memory, self._run_schedule, self._slot = memory, run_schedule, memory.slot
+        self.memory, self._run_schedule, self._slot = memory, run_schedule, memory.slot
         self._first_env = memory.index * run_schedule.lane_envs
         self._exploration = Exploration(memory.index, run_schedule, plan.config.explore, plan.config.run.seed)
         self._possible, self._samples = [env.actions for env in envs], plan.method.samples_actions
@@ -76,10 +77,10 @@ class Lane:
 
         `heartbeat` is called during long work.
         """
-        self._life = self._memory.begin_life()
-        boundary = self._kept = self._memory.newest_snapshot()
-        repeats = self._memory.repeats
-        if boundary < 0 or (not repeats and self._memory.done.read() <= 0):
+        self._life = self.memory.begin_life()
+        boundary = self._kept = self.memory.newest_snapshot()
+        repeats = self.memory.repeats
+        if boundary < 0 or (not repeats and self.memory.done.read() <= 0):
             for j, env in enumerate(self.envs):
                 env.reset(0, self._frames[0, j])
             self._slot["start"][0] = self._slot["valid"][0] = 1
@@ -91,7 +92,7 @@ class Lane:
 
     def _continue_from(self, boundary: int, heartbeat: Callable[[], None]) -> None:
         """Restore the snapshot at `boundary`. Raises `EnvDiffers` if an env gives another episode, and may not."""
-        data = self._memory.read_snapshot(boundary)
+        data = self.memory.read_snapshot(boundary)
         assert data is not None, "a lane's snapshots have no other writer"
         self.tick = boundary * self._run_schedule.round_ticks
         try:
@@ -103,7 +104,7 @@ class Lane:
 
     def _leave_repetition(self) -> None:
         """Note that from this tick on the lane's env did not repeat itself, and go on with new episodes."""
-        self._memory.note_inexact(self.tick * self._run_schedule.envs)
+        self.memory.note_inexact(self.tick * self._run_schedule.envs)
         self._go_on_anew()
 
     def _go_on_anew(self) -> None:
@@ -111,7 +112,7 @@ class Lane:
 
         The learner may have read the tick before as one that ended no episode: both bootstrap from the same frame.
         """
-        self.tick = self._memory.done.read()
+        self.tick = self.memory.done.read()
         capacity = self._run_schedule.capacity
         before, slot = (self.tick - 1) % capacity, self.tick % capacity
         cut = (self._slot["valid"][before] & self._slot["valid"][slot]) != 0
@@ -135,12 +136,12 @@ class Lane:
         Where the run ends that may become true while it stands there, as the last boundary is named late.
         """
         boundary = self._boundary
-        return boundary is not None and self._kept < boundary and self._memory.is_snapshot(boundary)
+        return boundary is not None and self._kept < boundary and self.memory.is_snapshot(boundary)
 
     def keep_snapshot(self) -> None:
         """Keep the snapshot at the boundary where the lane stands."""
         boundary = self.tick // self._run_schedule.round_ticks
-        self._memory.write_snapshot(boundary, self._state())
+        self.memory.write_snapshot(boundary, self._state())
         self._kept = boundary
 
     def _settle(self) -> bool:
@@ -151,10 +152,10 @@ class Lane:
         boundary = self._boundary
         if self.lacks_snapshot:
             self.keep_snapshot()
-        if boundary is not None and self._memory.finished.read() < boundary:
-            self._memory.finished.publish(boundary)
+        if boundary is not None and self.memory.finished.read() < boundary:
+            self.memory.finished.publish(boundary)
         if not self.replaying:
-            self._memory.ask(self._life, self.tick)
+            self.memory.ask(self._life, self.tick)
         return boundary is not None
 
     @property
@@ -163,9 +164,9 @@ class Lane:
 
         It may have asked for actions. The next owner starts with another life, so no reply to that request is taken.
         """
-        if self._kept != self._boundary or not self._memory.repeats:
+        if self._kept != self._boundary or not self.memory.repeats:
             return None
-        wanted = self._memory.wanted_owner
+        wanted = self.memory.wanted_owner
         return None if wanted == self._actor else wanted
 
     # --- steps
@@ -173,24 +174,19 @@ class Lane:
     @property
     def replaying(self) -> bool:
         """True if this tick's actions are in the ring, logged by a former owner or life."""
-        return self._memory.logged.read() > self.tick
+        return self.memory.logged.read() > self.tick
 
     @property
     def ready(self) -> bool:
         """True if this tick can be played."""
-        return self.replaying or self._memory.answered
-
-    @property
-    def cell_asks(self) -> bool:
-        """True if all lanes of this one's cell have asked; a stale read may miss one."""
-        return self._memory.cell_asks
+        return self.replaying or self.memory.answered
 
     def step(self) -> bool:
         """Play this tick, which is `ready`. Return True if it ended a round.
 
         Raises `ReplayMismatchError` if a tick is not repeated, and may not differ.
         """
-        memory, tick, slot = self._memory, self.tick, self.tick % self._run_schedule.capacity
+        memory, tick, slot = self.memory, self.tick, self.tick % self._run_schedule.capacity
         first = slot * len(self.envs)
         if not self.replaying:
             # Sampled actions are taken as they are.
@@ -249,9 +245,7 @@ class Lane:
         self._start[next_place] = start
         self._valid[next_place] = valid
 
-    def _compare(
-        self, tick: int, j: int, held: Sequence[float], results: Sequence[float], frame: NDArray[np.uint8]
-    ) -> None:
+    def _compare(self, tick: int, j: int, held: Sequence[float], results: Sequence[float], frame: Frame) -> None:
         """Raise `ReplayMismatchError` unless the ring holds just this outcome of the tick."""
         same = all(np.float32(a) == np.float32(b) for a, b in zip(held, results, strict=True))
         if not same or not np.array_equal(frame, self._scratch):
@@ -268,7 +262,7 @@ class Lane:
     def _state(self) -> bytes:
         parts = []
         for j, env in enumerate(self.envs):
-            data = env.snapshot() if self._memory.repeats else b""
+            data = env.snapshot() if self.memory.repeats else b""
             if len(data) > SNAPSHOT_BYTES:
                 raise EnvError(
                     f"Env {self._first_env + j} needs {len(data)} bytes to be kept, more than {SNAPSHOT_BYTES}."

@@ -35,15 +35,11 @@ class Lanes:
         self._envs: dict[int, list[Env]] = {}
 
     @property
-    def has_new_lanes(self) -> bool:
-        """True if this actor owns a lane that it does not play yet."""
-        return bool(np.count_nonzero(self._board.lane_owner == self._actor) != len(self.played))
-
-    @property
     def due(self) -> bool:
         """True if there is a tick to play, a lane to start, to hand over or to keep, or an env to make."""
         waiting = any(lane.ready or lane.other_owner is not None or lane.lacks_snapshot for lane in self.played)
-        return waiting or self.has_new_lanes or self._lacks_env(self._not_played(self._board.lane_wanted)) is not None
+        due = waiting or bool(np.count_nonzero(self._board.lane_owner == self._actor) != len(self.played))
+        return due or self._lacks_env(self._not_played(self._board.lane_wanted)) is not None
 
     def start(self) -> None:
         """Make the envs, wait until the memory is prepared, and start the lanes."""
@@ -55,9 +51,7 @@ class Lanes:
 
     def ready(self) -> Iterator[Lane]:
         """The lanes whose next tick can be played; each is checked when its turn comes."""
-        for lane in tuple(self.played):
-            if lane.ready:
-                yield lane
+        return (lane for lane in tuple(self.played) if lane.ready)
 
     def step(self, lane: Lane) -> bool:
         """Play a tick of a lane that is `ready`, and count it. Return True if it ended a round."""
@@ -76,11 +70,6 @@ class Lanes:
         for index in self._envs.keys() - {*wanted, *self._not_played(self._board.lane_owner)}:
             _close(self._envs.pop(index))
         return self._make_one(wanted)
-
-    @property
-    def lack_last_snapshots(self) -> bool:
-        """True if a lane stands where the run ends, without a snapshot."""
-        return any(lane.lacks_snapshot for lane in self.played)
 
     def keep_last_snapshots(self) -> bool:
         """Keep the snapshots that lanes lack where the run ends. Return True if there was one."""
@@ -104,15 +93,13 @@ class Lanes:
         Return False when there was nothing to do.
         """
         new = self._not_played(self._board.lane_owner)[:1]
-        if not new:
-            return False
-        if not self._make_one(new):
+        if new and not self._make_one(new):
             lane = Lane(self._memory.lane(new[0]), self._memory.plan, self._envs.pop(new[0]), self._actor)
             self.played.append(lane)
             lane.start(self._waiter.heartbeat)
             self._waiter.heartbeat()
             self._hand_over_if_wanted(lane)
-        return True
+        return bool(new)
 
     def close(self) -> None:
         """Close the envs of all lanes, played and prefetched; no request to stop interrupts that."""
@@ -127,7 +114,7 @@ class Lanes:
         other = lane.other_owner
         if other is not None:
             self.played.remove(lane)
-            self._memory.lane(lane.index).hand_over(other)
+            lane.memory.hand_over(other)
             self._doorbells[other].ring()
             _close(lane.envs)
 

@@ -19,13 +19,11 @@ _BARE_ID = re.compile(r"([A-Za-z0-9_-]+/)?[A-Za-z0-9_.-]+")
 """Ids of Gymnasium that name no module: a colon would have Gymnasium import what stands before it."""
 
 
-def is_registered(env: str) -> bool:
-    """True if Gymnasium has registered exactly this id, so that making the env imports no module that the id names."""
-    return _registered(env) is not None
+def registered(env: str) -> EnvSpec | None:
+    """Entry of an id among those that Gymnasium and ale-py have registered; None: the id names a module, or is unknown.
 
-
-def _registered(env: str) -> EnvSpec | None:
-    """Entry of an id that names no module among those that Gymnasium and ale-py have registered."""
+    To make an env that has one imports no module that the id names.
+    """
     import gymnasium
 
     from actors.envs.gymnasium_env import register_games
@@ -47,7 +45,7 @@ def require_no_game(env: str) -> None:
         return
     from actors.envs.atari import game_name
 
-    spec = _registered(base)
+    spec = registered(base)
     if spec is not None and not str(spec.entry_point).startswith("ale_py"):
         return
     try:

@@ -138,15 +138,15 @@ class WorkerProcess:
 
     def _wait(self, ready: Callable[[], bool]) -> None:
         """Wait; meanwhile make the commits that are due, and keep the snapshots of lanes where the run ends."""
-        lanes = self._lanes
+        played = self._lanes.played
         while True:
-            if lanes.keep_last_snapshots():
+            if self._lanes.keep_last_snapshots():
                 self._ring_others()
             if self._commits is not None and self._commit_due:
                 self._commit(self._commits, self._board.committed + 1)
             elif ready():
                 return
-            self._waiter.wait(lambda: ready() or self._commit_due or lanes.lack_last_snapshots)
+            self._waiter.wait(lambda: ready() or self._commit_due or any(lane.lacks_snapshot for lane in played))
 
     @property
     def _commit_due(self) -> bool:

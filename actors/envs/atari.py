@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from actors.env import Env, EnvError, Frame, Outcome, Shot
 from actors.envs.action_log import ActionLog, replay
 from actors.pixels.bilinear import luma_of_pairs, shrink_bilinear
-from actors.pixels.frames import Shrinker, pair_table, shrink_area
+from actors.pixels.frames import make_shrinker, pair_table, shrink_area
 from actors.pixels.palette import color_table, gray_table
 from shared.config.protocols import Protocol
 from shared.config.sections import FRAME_SKIP
@@ -161,7 +161,7 @@ class AtariEnv(Env):
         self._third, self._fourth, *self._shown = screens
         is_area = protocol.frames == "area"
         self._shrink_gray = shrink_area if is_area else shrink_bilinear
-        self._shrink_screens = Shrinker(screens, pairs) if is_area and size == FRAME_SIDE else None
+        self._shrink_screens = make_shrinker(screens, pairs) if is_area and size == FRAME_SIDE else None
         # The newest observation's pooled gray; None: it is that of the screens that the kernel has shrunk.
         self._pooled: NDArray[np.uint8] | None = None
         self._repeated = NOOP  # the action that a sticky step repeats
@@ -244,7 +244,8 @@ class AtariEnv(Env):
         ale.getScreen(self._third)
         reward += act(fourth)
         if ale.game_over():
-            return self._end(reward, np.maximum(self._pooled_gray(), self._gray(self._third, self._third)), frame)
+            third = self._gray_of_two[self._third, self._third]
+            return self._end(reward, np.maximum(self._pooled_gray(), third), frame)
         ale.getScreen(self._fourth)
         self._show(frame)
         return Outcome(reward, False, False, self._loses_life())
@@ -278,16 +279,12 @@ class AtariEnv(Env):
             self._shrink_screens(frame)
             self._pooled = None
         else:
-            self._pooled = self._gray(self._third, self._fourth)
+            self._pooled = self._gray_of_two[self._third, self._fourth]
             self._shrink_gray(self._pooled, frame)
-
-    def _gray(self, one: NDArray[np.uint8], other: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Pooled gray of two screens: uint8[height, 160]."""
-        return np.asarray(self._gray_of_two[one, other])
 
     def _pooled_gray(self) -> NDArray[np.uint8]:
         """The newest observation before it is shrunk: uint8[height, 160]."""
-        return self._gray(*self._shown) if self._pooled is None else self._pooled
+        return self._gray_of_two[*self._shown] if self._pooled is None else self._pooled
 
     def _check_colors(self) -> None:
         """Raise `EnvError` unless the emulator's own gray screen agrees with the table of grays."""

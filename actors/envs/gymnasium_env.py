@@ -90,8 +90,7 @@ def _make(name: str, arguments: Mapping[str, Any]) -> gymnasium.Env[Any, Any]:
     if not colon:
         register_games()
         with _foreign_code(f"Gymnasium cannot make the environment {name!r}"):
-            made: gymnasium.Env[Any, Any] = gymnasium.make(name, disable_env_checker=True, **arguments)
-        return made
+            return gymnasium.make(name, disable_env_checker=True, **arguments)
     module = _imported(module_name, name)
     if factory_name in gymnasium.registry:  # `module:Env-v0`, as Gymnasium itself takes it
         return _make(factory_name, arguments)

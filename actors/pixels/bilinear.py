@@ -14,15 +14,13 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from actors.pixels.frames import Bytes, Shrinker, shrink_area
+from actors.pixels.frames import Bytes, make_shrinker, shrink_area
 from shared.frame_shape import FRAME_SIDE, SCREEN_WIDTH
 
 LUMA = (0.299, 0.587, 1 - (0.299 + 0.587))
 """Weights of red, green and blue."""
 _PRECISION = 22
 """Bits behind the point of a weight, as in Pillow (`Resample.c`, PRECISION_BITS)."""
-
-Ints = NDArray[np.int32]
 
 
 def luma_of_pairs(colors: Bytes) -> Bytes:
@@ -32,7 +30,7 @@ def luma_of_pairs(colors: Bytes) -> Bytes:
 
 
 @cache
-def bilinear_weights(source: int, target: int) -> tuple[Ints, Ints]:
+def bilinear_weights(source: int, target: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """First source pixel int32[target] and weights int32[target, n] in fixed point of every target pixel.
 
     A triangle as wide as two target pixels, cut off at the edges of the source; weights behind the last pixel are 0.
@@ -82,6 +80,6 @@ def shrink_bilinear(gray: Bytes, out: Bytes) -> None:
 def compile_kernels() -> None:
     """Compile every kernel that actors run once, so that they only load it."""
     out = np.empty((FRAME_SIDE, FRAME_SIDE), np.uint8)
-    Shrinker(np.zeros((4, 210, SCREEN_WIDTH), np.uint8), np.zeros(65_536, np.uint16))(out)
+    make_shrinker(np.zeros((4, 210, SCREEN_WIDTH), np.uint8), np.zeros(65_536, np.uint16))(out)
     for shrink in (shrink_bilinear, shrink_area):
         shrink(np.zeros((210, SCREEN_WIDTH), np.uint8), out)

@@ -19,7 +19,8 @@ same order, so ties round alike. It skips work whose result is known:
 from __future__ import annotations
 
 import sys
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -53,11 +54,9 @@ def area_weights(source: int, target: int) -> Floats:
 
 def _across() -> Floats:
     """Weights of one period across: float32[4, 24], for columns 2k-2, 2k-1, 2k, 2k+1 of output pixel k."""
-    weights = np.zeros((4, _COLUMNS), np.float32)
     shares = np.pad(area_weights(SCREEN_WIDTH, FRAME_SIDE), ((0, 0), (2, 0)))
-    for pixel in range(_PERIOD):
-        weights[:, pixel] = shares[pixel, 2 * pixel : 2 * pixel + 4]
-    return weights
+    pixels, columns = np.arange(_PERIOD), np.arange(4)[:, None]
+    return np.pad(shares[pixels, 2 * pixels + columns], ((0, 0), (0, _COLUMNS - _PERIOD)))
 
 
 _ACROSS = _across()
@@ -189,25 +188,20 @@ def _pool_and_shrink(screens, pairs, rows, down, apart, frame, out):  # type: ig
             out[line, x] = frame[line, x]
 
 
-class Shrinker:
-    """Pools two screens of one emulator and shrinks them to 84x84; keeps the last frame."""
+def make_shrinker(screens: Bytes, pairs: NDArray[np.uint16]) -> Callable[[Bytes], None]:
+    """Make a function that pools two screens and writes their frame into its argument (uint8[84, 84]).
 
-    def __init__(self, screens: Bytes, pairs: NDArray[np.uint16]) -> None:
-        """Use screens of one emulator, which are zeros.
+    It keeps the last frame.
 
-        Args:
-            screens: uint8[4, height, 160], of 84 to 250 lines: the two of the next frame, to be written by the caller,
-                and the two of the last frame, which are written here.
-            pairs: `pair_table` of the colors.
-        """
-        rows, down = _line(screens.shape[1], FRAME_SIDE)
-        apart = np.zeros(FRAME_SIDE, np.uint64)
-        frame = np.full((FRAME_SIDE, FRAME_SIDE), pairs[0] & 0xFF, np.uint8)  # what screens of zeros become
-        self._parts = (screens.view(np.uint64), pairs, rows, down, apart, frame)
-
-    def __call__(self, out: Bytes) -> None:
-        """Write the frame of the first two screens into `out` (uint8[84, 84])."""
-        _pool_and_shrink(*self._parts, out)
+    Args:
+        screens: uint8[4, height, 160] of one emulator, zeros of 84 to 250 lines: the two of the next frame, to be
+            written by the caller, and the two of the last frame, which the function writes.
+        pairs: `pair_table` of the colors.
+    """
+    rows, down = _line(screens.shape[1], FRAME_SIDE)
+    apart = np.zeros(FRAME_SIDE, np.uint64)
+    frame = np.full((FRAME_SIDE, FRAME_SIDE), pairs[0] & 0xFF, np.uint8)  # what screens of zeros become
+    return partial(_pool_and_shrink, screens.view(np.uint64), pairs, rows, down, apart, frame)
 
 
 @njit(cache=True, nogil=True)

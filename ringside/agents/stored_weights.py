@@ -42,7 +42,7 @@ def weights_at(
     Raises:
         ConfigError: there are none, the file names code that the user did not, or its network has changed since.
     """
-    from actors.make_env import is_registered
+    from actors.make_env import registered
 
     path, what = find_weights(load, flag), f"The agent of {flag} {load}"
     load_plugin(plugin)
@@ -54,7 +54,7 @@ def weights_at(
     if own is not None and own != look_at_torso(weights.network.name, weights.network.frames):
         raise ConfigError(f"{what} has other parameters than --network {weights.network.name} now: restore that class.")
     if plays:
-        require_env(play_of(weights), env, what=what, is_registered=is_registered)
+        require_env(play_of(weights), env, what=what, registered=registered)
     elif env is not None:
         compare_env(play_of(weights), env, what=what)
     return weights

@@ -11,6 +11,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from actors.make_env import registered
 from shared.config import validate
 from shared.config.presets import PRESETS
 from shared.config.sections import Run
@@ -64,7 +65,7 @@ class ConfigFile(NamedTuple):
             require_network(changed.learn.network, None, what=what)
         if env is not None:
             return replace(changed, play=replace(changed.play, env=env))
-        require_env(changed.play, env, what=what, is_registered=_is_registered)
+        require_env(changed.play, env, what=what, registered=registered)
         return changed
 
 
@@ -159,7 +160,7 @@ def _resumed(resume: Path, env: str | None, plugin: str | None, network: str | N
         validate.recorded(saved)
         if in_run:
             saved = _newest_start(checkpoint.run_dir, checkpoint.experiment) or saved
-    require_env(saved.play, env, what=what, is_registered=_is_registered)
+    require_env(saved.play, env, what=what, registered=registered)
     require_network(saved.learn.network, network, what=what)
     # Nothing is written next to a checkpoint outside a run.
     return _without(saved, run_dir=checkpoint.run_dir if in_run else None, resume=resume, plugin=plugin)
@@ -179,12 +180,6 @@ def _without(config: Config, **run: Any) -> Config:
     """A copy with the defaults of what no file decides, and some settings of the run."""
     defaults = {name: getattr(Run(), name) for name in NEVER_FROM_A_FILE}
     return replace(config, run=replace(config.run, **defaults | run))
-
-
-def _is_registered(env: str) -> bool:
-    from actors.make_env import is_registered  # which loads Gymnasium
-
-    return is_registered(env)
 
 
 def _toml(path: Path) -> ConfigFile:

@@ -29,7 +29,7 @@ _SAFE_TO_TYPE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_./:@=,-]{0,199}")
 """Names that a sentence may offer for a command line: no shell and no terminal takes them for anything else."""
 
 
-def require_env(play: Play, given: str | None, *, what: str, is_registered: Callable[[str], bool]) -> None:
+def require_env(play: Play, given: str | None, *, what: str, registered: Callable[[str], object]) -> None:
     """Refuse an env that a file names, unless the user names the same or Gymnasium has registered it.
 
     A game of ale-py needs no --env.
@@ -38,14 +38,14 @@ def require_env(play: Play, given: str | None, *, what: str, is_registered: Call
         play: as the file says it.
         given: the user's --env; None: not given.
         what: the subject of the sentence: "This run".
-        is_registered: `actors.make_env.is_registered`; shared/ may not import actors/.
+        registered: `actors.make_env.registered`; shared/ may not import actors/.
 
     Raises:
         ConfigError: the user has named no env or another one.
     """
     if given is not None or play.env is None:
         compare_env(play, given, what=what)
-    elif not is_registered(play.env):
+    elif not registered(play.env):
         if not _SAFE_TO_TYPE.fullmatch(play.env):
             raise ConfigError(f"{what} was trained on {play.env!r:.120}: pass that odd name to --env if you trust it.")
         raise ConfigError(f"{what} was trained on {play.env}; pass --env {play.env} if you trust it.")

@@ -37,14 +37,14 @@ def test_steps_are_progress_and_wake_who_may_wait_for_them(monkeypatch: pytest.M
 
     calls = {"heartbeat": note_phase, "wait": lambda ready: ready(), "note_progress": points.append}
     waiter = SimpleNamespace(process=process, **calls)
-    monkeypatch.setattr(module, "enter", lambda spec: (memory, waiter))
     monkeypatch.setattr(module, "make_env", lambda *arguments, **options: note_phase() or Counting())
     bells = Doorbells({role: SimpleNamespace(ring=lambda role=role: rung.append(role.name)) for role in Role})
     spec: Any = SimpleNamespace(process=process, number=0, doorbells=bells)
-    housekeeping = Housekeeping(spec)
+    housekeeping = Housekeeping(memory, waiter, spec)
     housekeeping.start()
     assert phases[:8] == [Phase.STARTING, Phase.WAITING] * 4, "of the call, and of the heartbeat after it"
     assert set(rung) == {"LEARNER", "INFERENCE"}
+    assert not housekeeping.tend_lanes()
     assert memory.board.phase[process] == Phase.WORKING
     rung.clear()
     lanes, told = housekeeping.lanes, []
@@ -64,6 +64,4 @@ def test_steps_are_progress_and_wake_who_may_wait_for_them(monkeypatch: pytest.M
     rung.clear()
     housekeeping.wait()
     assert rung == ["INFERENCE"]
-    housekeeping.end()
-    assert memory.board.phase[process] == Phase.DONE
     memory.arena.close()

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from actors.evaluation import Ask, Evaluation, play_episodes
-from actors.filming import VideoFile, part_of
+from actors.filming import VideoFile
 from shared.config.method_declaration import method_declaration
 from shared.config.protocols import eval_rules
 from shared.config.settings import Config
@@ -136,7 +136,7 @@ def test_no_link_in_the_place_of_a_video_is_followed(tmp_path: Path) -> None:
     path, other = evaluation_video(tmp_path, 0), tmp_path / "other"
     other.write_text("mine")
     path.parent.mkdir()
-    for link in (path, part_of(path)):
+    for link in (path, path.with_suffix(".part")):
         link.symlink_to(other)
     with pytest.raises(ConfigError, match="is not a plain file but a symbolic link"):
         require_writable_run(tmp_path, "--resume")

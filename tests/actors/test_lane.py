@@ -167,7 +167,7 @@ def test_a_tick_that_is_not_repeated_ends_the_run_or_the_repetition(played: Play
     assert memory.inexact_since == 20 * memory.run_schedule.envs
     play(memory, lane, TICKS - 27)
     assert np.array_equal(fields_of(memory)["frame"][:27], field["frame"][:27])
-    assert lane._memory.read_snapshot(3) == memory.lane_snapshots.read(0, 3)
+    assert lane.memory.read_snapshot(3) == memory.lane_snapshots.read(0, 3)
 
 
 def test_files_that_are_older_than_a_cut_are_mended(played: Played) -> None:
@@ -217,12 +217,12 @@ def test_a_batch_asks_when_all_of_its_lanes_do() -> None:
     memory = memory_of_lane()
     first, second = (Lane(memory.lane(index), memory.plan, [Counting(), Counting()], actor=0) for index in (0, 1))
     first.start()
-    assert not first.cell_asks
+    assert not first.memory.cell_asks
     second.start()
-    assert first.cell_asks
-    assert second.cell_asks
+    assert first.memory.cell_asks
+    assert second.memory.cell_asks
     memory.mailbox.answer(np.array([0]), memory.mailbox.request.values[:1].copy(), np.zeros((1, 2), np.uint8))
-    assert not second.cell_asks
+    assert not second.memory.cell_asks
 
 
 @pytest.fixture
@@ -237,13 +237,13 @@ def test_a_sampled_action_is_played_as_it_is_and_logged_with_its_probability(sam
     All of a reply is in the slot before its number: a lane that is killed in between asks again.
     """
     lane = begin(memory := sampled_memory)
-    logs, slot, seen = lane._memory.logged, memory.ring.field, list[object]()
+    logs, slot, seen = lane.memory.logged, memory.ring.field, list[object]()
 
     def publish(value: int) -> None:
         seen.append((value, slot["action"][0, value - 1, 0], slot["log_prob"][0, value - 1, 0]))
         logs.publish(value)
 
-    lane._memory.logged = SimpleNamespace(read=logs.read, publish=publish)  # type: ignore[assignment]
+    lane.memory.logged = SimpleNamespace(read=logs.read, publish=publish)  # type: ignore[assignment]
     for tick in range(8):
         actions, log_prob = np.array([[tick % 4, 3]], np.uint8), np.array([[-0.5 * tick, -1.5]], np.float32)
         memory.mailbox.answer(np.array([0]), memory.mailbox.request.values[:1].copy(), actions, {"log_prob": log_prob})

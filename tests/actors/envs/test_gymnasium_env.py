@@ -16,7 +16,7 @@ from gymnasium.spaces import Box, Discrete, MultiBinary
 from actors.env import EnvDiffers, EnvError
 from actors.envs import gymnasium_env as module
 from actors.envs.gymnasium_env import GymnasiumEnv
-from actors.make_env import is_registered, make_env
+from actors.make_env import make_env, registered
 from shared.config.sections import Play
 from shared.frame_shape import DEFAULT_FRAMES, FRAME_SIDE, FrameShape
 from shared.memory.snapshot import SNAPSHOT_BYTES
@@ -38,8 +38,8 @@ def test_the_games_of_ale_py_are_registered() -> None:
         env.reset(0, frame)
         assert frame.any()
         assert env.action_names[:2] == ("NOOP", "FIRE")
-    assert is_registered("ALE/Pong-v5")
-    assert not is_registered("ALE/NoSuchGame-v5")
+    assert registered("ALE/Pong-v5")
+    assert not registered("ALE/NoSuchGame-v5")
 
 
 class Painted(gymnasium.Env[Any, Any]):

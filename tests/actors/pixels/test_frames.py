@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 import pytest
 
-from actors.pixels.frames import Shrinker, area_weights, pair_table, shrink_area
+from actors.pixels.frames import area_weights, make_shrinker, pair_table, shrink_area
 from shared.frame_shape import SCREEN_WIDTH
 from shared.root import ROOT
 
@@ -47,7 +47,7 @@ class Emulator:
 
     def __init__(self, height: int, grays: np.ndarray) -> None:
         self.screens = np.zeros((4, height, SCREEN_WIDTH), np.uint8)
-        self._shrink = Shrinker(self.screens, pair_table(grays))
+        self._shrink = make_shrinker(self.screens, pair_table(grays))
 
     def frame(self, two: object) -> np.ndarray:
         """The frame of two screens; nothing is written beside its slot."""

@@ -17,7 +17,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 import ringside
-from actors.make_env import is_registered
+from actors.make_env import registered
 from ringside.command import report, suite
 from ringside.command.arguments import config_of, parse_choices
 from ringside.command.suite import words_to_train
@@ -207,14 +207,14 @@ def test_only_an_id_that_is_registered_letter_for_letter_needs_no_flag(
     env: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(gymnasium.registry, "a:b/Odd-v0", gymnasium.registry["CartPole-v1"])
-    assert is_registered("CartPole-v1")
-    assert not is_registered(env)
+    assert registered("CartPole-v1")
+    assert not registered(env)
 
 
 @pytest.mark.parametrize("env", ["a:b; rm -rf ~", "a:$(id)", "--help", "a:b\x1b[2J", "a b", "а:factory", "", "a\nb:c"])
 def test_a_forged_name_is_not_offered_for_the_command_line(env: str) -> None:
     with pytest.raises(ConfigError, match=r": pass that odd name to --env if you trust it\.$") as error:
-        require_env(Play(env=env), None, what="This run", is_registered=is_registered)
+        require_env(Play(env=env), None, what="This run", registered=registered)
     assert str(error.value).isprintable()
     with pytest.raises(ConfigError, match="not on --env other:factory") as error:
         compare_env(Play(env=env), "other:factory", what="This run")
