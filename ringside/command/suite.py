@@ -29,7 +29,7 @@ from ringside.report.records import CELL_FILE, part
 from ringside.report.report_page import write_report
 from ringside.run import planning
 from shared.checkpoint.finding import manifests_in, newest_checkpoint
-from shared.checkpoint.manifest import BEST_FILE, CHECKPOINTS, encoded_manifest, read_manifest
+from shared.checkpoint.manifest import encode_manifest, read_manifest
 from shared.checkpoint.weights_file import describe_weights
 from shared.config import validate
 from shared.config.protocols import PROTOCOLS
@@ -40,7 +40,7 @@ from shared.config.trust import code_named
 from shared.errors import CheckpointError, ConfigError, require
 from shared.files.atomic import make_directory, write_atomic
 from shared.files.lock import is_locked, wait_until_free
-from shared.files.run_file_names import CONFIG_FILE, EVALUATION_FILES, LOGS, SUMMARY_FILE
+from shared.files.run_file_names import BEST_FILE, CHECKPOINTS, CONFIG_FILE, EVALUATION_FILES, LOGS, SUMMARY_FILE
 from shared.files.strict_json import read_object
 from shared.process.ownership import LOCK_FILE, PART, REPORT, require_writable_run
 from shared.process.signals import handle_stop_signals
@@ -114,7 +114,7 @@ class Job:
                 values = asdict(read_manifest(path))
                 kept = [piece for piece in values["pieces"] if not piece["name"].endswith(".ring")]
                 del values["path"], values["refused"]
-                write_atomic(path, encoded_manifest(values | {"has_replay": False, "pieces": kept}))
+                write_atomic(path, encode_manifest(values | {"has_replay": False, "pieces": kept}))
         for path in segments:
             path.unlink()
 

@@ -25,14 +25,14 @@ from ringside.records.bottleneck import Sample
 from ringside.records.metrics import MetricsLog, Totals, cut_metrics, next_evaluation
 from ringside.records.summary import INEXACT_SINCE
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
-from shared.checkpoint.manifest import BEST_FILE, Manifest
+from shared.checkpoint.manifest import Manifest
 from shared.checkpoint.segments import load_boundary, load_segments
 from shared.checkpoint.weights_file import load_weights
 from shared.files import disk_trouble
 from shared.files.atomic import make_directory, write_atomic
 from shared.files.lock import identity
 from shared.files.plain_files import open_to_read
-from shared.files.run_file_names import CONFIG_FILE, EVALUATION_FILES, LOGS, METRICS_FILE, SUMMARY_FILE
+from shared.files.run_file_names import BEST_FILE, CONFIG_FILE, EVALUATION_FILES, LOGS, METRICS_FILE, SUMMARY_FILE
 from shared.files.strict_json import read_object
 from shared.memory.board import BEFORE, Board
 from shared.memory.boundary import most_captured_bytes, restore

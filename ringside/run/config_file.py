@@ -22,7 +22,7 @@ from shared.env_name import with_kwargs
 from shared.errors import CheckpointError, ConfigError, FileError
 from shared.files.lock import is_locked
 from shared.files.plain_files import exists
-from shared.files.run_file_names import CONFIG_FILE
+from shared.files.run_file_names import CHECKPOINTS, CONFIG_FILE
 from shared.files.strict_json import read_json, read_object, read_toml
 from shared.text import UNSET, class_name, flag_of, refused, require_name
 
@@ -143,7 +143,6 @@ def config_of_call(preset: str | None, config: str | Path | None, settings: Mapp
 def _resumed(resume: Path, env: str | None, plugin: str | None, network: str | None) -> Config:
     """Configuration of the run to resume; its checkpoint's pieces are verified under the lock. Raises `ConfigError`."""
     from shared.checkpoint.finding import newest_usable
-    from shared.checkpoint.manifest import CHECKPOINTS
     from shared.process.ownership import LIVING, LOCK_FILE
 
     what = "This run"

@@ -14,8 +14,8 @@ from ringside.run.checks import action_names_of, look_at, require_env_fits
 from ringside.run.config_file import starting_point
 from ringside.zoo.catalogue import find_weights
 from shared.checkpoint.finding import find_checkpoint, newest_usable
-from shared.checkpoint.manifest import Manifest, require_same_network
-from shared.checkpoint.weights_file import load_weights
+from shared.checkpoint.manifest import Manifest
+from shared.checkpoint.weights_file import load_weights, require_same_network
 from shared.config import validate
 from shared.config.method_declaration import method_declaration
 from shared.config.presets import PRESETS

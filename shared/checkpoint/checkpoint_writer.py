@@ -34,17 +34,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save as safetensors_save
 
 from shared.checkpoint.finding import manifests_in
-from shared.checkpoint.manifest import (
-    BEST_FILE,
-    CHECKPOINTS,
-    Manifest,
-    Piece,
-    boundary_name,
-    encoded_manifest,
-    manifest_name,
-    read_manifest,
-    weights_name,
-)
+from shared.checkpoint.manifest import Manifest, Piece, encode_manifest, file_name, read_manifest
 from shared.checkpoint.segments import IDENTITY, Segment, first_needed, identity, segments_needed, write_segment
 from shared.checkpoint.weights_file import METADATA, WEIGHTS_FORMAT, describe_weights
 from shared.config.run_schedule import RunSchedule
@@ -52,6 +42,7 @@ from shared.config.settings import Config
 from shared.errors import CheckpointError
 from shared.files.atomic import make_directory, remove_temporaries, sync, write_atomic
 from shared.files.plain_files import open_to_read
+from shared.files.run_file_names import BEST_FILE, CHECKPOINTS
 from shared.network_parameters import parameters_of
 from shared.network_spec import OwnTorso, network_of
 
@@ -182,13 +173,14 @@ class CheckpointWriter:
             raise ValueError(f"{[each.name for each in missing]} of boundary {boundary} were not added.")
         named = [segment.name for segment in self._segments_named(boundary)]
         held = {**arrays, IDENTITY: identity(boundary, self._experiment)}
+        state = {name: np.ascontiguousarray(array) for name, array in held.items()}
         contents = {
-            boundary_name(boundary): safetensors_save({key: np.ascontiguousarray(a) for key, a in held.items()}),
-            weights_name(boundary): self._weights_bytes(weights, boundary, {}),
+            file_name("boundary", boundary): safetensors_save(state),
+            file_name("weights", boundary): self._weights_bytes(weights, boundary, {}),
         }
         pieces = [self._segments[name] for name in named]
         pieces += [Piece(name, len(data), hashlib.sha256(data).hexdigest()) for name, data in contents.items()]
-        path = self.directory / manifest_name(boundary)
+        path = self.directory / file_name("checkpoint", boundary)
         for name in sorted(self._unforced.intersection(named)):
             self._force(name)
         if not any(each.path == path and list(each.pieces) == pieces for each in self._readable()):
@@ -197,7 +189,7 @@ class CheckpointWriter:
             sync(self.directory)
         for name, data in contents.items():
             write_atomic(self.directory / name, data)
-        write_atomic(path, encoded_manifest(self._values(boundary, pieces, counters)))
+        write_atomic(path, encode_manifest(self._values(boundary, pieces, counters)))
         self.prune()
         return sum(piece.bytes for piece in pieces)
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from shared.checkpoint.manifest import CHECKPOINTS, MANIFEST_NAME, Manifest, read_manifest
+from shared.checkpoint.manifest import MANIFEST_NAME, Manifest, read_manifest
 from shared.errors import CheckpointError
-from shared.files.run_file_names import CONFIG_FILE
+from shared.files.run_file_names import CHECKPOINTS, CONFIG_FILE
 from shared.text import refused
 
 T = TypeVar("T")

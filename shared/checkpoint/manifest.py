@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar
@@ -35,19 +35,17 @@ _TOTAL_LIMIT = 64 << 30
 MANIFEST_NAME = re.compile(r"checkpoint-(\d{8,})\.json")
 
 
-def boundary_name(boundary: int) -> str:
-    """File name of the roles' state at a boundary."""
-    return f"boundary-{boundary:08d}.safetensors"
+_SUFFIX = {"checkpoint": "json", "boundary": "safetensors", "weights": "safetensors", "segment": "ring", "tail": "ring"}
 
 
-def weights_name(boundary: int) -> str:
-    """File name of the parameters of a boundary."""
-    return f"weights-{boundary:08d}.safetensors"
+def file_name(kind: str, number: int) -> str:
+    """File name of a manifest, which is a `checkpoint`, or of a piece of that kind.
 
-
-def manifest_name(boundary: int) -> str:
-    """File name of a boundary's manifest."""
-    return f"checkpoint-{boundary:08d}.json"
+    Args:
+        kind: a key of `_SUFFIX`.
+        number: of the segment; for all others the boundary.
+    """
+    return f"{kind}-{number:08d}.{_SUFFIX[kind]}"
 
 
 Natural = Annotated[int, Meta(ge=0, lt=1 << 62)]
@@ -111,10 +109,6 @@ EVALUATIONS = ("evaluations_before", "evaluations_since_boundary")
 """Counters of a run that was resumed with another --eval-every-steps (`Board.evaluation_history`)."""
 KIND = "ringside-checkpoint"
 FORMAT = 4
-CHECKPOINTS = "checkpoints"
-"""The directory of checkpoints in a run directory."""
-BEST_FILE = "best.safetensors"
-"""In there, the weights of the best evaluation beside training."""
 
 
 @dataclass(frozen=True)
@@ -199,17 +193,6 @@ class Manifest:
         ]
 
 
-def require_same_network(found: Network, here: Network) -> None:
-    """Raise `CheckpointError` unless stored weights are of the network that is to have them."""
-    if found == here:
-        return
-    if found.actions != here.actions:
-        raise CheckpointError(f"The weights choose among {found.actions} actions; the game here has {here.actions}.")
-    if found == replace(here, own=found.own):
-        raise CheckpointError(f"The parameters of --network {here.name} have changed since: restore that class.")
-    raise CheckpointError(f"The weights are of another network: {found}, here {here}. Pass the options of their run.")
-
-
 def converted(values: dict[str, Any], kind: type[T], where: str) -> T:
     """The values of a file as a class of that `kind`, with a network. Raises `CheckpointError` for the first fault."""
     try:
@@ -252,13 +235,13 @@ def read_manifest(path: Path, *, follow: bool = False) -> Manifest:
     if values.pop("checksum", None) != manifest_checksum(values):
         raise CheckpointError(f"{where} is damaged: it does not match its checksum.")
     manifest = converted(values | {"path": path, "refused": ()}, Manifest, where)
-    if MANIFEST_NAME.fullmatch(where) and where != manifest_name(manifest.boundary):
+    if MANIFEST_NAME.fullmatch(where) and where != file_name("checkpoint", manifest.boundary):
         raise CheckpointError(f"{where} is a renamed copy: it holds the checkpoint of boundary {manifest.boundary}.")
     return manifest
 
 
-def encoded_manifest(values: dict[str, Any]) -> bytes:
-    """The content of a manifest with these values."""
+def encode_manifest(values: dict[str, Any]) -> bytes:
+    """Return the content of a manifest with these values."""
     marked = {"kind": KIND, "format": FORMAT, **values}
     return json.dumps(marked | {"checksum": manifest_checksum(marked)}, indent=1).encode()
 

@@ -29,7 +29,7 @@ from pathlib import Path
 import numpy as np
 import zstandard
 
-from shared.checkpoint.manifest import Manifest, Piece, arrays_in, boundary_name, open_piece
+from shared.checkpoint.manifest import Manifest, Piece, arrays_in, file_name, open_piece
 from shared.config.method_declaration import SlotField
 from shared.config.run_schedule import RunSchedule
 from shared.errors import CheckpointError
@@ -76,7 +76,7 @@ def segment_of(run_schedule: RunSchedule, index: int) -> Segment:
     """The segment of that number, from 0."""
     ticks, history = run_schedule.segment_rounds * run_schedule.round_ticks, run_schedule.history_ticks
     return Segment(
-        name=f"segment-{index:08d}.ring",
+        name=file_name("segment", index),
         first_tick=index * ticks - history,
         ticks=history + ticks,
         lanes=run_schedule.lanes,
@@ -96,7 +96,7 @@ def segments_needed(run_schedule: RunSchedule, boundary: int) -> list[Segment]:
     found = [segment_of(run_schedule, index) for index in range(first_needed(run_schedule, boundary), whole)]
     if rounds:
         ticks = run_schedule.history_ticks + rounds * run_schedule.round_ticks
-        found.append(replace(segment_of(run_schedule, whole), name=f"tail-{boundary:08d}.ring", ticks=ticks))
+        found.append(replace(segment_of(run_schedule, whole), name=file_name("tail", boundary), ticks=ticks))
     return found
 
 
@@ -187,7 +187,7 @@ def load_boundary(manifest: Manifest, most: int) -> dict[str, np.ndarray]:
     Raises:
         CheckpointError: the piece is damaged, or of another round or run.
     """
-    name = boundary_name(manifest.boundary)
+    name = file_name("boundary", manifest.boundary)
     with open_piece(manifest.directory, manifest.piece(name), most + _BOUNDARY_HEADER_LIMIT) as file:
         arrays = arrays_in(file.read(), name)
     if not np.array_equal(arrays.pop(IDENTITY, np.empty(0)), identity(manifest.boundary, manifest.experiment)):

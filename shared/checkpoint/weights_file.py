@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -13,16 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from shared.checkpoint.finding import newest_usable
-from shared.checkpoint.manifest import (
-    Manifest,
-    Natural,
-    PlainName,
-    arrays_in,
-    converted,
-    require_same_network,
-    verify_piece,
-    weights_name,
-)
+from shared.checkpoint.manifest import Manifest, Natural, PlainName, arrays_in, converted, file_name, verify_piece
 from shared.config.sections import EvalActions
 from shared.errors import CheckpointError
 from shared.files.plain_files import open_to_read
@@ -84,6 +75,17 @@ class StoredWeights(Description):
             raise CheckpointError(f"The weights were trained on {self.game}, not on {game}.")
 
 
+def require_same_network(found: Network, here: Network) -> None:
+    """Raise `CheckpointError` unless stored weights are of the network that is to have them."""
+    if found == here:
+        return
+    if found.actions != here.actions:
+        raise CheckpointError(f"The weights choose among {found.actions} actions; the game here has {here.actions}.")
+    if found == replace(here, own=found.own):
+        raise CheckpointError(f"The parameters of --network {here.name} have changed since: restore that class.")
+    raise CheckpointError(f"The weights are of another network: {found}, here {here}. Pass the options of their run.")
+
+
 def load_weights(path: Path) -> StoredWeights:
     """The parameters at `path`; for a directory, those of the newest checkpoint with whole weights.
 
@@ -103,7 +105,8 @@ def weights_file(path: Path) -> Path:
     """The file that `load_weights(path)` reads. Raises `CheckpointError` as it does."""
     if _is_weights_file(path):
         return path
-    return newest_usable(path, lambda found: (_weights_of(found), found.directory / weights_name(found.boundary)))[1]
+    found = newest_usable(path, lambda manifest: (_weights_of(manifest), manifest))[1]
+    return found.directory / file_name("weights", found.boundary)
 
 
 def _is_weights_file(path: Path) -> bool:
@@ -113,7 +116,7 @@ def _is_weights_file(path: Path) -> bool:
 
 def _weights_of(manifest: Manifest) -> StoredWeights:
     """The parameters that a manifest names."""
-    piece = manifest.piece(weights_name(manifest.boundary))
+    piece = manifest.piece(file_name("weights", manifest.boundary))
     verify_piece(manifest.directory, piece)
     weights = _read_weights(manifest.directory / piece.name)
     if weights.version != manifest.boundary:

@@ -73,8 +73,7 @@ class Config:
 
     def to_json(self) -> dict[str, Any]:
         """Sections as plain JSON values; paths as strings."""
-        plain: dict[str, Any] = msgspec.to_builtins(self, enc_hook=str)
-        return plain
+        return dict(msgspec.to_builtins(self, enc_hook=str))
 
     def to_flat(self) -> dict[str, Any]:
         """The same values by the flat names of the flags."""

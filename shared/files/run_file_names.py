@@ -7,5 +7,9 @@ SUMMARY_FILE = "summary.json"
 EVALUATION_FILES = {"final": "evaluation-final.json", "best": "evaluation-best.json"}
 """Files of the evaluations by `launch.py suite`: of the last weights, and of the best ones of training.
 They have the format of `launch.py eval --json`."""
+CHECKPOINTS = "checkpoints"
+"""Folder of a run directory with its checkpoints."""
+BEST_FILE = "best.safetensors"
+"""In there, the weights of the best evaluation beside training."""
 LOGS = "logs"
 """Folder of a run directory with the output of each process, a file each."""

@@ -13,9 +13,8 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from shared.checkpoint.manifest import CHECKPOINTS
 from shared.errors import ConfigError
-from shared.files.run_file_names import LOGS
+from shared.files.run_file_names import CHECKPOINTS, LOGS
 from shared.text import refused
 
 LOCK_FILE = "lock"

@@ -213,18 +213,6 @@ def test_a_lane_explores_by_its_own_envs() -> None:
     assert chosen == expected != not_expected
 
 
-def test_a_batch_asks_when_all_of_its_lanes_do() -> None:
-    memory = memory_of_lane()
-    first, second = (Lane(memory.lane(index), memory.plan, [Counting(), Counting()], actor=0) for index in (0, 1))
-    first.start()
-    assert not first.memory.cell_asks
-    second.start()
-    assert first.memory.cell_asks
-    assert second.memory.cell_asks
-    memory.mailbox.answer(np.array([0]), memory.mailbox.request.values[:1].copy(), np.zeros((1, 2), np.uint8))
-    assert not second.memory.cell_asks
-
-
 @pytest.fixture
 def sampled_memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
     sampled_method.register(monkeypatch)

@@ -177,9 +177,8 @@ class World:
         while self.memory.board.lane_done.values.min() < tick:
             self.others()
             for actor, lanes in enumerate(self.actors):
-                if lanes._not_played(self.memory.board.lane_owner) or any(
-                    lane.ready and lane.tick < tick for lane in lanes.played
-                ):
+                new = lanes._not_played(self.memory.board.lane_owner)
+                if new or any(lane.ready and lane.tick < tick for lane in lanes.played):
                     self.turn(actor)
 
     def played(self) -> dict[str, np.ndarray]:

@@ -24,7 +24,8 @@ from typing import Any
 
 import zstandard
 
-from shared.checkpoint.manifest import CHECKPOINTS, manifest_checksum
+from shared.checkpoint.manifest import manifest_checksum
+from shared.files.run_file_names import CHECKPOINTS
 from shared.process.live import LIVE_FILE, process_start
 from tests.fuzz.odd import NAMES, odd_json
 from tests.fuzz.workspace import remove

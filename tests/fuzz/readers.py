@@ -23,11 +23,11 @@ from ringside.agents import evaluating, stored_weights
 from ringside.run import training
 from ringside.zoo import catalogue
 from shared.checkpoint.finding import find_checkpoint
-from shared.checkpoint.manifest import CHECKPOINTS
 from shared.checkpoint.segments import load_boundary, load_segments
 from shared.checkpoint.weights_file import StoredWeights
 from shared.config.settings import Config
 from shared.errors import CheckpointError, ConfigError, FatalError
+from shared.files.run_file_names import CHECKPOINTS
 from shared.files.strict_json import json_object
 from shared.memory.boundary import most_captured_bytes, restore
 from shared.memory.plan import Plan

@@ -26,7 +26,7 @@ from types import FrameType
 from typing import Any, BinaryIO, NamedTuple
 
 from shared.checkpoint.finding import manifests_in
-from shared.checkpoint.manifest import CHECKPOINTS
+from shared.files.run_file_names import CHECKPOINTS
 from tests.fuzz.commands import COMMANDS
 from tests.fuzz.mutate import Case, mutate
 from tests.fuzz.odd import MARKER

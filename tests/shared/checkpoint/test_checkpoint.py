@@ -15,7 +15,7 @@ from safetensors.numpy import load_file
 from shared.checkpoint import checkpoint_writer
 from shared.checkpoint.checkpoint_writer import KEPT, CheckpointWriter
 from shared.checkpoint.finding import find_checkpoint
-from shared.checkpoint.manifest import BEST_FILE, read_manifest
+from shared.checkpoint.manifest import read_manifest
 from shared.checkpoint.segments import load_boundary, load_segments, segment_of, segments_needed
 from shared.checkpoint.weights_file import load_weights
 from shared.config.run_schedule import make_run_schedule
@@ -23,6 +23,7 @@ from shared.config.sections import Learn, Run
 from shared.config.settings import Config
 from shared.errors import CheckpointError
 from shared.files import atomic
+from shared.files.run_file_names import BEST_FILE
 from shared.frame_shape import STACK
 from shared.network_parameters import parameters_of
 from shared.network_spec import Network

@@ -17,7 +17,7 @@ from safetensors.numpy import save_file
 import ringside
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
 from shared.checkpoint.finding import find_checkpoint
-from shared.checkpoint.manifest import boundary_name, manifest_name, read_manifest
+from shared.checkpoint.manifest import file_name, read_manifest
 from shared.checkpoint.segments import load_boundary, load_segments
 from shared.checkpoint.weights_file import WEIGHTS_FORMAT, load_weights
 from shared.config.settings import Config
@@ -44,6 +44,7 @@ from tests.support.checkpoints import (
 
 DAMAGED = r"damaged|an invalid network"
 SMALL = asdict(Network("small", ACTIONS))
+STATE = [file_name("boundary", number) for number in range(4)]
 
 
 def manifest_of(run: Path) -> Path:
@@ -155,7 +156,7 @@ def one_piece(name: object, size: int, sha256: str = "0" * 64) -> dict[str, obje
         *(({"pieces": value}, DAMAGED) for value in (["weights"], {})),
         (one_piece("weights", -4, ""), DAMAGED),
         ({"has_replay": 1}, DAMAGED),
-        (one_piece(boundary_name(1), 1 << 40), "they may have at most"),
+        (one_piece(STATE[1], 1 << 40), "they may have at most"),
         (
             {"pieces": [{"name": f"piece-{i}", "bytes": 16 << 30, "sha256": ""} for i in range(5)]},
             "names pieces of 85,899,345,920 bytes",
@@ -174,7 +175,7 @@ def test_a_forged_manifest_is_refused_before_its_pieces_are_read(
 def test_a_state_larger_than_its_arrays_is_refused_before_it_is_read(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    piece = path.with_name(boundary_name(1))
+    piece = path.with_name(STATE[1])
     load_boundary(read_manifest(path), 30_000)
     os.truncate(piece, 8 << 30)
     rewrite(path, **one_piece(piece.name, 8 << 30))
@@ -185,8 +186,8 @@ def test_a_state_larger_than_its_arrays_is_refused_before_it_is_read(
 
 def test_a_renamed_copy_of_a_manifest_does_not_count(tmp_path: Path) -> None:
     write_run(tmp_path, 4)
-    older = tmp_path / "checkpoints" / manifest_name(3)
-    copy = older.with_name(manifest_name(9))
+    older = tmp_path / "checkpoints" / file_name("checkpoint", 3)
+    copy = older.with_name(file_name("checkpoint", 9))
     copy.write_bytes(older.read_bytes())
     found = find_checkpoint(tmp_path)
     assert found.boundary == 4
@@ -402,8 +403,8 @@ def load(run: Path) -> None:
             "the weights of round 2, not 3",
         ),
         ("segment-00000002.ring", "theirs/checkpoints/segment-00000002.ring", "or of another run or revision"),
-        (boundary_name(3), f"ours/checkpoints/{boundary_name(2)}", rf"{boundary_name(3)} is of another run or another"),
-        (boundary_name(3), f"theirs/checkpoints/{boundary_name(3)}", "is of another run or another round"),
+        (STATE[3], f"ours/checkpoints/{STATE[2]}", rf"{STATE[3]} is of another run or another"),
+        (STATE[3], f"theirs/checkpoints/{STATE[3]}", "is of another run or another round"),
     ],
 )
 def test_a_piece_of_another_round_or_run_is_refused(name: str, other: str, says: str, tmp_path: Path) -> None:

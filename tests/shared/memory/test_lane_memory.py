@@ -59,6 +59,7 @@ def test_a_lane_is_answered_at_its_place() -> None:
     assert lane.cell_asks
     memory.mailbox.answer(np.array([2]), memory.mailbox.request.values[2:].copy(), np.array([[1, 3]], np.uint8))
     assert lane.answered
+    assert not memory.lane(0).cell_asks, "one of its neighbors no longer asks"
     assert lane.actions.tolist() == [1, 3]
 
 
