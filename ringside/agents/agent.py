@@ -45,13 +45,10 @@ class Agent:
         """Number of actions, in the order of the environment of `env`."""
         self.observation_shape = weights.network.frames.observation
         """Shape of an observation: (stack, size, size), or (stack, 3, size, size) in color."""
-        self._weights = weights
-        self._device = device
+        self._weights, self._device = weights, device
         self._policies: dict[int, Policy] = {}
         self._method = method_of(weights.network)
-        self._samples = actions == "sample"
-        self._seed = seed
-        self._calls = 0
+        self._samples, self._seed, self._calls = actions == "sample", seed, 0
         self._state: NDArray[np.float32] | None = None  # of the environments of the newest call
         self._next_state = np.zeros((0, 2, 0), np.float32)
 

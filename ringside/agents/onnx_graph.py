@@ -91,5 +91,4 @@ def make_onnx(weights: StoredWeights, about: dict[str, str]) -> bytes:
         ) from error
     assert program is not None, "it is no file yet"
     program.model.metadata_props.update(about)
-    content: bytes = program.model_proto.SerializeToString()
-    return content
+    return bytes(program.model_proto.SerializeToString())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+from actors.make_env import action_names, registered
 from ringside.run.torso_look import look_at_torso
 from ringside.zoo.catalogue import find_weights
 from shared.checkpoint.weights_file import StoredWeights, load_weights
@@ -42,8 +43,6 @@ def weights_at(
     Raises:
         ConfigError: there are none, the file names code that the user did not, or its network has changed since.
     """
-    from actors.make_env import registered
-
     path, what = find_weights(load, flag), f"The agent of {flag} {load}"
     load_plugin(plugin)
     with refused(f"{flag} {load} cannot be used.", CheckpointError):
@@ -106,8 +105,6 @@ def play_named(weights: StoredWeights, **named: str) -> Play:
 
 def require_actions(weights: StoredWeights, play: Play) -> None:
     """Raise `ConfigError` unless the actions of the network are those of `play`."""
-    from actors.make_env import action_names
-
     names, trained = action_names(play), play_of(weights)
     known = names if play == trained else action_names(trained)
     if known != names:

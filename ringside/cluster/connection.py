@@ -13,7 +13,7 @@ import re
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 from shared.errors import ConfigError, require
@@ -101,10 +101,9 @@ def cluster_address(address: str) -> str:
     if address == "auto":
         from ray._private import services  # Ray has no public function that only looks
 
-        try:
+        found = None
+        with suppress(ConnectionError):
             found = services.canonicalize_bootstrap_address("auto")
-        except ConnectionError:
-            found = None
         if found is None:
             raise ConfigError(
                 "There is no Ray cluster on this machine: start one with `ray start --head`, or join one with "

@@ -97,6 +97,12 @@ MOST_LOSSES = 5
 _POLL_SECONDS = 1.0
 
 
+def say(title: str, *lines: str) -> None:
+    """Print lines about a job."""
+    for line in lines:
+        print(printable(f"{title}: {line}"), flush=True)
+
+
 class ClusterPrograms:
     """Programs on a cluster. Jobs run in parallel, as many as the cluster has room for.
 
@@ -169,7 +175,7 @@ class PlacedPrograms:
                 lost_in_row = lost_in_row + 1 if newest == former else 1
                 if self._programs.stops or lost_in_row == MOST_LOSSES:
                     return None
-                self._say(f"its node {lost}; it continues elsewhere.")
+                say(self._title, f"its node {lost}; it continues elsewhere.")
 
     def close(self) -> None:
         """Give the place back."""
@@ -186,7 +192,7 @@ class PlacedPrograms:
         while time.monotonic() < deadline:
             code, lines = host.call("poll", _POLL_SECONDS, seconds=SILENT_SECONDS)
             if code is not None:
-                self._say(*(lines if code else []))
+                say(self._title, *(lines if code else []))
                 return int(code)
             if programs.stops > told:
                 told, deadline = programs.stops, min(deadline, time.monotonic() + SAVE_SECONDS)
@@ -207,12 +213,8 @@ class PlacedPrograms:
         if sentence := node.difference(self._programs.software):
             raise ConfigError(sentence)
         self.processor = node.processor
-        self._say(f"on node {node.name}.")
+        say(self._title, f"on node {node.name}.")
         return host
-
-    def _say(self, *lines: str) -> None:
-        for line in lines:
-            print(printable(f"{self._title}: {line}"), flush=True)
 
     def _await_end(self, run_dir: Path) -> None:
         """Wait until a lost program no longer holds its run directory: it may still be saving.

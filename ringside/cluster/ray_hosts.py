@@ -95,5 +95,4 @@ def _get(reference: Any, seconds: float) -> Any:
 
 def _node(actor: object) -> str:
     """Identity of the node on which this is called."""
-    identity: str = ray.get_runtime_context().get_node_id()
-    return identity
+    return str(ray.get_runtime_context().get_node_id())

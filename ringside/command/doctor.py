@@ -32,12 +32,12 @@ from shared.machine import facts
 from shared.memory.plan import Plan
 from shared.root import INSTALL, LAUNCHER, ROOT
 
-COLORS = ("green", "yellow", "red")
 SUMMARIES = {
     "green": "All checks passed.",
     "yellow": "Runs work; see the yellow checks for improvements.",
     "red": "A run would fail: fix the red checks.",
 }
+"""By color, the worst one last."""
 ROUNDS = 4
 """Rounds of the small run; all but the first learn."""
 ROUND_STEPS = 160
@@ -69,7 +69,7 @@ def examine(config: Config) -> tuple[Plan, list[Check]]:
 
 def worst(answers: Iterable[Check]) -> str:
     """The worst color."""
-    return max((answer.color for answer in answers), key=COLORS.index)
+    return max((answer.color for answer in answers), key=[*SUMMARIES].index)
 
 
 def show(answers: Sequence[Check]) -> None:

@@ -14,7 +14,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
@@ -57,11 +57,8 @@ except ModuleNotFoundError:
 
 LENGTH = ("total_steps", "eval_every_steps", "eval_episodes", "init_from", "stop_at")
 """Settings that a resume may change, but that make the evaluations of two trials incomparable."""
-_EXCLUDED = (
-    NEVER_FROM_A_FILE
-    | {"env", "plugin", "game", "protocol", "seed", "checkpoint_replay", *LENGTH}
-    | {item.name for item in fields(Evaluate)}
-)
+_EXCLUDED = {*NEVER_FROM_A_FILE, *LENGTH, *vars(Evaluate())}
+_EXCLUDED |= {"env", "plugin", "game", "protocol", "seed", "checkpoint_replay"}
 """Settings that are the same in all trials."""
 
 Space = dict[str, distributions.BaseDistribution]

@@ -21,7 +21,7 @@ from typing import ClassVar
 
 from actors.env import EnvError
 from actors.envs.atari import game_name
-from ringside.cluster.placed_programs import MOST_LOSSES
+from ringside.cluster.placed_programs import MOST_LOSSES, say
 from ringside.cluster.placing import ClusterOptions, Place, Programs, programs_in
 from ringside.command.arguments import Choices, config_of, parse_choices
 from ringside.records.scores import REFERENCE
@@ -261,9 +261,7 @@ class SuiteRunner:
     """Runs the jobs, and forwards stop signals to their programs."""
 
     def __init__(self, options: Options, jobs: Sequence[Job], programs: Programs) -> None:
-        self._options = options
-        self._jobs = jobs
-        self._programs = programs
+        self._options, self._jobs, self._programs = options, jobs, programs
         self._stopped = False
         self._failed: list[str] = []
 
@@ -296,11 +294,11 @@ class SuiteRunner:
             return
         with closing(self._programs.open()) as place:
             if is_locked(job.directory / LOCK_FILE):
-                _say(title, f"{job.directory} is in use by a run that may still be saving; waiting for its end.")
+                say(title, f"{job.directory} is in use by a run that may still be saving; waiting for its end.")
                 # In vain: then the program refuses with a sentence.
                 wait_until_free(job.directory / LOCK_FILE, FORMER_RUN_SECONDS, lambda: self._stopped)
             if job.finished:
-                _say(title, "finished already.")
+                say(title, "finished already.")
             elif not self._train(job, title, place):
                 return
             if not self._options.keep_replay:
@@ -311,7 +309,7 @@ class SuiteRunner:
 
     def _train(self, job: Job, title: str, place: Place) -> bool:
         """Do the rest of a training; return False if it was not finished."""
-        _say(title, f"{'continues' if job.begun else 'begins'} in {job.directory}.")
+        say(title, f"{'continues' if job.begun else 'begins'} in {job.directory}.")
         code = place.run(lambda: self._words(job, title, place.processor), title, job.directory)
         if self._stopped:
             return False
@@ -330,7 +328,7 @@ class SuiteRunner:
         former = read_object(job.directory / CELL_FILE).get("cpu", cpu)
         if job.begun and former != cpu:
             job.directory.rename(old := job.directory.with_name(f"{job.config.play.game}.{time.time_ns()}"))
-            _say(title, f"begins anew: its CPU was {former}, and this one is {cpu}. {old} keeps the former run.")
+            say(title, f"begins anew: its CPU was {former}, and this one is {cpu}. {old} keeps the former run.")
         words = words_to_train(self._options, job)
         if not job.begun:
             make_directory(job.directory)
@@ -357,7 +355,7 @@ class SuiteRunner:
             wanted = {"version": version, "eval_steps": protocol.eval_steps}
         if existing.items() >= wanted.items():
             return
-        _say(title, f"evaluation of the {kind} weights.")
+        say(title, f"evaluation of the {kind} weights.")
         # On a cluster the node decides: this machine may have another device.
         machine = job.config.machine if self._options.ray is None else self._options.machine
         unfinished = target.with_suffix(PART)
@@ -373,8 +371,3 @@ class SuiteRunner:
         """Stop the present programs, which save themselves, and start no other."""
         self._stopped = True
         self._programs.stop()
-
-
-def _say(title: str, sentence: str) -> None:
-    """Print a sentence about a job."""
-    print(printable(f"{title}: {sentence}"), flush=True)

@@ -377,9 +377,8 @@ class MetricsLog:
 
 def _finite(record: Mapping[str, Any]) -> dict[str, Any]:
     """A record with null in place of NaN and infinity, which JSON does not know."""
-    return {
-        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in record.items()
-    }
+    lost = (name for name, value in record.items() if isinstance(value, float) and not math.isfinite(value))
+    return {**record, **dict.fromkeys(lost)}
 
 
 READ_BYTES = 4 << 20
@@ -401,8 +400,7 @@ class Follower:
 
     def __init__(self, path: Path, parse: Callable[[bytes], dict[str, Any] | None] = parse_record) -> None:
         """`parse` returns the record of a line, or None; other files than metrics.jsonl have their own."""
-        self._path = path
-        self._parse = parse
+        self._path, self._parse = path, parse
         self._inode, self._offset = -1, 0
 
     def read(self) -> NewRecords:

@@ -220,12 +220,8 @@ def profile_of(games: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
     return bootstrap(games, profile, CURVE_REPLICATES)
 
 
-IGNORED_SETTINGS = (
-    (MAY_CHANGE_ON_RESUME - {"total_steps"})
-    | (ARITHMETIC - {"precision"})
-    | {"game", "env", "seed"}
-    | set(vars(Evaluate()))
-)
+IGNORED_SETTINGS = {"game", "env", "seed", *MAY_CHANGE_ON_RESUME, *ARITHMETIC, *vars(Evaluate())}
+IGNORED_SETTINGS -= {"total_steps", "precision"}
 """Settings in which the runs of one arm may differ."""
 
 

@@ -128,7 +128,7 @@ def learning_curve(comparison: Comparison, game: str, axis: Axis, published: Seq
     axes = figure.add_subplot()
     for i, arm in enumerate(comparison.arms):
         if arm.of(game):
-            _draw_arm(axes, arm, game, axis, (color_of(i), DASHES[i // len(COLORS) % len(DASHES)]))
+            _draw_arm(axes, arm, game, axis, color_of(i), DASHES[i // len(COLORS) % len(DASHES)])
     for each in published:
         _draw_published(axes, each, max(run.steps for run in runs))
     steps = "steps" if any(run.env for run in runs) else "steps (4 frames each)"
@@ -181,12 +181,11 @@ def performance_profiles(comparison: Comparison) -> Figure:
     return figure
 
 
-def _draw_arm(axes: Axes, arm: Arm, game: str, axis: Axis, look: tuple[str, Any]) -> None:
+def _draw_arm(axes: Axes, arm: Arm, game: str, axis: Axis, color: str, dashes: Any) -> None:
     """Draw the curves of one arm in a color and with dashes; the first has its label."""
     runs = arm.of(game)
     curves = [learning_points(run, axis) for run in runs]
     label = textwrap.fill(arm.label if len(runs) == 1 else f"{arm.label}: {len(runs)} seeds", 34)
-    color, dashes = look
     line: dict[str, Any] = {"color": color, "linestyle": dashes, "linewidth": 1.6}
     if len(runs) > 1 and (band := seed_band(curves)) is not None:
         axes.fill_between(band[0], band[2], band[3], color=color, alpha=0.18, linewidth=0)

@@ -12,6 +12,7 @@ from ringside.records.summary import INEXACT_SINCE
 from ringside.run import checks
 from ringside.run.checks import action_names_of, look_at, require_env_fits
 from ringside.run.config_file import starting_point
+from ringside.run.torso_look import torso_of_run
 from ringside.zoo.catalogue import find_weights
 from shared.checkpoint.finding import find_checkpoint, newest_usable
 from shared.checkpoint.manifest import Manifest
@@ -87,11 +88,7 @@ def check(config: Config) -> Plan:
     validate.resolved(config)
     require_env_fits(config)
     repeats = config.play.env is None or look_at(config.play.env, config.play.frames).repeats
-    own_torso = None
-    if is_own(config.learn.network):
-        from ringside.run.torso_look import torso_of_run
-
-        own_torso = torso_of_run(config)
+    own_torso = torso_of_run(config) if is_own(config.learn.network) else None
     return Plan(config, len(action_names_of(config.play)), env_repeats=repeats, own_torso=own_torso)
 
 

@@ -104,9 +104,6 @@ def dispatching(
         own.close()
 
 
-COMPILING = "Compiling the code that shrinks frames, once for this installation: about half a minute."
-
-
 def train(
     *,
     preset: str | None = None,
@@ -205,7 +202,7 @@ def run(
             tracking(ready.config.run, look, note) as on_poll,
         ):
             if not is_compiled():
-                note(COMPILING)
+                note("Compiling the code that shrinks frames, once for this installation: about half a minute.")
             compile_kernels()  # once, into numba's cache, instead of in every actor at the same time
             try:
                 Supervisor(ready, on_poll, note, checkpoint=checkpoint).run()

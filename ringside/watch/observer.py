@@ -60,13 +60,12 @@ class Observer:
         self._planned = planned(config, memory.run_schedule, config.run.run_dir)
         self._resumed = resumed
         self._first_committed: int | None = None
-        self._samples: deque[Sample] = deque()
         self._first_steps = 0
         self._collapsed = False
         newest = Sample.kept(memory, NEWEST)
         self._prepared = bool(newest.at)
-        if newest.at:  # the run is under way: its newest record gives a speed at once
-            self._samples.append(newest)
+        # Where the run is under way, its newest record gives a speed at once.
+        self._samples = deque([newest] if newest.at else [])
 
     def observe(self) -> Status:
         """The current status. Costs some hundred microseconds."""
