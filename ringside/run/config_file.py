@@ -11,7 +11,6 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from actors.make_env import registered
 from shared.config import validate
 from shared.config.presets import PRESETS
 from shared.config.sections import Run
@@ -51,6 +50,8 @@ class ConfigFile(NamedTuple):
         Raises:
             ConfigError: a setting is wrong, or is the user's to give.
         """
+        from actors.make_env import registered  # which loads NumPy
+
         what, given = f"The run of {self.path}", dict(self.settings)
         recorded = given.pop("plugin", None)
         with refused(f"--config {self.path} cannot be used:", ConfigError):
@@ -142,6 +143,7 @@ def config_of_call(preset: str | None, config: str | Path | None, settings: Mapp
 
 def _resumed(resume: Path, env: str | None, plugin: str | None, network: str | None) -> Config:
     """Configuration of the run to resume; its checkpoint's pieces are verified under the lock. Raises `ConfigError`."""
+    from actors.make_env import registered
     from shared.checkpoint.finding import newest_usable
     from shared.process.ownership import LIVING, LOCK_FILE
 
