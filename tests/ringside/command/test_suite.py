@@ -422,13 +422,13 @@ def test_a_run_waits_for_that_of_a_suite_that_was_killed(program: Program, monke
     with ExitStack() as held:
         held.enter_context(locked(directory / LOCK_FILE, "--run-dir", "a test"))
 
-        def say(sentence: str, *, flush: bool = False) -> None:
-            said.append(sentence)
+        def say(title: str, sentence: str) -> None:
+            said.append(f"{title}: {sentence}")
             if "may still be saving" in sentence:
                 assert program.told_in.read_text() == "", "its directory is in use"
                 held.close()
 
-        monkeypatch.setattr("ringside.command.suite.print", say, raising=False)
+        monkeypatch.setattr("ringside.command.suite.say", say)
         code, told = program()
     assert code == 0
     assert said[0].startswith(f"[1/2] pong, seed 1: {directory} is in use by a run that may still be saving")
