@@ -56,7 +56,7 @@ class Housekeeping:
         self._inference.ring()
 
     def tend_lanes(self) -> bool:
-        """Hand lanes over. Then start a new one or make its next env; else keep snapshots that lack where the run ends.
+        """Hand lanes over, and start a new one or make an env for it; else keep snapshots where the run ends.
 
         Return True if a lane was started or kept, or an env made.
         """
