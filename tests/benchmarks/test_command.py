@@ -31,32 +31,29 @@ def report(path: Path) -> dict[str, Any]:
     return content
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        ("limtis", "no benchmark 'limtis'; did you mean limits?"),
-        ("limits --game pong,brakout", "no game 'brakout'; did you mean breakout?"),
-        ("limits --only emulator,netwrk", "--only netwrk is not one of"),
-        ("limits --json nowhere/file", "--json nowhere/file cannot be written: its directory does not exist"),
-        ("limits --json /dev/full", "--json /dev/full cannot be written: it is not an ordinary file"),
-        ("limits pong", "Unrecognized arguments: pong; --help explains the options."),
-        ("limits --seconds nan", "--seconds: nan must be a finite number above 0"),
-        ("limits --seconds x", "--seconds: invalid float value: 'x'"),
-        ("limits --repeats 0", "--repeats: 0 must be a finite number above 0"),
-        ("limits -- --replay-size 1_000", "--replay-size 1_000 is smaller than one round"),
-        ("throughput -- --game pong", "--game after -- is given by the benchmark itself"),
-        ("throughput -- --envs 97", "--envs 97 cannot be divided"),
-        ("throughput -- --device cuda:99", "There is no device cuda:99"),
-        ("scaling -- --actors 2", "--actors is what this benchmark varies"),
-        (
-            "scaling --only learner -- --learner-members 2 --device cpu",
-            "--learner-members is what --only learner varies",
-        ),
-        ("presets -- --preset iqn", "--preset after -- is what this benchmark varies"),
-        ("ladder --only lapan_lst", "did you mean lapan last?"),
-        ("peers --only sb4", "--only sb4 is not one of sb3, pfrl, cleanrl-dqn, sb3-ppo"),
-    ],
-)
+MISTAKES = [
+    ("limtis", "no benchmark 'limtis'; did you mean limits?"),
+    ("limits --game pong,brakout", "no game 'brakout'; did you mean breakout?"),
+    ("limits --only emulator,netwrk", "--only netwrk is not one of"),
+    ("limits --json nowhere/file", "--json nowhere/file cannot be written: its directory does not exist"),
+    ("limits --json /dev/full", "--json /dev/full cannot be written: it is not an ordinary file"),
+    ("limits pong", "Unrecognized arguments: pong; --help explains the options."),
+    ("limits --seconds nan", "--seconds: nan must be a finite number above 0"),
+    ("limits --seconds x", "--seconds: invalid float value: 'x'"),
+    ("limits --repeats 0", "--repeats: 0 must be a finite number above 0"),
+    ("limits -- --replay-size 1_000", "--replay-size 1_000 is smaller than one round"),
+    ("throughput -- --game pong", "--game after -- is given by the benchmark itself"),
+    ("throughput -- --envs 97", "--envs 97 cannot be divided"),
+    ("throughput -- --device cuda:99", "There is no device cuda:99"),
+    ("scaling -- --actors 2", "--actors is what this benchmark varies"),
+    ("scaling --only learner -- --learner-members 2 --device cpu", "--learner-members is what --only learner varies"),
+    ("presets -- --preset iqn", "--preset after -- is what this benchmark varies"),
+    ("ladder --only lapan_lst", "did you mean lapan last?"),
+    ("peers --only sb4", "--only sb4 is not one of sb3, pfrl, cleanrl-dqn, sb3-ppo"),
+]
+
+
+@pytest.mark.parametrize(("words", "says"), MISTAKES)
 def test_mistakes_are_one_sentence(
     words: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -84,18 +81,18 @@ def test_help_lists_the_benchmarks_and_explains_one(capsys: pytest.CaptureFixtur
 STRESS = [pytest.mark.stress, pytest.mark.timeout(600)]
 
 
-@pytest.mark.parametrize(
-    ("words", "row", "limit"),
-    [
-        ("limits --only memory -- {run}", "ring write", "memcpy into the ring"),
-        pytest.param("limits --game pong -- {run}", "update, fp32", "inference, fp32, 32", marks=STRESS),
-        pytest.param("throughput --only speed -- {run} --actors 1", "end to end", "the two alone", marks=STRESS),
-        pytest.param("scaling -- {run}", "actors alone, 1", "bare emulator, 1", marks=STRESS),
-        pytest.param("scaling --only parts -- {run}", "one of 2: optimizer", "one of 1: optimizer", marks=STRESS),
-        pytest.param("presets --only double --end-to-end -- {run}", "double, run", "nature, run", marks=STRESS),
-        pytest.param("ladder --only gradients,ringside -- {rung}", "ringside", "gradients", marks=STRESS),
-    ],
-)
+FIGURES = [
+    ("limits --only memory -- {run}", "ring write", "memcpy into the ring"),
+    pytest.param("limits --game pong -- {run}", "update, fp32", "inference, fp32, 32", marks=STRESS),
+    pytest.param("throughput --only speed -- {run} --actors 1", "end to end", "the two alone", marks=STRESS),
+    pytest.param("scaling -- {run}", "actors alone, 1", "bare emulator, 1", marks=STRESS),
+    pytest.param("scaling --only parts -- {run}", "one of 2: optimizer", "one of 1: optimizer", marks=STRESS),
+    pytest.param("presets --only double --end-to-end -- {run}", "double, run", "nature, run", marks=STRESS),
+    pytest.param("ladder --only gradients,ringside -- {rung}", "ringside", "gradients", marks=STRESS),
+]
+
+
+@pytest.mark.parametrize(("words", "row", "limit"), FIGURES)
 def test_figures_are_measured_from_the_command(tmp_path: Path, words: str, row: str, limit: str) -> None:
     out, rung = tmp_path / "out.json", "--device cpu --round-steps 64 --snapshot-every-steps 64"
     name, *rest = words.format(run=" ".join((*WORDS, *ROUNDS)), rung=rung).split()

@@ -105,14 +105,14 @@ def test_a_replay_that_would_not_fit_is_refused(plan: Plan, monkeypatch: pytest.
         memory_paths.memory_paths(plan)
 
 
-@pytest.mark.parametrize(
-    ("name", "wrong", "says"),
-    [
-        ("HostFrames.select", lambda self, rows, mask, out: out.fill_(1), "The learner gathers other blocks"),
-        ("gather_planes_to", lambda planes, rows, mask, places, words: words.fill(1), "Inference gathers other blocks"),
-        ("FusedModel.take", lambda self, exported: None, "Inference reads other parameters"),
-    ],
-)
+WRONG_PATHS = [
+    ("HostFrames.select", lambda self, rows, mask, out: out.fill_(1), "The learner gathers other blocks"),
+    ("gather_planes_to", lambda planes, rows, mask, places, words: words.fill(1), "Inference gathers other blocks"),
+    ("FusedModel.take", lambda self, exported: None, "Inference reads other parameters"),
+]
+
+
+@pytest.mark.parametrize(("name", "wrong", "says"), WRONG_PATHS)
 def test_a_wrong_path_is_seen(plan: Plan, monkeypatch: pytest.MonkeyPatch, name: str, wrong: object, says: str) -> None:
     monkeypatch.setattr(f"benchmarks.memory_paths.{name}", wrong)
     with pytest.raises(WrongResult, match=says):

@@ -103,13 +103,13 @@ DONE = {"steps": 400, "updates": 100, "seconds": 4.0, "threads": 2}
 SEEN = {"steps": 320, "seconds": 4.0, "looks": 10, "seen": 10}
 
 
-@pytest.mark.parametrize(
-    ("learns", "told", "wrongs"),
-    [
-        (True, DONE, ({"updates": 98}, {"updates": 102}, {"steps": 399}, {"threads": 1})),
-        (False, SEEN, ({"seen": 9}, {"steps": 321}, {"looks": 0, "seen": 0})),
-    ],
-)
+CHECKED = [
+    (True, DONE, ({"updates": 98}, {"updates": 102}, {"steps": 399}, {"threads": 1})),
+    (False, SEEN, ({"seen": 9}, {"steps": 321}, {"looks": 0, "seen": 0})),
+]
+
+
+@pytest.mark.parametrize(("learns", "told", "wrongs"), CHECKED)
 def test_figures_of_a_peer_are_checked(
     monkeypatch: pytest.MonkeyPatch, *, learns: bool, told: dict[str, Any], wrongs: tuple[dict[str, int], ...]
 ) -> None:

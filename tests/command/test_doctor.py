@@ -37,20 +37,20 @@ def test_a_good_machine(launched: Launch, tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["found.json"]  # no run directory was made
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["--env", CATCH, "--preset", "quick"],
-        ["--env", CATCH, "--preset", "ppo-quick", "--frame-size", "64"],
-        ["--env", CATCH, "--preset", "a3c"],
-        ["--game", "pong", "--preset", "quick", "--frame-size", "64", "--frame-stack", "2"],
-        ["--game", "pong", "--preset", "quick", "--schedule", "free", "--eval-every-steps", "100_000"],
-        ["--game", "pong", "--preset", "a3c-async", "--recurrent"],
-        ["--game", "pong", "--preset", "a2c", "--schedule", "alternate"],
-        ["--preset", "quick", "--value-rescaling"],
-        *(["--preset", preset] for preset in PRESETS),
-    ],
-)
+PLANS = [
+    ["--env", CATCH, "--preset", "quick"],
+    ["--env", CATCH, "--preset", "ppo-quick", "--frame-size", "64"],
+    ["--env", CATCH, "--preset", "a3c"],
+    ["--game", "pong", "--preset", "quick", "--frame-size", "64", "--frame-stack", "2"],
+    ["--game", "pong", "--preset", "quick", "--schedule", "free", "--eval-every-steps", "100_000"],
+    ["--game", "pong", "--preset", "a3c-async", "--recurrent"],
+    ["--game", "pong", "--preset", "a2c", "--schedule", "alternate"],
+    ["--preset", "quick", "--value-rescaling"],
+    *(["--preset", preset] for preset in PRESETS),
+]
+
+
+@pytest.mark.parametrize("words", PLANS)
 def test_the_small_run_plays_and_learns_as_the_plan(words: list[str]) -> None:
     config = configuration([*words, "--device", "cpu"])
     if not (config.play.workers or method_declaration(config.algorithm.method).on_policy):

@@ -89,13 +89,13 @@ def test_it_is_evaluated_and_resumed_where_it_is_named(folder: Path, run: Path) 
     assert summary(run)["steps"] == 6_720
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (("--sharpness", "2"), "--sharpness is for --method log-cosh; omit it with --method dqn."),
-        (("--method", "log-cosh", "--sharpness", "0"), "--sharpness 0.0 must be above 0 and at most 100."),
-    ],
-)
+WRONG_SETTINGS = [
+    (("--sharpness", "2"), "--sharpness is for --method log-cosh; omit it with --method dqn."),
+    (("--method", "log-cosh", "--sharpness", "0"), "--sharpness 0.0 must be above 0 and at most 100."),
+]
+
+
+@pytest.mark.parametrize(("words", "says"), WRONG_SETTINGS)
 def test_a_setting_of_a_plug_in_that_cannot_be_is_a_sentence(folder: Path, words: tuple[str, ...], says: str) -> None:
     done = command(folder, *PLUGIN, *words)
     assert done.returncode == 2

@@ -38,22 +38,22 @@ def weights(run_dir: Path, **settings: object) -> Path:
 SMALL = ("--game", "pong", "--network", "small", "--envs", "8", "--device", "cpu", "--run-dir", "new")
 
 
-@pytest.mark.parametrize(
-    ("of", "words", "says"),
-    [
-        ({}, ("--dueling",), "The weights are of another network: small, here small dueling=True."),
-        (
-            RAINBOW,
-            ("--method", "c51", "--atoms", "11", "--v-max", "5"),
-            "The weights are of another network: small method=c51 atoms=11 v_min=-10.0 v_max=10.0 dueling=True "
-            "noisy=0.5, here small method=c51 atoms=11 v_min=-10.0 v_max=5.0.",
-        ),
-        (IQN, (), "The weights are of another network: small method=iqn dueling=True layer_norm=True fractions=32, "),
-        ({"normalize": "all"}, ("--normalize", "last"), "small layer_norm=True conv_norm=True, here small layer_norm"),
-        ({}, ("--network", "nature"), "The weights are of another network: small, here nature."),
-        ({}, ("--game", "breakout"), "The weights choose among 6 actions; the game here has 4."),
-    ],
-)
+OTHER_NETWORKS = [
+    ({}, ("--dueling",), "The weights are of another network: small, here small dueling=True."),
+    (
+        RAINBOW,
+        ("--method", "c51", "--atoms", "11", "--v-max", "5"),
+        "The weights are of another network: small method=c51 atoms=11 v_min=-10.0 v_max=10.0 dueling=True "
+        "noisy=0.5, here small method=c51 atoms=11 v_min=-10.0 v_max=5.0.",
+    ),
+    (IQN, (), "The weights are of another network: small method=iqn dueling=True layer_norm=True fractions=32, "),
+    ({"normalize": "all"}, ("--normalize", "last"), "small layer_norm=True conv_norm=True, here small layer_norm"),
+    ({}, ("--network", "nature"), "The weights are of another network: small, here nature."),
+    ({}, ("--game", "breakout"), "The weights choose among 6 actions; the game here has 4."),
+]
+
+
+@pytest.mark.parametrize(("of", "words", "says"), OTHER_NETWORKS)
 def test_another_network_is_refused(
     refused: Refused, tmp_path: Path, of: dict[str, object], words: tuple[str, ...], says: str
 ) -> None:

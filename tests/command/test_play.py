@@ -137,22 +137,22 @@ def test_a_video_that_is_stopped_is_whole_as_far_as_it_goes(
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-@pytest.mark.parametrize(
-    ("arguments", "sentence"),
-    [
-        (["--load", "{pong}"], "There is no display for a window: write a video with --video FILE.mp4 or FILE.gif"),
-        (["--load", "{pong}", "--scale", "2"], "--scale 2 is for a video: pass --video, too."),
-        (["--load", "{pong}", "--speed", "0.5"], "--speed 0.5 is for a video: pass --video, too."),
-        (["--load", "{pong}", "--video", "a.avi"], "choose one of .mp4 and .gif"),
-        (["--load", "{pong}", "--video", "no/a.mp4"], "its directory does not exist"),
-        (["--load", "{pong}", "--video", "a.mp4", "--game", "breakout"], "breakout has the actions NOOP FIRE RIGHT LE"),
-        (["--load", "{broken}", "--video", "a.mp4"], "cannot be used."),
-        (["--load", "{pong}", "--speed", "0"], "--speed 0 is not between"),
-        (["--load", "{pong}", "--scale", "0"], "--scale 0 is not between"),
-        (["--load", "{pong}", "--seconds", "nan"], "--seconds nan must be more than 0"),
-        (["--load", "{pong}", "--episodes", "1e15"], "--episodes 1_000_000_000_000_000 must lie between"),
-    ],
-)
+REFUSED = [
+    (["--load", "{pong}"], "There is no display for a window: write a video with --video FILE.mp4 or FILE.gif"),
+    (["--load", "{pong}", "--scale", "2"], "--scale 2 is for a video: pass --video, too."),
+    (["--load", "{pong}", "--speed", "0.5"], "--speed 0.5 is for a video: pass --video, too."),
+    (["--load", "{pong}", "--video", "a.avi"], "choose one of .mp4 and .gif"),
+    (["--load", "{pong}", "--video", "no/a.mp4"], "its directory does not exist"),
+    (["--load", "{pong}", "--video", "a.mp4", "--game", "breakout"], "breakout has the actions NOOP FIRE RIGHT LE"),
+    (["--load", "{broken}", "--video", "a.mp4"], "cannot be used."),
+    (["--load", "{pong}", "--speed", "0"], "--speed 0 is not between"),
+    (["--load", "{pong}", "--scale", "0"], "--scale 0 is not between"),
+    (["--load", "{pong}", "--seconds", "nan"], "--seconds nan must be more than 0"),
+    (["--load", "{pong}", "--episodes", "1e15"], "--episodes 1_000_000_000_000_000 must lie between"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "sentence"), REFUSED)
 @pytest.mark.usefixtures("no_display")
 def test_options_that_play_refuses(tmp_path: Path, refused: Refused, arguments: list[str], sentence: str) -> None:
     pong, broken = random_weights(tmp_path / "run"), tmp_path / "broken.safetensors"
@@ -210,17 +210,17 @@ def test_protocols_count_steps(
     assert told["returns"][:episodes] == judged["returns"]
 
 
-@pytest.mark.parametrize(
-    ("result", "rules"),
-    [
-        ({"game": "pong"}, "pong, protocol nature, greedy actions and epsilon 0.05, at most 18,000 frames"),
-        ({"game": CATCH, "episodes": 2}, f"{CATCH}, greedy actions and epsilon 0.05, at most 4,500 steps"),
-        (
-            {"game": "pong", "eval_actions": "sample", "eval_epsilon": 0.0},
-            "pong, protocol nature, sampled actions, at most 18,000 frames",
-        ),
-    ],
-)
+RULES = [
+    ({"game": "pong"}, "pong, protocol nature, greedy actions and epsilon 0.05, at most 18,000 frames"),
+    ({"game": CATCH, "episodes": 2}, f"{CATCH}, greedy actions and epsilon 0.05, at most 4,500 steps"),
+    (
+        {"game": "pong", "eval_actions": "sample", "eval_epsilon": 0.0},
+        "pong, protocol nature, sampled actions, at most 18,000 frames",
+    ),
+]
+
+
+@pytest.mark.parametrize(("result", "rules"), RULES)
 def test_the_rules_that_are_printed_are_those_that_were_played_by(
     launch: Launch, monkeypatch: pytest.MonkeyPatch, result: dict[str, Any], rules: str
 ) -> None:

@@ -31,15 +31,15 @@ def test_an_unreadable_run_is_left_out_and_named(launch: Launch, refused: Refuse
     assert "never started" in refused("report", "empty")
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (("report", "nowhere", "run", "neither"), "There is no nowhere and no neither: name"),
-        (("report", "."), "not a run directory; it contains 2 of them: pass ./*"),
-        (("report", "run", "sticky"), "different protocols"),
-        (("report", "run", "--out", "run/config.json"), "--out run/config.json is a file: name a directory"),
-    ],
-)
+BAD_INPUT = [
+    (("report", "nowhere", "run", "neither"), "There is no nowhere and no neither: name"),
+    (("report", "."), "not a run directory; it contains 2 of them: pass ./*"),
+    (("report", "run", "sticky"), "different protocols"),
+    (("report", "run", "--out", "run/config.json"), "--out run/config.json is a file: name a directory"),
+]
+
+
+@pytest.mark.parametrize(("words", "says"), BAD_INPUT)
 def test_bad_input_is_one_sentence(refused: Refused, tmp_path: Path, words: tuple[str, ...], says: str) -> None:
     write_run(tmp_path / "run")
     write_run(tmp_path / "sticky", protocol="machado")

@@ -65,14 +65,14 @@ def test_files_of_a_run_are_for_its_owner_only(five_rounds: Path) -> None:
     assert not [path for path in made if path.stat().st_mode & 0o077]
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        (("--epsilon-end", "0.2"), "--epsilon-end 0.1 (now 0.2)"),
-        (("--envs", "16"), "--envs 8 (now 16)"),
-        (("--total-steps", "1_440"), "has already played 2_400 steps"),
-    ],
-)
+OTHER_SETTINGS = [
+    (("--epsilon-end", "0.2"), "--epsilon-end 0.1 (now 0.2)"),
+    (("--envs", "16"), "--envs 8 (now 16)"),
+    (("--total-steps", "1_440"), "has already played 2_400 steps"),
+]
+
+
+@pytest.mark.parametrize(("change", "says"), OTHER_SETTINGS)
 def test_a_resume_with_other_settings_is_refused(
     refused: Refused, five_rounds: Path, change: tuple[str, ...], says: str
 ) -> None:
@@ -147,15 +147,15 @@ def test_a_resume_without_its_tracking_says_so(run_dir: Path, monkeypatch: pytes
     assert said == ([sentence] if tracked else [])
 
 
-@pytest.mark.parametrize(
-    ("settings", "boundary", "sentence"),
-    [
-        ({"envs": 10, "lane_envs": 2, "round_steps": 100}, 0, "Learning begins in fp32 at step 50,000."),
-        ({}, 5, "Learning begins in fp32 at step 59,904, with the first whole round after --learning-starts 50_000."),
-        ({}, 6, None),
-        ({"total_steps": 50_000}, 0, None),
-    ],
-)
+BEGINNINGS = [
+    ({"envs": 10, "lane_envs": 2, "round_steps": 100}, 0, "Learning begins in fp32 at step 50,000."),
+    ({}, 5, "Learning begins in fp32 at step 59,904, with the first whole round after --learning-starts 50_000."),
+    ({}, 6, None),
+    ({"total_steps": 50_000}, 0, None),
+]
+
+
+@pytest.mark.parametrize(("settings", "boundary", "sentence"), BEGINNINGS)
 def test_the_step_at_which_learning_begins_is_said(
     settings: dict[str, int], boundary: int, sentence: str | None
 ) -> None:

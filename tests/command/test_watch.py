@@ -30,17 +30,17 @@ def of_another_version(path: Path) -> None:
     (run_of(path) / "config.json").write_text(json.dumps({"play": Config().to_json()["play"]}))
 
 
-@pytest.mark.parametrize(
-    ("name", "make", "said"),
-    [
-        (None, lambda path: None, "There is no run under {tmp_path}/runs: name the directory of one."),
-        ("nowhere", lambda path: None, "There is no run nowhere: name its directory."),
-        ("runs/pnog", lambda path: run_of(path.parent / "pong"), "There is no run runs/pnog; did you mean pong?"),
-        ("empty", Path.mkdir, "empty is not a run: it has no config.json. Name the directory of a run."),
-        ("file", Path.touch, "There is no run file: name its directory."),
-        ("old", of_another_version, "old cannot be watched. The configuration was written by another version"),
-    ],
-)
+NO_RUNS = [
+    (None, lambda path: None, "There is no run under {tmp_path}/runs: name the directory of one."),
+    ("nowhere", lambda path: None, "There is no run nowhere: name its directory."),
+    ("runs/pnog", lambda path: run_of(path.parent / "pong"), "There is no run runs/pnog; did you mean pong?"),
+    ("empty", Path.mkdir, "empty is not a run: it has no config.json. Name the directory of a run."),
+    ("file", Path.touch, "There is no run file: name its directory."),
+    ("old", of_another_version, "old cannot be watched. The configuration was written by another version"),
+]
+
+
+@pytest.mark.parametrize(("name", "make", "said"), NO_RUNS)
 def test_no_run_is_refused(
     refused: Refused, tmp_path: Path, name: str | None, make: Callable[[Path], object], said: str
 ) -> None:

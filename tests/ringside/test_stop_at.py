@@ -17,18 +17,18 @@ STATUS = Status("pong", "nature", "concurrent", Path(), total_steps=1, rounds=1)
 EVALUATED = EvaluationStatus(100, 30, mean_return=18.0, best_mean=20.0)
 
 
-@pytest.mark.parametrize(
-    ("every", "status", "stops"),
-    [
-        (0, replace(STATUS, episodes=100, mean_return_100=18.0), True),
-        (0, replace(STATUS, episodes=99, mean_return_100=18.0), False),
-        (0, replace(STATUS, episodes=100, mean_return_100=17.9), False),
-        (0, STATUS, False),
-        (1, replace(STATUS, episodes=100, mean_return_100=20.0), False),
-        (1, replace(STATUS, evaluation=EVALUATED), True),
-        (1, replace(STATUS, evaluation=replace(EVALUATED, mean_return=17.0)), False),
-    ],
-)
+MEANS = [
+    (0, replace(STATUS, episodes=100, mean_return_100=18.0), True),
+    (0, replace(STATUS, episodes=99, mean_return_100=18.0), False),
+    (0, replace(STATUS, episodes=100, mean_return_100=17.9), False),
+    (0, STATUS, False),
+    (1, replace(STATUS, episodes=100, mean_return_100=20.0), False),
+    (1, replace(STATUS, evaluation=EVALUATED), True),
+    (1, replace(STATUS, evaluation=replace(EVALUATED, mean_return=17.0)), False),
+]
+
+
+@pytest.mark.parametrize(("every", "status", "stops"), MEANS)
 def test_a_run_stops_at_the_mean_that_counts(every: int, status: Status, stops: bool) -> None:
     config = Config().with_settings(stop_at=18.0, eval_every_steps=every)
     sentence = score_reached(config, status)

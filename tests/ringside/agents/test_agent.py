@@ -45,13 +45,13 @@ def test_one_observation_or_several(tmp_path: Path) -> None:
         assert (action.dtype, action.tolist(), state) == (np.int64, chosen.tolist(), None)
 
 
-@pytest.mark.parametrize(
-    ("frames", "shape"),
-    [
-        ({"frame_size": 48, "frame_stack": 1}, (1, 48, 48)),
-        ({"frame_size": 36, "frame_stack": 2, "frame_color": "rgb"}, (2, 3, 36, 36)),
-    ],
-)
+FRAMES = [
+    ({"frame_size": 48, "frame_stack": 1}, (1, 48, 48)),
+    ({"frame_size": 36, "frame_stack": 2, "frame_color": "rgb"}, (2, 3, 36, 36)),
+]
+
+
+@pytest.mark.parametrize(("frames", "shape"), FRAMES)
 def test_an_agent_has_the_frames_that_it_was_trained_with(
     tmp_path: Path, frames: dict[str, object], shape: tuple[int, ...]
 ) -> None:

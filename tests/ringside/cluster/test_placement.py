@@ -20,16 +20,15 @@ from shared.errors import ConfigError
 from tests.support.cluster_of_objects import Fault, ObjectHost, no_fault
 from tests.support.remote_world import PlayedGroup, make_plan
 
+UNPLAYABLE = [
+    ({"schedule": "alternate"}, True, "--schedule alternate cannot be played on other nodes"),
+    ({"schedule": "free"}, True, "--schedule free cannot be played on other nodes"),
+    ({"device": "cuda:0"}, True, "on their CPUs, and the inference server is on cuda:0: pass --acting-device cpu"),
+    ({}, False, "--ray cannot play .*, which does not repeat itself: omit --ray"),
+]
 
-@pytest.mark.parametrize(
-    ("settings", "repeats", "says"),
-    [
-        ({"schedule": "alternate"}, True, "--schedule alternate cannot be played on other nodes"),
-        ({"schedule": "free"}, True, "--schedule free cannot be played on other nodes"),
-        ({"device": "cuda:0"}, True, "on their CPUs, and the inference server is on cuda:0: pass --acting-device cpu"),
-        ({}, False, "--ray cannot play .*, which does not repeat itself: omit --ray"),
-    ],
-)
+
+@pytest.mark.parametrize(("settings", "repeats", "says"), UNPLAYABLE)
 def test_runs_that_nodes_cannot_play(settings: dict[str, object], repeats: bool, says: str) -> None:
     plan = make_plan(0)
     plan = replace(plan, config=plan.config.with_settings(**settings), env_repeats=repeats)
@@ -37,32 +36,32 @@ def test_runs_that_nodes_cannot_play(settings: dict[str, object], repeats: bool,
         with_gateways(plan, "10.0.0.1:6379", None, head_plays=False, insecure=False, mixed=False)
 
 
-@pytest.mark.parametrize(
-    ("batch", "nodes", "head_plays", "says"),
-    [
-        (4, 2, False, None),
-        (4, 3, False, "2 cells of 4 envs cannot occupy 3 nodes: pass --nodes 2"),
-        (4, 1, True, None),
-        (4, 2, True, "cannot occupy 2 nodes and this machine: pass --nodes 1, or an"),
-        (8, 1, True, "1 cell of 8 envs cannot occupy 1 node and this machine: pass an --inf"),
-    ],
-)
+PLACES = [
+    (4, 2, False, None),
+    (4, 3, False, "2 cells of 4 envs cannot occupy 3 nodes: pass --nodes 2"),
+    (4, 1, True, None),
+    (4, 2, True, "cannot occupy 2 nodes and this machine: pass --nodes 1, or an"),
+    (8, 1, True, "1 cell of 8 envs cannot occupy 1 node and this machine: pass an --inf"),
+]
+
+
+@pytest.mark.parametrize(("batch", "nodes", "head_plays", "says"), PLACES)
 def test_every_place_needs_a_cell(batch: int, nodes: int, head_plays: bool, says: str | None) -> None:
     with nullcontext() if says is None else pytest.raises(ConfigError, match=says):
         require_cells(make_plan(0, inference_batch=batch), nodes, head_plays=head_plays)
 
 
-@pytest.mark.parametrize(
-    ("settings", "nodes", "owners"),
-    [
-        ({"inference_batch": 2}, [1, 2], [1, 1, 2, 2]),
-        ({"inference_batch": 2, "head_share": 2.0}, [1, 2], [0, 0, 1, 2]),  # the head is as fast as two groups
-        ({"inference_batch": 2, "head_share": 2.0}, [2], [0, 0, 0, 2]),
-        ({"inference_batch": 2, "head_share": 2.0}, [], [0, 0, 0, 0]),
-        ({"actors": 4}, [], [0, 1, 2, 3]),  # fewer cells than actors
-        ({"actors": 2, "head_share": 1.0}, [2], [0, 1, 2, 2]),
-    ],
-)
+DIVISIONS = [
+    ({"inference_batch": 2}, [1, 2], [1, 1, 2, 2]),
+    ({"inference_batch": 2, "head_share": 2.0}, [1, 2], [0, 0, 1, 2]),  # the head is as fast as two groups
+    ({"inference_batch": 2, "head_share": 2.0}, [2], [0, 0, 0, 2]),
+    ({"inference_batch": 2, "head_share": 2.0}, [], [0, 0, 0, 0]),
+    ({"actors": 4}, [], [0, 1, 2, 3]),  # fewer cells than actors
+    ({"actors": 2, "head_share": 1.0}, [2], [0, 1, 2, 2]),
+]
+
+
+@pytest.mark.parametrize(("settings", "nodes", "owners"), DIVISIONS)
 def test_cells_are_divided_among_the_head_and_the_nodes_that_are_there(
     settings: dict[str, Any], nodes: list[int], owners: list[int]
 ) -> None:

@@ -226,14 +226,14 @@ OTHER_SOFTWARE = Node("n7", fingerprint() | {"numpy": "1.0"}, "CPU 7"), NUMERICS
 OTHER_BITS = Node("n7", fingerprint(), "CPU 7"), "other bits"
 
 
-@pytest.mark.parametrize(
-    ("bad", "mixed", "said"),
-    [
-        (OTHER_SOFTWARE, False, "Node n7 has numpy 1.0, this machine"),
-        (OTHER_SOFTWARE, True, "Node n7 has numpy 1.0, this machine"),
-        (OTHER_BITS, False, "Node n7 (CPU 7) computes other last bits than this machine"),
-    ],
-)
+DIFFERENT = [
+    (OTHER_SOFTWARE, False, "Node n7 has numpy 1.0, this machine"),
+    (OTHER_SOFTWARE, True, "Node n7 has numpy 1.0, this machine"),
+    (OTHER_BITS, False, "Node n7 (CPU 7) computes other last bits than this machine"),
+]
+
+
+@pytest.mark.parametrize(("bad", "mixed", "said"), DIFFERENT)
 def test_a_node_that_differs_is_left_out(
     monkeypatch: pytest.MonkeyPatch, bad: tuple[Node, str], mixed: bool, said: str
 ) -> None:

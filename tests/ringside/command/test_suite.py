@@ -367,25 +367,25 @@ def test_a_signal_ends_the_present_run(program: Program, monkeypatch: pytest.Mon
     assert not (program.out / "report").exists()
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (("--games", "atari7"), "neither a list of games (atari5, atari26, atari57) nor a game; did you mean atari57?"),
-        (("--games", "pong,brakout"), "--games pong,brakout: There is no game 'brakout'; did you mean breakout?"),
-        (("--games", ","), "names no game"),
-        (("--no-checkpoint-replay",), "--no-checkpoint-replay is not for suites"),
-        (("--stop-at", "3"), "--stop-at is not for suites"),
-        (("--seeds", "1e15"), "--seeds 1_000_000_000_000_000 must lie between 1 and 1_000"),
-        (("--final-episodes", "0"), "--final-episodes 0 must lie between 1 and 100_000"),
-        (("--game", "pong"), "omit it and use --games"),
-        (("--seed=3",), "use --seeds"),
-        (("--run_dir", "x"), "use --out"),
-        (("--batch-size", "0"), "--batch-size 0 must be at least 1"),
-        (("--ray", "auto", "--cpus-per-run", "0"), "--cpus-per-run 0 must be at least 1"),
-        (("--ray", "auto", "--gpus-per-run", "-1"), "--gpus-per-run -1.0 must be at least 0"),
-        (("--gpus-per-run", "0.5"), "are for clusters: pass --ray, too"),
-    ],
-)
+BAD_INPUT = [
+    (("--games", "atari7"), "neither a list of games (atari5, atari26, atari57) nor a game; did you mean atari57?"),
+    (("--games", "pong,brakout"), "--games pong,brakout: There is no game 'brakout'; did you mean breakout?"),
+    (("--games", ","), "names no game"),
+    (("--no-checkpoint-replay",), "--no-checkpoint-replay is not for suites"),
+    (("--stop-at", "3"), "--stop-at is not for suites"),
+    (("--seeds", "1e15"), "--seeds 1_000_000_000_000_000 must lie between 1 and 1_000"),
+    (("--final-episodes", "0"), "--final-episodes 0 must lie between 1 and 100_000"),
+    (("--game", "pong"), "omit it and use --games"),
+    (("--seed=3",), "use --seeds"),
+    (("--run_dir", "x"), "use --out"),
+    (("--batch-size", "0"), "--batch-size 0 must be at least 1"),
+    (("--ray", "auto", "--cpus-per-run", "0"), "--cpus-per-run 0 must be at least 1"),
+    (("--ray", "auto", "--gpus-per-run", "-1"), "--gpus-per-run -1.0 must be at least 0"),
+    (("--gpus-per-run", "0.5"), "are for clusters: pass --ray, too"),
+]
+
+
+@pytest.mark.parametrize(("words", "says"), BAD_INPUT)
 def test_bad_input_is_a_sentence(program: Program, words: tuple[str, ...], says: str) -> None:
     with pytest.raises(ConfigError) as error:
         program(*words)

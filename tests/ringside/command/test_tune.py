@@ -283,31 +283,31 @@ def test_every_trial_of_a_default_space_can_start(preset: Any) -> None:
         assert values.items() <= configuration(["--preset", preset, *flags_of(given)]).to_flat().items()
 
 
-@pytest.mark.parametrize(
-    ("tables", "says"),
-    [
-        ({}, "names no setting"),
-        ({"n_step": {"choices": [1]}, "n-step": {"choices": [3]}}, "The space cannot be used: it names n_step twice"),
-        ({"n_step": 3}, "the space of n_step is 3 .* write low and high"),
-        ({"n_step": {"low": 3}}, "write low and high"),
-        ({"n_step": {"low": 3, "high": 4, "hihg": 5}}, "hihg.* write low and high"),
-        ({"n_step": {"low": 3, "high": 1}}, "low=3, high=1.* write low and high"),
-        ({"n_step": {"choices": []}}, "write low and high"),
-        ({"n_stp": {"low": 1, "high": 2}}, "no setting 'n_stp'; did you mean n_step"),
-        ({"n_step": {"choices": ["many"]}}, "n_step 'many' is not a whole number"),
-        ({"seed": {"choices": [1, 2]}}, "the same in all trials"),
-        ({"entropy_weight": {"low": 0.01, "high": 0.1}}, "--entropy-weight"),
-        ({"epsilon_start": {"choices": [0.05]}, "epsilon_end": {"choices": [0.1]}}, "is more than --epsilon-start"),
-        ({"n_step": {"low": 1.5, "high": 5}}, "cannot be used: n_step 1.5 is not a whole number"),
-        ({"dueling": {"low": 0, "high": 1}}, "cannot be used: dueling 0 is not True or False"),
-        ({"method": {"choices": ["sarsa"]}, "n_step": {"low": 1, "high": 3}}, "cannot be used: .*sarsa"),
-        ({"n_step": {"low": 1, "high": 5, "step": 0}}, "`step > 0` must hold, but got step=0"),
-        ({"n_step": {"low": 1, "high": 5, "step": 1.5}}, "n_step 1.5 is not a whole number"),
-        ({"discount": {"low": 0.9, "high": 1.0, "step": float("nan")}}, "--discount nan must be a finite number"),
-        ({"learning_rate": {"low": 1e-5, "high": float("inf")}}, "--learning-rate inf must be a finite number"),
-        ({"replay_size": {"low": 100_000, "high": 10**40}}, "must be below 4_611_686_018_427_387_904"),
-    ],
-)
+WRONG_SPACES = [
+    ({}, "names no setting"),
+    ({"n_step": {"choices": [1]}, "n-step": {"choices": [3]}}, "The space cannot be used: it names n_step twice"),
+    ({"n_step": 3}, "the space of n_step is 3 .* write low and high"),
+    ({"n_step": {"low": 3}}, "write low and high"),
+    ({"n_step": {"low": 3, "high": 4, "hihg": 5}}, "hihg.* write low and high"),
+    ({"n_step": {"low": 3, "high": 1}}, "low=3, high=1.* write low and high"),
+    ({"n_step": {"choices": []}}, "write low and high"),
+    ({"n_stp": {"low": 1, "high": 2}}, "no setting 'n_stp'; did you mean n_step"),
+    ({"n_step": {"choices": ["many"]}}, "n_step 'many' is not a whole number"),
+    ({"seed": {"choices": [1, 2]}}, "the same in all trials"),
+    ({"entropy_weight": {"low": 0.01, "high": 0.1}}, "--entropy-weight"),
+    ({"epsilon_start": {"choices": [0.05]}, "epsilon_end": {"choices": [0.1]}}, "is more than --epsilon-start"),
+    ({"n_step": {"low": 1.5, "high": 5}}, "cannot be used: n_step 1.5 is not a whole number"),
+    ({"dueling": {"low": 0, "high": 1}}, "cannot be used: dueling 0 is not True or False"),
+    ({"method": {"choices": ["sarsa"]}, "n_step": {"low": 1, "high": 3}}, "cannot be used: .*sarsa"),
+    ({"n_step": {"low": 1, "high": 5, "step": 0}}, "`step > 0` must hold, but got step=0"),
+    ({"n_step": {"low": 1, "high": 5, "step": 1.5}}, "n_step 1.5 is not a whole number"),
+    ({"discount": {"low": 0.9, "high": 1.0, "step": float("nan")}}, "--discount nan must be a finite number"),
+    ({"learning_rate": {"low": 1e-5, "high": float("inf")}}, "--learning-rate inf must be a finite number"),
+    ({"replay_size": {"low": 100_000, "high": 10**40}}, "must be below 4_611_686_018_427_387_904"),
+]
+
+
+@pytest.mark.parametrize(("tables", "says"), WRONG_SPACES)
 def test_a_wrong_space_is_refused(tables: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         make_space(tables, Config())
@@ -333,15 +333,15 @@ def test_a_file_that_is_no_study_is_refused(program: Program, content: str, tmp_
     assert content == "link" or journal.read_text() == content
 
 
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
-        ({"run_dir": "x"}, "A study says itself what --run-dir is"),
-        ({"resume": "x"}, "A study says itself what --resume is"),
-        ({"env": "m:f", "game": "pong"}, "--game and --env both name what is played"),
-        ({"preset": "ppo", "train_every": 4}, "--train-every has no effect"),
-    ],
-)
+WRONG_CALLS = [
+    ({"run_dir": "x"}, "A study says itself what --run-dir is"),
+    ({"resume": "x"}, "A study says itself what --resume is"),
+    ({"env": "m:f", "game": "pong"}, "--game and --env both name what is played"),
+    ({"preset": "ppo", "train_every": 4}, "--train-every has no effect"),
+]
+
+
+@pytest.mark.parametrize(("settings", "says"), WRONG_CALLS)
 def test_a_call_refuses_what_the_command_refuses(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         ringside.tune(**settings)

@@ -76,47 +76,44 @@ CONTENDED = {"usable_cores": 2, "others": 1.0, "stolen": 0.8}
 UNEVEN = on_nodes(("n1", 0.98, 0.1), ("n2", 0.6, 0.1), ("n3", 0.5, 0.1))
 
 
-@pytest.mark.parametrize(
-    ("who", "more", "kind", "role", "share", "said"),
-    [
-        (roles(0.9, 0.4, 0.5, 0.7), {}, "learner", "learner", 0.9, "learner 90%, actors 60%, inference 40%"),
-        (roles(0.5, 0.4, 0.9, 0.9), {}, "emulation", "actors", 0.9, "actors 90%, learner 50%, inference 40%"),
-        (
-            *(roles(0.6, 0.3, 0.5, 1.0), {}, "emulation", "actors", 0.75),
-            "actors 75% (actor 1 100%), learner 60%, inference 30%",
-        ),
-        (roles(0.3, 0.9, 0.4, 0.4), {}, "inference", "inference", 0.9, "inference 90%, actors 40%, learner 30%"),
-        (roles(0.3, 0.2, 0.6, 0.3), {}, "none", "actors", 0.45, "actors 45%, learner 30%, inference 20%"),
-        (
-            *(roles(0.6, 0.3, 0.5, scribe=0.96), {}, "scribe", "scribe", 0.96),
-            "scribe 96% with a core for 10% of that, learner 60%, actors 50%, inference 30%",
-        ),
-        # The limit is a run in which one of them always works, not one in which the busiest works alone.
-        (roles(0.5, 0.1, 0.3, 0.4), ALTERNATES, "turns", "learner", 0.9, "learner 50%, actors 35%, inference 10%"),
-        (roles(0.6, 0.5, 0.4), WAITS, "evaluation", "evaluator", 1.0, EVALUATION.format("the learner")),
-        (WORKERS, {}, "workers", "workers", 0.9, "workers 90%"),
-        (AT_WORK, WAITS, "evaluation", "evaluator", 1.0, EVALUATION.format("the first process of the workers")),
-        (
-            *(FEW_CORES, {"usable_cores": 2}, "cores", "inference", 0.95),
-            "All cores are in use (2): inference takes the most, 0.9, then learner 0.6, actors 0.3, scribe 0.1",
-        ),
-        (
-            *(HARDLY_A_CORE, CONTENDED, "cores", "learner", 0.1),
-            "All cores are in use (2, 1.8 by others): of this run learner takes the most, 0.1, then inference 0.1",
-        ),
-        (
-            *(on_nodes(("n1", 0.99, 0.5), ("n2", 0.99, 0.4)), {}, "network", "nodes", 0.99),
-            "The network limits the run: the nodes wait 45% of the time for parameters, 5.0 MB/s "
-            "(busy: nodes 99%, learner 40%)",
-        ),
-        (
-            *(UNEVEN, {}, "node", "nodes", 2.08 / 3),
-            "Node n1 limits the run (busy: nodes 69% (actor 1 98%), learner 40%)",
-        ),
-        (on_nodes(("n1", 0.96, 0.1), ("n2", 0.94, 0.1)), {}, "emulation", "nodes", 0.95, "nodes 95%, learner 40%"),
-        (on_nodes(("n1", 0.5, 0.1), ("", 1.0, 0.0)), {}, "none", "nodes", 0.5, "nodes 50%, learner 40%"),
-    ],
-)
+BOTTLENECKS = [
+    (roles(0.9, 0.4, 0.5, 0.7), {}, "learner", "learner", 0.9, "learner 90%, actors 60%, inference 40%"),
+    (roles(0.5, 0.4, 0.9, 0.9), {}, "emulation", "actors", 0.9, "actors 90%, learner 50%, inference 40%"),
+    (
+        *(roles(0.6, 0.3, 0.5, 1.0), {}, "emulation", "actors", 0.75),
+        "actors 75% (actor 1 100%), learner 60%, inference 30%",
+    ),
+    (roles(0.3, 0.9, 0.4, 0.4), {}, "inference", "inference", 0.9, "inference 90%, actors 40%, learner 30%"),
+    (roles(0.3, 0.2, 0.6, 0.3), {}, "none", "actors", 0.45, "actors 45%, learner 30%, inference 20%"),
+    (
+        *(roles(0.6, 0.3, 0.5, scribe=0.96), {}, "scribe", "scribe", 0.96),
+        "scribe 96% with a core for 10% of that, learner 60%, actors 50%, inference 30%",
+    ),
+    # The limit is a run in which one of them always works, not one in which the busiest works alone.
+    (roles(0.5, 0.1, 0.3, 0.4), ALTERNATES, "turns", "learner", 0.9, "learner 50%, actors 35%, inference 10%"),
+    (roles(0.6, 0.5, 0.4), WAITS, "evaluation", "evaluator", 1.0, EVALUATION.format("the learner")),
+    (WORKERS, {}, "workers", "workers", 0.9, "workers 90%"),
+    (AT_WORK, WAITS, "evaluation", "evaluator", 1.0, EVALUATION.format("the first process of the workers")),
+    (
+        *(FEW_CORES, {"usable_cores": 2}, "cores", "inference", 0.95),
+        "All cores are in use (2): inference takes the most, 0.9, then learner 0.6, actors 0.3, scribe 0.1",
+    ),
+    (
+        *(HARDLY_A_CORE, CONTENDED, "cores", "learner", 0.1),
+        "All cores are in use (2, 1.8 by others): of this run learner takes the most, 0.1, then inference 0.1",
+    ),
+    (
+        *(on_nodes(("n1", 0.99, 0.5), ("n2", 0.99, 0.4)), {}, "network", "nodes", 0.99),
+        "The network limits the run: the nodes wait 45% of the time for parameters, 5.0 MB/s "
+        "(busy: nodes 99%, learner 40%)",
+    ),
+    (*(UNEVEN, {}, "node", "nodes", 2.08 / 3), "Node n1 limits the run (busy: nodes 69% (actor 1 98%), learner 40%)"),
+    (on_nodes(("n1", 0.96, 0.1), ("n2", 0.94, 0.1)), {}, "emulation", "nodes", 0.95, "nodes 95%, learner 40%"),
+    (on_nodes(("n1", 0.5, 0.1), ("", 1.0, 0.0)), {}, "none", "nodes", 0.5, "nodes 50%, learner 40%"),
+]
+
+
+@pytest.mark.parametrize(("who", "more", "kind", "role", "share", "said"), BOTTLENECKS)
 def test_the_bottleneck_and_the_way_to_its_limit(
     who: Roles, more: dict[str, Any], kind: str, role: str, share: float, said: str
 ) -> None:
@@ -129,43 +126,43 @@ def test_the_bottleneck_and_the_way_to_its_limit(
     assert found.steps_per_second == pytest.approx(450.0 / share)
 
 
-@pytest.mark.parametrize(
-    ("who", "more", "kind", "role"),
-    [
-        (roles(0.9, 0.1, 0.1), {"alternates": True}, "learner", "learner"),
-        (roles(0.99, 0.4, 0.95), {"learning": False}, "emulation", "actors"),
-        (roles(0.5, 0.1, 0.3, 0.4), {"alternates": True, "learning": False}, "none", "actors"),
-        ([*roles(0.0, 0.1, 0.3)[:1], *roles(0.0, 0.1, 0.3)[2:]], {"alternates": True}, "none", "actors"),
-        (roles(0.95, 0.3, 0.5, scribe=0.96), {}, "learner", "learner"),
-        (roles(0.6, 0.93, 0.4), {"evaluation_wait": 0.3}, "inference", "inference"),  # which evaluations wait for
-        (roles(0.95, 0.5, 0.4), {"evaluation_wait": 0.3}, "learner", "learner"),
-        (roles(0.6, 0.5, 0.4, scribe=0.96), {"evaluation_wait": 0.3}, "scribe", "scribe"),
-        (roles(0.3, 0.6, 0.2), {"alternates": True}, "turns", "inference"),
-        (roles(0.6, 0.5, 0.4), {"evaluation_wait": 0.05}, "none", "learner"),
-        (FEW_CORES, {"usable_cores": 3}, "learner", "learner"),
-        (HARDLY_A_CORE, {"usable_cores": 2}, "learner", "learner"),
-        # Others are no limit of a run that has the cores that it needs. A gateway needs none.
-        (roles(0.98, 0.2, 0.3, actor_cores=0.3), {"usable_cores": 3, "others": 0.9}, "learner", "learner"),
-        (on_nodes(("n1", 0.95, 0.1)), {"others": 63.0}, "emulation", "nodes"),
-        # Actors of this machine play beside a faster node, or without a node.
-        ((*roles(0.2, 0.3, 0.95), *on_nodes(("n1", 0.6, 0.1))[-1:]), {}, "emulation", "actors"),
-        ((*roles(0.2, 0.3, 0.95), *on_nodes(("", 1.0, 0.0))[-1:]), {}, "emulation", "actors"),
-    ],
-)
+TWO_LIMITS = [
+    (roles(0.9, 0.1, 0.1), {"alternates": True}, "learner", "learner"),
+    (roles(0.99, 0.4, 0.95), {"learning": False}, "emulation", "actors"),
+    (roles(0.5, 0.1, 0.3, 0.4), {"alternates": True, "learning": False}, "none", "actors"),
+    ([*roles(0.0, 0.1, 0.3)[:1], *roles(0.0, 0.1, 0.3)[2:]], {"alternates": True}, "none", "actors"),
+    (roles(0.95, 0.3, 0.5, scribe=0.96), {}, "learner", "learner"),
+    (roles(0.6, 0.93, 0.4), {"evaluation_wait": 0.3}, "inference", "inference"),  # which evaluations wait for
+    (roles(0.95, 0.5, 0.4), {"evaluation_wait": 0.3}, "learner", "learner"),
+    (roles(0.6, 0.5, 0.4, scribe=0.96), {"evaluation_wait": 0.3}, "scribe", "scribe"),
+    (roles(0.3, 0.6, 0.2), {"alternates": True}, "turns", "inference"),
+    (roles(0.6, 0.5, 0.4), {"evaluation_wait": 0.05}, "none", "learner"),
+    (FEW_CORES, {"usable_cores": 3}, "learner", "learner"),
+    (HARDLY_A_CORE, {"usable_cores": 2}, "learner", "learner"),
+    # Others are no limit of a run that has the cores that it needs. A gateway needs none.
+    (roles(0.98, 0.2, 0.3, actor_cores=0.3), {"usable_cores": 3, "others": 0.9}, "learner", "learner"),
+    (on_nodes(("n1", 0.95, 0.1)), {"others": 63.0}, "emulation", "nodes"),
+    # Actors of this machine play beside a faster node, or without a node.
+    ((*roles(0.2, 0.3, 0.95), *on_nodes(("n1", 0.6, 0.1))[-1:]), {}, "emulation", "actors"),
+    ((*roles(0.2, 0.3, 0.95), *on_nodes(("", 1.0, 0.0))[-1:]), {}, "emulation", "actors"),
+]
+
+
+@pytest.mark.parametrize(("who", "more", "kind", "role"), TWO_LIMITS)
 def test_the_limit_that_counts_of_two(who: Roles, more: dict[str, Any], kind: str, role: str) -> None:
     found = judged(who, **more)
     assert (found.kind, found.role) == (kind, role)
     assert more != {"learning": False} or "learner" not in found.sentence
 
 
-@pytest.mark.parametrize(
-    ("who", "part"),
-    [
-        (roles(0.95, 0.3, 0.5, learner_cores=0.4), "learner 95% with a core for 42% of that, actors"),
-        (roles(0.5, 0.3, 0.96, 0.96, actor_cores=0.5), "actors 96% with a core for 52% of that, learner"),
-        (roles(0.95, 0.3, 0.5, learner_cores=1.9), "learner 95%, actors"),
-    ],
-)
+WITHOUT_A_CORE = [
+    (roles(0.95, 0.3, 0.5, learner_cores=0.4), "learner 95% with a core for 42% of that, actors"),
+    (roles(0.5, 0.3, 0.96, 0.96, actor_cores=0.5), "actors 96% with a core for 52% of that, learner"),
+    (roles(0.95, 0.3, 0.5, learner_cores=1.9), "learner 95%, actors"),
+]
+
+
+@pytest.mark.parametrize(("who", "part"), WITHOUT_A_CORE)
 def test_a_busy_role_without_a_core_is_named(who: Roles, part: str) -> None:
     assert part in judged(who).sentence
 
@@ -184,15 +181,15 @@ def test_cores_of_others_are_named_with_every_limit() -> None:
     assert judged(roles(0.9, 0.4, 0.5), others=1.0).sentence.endswith("(90%).")
 
 
-@pytest.mark.parametrize(
-    ("who", "more", "share", "speed"),
-    [
-        (roles(0.5, 0.45, 0.2), {"alternates": True}, 0.95, 450 / 0.95),  # the busiest of those that play
-        (roles(0.6, 0.3, 0.5), {"alternates": True}, 1.0, 450.0),
-        (roles(1.0, 0.4, 0.9, learner_cores=1.2), {"usable_cores": 2}, 1.0, 450.0),  # as cores are counted
-        *((roles(0.95, 0.3, 0.5), {"speed": speed}, 0.95, None) for speed in (None, 0.0)),
-    ],
-)
+SHARES = [
+    (roles(0.5, 0.45, 0.2), {"alternates": True}, 0.95, 450 / 0.95),  # the busiest of those that play
+    (roles(0.6, 0.3, 0.5), {"alternates": True}, 1.0, 450.0),
+    (roles(1.0, 0.4, 0.9, learner_cores=1.2), {"usable_cores": 2}, 1.0, 450.0),  # as cores are counted
+    *((roles(0.95, 0.3, 0.5), {"speed": speed}, 0.95, None) for speed in (None, 0.0)),
+]
+
+
+@pytest.mark.parametrize(("who", "more", "share", "speed"), SHARES)
 def test_a_limit_has_a_share_also_without_a_speed(
     who: Roles, more: dict[str, Any], share: float, speed: float | None
 ) -> None:
@@ -204,14 +201,14 @@ def test_a_limit_has_a_share_also_without_a_speed(
 ALL = ("inference", "learner", "scribe", *(f"actor {i}" for i in range(6)))
 
 
-@pytest.mark.parametrize(
-    ("starting", "sentence"),
-    [
-        (["learner", "inference", "actor 2"], "Starting: waits for inference, learner, actor 2."),
-        (ALL[3:], "Starting: waits for actor 0 and 5 more processes."),
-        ([], "All processes have started; the first steps are being played."),
-    ],
-)
+STARTS = [
+    (["learner", "inference", "actor 2"], "Starting: waits for inference, learner, actor 2."),
+    (ALL[3:], "Starting: waits for actor 0 and 5 more processes."),
+    ([], "All processes have started; the first steps are being played."),
+]
+
+
+@pytest.mark.parametrize(("starting", "sentence"), STARTS)
 def test_without_busy_shares_the_start_names_the_roles_that_are_awaited(starting: Sequence[str], sentence: str) -> None:
     found = judged([RoleStatus(name, "starting" if name in starting else "waiting") for name in ALL])
     assert found == Bottleneck("starting", sentence)

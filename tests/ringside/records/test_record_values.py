@@ -27,23 +27,23 @@ EPISODE = [0, 0, 0, 12]
 """Rewards whose returns, discounted by a half, are from the last tick to the first 12, 6, 3 and 1.5."""
 
 
-@pytest.mark.parametrize(
-    ("rewards", "marks", "settings", "share"),
-    [
-        (EPISODE, {}, {}, 2 / 4),
-        ([0, 0, 0, -12], {}, {}, 2 / 4),
-        ([4, 0, 0, 0], {}, {}, 0),  # the support's end is of it
-        (EPISODE, {}, {"clip_rewards": True}, 0),
-        (EPISODE, {}, {"clip_rewards": True, "v_max": 0.75}, 1 / 4),
-        *((EPISODE, {end: 1}, {}, 2 / 4) for end in ("terminated", "truncated", "life_lost")),  # another return begins
-        (EPISODE, {"terminated": 2}, {}, 1 / 4),
-        (EPISODE, {"invalid": 2, "terminated": 1}, {}, 1 / 3),  # a tick between episodes is no state
-        (EPISODE, {"invalid": 3}, {}, 0),
-        ([0] * 14 + EPISODE, {}, {}, 2 / 4),  # around the ring
-        ([12] * 14 + [0, 0, 0, 0], {}, {}, 0),
-        ([], {}, {}, 0),
-    ],
-)
+OUTSIDE = [
+    (EPISODE, {}, {}, 2 / 4),
+    ([0, 0, 0, -12], {}, {}, 2 / 4),
+    ([4, 0, 0, 0], {}, {}, 0),  # the support's end is of it
+    (EPISODE, {}, {"clip_rewards": True}, 0),
+    (EPISODE, {}, {"clip_rewards": True, "v_max": 0.75}, 1 / 4),
+    *((EPISODE, {end: 1}, {}, 2 / 4) for end in ("terminated", "truncated", "life_lost")),  # another return begins
+    (EPISODE, {"terminated": 2}, {}, 1 / 4),
+    (EPISODE, {"invalid": 2, "terminated": 1}, {}, 1 / 3),  # a tick between episodes is no state
+    (EPISODE, {"invalid": 3}, {}, 0),
+    ([0] * 14 + EPISODE, {}, {}, 2 / 4),  # around the ring
+    ([12] * 14 + [0, 0, 0, 0], {}, {}, 0),
+    ([], {}, {}, 0),
+]
+
+
+@pytest.mark.parametrize(("rewards", "marks", "settings", "share"), OUTSIDE)
 def test_returns_outside_the_support_are_counted(
     rewards: list[float], marks: dict[str, int], settings: dict[str, object], share: float
 ) -> None:

@@ -100,14 +100,14 @@ def test_the_same_experiment_counts_once_and_the_one_with_an_end_stays(tmp_path:
     assert all(str(died.path) in sentence and "experiment and seed" in sentence for sentence in found.left_out)
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        ({"deterministic": "off"}, {"deterministic": "off"}),
-        ({"learner_parts": 2}, {}),
-        *(({"schedule": schedule}, {"schedule": schedule}) for schedule in INEXACT_SCHEDULES),
-    ],
-)
+OTHER_BITS = [
+    ({"deterministic": "off"}, {"deterministic": "off"}),
+    ({"learner_parts": 2}, {}),
+    *(({"schedule": schedule}, {"schedule": schedule}) for schedule in INEXACT_SCHEDULES),
+]
+
+
+@pytest.mark.parametrize(("first", "second"), OTHER_BITS)
 def test_other_bits_are_another_run(tmp_path: Path, first: dict[str, Any], second: dict[str, Any]) -> None:
     found = compared(tmp_path, first, second)
     assert (len(found.arms), len(found.runs), found.left_out) == (1, 2, ())
@@ -199,44 +199,39 @@ def test_few_seeds_are_said(tmp_path: Path) -> None:
         assert part in note
 
 
-@pytest.mark.parametrize(
-    ("changes", "rules", "said"),
-    [
-        (
-            {"episodes": 1},
-            "1 episode of at most 18,000 frames with greedy actions and epsilon 0.05",
-            "Scores are means of few episodes, 1, where the protocol has 30.",
-        ),
-        (
-            {"eval_epsilon": 0.001, "eval_max_frames": 108_000},
-            "30 episodes of at most 108,000 frames with greedy actions and epsilon 0.001",
-            "Evaluated with epsilon 0.001; the protocol has 0.05. "
-            "Episodes were evaluated up to 108,000 frames; the protocol has 18,000.",
-        ),
-        (
-            {"eval_actions": "sample", "eval_epsilon": 0.0},
-            "30 episodes of at most 18,000 frames with sampled actions",
-            "",
-        ),
-        (
-            {"protocol": "dopamine", "episodes": 9, "eval_steps": 125_000},
-            "9 episodes, as many as fill 125,000 steps, of at most 108,000 frames with greedy actions and epsilon "
-            "0.001",
-            "",
-        ),
-        (
-            {"protocol": "dopamine", "episodes": 2},
-            "2 episodes of at most 108,000 frames with greedy actions and epsilon 0.001",
-            "Scores are means of few episodes, 2, where the protocol has 30, and of finished weights as many as fill "
-            "125,000 steps.",
-        ),
-        (  # an evaluation beside training: what its records say
-            {"final": None, "eval_episodes": 2},
-            "2 episodes of at most 18,000 frames with greedy actions and epsilon 0.05",
-            "Scores are means of few episodes, 2, where the protocol has 30.",
-        ),
-    ],
-)
+RULES = [
+    (
+        {"episodes": 1},
+        "1 episode of at most 18,000 frames with greedy actions and epsilon 0.05",
+        "Scores are means of few episodes, 1, where the protocol has 30.",
+    ),
+    (
+        {"eval_epsilon": 0.001, "eval_max_frames": 108_000},
+        "30 episodes of at most 108,000 frames with greedy actions and epsilon 0.001",
+        "Evaluated with epsilon 0.001; the protocol has 0.05. "
+        "Episodes were evaluated up to 108,000 frames; the protocol has 18,000.",
+    ),
+    ({"eval_actions": "sample", "eval_epsilon": 0.0}, "30 episodes of at most 18,000 frames with sampled actions", ""),
+    (
+        {"protocol": "dopamine", "episodes": 9, "eval_steps": 125_000},
+        "9 episodes, as many as fill 125,000 steps, of at most 108,000 frames with greedy actions and epsilon 0.001",
+        "",
+    ),
+    (
+        {"protocol": "dopamine", "episodes": 2},
+        "2 episodes of at most 108,000 frames with greedy actions and epsilon 0.001",
+        "Scores are means of few episodes, 2, where the protocol has 30, and of finished weights as many as fill "
+        "125,000 steps.",
+    ),
+    (  # an evaluation beside training: what its records say
+        {"final": None, "eval_episodes": 2},
+        "2 episodes of at most 18,000 frames with greedy actions and epsilon 0.05",
+        "Scores are means of few episodes, 2, where the protocol has 30.",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "rules", "said"), RULES)
 def test_rules_of_evaluations_beside_those_of_the_protocol(
     tmp_path: Path, changes: dict[str, Any], rules: str, said: str
 ) -> None:

@@ -9,13 +9,7 @@ import pytest
 
 from ringside.command.suite import SUITES
 from ringside.records.scores import REFERENCE, human_normalized
-from ringside.report.comparison import (
-    ATARI_100K,
-    comparable_agents,
-    comparable_curves,
-    published,
-    published_curves,
-)
+from ringside.report.comparison import ATARI_100K, comparable_agents, comparable_curves, published, published_curves
 from shared.config.protocols import PROTOCOLS
 from shared.config.sections import FRAME_SKIP
 

@@ -394,23 +394,23 @@ def test_a_value_that_is_no_number_is_none(tmp_path: Path) -> None:
 WITHOUT_RULES = b'{"mean": 1, "sd": 1, "episodes": 30}'
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "says"),
-    [
-        ("config.json", b"{", "config.json is truncated or damaged"),
-        ("config.json", b"[1]", "no JSON object"),
-        ("config.json", b'{"play": 3}', "a section of it is not an object"),
-        ("config.json", b'{"play": {"game": "pong"}, "run": {"seed": 1}}', "not written by this version"),
-        ("config.json", b'{"play": {"game": "pong", "protocol": "nature"}, "run": {"seed": true}}', "this version"),
-        ("config.json", b" " * 9_000_000, "has 9,000,000 bytes; it may have at most"),
-        ("summary.json", b"[" * 100_000, "summary.json is truncated or damaged"),
-        ("summary.json", b'"text"', "no JSON object"),
-        ("metrics.jsonl", b"", "has no complete round yet"),
-        ("metrics.jsonl", b'nothing\n{"kind": "round", "round": 0, "steps": 1}\n', "line 1 is not a record"),
-        ("evaluation-final.json", b"{}", "mean is None. Remove it"),
-        ("evaluation-final.json", WITHOUT_RULES, "eval_epsilon is None. Remove it"),
-    ],
-)
+DAMAGE = [
+    ("config.json", b"{", "config.json is truncated or damaged"),
+    ("config.json", b"[1]", "no JSON object"),
+    ("config.json", b'{"play": 3}', "a section of it is not an object"),
+    ("config.json", b'{"play": {"game": "pong"}, "run": {"seed": 1}}', "not written by this version"),
+    ("config.json", b'{"play": {"game": "pong", "protocol": "nature"}, "run": {"seed": true}}', "this version"),
+    ("config.json", b" " * 9_000_000, "has 9,000,000 bytes; it may have at most"),
+    ("summary.json", b"[" * 100_000, "summary.json is truncated or damaged"),
+    ("summary.json", b'"text"', "no JSON object"),
+    ("metrics.jsonl", b"", "has no complete round yet"),
+    ("metrics.jsonl", b'nothing\n{"kind": "round", "round": 0, "steps": 1}\n', "line 1 is not a record"),
+    ("evaluation-final.json", b"{}", "mean is None. Remove it"),
+    ("evaluation-final.json", WITHOUT_RULES, "eval_epsilon is None. Remove it"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "says"), DAMAGE)
 def test_damage_is_a_sentence(tmp_path: Path, name: str, content: bytes, says: str) -> None:
     (write_run(tmp_path / "run", final=1.0) / name).write_bytes(content)
     with pytest.raises(ConfigError) as error:

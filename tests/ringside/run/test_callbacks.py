@@ -111,14 +111,14 @@ def test_a_resume_goes_on_with_the_metrics_up_to_its_boundary(tmp_path: Path) ->
     assert [record["steps"] for record in own_records(former)] == [40, 80, 120, 160]
 
 
-@pytest.mark.parametrize(
-    ("returned", "says"),
-    [
-        (3.0, "on_round returned a float; return numbers by name, or None"),
-        ({"My Metric": 1.0}, "a metric named 'My Metric'"),
-        ({"mine": "x"}, "mine = 'x', which is no number"),
-    ],
-)
+NO_METRICS = [
+    (3.0, "on_round returned a float; return numbers by name, or None"),
+    ({"My Metric": 1.0}, "a metric named 'My Metric'"),
+    ({"mine": "x"}, "mine = 'x', which is no number"),
+]
+
+
+@pytest.mark.parametrize(("returned", "says"), NO_METRICS)
 def test_a_value_that_is_no_metric_is_refused(tmp_path: Path, returned: Any, says: str) -> None:
     log_rounds(tmp_path, 0, 1)
     callbacks = Callbacks(on_round=lambda record: returned)

@@ -71,19 +71,19 @@ def test_open_files_and_processes(plan: Plan) -> None:
     assert checks.tasks(plan, 50).color == "red"
 
 
-@pytest.mark.parametrize(
-    ("asked", "gpus", "devices", "build", "driver", "color", "says"),
-    [
-        ("auto", [], 0, None, False, "green", "No NVIDIA driver is loaded."),
-        ("cuda:0", [], 0, "13.0", False, "red", "No NVIDIA driver"),
-        ("auto", [], 0, None, True, "yellow", "built without CUDA"),
-        ("cpu", [], 0, None, True, "green", "built without CUDA"),
-        ("cuda", [H200], 0, "13.0", True, "red", "no device to this process"),
-        ("auto", [H200], 1, "13.0", True, "green", "NVIDIA H200 with 139.0 of 140.0 GB free, driver 570.1"),
-        ("auto", [], 1, "13.0", True, "green", "1 CUDA devices"),
-        ("auto", [Gpu("T4", "1", 16 * GB, GB)], 1, "13.0", True, "yellow", "T4 with 1.0 of 16.0 GB free"),
-    ],
-)
+DEVICES = [
+    ("auto", [], 0, None, False, "green", "No NVIDIA driver is loaded."),
+    ("cuda:0", [], 0, "13.0", False, "red", "No NVIDIA driver"),
+    ("auto", [], 0, None, True, "yellow", "built without CUDA"),
+    ("cpu", [], 0, None, True, "green", "built without CUDA"),
+    ("cuda", [H200], 0, "13.0", True, "red", "no device to this process"),
+    ("auto", [H200], 1, "13.0", True, "green", "NVIDIA H200 with 139.0 of 140.0 GB free, driver 570.1"),
+    ("auto", [], 1, "13.0", True, "green", "1 CUDA devices"),
+    ("auto", [Gpu("T4", "1", 16 * GB, GB)], 1, "13.0", True, "yellow", "T4 with 1.0 of 16.0 GB free"),
+]
+
+
+@pytest.mark.parametrize(("asked", "gpus", "devices", "build", "driver", "color", "says"), DEVICES)
 def test_devices(
     asked: str, gpus: list[Gpu], devices: int, build: str | None, driver: bool, color: str, says: str
 ) -> None:

@@ -63,22 +63,22 @@ def test_the_configuration_of_a_run_is_taken_without_its_places(tmp_path: Path) 
         assert found == PRESETS["quick"].with_settings(total_steps=3_000_000, seed=7)
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("game = ", "is not TOML"),
-        ("gmae = 'pong'", "There is no setting 'gmae'; did you mean game?"),
-        ("total_steps = 'many'", "total_steps 'many' is not a whole number"),
-        ("[pong]\ngame = 'pong'", "has the table [pong]"),
-        ("game = 'pong'\n[play]\ngame = 'breakout'", "sets game twice"),
-        ("preset = 3", "has the preset 3"),
-        ("preset = 'qick'", "--preset qick is not one of"),
-        ("method = 'a2c'\ntrain_every = 4", "--train-every has no effect with --method a2c"),
-        ("env = 'mine:factory'", "pass --env mine:factory if you trust it"),
-        ("plugin = 'mine'", "pass --plugin mine if you trust it"),
-        *((f"{name} = 'x'", f"{name} is never taken from a file") for name in sorted(NEVER_FROM_A_FILE)),
-    ],
-)
+WRONG_FILES = [
+    ("game = ", "is not TOML"),
+    ("gmae = 'pong'", "There is no setting 'gmae'; did you mean game?"),
+    ("total_steps = 'many'", "total_steps 'many' is not a whole number"),
+    ("[pong]\ngame = 'pong'", "has the table [pong]"),
+    ("game = 'pong'\n[play]\ngame = 'breakout'", "sets game twice"),
+    ("preset = 3", "has the preset 3"),
+    ("preset = 'qick'", "--preset qick is not one of"),
+    ("method = 'a2c'\ntrain_every = 4", "--train-every has no effect with --method a2c"),
+    ("env = 'mine:factory'", "pass --env mine:factory if you trust it"),
+    ("plugin = 'mine'", "pass --plugin mine if you trust it"),
+    *((f"{name} = 'x'", f"{name} is never taken from a file") for name in sorted(NEVER_FROM_A_FILE)),
+]
+
+
+@pytest.mark.parametrize(("text", "says"), WRONG_FILES)
 def test_a_wrong_file_is_refused_with_a_sentence(refused: Refused, tmp_path: Path, text: str, says: str) -> None:
     assert says in refused("--config", toml(tmp_path, text))
 

@@ -31,15 +31,15 @@ def look(wrong: str) -> EnvLook:
         assert not [process for process in left if "resource_tracker" not in " ".join(process.cmdline())]
 
 
-@pytest.mark.parametrize(
-    ("wrong", "sentence"),
-    [
-        ("reward_none", "gave the reward None; rewards must be finite numbers"),
-        ("raises", r"at tick 17: KeyError: 'no\\nsuch key' \(odd_envs.py, line \d+\)"),
-        ("ends", r"ended with code 7 in step\(\): its code must not end the program"),
-        ("crashes", r"was killed by SIGSEGV in step\(\)"),
-    ],
-)
+FAULTS = [
+    ("reward_none", "gave the reward None; rewards must be finite numbers"),
+    ("raises", r"at tick 17: KeyError: 'no\\nsuch key' \(odd_envs.py, line \d+\)"),
+    ("ends", r"ended with code 7 in step\(\): its code must not end the program"),
+    ("crashes", r"was killed by SIGSEGV in step\(\)"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "sentence"), FAULTS)
 def test_a_fault_of_an_env_is_a_sentence(wrong: str, sentence: str) -> None:
     with pytest.raises(EnvError, match=sentence) as error:
         look(wrong)

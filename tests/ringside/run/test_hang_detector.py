@@ -79,17 +79,17 @@ def test_the_page_on_reliability_names_the_bounds_and_the_numbers_of_deaths() ->
 STARTING, WORKING, WAITING, REPLAYING, DONE = Phase.STARTING, Phase.WORKING, Phase.WAITING, Phase.REPLAYING, Phase.DONE
 
 
-@pytest.mark.parametrize(
-    ("state", "share", "phase", "bound", "says"),
-    [
-        ("S", 0.0, WORKING, hang_detector.FLOOR_SECONDS, "no heartbeat"),
-        ("R", 1.0, WORKING, hang_detector.FLOOR_SECONDS, "no heartbeat"),  # an endless loop
-        ("S", 0.0, DONE, hang_detector.FLOOR_SECONDS, "no heartbeat"),  # an env whose `close` hangs
-        *(("S", 0.0, phase, hang_detector.CEILING_SECONDS, "no heartbeat") for phase in (STARTING, REPLAYING)),
-        *(("T", 0.0, phase, 3.0, "SIGSTOP") for phase in (STARTING, WORKING, REPLAYING, WAITING)),
-        *((state, 0.0, WORKING, hang_detector.BLOCKED_SECONDS, f"state {state}") for state in "Dt"),
-    ],
-)
+SILENCES = [
+    ("S", 0.0, WORKING, hang_detector.FLOOR_SECONDS, "no heartbeat"),
+    ("R", 1.0, WORKING, hang_detector.FLOOR_SECONDS, "no heartbeat"),  # an endless loop
+    ("S", 0.0, DONE, hang_detector.FLOOR_SECONDS, "no heartbeat"),  # an env whose `close` hangs
+    *(("S", 0.0, phase, hang_detector.CEILING_SECONDS, "no heartbeat") for phase in (STARTING, REPLAYING)),
+    *(("T", 0.0, phase, 3.0, "SIGSTOP") for phase in (STARTING, WORKING, REPLAYING, WAITING)),
+    *((state, 0.0, WORKING, hang_detector.BLOCKED_SECONDS, f"state {state}") for state in "Dt"),
+]
+
+
+@pytest.mark.parametrize(("state", "share", "phase", "bound", "says"), SILENCES)
 def test_silence_is_a_hang_after_the_bound_of_state_and_phase(
     state: str, share: float, phase: Phase, bound: float, says: str
 ) -> None:
@@ -241,20 +241,20 @@ def test_an_error_of_an_env_is_told_with_the_place_of_its_traceback(tmp_path: Pa
     )
 
 
-@pytest.mark.parametrize(
-    ("code", "hung", "starved", "expected"),
-    [
-        (1, False, None, ("ended with code 1", Cause.OWN)),
-        (-signal.SIGSEGV, False, None, ("was killed by SIGSEGV", Cause.OWN)),
-        (-(signal.SIGRTMIN + 1), False, None, (f"was killed by signal {signal.SIGRTMIN + 1}", Cause.OWN)),
-        (ENV_FAULT, False, None, ("met an error of its env", Cause.OWN)),
-        (DEVICE_FAULT, False, None, ("met a fault of the GPU", Cause.DEVICE)),
-        (-signal.SIGKILL, False, None, ("was killed by SIGKILL", Cause.OUTSIDE)),
-        (-signal.SIGKILL, False, "was killed for lack of memory", ("was killed for lack of memory", Cause.OWN)),
-        (-signal.SIGKILL, True, "was killed for lack of memory", ("hung", Cause.OWN)),
-        (-signal.SIGSEGV, False, "was killed for lack of memory", ("was killed by SIGSEGV", Cause.OWN)),
-    ],
-)
+DEATHS = [
+    (1, False, None, ("ended with code 1", Cause.OWN)),
+    (-signal.SIGSEGV, False, None, ("was killed by SIGSEGV", Cause.OWN)),
+    (-(signal.SIGRTMIN + 1), False, None, (f"was killed by signal {signal.SIGRTMIN + 1}", Cause.OWN)),
+    (ENV_FAULT, False, None, ("met an error of its env", Cause.OWN)),
+    (DEVICE_FAULT, False, None, ("met a fault of the GPU", Cause.DEVICE)),
+    (-signal.SIGKILL, False, None, ("was killed by SIGKILL", Cause.OUTSIDE)),
+    (-signal.SIGKILL, False, "was killed for lack of memory", ("was killed for lack of memory", Cause.OWN)),
+    (-signal.SIGKILL, True, "was killed for lack of memory", ("hung", Cause.OWN)),
+    (-signal.SIGSEGV, False, "was killed for lack of memory", ("was killed by SIGSEGV", Cause.OWN)),
+]
+
+
+@pytest.mark.parametrize(("code", "hung", "starved", "expected"), DEATHS)
 def test_a_death_has_a_cause(code: int, hung: bool, starved: str | None, expected: tuple[str, Cause]) -> None:
     kills: Any = SimpleNamespace(explain=lambda: starved)
     assert diagnose(code, hung=hung, oom_kills=kills) == expected

@@ -57,13 +57,13 @@ def test_amounts_of_memory(words: str | None, memory: int | None) -> None:
     assert make_limits(None, words) == Limits(None, memory)
 
 
-@pytest.mark.parametrize(
-    ("cpus", "memory"),
-    [
-        *((cpus, None) for cpus in (0.0, -1.0, float("nan"))),
-        *((None, memory) for memory in ("16 GB", "0", "much", "-1G", "16")),
-    ],
-)
+INVALID = [
+    *((cpus, None) for cpus in (0.0, -1.0, float("nan"))),
+    *((None, memory) for memory in ("16 GB", "0", "much", "-1G", "16")),
+]
+
+
+@pytest.mark.parametrize(("cpus", "memory"), INVALID)
 def test_an_invalid_limit_is_refused(cpus: float | None, memory: str | None) -> None:
     with pytest.raises(ConfigError, match=r"^--(cpus|memory) "):
         make_limits(cpus, memory)
@@ -176,18 +176,18 @@ def test_training_without_the_guard_is_one_sentence_before_anything_starts(tmp_p
     assert os.listdir(tmp_path) == ["mine.py"]
 
 
-@pytest.mark.parametrize(
-    ("script", "refused"),
-    [
-        ("require_main_guard()", True),
-        ("def main():\n    require_main_guard()\nmain()", True),
-        ("import experiment", True),
-        ("if __name__ == '__main__':\n    require_main_guard()", False),
-        ("def main():\n    require_main_guard()\nif '__main__' == __name__ and True:\n    main()", False),
-        ("exec('require_main_guard()')", True),
-        ("if True:\n    require_main_guard()", True),
-    ],
-)
+SCRIPTS = [
+    ("require_main_guard()", True),
+    ("def main():\n    require_main_guard()\nmain()", True),
+    ("import experiment", True),
+    ("if __name__ == '__main__':\n    require_main_guard()", False),
+    ("def main():\n    require_main_guard()\nif '__main__' == __name__ and True:\n    main()", False),
+    ("exec('require_main_guard()')", True),
+    ("if True:\n    require_main_guard()", True),
+]
+
+
+@pytest.mark.parametrize(("script", "refused"), SCRIPTS)
 def test_the_guard_is_seen(tmp_path: Path, script: str, refused: bool) -> None:
     (tmp_path / "experiment.py").write_text(f"{CHECK}require_main_guard()\n")
     (tmp_path / "mine.py").write_text(f"{CHECK}{script}\n")

@@ -126,17 +126,17 @@ def test_whatever_a_callback_raises_stops_the_run_first(tmp_path: Path, notes: l
 AGAIN = "it starts again from its snapshot."
 
 
-@pytest.mark.parametrize(
-    ("stop", "phase", "over", "code", "note"),
-    [
-        (Stop.RUN, Phase.WORKING, False, 0, f"learner ended with code 0; {AGAIN}"),  # nobody else would do its work
-        (Stop.RUN, Phase.WORKING, False, 1, f"learner ended with code 1; {AGAIN}"),
-        (Stop.RUN, Phase.WORKING, True, -signal.SIGSEGV, f"learner was killed by SIGSEGV; {AGAIN}"),
-        (Stop.RUN, Phase.DONE, True, -signal.SIGSEGV, "learner did all of its work, but did not exit cleanly."),
-        (Stop.ABANDON, Phase.WORKING, False, 0, ""),
-        (Stop.ABANDON, Phase.WORKING, False, 1, ""),
-    ],
-)
+ENDS = [
+    (Stop.RUN, Phase.WORKING, False, 0, f"learner ended with code 0; {AGAIN}"),  # nobody else would do its work
+    (Stop.RUN, Phase.WORKING, False, 1, f"learner ended with code 1; {AGAIN}"),
+    (Stop.RUN, Phase.WORKING, True, -signal.SIGSEGV, f"learner was killed by SIGSEGV; {AGAIN}"),
+    (Stop.RUN, Phase.DONE, True, -signal.SIGSEGV, "learner did all of its work, but did not exit cleanly."),
+    (Stop.ABANDON, Phase.WORKING, False, 0, ""),
+    (Stop.ABANDON, Phase.WORKING, False, 1, ""),
+]
+
+
+@pytest.mark.parametrize(("stop", "phase", "over", "code", "note"), ENDS)
 def test_a_process_that_ends_starts_again_while_there_is_work(
     stopping: Supervisor, notes: list[str], stop: Stop, phase: Phase, over: bool, code: int, note: str
 ) -> None:
@@ -152,19 +152,19 @@ def test_a_process_that_ends_starts_again_while_there_is_work(
     assert (Role.LEARNER in stopping._children) == bool(restarted)
 
 
-@pytest.mark.parametrize(
-    ("dead", "mps", "members", "together"),
-    [
-        (Role.INFERENCE, True, 1, [Role.INFERENCE, Role.LEARNER]),
-        (Role.LEARNER, True, 1, [Role.INFERENCE, Role.LEARNER]),
-        (Role.LEARNER, False, 1, [Role.LEARNER]),
-        (Role.SCRIBE, True, 1, [Role.SCRIBE]),
-        (Role.INFERENCE, False, 4, [Role.INFERENCE]),
-        (Role.LEARNER, False, 4, [Role.LEARNER, 5, 6, 7]),
-        (6, False, 4, [Role.LEARNER, 5, 6, 7]),
-        (6, True, 4, [Role.INFERENCE, Role.LEARNER, 5, 6, 7]),
-    ],
-)
+DEATHS = [
+    (Role.INFERENCE, True, 1, [Role.INFERENCE, Role.LEARNER]),
+    (Role.LEARNER, True, 1, [Role.INFERENCE, Role.LEARNER]),
+    (Role.LEARNER, False, 1, [Role.LEARNER]),
+    (Role.SCRIBE, True, 1, [Role.SCRIBE]),
+    (Role.INFERENCE, False, 4, [Role.INFERENCE]),
+    (Role.LEARNER, False, 4, [Role.LEARNER, 5, 6, 7]),
+    (6, False, 4, [Role.LEARNER, 5, 6, 7]),
+    (6, True, 4, [Role.INFERENCE, Role.LEARNER, 5, 6, 7]),
+]
+
+
+@pytest.mark.parametrize(("dead", "mps", "members", "together"), DEATHS)
 def test_processes_that_share_a_fault_are_started_again_together(
     tmp_path: Path, notes: list[str], dead: int, mps: bool, members: int, together: list[int]
 ) -> None:
@@ -371,14 +371,14 @@ def test_a_process_that_hangs_prints_its_stacks_before_it_is_killed(
     assert notes == ["inference hangs; it is killed and replaced."]
 
 
-@pytest.mark.parametrize(
-    ("committed", "resumes", "words"),
-    [
-        (-1, False, "there is nothing to save yet."),
-        (-1, True, "there is nothing new to save."),
-        (0, False, "the run is saved at step 0."),
-    ],
-)
+EARLY_STOPS = [
+    (-1, False, "there is nothing to save yet."),
+    (-1, True, "there is nothing new to save."),
+    (0, False, "the run is saved at step 0."),
+]
+
+
+@pytest.mark.parametrize(("committed", "resumes", "words"), EARLY_STOPS)
 def test_a_stop_before_the_first_step_is_one_at_once(
     tmp_path: Path, notes: list[str], committed: int, resumes: bool, words: str
 ) -> None:
@@ -421,15 +421,15 @@ def test_the_first_request_finishes_the_round(played: Supervisor, notes: list[st
     assert len(notes) == 1, "nothing is dropped"
 
 
-@pytest.mark.parametrize(
-    ("requests", "hurries", "seconds", "stops"),
-    [
-        (1, False, 1_000, False),
-        (1, True, FINISH_SECONDS - 1, False),
-        (1, True, FINISH_SECONDS + 1, True),
-        (2, False, 0, True),
-    ],
-)
+REQUESTS = [
+    (1, False, 1_000, False),
+    (1, True, FINISH_SECONDS - 1, False),
+    (1, True, FINISH_SECONDS + 1, True),
+    (2, False, 0, True),
+]
+
+
+@pytest.mark.parametrize(("requests", "hurries", "seconds", "stops"), REQUESTS)
 def test_a_second_request_or_twenty_seconds_of_sigterm_drop_the_round(
     played: Supervisor, notes: list[str], requests: int, hurries: bool, seconds: float, stops: bool
 ) -> None:

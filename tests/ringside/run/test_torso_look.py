@@ -20,15 +20,15 @@ def look_anew() -> None:
     look_at_torso.cache_clear()
 
 
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        (f"{HOME}:Dropout", "as with dropout"),
-        (f"{HOME}:Ending", "ended with code 3: its code must not end the program."),
-        (f"{HOME}:Crashing", "was killed by SIGSEGV: its code must not end the program."),
-        ("nowhere:Net", "--network nowhere:Net is not found: put its directory into PYTHONPATH."),
-    ],
-)
+FAULTS = [
+    (f"{HOME}:Dropout", "as with dropout"),
+    (f"{HOME}:Ending", "ended with code 3: its code must not end the program."),
+    (f"{HOME}:Crashing", "was killed by SIGSEGV: its code must not end the program."),
+    ("nowhere:Net", "--network nowhere:Net is not found: put its directory into PYTHONPATH."),
+]
+
+
+@pytest.mark.parametrize(("name", "says"), FAULTS)
 def test_faults_of_the_program_are_sentences(name: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         look_at_torso(name, DEFAULT_FRAMES)

@@ -32,15 +32,15 @@ def test_the_memory_is_seen_and_cannot_be_written(run: Pretended) -> None:
     memory.arena.close()
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        ({"run": {"plugin": "antigravity"}}, "with the plug-in antigravity; pass --plugin antigravity if you trust it"),
-        ({"run": {"plugin": ["antigravity"]}}, "which is no module: it is damaged"),
-        ({"learn": {"strange": 1}}, "another version of Ringside"),
-        (None, "damaged"),
-    ],
-)
+UNREADABLE = [
+    ({"run": {"plugin": "antigravity"}}, "with the plug-in antigravity; pass --plugin antigravity if you trust it"),
+    ({"run": {"plugin": ["antigravity"]}}, "which is no module: it is damaged"),
+    ({"learn": {"strange": 1}}, "another version of Ringside"),
+    (None, "damaged"),
+]
+
+
+@pytest.mark.parametrize(("change", "says"), UNREADABLE)
 def test_a_configuration_that_cannot_be_read_is_refused(
     run: Pretended, change: dict[str, dict[str, object]] | None, says: str
 ) -> None:
@@ -71,14 +71,14 @@ def test_a_network_of_the_user_is_neither_imported_nor_asked_for(tmp_path: Path)
     found[0].arena.close()
 
 
-@pytest.mark.parametrize(
-    ("change", "says"),
-    [
-        *(({name: value}, r"cannot be watched\. The memory region") for name, value in OTHERS),
-        ({"actors": None}, "actors None"),  # no launcher writes that
-        ({"envs": 0}, "--envs 0"),
-    ],
-)
+OTHER_CONFIGURATIONS = [
+    *(({name: value}, r"cannot be watched\. The memory region") for name, value in OTHERS),
+    ({"actors": None}, "actors None"),  # no launcher writes that
+    ({"envs": 0}, "--envs 0"),
+]
+
+
+@pytest.mark.parametrize(("change", "says"), OTHER_CONFIGURATIONS)
 def test_the_memory_of_another_configuration_is_refused(run: Pretended, change: dict[str, object], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         attach(run.run_dir, run.config.with_settings(**change))

@@ -90,52 +90,52 @@ SHARED = replace(status(), usable_cores=128, others=13.25, stolen=0.04)
 POLICY = replace(status(), metrics={"loss": 0.5, "entropy": 1.25, "explained_variance": None})
 
 
-@pytest.mark.parametrize(
-    ("what", "on_screen", "in_line"),
-    [
-        (
-            status(),
-            [
-                "space_invaders nature, protocol nature, concurrent",
-                "12.3% 6.15M of 50M steps round 615 of 5,000 1:23:45 gone, 9:41:40 left",
-                "playing 1,234 steps/s return 812.3 (mean of 100)",
-                "learning 309 updates/s episodes 31,234 (best 2,140)",
-                "loss 0.0123 mean Q 3.46",
-                "epsilon 0.100 evaluated 901.2 at 6M (best 940.3)",
-                "saved at 6.1M (812.3 MB in 12.3 s)",
-                "The learner limits the run",
-                "1,234 of about 1,273 steps/s that the learner would allow (97%).",
-                "Warning: The scribe cannot write.",
-                "runs/space_invaders-20260101-120000",
-                "-…",
-            ],
-            [],
-        ),
-        (OVER, ["0:00:00 left"], []),
-        (EVALUATES, ["1:23:45 gone, the last evaluation left"], ["left the last evaluation"]),
-        (replace(EVALUATES, committed=4_999, time_left=34_900.0), ["9:41:40 left"], []),
-        (EARLY, ["1:23:45 gone, at least 9:41:40 left", "learning from step 59,904 on"], ["left at least 9:41:40"]),
-        (replace(EARLY, time_left=None), ["-at least", "time left unknown"], ["left –"]),
-        (STOPS, ["1:23:45 gone, at the latest 9:41:40 left --stop-at 18"], ["left at the latest 9:41:40 --stop-at 18"]),
-        (replace(STOPS, time_left_at_least=True), [], ["left about 9:41:40 --stop-at 18"]),
-        (replace(STOPS, time_left=None), [], ["left – --stop-at 18"]),
-        (FEW, ["812.3 (mean of the last 32)"], ["return 812.3 (mean of the last 32)"]),
-        (replace(FEW, mean_return_100=10_812.3), ["10,812.3 (mean of the last 32)"], []),
-        (TURNS, ["ppo-quick, protocol nature, turns", "-Changed"], []),
-        (replace(TURNS, changes=("--n-step 3", "--double")), ["Changed: --n-step 3, --double ━"], []),
-        (replace(status(), can_be_saved=True), ["Ctrl-C finishes the round, saves and ends"], []),
-        (NEW, ["Ctrl-C ends; nothing is saved yet", "time left unknown", "0.0% 0 of 40k steps"], []),
-        (NEW, ["others –", "-nan", "-None"], ["-nan", "-None"]),
-        (STOPPING, ["stopping at step 19,456, 0:00:12 since"], ["stopping at step 19,456, 0:00:12 since the request"]),
-        (WORKERS, ["nature, protocol nature, ordered, 16 workers", "80% 0", "worker 1 working", "-actor"], []),
-        (status(12), ["actors 12 working", "90% (88%-92%) 0", "-actor 0"], ["-nodes"]),
-        (status(4), ["actor 0", "actor 1", "actor 2", "actor 3", "░ 2% 3"], []),
-        (ON_NODES, ["actor 0 working", "actor 1 on n7", "actor 2 without a node"], ["nodes 1 of 2"]),
-        (SHARED, ["others 13.2 of 128 cores"], ["others 13.2 of 128 cores"]),
-        (replace(SHARED, stolen=10.5), ["others 13.2, 10.5 stolen, of 128"], []),
-        (POLICY, ["loss 0.5 entropy 1.25 nats", "explained variance –"], ["entropy 1.25 nats explained variance –"]),
-    ],
-)
+SHOWN_WORDS = [
+    (
+        status(),
+        [
+            "space_invaders nature, protocol nature, concurrent",
+            "12.3% 6.15M of 50M steps round 615 of 5,000 1:23:45 gone, 9:41:40 left",
+            "playing 1,234 steps/s return 812.3 (mean of 100)",
+            "learning 309 updates/s episodes 31,234 (best 2,140)",
+            "loss 0.0123 mean Q 3.46",
+            "epsilon 0.100 evaluated 901.2 at 6M (best 940.3)",
+            "saved at 6.1M (812.3 MB in 12.3 s)",
+            "The learner limits the run",
+            "1,234 of about 1,273 steps/s that the learner would allow (97%).",
+            "Warning: The scribe cannot write.",
+            "runs/space_invaders-20260101-120000",
+            "-…",
+        ],
+        [],
+    ),
+    (OVER, ["0:00:00 left"], []),
+    (EVALUATES, ["1:23:45 gone, the last evaluation left"], ["left the last evaluation"]),
+    (replace(EVALUATES, committed=4_999, time_left=34_900.0), ["9:41:40 left"], []),
+    (EARLY, ["1:23:45 gone, at least 9:41:40 left", "learning from step 59,904 on"], ["left at least 9:41:40"]),
+    (replace(EARLY, time_left=None), ["-at least", "time left unknown"], ["left –"]),
+    (STOPS, ["1:23:45 gone, at the latest 9:41:40 left --stop-at 18"], ["left at the latest 9:41:40 --stop-at 18"]),
+    (replace(STOPS, time_left_at_least=True), [], ["left about 9:41:40 --stop-at 18"]),
+    (replace(STOPS, time_left=None), [], ["left – --stop-at 18"]),
+    (FEW, ["812.3 (mean of the last 32)"], ["return 812.3 (mean of the last 32)"]),
+    (replace(FEW, mean_return_100=10_812.3), ["10,812.3 (mean of the last 32)"], []),
+    (TURNS, ["ppo-quick, protocol nature, turns", "-Changed"], []),
+    (replace(TURNS, changes=("--n-step 3", "--double")), ["Changed: --n-step 3, --double ━"], []),
+    (replace(status(), can_be_saved=True), ["Ctrl-C finishes the round, saves and ends"], []),
+    (NEW, ["Ctrl-C ends; nothing is saved yet", "time left unknown", "0.0% 0 of 40k steps"], []),
+    (NEW, ["others –", "-nan", "-None"], ["-nan", "-None"]),
+    (STOPPING, ["stopping at step 19,456, 0:00:12 since"], ["stopping at step 19,456, 0:00:12 since the request"]),
+    (WORKERS, ["nature, protocol nature, ordered, 16 workers", "80% 0", "worker 1 working", "-actor"], []),
+    (status(12), ["actors 12 working", "90% (88%-92%) 0", "-actor 0"], ["-nodes"]),
+    (status(4), ["actor 0", "actor 1", "actor 2", "actor 3", "░ 2% 3"], []),
+    (ON_NODES, ["actor 0 working", "actor 1 on n7", "actor 2 without a node"], ["nodes 1 of 2"]),
+    (SHARED, ["others 13.2 of 128 cores"], ["others 13.2 of 128 cores"]),
+    (replace(SHARED, stolen=10.5), ["others 13.2, 10.5 stolen, of 128"], []),
+    (POLICY, ["loss 0.5 entropy 1.25 nats", "explained variance –"], ["entropy 1.25 nats explained variance –"]),
+]
+
+
+@pytest.mark.parametrize(("what", "on_screen", "in_line"), SHOWN_WORDS)
 def test_words_on_the_screen_and_in_the_line(what: Status, on_screen: list[str], in_line: list[str]) -> None:
     for text, words in ((rendered(what, 80), on_screen), (line(what), in_line)):
         said = " ".join(text.split())

@@ -169,25 +169,25 @@ def told(memory: Memory, ticks: int = 10, updates: int = 20_000, **metrics: floa
     return memory
 
 
-@pytest.mark.parametrize(
-    ("settings", "metrics", "warned"),
-    [
-        ({}, DEAD, SAME),
-        ({}, {"mean_q": 4.0, "q_spread": 0.0}, SAME),
-        ({}, DEAD | {"updates": 19_999}, None),  # it may yet come to life
-        ({}, {"mean_q": -1.8, "q_spread": 0.06}, None),
-        ({}, {"mean_q": 0.001, "q_spread": 0.0002}, None),  # there was no reward so far
-        ({}, {"mean_q": 0.0, "q_spread": 0.0}, None),
-        ({}, {}, None),
-        ({"batch_size": 4}, DEAD, None),  # few screens may be alike
-        ({"method": "a2c"}, DEAD | {"entropy": 1.2}, None),  # a policy is judged by its entropy, of at most ln 6
-        ({"method": "a2c"}, {"entropy": 0.017}, FIXED),
-        ({"method": "a2c"}, {"entropy": 0.0}, WEIGHT),
-        ({"method": "a2c"}, {"entropy": 0.018}, None),
-        ({"method": "a2c"}, {"entropy": 0.017, "ticks": 100}, None),  # it may have learned what to do
-        ({"method": "a2c"}, {}, None),
-    ],
-)
+DYING = [
+    ({}, DEAD, SAME),
+    ({}, {"mean_q": 4.0, "q_spread": 0.0}, SAME),
+    ({}, DEAD | {"updates": 19_999}, None),  # it may yet come to life
+    ({}, {"mean_q": -1.8, "q_spread": 0.06}, None),
+    ({}, {"mean_q": 0.001, "q_spread": 0.0002}, None),  # there was no reward so far
+    ({}, {"mean_q": 0.0, "q_spread": 0.0}, None),
+    ({}, {}, None),
+    ({"batch_size": 4}, DEAD, None),  # few screens may be alike
+    ({"method": "a2c"}, DEAD | {"entropy": 1.2}, None),  # a policy is judged by its entropy, of at most ln 6
+    ({"method": "a2c"}, {"entropy": 0.017}, FIXED),
+    ({"method": "a2c"}, {"entropy": 0.0}, WEIGHT),
+    ({"method": "a2c"}, {"entropy": 0.018}, None),
+    ({"method": "a2c"}, {"entropy": 0.017, "ticks": 100}, None),  # it may have learned what to do
+    ({"method": "a2c"}, {}, None),
+]
+
+
+@pytest.mark.parametrize(("settings", "metrics", "warned"), DYING)
 def test_learning_that_has_probably_died_is_warned_of(
     make: Make, settings: dict[str, Any], metrics: dict[str, Any], warned: str | None
 ) -> None:
@@ -220,18 +220,15 @@ def test_a_support_that_returns_leave_is_warned_of(make: Make) -> None:
         )
 
 
-@pytest.mark.parametrize(
-    ("played", "speed"),
-    [
-        ([*((1.0, 0, False) for _ in range(9)), (0.0, 20, False), *((1.0, 20, True) for _ in range(10))], 0.0),
-        (
-            [(1.0, 20, False), (0.0, 20, True), *((1.0, 20 + 5 * i, True) for i in range(1, 6))],
-            20.0,
-        ),  # it resumes there
-        ([(0.0, 10, True), (2.0, 11, True), (2.0, 5, True)], 0.0),  # a lane is played again
-        ([(0.0, 10, True), (2.0, 5, True), *((1.0, 5 + i, True) for i in range(1, 101))], 4.0),  # old samples are gone
-    ],
-)
+SPEEDS = [
+    ([*((1.0, 0, False) for _ in range(9)), (0.0, 20, False), *((1.0, 20, True) for _ in range(10))], 0.0),
+    ([(1.0, 20, False), (0.0, 20, True), *((1.0, 20 + 5 * i, True) for i in range(1, 6))], 20.0),  # it resumes there
+    ([(0.0, 10, True), (2.0, 11, True), (2.0, 5, True)], 0.0),  # a lane is played again
+    ([(0.0, 10, True), (2.0, 5, True), *((1.0, 5 + i, True) for i in range(1, 101))], 4.0),  # old samples are gone
+]
+
+
+@pytest.mark.parametrize(("played", "speed"), SPEEDS)
 def test_the_speed_is_that_of_playing(
     memory: Memory, clock: Clock, played: list[tuple[float, int, bool]], speed: float
 ) -> None:

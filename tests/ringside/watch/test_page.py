@@ -82,13 +82,13 @@ def test_only_who_knows_the_key_is_answered(viewer: Viewer) -> None:
     assert viewer._client.get(f"/{viewer.app.key}", headers={"Host": "localhost"}).location == f"/{viewer.app.key}/"
 
 
-@pytest.mark.parametrize(
-    ("host", "code"),
-    [
-        *((name, 400) for name in ("evil.example", "localhost.evil.example", "10.0.0.1:80", "")),
-        *((name, 200) for name in ("localhost", "localhost:9", "127.0.0.1:9")),
-    ],
-)
+HOSTS = [
+    *((name, 400) for name in ("evil.example", "localhost.evil.example", "10.0.0.1:80", "")),
+    *((name, 200) for name in ("localhost", "localhost:9", "127.0.0.1:9")),
+]
+
+
+@pytest.mark.parametrize(("host", "code"), HOSTS)
 def test_a_foreign_name_for_this_machine_is_refused(viewer: Viewer, host: str, code: int) -> None:
     assert viewer.get("", host=host).status_code == code
 

@@ -156,18 +156,18 @@ def test_an_entry_is_made_of_a_run(empty_zoo: Path, tmp_path: Path, capsys: pyte
     assert capsys.readouterr().out.startswith("tests_support_pixel_game_factory: ")
 
 
-@pytest.mark.parametrize(
-    ("words", "says"),
-    [
-        (["--add", "nowhere"], "nowhere does not exist"),
-        (["--add", "{run}", "--env", "{env}", "--name", "../pong"], "must be of small letters"),
-        (["--add", "{alone}", "--env", "{env}"], "is in no run directory"),
-        (["--add", "{run}"], "The agent of --add "),
-        (["--name", "pong"], "pass one of them, too"),
-        (["--env", CATCH], "pass one of them, too"),
-        (["--plugin", "theirs"], "--plugin is for --add and --push"),
-    ],
-)
+REFUSED = [
+    (["--add", "nowhere"], "nowhere does not exist"),
+    (["--add", "{run}", "--env", "{env}", "--name", "../pong"], "must be of small letters"),
+    (["--add", "{alone}", "--env", "{env}"], "is in no run directory"),
+    (["--add", "{run}"], "The agent of --add "),
+    (["--name", "pong"], "pass one of them, too"),
+    (["--env", CATCH], "pass one of them, too"),
+    (["--plugin", "theirs"], "--plugin is for --add and --push"),
+]
+
+
+@pytest.mark.parametrize(("words", "says"), REFUSED)
 def test_refused_additions(empty_zoo: Path, tmp_path: Path, refused: Refused, words: list[str], says: str) -> None:
     run = make_run(tmp_path / "run") / "checkpoints" / "best.safetensors"
     alone = shutil.copy(run, tmp_path / "alone.safetensors")
@@ -175,16 +175,16 @@ def test_refused_additions(empty_zoo: Path, tmp_path: Path, refused: Refused, wo
     assert not list(empty_zoo.iterdir())
 
 
-@pytest.mark.parametrize(
-    ("file", "old", "new", "says"),
-    [
-        ("config.json", CATCH, "forged:factory", f"weights are of {CATCH}, but their run is of 'forged:factory'."),
-        ("config.json", '"nature"', "null", "best.safetensors cannot be shared. "),
-        ("summary.json", "20480", "null", "best.safetensors cannot be shared. summary.json has steps None"),
-        ("summary.json", ": 20,", ': "3",', "best.safetensors cannot be shared. summary.json has rounds '3'"),
-        ("summary.json", "all", "[", "best.safetensors cannot be shared. summary.json is truncated or damaged"),
-    ],
-)
+DAMAGE = [
+    ("config.json", CATCH, "forged:factory", f"weights are of {CATCH}, but their run is of 'forged:factory'."),
+    ("config.json", '"nature"', "null", "best.safetensors cannot be shared. "),
+    ("summary.json", "20480", "null", "best.safetensors cannot be shared. summary.json has steps None"),
+    ("summary.json", ": 20,", ': "3",', "best.safetensors cannot be shared. summary.json has rounds '3'"),
+    ("summary.json", "all", "[", "best.safetensors cannot be shared. summary.json is truncated or damaged"),
+]
+
+
+@pytest.mark.parametrize(("file", "old", "new", "says"), DAMAGE)
 def test_a_damaged_run_is_not_added(
     empty_zoo: Path, tmp_path: Path, refused: Refused, file: str, old: str, new: str, says: str
 ) -> None:
