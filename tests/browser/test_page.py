@@ -130,7 +130,6 @@ class PageView:
 def begin(*words: str, **options: Any) -> tuple[subprocess.Popen[str], str]:
     """`launch.py watch` in a process of its own, and the address that it prints."""
     process = start_words("watch", *words, program=PROGRAM, **options)
-    assert process.stdout is not None
     for line in process.stdout:
         if found := re.search(r"http://127\.0\.0\.1:\d+/\S+/", line):
             return process, found[0]

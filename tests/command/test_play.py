@@ -244,8 +244,6 @@ def test_ctrl_c_while_libraries_load_ends_without_a_traceback(tmp_path: Path, li
         **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE),
     )
     with process:
-        assert process.stdout is not None
-        assert process.stderr is not None
         assert process.stdout.readline() == "loading\n"
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=30) == -signal.SIGINT

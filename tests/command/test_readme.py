@@ -93,7 +93,6 @@ def test_a_command_works(command: str, run: Path, tmp_path: Path) -> None:
         words = _recipe(words)
     assert words.pop(0) == "launch.py"
     more = MORE[command]
-    assert more is not None
     words = [str(run) if word == "RUN" else word for word in words]
     finish(start_words(*words, *more.format(run=run, out=tmp_path / "out").split()), seconds=150.0)
 

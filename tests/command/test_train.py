@@ -125,7 +125,6 @@ def test_a_resume_is_checked_again_once_the_directory_is_locked(run_dir: Path) -
     """Meanwhile another run may have ended in it, or have taken the checkpoint away."""
     ready = ringside.plan(ringside.starting_point(None, run_dir).with_settings(total_steps=2_880))
     with training._owned(ready) as checkpoint:
-        assert checkpoint is not None
         assert checkpoint.path == run_dir / "checkpoints" / "checkpoint-00000005.json"
     finished = replace(ready, config=replace(ready.config, learn=replace(ready.config.learn, total_steps=2_400)))
     with pytest.raises(ConfigError, match="is a finished run"), training._owned(finished):

@@ -52,7 +52,6 @@ def test_a_directory_of_runs_is_shown_as_all_of_them(tmp_path: Path) -> None:
     run_of(tmp_path / "suites" / "atari5" / "pong-1")
     run_of(tmp_path / "suites" / "one")
     process = start_words("watch", str(tmp_path / "suites"))
-    assert process.stdout is not None
     assert process.stdout.readline() == f"2 runs under {tmp_path / 'suites'}\n"
     process.send_signal(signal.SIGINT)
     finish(process)
@@ -69,10 +68,8 @@ def test_a_port_in_use_and_none_at_all(refused: Refused, tmp_path: Path) -> None
 
 def test_a_run_that_has_ended_is_shown_from_its_files(tmp_path: Path) -> None:
     process = start_words("watch", str(run_of(tmp_path / "run")))
-    assert process.stdout is not None
     assert "which has ended: what its files tell" in process.stdout.readline()
     found = re.search(r"http://127\.0\.0\.1:(\d+)/\S+/", process.stdout.readline())
-    assert found
     # A few connections that send nothing, half a request, or read nothing keep nobody out.
     keyed = f"GET {found[0].partition(found[1])[2]}state HTTP/1.1\r\nHost: localhost\r\n\r\n".encode()
     with ExitStack() as stack:
@@ -95,7 +92,6 @@ def test_a_browser_opens_the_page_without_its_key_in_its_words(tmp_path: Path, m
     scratch.mkdir()
     monkeypatch.setenv("TMPDIR", str(scratch))
     process = start_words("watch", str(run_of(tmp_path / "run")), "--open")
-    assert process.stdout is not None
     address = [process.stdout.readline() for _ in range(2)][1].strip()
     wait_until(process, told.exists)
     process.send_signal(signal.SIGTERM)
@@ -113,10 +109,8 @@ def test_a_viewer_and_a_server_that_are_stuck_do_not_disturb_a_run(tmp_path: Pat
     run = start(run_dir, total_steps="1_920")
     wait_until(run, (run_dir / "live.json").exists)
     server = start_words("watch", str(run_dir))
-    assert server.stdout is not None
     server.stdout.readline()
     found = re.search(r"127\.0\.0\.1:(\d+)(/\S+/)", server.stdout.readline())
-    assert found
     with socket.create_connection(("127.0.0.1", int(found[1]))) as stuck:
         stuck.settimeout(30)
         stuck.sendall(f"GET {found[2]}pictures HTTP/1.1\r\nHost: localhost\r\n\r\n".encode() * 50)

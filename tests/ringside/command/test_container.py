@@ -33,7 +33,6 @@ def test_images_are_public_and_their_python_suits() -> None:
     assert stages == {"cpu", "gpu"}
     assert "DEVICE=cpu" in named("ARG")
     ranges = re.search(r"python_requires = (\S+)", (ROOT / "setup.cfg").read_text())
-    assert ranges is not None
     assert SpecifierSet(ranges[1]).contains("3.11")
 
 
@@ -49,7 +48,6 @@ def test_the_code_that_shrinks_frames_is_compiled_in_the_image() -> None:
     """By a line of Python that this checkout has, after the installation."""
     _, python = named("RUN")[-1].split("make install", 1)
     code = re.search(r'\.venv/bin/python -c "(.*)"', python)
-    assert code is not None
     subprocess.run([sys.executable, "-c", code[1]], cwd=ROOT, timeout=100, check=True)
     assert is_compiled()
 
@@ -69,7 +67,6 @@ def test_copied_files_exist_and_run_files_are_copied() -> None:
     python, script = json.loads(named("ENTRYPOINT")[0])
     assert (ROOT / script).is_file()
     venv = re.search(r"^VENV +:= (\S+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert venv is not None
     assert python == f"{venv[1]}/bin/python"
     assert json.loads(named("CMD")[0]) == ["doctor"]
     assert PurePosixPath(named("VOLUME")[0]) == PurePosixPath(named("WORKDIR")[0]) / "runs"

@@ -227,7 +227,6 @@ def test_the_summary_says_what_limited_the_run_since_the_beginning_of_learning(m
 def test_a_gateway_has_a_node(memory: Memory) -> None:
     memory = Memory.create(Plan(memory.plan.config, 6, Elsewhere(1)))
     board, gateways = memory.board, memory.gateways
-    assert gateways is not None
     board.heartbeat[:] = 10 * SECOND
     board.lane_owner[:2] = memory.plan.config.machine.actors
     gateways.transfer_ns[0], gateways.sent_bytes[0], gateways.received_bytes[0] = SECOND, 1_000, 100
@@ -237,7 +236,6 @@ def test_a_gateway_has_a_node(memory: Memory) -> None:
     gateways.losses[0] = 3
     load = load_between(memory, old, Sample.take(memory, 14 * SECOND))
     node = load.roles[-1].node
-    assert node is not None
     assert (node.lanes, node.losses, node.transfer) == (2, 3, 0.25)
     assert (node.sent, node.received) == (2_000, 100)
     assert node.name.startswith("näherx")
@@ -246,7 +244,6 @@ def test_a_gateway_has_a_node(memory: Memory) -> None:
 
 def test_an_observer_reads_the_newest_sentences_of_a_gateway(memory: Memory) -> None:
     gateways = Memory.create(Plan(memory.plan.config, 6, Elsewhere(2))).gateways
-    assert gateways is not None
     for number in range(11):
         gateways.tell(1, f"sentence {number}")
     assert gateways.notices.values.tolist() == [0, 11]

@@ -283,7 +283,6 @@ def test_a_run_begins_with_the_weights_that_are_given(tmp_path: Path, *, priorit
     given = random_weights(tmp_path / "other", actions=4)
     memory, _ = prepared(tmp_path / "run", init_from=given, prioritized=prioritized)
     state = memory.learner_snapshots.read(0)
-    assert state is not None
     np.testing.assert_array_equal(state["online"], load_weights(given).flat)
     assert not any(state[name].any() for name in state.keys() - {"online", "priorities"})
     if prioritized:

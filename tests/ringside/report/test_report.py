@@ -332,7 +332,6 @@ def test_a_band_reaches_as_far_as_all_seeds(tmp_path: Path) -> None:
     short = np.array([0.0, 10.0]), np.array([0.0, 10.0])
     late = np.array([5.0, 10.0, 20.0]), np.array([0.0, 0.0, 100.0])
     found = seed_band([short, late])
-    assert found is not None
     grid, mean, least, most = found
     assert (grid[0], grid[-1]) == (5.0, 10.0)
     np.testing.assert_allclose(most, grid)

@@ -197,7 +197,6 @@ def test_requests_for_stacks_and_to_stop_end_neither_server_nor_process(server: 
 
 def test_server_and_processes_end_with_the_launcher() -> None:
     with subprocess.Popen([sys.executable, "-c", PARENT], cwd=ROOT, stdout=subprocess.PIPE, text=True) as parent:
-        assert parent.stdout is not None
         pidfds = [os.pidfd_open(int(pid)) for pid in parent.stdout.readline().split()]
         parent.kill()
         assert all(ended(pidfd) for pidfd in pidfds)

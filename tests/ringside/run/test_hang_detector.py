@@ -173,7 +173,6 @@ def _seen(process: int, state: str) -> ProcessState:
 
     def there() -> bool:
         seen = process_state(process)
-        assert seen is not None
         found.append(seen)
         return seen.state == state
 

@@ -21,7 +21,6 @@ OTHERS = (("replay_size", 240), ("lane_envs", 1), ("network", "nature"), ("actor
 
 def test_the_memory_is_seen_and_cannot_be_written(run: Pretended) -> None:
     found = attach(run.run_dir, read_config(run.run_dir))
-    assert found is not None
     memory, live = found
     run.play(3)
     assert memory.board.lane_done.values.tolist() == [3, 3, 3]
@@ -66,7 +65,6 @@ def test_a_network_of_the_user_is_neither_imported_nor_asked_for(tmp_path: Path)
     torso = OwnTorso(16, 512, (("layer.weight", (16, 9)), ("scale", ())))
     run = Pretended(tmp_path / "run", network="nowhere:Net", own_torso=torso)
     found = attach(run.run_dir, read_config(run.run_dir))
-    assert found is not None
     assert found[0].plan.parameters == run.memory.plan.parameters
     found[0].arena.close()
 

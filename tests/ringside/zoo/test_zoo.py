@@ -241,7 +241,6 @@ def test_a_command_of_an_on_policy_run_has_the_flags_that_its_method_takes() -> 
 def test_a_run_may_begin_with_an_agent_of_the_zoo() -> None:
     for name in ("pong", "zoo/pong"):
         found = planning.check(Config().with_settings(game="pong", init_from=name, device="cpu"))
-        assert found.config.run.init_from is not None
         assert found.config.run.init_from.samefile(catalogue.ZOO / "pong" / catalogue.WEIGHTS)
     with pytest.raises(ConfigError, match=r"--init-from /no/such does not exist.*the zoo are .*pong"):
         planning.check(Config().with_settings(init_from="/no/such"))
