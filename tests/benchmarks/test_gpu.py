@@ -36,8 +36,7 @@ def begun(out: Path) -> Proof:
 
 
 def done_in(out: Path) -> list[dict[str, Any]]:
-    done: list[dict[str, Any]] = json.loads((out / "outcome.json").read_text())["done"]
-    return done
+    return json.loads((out / "outcome.json").read_text())["done"]
 
 
 def prove(
@@ -64,8 +63,7 @@ def test_a_stage_that_fails_does_not_stop_the_next(tmp_path: Path, monkeypatch: 
     assert list(report.rows) == ["stage good"]
     done = done_in(tmp_path)
     assert [(fact["stage"], fact["good"]) for fact in done] == [("broken", False)] * 2 + [("good", True)]
-    assert done[0]["code"] == 3
-    assert "FileNotFoundError" in done[1]["error"]
+    assert (done[0]["code"], "FileNotFoundError" in done[1]["error"]) == (3, True)
     assert "said" in (tmp_path / "broken.log").read_text()
     assert (tmp_path / "proof.png").read_bytes().startswith(b"\x89PNG")
     # A later call keeps the results of other stages.
@@ -120,9 +118,9 @@ def test_a_command_ends_with_the_proof(tmp_path: Path) -> None:
     marking = f"import os, pathlib, signal; pathlib.Path('{mark}').write_text(str(os.getpid())); signal.pause()"
     words = f'-c "{marking}"'
     program = (
-        "from pathlib import Path; from benchmarks.gpu import Proof; "
-        f"proof = Proof(Path({str(tmp_path / 'out')!r})); proof.begin('s'); proof.run({words!r}, 60)"
+        f"from pathlib import Path; from benchmarks.gpu import Proof; proof = Proof(Path({str(tmp_path / 'out')!r}))"
     )
+    program += f"; proof.begin('s'); proof.run({words!r}, 60)"
     with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT) as process:
         until(lambda: mark.exists() and mark.read_text())
         started = psutil.Process(int(mark.read_text()))
@@ -160,16 +158,12 @@ def test_a_run_under_mps_has_a_daemon_that_ends_with_it(tmp_path: Path, monkeypa
     assert proof.run("-c \"import os; print(os.environ['CUDA_MPS_PIPE_DIRECTORY'])\"", 20, mps=True)
     pipe = (tmp_path / "late.log").read_text().splitlines()[-1]
     where, option = asked.read_text().splitlines()
-    assert where.startswith(pipe)
-    assert option == "-f"
-    assert not Path(pipe).exists()
+    assert (where[: len(pipe)], option, Path(pipe).exists()) == (pipe, "-f", False)
     assert not psutil.pid_exists(int(where.removeprefix(pipe)))
 
 
 @pytest.mark.parametrize(("weights", "good"), [("11", True), ("12", False), ("1", False)])
-def test_runs_agree_in_their_weights(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weights: str, *, good: bool
-) -> None:
+def test_runs_agree_in_their_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weights: str, good: bool) -> None:
     """A run without weights here is one that did not end well; one under MPS need not be there."""
     left = list(weights)
 
@@ -183,9 +177,7 @@ def test_runs_agree_in_their_weights(
 
 
 @pytest.mark.parametrize(("returned", "good"), [(18.0, True), (17.9, False)])
-def test_a_solved_game_is_noted_and_drawn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, returned: float, *, good: bool
-) -> None:
+def test_a_solved_game_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, returned: float, good: bool) -> None:
     def launch(self: Proof, words: str, seconds: float, run_dir: Path) -> None:
         assert words.endswith("--stop-at 18.0 --seed 7")
         run_dir.mkdir()
@@ -215,9 +207,7 @@ ASKED = [words for benches in BENCHES.values() for words in benches.values()]
 RUNS = [
     *(f"{SMALL_RUN} {FLAGS[name]}" for name in EXACT),
     *(f"{SMALL_RUN} {words} {FLAGS[name]}" for words in FAMILY for name in EXACT_FAMILY),
-    *sorted(
-        {f"--replay-size 20_000 {words.partition(' -- ')[2]}" for words in ASKED if words.startswith("throughput")}
-    ),
+    *{f"--replay-size 20_000 {words.partition(' -- ')[2]}": 0 for words in ASKED if words.startswith("throughput")},
 ]
 
 
@@ -234,7 +224,7 @@ def test_every_benchmark_of_a_stage_has_such_options() -> None:
 
 
 def test_presets_of_the_stages_are_all_but_the_plain_one() -> None:
-    words = [BENCHES[stage]["all"] for stage in ("presets", "large", "on-policy")]
+    words = (BENCHES[stage]["all"] for stage in ("presets", "large", "on-policy"))
     listed = [name for each in words for name in each.split("--only ")[1].split(",")]
     on_a_gpu = [name for name, preset in PRESETS.items() if preset.learn.schedule not in ("ordered", "async")]
     assert sorted([*listed, "nature"]) == sorted(on_a_gpu)

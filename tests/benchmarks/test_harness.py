@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -102,8 +103,7 @@ def test_a_row_that_a_repeat_lacks_is_left_out_and_a_name_stands_for_one_row(rep
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_result_that_is_no_number_is_wrong(value: float, report: Report) -> None:
     report.run(cases(a=(10.0, value)), 2)
-    assert report.wrong == {"a": f"a came out as {value} steps/s."}
-    assert not report.rows
+    assert (report.wrong, report.rows) == ({"a": f"a came out as {value} steps/s."}, {})
 
 
 def test_faults_of_this_project_are_missing_and_others_are_not_hidden(report: Report) -> None:
@@ -125,11 +125,11 @@ CodeOf = Callable[[Callable[[Report], None]], int]
 @pytest.fixture
 def code_of(file: Path, monkeypatch: pytest.MonkeyPatch) -> CodeOf:
     """Exit code of the command with a benchmark that does what it is given."""
+    module = SimpleNamespace(__doc__="Title.\n\nMore.", NAMES=("a",), DEFAULTS={"only": "all", "seconds": 1.0})
+    monkeypatch.setattr(command.importlib, "import_module", lambda name: module)
 
     def main(measure: Callable[[Report], None]) -> int:
-        module = SimpleNamespace(__doc__="Title.\n\nMore.", NAMES=("a",), DEFAULTS={"only": "all", "seconds": 1.0})
         module.run = lambda options, report: measure(report)
-        monkeypatch.setattr(command.importlib, "import_module", lambda name: module)
         return command.main(["limits", "--json", str(file), "--", "--envs", "8"])
 
     return main
@@ -144,26 +144,25 @@ def test_file_and_table_hold_all(code_of: CodeOf, file: Path, capsys: pytest.Cap
 
     assert code_of(measure) == 1, "a wrong result"
     held = json.loads(file.read_text())
-    assert held["command"] == f"python -m benchmarks limits --json {file} -- --envs 8"
     rows = [(row["name"], row["median"], row["ratio"]) for row in held["rows"]]
     assert rows == [("memcpy", 20.0, None), ("gather", 7.0, pytest.approx(0.4))]
-    assert held["missing"] == {"the rest": "It was interrupted."}
-    assert held["wrong"] == {"broken": "It is wrong."}
-    assert held["notes"] == ["A sentence."]
     assert held["machine"]["usable_cores"] >= 1
+    assert {name: held[name] for name in ("command", "missing", "wrong", "notes")} == {
+        "command": f"python -m benchmarks limits --json {file} -- --envs 8",
+        "missing": {"the rest": "It was interrupted."},
+        "wrong": {"broken": "It is wrong."},
+        "notes": ["A sentence."],
+    }
     shown = capsys.readouterr().out
-    for words in ("Title.", "gather  cold", "0.400", "wrong broken: It is wrong.", "not measured the rest"):
-        assert words in shown
-    assert "A sentence." in shown
-    assert "More." not in shown
+    words = ("Title.", "gather  cold", "0.400", "wrong broken: It is wrong.", "not measured the rest", "A sentence.")
+    assert [word for word in (*words, "More.") if word not in shown] == ["More."]
 
 
 @pytest.mark.parametrize(("error", "code"), [(CannotRun("no GPU"), 1), (KeyboardInterrupt(), 130)])
 def test_a_benchmark_without_a_figure_leaves_an_earlier_result(
     code_of: CodeOf, file: Path, error: BaseException, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert code_of(lambda report: report.run(cases(a=(error,)), 1)) == code
-    assert file.read_text() == "figures"
+    assert (code_of(lambda report: report.run(cases(a=(error,)), 1)), file.read_text()) == (code, "figures")
     assert "Nothing was measured" in capsys.readouterr().out
 
 
@@ -181,26 +180,15 @@ def test_names_are_chosen_in_the_known_order() -> None:
 
 
 def test_calls_are_timed_in_slices_until_each_had_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = [0.0]
-
-    def taking(seconds: float) -> Callable[[], None]:
-        def action() -> None:
-            clock[0] += seconds
-
-        return action
-
-    monkeypatch.setattr("benchmarks.harness.time", SimpleNamespace(perf_counter=lambda: clock[0]))
-    assert harness.seconds_per_call([taking(0.001), taking(0.5)], 2.0) == pytest.approx([0.001, 0.5])
-    assert clock[0] == pytest.approx(2 * 0.001 + 2 * 0.5 + 0.01 * 200 + 200 * 0.5, abs=0.6)
+    spent: list[float] = []
+    monkeypatch.setattr("benchmarks.harness.time", SimpleNamespace(perf_counter=lambda: sum(spent)))
+    actions = [partial(spent.append, seconds) for seconds in (0.001, 0.5)]
+    assert harness.seconds_per_call(actions, 2.0) == pytest.approx([0.001, 0.5])
+    assert sum(spent) == pytest.approx(2 * 0.001 + 2 * 0.5 + 0.01 * 200 + 200 * 0.5, abs=0.6)
 
 
-def _measuring(answer: float | Exception) -> Callable[[float], float]:
-    def measure(seconds: float) -> float:
-        if isinstance(answer, Exception):
-            raise answer
-        return answer + seconds
-
-    return measure
+def _measuring(answer: float | BaseException) -> Callable[[float], float]:
+    return lambda seconds: seconds + answering(answer)()
 
 
 def test_workers_measure_at_once_and_say_what_is_wrong() -> None:

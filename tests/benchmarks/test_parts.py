@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -38,9 +39,9 @@ def kept_engines() -> list[Engine]:
     found, make = list[Engine](), network_parts.rounds_without_others
 
     def keep(*arguments: Any) -> tuple[Engine, Rounds]:
-        made = make(*arguments)
-        found.append(made[0])
-        return made
+        engine, rounds = make(*arguments)
+        found.append(engine)
+        return engine, rounds
 
     network_parts.rounds_without_others = keep
     return found
@@ -59,9 +60,8 @@ def moves(plan: Plan, members: int) -> Callable[[float], tuple[bool, bool, bool]
     def run(seconds: float) -> tuple[bool, bool, bool]:
         online = engines[0]._online
         before, own = online.params.clone(), torch.zeros(len(online.params), dtype=torch.bool)
-        for part in range(len(online.parts) // members):
-            for place in online.parts[part]:
-                own[place] = True
+        for place in chain(*online.parts[: len(online.parts) // members]):
+            own[place] = True
         times, moved = measure(seconds), online.params != before
         return min(times) > 0, bool(moved[own].any()), bool(moved[~own].any())
 
@@ -69,8 +69,7 @@ def moves(plan: Plan, members: int) -> Callable[[float], tuple[bool, bool, bool]
 
 
 def test_members_make_the_updates_of_one(plan: Plan) -> None:
-    sums = measure_at_once([(checksum, with_members(plan, members)) for members in (1, 2, 4)], 1e-9)
-    assert len(set(sums)) == 1
+    assert len(set(measure_at_once([(checksum, with_members(plan, members)) for members in (1, 2, 4)], 1e-9))) == 1
 
 
 @pytest.mark.parametrize("killed", [None, "learner", "member"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -36,11 +37,8 @@ def make_plan(**settings: Any) -> Plan:
 
 
 @pytest.fixture(autouse=True)
-def prepared() -> Iterator[None]:
-    threads = torch.get_num_threads()
+def prepared(one_thread: None) -> None:
     prepare(make_plan().config)
-    yield
-    torch.set_num_threads(threads)
 
 
 def looks(stacks: NDArray[np.uint8], actions: int) -> NDArray[np.int64]:
@@ -49,18 +47,9 @@ def looks(stacks: NDArray[np.uint8], actions: int) -> NDArray[np.int64]:
     return (sums @ np.array([1, 3, 7, 13])) % actions
 
 
-class Looking:
+def looking(actions: int) -> Mock:
     """A network whose best action is `looks`."""
-
-    def __init__(self, actions: int) -> None:
-        self.actions = actions
-        self.loads = 0
-
-    def load(self, flat: NDArray[np.float32]) -> None:
-        self.loads += 1
-
-    def values(self, stacks: NDArray[np.uint8]) -> NDArray[np.float32]:
-        return np.eye(self.actions, dtype=np.float32)[looks(stacks, self.actions)]
+    return Mock(values=lambda stacks: np.eye(actions, dtype=np.float32)[looks(stacks, actions)])
 
 
 def slow(plan: Plan, index: int) -> Iterator[dict[str, Any]]:
@@ -90,7 +79,7 @@ def slow(plan: Plan, index: int) -> Iterator[dict[str, Any]]:
 
 def test_it_plays_what_a_slow_loop_plays() -> None:
     plan = make_plan()
-    network = Looking(plan.actions)
+    network = looking(plan.actions)
     serial = Serial(plan, network)
     while serial.round * serial.run_schedule.round_ticks < TICKS:
         serial.play_round()
@@ -105,11 +94,11 @@ def test_it_plays_what_a_slow_loop_plays() -> None:
                 ended += 1
             assert held == expected, (index, tick)
     assert ended
-    assert network.loads == 1 + serial.updates, "new parameters after each update, and none without"
+    assert network.load.call_count == 1 + serial.updates, "new parameters after each update, and none without"
 
 
 def test_steps_and_updates_are_counted() -> None:
-    serial = Serial(make_plan(), Looking(4))
+    serial = Serial(make_plan(), looking(4))
     for _ in range(40):
         serial.play_round()
     assert (serial.steps, serial.updates) == (160, (160 - 80) // 4)
@@ -131,4 +120,4 @@ def test_layers_compute_what_the_network_of_a_run_computes(*, gradients: bool) -
 def test_another_order_is_refused(settings: dict[str, Any]) -> None:
     plan = make_plan(**settings)
     with pytest.raises(ConfigError, match="--schedule alternate"):
-        Serial(plan, Looking(plan.actions))
+        Serial(plan, looking(plan.actions))

@@ -38,11 +38,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-def command(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """The command in that folder."""
-    asked, environment = [sys.executable, str(ROOT / "launch.py"), *words], {"PYTHONPATH": f".{os.pathsep}{ROOT}"}
-    environment = os.environ | environment
-    return subprocess.run(asked, cwd=folder, env=environment, capture_output=True, text=True, timeout=200, check=False)
+def command(folder: Path, *words: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    """The command in that folder, which ends with this code."""
+    asked, environment = [sys.executable, ROOT / "launch.py", *words], {"PYTHONPATH": f".{os.pathsep}{ROOT}"}
+    done = subprocess.run(asked, cwd=folder, env=os.environ | environment, capture_output=True, text=True, timeout=200)
+    assert done.returncode == code, (done.stdout, done.stderr)
+    return done
 
 
 def words_of(flags: dict[str, str]) -> list[str]:
@@ -53,23 +54,21 @@ def words_of(flags: dict[str, str]) -> list[str]:
 def run(folder: Path) -> Path:
     """A run of the plug-in on the pixel game."""
     chosen = {"--preset": "log-cosh", "--network": "small", "--sharpness": "2", "--run-dir": "run"}
-    done = command(folder, *PLUGIN, "--plain", *words_of(PLAY), *LEARNS.split(), *words_of(GAME | chosen))
-    assert done.returncode == 0, (done.stdout, done.stderr)
+    command(folder, *PLUGIN, "--plain", *words_of(PLAY), *LEARNS.split(), *words_of(GAME | chosen))
     return folder / "run"
 
 
 @pytest.mark.timeout(300)
 def test_a_plug_in_trains_the_pixel_game(run: Path) -> None:
-    assert summary(run)["finished"]
-    assert summary(run)["updates"] == (6_400 - 640) // 4
-    assert summary(run)["mean_return_100"] > PLAYED_AT_RANDOM + 0.5
+    found = summary(run)
+    assert (found["finished"], found["updates"]) == (True, (6_400 - 640) // 4)
+    assert found["mean_return_100"] > PLAYED_AT_RANDOM + 0.5
 
 
 def test_its_settings_are_written_down(run: Path) -> None:
     settings: dict[str, Any] = json.loads((run / "config.json").read_text())
     assert settings["algorithm"]["settings"] == {"sharpness": 2.0}
-    assert settings["learn"]["network"] == "small"
-    assert settings["run"]["plugin"] == "log_cosh"
+    assert (settings["learn"]["network"], settings["run"]["plugin"]) == ("small", "log_cosh")
     assert all(round_["loss"] > 0 for round_ in records(run, "round") if round_["loss"] is not None)
 
 
@@ -77,15 +76,13 @@ def test_its_settings_are_written_down(run: Path) -> None:
 def test_it_is_evaluated_and_resumed_where_it_is_named(folder: Path, run: Path) -> None:
     load = ("eval", "--load", "run", "--episodes", "2", *words_of(GAME))
     unknown = "was trained with the plug-in log_cosh; pass --plugin log_cosh if you trust it."
-    assert unknown in command(folder, *load).stderr
-    done = command(folder, *load, *PLUGIN)
-    assert done.returncode == 0, done.stderr
+    assert unknown in command(folder, *load, code=2).stderr
+    command(folder, *load, *PLUGIN)
     more = ("--resume", "run", "--plain", "--total-steps", "6_720", *words_of(GAME))
-    assert unknown in command(folder, *more).stderr
-    other = command(folder, *more, "--plugin", "log_cosh_loss")
+    assert unknown in command(folder, *more, code=2).stderr
+    other = command(folder, *more, "--plugin", "log_cosh_loss", code=2)
     assert "--plugin log_cosh_loss loads torch, which actors must not" in other.stderr
-    done = command(folder, *more, *PLUGIN)
-    assert done.returncode == 0, (done.stdout, done.stderr)
+    command(folder, *more, *PLUGIN)
     assert summary(run)["steps"] == 6_720
 
 
@@ -97,23 +94,17 @@ WRONG_SETTINGS = [
 
 @pytest.mark.parametrize(("words", "says"), WRONG_SETTINGS)
 def test_a_setting_of_a_plug_in_that_cannot_be_is_a_sentence(folder: Path, words: tuple[str, ...], says: str) -> None:
-    done = command(folder, *PLUGIN, *words)
-    assert done.returncode == 2
-    assert says in done.stderr
-    assert "Traceback" not in done.stderr
+    said = command(folder, *PLUGIN, *words, code=2).stderr
+    assert (says in said, "Traceback" in said) == (True, False), said
 
 
 @pytest.mark.timeout(300)
 def test_a_network_of_the_user_trains_is_evaluated_and_resumed(folder: Path) -> None:
     shorter = PLAY | {"--learning-starts": "960", "--total-steps": "1_920", "--run-dir": "net"}
     shorter.pop("--network")
-    done = command(folder, "--preset", "quick", "--plain", *NETWORK, *words_of(GAME | shorter))
-    assert done.returncode == 0, (done.stdout, done.stderr)
+    command(folder, "--preset", "quick", "--plain", *NETWORK, *words_of(GAME | shorter))
     load = ("eval", "--load", "net", "--episodes", "2", *words_of(GAME))
-    assert "pass --network nets:Residual if you trust it." in command(folder, *load).stderr
-    done = command(folder, *load, *NETWORK)
-    assert done.returncode == 0, done.stderr
-    assert (
-        "eval --load net --env tests.support.pixel_game:factory --network nets:Residual"
-        in command(folder, "--resume", "net", "--plain", "--total-steps", "2_400", *words_of(GAME), *NETWORK).stdout
-    )
+    assert "pass --network nets:Residual if you trust it." in command(folder, *load, code=2).stderr
+    command(folder, *load, *NETWORK)
+    done = command(folder, "--resume", "net", "--plain", "--total-steps", "2_400", *words_of(GAME), *NETWORK)
+    assert "eval --load net --env tests.support.pixel_game:factory --network nets:Residual" in done.stdout

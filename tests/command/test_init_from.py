@@ -4,35 +4,23 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 import ringside
-from learner.networks.modules import initial_parameters
 from learner.networks.policy import Policy
 from ringside.agents.stored_weights import weights_at
 from ringside.run import planning
-from shared.checkpoint.checkpoint_writer import CheckpointWriter
-from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import Config
-from shared.network_spec import network_of
 from tests.conftest import Refused
+from tests.support.checkpoints import random_weights
 
-ACTIONS = 6
 RAINBOW = {"method": "c51", "atoms": 11, "dueling": True, "noisy": True}
 IQN = {"method": "iqn", "dueling": True, "normalize": "last"}
 NORMALIZED = {"network": "a3c", "normalize": "all", "initial": "orthogonal"}
-
-
-def weights(run_dir: Path, **settings: object) -> Path:
-    """A file of fresh weights for Pong."""
-    rules = {"eval_epsilon": 0.05, "eval_max_frames": 18_000, "eval_actions": "greedy"}
-    config = Config().with_settings(**({"game": "pong", "network": "small"} | rules | settings))
-    flat = initial_parameters(network_of(config, ACTIONS), 1)
-    CheckpointWriter(run_dir, config, make_run_schedule(config), ACTIONS).save_best(flat, version=7, mean_return=0.0)
-    return run_dir / "checkpoints" / "best.safetensors"
 
 
 SMALL = ("--game", "pong", "--network", "small", "--envs", "8", "--device", "cpu", "--run-dir", "new")
@@ -54,26 +42,23 @@ OTHER_NETWORKS = [
 
 
 @pytest.mark.parametrize(("of", "words", "says"), OTHER_NETWORKS)
-def test_another_network_is_refused(
-    refused: Refused, tmp_path: Path, of: dict[str, object], words: tuple[str, ...], says: str
-) -> None:
-    said = refused(*SMALL, *words, "--init-from", str(weights(tmp_path / "old", **of)))
+def test_another_network_is_refused(refused: Refused, of: dict[str, Any], words: tuple[str, ...], says: str) -> None:
+    said = refused(*SMALL, *words, "--init-from", str(random_weights(Path("old"), **of)))
     assert re.match(r"launch\.py: --init-from .* cannot be used\. The weights ", said)
     assert says in said
-    assert not (tmp_path / "new").exists()
+    assert not Path("new").exists()
 
 
 @pytest.mark.parametrize("of", [RAINBOW, IQN, NORMALIZED])
-def test_weights_of_the_same_network_are_taken(tmp_path: Path, of: dict[str, object]) -> None:
-    file = weights(tmp_path / "old", **of)
+def test_weights_of_the_same_network_are_taken(tmp_path: Path, of: dict[str, Any]) -> None:
     settings = {"game": "pong", "network": "small", "envs": 8, "device": "cpu", "run_dir": tmp_path / "new"} | of
-    config = Config().with_settings(**settings, init_from=file)
+    config = Config().with_settings(**settings, init_from=random_weights(tmp_path / "old", **of))
     planning.require_initial_weights(planning.check(config))
 
 
 def test_an_agent_of_a_noisy_network_acts_without_noise(tmp_path: Path) -> None:
     """Its values are those of a policy that does not explore, and not of one that does."""
-    file = weights(tmp_path / "old", **RAINBOW)
+    file = random_weights(tmp_path / "old", **RAINBOW)
     found, agent = weights_at(file), ringside.load_agent(file, device="cpu")
     stacks = np.random.default_rng(1).integers(0, 256, (1, 4, 84, 84), np.uint8)
     rows, keep, places = np.arange(4)[None], np.ones((1, 4), bool), np.zeros(1, np.int64)

@@ -21,11 +21,9 @@ from PIL import Image
 import ringside
 from actors.env import Outcome
 from actors.evaluation import Episode
-from launch import main
 from ringside.agents import evaluating
 from ringside.records.scores import human_normalized
 from shared.config.protocols import PROTOCOLS
-from shared.config.sections import ProtocolName
 from shared.root import ROOT
 from tests.conftest import Launch, Refused
 from tests.support.checkpoints import random_weights
@@ -53,29 +51,24 @@ def frames_in(path: Path) -> int:
 
 def test_a_video_of_a_game(launched: Launch, launch: Launch, tmp_path: Path) -> None:
     weights = random_weights(tmp_path / "run")
-    words = ("--load", str(weights), "--device", "cpu", "--video", "a.mp4", "--seconds", "1.5")
-    done = launched("play", *words, timeout=110)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "a.mp4: 92 pictures, 1.5 s\n"
+    words = ("play", "--load", str(weights), "--device", "cpu", "--seconds", "1.5", "--video")
+    done = launched(*words, "a.mp4", timeout=110)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "a.mp4: 92 pictures, 1.5 s\n", "")
     assert frames_in(tmp_path / "a.mp4") == 92
-    words = ("--load", str(weights), "--device", "cpu", "--video", "a.gif", "--seconds", "1.5")
-    assert launch("play", *words).stdout == "a.gif: 31 pictures, 1.6 s\n"
+    assert launch(*words, "a.gif").stdout == "a.gif: 31 pictures, 1.6 s\n"
     with Image.open(tmp_path / "a.gif") as gif:
         assert gif.size[1] == 420
 
 
-def test_whole_episodes_return_what_eval_says(catch: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_whole_episodes_return_what_eval_says(catch: Path, launch: Launch) -> None:
     expected = ringside.evaluate(catch, env=CATCH, episodes=3, seed=5, device="cpu")["returns"]
     options = ["--load", str(catch), "--env", CATCH, "--device", "cpu", "--seed", "5", "--episodes", "3"]
-    assert main(["play", *options, "--video", str(tmp_path / "a.mp4"), "--speed", "4"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[:3] == [f"{CATCH}: episode {i} returned {expected[i]:,.10g} after 12 steps" for i in range(3)]
-    assert lines[3] == f"{tmp_path}/a.mp4: 36 pictures, 0.6 s"
+    done = launch("play", *options, "--video", "a.mp4", "--speed", "4")
+    told = [f"{CATCH}: episode {i} returned {expected[i]:,.10g} after 12 steps" for i in range(3)]
+    assert (done.returncode, done.stdout.splitlines()[:4]) == (0, [*told, "a.mp4: 36 pictures, 0.6 s"])
 
 
-def test_a_window_shows_episodes(
-    catch: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_window_shows_episodes(catch: Path, launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
     modes: list[str | None] = []
 
     def factory(render_mode: str | None = None) -> Catch:
@@ -84,14 +77,15 @@ def test_a_window_shows_episodes(
 
     monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
     words = ["play", "--load", str(catch), "--env", CATCH, "--device", "cpu", "--episodes", "2"]
-    assert main(words) == 2
-    said = capsys.readouterr().err
-    assert "got an unexpected keyword argument 'render_mode'" in said
-    assert "Write a video instead: --video FILE.mp4." in said
+    done = launch(*words)
+    assert done.returncode == 2
+    assert re.search(
+        "got an unexpected keyword .* 'render_mode'.* Write a video instead: --video FILE.mp4.", done.stderr
+    )
     monkeypatch.setattr("tests.support.pixel_game.factory", factory)
     monkeypatch.setattr("ringside.agents.player.time.sleep", lambda seconds: None)
-    assert main(words) == 0
-    assert capsys.readouterr().out.count("after 12 steps") == 2
+    done = launch(*words)
+    assert (done.returncode, done.stdout.count("after 12 steps")) == (0, 2)
     assert modes == [None, "human"], "one is asked for its actions"
 
 
@@ -109,9 +103,7 @@ def test_a_window_shows_a_game_for_seconds(launched: Launch, tmp_path: Path, mon
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_a_video_that_is_stopped_is_whole_as_far_as_it_goes(
-    catch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], times: int
-) -> None:
+def test_a_stopped_video_is_whole(catch: Path, launch: Launch, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
     """A first signal ends it with 0, a second one at once; `timeout` sends one twice, which counts once."""
     step, steps = Episode.step, 0
 
@@ -129,11 +121,11 @@ def test_a_video_that_is_stopped_is_whole_as_far_as_it_goes(
     before = signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(Episode, "step", counted)
     options = ["--load", str(catch), "--env", CATCH, "--device", "cpu", "--episodes", "10"]
-    assert main(["play", *options, "--video", str(tmp_path / "a.mp4")]) == (0 if times == 1 else 130)
-    printed = capsys.readouterr().out.splitlines()
+    done = launch("play", *options, "--video", "a.mp4")
+    printed = done.stdout.splitlines()
     assert printed[0].endswith("after 12 steps")
-    assert printed[1:] == ([f"{tmp_path}/a.mp4: 17 pictures, 1.1 s"] if times == 1 else [])
-    assert frames_in(tmp_path / "a.mp4") == 18 - times
+    assert (done.returncode, printed[1:]) == ((0, ["a.mp4: 17 pictures, 1.1 s"]) if times == 1 else (130, []))
+    assert frames_in(Path("a.mp4")) == 18 - times
     assert signal.getsignal(signal.SIGTERM) == before
 
 
@@ -165,10 +157,8 @@ def test_options_that_play_refuses(tmp_path: Path, refused: Refused, arguments: 
 def test_eval_ends_whatever_its_env_leaves(launched: Launch, tmp_path: Path, wrong: str, code: int) -> None:
     env = f"tests.support.odd_envs:factory@wrong={wrong}"
     weights = random_weights(tmp_path / "run", env, actions=3)
-    words = ["--load", str(weights), "--env", env, "--episodes", "2", "--device", "cpu"]
-    done = launched("eval", *words)
-    assert done.returncode == code, done.stderr
-    assert "Traceback" not in done.stderr
+    done = launched("eval", "--load", str(weights), "--env", env, "--episodes", "2", "--device", "cpu")
+    assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
     assert ("failed in step() of env 0" in done.stderr) == bool(code)
 
 
@@ -197,9 +187,7 @@ def test_weights_are_judged_by_the_rules_of_their_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("protocol", "episodes"), [("dopamine", 3), ("dqn_zoo", 2)])
-def test_protocols_count_steps(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: ProtocolName, episodes: int
-) -> None:
+def test_protocols_count_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: Any, episodes: int) -> None:
     """In the place of 125,000 steps 30, in falls of 12 each."""
     monkeypatch.setitem(PROTOCOLS, protocol, replace(PROTOCOLS[protocol], eval_steps=30))
     weights = random_weights(tmp_path / "run", CATCH, actions=3, protocol=protocol)

@@ -7,9 +7,9 @@ import os
 import re
 import signal
 import socket
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 import pytest
@@ -41,9 +41,7 @@ NO_RUNS = [
 
 
 @pytest.mark.parametrize(("name", "make", "said"), NO_RUNS)
-def test_no_run_is_refused(
-    refused: Refused, tmp_path: Path, name: str | None, make: Callable[[Path], object], said: str
-) -> None:
+def test_no_run_is_refused(refused: Refused, tmp_path: Path, name: str | None, make: Any, said: str) -> None:
     make(tmp_path / (name or ""))
     assert said.format(tmp_path=tmp_path) in refused("watch", *([name] if name else []))
 
@@ -83,9 +81,8 @@ def test_a_run_that_has_ended_is_shown_from_its_files(tmp_path: Path) -> None:
 def test_a_browser_opens_the_page_without_its_key_in_its_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Any user may read the words of a process; the browser has the priority of any program."""
     browser, told = tmp_path / "browser", tmp_path / "told"
-    browser.write_text(f'#!/bin/sh\n{{ cat "${{1#file://}}"; stat -c %a "${{1#file://}}"; nice; }} > {told}.part\n')
-    with browser.open("a") as file:
-        file.write(f"mv {told}.part {told}\n")
+    tells = f'{{ cat "${{1#file://}}"; stat -c %a "${{1#file://}}"; nice; }} > {told}.part'
+    browser.write_text(f"#!/bin/sh\n{tells}\nmv {told}.part {told}\n")
     browser.chmod(0o700)
     monkeypatch.setenv("BROWSER", f"{browser} %s")
     scratch = tmp_path / "scratch"
@@ -117,8 +114,7 @@ def test_a_viewer_and_a_server_that_are_stuck_do_not_disturb_a_run(tmp_path: Pat
         assert stuck.recv(12) == b"HTTP/1.1 200"  # and never reads the rest
         server.send_signal(signal.SIGSTOP)
         finish(run, seconds=200)
-    assert summary(run_dir)["finished"]
-    assert summary(run_dir)["restarts"] == 0
+    assert (summary(run_dir)["finished"], summary(run_dir)["restarts"]) == (True, 0)
     assert not (run_dir / "live.json").exists()
     assert gone(run)
     server.kill()
