@@ -31,8 +31,7 @@ def test_one_observation_or_several(tmp_path: Path) -> None:
     values = agent.q_values(STACKS)
     assert (values.shape, values.dtype) == ((3, 6), np.float32)
     actions = agent(STACKS)
-    assert actions.dtype == np.int64
-    assert actions.tolist() == values.argmax(axis=1).tolist()
+    assert (actions.dtype, actions.tolist()) == (np.int64, values.argmax(axis=1).tolist())
     for stack, of_batch, action in zip(STACKS, values, actions, strict=True):
         np.testing.assert_allclose(agent.q_values(stack), of_batch, rtol=1e-4, atol=1e-5)
         assert agent(stack) == action
@@ -52,9 +51,7 @@ FRAMES = [
 
 
 @pytest.mark.parametrize(("frames", "shape"), FRAMES)
-def test_an_agent_has_the_frames_that_it_was_trained_with(
-    tmp_path: Path, frames: dict[str, object], shape: tuple[int, ...]
-) -> None:
+def test_an_agent_has_the_frames_of_its_run(tmp_path: Path, frames: dict[str, object], shape: tuple[int, ...]) -> None:
     weights = random_weights(tmp_path, **frames)
     agent = ringside.load_agent(weights, device="cpu")
     assert agent.observation_shape == shape
@@ -137,8 +134,7 @@ def test_a_recurrent_agent_remembers_until_it_is_reset(tmp_path: Path) -> None:
         agent(STACKS)
     np.testing.assert_array_equal(agent.probabilities(STACKS), again, err_msg="the caller's state is its own")
     agent.reset()
-    assert isinstance(agent(STACKS[0]), int)
-    assert isinstance(agent.value(STACKS[0]), float)
+    assert (type(agent(STACKS[0])), type(agent.value(STACKS[0]))) == (int, float)
     plain = ringside.load_agent(random_weights(tmp_path / "plain", method="a2c"), device="cpu")
     plain.reset()
     assert not plain.recurrent
@@ -169,12 +165,10 @@ def test_its_env_follows_the_protocol(
     assert env.action_space == gymnasium.spaces.Discrete(actions)
     observation, _ = env.reset(seed=3)
     assert (observation.shape, observation.dtype) == ((stack, size, size), np.uint8)
-    assert observation[-1].any()
-    assert not observation[:-1].any()
+    assert (observation[-1].any(), observation[:-1].any()) == (True, False)
     assert env.unwrapped.ale.getEpisodeFrameNumber() == played
     observation, *_ = env.step(agent(observation))
-    assert observation[-2].any()
-    assert not observation[:-2].any()
+    assert (observation[-2].any(), observation[:-2].any()) == (True, False)
 
 
 def test_an_env_of_another_kind_has_no_gymnasium_twin(tmp_path: Path) -> None:
@@ -188,8 +182,7 @@ def test_the_example_runs(tmp_path: Path) -> None:
     words = [sys.executable, ROOT / "examples" / "play_with_gymnasium.py", weights, "--steps", "20"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, "pong: " in done.stdout) == (0, True), done.stderr
-    assert "after 20 steps" in done.stdout
+    assert (done.returncode, "pong: " in done.stdout, "after 20 steps" in done.stdout) == (0, True, True), done.stderr
 
 
 def test_the_notebook_runs_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,8 +193,7 @@ def test_the_notebook_runs_and_leaves_nothing(tmp_path: Path, monkeypatch: pytes
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     assert [cell.outputs for cell in cells] == [[]] * 10
     NotebookClient(notebook, timeout=100).execute()
-    shown = [output for cell in cells for output in cell.outputs]
-    assert len([output for output in shown if "image/png" in output.get("data", ())]) == 2
+    assert sum("image/png" in output.get("data", ()) for cell in cells for output in cell.outputs) == 2
     assert {path.name for path in tmp_path.iterdir()} <= {"profile_default", "runtime"}
 
 
@@ -224,10 +216,9 @@ def test_a_network_plays_only_games_with_its_actions(tmp_path: Path) -> None:
         require_actions(weights, Config().with_settings(game=game).play)
     with pytest.raises(ConfigError, match=r"qbert has the actions NOOP FIRE UP .* but the agent was trained on pong"):
         require_actions(weights, Config().with_settings(game="qbert").play)
+    machado = Config().with_settings(game="pong", protocol="machado").play
     with pytest.raises(ConfigError, match=r"machado has 18"):
-        require_actions(
-            replace(weights, protocol="machado"), Config().with_settings(game="pong", protocol="machado").play
-        )
+        require_actions(replace(weights, protocol="machado"), machado)
 
 
 @pytest.mark.parametrize("load", ["nowhere", "zoo/nowhere", "runs/nowhere", "zoo/../secret"])

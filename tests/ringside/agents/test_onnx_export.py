@@ -26,8 +26,7 @@ from ringside.agents import onnx_graph  # noqa: E402  (after the packages that i
 
 def answers(content: bytes, **inputs: np.ndarray) -> list[np.ndarray]:
     """Outputs of a file by onnxruntime."""
-    found: list[np.ndarray] = onnxruntime.InferenceSession(content).run(None, inputs)
-    return found
+    return onnxruntime.InferenceSession(content).run(None, inputs)
 
 
 @pytest.mark.parametrize(
@@ -73,8 +72,7 @@ def test_the_agent_of_the_zoo_is_exported_and_checked_on_frames_that_it_plays(tm
     model = onnx.load(str(tmp_path / "pong.onnx"))
     onnx.checker.check_model(model, full_check=True)
     about = {prop.key: prop.value for prop in model.metadata_props}
-    assert about["game"] == "pong"
-    assert json.loads(about["actions"])[:2] == ["NOOP", "FIRE"]
+    assert (about["game"], json.loads(about["actions"])[:2]) == ("pong", ["NOOP", "FIRE"])
     stacks = np.random.default_rng(2).integers(0, 256, (8, 4, 84, 84), np.uint8)
     (values,) = answers((tmp_path / "pong.onnx").read_bytes(), observation=stacks)
     agent = ringside.load_agent("pong", device="cpu")

@@ -155,13 +155,11 @@ def test_the_played_action_is_marked_and_the_former_moment_is_gone(pictures: lis
     made.add(moment(screen=black, chosen=1))
     made.add(moment(screen=black))
     first, _, other, _, random, _, again, _ = pictures
-    assert pixels(first, CHOSEN) > 100
-    assert pixels(first, BAR) > 100
+    assert min(pixels(first, CHOSEN), pixels(first, BAR)) > 100
     assert not np.array_equal(first, other)
     assert not np.array_equal(first, random), "the word random"
-    assert np.array_equal((first == CHOSEN).all(axis=2), (random == CHOSEN).all(axis=2)), (
-        "the mark is at what is played"
-    )
+    marks = [(picture == CHOSEN).all(axis=2) for picture in (first, random)]
+    assert np.array_equal(*marks), "the mark is at what is played"
     assert np.array_equal(first, again)
 
 
@@ -170,7 +168,6 @@ def test_everything_fits_beneath_each_other(pictures: list[np.ndarray], height: 
     made = video(tuple(f"A{i}" for i in range(actions)), scale)
     made.add(moment(actions - 1, values=np.linspace(0, 1, actions), screen=np.zeros((height, 160, 3), np.uint8)))
     rows = np.flatnonzero((pictures[0][:, -PANEL:] == CHOSEN).all(axis=2).any(axis=1))
-    assert len(rows)
     assert rows.max() < pictures[0].shape[0] - 1
     if height * scale < pictures[0].shape[0]:
         assert (pictures[0][height * scale :, :-PANEL] == GROUND).all()
@@ -192,23 +189,16 @@ def test_bars_are_of_the_range_of_their_episode() -> None:
 
 
 @pytest.mark.parametrize("suffix", [".mp4", ".gif"])
-def test_a_full_disk_is_a_sentence_and_leaves_no_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
-) -> None:
+def test_a_full_disk_is_told_and_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str) -> None:
     def full(path: Path, _mode: str) -> BinaryIO:
         path.touch()
         return Path("/dev/full").open("wb")
 
     monkeypatch.setattr("actors.filming.open", full, raising=False)
     env: Any = SimpleNamespace(action_names=NAMES)
-
     made = Video(tmp_path / f"a{suffix}", "pong", env, 20, 1, has_policy=False)
-
-    def write() -> None:
-        for _ in range(100):
-            made.add(moment(screen=np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)))
-
+    noise = moment(screen=np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8))
     with pytest.raises(ConfigError, match=f"The video .*a{suffix} cannot be written: No space left on device"):
-        write()
+        list(map(made.add, [noise] * 100))
     made.file.finish()
     assert not list(tmp_path.iterdir())

@@ -41,8 +41,8 @@ def alone(**changes: str) -> dict[str, Any]:
 def result(run_dir: Path) -> dict[str, Any]:
     """Figures of a run that do not depend on the machine on which lanes are played."""
     names = ("weights_sha256", "steps", "updates", "episodes")
-    episodes = [{k: v for k, v in each.items() if k not in ("time", "seconds")} for each in records(run_dir, "episode")]
-    return {name: summary(run_dir)[name] for name in names} | {"returns": [each["return"] for each in episodes]}
+    returns = [each["return"] for each in records(run_dir, "episode")]
+    return {name: summary(run_dir)[name] for name in names} | {"returns": returns}
 
 
 def begin(

@@ -79,9 +79,7 @@ def dies(method: str, call: int) -> str | None:
     return "died" if method == "poll" else None
 
 
-def test_the_exit_code_and_the_last_lines_of_a_failure(
-    cluster: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_failure_tells_code_and_last_lines(cluster: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     programs, hosts = cluster()
     job = programs.open()
     assert job.run(lambda: ["good"], "pong", tmp_path) == 0
@@ -115,9 +113,7 @@ def test_losses_in_a_row_are_counted_from_the_newest_checkpoint(
     assert capsys.readouterr().out.count(again) == 1 + MOST_LOSSES
 
 
-def test_a_lost_run_that_still_saves_is_waited_for(
-    cluster: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lost_run_that_saves_is_waited_for(cluster: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     programs, _ = cluster(dies, dies)
     waits = threading.Event()
 
@@ -158,8 +154,7 @@ def test_a_stop_or_an_error_asks_the_programs_and_begins_no_other(
 
     with pytest.raises(ConfigError, match=r"No\."):
         programs.for_each(range(50), work)
-    assert codes == [0, 0]
-    assert [file.read_text() for file in files] == ["asked", "asked"]
+    assert (codes, [file.read_text() for file in files]) == ([0, 0], ["asked", "asked"])
     assert len(begun) <= 6
 
 
@@ -194,8 +189,7 @@ def test_a_host_without_calls_stops_its_program_and_ends(launcher: Path, tmp_pat
     until(file.exists)
     clock.now += 1.5 * LEASE
     until(lambda: ended)
-    assert ended == [1]
-    assert file.read_text() == "asked"
+    assert (ended, file.read_text()) == ([1], "asked")
     host.close()
 
 

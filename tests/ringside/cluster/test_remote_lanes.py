@@ -58,8 +58,7 @@ def test_lanes_on_other_nodes_play_the_same(gateways: int) -> None:
     hosts = ObjectCluster(PlayedGroup)
     world = RemoteWorld(gateways, hosts).run()
     assert world.played() == alone()
-    assert len(hosts.hosts) == gateways
-    assert all(host.released for host in hosts.hosts)
+    assert [host.released for host in hosts.hosts] == [True] * gateways
     assert world.memory.board.redone.sum() == 0
     parameters = ROUNDS * world.memory.weights.data[0].nbytes
     assert world.memory.gateways.sent_bytes.tolist() == [parameters] * gateways, "they travel once a round"
@@ -163,8 +162,7 @@ def test_the_first_parameters_of_a_group_may_take_long(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(ObjectHost, "call", note)
     RemoteWorld(1, ObjectCluster(PlayedGroup, fails("collect", 9))).run()
-    assert allowed[0] == remote_lanes.BEGIN_SECONDS
-    assert allowed.count(remote_lanes.BEGIN_SECONDS) == 2, "one group was lost"
+    assert (allowed[0], allowed.count(allowed[0])) == (remote_lanes.BEGIN_SECONDS, 2), "one group was lost"
     assert len(allowed) > ROUNDS
 
 
@@ -185,8 +183,7 @@ def test_without_a_free_node_this_machine_plays_and_nodes_join_and_leave(monkeyp
     world = RemoteWorld(2, hosts)
     world.run(change)
     assert world.played() == alone()
-    assert [0] in owners  # this machine played all
-    assert len(owners) == ROUNDS
+    assert ([0] in owners, len(owners)) == (True, ROUNDS), "this machine played all"
     for said in ("no free node for actor 1: its lanes are played elsewhere", "Lanes of actor 2 are played on node n7."):
         assert any(said in note for note in world.notes)
 
@@ -233,16 +230,12 @@ DIFFERENT = [
 
 
 @pytest.mark.parametrize(("bad", "mixed", "said"), DIFFERENT)
-def test_a_node_that_differs_is_left_out(
-    monkeypatch: pytest.MonkeyPatch, bad: tuple[Node, str], mixed: bool, said: str
-) -> None:
+def test_a_node_that_differs_is_left_out(monkeypatch: pytest.MonkeyPatch, bad: Any, mixed: bool, said: str) -> None:
     answer(monkeypatch, bad, GOOD)
     hosts = ObjectCluster(PlayedGroup)
     world = RemoteWorld(1, hosts, mixed=mixed).run()
     assert world.played() == alone()
-    assert hosts.left_out == hosts.hosts[:1]
-    assert len(hosts.hosts) == 2
-    assert world.memory.inexact_since == -1
+    assert (hosts.left_out, len(hosts.hosts), world.memory.inexact_since) == (hosts.hosts[:1], 2, -1)
     assert world.notes[0].startswith(said)
     assert world.notes[0].endswith("It is left out.")
     assert "Lanes of actor 1 are played on node n8." in world.notes

@@ -54,16 +54,15 @@ def test_the_code_that_shrinks_frames_is_compiled_in_the_image() -> None:
 
 def test_it_runs_as_an_ordinary_user_who_owns_its_files() -> None:
     order = [name for name, _ in instructions()]
+    assert order.index("USER") < order.index("COPY")
     assert named("USER") == ["ringside"]
     assert "useradd --create-home --uid 1000 ringside" in named("RUN")[0]
-    assert order.index("USER") < order.index("COPY")
     assert all(words.startswith("--chown=ringside:ringside ") for words in named("COPY"))
 
 
 def test_copied_files_exist_and_run_files_are_copied() -> None:
     for words in named("COPY"):
-        *sources, _ = words.split()[1:]
-        assert all((ROOT / source).exists() for source in sources)
+        assert all((ROOT / source).exists() for source in words.split()[1:-1])
     python, script = json.loads(named("ENTRYPOINT")[0])
     assert (ROOT / script).is_file()
     venv = re.search(r"^VENV +:= (\S+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
@@ -74,6 +73,5 @@ def test_copied_files_exist_and_run_files_are_copied() -> None:
 
 def test_files_of_this_machine_stay_out() -> None:
     left_out = {line.removeprefix("**/") for line in (ROOT / ".dockerignore").read_text().split()}
-    assert left_out >= {".git", ".venv", "runs", "__pycache__"}
-    for needed in ("launch.py", "requirements.lock", "setup.cfg", "pyproject.toml", "Makefile", "README.md"):
-        assert needed not in left_out
+    needed = {"launch.py", "requirements.lock", "setup.cfg", "pyproject.toml", "Makefile", "README.md"}
+    assert (left_out >= {".git", ".venv", "runs", "__pycache__"}, left_out & needed) == (True, set())

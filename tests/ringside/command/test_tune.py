@@ -77,9 +77,8 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
 
 def test_trials_are_runs_with_settings_of_the_space_and_the_best_is_kept(program: Program) -> None:
     result = program()
-    assert [trial.state for trial in result.trials] == ["complete", "complete"]
     rates = [trial.settings["learning_rate"] for trial in result.trials]
-    assert len(set(rates)) == 2
+    assert ([trial.state for trial in result.trials], len(set(rates))) == (["complete", "complete"], 2)
     assert [trial.value for trial in result.trials] == pytest.approx([1e4 * rate for rate in rates])
     assert (result.best.settings["learning_rate"], result.stopped) == (max(rates), False)
     for config, rate, trial in zip(program.calls, rates, result.trials, strict=True):
@@ -94,10 +93,9 @@ def test_the_same_call_continues_and_adds_trials(program: Program) -> None:
     later = program(trials=3)
     assert later.trials[:2] == first.trials
     assert len({trial.settings["learning_rate"] for trial in later.trials}) == 3
-    with pytest.raises(ConfigError, match="holds a study with another space"):
-        program(space={"n_step": {"choices": [1, 3]}})
-    with pytest.raises(ConfigError, match="holds a study with another space"):
-        program(space={"learning_rate": {"low": 1e-4, "high": 1e-3}})
+    for space in ({"n_step": {"choices": [1, 3]}}, {"learning_rate": {"low": 1e-4, "high": 1e-3}}):
+        with pytest.raises(ConfigError, match="holds a study with another space"):
+            program(space=space)
     with pytest.raises(ConfigError, match=r"holds a study with another settings and length of trials:"):
         program(config=Config().with_settings(game="pong", batch_size=64, eval_every_steps=20_000, device="cpu"))
     for changed in ({"total_steps": 200_000}, {"eval_every_steps": 10_000}, {"eval_episodes": 5}, {"stop_at": 3.0}):
@@ -203,8 +201,7 @@ def test_a_study_on_a_cluster_survives_the_loss_of_a_node(
     assert [trial.state for trial in result.trials] == ["complete"] * 4
     assert len({trial.settings["learning_rate"] for trial in result.trials}) == 4
     assert all(trial.value == pytest.approx(1e4 * trial.settings["learning_rate"]) for trial in result.trials)
-    assert hosts.most_at_once == 2
-    assert all(host.released for host in hosts.hosts)
+    assert (hosts.most_at_once, all(host.released for host in hosts.hosts)) == (2, True)
     assert capsys.readouterr().out.count("its node died; it continues elsewhere") == 1
 
 
@@ -311,10 +308,9 @@ def test_a_wrong_space_is_refused(tables: dict[str, Any], says: str) -> None:
 
 
 def test_a_space_of_a_file_is_refused_with_its_name(refused: Refused, tmp_path: Path) -> None:
-    (tmp_path / "space.toml").write_text("[n_step]\nlow = 5\nhigh = 1\n")
-    assert "--space space.toml cannot be used: the space of n_step is" in refused("tune", "--space", "space.toml")
-    (tmp_path / "space.toml").write_text("[n_step]\nlow = 0\nhigh = 1\n")
-    assert "--space space.toml cannot be used: --n-step 0" in refused("tune", "--space", "space.toml")
+    for low, high, says in ((5, 1, "the space of n_step is"), (0, 1, "--n-step 0")):
+        (tmp_path / "space.toml").write_text(f"[n_step]\nlow = {low}\nhigh = {high}\n")
+        assert f"--space space.toml cannot be used: {says}" in refused("tune", "--space", "space.toml")
 
 
 @pytest.mark.parametrize("content", ["mine", "mine\n", '{"a": 1}\n', "link"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -81,9 +82,8 @@ MISTAKES = [
 
 @pytest.mark.parametrize(("words", "says"), MISTAKES)
 def test_mistakes_are_sentences(words: tuple[str, ...], says: str) -> None:
-    with pytest.raises(ConfigError) as error:
+    with pytest.raises(ConfigError, match=f"^{re.escape(says)}$"):
         read(*words)
-    assert str(error.value) == says
 
 
 def test_a_word_that_follows_no_option_is_refused() -> None:
@@ -93,15 +93,13 @@ def test_a_word_that_follows_no_option_is_refused() -> None:
 
 
 def test_a_missing_option_is_named() -> None:
-    with pytest.raises(ConfigError) as error:
+    with pytest.raises(ConfigError, match=r"^--load is missing: run directory, or a file\.$"):
         values_in([], options_of(Demanding))
-    assert str(error.value) == "--load is missing: run directory, or a file."
 
 
 def test_options_are_read_from_types_and_docstrings() -> None:
     found: dict[str, Option] = {option.name: option for option in OPTIONS}
     assert [option.name for option in OPTIONS][-2:] == ["depth", "rate"]  # those of bases come last
-    assert (found["depth"].text, found["depth"].range) == ("Depth of something.", ">= 1")
-    assert (found["rate"].may_be_unset, found["rate"].kind) == (True, float)
-    assert found["shape"].choices == ("round", "square")
-    assert (found["files"].positional, found["files"].many) == (True, True)
+    depth, rate, shape, files = (found[name] for name in ("depth", "rate", "shape", "files"))
+    assert (depth.text, depth.range, shape.choices) == ("Depth of something.", ">= 1", ("round", "square"))
+    assert (rate.may_be_unset, rate.kind, files.positional, files.many) == (True, float, True, True)
