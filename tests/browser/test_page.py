@@ -40,11 +40,8 @@ pytestmark = [
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync")
 FLAGS += ("--disable-background-networking", "--disable-component-update")
 """Without a sandbox, for tests that root runs: nothing but our own page is opened."""
-PROGRAM = (
-    "-c",
-    "import sys; from launch import main; from ringside.command import watch; watch.LEAST_URGENT = 0; "
-    "sys.exit(main(sys.argv[1:]))",
-)
+CODE = "import sys, launch; from ringside.command import watch; watch.LEAST_URGENT = 0; "
+PROGRAM = ("-c", f"{CODE}sys.exit(launch.main(sys.argv[1:]))")
 """The command with a page of ordinary priority: of a busy machine the usual one gets next to nothing for minutes."""
 PATIENCE = 90.0
 WIDE, NARROW = (1280, 900), (390, 844)
@@ -159,9 +156,8 @@ def pretended(
     with closing(MetricsLog(run.run_dir / "metrics.jsonl")) as log:
         for i, values in enumerate(records if len(records) == 3 else 3 * records):
             played = [Episode(0, 9, 3.0, 10)] if i == 0 else []
-            log.log_round(
-                i, 10 * envs * (i + 1), {"steps_per_second": 100.0, "epsilon": None} | values, played, envs=envs
-            )
+            usual = {"steps_per_second": 100.0, "epsilon": None}
+            log.log_round(i, 10 * envs * (i + 1), usual | values, played, envs=envs)
     with watched(browser, str(run.run_dir)) as view:
         yield run, view
     run.end()
@@ -195,15 +191,12 @@ def test_a_run_from_its_first_step_to_its_end(browser: Chrome, tmp_path: Path) -
         finish(run)
         view.until(lambda: view.text("#mode") == "stopped", "the page does not see the end")
         assert "The run has ended" in view.text("#gone")
-        assert view.count("#mosaic canvas") == ENVS
-        assert not view.maps_memory()
-        assert view.complaints() == []
+        assert (view.count("#mosaic canvas"), view.maps_memory(), view.complaints()) == (ENVS, False, [])
         view.browser.refresh()
         view.complaints()  # the reload may have cut off a response
         view.until(lambda: view.script(POINTS, "Return"), "the files are not shown")
         assert "No process plays this run now" in view.text("#gone")
-        assert view.count(".role") == 6
-        assert view.fits()
+        assert (view.count(".role"), view.fits()) == (6, True)
 
 
 def test_more_envs_than_fit_and_a_server_that_goes_away(browser: Chrome, tmp_path: Path) -> None:
@@ -309,10 +302,8 @@ def test_the_list_of_runs_shows_a_curve_of_each_and_follows_them(browser: Chrome
             view.until(lambda: view.texts("#runs article h3") == names, "a run is missing")
             assert view.fits()
         assert (view.text("#mode"), view.text("#count")) == ("1 live", "4 under runs")
-        view.until(
-            lambda: view.texts("#runs article .pill") == ["live", "not readable", "stopped", "finished"],
-            "a state is wrong",
-        )
+        states = ["live", "not readable", "stopped", "finished"]
+        view.until(lambda: view.texts("#runs article .pill") == states, "a state is wrong")
         live_facts, refused, few, done = view.texts("#runs article .facts")
         assert live_facts == "mean of the last 1: −3 · dqn, seed 1 · 60 of 600 steps · 100 steps/s"
         assert "old cannot be watched" in refused
@@ -348,21 +339,17 @@ def _controls(view: PageView) -> None:
 
 
 def test_no_column_of_a_report_is_cut_off(browser: Chrome, tmp_path: Path) -> None:
-    runs = [
-        write_run(
-            tmp_path / "runs" / f"breakout-20260101-12000{seed}", "breakout", seed, final=20.0 + seed, best=398.25
-        )
-        for seed in (1, 2, 3)
-    ]
-    runs.append(write_run(tmp_path / "runs" / "other", "breakout", 1, final=2.0, batch_size=64, learning_rate=0.001))
+    folder = tmp_path / "runs"
+    runs = [write_run(folder / "other", "breakout", 1, final=2.0, batch_size=64, learning_rate=0.001)]
+    for seed in (1, 2, 3):
+        run_dir = folder / f"breakout-20260101-12000{seed}"
+        runs.insert(-1, write_run(run_dir, "breakout", seed, final=20.0 + seed, best=398.25))
     report, _ = write_report(runs, tmp_path / "out")
     page = PageView(browser, report.as_uri())
     cut = "return [...document.querySelectorAll('.wide')].filter(box => box.scrollWidth > box.clientWidth).length"
     for size in ((1200, 900), NARROW):
         page.resize(size)
-        assert page.fits()
-        assert page.count(".wide table") >= 3
-        assert page.script(cut) == 0
+        assert (page.fits(), page.count(".wide table") >= 3, page.script(cut)) == (True, True, 0)
     dark = {"features": [{"name": "prefers-color-scheme", "value": "dark"}]}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", dark)
     assert "invert" in str(page.script("return getComputedStyle(document.querySelector('figure img')).filter"))

@@ -44,9 +44,7 @@ def test_a_run_that_reached_its_score_goes_on_with_other_evaluations(tmp_path: P
     output = finish(start(run_dir, "--config", str(tmp_path / "mine.toml"), **game, total_steps="9_600"))
     assert "has reached --stop-at -1000. Stopping: the run is saved " in output
     stopped = summary(run_dir)
-    assert not stopped["finished"]
-    before = records(run_dir, "evaluation")
-    assert before[0]["episodes"] == 3
+    assert (stopped["finished"], records(run_dir, "evaluation")[0]["episodes"]) == (False, 3)
     end = (stopped["steps"] // 960 + 2) * 960
     assert "--resume" in output
     assert "--stop-at unset" in output, "the same score would end the run at once"
@@ -54,8 +52,6 @@ def test_a_run_that_reached_its_score_goes_on_with_other_evaluations(tmp_path: P
     finish(start(run_dir, "--resume", str(run_dir), *words, **game, total_steps=str(end)))
     after = records(run_dir, "evaluation")
     assert [record["evaluation"] for record in after] == list(range(len(after)))
-    assert [record["steps"] for record in after if record["steps"] > stopped["steps"]] == list(
-        range(stopped["steps"] + 480, end + 1, 480)
-    )
-    assert after[-1]["episodes"] == 2
-    assert summary(run_dir)["finished"]
+    later = [record["steps"] for record in after if record["steps"] > stopped["steps"]]
+    assert later == list(range(stopped["steps"] + 480, end + 1, 480))
+    assert (after[-1]["episodes"], summary(run_dir)["finished"]) == (2, True)

@@ -10,7 +10,7 @@ import pytest
 
 from ringside.records.bottleneck import Bottleneck, Load, NodeStatus, RoleStatus, find_bottleneck
 
-Roles = tuple[RoleStatus, ...]
+Roles = Sequence[RoleStatus]
 
 
 def roles(
@@ -50,12 +50,7 @@ HARDLY_A_CORE = tuple(
 
 
 def judged(
-    who: Sequence[RoleStatus],
-    usable_cores: int = 64,
-    *,
-    learning: bool = True,
-    speed: float | None = 450.0,
-    **more: Any,
+    who: Roles, usable_cores: int = 64, *, learning: bool = True, speed: float | None = 450.0, **more: Any
 ) -> Bottleneck:
     return find_bottleneck(Load(tuple(who), learning, steps_per_second=speed, **more), usable_cores)
 
@@ -73,16 +68,14 @@ SUBJECT = {"turns": "turns without waiting", "cores": "all cores", "inference": 
 AT_WORK = (RoleStatus("inference", "working", 0.95), *WORKERS)
 ALTERNATES, WAITS = {"alternates": True}, {"evaluation_wait": 0.3}
 CONTENDED = {"usable_cores": 2, "others": 1.0, "stolen": 0.8}
+UNEVEN_ACTORS = roles(0.6, 0.3, 0.5, 1.0)
 UNEVEN = on_nodes(("n1", 0.98, 0.1), ("n2", 0.6, 0.1), ("n3", 0.5, 0.1))
 
 
 BOTTLENECKS = [
     (roles(0.9, 0.4, 0.5, 0.7), {}, "learner", "learner", 0.9, "learner 90%, actors 60%, inference 40%"),
     (roles(0.5, 0.4, 0.9, 0.9), {}, "emulation", "actors", 0.9, "actors 90%, learner 50%, inference 40%"),
-    (
-        *(roles(0.6, 0.3, 0.5, 1.0), {}, "emulation", "actors", 0.75),
-        "actors 75% (actor 1 100%), learner 60%, inference 30%",
-    ),
+    (UNEVEN_ACTORS, {}, "emulation", "actors", 0.75, "actors 75% (actor 1 100%), learner 60%, inference 30%"),
     (roles(0.3, 0.9, 0.4, 0.4), {}, "inference", "inference", 0.9, "inference 90%, actors 40%, learner 30%"),
     (roles(0.3, 0.2, 0.6, 0.3), {}, "none", "actors", 0.45, "actors 45%, learner 30%, inference 20%"),
     (
@@ -190,9 +183,7 @@ SHARES = [
 
 
 @pytest.mark.parametrize(("who", "more", "share", "speed"), SHARES)
-def test_a_limit_has_a_share_also_without_a_speed(
-    who: Roles, more: dict[str, Any], share: float, speed: float | None
-) -> None:
+def test_a_limit_has_a_share_without_a_speed(who: Roles, more: dict[str, Any], share: float, speed: Any) -> None:
     found = judged(who, **more)
     assert (found.share, found.steps_per_second) == (share, speed)
     assert speed or found.sentence.endswith("(busy: learner 95%, actors 50%, inference 30%).")

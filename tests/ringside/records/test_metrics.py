@@ -8,6 +8,7 @@ import math
 import os
 from collections.abc import Callable
 from contextlib import closing
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -35,14 +36,11 @@ def empty_ring(lanes: int, capacity: int, lane_envs: int) -> dict[str, np.ndarra
 def episodes_slowly(ring: dict[str, np.ndarray], first: int, stop: int) -> list[Episode]:
     lanes, capacity, lane_envs = ring["valid"].shape
     found = []
-    for tick in range(first, stop):
-        for lane in range(lanes):
-            for j in range(lane_envs):
-                place = lane, tick % capacity, j
-                ended = ring["terminated"][place] or ring["truncated"][place]
-                if ended and ring["valid"][place]:
-                    total, length = ring["episode_return"][place], ring["episode_steps"][place]
-                    found.append(Episode(lane * lane_envs + j, tick, float(total), int(length)))
+    for tick, lane, j in product(range(first, stop), range(lanes), range(lane_envs)):
+        place = lane, tick % capacity, j
+        if (ring["terminated"][place] or ring["truncated"][place]) and ring["valid"][place]:
+            total, length = ring["episode_return"][place], ring["episode_steps"][place]
+            found.append(Episode(lane * lane_envs + j, tick, float(total), int(length)))
     return found
 
 
@@ -107,10 +105,8 @@ def test_nothing_is_written_twice(path: Path) -> None:
         log.log_evaluation(0, 2, 80, {})
     before = path.read_bytes()
     with closing(MetricsLog(path)) as log:
-        assert log.last_round == 3
-        assert log.evaluations == {0}
-        assert not log.log_round(3, 160, {}, episodes_of(3), envs=4)
-        assert not log.log_round(1, 80, {}, episodes_of(1), envs=4)
+        assert (log.last_round, log.evaluations) == (3, {0})
+        assert not any(log.log_round(each, 40 * each + 40, {}, episodes_of(each), envs=4) for each in (3, 1))
         assert not log.log_evaluation(0, 2, 80, {})
         assert log.totals.episodes == 12
     assert path.read_bytes() == before
@@ -170,9 +166,7 @@ def refusing(*results: Any) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("cuts", [False, True])
-def test_a_refused_write_leaves_no_half_round_and_no_half_statistics(
-    path: Path, monkeypatch: pytest.MonkeyPatch, *, cuts: bool
-) -> None:
+def test_a_refused_write_leaves_no_half_record(path: Path, monkeypatch: pytest.MonkeyPatch, *, cuts: bool) -> None:
     """A truncation that fails is repeated before the next record."""
     write = os.write
     with closing(MetricsLog(path)) as log:
@@ -200,8 +194,7 @@ def test_a_record_that_was_not_synced_is_written_again(path: Path, monkeypatch: 
         log.sync()
         log_rounds(log, range(2, 3))
         assert path.stat().st_ino != former
-        assert path.read_bytes().startswith(content)
-        assert len(path.read_bytes()) > len(content)
+        assert path.read_bytes()[: len(content)] == content != path.read_bytes()
 
 
 def test_cutting_back_to_a_boundary_drops_what_is_played_again(path: Path) -> None:
@@ -221,8 +214,7 @@ def test_cutting_back_to_a_boundary_drops_what_is_played_again(path: Path) -> No
     assert path.read_bytes() == at_boundary + evaluation
     cut_metrics(path, 3)
     with closing(MetricsLog(path)) as log:
-        assert log.last_round == 2
-        assert log.totals.episodes == 9
+        assert (log.last_round, log.totals.episodes) == (2, 9)
         log_rounds(log, range(3, 6))
     cut_metrics(path, 0)
     assert path.read_bytes() == b""
@@ -257,8 +249,7 @@ def test_tensorboard_reads_the_events(tmp_path: Path) -> None:
     charts = {f"charts/{name}" for name in ("episodic_return", "episodic_length", "SPS", "epsilon")}
     assert found.keys() == charts | {"losses/td_loss", "losses/q_values", "busy/learner", "eval/mean_return"}
     assert found["charts/episodic_length"] == [(4, 100.0), (8, 101.0), (12, 102.0)]
-    assert found["losses/td_loss"] == [(40, 0.5)]
-    assert found["eval/mean_return"] == [(40, 1.5)]
+    assert (found["losses/td_loss"], found["eval/mean_return"]) == ([(40, 0.5)], [(40, 1.5)])
 
 
 def test_settings_are_in_the_tab_of_hyperparameters(tmp_path: Path) -> None:
@@ -281,9 +272,7 @@ def test_a_resumed_run_replaces_what_it_plays_again(tmp_path: Path) -> None:
     assert scalars(tmp_path)["losses/td_loss"] == [(40, 1.0), (80, 1.0), (120, 2.0), (160, 2.0), (200, 2.0)]
 
 
-def test_records_are_shown_after_seconds_and_evaluations_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_records_show_after_seconds_and_evaluations_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr("ringside.records.events.time.monotonic", lambda: now[0])
     log = EventLog(tmp_path, steps=0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -60,15 +59,15 @@ def test_returns_outside_the_support_are_counted(
 
 
 @pytest.fixture
-def annealing() -> Iterator[Memory]:
+def annealing() -> Memory:
     """Memory of a run with rounds of 40 steps, which anneals epsilon and the learning rate."""
     sizes = {"envs": 4, "round_steps": 40, "replay_size": 400, "learning_starts": 40, "total_steps": 400}
-    anneal = {"learning_rate": 0.5, "learning_rate_end": 0.0, "anneal_steps": 80, "epsilon_start": 1.0}
-    anneal |= {"epsilon_end": 0.2, "epsilon_steps": 80}
-    machine = {"actors": 1, "inference_batch": 4, "device": "cpu", "run_dir": Path()}
-    made = Memory.create(Plan(Config().with_settings(network="small", train_every=4, **sizes, **anneal, **machine), 4))
-    yield made
-    made.arena.close()
+    sizes |= {"train_every": 4, "actors": 1, "inference_batch": 4}
+    anneal = {"learning_rate": 0.5, "learning_rate_end": 0.0, "anneal_steps": 80}
+    anneal |= {"epsilon_start": 1.0, "epsilon_end": 0.2, "epsilon_steps": 80}
+    return Memory.create(
+        Plan(Config().with_settings(network="small", device="cpu", run_dir=Path(), **sizes, **anneal), 4)
+    )
 
 
 def test_the_figures_of_a_record_follow_from_its_ticks_and_commits(annealing: Memory) -> None:
@@ -236,8 +235,7 @@ def test_a_gateway_has_a_node(memory: Memory) -> None:
     gateways.losses[0] = 3
     load = load_between(memory, old, Sample.take(memory, 14 * SECOND))
     node = load.roles[-1].node
-    assert (node.lanes, node.losses, node.transfer) == (2, 3, 0.25)
-    assert (node.sent, node.received) == (2_000, 100)
+    assert (node.lanes, node.losses, node.transfer, node.sent, node.received) == (2, 3, 0.25, 2_000, 100)
     assert node.name.startswith("näherx")
     assert all(role.node is None for role in load.roles[:-1])
 
@@ -281,7 +279,6 @@ def test_dashboards_show_metrics_under_cleanrls_names() -> None:
     policy = record_scalars(record | dict.fromkeys(PPO.metrics, 0.5))
     names = ("loss", "mean_value", "gradient_norm", "entropy", "approx_kl", "explained_variance", "clipfrac")
     assert policy.keys() == {"charts/epsilon", *(f"losses/{name}" for name in names)}, "its loss is no TD error"
-    values = record_scalars(record | dict.fromkeys(DQN.metrics, 0.5))
-    assert {"losses/td_loss", "losses/q_values"} <= values.keys()
+    assert {"losses/td_loss", "losses/q_values"} <= record_scalars(record | dict.fromkeys(DQN.metrics, 0.5)).keys()
     theirs = record_scalars(record | {"loss": 0.5, "mean_baseline": 0.25, "entropy": None})
     assert theirs == {"charts/epsilon": 0.1, "losses/loss": 0.5, "losses/mean_baseline": 0.25}

@@ -74,9 +74,8 @@ def late(tmp_path: Path) -> Any:
     made.done = []
     made.due_now = {"evaluation", "save", "record"}
     made._board.written[0], made._board.trouble[0] = 3, 5
-    made._evaluation_due = lambda: "evaluation" in made.due_now
-    made._save_due = lambda: "save" in made.due_now
-    made._record_due = lambda: "record" in made.due_now
+    for name in ("evaluation", "save", "record"):
+        setattr(made, f"_{name}_due", lambda name=name: name in made.due_now)
     made._record_evaluation = lambda: made.done.append("evaluation") or True
     made._record_rounds = lambda: made.done.append("record") or True
     made.save = lambda: made.done.append("save") or 3
@@ -98,9 +97,7 @@ def test_records_that_are_always_due_keep_nothing_else_waiting(late: Any) -> Non
     assert late.done[3:] == ["record"], "a checkpoint that cannot be taken keeps no record waiting"
 
 
-def test_the_interval_of_checkpoints_goes_on_through_a_death(
-    tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_checkpoint_interval_survives_a_death(tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Else a scribe that dies in each checkpoint would be restarted for ever, and its run never saved."""
     monkeypatch.setattr(scribe, "newest_boundary", lambda memory: 3)
     memory, first = prepared(tmp_path, checkpoint_every_minutes=2.0)
@@ -115,10 +112,8 @@ def test_the_interval_of_checkpoints_goes_on_through_a_death(
 
 
 @pytest.mark.parametrize("stops", [False, True])
-def test_a_full_disk_is_tried_again_for_ten_minutes_and_after_a_stop_once(
-    late: Any, clock: Any, tmp_path: Path, *, stops: bool
-) -> None:
-    """After 1, 2, 4, ... and then every 30 s."""
+def test_a_full_disk_is_tried_again_for_ten_minutes_or_once(late: Any, clock: Any, tmp_path: Path, stops: bool) -> None:
+    """After 1, 2, 4, ... and then every 30 s; after a stop, once."""
     tries = list[float]()
     late._files = SimpleNamespace(reopen=lambda: None)
 
@@ -138,9 +133,7 @@ def test_a_full_disk_is_tried_again_for_ten_minutes_and_after_a_stop_once(
     assert stops or 600 <= tries[-1] <= 630
 
 
-def test_a_checkpoint_takes_its_boundary_before_it_writes_what_came_till_then(
-    late: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_checkpoint_takes_its_boundary_before_it_writes_the_rest(late: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Snapshots are gone two rounds later; what is to be written down waits in the rings."""
 
     def capture(memory: Any, boundary: int) -> Any:
@@ -231,7 +224,10 @@ def commit(memory: Memory, boundary: int) -> None:
 
 
 class FullDisk:
-    """A disk on which nothing of a kind fits, on a clock of its own, while a run plays a span a second."""
+    """A disk on which nothing of a kind fits, on a clock of its own, while a run plays a span a second.
+
+    `patch` changes more.
+    """
 
     def __init__(
         self, run_dir: Path, clock: Any, monkeypatch: pytest.MonkeyPatch, *refused: str, method: str = "a2c"
@@ -242,7 +238,7 @@ class FullDisk:
         settings |= {"lane_envs": 2, "actors": 1, "eval_every_steps": 40, "eval_episodes": 2}
         self.memory = Memory.create(Plan(settled(**settings, run_dir=run_dir), 4))
         _ARENAS.append(self.memory)
-        self.clock = clock
+        self.clock, self.patch = clock, monkeypatch
         self.scribe = Scribe(self.memory, run_dir)
         for name in refused:
             monkeypatch.setattr(CheckpointWriter, name, self._refuse)
@@ -272,8 +268,11 @@ class FullDisk:
         return [json.loads(line) for line in lines]
 
 
+MakeDisk = Callable[..., FullDisk]
+
+
 @pytest.fixture
-def full_disk(tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., FullDisk]:
+def full_disk(tmp_path: Path, clock: Any, monkeypatch: pytest.MonkeyPatch) -> MakeDisk:
     """Maker of a full disk: what it refuses, and the `method` of its run."""
     return partial(FullDisk, tmp_path / "run", clock, monkeypatch)
 
@@ -318,14 +317,11 @@ def test_a_run_that_begins_keeps_nothing_of_one_without_a_checkpoint(tmp_path: P
     best = random_weights(tmp_path / "other", actions=4)
     (tmp_path / "run" / "checkpoints" / "best.safetensors").write_bytes(best.read_bytes())
     second = prepared(tmp_path / "run", seed=2)[1]
-    assert second._files.metrics.last_round == -1
-    assert second._files.checkpoints.best_mean() is None
+    assert (second._files.metrics.last_round, second._files.checkpoints.best_mean()) == (-1, None)
     assert not (tmp_path / "run" / "checkpoints" / "best.safetensors").exists()
 
 
-def test_a_resume_in_another_directory_takes_records_and_best_weights_along(
-    tmp_path: Path, full_disk: Callable[..., FullDisk]
-) -> None:
+def test_a_resume_elsewhere_takes_records_and_best_weights_along(tmp_path: Path, full_disk: MakeDisk) -> None:
     disk = full_disk()
     plan, boundary = disk.memory.plan, disk.memory.run_schedule.snapshot_rounds
     disk.scribe._files.checkpoints.save_best(np.zeros(plan.parameters.count, np.float32), 1, 3.5)
@@ -342,12 +338,10 @@ def test_a_resume_in_another_directory_takes_records_and_best_weights_along(
 
 
 @pytest.mark.parametrize("refused", [False, True])
-def test_the_records_are_on_the_disk_before_a_checkpoint_that_counts_them(
-    full_disk: Callable[..., FullDisk], monkeypatch: pytest.MonkeyPatch, *, refused: bool
-) -> None:
+def test_the_records_are_on_the_disk_before_a_checkpoint_that_counts_them(full_disk: MakeDisk, refused: bool) -> None:
     disk, done, save = full_disk(), list[str](), CheckpointWriter.save
-    monkeypatch.setattr(MetricsLog, "sync", lambda log: done.append("sync") or (refused and FullDisk._refuse()))
-    monkeypatch.setattr(CheckpointWriter, "save", lambda *arguments: done.append("save") or save(*arguments))
+    disk.patch.setattr(MetricsLog, "sync", lambda log: done.append("sync") or (refused and FullDisk._refuse()))
+    disk.patch.setattr(CheckpointWriter, "save", lambda *arguments: done.append("save") or save(*arguments))
     disk.commit(disk.memory.run_schedule.snapshot_rounds)
     assert done == (["sync"] if refused else ["sync", "save"])
 
@@ -373,34 +367,29 @@ def test_a_segment_that_was_overwritten_meanwhile_is_deleted(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("has_tail", [False, True])
-def test_lanes_that_overwrite_a_tail_spoil_a_checkpoint_that_has_one(
-    full_disk: Callable[..., FullDisk], monkeypatch: pytest.MonkeyPatch, *, has_tail: bool
-) -> None:
+def test_lanes_that_overwrite_a_tail_spoil_a_checkpoint_that_has_one(full_disk: MakeDisk, has_tail: bool) -> None:
     disk = full_disk(method="dqn")
-    monkeypatch.setattr(Scribe, "_save_due", lambda scribe: False)
+    disk.patch.setattr(Scribe, "_save_due", lambda scribe: False)
     disk.commit(disk.memory.run_schedule.snapshot_rounds)
     tail = segment_of(disk.memory.run_schedule, 0)
-    monkeypatch.setattr(CheckpointWriter, "missing_segments", lambda *arguments: [tail] * has_tail)
-    monkeypatch.setattr(CheckpointWriter, "save", lambda *arguments: 1)
-    monkeypatch.setattr(Scribe, "_oldest_readable_tick", lambda scribe: 10**6)
+    disk.patch.setattr(CheckpointWriter, "missing_segments", lambda *arguments: [tail] * has_tail)
+    disk.patch.setattr(CheckpointWriter, "save", lambda *arguments: 1)
+    disk.patch.setattr(Scribe, "_oldest_readable_tick", lambda scribe: 10**6)
     assert disk.scribe.save() == (-1 if has_tail else disk.memory.run_schedule.snapshot_rounds)
 
 
 @pytest.mark.parametrize(
     ("method", "refused"), [("a2c", ["save"]), ("a2c", ["save_best"]), ("dqn", ["save", "add_segment"])]
 )
-def test_a_disk_without_space_for_weights_or_segments_records_all_episodes(
-    full_disk: Callable[..., FullDisk], method: str, refused: list[str]
-) -> None:
-    """Between two tries to write them, lanes overwrite the ring many times."""
+def test_without_space_for_weights_episodes_are_recorded(full_disk: MakeDisk, method: str, refused: list[str]) -> None:
+    """Between two tries to write weights or segments, lanes overwrite the ring many times."""
     disk = full_disk(*refused, method=method)
     memory = disk.memory
     if "save_best" in refused:
         memory.evaluations.queued.publish(1)
         memory.evaluations.done.publish(1)
-    records = disk.played(spans=40)
-    assert sum(record["kind"] == "round" for record in records) == 40
-    assert sum(record["kind"] == "episode" for record in records) == 40 * 40
+    kinds = [record["kind"] for record in disk.played(spans=40)]
+    assert (kinds.count("round"), kinds.count("episode")) == (40, 40 * 40)
     assert memory.board.trouble[0] == errno.ENOSPC
     assert not memory.board.records_refused[0], "the learner waits for the scribe as ever"
     assert (memory.board.saved[0] > 0) == ("save_best" in refused)
@@ -409,12 +398,10 @@ def test_a_disk_without_space_for_weights_or_segments_records_all_episodes(
 @pytest.mark.parametrize(
     ("kind", "name", "method"), [(MetricsLog, "log_round", "a2c"), (CheckpointWriter, "add_segment", "dqn")]
 )
-def test_a_record_or_a_segment_that_was_refused_is_written_once_there_is_space(
-    full_disk: Callable[..., FullDisk], monkeypatch: pytest.MonkeyPatch, kind: type, name: str, method: str
-) -> None:
+def test_what_a_disk_refused_is_written_once_it_fits(full_disk: MakeDisk, kind: type, name: str, method: str) -> None:
     disk = full_disk(method=method)
     board, rounds = disk.memory.board, disk.memory.run_schedule.snapshot_rounds
-    with monkeypatch.context() as patch:
+    with disk.patch.context() as patch:
         patch.setattr(kind, name, FullDisk._refuse)
         disk.commit(rounds)
     assert (board.trouble[0], board.records_refused[0]) == (errno.ENOSPC, name == "log_round")
@@ -425,9 +412,7 @@ def test_a_record_or_a_segment_that_was_refused_is_written_once_there_is_space(
     assert (board.trouble[0], board.saved[0]) == (0, 2 * rounds)
 
 
-def test_segments_are_tried_again_after_pauses_alone(
-    full_disk: Callable[..., FullDisk], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_segments_are_tried_again_after_pauses_alone(full_disk: MakeDisk) -> None:
     """After 1, 2, 4, ... seconds, while a span is recorded every second."""
     disk, tries = full_disk("save", method="dqn"), list[float]()
 
@@ -435,8 +420,8 @@ def test_segments_are_tried_again_after_pauses_alone(
         tries.append(disk.clock.now)
         FullDisk._refuse()
 
-    monkeypatch.setattr(CheckpointWriter, "add_segment", refuse)
-    monkeypatch.setattr(Scribe, "_save_due", lambda scribe: False)
+    disk.patch.setattr(CheckpointWriter, "add_segment", refuse)
+    disk.patch.setattr(Scribe, "_save_due", lambda scribe: False)
     disk.played(spans=20)
     assert [round(later - first) for first, later in pairwise(tries)] == [1, 2, 4, 8]
 

@@ -54,8 +54,7 @@ def test_a_configuration_is_named_by_its_preset_and_what_differs_from_it(tmp_pat
     first, second = compared(tmp_path, {"n_step": 3}, settings | {"n_step": 3}).arms
     assert (first.label, first.changes) == ("nature", "--n-step 3")
     label = "nature --envs 8 --batch-size 64 --discount 0.9 --learning-rate 0.1 --network small --double"
-    assert second.label == label
-    assert second.changes == "--n-step 3"
+    assert (second.label, second.changes) == (label, "--n-step 3")
     assert differences([first.runs[0], second.runs[0]]) == {
         "envs": [96, 8],
         "batch_size": [32, 64],
@@ -96,8 +95,7 @@ def test_the_same_experiment_counts_once_and_the_one_with_an_end_stays(tmp_path:
     again = load(write_run(tmp_path / "again", returns=[1.0, 2.0], final=1.0))
     found = compare([died, again, load(died.path)])
     assert (found.runs, found.measure.name) == ([again], "final evaluation")
-    assert len(found.left_out) == 2
-    assert all(str(died.path) in sentence and "experiment and seed" in sentence for sentence in found.left_out)
+    assert [str(died.path) in each and "experiment and seed" in each for each in found.left_out] == [True, True]
 
 
 OTHER_BITS = [
@@ -135,24 +133,21 @@ def test_nothing_to_compare_says_why() -> None:
 
 
 def test_all_runs_are_judged_by_the_same_measure(tmp_path: Path) -> None:
-    both = compared(tmp_path / "a", {"final": -10.0}, {"final": -12.0, "seed": 2})
-    assert both.measure.name == "final evaluation"
-    assert both.scores(both.arms[0], "pong").tolist() == [-10.0, -12.0]
-    one = compared(tmp_path / "b", {"final": -10.0}, {"seed": 2})
-    assert one.measure.name == "last evaluation beside training"
-    assert one.scores(one.arms[0], "pong").tolist() == [-18.0, -18.0]
-    none = compared(tmp_path / "c", {"final": -10.0}, {"seed": 2, "evaluations": []})
-    assert none.measure.name == "last 100 training episodes"
-    assert none.scores(none.arms[0], "pong").tolist() == [-19.5, -19.5]
+    for name, second, scores in (
+        ("final evaluation", {"final": -12.0}, [-10.0, -12.0]),
+        ("last evaluation beside training", {}, [-18.0, -18.0]),
+        ("last 100 training episodes", {"evaluations": []}, [-19.5, -19.5]),
+    ):
+        found = compared(tmp_path / name, {"final": -10.0}, {"seed": 2} | second)
+        assert (found.measure.name, found.scores(found.arms[0], "pong").tolist()) == (name, scores)
 
 
 def test_aggregates_are_over_games_that_all_configurations_have(tmp_path: Path) -> None:
     games = [{"game": game, "final": score} for game, score in (("pong", 5.0), ("breakout", 50.0), ("adventure", 1.0))]
     found = compared(tmp_path, *games, {"game": "pong", "final": 6.0, "batch_size": 64})
     assert found.aggregated_games == ["pong"]
-    first = found.aggregates(found.arms[0])
-    assert first["IQM"].value == human_normalized("pong", 5.0)
-    assert first["IQM"].low is None
+    first = found.aggregates(found.arms[0])["IQM"]
+    assert (first.value, first.low) == (human_normalized("pong", 5.0), None)
     assert "missing: adventure, breakout." in " ".join(notes(found, 200_000_000))
     without = compared(tmp_path / "without", {"game": "adventure"}, {"game": "adventure", "seed": 2})
     assert without.aggregates(without.arms[0]) == {}
@@ -231,9 +226,7 @@ RULES = [
 
 
 @pytest.mark.parametrize(("changes", "rules", "said"), RULES)
-def test_rules_of_evaluations_beside_those_of_the_protocol(
-    tmp_path: Path, changes: dict[str, Any], rules: str, said: str
-) -> None:
+def test_rules_beside_those_of_the_protocol(tmp_path: Path, changes: dict[str, Any], rules: str, said: str) -> None:
     judged = {"eval_actions": "greedy"} | {name: changes[name] for name in changes if name not in OF_RUN}
     of_run = {name: changes[name] for name in changes if name in OF_RUN}
     found = compared(tmp_path, *(seed | of_run | {"judged": judged} for seed in SEEDS))
@@ -280,8 +273,8 @@ def test_arithmetic_and_bits(tmp_path: Path) -> None:
         "Runs of nature were computed differently: --device cpu and cuda:0.",
     ]
     precisions = (run | {"precision": precision} for precision in ("fp32", "bf16") for run in SEEDS)
-    (note,) = said(tmp_path / "precision", *precisions)
-    assert note == "The configurations differ in --precision alone: fp32 and bf16."
+    alone = "The configurations differ in --precision alone: fp32 and bf16."
+    assert said(tmp_path / "precision", *precisions) == [alone]
 
 
 @pytest.mark.parametrize("cores", [0, -1, None, "two", 2])

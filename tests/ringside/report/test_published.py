@@ -20,9 +20,7 @@ def test_every_curve_says_source_and_rules_and_is_of_a_known_game() -> None:
     assert len({(curve.name, curve.agent, curve.game) for curve in curves}) == len(curves)
     for curve in curves:
         assert curve.game in REFERENCE
-        assert "commit" in curve.source
-        assert "sticky" in curve.protocol
-        assert curve.runs in (5, None)
+        assert ("commit" in curve.source, "sticky" in curve.protocol, curve.runs in (5, None)) == (True, True, True)
         assert len(curve.steps) == len(curve.returns) == 50
         assert np.isfinite(curve.returns).all()
         assert curve.returns.min() >= (-21 if curve.game == "pong" else 0)
@@ -97,7 +95,6 @@ def test_agents_of_atari_100k_stand_beside_its_runs_alone(monkeypatch: pytest.Mo
 
 
 def test_lists_of_games_have_their_numbers_and_every_game_is_in_atari57() -> None:
-    assert {name: len(games) for name, games in SUITES.items()} == {"atari5": 5, "atari26": 26, "atari57": 57}
-    for games in SUITES.values():
-        assert len(set(games)) == len(games)
-        assert set(games) <= set(SUITES["atari57"])
+    sizes = {"atari5": 5, "atari26": 26, "atari57": 57}
+    assert {name: len(games) for name, games in SUITES.items()} == sizes
+    assert {name: len({*games} & {*SUITES["atari57"]}) for name, games in SUITES.items()} == sizes

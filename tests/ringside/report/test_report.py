@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Callable
 from html.parser import HTMLParser
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +17,8 @@ import numpy as np
 import pytest
 from matplotlib.axes import Axes
 
+from ringside.report import plots
 from ringside.report.comparison import ATARI_100K, compare, profile_of, published, published_curves
-from ringside.report.plots import (
-    COLORS,
-    Axis,
-    intervals,
-    learning_curve,
-    learning_points,
-    performance_profiles,
-    seed_band,
-    style,
-)
 from ringside.report.records import load, newest
 from ringside.report.report_page import score, write_report
 from shared.config.protocols import PROTOCOLS
@@ -76,11 +68,11 @@ def text_of(page: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page))
 
 
-def curve_of(run: Path, axis: Axis = "steps") -> Axes:
+def curve_of(run: Path, axis: plots.Axis = "steps") -> Axes:
     """The axes of the learning curve of a run."""
     comparison = compare([load(run)])
-    with style():
-        return learning_curve(comparison, comparison.games[0], axis).axes[0]
+    with plots.style():
+        return plots.learning_curve(comparison, comparison.games[0], axis).axes[0]
 
 
 def test_the_page_needs_nothing_else(out: Path) -> None:
@@ -118,61 +110,43 @@ def test_published_scores_stand_beside_with_their_source(out: Path) -> None:
 
 @pytest.fixture
 def atari_100k(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Path]:
-    """Makes a report of all games of Atari 100k, each with so many seeds."""
+    """Makes a report of all games of Atari 100k, each with so many seeds, without curves."""
     monkeypatch.setitem(PROTOCOLS, ATARI_100K, PROTOCOLS["nature"])
+    monkeypatch.setattr("ringside.report.report_page._curves", lambda *_: [])
     der = next(agent for agent in published()[0] if agent.name == "DER")
 
     def make(seeds: int) -> Path:
         runs = []
-        for game, mean in der.scores.items():
-            for seed in range(1, seeds + 1):
-                judged = {"returns": [mean - 1, mean + 1], "episodes": 100}
-                run = write_run(
-                    tmp_path / f"{game}-{seed}", game, seed, [1.0], (), final=mean + (seed - 2), judged=judged
-                )
-                config = (run / "config.json").read_text().replace('"nature"', f'"{ATARI_100K}"', 1)
-                (run / "config.json").write_text(config)
-                (run / "cell.json").write_text(json.dumps({"arguments": ["--seed", str(seed)], "cpu": "a processor"}))
-                runs.append(run)
+        for (game, mean), seed in product(der.scores.items(), range(1, seeds + 1)):
+            judged = {"returns": [mean - 1, mean + 1], "episodes": 100}
+            run = write_run(tmp_path / f"{game}-{seed}", game, seed, [1.0], (), final=mean + (seed - 2), judged=judged)
+            config = (run / "config.json").read_text().replace('"nature"', f'"{ATARI_100K}"', 1)
+            (run / "config.json").write_text(config)
+            (run / "cell.json").write_text(json.dumps({"arguments": ["--seed", str(seed)], "cpu": "a processor"}))
+            runs.append(run)
         return write_report(runs, tmp_path / "out")[0].parent
 
     return make
 
 
-def test_a_table_of_atari_100k_with_one_run_a_game_has_no_interval(
-    atari_100k: Callable[[int], Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ringside.report.report_page._curves", lambda *_: [])
+def test_a_table_of_atari_100k_with_one_run_a_game_has_no_interval(atari_100k: Callable[[int], Path]) -> None:
     out = atari_100k(1)
     text = text_of((out / "report.html").read_text())
     assert "one run a game" in text.split("Scores by game")[0]
     assert not re.search(r"\d to \d", text.split("replicates")[1].split("Scores by game")[0])
-    assert "DER (published) – 0.161 0.285 –" in text
-    assert "DER, Dopamine (published) 0.183 0.189 0.350 –" in text
+    for row in ("DER (published) – 0.161 0.285", "DER, Dopamine (published) 0.183 0.189 0.350"):
+        assert f"{row} –" in text
     assert "DrQ(ε) (published) 0.280 0.313 0.465 –" in text
-    assert "1906.05243" in text
-    assert "Extended Data Table 2" not in text
+    assert ("1906.05243" in text, "Extended Data Table 2" in text) == (True, False)
     assert {path.name for path in out.iterdir()} == {"report.html", "report.json"}
     (arm,) = json.loads((out / "report.json").read_text())["configurations"]
-    assert arm["improvements"] == {}
-    assert {found["low"] for found in arm["aggregates"].values()} == {None}
+    assert (arm["improvements"], {found["low"] for found in arm["aggregates"].values()}) == ({}, {None})
     cell = next(each for each in arm["runs"] if each["game"] == "pong")
-    assert (
-        cell.items()
-        >= {
-            "seed": 1,
-            "arguments": ["--seed", "1"],
-            "cpu": "a processor",
-            "weights_sha256": "0123456789abcdef",
-            "returns": [-20.3, -18.3],
-        }.items()
-    )
+    known = {"seed": 1, "arguments": ["--seed", "1"], "cpu": "a processor", "weights_sha256": "0123456789abcdef"}
+    assert cell.items() >= (known | {"returns": [-20.3, -18.3]}).items()
 
 
-def test_three_runs_a_game_have_intervals_profiles_and_probabilities_of_improvement(
-    atari_100k: Callable[[int], Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("ringside.report.report_page._curves", lambda *_: [])
+def test_three_runs_a_game_have_intervals_profiles_and_improvements(atari_100k: Callable[[int], Path]) -> None:
     out = atari_100k(3)
     text = text_of((out / "report.html").read_text()).split("Scores by game")[0]
     assert re.search(r" 0\.\d{3} to 0\.\d{3} 0\.161 0\.\d{3} to 0\.\d{3} ", text)
@@ -180,17 +154,15 @@ def test_three_runs_a_game_have_intervals_profiles_and_probabilities_of_improvem
     (arm,) = json.loads((out / "report.json").read_text())["configurations"]
     assert arm["improvements"].keys() == {"DER", "DrQ(ε)"}
     over_der = arm["improvements"]["DER"]
-    assert over_der["value"] == 0.5, "one run is worse, one equal, one better"
-    assert over_der["low"] < 0.5 < over_der["high"]
+    assert over_der["low"] < over_der["value"] == 0.5 < over_der["high"], "one run is worse, one equal, one better"
 
 
-def test_figures_show_what_was_computed(atari_100k: Callable[[int], Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ringside.report.report_page._curves", lambda *_: [])
+def test_figures_show_what_was_computed(atari_100k: Callable[[int], Path]) -> None:
     directory = atari_100k(3).parent
     comparison = compare([load(path) for path in sorted(directory.glob("*-*"))])
     (arm,) = comparison.arms
-    with style():
-        figure, profiles = intervals(comparison), performance_profiles(comparison)
+    with plots.style():
+        figure, profiles = plots.intervals(comparison), plots.performance_profiles(comparison)
     panels = {axes.get_title("left"): axes for axes in figure.axes}
     assert [*panels] == ["IQM", "Median", "Mean", "Optimality gap", "Probability of improvement"]
     labels = [label.get_text() for label in panels["Mean"].get_yticklabels()]
@@ -204,11 +176,10 @@ def test_figures_show_what_was_computed(atari_100k: Callable[[int], Path], monke
 
 def test_nothing_without_sticky_actions_stands_beside_runs_with_them(tmp_path: Path) -> None:
     text = text_of(page_of(tmp_path / "out", write_run(tmp_path / "run", "breakout", protocol="machado")))
-    assert "No published scores under the same chance of sticky actions" in text
-    for part in ("401.2", "417.5", "734", "Hessel"):
-        assert part not in text
-    for part in ("sticky actions 0.25", "breakout: IQN (Dopamine), sticky 0.25, 5 runs google/dopamine at commit"):
+    said = ("No published scores under the same chance of sticky actions", "sticky actions 0.25")
+    for part in (*said, "breakout: IQN (Dopamine), sticky 0.25, 5 runs google/dopamine at commit"):
         assert part in text
+    assert not re.search("401.2|417.5|734|Hessel", text)
 
 
 def test_a_single_game_has_aggregates_and_an_env_has_neither_frames_nor_empty_axes(tmp_path: Path) -> None:
@@ -216,10 +187,9 @@ def test_a_single_game_has_aggregates_and_an_env_has_neither_frames_nor_empty_ax
     assert "<th>IQM</th>" in pong
     env = "tests.support.pixel_game:factory"
     own = page_of(tmp_path / "b", write_run(tmp_path / "own", env=env, episodes=False, evaluations=()))
-    assert "<img" not in own
-    assert "No episode has ended, and there was no evaluation." in own
-    assert "<title>Ringside on pixel_game</title>" in own
-    assert "IQM" not in own
+    assert not re.search("<img|IQM", own)
+    for part in ("No episode has ended, and there was no evaluation.", "<title>Ringside on pixel_game</title>"):
+        assert part in own
     assert "frames" not in text_of(own.split("<h2>Settings")[0]).replace("frames_", "")
 
 
@@ -228,12 +198,12 @@ def test_the_page_says_preset_changes_date_speed_and_settings_with_an_effect(tmp
     os.utime(run / "metrics.jsonl", (0, 86_400 * 365.5))
     page = page_of(tmp_path / "out", run)
     assert "<b>nature</b>, changed: --learning-rate 0.5</li>" in page
-    assert "Recorded until 1971-01-01." in page
+    for words in ("Recorded until 1971-01-01.", "Machine: a processor, 2 cores; no GPU; torch 2."):
+        assert words in page
     cells = dict(re.findall(r'<td data-column="([^"]*)">(.*?)</td>', page.split("<h2>Runs")[1]))
     assert (cells["steps"], cells["hours"], cells["steps/s"], cells["limit"]) == ("4k", "0.01", "100", "learner")
     assert cells["training"] == "−19.5<small>mean of the last 4</small>"
     assert cells["exact"] == "yes<small>0123456789ab</small>"
-    assert "Machine: a processor, 2 cores; no GPU; torch 2." in page
     assert "<div>learning_rate: <b>0.5</b>" in page
     assert "<div>v_max:" not in page, "it has no effect with dqn"
     assert page == page_of(tmp_path / "again", run), "the same run gives the same page"
@@ -291,8 +261,8 @@ def test_a_published_curve_ends_with_the_runs_but_has_a_point(tmp_path: Path, la
     lines = (run / "metrics.jsonl").read_text().replace('"steps": 1000', f'"steps": {last_step}')
     (run / "metrics.jsonl").write_text(lines)
     dqn = published_curves()[0][0]
-    with style():
-        axes = learning_curve(compare([load(run)]), "pong", "steps", [dqn]).axes[0]
+    with plots.style():
+        axes = plots.learning_curve(compare([load(run)]), "pong", "steps", [dqn]).axes[0]
     (line,) = (line for line in axes.lines if line.get_label() == "DQN (Dopamine), sticky 0.25, 5 runs")
     assert line.get_xdata().tolist() == [125_000.0 + 250_000 * i for i in range(points)]
     assert line.get_ydata().tolist() == dqn.returns[:points].tolist()
@@ -303,8 +273,8 @@ def test_a_published_curve_ends_with_the_runs_but_has_a_point(tmp_path: Path, la
 def test_the_names_of_all_curves_fit_the_picture(tmp_path: Path, published: Any) -> None:
     changes = ({}, {"double": True, "batch_size": 64, "learning_rate": 0.00123, "replay_size": 123_456})
     runs = [load(write_run(tmp_path / str(i), **change)) for i, change in enumerate(changes)]
-    with style():
-        figure = learning_curve(compare(runs), "pong", "steps", published)
+    with plots.style():
+        figure = plots.learning_curve(compare(runs), "pong", "steps", published)
         figure.draw_without_rendering()
     shown = figure.legends[0].get_window_extent()
     assert figure.bbox.x0 <= shown.x0 < shown.x1 <= figure.bbox.x1
@@ -317,28 +287,26 @@ def test_a_curve_holds_what_is_known_in_order(tmp_path: Path) -> None:
             line = {"kind": "round", "round": i, "steps": 1000 * (i + 1), "seconds": seconds, "mean_return_100": 4.0}
             file.write(json.dumps(line) + "\n")
     run = load(path)
-    x, y = learning_points(run, "hours")
+    x, y = plots.learning_points(run, "hours")
     assert (x.tolist(), y.tolist()) == ([1.0, 2.0, 3.0, 5.0], [1.0, 1.5, 2.0, 4.0])
-    assert len(learning_points(run, "steps")[0]) == 6
+    assert len(plots.learning_points(run, "steps")[0]) == 6
     assert curve_of(path, "hours").get_xlabel() == "hours of wall-clock time"
 
 
 def test_a_band_reaches_as_far_as_all_seeds(tmp_path: Path) -> None:
     seeds = [load(write_run(tmp_path / str(seed), seed=seed, evaluations=())) for seed in (1, 2)]
-    with style():
-        alone, both = (learning_curve(compare(runs), "pong", "steps").axes[0] for runs in (seeds[:1], seeds))
+    with plots.style():
+        alone, both = (plots.learning_curve(compare(runs), "pong", "steps").axes[0] for runs in (seeds[:1], seeds))
     assert (len(alone.collections), len(both.collections)) == (0, 1)
     assert [line.get_linewidth() for line in both.lines[:3]] == [1.6, 0.6, 0.6], "the mean, and each seed"
     short = np.array([0.0, 10.0]), np.array([0.0, 10.0])
     late = np.array([5.0, 10.0, 20.0]), np.array([0.0, 0.0, 100.0])
-    found = seed_band([short, late])
-    grid, mean, least, most = found
+    found = plots.seed_band([short, late])
+    grid, *spread = found
     assert (grid[0], grid[-1]) == (5.0, 10.0)
-    np.testing.assert_allclose(most, grid)
-    np.testing.assert_allclose(least, 0.0)
-    np.testing.assert_allclose(mean, grid / 2)
-    assert seed_band([short, (np.array([30.0, 40.0]), np.array([0.0, 0.0]))]) is None
-    assert seed_band([short, (np.zeros(0), np.zeros(0))]) is None
+    np.testing.assert_allclose(spread, [grid / 2, 0 * grid, grid])  # mean, least and most
+    assert plots.seed_band([short, (np.array([30.0, 40.0]), np.array([0.0, 0.0]))]) is None
+    assert plots.seed_band([short, (np.zeros(0), np.zeros(0))]) is None
 
 
 def test_scores_are_as_people_read_them() -> None:
@@ -347,9 +315,9 @@ def test_scores_are_as_people_read_them() -> None:
 
 
 def test_settings_of_matplotlib_where_a_report_is_started_count_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert len(set(COLORS)) == 7
+    assert len(set(plots.COLORS)) == 7
     monkeypatch.setitem(mpl.rcParams, "text.usetex", True)  # which has another program run on what is drawn
-    with style():
+    with plots.style():
         assert not mpl.rcParams["text.usetex"]
         assert mpl.rcParams["axes.grid"]
     assert mpl.rcParams["text.usetex"]
@@ -363,8 +331,7 @@ def test_everything_that_a_run_wrote_is_there(tmp_path: Path) -> None:
     assert run.rounds["loss"].tolist() == [0.5] * 4
     assert run.episodes["return"].tolist() == [-21.0, -20.0, -19.0, -18.0]
     assert run.evaluations["mean_return"].tolist() == [-20.0, -18.0]
-    assert run.by_protocol["final"]["mean"] == -19.0
-    assert run.by_protocol.keys() == {"final"}
+    assert {kind: found["mean"] for kind, found in run.by_protocol.items()} == {"final": -19.0}
     assert run.settings["batch_size"] == 32
 
 
@@ -383,10 +350,8 @@ def test_a_value_that_is_no_number_is_none(tmp_path: Path) -> None:
         file.write(json.dumps(line) + "\n" + '{"kind": "round", "round": 2, "steps": 3000, "loss": NaN}\n')
     run = load(path)
     assert np.isnan(run.rounds["loss"][1:]).all()
-    assert newest(run.rounds["loss"]) == 0.5
-    assert newest(run.rounds["epsilon"]) == 0.1
-    assert "epsiloff" not in run.rounds
-    assert run.rounds["new"].tolist()[1] == 3
+    assert (newest(run.rounds["loss"]), newest(run.rounds["epsilon"])) == (0.5, 0.1)
+    assert ("epsiloff" in run.rounds, run.rounds["new"].tolist()[1]) == (False, 3)
     assert math.isnan(newest(np.full(3, np.nan)))
 
 
@@ -412,11 +377,9 @@ DAMAGE = [
 @pytest.mark.parametrize(("name", "content", "says"), DAMAGE)
 def test_damage_is_a_sentence(tmp_path: Path, name: str, content: bytes, says: str) -> None:
     (write_run(tmp_path / "run", final=1.0) / name).write_bytes(content)
-    with pytest.raises(ConfigError) as error:
+    with pytest.raises(ConfigError, match=r"\.$") as error:
         load(tmp_path / "run")
-    assert says in str(error.value)
-    assert str(tmp_path / "run") in str(error.value)
-    assert str(error.value).endswith(".")
+    assert [part for part in (says, str(tmp_path / "run")) if part not in str(error.value)] == []
 
 
 def test_a_directory_that_is_no_run_is_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -17,12 +18,8 @@ from shared.memory.run_memory import Memory
 
 def divisions(lanes: int, actors: int) -> Iterator[list[int]]:
     """Every way to give each actor at least one lane."""
-    if actors == 1:
-        yield [lanes]
-        return
-    for first in range(1, lanes - actors + 2):
-        for rest in divisions(lanes - first, actors - 1):
-            yield [first, *rest]
+    for cuts in combinations(range(1, lanes), actors - 1):
+        yield [end - begin for begin, end in pairwise((0, *cuts, lanes))]
 
 
 def longest(costs: Sequence[float], lanes: Sequence[int]) -> float:
@@ -44,10 +41,9 @@ def test_no_division_is_faster(seed: int) -> None:
     lanes = draw.integers(1, 5, size=actors).tolist()
     costs = draw.uniform(1, 4, size=actors).tolist()
     best = min(longest(costs, division) for division in divisions(sum(lanes), actors))
-    now = longest(costs, lanes)
     found = after(lanes, costs)
     assert min(found) >= 1
-    if best < (1 - GAIN) * now:
+    if best < (1 - GAIN) * longest(costs, lanes):
         assert longest(costs, found) == pytest.approx(best)
     else:
         assert found == lanes
@@ -67,23 +63,13 @@ class Run:
     """A board, and what actors of given costs would write there."""
 
     def __init__(
-        self,
-        actors: int,
-        lanes: int,
-        *,
-        waiting: bool = True,
-        schedule: str = "concurrent",
-        inference_batch: int = 1,
-        learning: float = 0.0,
+        self, actors: int, lanes: int, *, waiting: bool = True, learning: float = 0.0, **settings: object
     ) -> None:
         """`learning`: time in which the learner works and the actors wait, divided by the time of play."""
-        sizes = {"envs": lanes, "lane_envs": 1, "actors": actors, "inference_batch": inference_batch}
-        sizes |= {"round_steps": 100 * lanes, "total_steps": 10_000 * lanes, "replay_size": 100 * lanes}
-        plan = Plan(
-            Config().with_settings(schedule=schedule, network="small", device="cpu", run_dir=Path("."), **sizes), 4
-        )
-        memory = Memory.create(plan)
-        self.board = memory.board
+        sizes: dict[str, object] = {"envs": lanes, "lane_envs": 1, "actors": actors, "inference_batch": 1}
+        sizes |= {"round_steps": 100 * lanes, "total_steps": 10_000 * lanes, "replay_size": 100 * lanes, **settings}
+        plan = Plan(Config().with_settings(network="small", device="cpu", run_dir=Path("."), **sizes), 4)
+        self.board = Memory.create(plan).board
         self.board.commits.publish(0)
         self.balancer = Balancer(self.board, plan.processes, plan.cell_lanes)
         self.wanted: list[int] = []
@@ -141,10 +127,9 @@ def test_speeds_that_keep_changing_move_fewer_and_fewer_lanes() -> None:
 
 def test_a_slow_core_and_its_recovery() -> None:
     run = Run(2, 12)
-    run.round([0.03, 0.01], times=40)
-    assert run.lanes == [3, 9]
-    run.round([0.01, 0.01], times=40)
-    assert run.lanes == [6, 6]
+    for costs, lanes in (([0.03, 0.01], [3, 9]), ([0.01, 0.01], [6, 6])):
+        run.round(costs, times=40)
+        assert run.lanes == lanes
 
 
 def test_an_actor_that_takes_lanes_takes_them_from_every_batch() -> None:
@@ -159,8 +144,7 @@ def test_an_actor_that_takes_lanes_takes_them_from_every_batch() -> None:
 def test_one_measurement_alone_moves_nothing() -> None:
     run = Run(2, 12)
     for round_ in range(60):
-        slow = round_ // SPANS % 2
-        run.round([0.02, 0.01] if slow else [0.01, 0.02])
+        run.round([0.02, 0.01] if round_ // SPANS % 2 else [0.01, 0.02])
     assert sum(run.wanted) == 0
 
 

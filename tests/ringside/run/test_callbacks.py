@@ -101,14 +101,12 @@ def test_metrics_of_callbacks_are_recorded_at_the_steps_of_the_record(tmp_path: 
 
 def test_a_resume_goes_on_with_the_metrics_up_to_its_boundary(tmp_path: Path) -> None:
     callbacks = Callbacks(on_round=rounds_by_two)
-    former = tmp_path / "former"
-    former.mkdir()
-    with dispatching(callbacks, former, former, 0, {}, fail):
-        log_rounds(former, 0, 3)
-    with dispatching(callbacks, former, former, 80, {"round": 1}, fail) as poll:
+    with dispatching(callbacks, tmp_path, tmp_path, 0, {}, fail):
+        log_rounds(tmp_path, 0, 3)
+    with dispatching(callbacks, tmp_path, tmp_path, 80, {"round": 1}, fail) as poll:
         poll()
-        log_rounds(former, 3, 4)
-    assert [record["steps"] for record in own_records(former)] == [40, 80, 120, 160]
+        log_rounds(tmp_path, 3, 4)
+    assert [record["steps"] for record in own_records(tmp_path)] == [40, 80, 120, 160]
 
 
 NO_METRICS = [

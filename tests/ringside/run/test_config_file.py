@@ -18,17 +18,15 @@ from tests.conftest import Refused
 
 
 def toml(directory: Path, text: str) -> str:
-    path = directory / "mine.toml"
-    path.write_text(text)
-    return str(path)
+    (directory / "mine.toml").write_text(text)
+    return str(directory / "mine.toml")
 
 
 def run_config(directory: Path, **settings: Any) -> str:
     """A config.json as a run writes it."""
     config = PRESETS["quick"].with_settings(run_dir="runs/theirs", track="wandb", **settings)
-    path = directory / "config.json"
-    path.write_text(json.dumps(config.to_json()))
-    return str(path)
+    (directory / "config.json").write_text(json.dumps(config.to_json()))
+    return str(directory / "config.json")
 
 
 def test_flags_come_on_top_of_the_file_and_the_file_on_top_of_its_preset(tmp_path: Path) -> None:
@@ -97,10 +95,9 @@ def test_files_that_are_none_are_refused(refused: Refused, tmp_path: Path) -> No
 
 def test_no_file_chooses_code(refused: Refused, tmp_path: Path) -> None:
     (tmp_path / "marker.py").write_text("raise SystemExit('imported')")
-    assert "pass --env marker:factory if you trust it" in refused(
-        "--config", run_config(tmp_path, env="marker:factory")
-    )
-    assert "pass --plugin marker if you trust it" in refused("--config", run_config(tmp_path, plugin="marker"))
+    for name, value in (("env", "marker:factory"), ("plugin", "marker")):
+        said = refused("--config", run_config(tmp_path, **{name: value}))
+        assert f"pass --{name} {value} if you trust it" in said
 
 
 def test_an_env_that_the_user_names_replaces_the_one_of_the_file(tmp_path: Path) -> None:

@@ -57,9 +57,7 @@ def test_an_env_that_does_not_close_is_refused(monkeypatch: pytest.MonkeyPatch) 
         look("close")
 
 
-def test_an_env_that_hangs_is_told_and_then_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_hanging_env_is_told_and_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(checks, "NOTE_SECONDS", 1.5)
     monkeypatch.setattr(checks, "LIMIT_SECONDS", 2.0)
     with pytest.raises(EnvError, match="did not return from its import, or its factory within 2 s"):
@@ -72,8 +70,7 @@ def test_a_look_ends_with_the_command(tmp_path: Path, number: signal.Signals) ->
     process = start(tmp_path / "run", env=f"{ODD}@wrong=hangs")
     wait_until(process, lambda: child(process, "look at the env") is not None, every=0.05)
     process.send_signal(number)
-    output = finish(process, code=130 if number == signal.SIGINT else -number)
-    assert "Traceback" not in output
+    assert "Traceback" not in finish(process, code=130 if number == signal.SIGINT else -number)
     assert gone(process)
     assert not (tmp_path / "run").exists()
 
@@ -96,8 +93,7 @@ def test_one_instance_a_process_needs_as_many_actors_as_envs() -> None:
     shared = settled(env=env, envs=4, lane_envs=2, actors=2, inference_batch=4)
     with pytest.raises(ConfigError, match=r"RuntimeError: The device is taken.* pass --lane-envs 1, as many --actors"):
         planning.check(shared)
-    alone = shared.with_settings(lane_envs=1, actors=4)
-    assert planning.check(alone).actions == 3
+    assert planning.check(shared.with_settings(lane_envs=1, actors=4)).actions == 3
 
 
 @pytest.mark.parametrize("name", ["PongNoFrameskip-v4", "Breakout", "Pong-v4", "BreakoutDeterministic-v4"])
@@ -111,8 +107,7 @@ def test_ids_of_games_are_refused(name: str) -> None:
 
 def test_the_start_says_that_an_env_does_not_repeat_itself(tmp_path: Path) -> None:
     def doubts(env: str) -> list[str]:
-        plan = planning.check(settled(env=env, run_dir=tmp_path / "run"))
-        answers = checks.before_start(plan, continues=False)
+        answers = checks.before_start(planning.check(settled(env=env, run_dir=tmp_path / "run")), continues=False)
         return [answer.sentence for answer in answers if answer.name == "env" and answer.color == "yellow"]
 
     (sentence,) = doubts(f"{ODD}@wrong=seed")

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from multiprocess import Pipe
@@ -49,25 +50,25 @@ def start(server: ForkServer, target: Callable[..., object], *arguments: object)
     return process
 
 
+def exit_code(process: ChildProcess) -> int | None:
+    """Wait for the end."""
+    assert wait_for_end(process, END_SECONDS)
+    return process.exitcode
+
+
 def forked(process: ChildProcess) -> bool:
     assert process.exitcode is None
     return process.pid not in process.server.pids
 
 
-def _kill_itself() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
+CALLS: dict[int, tuple[Any, ...]] = {0: (print,), 7: (sys.exit, 7), 1: (divmod, 1, 0)}
+CALLS[-signal.SIGKILL] = (signal.raise_signal, signal.SIGKILL)
 
 
-@pytest.mark.parametrize(
-    ("target", "arguments", "code"),
-    [(print, (), 0), (sys.exit, (7,), 7), (divmod, (1, 0), 1), (_kill_itself, (), -signal.SIGKILL)],
-)
-def test_exit_codes_are_those_of_spawned_processes(
-    server: ForkServer, target: Callable[..., object], arguments: tuple[object, ...], code: int
-) -> None:
-    process = start(server, target, *arguments)
-    assert wait_for_end(process, END_SECONDS)
-    assert process.exitcode == code
+@pytest.mark.parametrize(("code", "call"), CALLS.items())
+def test_exit_codes_are_those_of_spawned_processes(server: ForkServer, code: int, call: tuple[Any, ...]) -> None:
+    process = start(server, *call)
+    assert exit_code(process) == code
     assert process.sentinel
 
 
@@ -128,14 +129,12 @@ def test_processes_die_with_their_server_and_the_next_one_has_a_new_one(server: 
     pidfds, first = [os.pidfd_open(process.pid) for process in processes], server.pids
     os.kill(first[0], signal.SIGKILL)
     assert all(ended(pidfd) for pidfd in pidfds)
-    for process, pidfd in zip(processes, pidfds, strict=True):
-        assert wait_for_end(process, END_SECONDS)
-        assert process.exitcode == -signal.SIGKILL
+    assert [exit_code(process) for process in processes] == [-signal.SIGKILL] * 3
+    for pidfd in pidfds:
         os.close(pidfd)
     process = start(server, sys.exit, 7)
     assert server.pids != first
-    assert wait_for_end(process, END_SECONDS)
-    assert process.exitcode == 7
+    assert exit_code(process) == 7
 
 
 def test_no_process_counts_as_ended_before_all_of_a_dead_server_are_gone(server: ForkServer) -> None:
@@ -149,8 +148,7 @@ def test_no_process_counts_as_ended_before_all_of_a_dead_server_are_gone(server:
     pidfd = os.pidfd_open(other.pid)
     assert ended(pidfd)
     os.close(pidfd)
-    assert other.exitcode is None
-    assert held.exitcode is None
+    assert other.exitcode is held.exitcode is None
     ours.send("enough")
     assert wait_for_end(other, END_SECONDS)
     assert wait_for_end(held, END_SECONDS)
@@ -169,15 +167,13 @@ def test_a_server_that_is_killed_or_stopped_while_it_loads(server: ForkServer, n
     """Stopped it goes on; killed it was asked in vain."""
     process = start(server, sys.exit, 7)
     os.kill(server.pids[0], number)
-    assert wait_for_end(process, END_SECONDS)
-    assert process.exitcode == (-signal.SIGKILL if number == signal.SIGKILL else 7)
+    assert exit_code(process) == (-signal.SIGKILL if number == signal.SIGKILL else 7)
 
 
 def test_until_a_process_is_forked_its_server_is_killed_for_it(server: ForkServer) -> None:
     process = start(server, signal.pause)
     process.kill()
-    assert wait_for_end(process, END_SECONDS)
-    assert process.exitcode == -signal.SIGKILL
+    assert exit_code(process) == -signal.SIGKILL
 
 
 def test_requests_for_stacks_and_to_stop_end_neither_server_nor_process(server: ForkServer) -> None:
@@ -189,9 +185,7 @@ def test_requests_for_stacks_and_to_stop_end_neither_server_nor_process(server: 
     os.kill(process.pid, signal.SIGTERM)
     os.kill(server.pids[0], signal.SIGTERM)
     ours.send("now you may")
-    assert wait_for_end(process, END_SECONDS)
-    assert process.exitcode == 0
-    assert wait_for_end(start(server, print), END_SECONDS)
+    assert [exit_code(each) for each in (process, start(server, print))] == [0, 0]
     assert server.pids == first
 
 

@@ -90,9 +90,8 @@ SILENCES = [
 
 
 @pytest.mark.parametrize(("state", "share", "phase", "bound", "says"), SILENCES)
-def test_silence_is_a_hang_after_the_bound_of_state_and_phase(
-    state: str, share: float, phase: Phase, bound: float, says: str
-) -> None:
+def test_silence_beyond_a_bound_is_a_hang(state: str, share: float, phase: Phase, bound: float, says: str) -> None:
+    """The bound is that of state and phase."""
     process = _Process() if phase == DONE else _known()  # only a process at work needs a known pace
     process.lives(LOOK, phase=phase)
     assert not process.silent(bound - 1.0, state, share, phase)
@@ -122,8 +121,7 @@ def test_until_the_pace_is_known_the_bound_is_the_ceiling() -> None:
     assert process.watch.bound(Phase.WORKING) == hang_detector.CEILING_SECONDS
     process.lives(hang_detector.KNOWN_HEARTBEATS * LOOK)
     assert process.watch.bound(Phase.WORKING) == hang_detector.FLOOR_SECONDS
-    slow = _known(every=40.0)
-    assert slow.watch.bound(Phase.WORKING) == hang_detector.CEILING_SECONDS
+    assert _known(every=40.0).watch.bound(Phase.WORKING) == hang_detector.CEILING_SECONDS
 
 
 def test_waiting_tells_nothing_of_the_pace_of_work() -> None:
@@ -172,9 +170,8 @@ def _seen(process: int, state: str) -> ProcessState:
     found: list[ProcessState] = []
 
     def there() -> bool:
-        seen = process_state(process)
-        found.append(seen)
-        return seen.state == state
+        found.append(process_state(process))
+        return found[-1].state == state
 
     until(there, every=0.0)
     return found[-1]
@@ -206,16 +203,15 @@ def test_deaths_without_progress_add_up_by_cause(cause: Cause) -> None:
     child, other = Child(SimpleNamespace()), Cause.OWN if cause is Cause.OUTSIDE else Cause.OUTSIDE
     counts = [(child.count_death(other, 7), child.count_death(cause, 7)) for _ in range(3)]
     assert counts == [(1, 1), (2, 2), (3, 3)]
-    assert child.count_death(cause, 8) == 1  # beyond where it ever was
-    assert child.count_death(cause, 8) == 2
+    assert [child.count_death(cause, 8) for _ in range(2)] == [1, 2]  # beyond where it ever was
 
 
 def test_the_last_line_of_a_long_log_is_read_from_its_end(tmp_path: Path) -> None:
     """A sparse file of 100 GB, which no machine reads whole."""
     log = tmp_path / "actor-0.log"
-    with open(log, "wb") as file:
-        file.truncate(100 << 30)
-        file.seek(0, os.SEEK_END)
+    log.touch()
+    os.truncate(log, 100 << 30)
+    with log.open("ab") as file:
         file.write(b"\nValueError: no such level\n")
     said = crash_report("actor 0", "ended with code 1", 5, 1, log, begin=7)
     assert "The last line of its log: ValueError: no such level (" in said

@@ -193,9 +193,7 @@ def test_a_team_is_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, member
 
 
 @pytest.mark.parametrize(("device", "there"), [("cuda:0", True), ("cuda:0", False), ("cpu", True)])
-def test_a_daemon_of_mps_that_the_user_has_started_is_seen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, there: bool
-) -> None:
+def test_a_daemon_of_mps_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str, there: bool) -> None:
     monkeypatch.setattr("shared.machine.facts.cuda_devices", lambda: 1)
     monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(tmp_path if there else tmp_path / "none"))
     (tmp_path / "control").touch()
@@ -274,18 +272,15 @@ def blocked_signals() -> set[int]:
     return set(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
 
 
-def test_a_process_whose_pipe_is_held_by_its_own_children_is_found_dead(
-    stopping: Supervisor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_whose_pipe_is_held_by_its_own_children_is_found_dead(stopping: Supervisor) -> None:
     read, write = os.pipe()  # no process closes it
     stopping._board.stop[0] = Stop.RUN
     stopping._children = {Role.LEARNER: Child(cast(Any, SimpleNamespace(sentinel=read, exitcode=-signal.SIGKILL)))}
-    exited: list[int] = []
-    monkeypatch.setattr(stopping, "_handle_exit", lambda number, child: exited.append(number))
+    stopping._handle_exit = Mock()  # type: ignore[method-assign]
     stopping._poll()
     os.close(read)
     os.close(write)
-    assert exited == [Role.LEARNER]
+    assert [call.args[0] for call in stopping._handle_exit.mock_calls] == [Role.LEARNER]
 
 
 @pytest.mark.parametrize("requests", [1, 2])
@@ -293,9 +288,8 @@ def test_a_fault_found_during_a_stop_is_reported(stopping: Supervisor, tmp_path:
     """A loss that is NaN, for example: the next resume would find it again."""
     stopping._requests.count = requests
     stopping._maker._log_starts[Role.LEARNER] = 0
-    log = log_path(tmp_path, "learner")
-    log.parent.mkdir(exist_ok=True)
-    log.write_text("The loss is NaN.\n")
+    log_path(tmp_path, "learner").parent.mkdir(exist_ok=True)
+    log_path(tmp_path, "learner").write_text("The loss is NaN.\n")
     stopping._handle_exit(Role.LEARNER, ended(-signal.SIGKILL))
     assert stopping._failure is None
     for role, failure in ((Role.ACTOR, None), (Role.LEARNER, "The loss is NaN.")):
@@ -321,29 +315,21 @@ def test_a_process_is_waited_for_until_its_end_or_its_limit() -> None:
     assert wait_for_end(process, 0.0)
 
 
-def test_a_process_without_descriptors_that_does_not_end_is_not_waited_for(
-    stopping: Supervisor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_endless_process_without_descriptors_is_left(stopping: Supervisor, monkeypatch: pytest.MonkeyPatch) -> None:
     learner, waited = stopping._children[Role.LEARNER], list[float]()
     living = supervisor.multiprocess.process._children
     living.add(learner.process)
     monkeypatch.setattr(supervisor, "wait_for_end", lambda process, seconds: waited.append(seconds))
     stopping._handle_exit(Role.LEARNER, learner)
-    assert waited == [REAP_SECONDS]
     assert learner.process not in living, "multiprocess does not wait for it either, when the program ends"
-    assert learner.process.killed
-    assert Role.LEARNER not in stopping._children
+    assert (waited, learner.process.killed, list(stopping._children)) == ([REAP_SECONDS], 1, [Role.SCRIBE])
     assert str(stopping._failure).startswith("learner was killed and does not end: it waits in the kernel for ")
 
 
-def test_the_board_has_the_cores_of_other_programs_without_those_of_the_run(
-    stopping: Supervisor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_board_has_the_cores_of_others_alone(stopping: Supervisor, monkeypatch: pytest.MonkeyPatch) -> None:
     own = list[int]()
-    contention = SimpleNamespace(read=lambda at, used: own.append(used), at=3, others=2, stolen=1)
-    stopping._contention = contention  # type: ignore[assignment]
-    living = Child(cast(Any, SimpleNamespace(pid=7)))
-    stopping._children = {Role.LEARNER: living}
+    stopping._contention = Mock(read=lambda at, used: own.append(used), at=3, others=2, stolen=1)
+    stopping._children = {Role.LEARNER: Child(cast(Any, SimpleNamespace(pid=7)))}
     monkeypatch.setattr(supervisor, "sum_cpu_time", lambda pids: 10**15 * sum(pids))
     monkeypatch.setattr(os, "times", lambda: SimpleNamespace(children_user=3e9, children_system=2e9))
     before = time.process_time_ns()
@@ -352,14 +338,11 @@ def test_the_board_has_the_cores_of_other_programs_without_those_of_the_run(
     assert before <= own[0] - 7 * 10**15 - 5 * 10**18 <= time.process_time_ns()
 
 
-def test_a_process_that_hangs_prints_its_stacks_before_it_is_killed(
-    stopping: Supervisor, notes: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_process_that_hangs_prints_its_stacks_before_it_is_killed(stopping: Supervisor, notes: list[str]) -> None:
     hung = subprocess.Popen([sys.executable, "-c", SLEEPER], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     hung.stdout.readline()
-    process: Any = SimpleNamespace(pid=hung.pid, exitcode=None, kill=hung.kill)
-    child = Child(process)
-    monkeypatch.setattr(child.hang_detector, "check", lambda *_: "hangs")
+    child = Child(cast(Any, SimpleNamespace(pid=hung.pid, exitcode=None, kill=hung.kill)))
+    child.hang_detector = Mock(check=lambda *_: "hangs")
     stopping._watch(0, child, 0.25)
     assert child.killed_at is not None
     said = hung.communicate(timeout=20)[1]
@@ -403,8 +386,7 @@ def steps_of(made: Supervisor, rounds: int) -> int:
 def test_the_first_request_finishes_the_round(played: Supervisor, notes: list[str]) -> None:
     board, dropped = played._board, steps_of(played, 1) + 2 * played._board.run_schedule.envs
     played._finish("Stopping")
-    assert board.stop[0] == Stop.FINISH
-    assert board.stops_at == 4, "the first boundary that no lane has passed"
+    assert (board.stop[0], board.stops_at) == (Stop.FINISH, 4), "the first boundary that no lane has passed"
     assert notes == [
         f"Stopping: the run is saved when its round ends, near step {steps_of(played, 4):,}. Ctrl-C once more stops at "
         f"step {steps_of(played, 2):,}, and drops the {dropped:,} steps after it."

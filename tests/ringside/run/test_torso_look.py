@@ -40,9 +40,7 @@ def test_a_program_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
         look_at_torso(f"{HOME}:Hanging", DEFAULT_FRAMES)
 
 
-def test_it_finds_modules_as_the_launcher_does_whatever_they_print(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_finds_modules_as_the_launcher_whatever_they_print(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "users_nets.py").write_text(f"print('{{}}')\nfrom {HOME} import Printing\n")
     found = look_at_torso("users_nets:Printing", DEFAULT_FRAMES)

@@ -6,7 +6,9 @@ import json
 import os
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,8 +22,7 @@ OTHERS = (("replay_size", 240), ("lane_envs", 1), ("network", "nature"), ("actor
 
 
 def test_the_memory_is_seen_and_cannot_be_written(run: Pretended) -> None:
-    found = attach(run.run_dir, read_config(run.run_dir))
-    memory, live = found
+    memory, live = attach(run.run_dir, read_config(run.run_dir))
     run.play(3)
     assert memory.board.lane_done.values.tolist() == [3, 3, 3]
     assert (live, memory.plan.actions) == (run.live, len(NAMES))
@@ -40,9 +41,7 @@ UNREADABLE = [
 
 
 @pytest.mark.parametrize(("change", "says"), UNREADABLE)
-def test_a_configuration_that_cannot_be_read_is_refused(
-    run: Pretended, change: dict[str, dict[str, object]] | None, says: str
-) -> None:
+def test_a_configuration_that_cannot_be_read_is_refused(run: Pretended, change: Any, says: str) -> None:
     file = run.run_dir / "config.json"
     sections = json.loads(file.read_text())
     for name, settings in (change or {}).items():
@@ -64,9 +63,9 @@ def test_a_run_that_has_ended_or_not_begun_has_no_memory(run: Pretended) -> None
 def test_a_network_of_the_user_is_neither_imported_nor_asked_for(tmp_path: Path) -> None:
     torso = OwnTorso(16, 512, (("layer.weight", (16, 9)), ("scale", ())))
     run = Pretended(tmp_path / "run", network="nowhere:Net", own_torso=torso)
-    found = attach(run.run_dir, read_config(run.run_dir))
-    assert found[0].plan.parameters == run.memory.plan.parameters
-    found[0].arena.close()
+    memory, _ = attach(run.run_dir, read_config(run.run_dir))
+    assert memory.plan.parameters == run.memory.plan.parameters
+    memory.arena.close()
 
 
 OTHER_CONFIGURATIONS = [
@@ -95,24 +94,20 @@ def test_a_live_file_of_something_else_is_refused(run: Pretended, tmp_path: Path
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can ask as another user")
 def test_another_users_run_is_refused_with_a_sentence(run: Pretended, tmp_path: Path) -> None:
-    config = run.config
     for directory in (tmp_path, *tmp_path.parents):
         if directory.stat().st_uid == os.getuid() and "pytest" in str(directory):
             directory.chmod(0o755)
     run.run_dir.chmod(0o700)
     os.seteuid(NOBODY)
     try:
-        with pytest.raises(ConfigError, match="another user"):
-            read_config(run.run_dir)
-        with pytest.raises(ConfigError, match="another user"):
-            attach(run.run_dir, config)
+        for look in (read_config, partial(attach, config=run.config)):
+            with pytest.raises(ConfigError, match="another user"):
+                look(run.run_dir)
     finally:
         os.seteuid(0)
 
 
-def test_a_run_that_is_removed_while_runs_are_listed_is_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_removed_while_runs_are_listed_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     listed = [tmp_path / name / "config.json" for name in ("gone", "there")]
     listed[1].parent.mkdir()
     listed[1].touch()

@@ -41,9 +41,8 @@ def read(curves: Curves, told: dict[str, Any] | None = None) -> dict[str, Any]:
 
 def test_new_points_are_sent_once(path: Path, curves: Curves) -> None:
     assert not curves.read()  # there is no file yet
-    path.write_text('{"kind": "episode", "round": 0, "steps": 7, "return": -3.0}\n')
-    with path.open("a") as file:
-        file.write(rounds([10], loss=0.5, epsilon=1.0, workers_busy=0.75, mean_q=True))
+    episode = '{"kind": "episode", "round": 0, "steps": 7, "return": -3.0}\n'
+    path.write_text(episode + rounds([10], loss=0.5, epsilon=1.0, workers_busy=0.75, mean_q=True))
     first = read(curves)
     assert (first["episode"], first["evaluation"], first["fresh"]) == ([[7, -3]], [], True)
     assert [each["name"] for each in first["metrics"]] == ["loss", "mean_q"]
@@ -92,10 +91,7 @@ def test_a_long_run_is_thinned_evenly(path: Path, curves: Curves) -> None:
 def test_a_long_file_is_read_in_pieces(path: Path, curves: Curves, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ringside.records.metrics.READ_BYTES", 200)
     path.write_text(rounds(range(0, 200, 10)))
-    reads = 1
-    while curves.read():
-        reads += 1
-    assert reads > 3
+    assert sum(1 for _ in iter(curves.read, False)) > 2
     assert [row[0] for row in read(curves)["round"]] == list(range(0, 200, 10))
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import os
 import pty
-import re
 import select
 import subprocess
 import sys
@@ -29,31 +28,23 @@ from shared.text import short
 from tests.ringside.watch.conftest import Clock, rendered
 
 
-def roles(
-    actors: int, *, learner: float = 0.97, inference: float = 0.4, emulation: float = 0.9
-) -> tuple[RoleStatus, ...]:
+def roles(actors: int, learner: float = 0.97) -> tuple[RoleStatus, ...]:
     return (
-        RoleStatus("inference", "waiting", inference, cores=0.3),
+        RoleStatus("inference", "waiting", 0.4, cores=0.3),
         RoleStatus("learner", "working", learner, cores=1.0),
         RoleStatus("scribe", "waiting", 0.02, cores=0.1, restarts=3),
-        *(RoleStatus(f"actor {i}", "working", emulation - 0.02 + 0.04 * (i % 2), cores=0.5) for i in range(actors)),
+        *(RoleStatus(f"actor {i}", "working", 0.88 + 0.04 * (i % 2), cores=0.5) for i in range(actors)),
     )
 
 
 def status(actors: int = 12) -> Status:
     who = roles(actors)
-    figures: dict[str, Any] = {
-        "game": "space_invaders",
-        "preset": "nature",
-        "protocol": "nature",
-        "schedule": "concurrent",
-    }
-    figures |= {"schedule": "concurrent", "total_steps": 50_000_000, "rounds": 5_000, "steps": 6_150_000}
-    figures |= {"committed": 615, "elapsed": 5_025.0}
-    figures |= {"time_left": 34_900.0, "steps_per_second": 1_234.5, "updates": 1_500_000, "updates_per_second": 308.6}
-    figures |= {"learning": True, "epsilon": 0.1, "episodes": 31_234, "mean_return_100": 812.34, "best_return": 2_140.0}
+    figures: dict[str, Any] = {"total_steps": 50_000_000, "rounds": 5_000, "steps": 6_150_000, "committed": 615}
+    figures |= {"elapsed": 5_025.0, "time_left": 34_900.0, "steps_per_second": 1_234.5, "preset": "nature"}
+    figures |= {"updates": 1_500_000, "updates_per_second": 308.6, "learning": True, "epsilon": 0.1}
+    figures |= {"episodes": 31_234, "mean_return_100": 812.34, "best_return": 2_140.0}
     return Status(
-        run_dir=Path("runs/space_invaders-20260101-120000"),
+        *("space_invaders", "nature", "concurrent", Path("runs/space_invaders-20260101-120000")),
         metrics={"loss": 0.012345, "mean_q": 3.4567},
         evaluation=EvaluationStatus(6_000_000, 30, 901.2, 940.3),
         checkpoint=CheckpointStatus(6_100_000, 812_345_678, 12.34),
@@ -70,8 +61,7 @@ NEW = Status("pong", "machado", "free", Path("runs/pong"), total_steps=40_000, r
 @pytest.mark.parametrize("width", [30, 40, 60, 72, 80, 99, 120, 250])
 @pytest.mark.parametrize("what", [status(12), status(2), NEW])
 def test_no_line_is_wider_than_the_terminal(what: Status, width: int) -> None:
-    for text in rendered(what, width).splitlines():
-        assert len(text) <= width
+    assert max(map(len, rendered(what, width).splitlines())) <= width
 
 
 OVER = replace(status(), committed=5_000, steps=50_000_000, time_left=0.0)
@@ -178,11 +168,8 @@ def test_the_plain_display_writes_a_line_every_few_seconds_and_the_last_state(cl
             clock.now = 1_000 + after
             display.show(replace(NEW, steps=int(after * 1000)))
         display.note("actor 3 was killed.")
-    assert [text.split("  ")[2] for text in out.getvalue().splitlines() if "steps/s" in text] == [
-        "0 steps",
-        "5,000 steps",
-        "9,000 steps",
-    ]
+    played = [text.split("  ")[2] for text in out.getvalue().splitlines() if "steps/s" in text]
+    assert played == ["0 steps", "5,000 steps", "9,000 steps"]
     assert out.getvalue().count("actor 3 was killed.\n") == 1
 
 
@@ -202,9 +189,8 @@ def test_the_plain_display_says_bottleneck_and_warning_once_and_a_new_warning_at
         clock.now += 1.0
         display.show(replace(status(), warnings=()))
         assert out.getvalue().count("Warning: The disk is full.\n") == 1
-    assert out.getvalue().count("The learner limits") == 2
+    assert [out.getvalue().count(words) for words in ("The learner limits", "Warning: The scribe")] == [2, 1]
     assert [said for said in out.getvalue().splitlines() if said.startswith("Emulation limits")] == [found.sentence]
-    assert out.getvalue().count("Warning: The scribe") == 1
 
 
 def test_output_without_a_terminal_is_plain(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -273,8 +259,7 @@ def test_a_terminal_that_is_not_read_delays_no_process() -> None:
             display.show(status())
     numbers = [int(line.split()[0]) for line in text.splitlines() if line.endswith("xxx")]
     assert numbers == sorted(set(numbers))
-    assert numbers[0] == 0
-    assert len(numbers) >= 1_000
+    assert (numbers[0], len(numbers) >= 1_000) == (0, True)
 
 
 SCRIPT = """
@@ -338,17 +323,14 @@ def test_the_terminal_is_as_before_afterwards(end: str) -> None:
     assert text.rindex("\x1b[?25h") < text.rindex("after")
     assert "\x1b[?1049h" not in text  # what was on the screen before stays
     assert "\x1b[2J" not in text  # no clearing of the whole screen, which would flicker
-    assert re.search(r"actor 3 was killed by SIGKILL", text)
-    assert "100.0%" in text
+    assert ("actor 3 was killed by SIGKILL" in text, "100.0%" in text) == (True, True)
 
 
 STATUS = Status("pong", "nature", "concurrent", Path("runs/<pong>"), 400, 10, steps=40)
 
 
-ENDED = (
-    "Stopped after 40 steps and 3 updates in 0:00:02, mean return 1.50 (mean of the last 2). Everything is in runs/é.\n"
-)
-SPOKEN = f"Learning begins\n{line(STATUS)}\n{ENDED}"
+ENDED = "Stopped after 40 steps and 3 updates in 0:00:02, mean return 1.50 (mean of the last 2)"
+SPOKEN = f"Learning begins\n{line(STATUS)}\n{ENDED}. Everything is in runs/é.\n"
 
 
 @pytest.mark.parametrize("plain", [True, False])
@@ -360,8 +342,8 @@ def test_training_in_a_script_prints_the_lines_and_notes_of_the_command(
     def run(ready: object, on_status: Any, note: Any, *more: object) -> dict[str, Any]:
         note("Learning begins")
         on_status(STATUS)
-        figures = {"steps": 40, "updates": 3, "seconds": 2.1, "episodes": 2, "mean_return_100": 1.5}
-        return figures | {"finished": False}
+        figures = {"steps": 40, "updates": 3, "seconds": 2.1, "episodes": 2}
+        return figures | {"mean_return_100": 1.5, "finished": False}
 
     monkeypatch.setattr(training, "run", run)
     monkeypatch.setattr(training, "plan", lambda config: SimpleNamespace(config=config.with_settings(run_dir="runs/é")))

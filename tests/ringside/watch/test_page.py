@@ -135,8 +135,8 @@ def test_the_titles_of_a_run_and_the_number_of_episodes_in_its_mean(tmp_path: Pa
         assert (told["status"]["stop_at"], told["mean_name"]) == (18.0, name)
         assert "--network small" in told["status"]["changes"]
     (run.run_dir / "summary.json").unlink()
-    assert viewer.json("state")["mean_name"] == "mean of up to 100"
-    assert viewer.json("state")["status"]["steps"] is None, "no figure without a source"
+    told = viewer.json("state")
+    assert (told["mean_name"], told["status"]["steps"]) == ("mean of up to 100", None), "no figure without a source"
 
 
 def test_a_resumed_run_has_the_figures_of_its_files_until_it_is_prepared(run: Pretended, viewer: Viewer) -> None:
@@ -153,8 +153,7 @@ def test_pictures_are_json_and_frames(run: Pretended, viewer: Viewer) -> None:
     run.play(4)
     told, frames = viewer.pictures("?first=2&count=3&env=5")
     assert (told["mosaic"]["first"], told["mosaic"]["envs"], told["chosen"]["env"]) == (2, 3, 5)
-    assert told["shape"] == {"size": 84, "stack": 4, "channels": 1}
-    assert len(frames) == (3 + 4) * FRAME
+    assert (told["shape"], len(frames)) == ({"size": 84, "stack": 4, "channels": 1}, (3 + 4) * FRAME)
     expected = run.memory.ring.field["frame"][1, 4, 0]
     assert np.array_equal(np.frombuffer(frames[:FRAME], np.uint8).reshape(84, 84), expected)
     for query in ("?first=99&count=0&env=99", "?first=-1&env=x", "?count=1e9&first=" + "9" * 20):
@@ -243,9 +242,8 @@ def test_a_run_that_ends_gives_its_memory_back_and_files_stand_in(run: Pretended
     assert run.mappings() == before - 1
     clock.now += MOST_SECONDS
     assert viewer.get("pictures").status_code == 204
-    assert (told["living"], told["finished"]) == (False, False)
-    assert told["status"]["steps"] == 240
-    assert told["status"]["metrics"]["loss"] == 0.5
+    status = told["status"]
+    assert (told["living"], told["finished"], status["steps"], status["metrics"]["loss"]) == (False, False, 240, 0.5)
     described = {"name": "loss", "label": "loss", "unit": "", "meaning": "Mean loss of the updates."}
     assert told["curves"]["metrics"][0] == described | {"tag": "losses/td_loss"}
     assert len(told["curves"]["round"]) == 1
@@ -253,13 +251,12 @@ def test_a_run_that_ends_gives_its_memory_back_and_files_stand_in(run: Pretended
     summary = {"steps": 600, "finished": True, "seconds": 9.0, "limit": {"sentence": "So."}, "roles": {"learner": role}}
     (run.run_dir / "summary.json").write_text(json.dumps(summary))
     told = viewer.json("state")
-    assert told["finished"]
-    assert (told["status"]["steps"], told["status"]["elapsed"]) == (600, 9.0)
-    assert told["status"]["roles"] == [{"name": "learner", "state": "ended", "node": None, **role}]
-    assert told["status"]["bottleneck"]["sentence"] == "So."
+    status = told["status"]
+    assert (told["finished"], status["steps"], status["elapsed"]) == (True, 600, 9.0)
+    assert status["roles"] == [{"name": "learner", "state": "ended", "node": None, **role}]
+    assert status["bottleneck"]["sentence"] == "So."
     run.live.write(run.run_dir)  # it is resumed
-    assert viewer.json("state")["living"]
-    assert viewer.get("pictures").status_code == 200
+    assert (viewer.json("state")["living"], viewer.get("pictures").status_code) == (True, 200)
 
 
 def test_the_page_of_a_run_of_workers_names_them(tmp_path: Path) -> None:

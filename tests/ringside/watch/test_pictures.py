@@ -16,9 +16,8 @@ def test_the_mosaic_shows_the_newest_frames_and_returns(run: Pretended) -> None:
         run.play(ticks)
         done = int(run.memory.board.lane_done.values[0])
         told, frames = mosaic(run.memory, 1, 4)
-        assert (told["first"], told["envs"]) == (1, 4)
-        assert told["returns"] == [(done - 1) % 7 + 1] * 4
-        assert told["ended"] == [done % 7 == 0] * 4
+        returns, ended = [(done - 1) % 7 + 1] * 4, [done % 7 == 0] * 4
+        assert (told["first"], told["envs"], told["returns"], told["ended"]) == (1, 4, returns, ended)
         for i, env in enumerate(range(1, 5)):
             expected = run.memory.ring.field["frame"][env // 2, done % capacity, env % 2]
             assert np.array_equal(frames[i], expected)
@@ -39,8 +38,7 @@ def test_one_env_with_its_stack_actions_rewards_and_values(run: Pretended) -> No
     assert (told["env"], told["lane"], told["owner"]) == (3, 1, 1)
     assert (told["return"], told["steps"]) == (2.0, 2)  # of the episode that began with tick 28
     history = [memory.ring.field["action"][1, tick, 1] for tick in range(30 - LAST_ACTIONS, 30)]
-    assert told["actions"] == history
-    assert told["rewards"] == [1.0] * LAST_ACTIONS
+    assert (told["actions"], told["rewards"]) == (history, [1.0] * LAST_ACTIONS)
     assert [i for i, ended in enumerate(told["ended"]) if ended] == [0, 7, 14, 21]  # ticks 6, 13, 20, 27
     assert told["values"] == memory.mailbox.values[1, 1].tolist()
     assert told["taken"] == int(np.argmax(told["values"])) == history[-1]

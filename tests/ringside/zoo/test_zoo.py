@@ -12,7 +12,6 @@ import pytest
 from PIL import Image
 
 import ringside
-from launch import main
 from ringside.agents.stored_weights import play_of, rules_of, weights_at
 from ringside.agents.zoo_entries import command_of, steps_at_version
 from ringside.command.train import configuration
@@ -42,15 +41,12 @@ def check_entry(entry: Path, env: str | None = None) -> None:
     for name, line in catalogue.SHOWN.items():
         assert (name in names) == (line in (entry / catalogue.README).read_text())
         assert name not in names or (entry / name).stat().st_size <= catalogue.MOST_SHOWN_BYTES
-    weights = weights_at(entry, env)
-    summary = json.loads((entry / catalogue.SUMMARY).read_text())
-    evaluation = json.loads((entry / catalogue.EVALUATION).read_text())
-    readme = (entry / catalogue.README).read_text()
+    weights, readme = weights_at(entry, env), (entry / catalogue.README).read_text()
+    summary, evaluation = (json.loads((entry / name).read_text()) for name in (catalogue.SUMMARY, catalogue.EVALUATION))
     rules = rules_of(weights, play_of(weights))
     for found in (summary, evaluation):
         assert (found["game"], found["protocol"]) == (weights.game, weights.protocol)
-    assert weights.version <= summary["rounds"]
-    assert evaluation["version"] == weights.version
+    assert evaluation["version"] == weights.version <= summary["rounds"]
     assert (evaluation["eval_epsilon"], evaluation["eval_max_frames"]) == (rules.epsilon, rules.max_frames)
     assert evaluation["episodes"] == PROTOCOLS[weights.protocol].eval_episodes
     figures = summarize(weights.game, evaluation["returns"])
@@ -74,8 +70,8 @@ def test_the_table_of_the_zoo_has_the_figures_of_its_entries() -> None:
     assert set(rows) == set(catalogue.names())
     assert sum(path.stat().st_size for path in catalogue.ZOO.glob("*/*")) <= 40e6
     for name, (method, steps, mean) in rows.items():
-        evaluation = json.loads((catalogue.ZOO / name / catalogue.EVALUATION).read_text())
-        summary = json.loads((catalogue.ZOO / name / catalogue.SUMMARY).read_text())
+        files = (catalogue.ZOO / name / file for file in (catalogue.EVALUATION, catalogue.SUMMARY))
+        evaluation, summary = (json.loads(file.read_text()) for file in files)
         weights = weights_at(name)
         assert method.lower() == weights.network.method
         assert int(steps.replace(",", "")) == steps_at_version(weights.version, summary)
@@ -128,11 +124,12 @@ def test_an_agent_that_is_not_here_is_taken_from_a_directory_if_it_has_its_hash(
         assert "has a wrong hash; the agents are beam_rider, " in refused("play", name, "--zoo", str(tmp_path))
 
 
-def test_an_entry_is_made_of_a_run(empty_zoo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_entry_is_made_of_a_run(empty_zoo: Path, tmp_path: Path, launch: Launch, refused: Refused) -> None:
     run = make_run(tmp_path / "run", seed=9, actors=7)
     shutil.copy(write_run(tmp_path / "recorded") / METRICS_FILE, run)
     source = run / "checkpoints" / "best.safetensors"
-    assert main(["zoo", "--add", str(source), "--env", CATCH, "--name", "catch", "--device", "cpu"]) == 0
+    add = ("zoo", "--add", str(source), "--env", CATCH)
+    assert launch(*add, "--name", "catch", "--device", "cpu").returncode == 0
     entry = empty_zoo / "catch"
     check_entry(entry, CATCH)
     assert {path.name for path in empty_zoo.iterdir()} == {"catch"}
@@ -144,16 +141,11 @@ def test_an_entry_is_made_of_a_run(empty_zoo: Path, tmp_path: Path, capsys: pyte
     assert "--preset quick --env tests.support.pixel_game:factory" in readme
     assert "--seed 9" in readme
     assert "--total-steps 7_168" in readme, "the version of the weights, in steps"
-    assert "actors" not in readme
-    assert "protocol" not in readme
+    assert ("actors" in readme, "protocol" in readme) == (False, False)
     assert readme.count(f"--load zoo/catch --env {CATCH}") == 2, "the commands of the entry work"
-    capsys.readouterr()
-    assert main(["zoo"]) == 0
-    assert capsys.readouterr().out.startswith("catch: tests.support.pixel_game:factory, mean ")
-    assert main(["zoo", "--add", str(source), "--env", CATCH, "--name", "catch"]) == 2
-    assert "has a catch already" in capsys.readouterr().err
-    assert main(["zoo", "--add", str(source), "--env", CATCH]) == 0
-    assert capsys.readouterr().out.startswith("tests_support_pixel_game_factory: ")
+    assert launch("zoo").stdout.startswith("catch: tests.support.pixel_game:factory, mean ")
+    assert "has a catch already" in refused(*add, "--name", "catch")
+    assert launch(*add).stdout.startswith("tests_support_pixel_game_factory: ")
 
 
 REFUSED = [
@@ -195,13 +187,12 @@ def test_a_damaged_run_is_not_added(
     assert not list(empty_zoo.iterdir())
 
 
-def test_an_entry_of_a_plug_in_names_it(empty_zoo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_entry_of_a_plug_in_names_it(empty_zoo: Path, tmp_path: Path, launch: Launch, refused: Refused) -> None:
     plugin = "tests.support.waiting"  # any module that can be imported
     source = make_run(tmp_path / "run", plugin=plugin) / "checkpoints" / "best.safetensors"
     words = ["zoo", "--add", str(source), "--env", CATCH, "--name", "catch", "--device", "cpu"]
-    assert main(words) == 2
-    assert f"pass --plugin {plugin} if you trust it." in capsys.readouterr().err
-    assert main([*words, "--plugin", plugin]) == 0
+    assert f"pass --plugin {plugin} if you trust it." in refused(*words)
+    assert launch(*words, "--plugin", plugin).returncode == 0
     assert not (empty_zoo / "catch" / catalogue.CURVE).exists(), "the run has no records"
     readme = (empty_zoo / "catch" / catalogue.README).read_text()
     assert readme.count(f"--load zoo/catch --env {CATCH} --plugin {plugin}") == 2
