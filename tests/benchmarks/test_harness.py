@@ -68,8 +68,7 @@ def test_cases_take_turns_and_those_that_fail_are_left_out(report: Report) -> No
     taking = [speed_case(name, lambda n=name, f=at: measure(n, f)) for name, at in (("a", 0), ("b", 2), ("c", 1))]
     on_b = Case("d", lambda found: [Figure("d", found["a"] + found["b"])])
     report.run([*taking, on_b], 3)
-    assert asked == ["a", "b", "c", "a", "b", "a"]
-    assert values(report) == {"a": (1.0, 2.0, 3.0)}
+    assert (asked, values(report)) == (["a", "b", "c", "a", "b", "a"], {"a": (1.0, 2.0, 3.0)})
     assert report.missing == {"b": "b failed.", "d": "It is measured against 'b', which is missing."}
     assert report.wrong == {"c": "c failed."}
     assert report.code == 1, "a wrong result"

@@ -234,8 +234,7 @@ def test_a_policy_has_probabilities_and_charts_of_its_metrics_and_no_epsilon(bro
         view.until(lambda: view.text("#values-name") == "Probabilities", "the bars are of something else")
         widths = "return [...document.querySelectorAll('#values .bar div')].map(each => parseFloat(each.style.width))"
         view.until(lambda: view.script(widths) == [20.0, 30.0, 50.0], "a bar is not as long as its probability")
-        assert view.text("#values tr.best .mark") == "likeliest, taken"
-        assert view.count("#stack canvas") == 2
+        assert (view.text("#values tr.best .mark"), view.count("#stack canvas")) == ("likeliest, taken", 2)
         assert view.text("#shape") == ", 48 by 48, in color"
         ticks = int(run.memory.board.lane_done.values[0])
         color = run.memory.ring.field["frame"][0, ticks % run.memory.run_schedule.capacity, 0, :, 7, 5]
@@ -280,8 +279,7 @@ def test_workers_have_their_names_and_one_curve_of_their_speed(browser: Chrome, 
         view.until(lambda: view.count("#mosaic canvas") == 6, "there is no mosaic")
         view.press(Keys.END)
         view.until(lambda: view.text("#one-facts").startswith("worker 2, process 1 ·"), "the env has another player")
-        assert view.count(".role.worker") == 2
-        assert "actor" not in view.text("body")
+        assert (view.count(".role.worker"), "actor" in view.text("body")) == (2, False)
 
 
 def test_the_list_of_runs_shows_a_curve_of_each_and_follows_them(browser: Chrome, tmp_path: Path) -> None:

@@ -143,8 +143,7 @@ def test_twelve_actors_play_breakout(tmp_path: Path) -> None:
     memory = memory_of(process, run_dir)
     wait_until(process, lambda: bool((memory.board.lane_done.values > 2).all()), seconds=120)
     actors = memory.board.phase[memory.plan.processes.slice_of(Role.ACTOR)]
-    assert len(actors) == 12
-    assert (actors != Phase.STARTING).all()
+    assert (len(actors), (actors != Phase.STARTING).all()) == (12, True)
     process.send_signal(signal.SIGINT)
     finish(process)
     assert gone(process)

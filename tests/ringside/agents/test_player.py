@@ -76,8 +76,7 @@ def test_episodes_and_their_actions_are_those_of_eval(method: str, samples: bool
         for episodes, actions in ((19, "auto"), (19, "greedy"), (3, "auto"))
     )
     moments = played(weights, range(19), CATCH)
-    assert returns(moments) == expected
-    assert fewer == expected[:3]
+    assert (returns(moments), fewer) == (expected, expected[:3])
     assert (expected != greedy) == samples
     assert len(set(expected)) > 3
     assert returns(played(weights, range(8, 16), CATCH)) == expected[8:16]

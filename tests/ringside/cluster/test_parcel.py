@@ -86,8 +86,7 @@ def test_the_state_of_a_lane_has_the_frames_of_its_first_stack_and_the_logged_ac
 
 
 def test_nothing_played_is_an_empty_parcel(memory: Memory) -> None:
-    assert pack(memory, {1: 34, 2: -1}) == b""
-    assert unpack(memory, {1: 34}, b"") == []
+    assert (pack(memory, {1: 34, 2: -1}), unpack(memory, {1: 34}, b"")) == (b"", [])
 
 
 def test_no_changed_or_missing_byte_is_accepted(memory: Memory) -> None:

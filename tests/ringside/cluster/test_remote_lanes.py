@@ -95,8 +95,7 @@ def test_the_head_plays_its_share_beside_a_node_that_is_lost() -> None:
     owners = []
     world = RemoteWorld(1, hosts, head_share=1.0)
     world.run(lambda version: owners.append(world.memory.board.lane_owner.tolist()))
-    assert world.played() == alone()
-    assert owners == ROUNDS * [[0, 0, 1, 1]]
+    assert (world.played(), owners) == (alone(), ROUNDS * [[0, 0, 1, 1]])
     assert len(hosts.hosts) == 2
 
 
@@ -114,8 +113,7 @@ def test_fields_that_a_method_declares_travel_too(method: str) -> None:
 def test_a_lost_node_changes_nothing(method: str, call: int, span: int) -> None:
     hosts = ObjectCluster(PlayedGroup, fails(method, call), fails(method, call))
     world = RemoteWorld(2, hosts, span=span).run()
-    assert world.played() == alone(span)
-    assert len(hosts.hosts) == 4
+    assert (world.played(), len(hosts.hosts)) == (alone(span), 4)
     assert sum("died" in note for note in world.notes) == 2
 
 
@@ -146,8 +144,7 @@ def test_a_node_that_cannot_play_is_left_out_and_the_run_goes_on() -> None:
 
     hosts = ObjectCluster(Cramped)
     world = RemoteWorld(1, hosts).run()
-    assert world.played() == alone()
-    assert len(hosts.left_out) == 1
+    assert (world.played(), len(hosts.left_out)) == (alone(), 1)
     (sentence,) = (note for note in world.notes if "cannot play lanes" in note)
     assert sentence.endswith("No space left on device. It is left out.")
 

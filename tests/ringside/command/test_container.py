@@ -29,8 +29,7 @@ def named(name: str) -> list[str]:
 def test_images_are_public_and_their_python_suits() -> None:
     stages = {words.split(" AS ")[1] for words in named("FROM") if " AS " in words}
     foreign = [words.split()[0] for words in named("FROM") if words.split()[0] not in stages]
-    assert foreign == ["docker.io/library/python:3.11-slim", "${DEVICE}"]
-    assert stages == {"cpu", "gpu"}
+    assert (foreign, stages) == (["docker.io/library/python:3.11-slim", "${DEVICE}"], {"cpu", "gpu"})
     assert "DEVICE=cpu" in named("ARG")
     ranges = re.search(r"python_requires = (\S+)", (ROOT / "setup.cfg").read_text())
     assert SpecifierSet(ranges[1]).contains("3.11")
@@ -66,8 +65,7 @@ def test_copied_files_exist_and_run_files_are_copied() -> None:
     python, script = json.loads(named("ENTRYPOINT")[0])
     assert (ROOT / script).is_file()
     venv = re.search(r"^VENV +:= (\S+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert python == f"{venv[1]}/bin/python"
-    assert json.loads(named("CMD")[0]) == ["doctor"]
+    assert (python, json.loads(named("CMD")[0])) == (f"{venv[1]}/bin/python", ["doctor"])
     assert PurePosixPath(named("VOLUME")[0]) == PurePosixPath(named("WORKDIR")[0]) / "runs"
 
 

@@ -86,8 +86,7 @@ def test_records_that_are_always_due_keep_nothing_else_waiting(late: Any) -> Non
     for due in ("evaluation", "save", "record"):
         late.work()
         late.due_now.discard(due)
-    assert late.done == ["evaluation", "save", "record"]
-    assert late._board.trouble[0] == 0
+    assert (late.done, late._board.trouble[0]) == (["evaluation", "save", "record"], 0)
     late._board.trouble[0] = 5
     late.work()
     assert late._board.trouble[0] == 5, "an idle scribe leaves a reported disk error"
@@ -142,8 +141,7 @@ def test_a_checkpoint_takes_its_boundary_before_it_writes_the_rest(late: Any, mo
 
     monkeypatch.setattr(scribe, "newest_boundary", lambda memory: 9)
     monkeypatch.setattr(scribe, "capture", capture)
-    assert Scribe.save(late) == -1
-    assert late.done == ["capture 9"] * 3
+    assert (Scribe.save(late), late.done) == (-1, ["capture 9"] * 3)
 
 
 def test_evaluations_of_a_run_stay_until_it_goes_on(late: Any, tmp_path: Path) -> None:
@@ -440,5 +438,4 @@ def test_a_run_whose_directory_was_moved_writes_nothing_into_that_of_another(tmp
             moved.work()
             with pytest.raises(OSError, match="another run is in its place"):
                 moved.close()
-            assert memory.board.trouble[0] == errno.EBUSY
-            assert os.listdir(path) == [LOCK_FILE]
+            assert (memory.board.trouble[0], os.listdir(path)) == (errno.EBUSY, [LOCK_FILE])

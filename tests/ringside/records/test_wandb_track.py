@@ -75,8 +75,7 @@ def test_records_are_sent_and_the_address_is_shown_during_the_run(tmp_path: Path
     notes, seen = list[str](), list[str]()
     with tracking(Run(run_dir=path, resume=path, track="wandb"), seen.append, notes.append) as look:
         until(lambda: (look("memory"), notes)[1])
-        assert notes == [f"Weights & Biases: kept in {path / 'wandb'}"]
-        assert set(seen) == {"memory"}
+        assert (notes, set(seen)) == ([f"Weights & Biases: kept in {path / 'wandb'}"], {"memory"})
         until(lambda: len(service.logged) == 2)
         write_rounds(path / "metrics.jsonl", [100])
         until(lambda: len(service.logged) == 4)

@@ -265,8 +265,7 @@ def test_a_published_curve_ends_with_the_runs_but_has_a_point(tmp_path: Path, la
         axes = plots.learning_curve(compare([load(run)]), "pong", "steps", [dqn]).axes[0]
     (line,) = (line for line in axes.lines if line.get_label() == "DQN (Dopamine), sticky 0.25, 5 runs")
     assert line.get_xdata().tolist() == [125_000.0 + 250_000 * i for i in range(points)]
-    assert line.get_ydata().tolist() == dqn.returns[:points].tolist()
-    assert line.get_linestyle() == "--"
+    assert (line.get_ydata().tolist(), line.get_linestyle()) == (dqn.returns[:points].tolist(), "--")
 
 
 @pytest.mark.parametrize("published", [(), published_curves()[0][:4]])
@@ -318,8 +317,7 @@ def test_settings_of_matplotlib_where_a_report_is_started_count_for_nothing(monk
     assert len(set(plots.COLORS)) == 7
     monkeypatch.setitem(mpl.rcParams, "text.usetex", True)  # which has another program run on what is drawn
     with plots.style():
-        assert not mpl.rcParams["text.usetex"]
-        assert mpl.rcParams["axes.grid"]
+        assert (mpl.rcParams["text.usetex"], mpl.rcParams["axes.grid"]) == (False, True)
     assert mpl.rcParams["text.usetex"]
 
 

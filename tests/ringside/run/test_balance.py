@@ -112,8 +112,7 @@ def test_it_converges_and_stops(seed: int) -> None:
     for _ in range(count - actors):
         best[min(range(actors), key=lambda actor: true[actor] * (best[actor] + 1))] += 1
     assert longest(true, run.lanes) <= longest(true, best) / (1 - GAIN) * 1.07
-    assert sum(run.wanted[60:]) == 0
-    assert run.board.moves[0] == sum(run.wanted)
+    assert (sum(run.wanted[60:]), run.board.moves[0]) == (0, sum(run.wanted))
 
 
 def test_speeds_that_keep_changing_move_fewer_and_fewer_lanes() -> None:

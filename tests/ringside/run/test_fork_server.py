@@ -100,8 +100,7 @@ def test_a_process_has_its_descriptors_whatever_their_numbers_and_begins_as_a_sp
         os.close(write)
     os.close(900)
     parents, threads, blocked, loaded, mains = zip(*found, strict=True)
-    assert parents == (*server.pids, os.getpid())
-    assert threads == (1, 1)
+    assert (parents, threads) == ((*server.pids, os.getpid()), (1, 1))
     assert blocked[0] == blocked[1] >= {*STOP_SIGNALS, TELL_STACKS}
     assert loaded == (True, False)
     assert mains[0] == mains[1]

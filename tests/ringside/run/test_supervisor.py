@@ -117,8 +117,7 @@ def test_whatever_a_callback_raises_stops_the_run_first(tmp_path: Path, notes: l
     with supervisor_of(tmp_path, notes) as made:
         made._on_poll = Mock(side_effect=error)
         made._notify()
-        assert made._refusal is error
-        assert made._board.stopping
+        assert (made._refusal is error, made._board.stopping) == (True, True)
         assert notes[0].startswith("A callback failed. Stopping: ")
 
 
@@ -146,8 +145,7 @@ def test_a_process_that_ends_starts_again_while_there_is_work(
     stopping._restart = restarted.append  # type: ignore[method-assign]
     stopping._children[Role.LEARNER] = ended(code)
     stopping._handle_exit(Role.LEARNER, stopping._children[Role.LEARNER])
-    assert notes == [note] * bool(note)
-    assert restarted == [Role.LEARNER] * (AGAIN in note)
+    assert (notes, restarted) == ([note] * bool(note), [Role.LEARNER] * (AGAIN in note))
     assert (Role.LEARNER in stopping._children) == bool(restarted)
 
 
@@ -243,8 +241,7 @@ def test_time_in_which_no_process_could_end_does_not_count(stopping: Supervisor)
     for look in range(10 * int(SAVE_SECONDS)):
         stopping._board.heartbeat[Role.SCRIBE] = look // 100
         stopping._count_shutdown(1.0)
-    assert stopping._leaving_seconds > GRACE_SECONDS
-    assert not stopping._force_exit
+    assert (stopping._leaving_seconds > GRACE_SECONDS, stopping._force_exit) == (True, False)
     time_out_the_scribe(stopping)
     assert stopping._force_exit
 
@@ -346,8 +343,7 @@ def test_a_process_that_hangs_prints_its_stacks_before_it_is_killed(stopping: Su
     stopping._watch(0, child, 0.25)
     assert child.killed_at is not None
     said = hung.communicate(timeout=20)[1]
-    assert b'File "<string>", line 1 in <module>' in said
-    assert hung.returncode == -signal.SIGKILL
+    assert (b'File "<string>", line 1 in <module>' in said, hung.returncode) == (True, -signal.SIGKILL)
     assert notes == ["inference hangs; it is killed and replaced."]
 
 
@@ -365,8 +361,7 @@ def test_a_stop_before_the_first_step_is_one_at_once(
     with supervisor_of(tmp_path, notes, resume=tmp_path if resumes else None) as made:
         made._board.commits.publish(committed)
         made._finish("Stopping")
-        assert notes == [f"Stopping: {words}"]
-        assert made._board.stopping
+        assert (notes, made._board.stopping) == ([f"Stopping: {words}"], True)
 
 
 @pytest.fixture

@@ -264,8 +264,7 @@ def test_a_run_that_never_learns_has_one_pace(make: Make) -> None:
 def test_a_resumed_run_can_be_saved_from_its_start_and_shows_no_figures_before_they_are_known(memory: Memory) -> None:
     for resumed in (False, True):
         found = Observer(memory, resumed=resumed).observe()
-        assert found.can_be_saved == resumed
-        assert "of 400 steps" not in rendered(found)
+        assert (found.can_be_saved, "of 400 steps" in rendered(found)) == (resumed, False)
     memory.board.phase[:] = Phase.WORKING
     assert "of 400 steps" in rendered(Observer(memory).observe())
 
