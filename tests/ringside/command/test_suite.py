@@ -9,7 +9,8 @@ import signal
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NoReturn
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -80,22 +81,30 @@ rounds, steps = schedule.rounds, schedule.rounds * schedule.round_steps
 
 
 class Program:
-    """The suite as a user calls it, with the fake under it."""
+    """The suite as a user calls it, with the fake under it. `patch` changes more."""
 
-    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.out = tmp_path / "out"
-        self.told_in = tmp_path / "told.jsonl"
+    def __init__(self, tmp_path: Path, patch: pytest.MonkeyPatch, printed: Any = None) -> None:
+        self.out, self.told_in = tmp_path / "out", tmp_path / "told.jsonl"
+        self.patch, self._printed = patch, printed
         self.reported: list[str] | None = None
         (tmp_path / "fake.py").write_text(FAKE)
-        monkeypatch.setattr("ringside.command.suite.LAUNCHER", tmp_path / "fake.py")
-        monkeypatch.setenv("FAKE_LOG", str(self.told_in))
-        monkeypatch.setenv("FAKE_ROOT", str(ROOT))
+        patch.setattr(suite, "LAUNCHER", tmp_path / "fake.py")
+        patch.setenv("FAKE_LOG", str(self.told_in))
+        patch.setenv("FAKE_ROOT", str(ROOT))
 
     def __call__(self, *words: str) -> tuple[int, list[list[str]]]:
-        """The exit code, and with which words the fake was called."""
+        """Train two games; the exit code, and with which words the fake was called."""
+        return self.run("--games", "pong,Freeway", "--seeds", "1", "--total-steps", "2000", *self.more, *words)
+
+    def run(self, *words: str) -> tuple[int, list[list[str]]]:
+        """As a call, with just these words."""
         self.told_in.write_text("")
-        code = suite.main(["--games", "pong,Freeway", "--seeds", "1", "--total-steps", "2000", *self.more, *words])
+        code = suite.main(words)
         return code, [json.loads(line) for line in self.told_in.read_text().splitlines()]
+
+    def said(self) -> str:
+        """All that was printed since the last time."""
+        return "".join(self._printed.readouterr())
 
     @property
     def more(self) -> tuple[str, ...]:
@@ -103,33 +112,31 @@ class Program:
 
 
 @pytest.fixture
-def drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
-    return Program(tmp_path, monkeypatch)
+def drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Program:
+    return Program(tmp_path, monkeypatch, capsys)
 
 
-def _draw_no_report(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the report of a suite only noted: to draw one takes seconds."""
+def without_a_picture(program: Program) -> Program:
+    """The same, but its report is only noted: to draw one takes seconds."""
 
     def note(runs: Sequence[Path], out: Path) -> tuple[Path, tuple[str, ...]]:
         program.reported = [path.name for path in runs]
         return out, ()
 
-    monkeypatch.setattr("ringside.command.suite.write_report", note)
+    program.patch.setattr(suite, "write_report", note)
+    return program
 
 
 @pytest.fixture
-def program(drawn: Program, monkeypatch: pytest.MonkeyPatch) -> Program:
-    """As `drawn`, but its report is only noted."""
-    _draw_no_report(drawn, monkeypatch)
-    return drawn
+def program(drawn: Program) -> Program:
+    return without_a_picture(drawn)
 
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Directory of a suite that has trained and evaluated both games."""
-    with pytest.MonkeyPatch.context() as monkeypatch:
-        program = Program(tmp_path_factory.mktemp("done"), monkeypatch)
-        _draw_no_report(program, monkeypatch)
+    with pytest.MonkeyPatch.context() as patch:
+        program = without_a_picture(Program(tmp_path_factory.mktemp("done"), patch))
         assert program()[0] == 0
     return program.out
 
@@ -179,9 +186,8 @@ def test_a_run_of_an_on_policy_method_gets_no_flag_that_it_refuses(tmp_path: Pat
     assert resolve(configuration(told)).experiment() == job.config.experiment()
 
 
-def test_the_same_command_does_what_is_left(ended: Program, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ended() == (0, [])
-    assert capsys.readouterr().out.count("finished already") == 2
+def test_the_same_command_does_what_is_left(ended: Program) -> None:
+    assert (ended(), ended.said().count("finished already")) == ((0, []), 2)
     (ended.out / "pong-1" / "evaluation-final.json").unlink()
     assert kinds(ended()[1]) == ["eval pong-1"]
     assert kinds(ended("--final-episodes", "5")[1]) == ["eval pong-1", "eval freeway-1"]
@@ -198,31 +204,31 @@ def test_a_protocol_that_counts_steps_gets_no_episodes(program: Program) -> None
     assert [words[words.index("--episodes") + 1] for words in told] == ["5", "5"]
 
 
-def test_a_broken_run_is_continued(ended: Program) -> None:
-    broken = ended.out / "freeway-1"
+def break_off(program: Program) -> Path:
+    """Leave the second run as it is after its first checkpoint."""
+    broken = program.out / "freeway-1"
     (broken / "summary.json").unlink()
     (broken / "checkpoints").mkdir()
     (broken / "checkpoints" / "checkpoint-00000001.json").touch()
+    return broken
+
+
+def test_a_broken_run_is_continued(ended: Program) -> None:
+    break_off(ended)
     code, told = ended()
     assert (code, kinds(told)) == (0, ["resume freeway-1", "eval freeway-1"])
     assert ("--preset" in told[0], told[0][told[0].index("--total-steps") + 1]) == (False, "2_000")
 
 
-def test_a_run_is_begun_anew_on_another_model_of_cpu(
-    ended: Program, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    broken = ended.out / "freeway-1"
-    noted = json.loads((broken / "cell.json").read_text())
-    assert noted["cpu"] == processor()
-    assert noted["arguments"][noted["arguments"].index("--game") + 1] == "freeway"
-    (broken / "summary.json").unlink()
-    (broken / "checkpoints").mkdir()
-    (broken / "checkpoints" / "checkpoint-00000001.json").touch()
-    (broken / "cell.json").write_text(json.dumps(noted | {"cpu": "another one"}))
+def test_a_run_is_begun_anew_on_another_model_of_cpu(ended: Program) -> None:
+    cell = break_off(ended) / "cell.json"
+    noted = json.loads(cell.read_text())
+    assert (noted["cpu"], noted["arguments"][noted["arguments"].index("--game") + 1]) == (processor(), "freeway")
+    cell.write_text(json.dumps(noted | {"cpu": "another one"}))
     code, told = ended()
     assert (code, kinds(told)) == (0, ["run-dir freeway-1", "eval freeway-1"])
-    assert f"begins anew: its CPU was another one, and this one is {processor()}." in capsys.readouterr().out
-    assert json.loads((broken / "cell.json").read_text())["cpu"] == processor()
+    assert f"begins anew: its CPU was another one, and this one is {processor()}." in ended.said()
+    assert json.loads(cell.read_text())["cpu"] == processor()
     assert len([*ended.out.glob("freeway.*/checkpoints/checkpoint-00000001.json")]) == 1, "nothing played is lost"
 
 
@@ -246,43 +252,36 @@ def test_an_ended_run_keeps_its_weights_without_the_replay(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("words", "kept"), [((), False), (("--keep-replay",), True)])
-def test_the_replay_is_dropped_when_a_run_has_ended(
-    program: Program, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], kept: bool
-) -> None:
+def test_the_replay_is_dropped_when_a_run_has_ended(program: Program, words: tuple[str, ...], kept: bool) -> None:
     dropped: list[str] = []
-    monkeypatch.setattr(suite.Job, "drop_replay", lambda job: dropped.append(job.directory.name))
-    monkeypatch.setenv("FAKE_FAILS", "pong-1")
+    program.patch.setattr(suite.Job, "drop_replay", lambda job: dropped.append(job.directory.name))
+    program.patch.setenv("FAKE_FAILS", "pong-1")
     program(*words)
     assert dropped == ([] if kept else ["freeway-1"])
 
 
-def test_a_repetition_is_compared(
-    ended: Program, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_repetition_is_compared(ended: Program) -> None:
     first, again = ended.out / "freeway-1", ended.out / "freeway-1-repeat"
     (first / "evaluation-final.json").unlink()
     ended("--final-episodes", "5")
-    ended.told_in.write_text("")
-    words = ["--repeat", "freeway-1", "--out", str(ended.out)]
-    capsys.readouterr()
-    assert suite.main(words) == 0
-    told = [json.loads(line) for line in ended.told_in.read_text().splitlines()]
+    words = ("--repeat", "freeway-1", "--out", str(ended.out))
+    code, told = ended.run(*words)
+    assert (code, kinds(told)) == (0, ["run-dir freeway-1-repeat", "eval freeway-1-repeat"])
     assert told[0][:4] == ["--config", str(first), "--total-steps", "2_000"]
-    assert kinds(told) == ["run-dir freeway-1-repeat", "eval freeway-1-repeat"]
     assert told[1][told[1].index("--episodes") + 1] == "5", "as many as the first time"
-    said = capsys.readouterr().out
-    assert "The same weights_sha256: 0123456789abcdef" in said
-    assert "The same returns: [1.0, 1.0, 1.0, 1.0, 1.0]" in said
+    said = ended.said()
+    for same in ("weights_sha256: 0123456789abcdef", "returns: [1.0, 1.0, 1.0, 1.0, 1.0]"):
+        assert f"The same {same}" in said
     (again / "evaluation-final.json").unlink()
-    monkeypatch.setenv("FAKE_RETURN", "2")
-    assert suite.main(words) == 1
-    said = capsys.readouterr().err
+    ended.patch.setenv("FAKE_RETURN", "2")
+    assert ended.run(*words)[0] == 1
+    said = ended.said()
     assert f"Not the same returns: [1.0, 1.0, 1.0, 1.0, 1.0] in {first}, [2.0, 2.0, 2.0, 2.0, 2.0] in {again}" in said
     assert "Not the same weights_sha256" not in said
     summary = json.loads((again / "summary.json").read_text())
     (again / "summary.json").write_text(json.dumps(summary | {"weights_sha256": "fedc"}))
-    assert suite.main(words) == 1
-    assert "Not the same weights_sha256: 0123456789abcdef in" in capsys.readouterr().err
+    assert ended.run(*words)[0] == 1
+    assert "Not the same weights_sha256: 0123456789abcdef in" in ended.said()
     assert not (ended.out / "report").exists()
 
 
@@ -295,31 +294,27 @@ def test_only_a_run_that_has_ended_is_repeated(ended: Program, broken: str) -> N
         suite.main(["--repeat", named, "--out", str(ended.out)])
 
 
-def test_a_failure_stops_no_other_run(
-    program: Program, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("FAKE_FAILS", "pong-1")
+def test_a_failure_stops_no_other_run(program: Program) -> None:
+    program.patch.setenv("FAKE_FAILS", "pong-1")
     code, told = program()
     assert (code, kinds(told)) == (1, ["run-dir pong-1", "run-dir freeway-1", "eval freeway-1"])
-    assert "pong, seed 1 was not finished: exit code 1" in capsys.readouterr().err
+    assert "pong, seed 1 was not finished: exit code 1" in program.said()
     assert program.reported == ["freeway-1"]
-    monkeypatch.delenv("FAKE_FAILS")
+    program.patch.delenv("FAKE_FAILS")
     code, told = program()
     assert (code, kinds(told)) == (0, ["run-dir pong-1", "eval pong-1"])
 
 
-def test_a_program_that_loses_its_node_is_given_up(
-    program: Program, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_program_that_loses_its_node_is_given_up(program: Program) -> None:
     run, lost = LocalPrograms.run, [True, False, True]  # the first training, and the second evaluation
 
     def lose(programs: LocalPrograms, words: Callable[[], Sequence[str]], title: str, run_dir: Path) -> int | None:
         return None if lost.pop(0) else run(programs, words, title, run_dir)
 
-    monkeypatch.setattr(LocalPrograms, "run", lose)
+    program.patch.setattr(LocalPrograms, "run", lose)
     code, told = program()
     assert (code, len(told)) == (1, 1)
-    said = capsys.readouterr().err
+    said = program.said()
     assert "pong, seed 1 was not finished: its node was lost 5 times in a row without a new checkpoint" in said
     assert "The final weights of freeway, seed 1 could not be evaluated: its node was lost again and again" in said
 
@@ -343,8 +338,8 @@ def test_help_leaves_out_what_a_suite_sets_itself(capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_the_present_run(program: Program, monkeypatch: pytest.MonkeyPatch, asked: int) -> None:
-    monkeypatch.setenv("FAKE_SLOW", "freeway-1")
+def test_a_signal_ends_the_present_run(program: Program, asked: int) -> None:
+    program.patch.setenv("FAKE_SLOW", "freeway-1")
     code = (
         f"import sys; from ringside.command import suite; suite.LAUNCHER = {str(suite.LAUNCHER)!r}; "
         f"sys.exit(suite.main(['--games', 'pong,freeway', '--seeds', '2', '--total-steps', '2000', *{program.more!r}]))"
@@ -383,28 +378,23 @@ def test_bad_input_is_a_sentence(program: Program, words: tuple[str, ...], says:
 
 
 def test_two_suites_do_not_share_a_directory(program: Program) -> None:
-    with (
-        programs_in(program.out, "another suite", ClusterOptions()),
-        pytest.raises(ConfigError, match="a suite that is still going on"),
-    ):
+    goes_on = pytest.raises(ConfigError, match="a suite that is still going on")
+    with programs_in(program.out, "another suite", ClusterOptions()), goes_on:
         program()
 
 
 def test_a_cluster_that_is_refused_leaves_no_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(address: str, *, insecure: bool) -> NoReturn:
-        raise ConfigError(f"{address} has no token.")
-
+    refuse = Mock(side_effect=ConfigError("It has no token."))
     monkeypatch.setattr("ringside.cluster.placing.connected", refuse)
-    with (
-        pytest.raises(ConfigError, match="auto has no token"),
-        programs_in(tmp_path / "out", "a suite that is still going on", ClusterOptions(ray="auto")),
-    ):
+    placed = programs_in(tmp_path / "out", "a suite that is still going on", ClusterOptions(ray="auto"))
+    with pytest.raises(ConfigError, match="It has no token"), placed:
         pass
+    assert refuse.call_args.args == ("auto",)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_run_waits_for_that_of_a_suite_that_was_killed(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shared.files.lock.POLL_SECONDS", 0.01)
+def test_a_run_waits_for_that_of_a_suite_that_was_killed(program: Program) -> None:
+    program.patch.setattr("shared.files.lock.POLL_SECONDS", 0.01)
     directory = program.out / "pong-1"
     directory.mkdir(parents=True)
     said: list[str] = []
@@ -417,7 +407,7 @@ def test_a_run_waits_for_that_of_a_suite_that_was_killed(program: Program, monke
                 assert program.told_in.read_text() == "", "its directory is in use"
                 held.close()
 
-        monkeypatch.setattr("ringside.command.suite.say", say)
+        program.patch.setattr(suite, "say", say)
         code, told = program()
     assert said[0].startswith(f"[1/2] pong, seed 1: {directory} is in use by a run that may still be saving")
     assert (code, kinds(told)[:2]) == (0, ["run-dir pong-1", "eval pong-1"])
