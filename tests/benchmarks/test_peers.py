@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,8 @@ REFUSAL = "pip install torch failed: ERROR: No matching distribution found for t
 
 
 @pytest.fixture(autouse=True)
-def fresh() -> Iterator[None]:
+def fresh() -> None:
     """No environment is known yet."""
-    peers.refusal.cache_clear()
-    yield
     peers.refusal.cache_clear()
 
 

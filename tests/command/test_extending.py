@@ -24,7 +24,6 @@ LEARNS = (
     "--envs 16 --inference-batch 8 --round-steps 320 --learning-starts 640 --total-steps 6_400 --replay-size 8_000 \
 --learning-rate 5e-4 --epsilon-steps 3_000 --epsilon-end 0.02 --discount 0.95"
 )
-PLAYED_AT_RANDOM = -0.2
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +61,7 @@ def run(folder: Path) -> Path:
 def test_a_plug_in_trains_the_pixel_game(run: Path) -> None:
     found = summary(run)
     assert (found["finished"], found["updates"]) == (True, (6_400 - 640) // 4)
-    assert found["mean_return_100"] > PLAYED_AT_RANDOM + 0.5
+    assert found["mean_return_100"] > -0.2 + 0.5, "played at random it is -0.2"
 
 
 def test_its_settings_are_written_down(run: Path) -> None:

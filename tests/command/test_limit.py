@@ -28,7 +28,6 @@ SLOWED = {
 }
 PROGRAMS = {"scribe": ("-m", "tests.support.slow_scribe")}
 """Program that launches a run with a slow role that is not an environment."""
-GROUPS = ("learner", "inference", "actors")
 
 pytestmark = pytest.mark.skipif(usable_cores() < 2, reason="on one core all roles wait for it, whichever is slow")
 
@@ -60,6 +59,6 @@ def test_the_slow_role_is_named(tmp_path: Path, slow: str) -> None:
         assert found["roles"][slow]["busy"] == max(role["busy"] for role in found["roles"].values())
         return
     rounds = [record for record in records(tmp_path / "run", "round") if record["samples_per_step"]]
-    busy = {group: fmean(record[f"{group}_busy"] for record in rounds) for group in GROUPS}
+    busy = {each: fmean(record[f"{each}_busy"] for record in rounds) for each in ("learner", "inference", "actors")}
     assert max(busy, key=lambda group: busy[group]) == slow
     assert all(0.0 <= share <= 1.0 for share in busy.values())

@@ -24,9 +24,8 @@ from tests.support.runs import SMALL, begun, finish, gone, memory_of, start_word
 
 README = (ROOT / "README.md").read_text()
 RUN = re.compile(r"runs/[a-z]+-20260101-120000")
-_FLAGS = SMALL | {"--actors": "1", "--total-steps": "960"}
-TINY = " ".join(f"{flag} {value}" for flag, value in _FLAGS.items() if flag != "--game")
-SHORT = f"{TINY} --run-dir {{out}} --plain"
+TINY = SMALL | {"--actors": "1", "--total-steps": "960", "--run-dir": "{out}"}
+SHORT = " ".join(f"{flag} {value}" for flag, value in TINY.items() if flag != "--game") + " --plain"
 
 MORE = {
     "make play": "--video {out}.gif --seconds 1",

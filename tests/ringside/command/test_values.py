@@ -86,12 +86,6 @@ def test_mistakes_are_sentences(words: tuple[str, ...], says: str) -> None:
         read(*words)
 
 
-def test_a_word_that_follows_no_option_is_refused() -> None:
-    for word, says in (("eval", "eval is a task, the first word of the command"), ("pong", "'pong' follows no option")):
-        with pytest.raises(ConfigError, match=f"^{says}"):
-            values_in(["--depth", "1", word], options_of(Inner()), ["eval"])
-
-
 def test_a_missing_option_is_named() -> None:
     with pytest.raises(ConfigError, match=r"^--load is missing: run directory, or a file\.$"):
         values_in([], options_of(Demanding))

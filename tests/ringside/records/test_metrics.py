@@ -29,10 +29,6 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "metrics.jsonl"
 
 
-def empty_ring(lanes: int, capacity: int, lane_envs: int) -> dict[str, np.ndarray]:
-    return {name: np.zeros((lanes, capacity, lane_envs, *shape), dtype) for name, dtype, shape in SLOT_FIELDS}
-
-
 def episodes_slowly(ring: dict[str, np.ndarray], first: int, stop: int) -> list[Episode]:
     lanes, capacity, lane_envs = ring["valid"].shape
     found = []
@@ -46,7 +42,7 @@ def episodes_slowly(ring: dict[str, np.ndarray], first: int, stop: int) -> list[
 
 def test_episodes_come_in_order_and_end_by_termination_or_truncation_at_valid_ticks_only() -> None:
     rng = np.random.default_rng(0)
-    ring = empty_ring(3, 17, 2)
+    ring = {name: np.zeros((3, 17, 2, *shape), dtype) for name, dtype, shape in SLOT_FIELDS}
     for name in ("terminated", "truncated", "life_lost", "valid"):
         ring[name][:] = rng.random(ring[name].shape) < 0.4
     ring["episode_return"][:] = rng.standard_normal(ring["episode_return"].shape)

@@ -353,9 +353,6 @@ def test_a_value_that_is_no_number_is_none(tmp_path: Path) -> None:
     assert math.isnan(newest(np.full(3, np.nan)))
 
 
-WITHOUT_RULES = b'{"mean": 1, "sd": 1, "episodes": 30}'
-
-
 DAMAGE = [
     ("config.json", b"{", "config.json is truncated or damaged"),
     ("config.json", b"[1]", "no JSON object"),
@@ -368,7 +365,7 @@ DAMAGE = [
     ("metrics.jsonl", b"", "has no complete round yet"),
     ("metrics.jsonl", b'nothing\n{"kind": "round", "round": 0, "steps": 1}\n', "line 1 is not a record"),
     ("evaluation-final.json", b"{}", "mean is None. Remove it"),
-    ("evaluation-final.json", WITHOUT_RULES, "eval_epsilon is None. Remove it"),
+    ("evaluation-final.json", b'{"mean": 1, "sd": 1, "episodes": 30}', "eval_epsilon is None. Remove it"),
 ]
 
 

@@ -63,11 +63,6 @@ def supervisor_of(run_dir: Path, notes: list[str], **settings: Any) -> Iterator[
         os.close(made._wakeup.fd)
 
 
-def finish(made: Supervisor) -> None:
-    """Commit the last round."""
-    made._board.commits.publish(made._plan.run_schedule.rounds)
-
-
 def ended(code: int) -> Child:
     """A child that has ended with this code."""
     return Child(cast(Any, SimpleNamespace(exitcode=code)))
@@ -140,7 +135,7 @@ def test_a_process_that_ends_starts_again_while_there_is_work(
 ) -> None:
     stopping._board.stop[0], stopping._board.phase[:] = stop, phase
     if over:
-        finish(stopping)
+        stopping._board.commits.publish(stopping._plan.run_schedule.rounds)
     restarted = list[int]()
     stopping._restart = restarted.append  # type: ignore[method-assign]
     stopping._children[Role.LEARNER] = ended(code)
@@ -219,7 +214,7 @@ def test_after_the_last_commit_no_member_of_a_team_is_started_again(tmp_path: Pa
         made._board.phase[:] = Phase.WORKING
         assert len(made._processes.learners) == members
         assert not any(made._did_all(index) for index in made._processes.learners)
-        finish(made)
+        made._board.commits.publish(made._plan.run_schedule.rounds)
         assert all(made._did_all(index) == done for index in made._processes.learners)
 
 
@@ -258,15 +253,9 @@ def test_a_lack_that_passes_ends_no_run_and_a_second_request_the_tries(stopping:
 
 
 def test_a_child_starts_with_requests_and_stack_dumps_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    masks = list[set[int]]()
-    monkeypatch.setattr(children, "_Popen", lambda process: masks.append(blocked_signals()))
-    ChildProcess._Popen(None)
-    assert masks[0] >= {*STOP_SIGNALS, TELL_STACKS}
-    assert not blocked_signals() & {*STOP_SIGNALS, TELL_STACKS}
-
-
-def blocked_signals() -> set[int]:
-    return set(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+    monkeypatch.setattr(children, "_Popen", lambda process: signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+    assert ChildProcess._Popen(None) >= {*STOP_SIGNALS, TELL_STACKS}
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & {*STOP_SIGNALS, TELL_STACKS}
 
 
 def test_a_process_whose_pipe_is_held_by_its_own_children_is_found_dead(stopping: Supervisor) -> None:

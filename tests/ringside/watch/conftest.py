@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -13,17 +14,8 @@ from ringside.watch import display, observer, server
 from ringside.watch.status import Status
 from tests.support.watched import Pretended
 
-
-class Clock:
-    """Wall-clock and processor time that are set by hand."""
-
-    now, cpu = 1_000.0, 5.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def process_time(self) -> float:
-        return self.cpu
+Clock = SimpleNamespace
+"""Wall-clock and processor time that are set by hand: `now`, `cpu`."""
 
 
 def rendered(status: Status, width: int = 100, height: int = 50) -> str:
@@ -36,7 +28,7 @@ def rendered(status: Status, width: int = 100, height: int = 50) -> str:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """The time of displays, observers and the page."""
-    clock = Clock()
+    clock = Clock(now=1_000.0, cpu=5.0, monotonic=lambda: clock.now, process_time=lambda: clock.cpu)
     for module in (display, observer, server):
         monkeypatch.setattr(module, "time", clock)
     return clock

@@ -17,7 +17,6 @@ from shared.errors import ConfigError
 from shared.network_spec import OwnTorso
 from tests.support.watched import NAMES, Pretended
 
-NOBODY = 65534
 OTHERS = (("replay_size", 240), ("lane_envs", 1), ("network", "nature"), ("actors", 3))
 
 
@@ -98,7 +97,7 @@ def test_another_users_run_is_refused_with_a_sentence(run: Pretended, tmp_path: 
         if directory.stat().st_uid == os.getuid() and "pytest" in str(directory):
             directory.chmod(0o755)
     run.run_dir.chmod(0o700)
-    os.seteuid(NOBODY)
+    os.seteuid(65534)  # nobody
     try:
         for look in (read_config, partial(attach, config=run.config)):
             with pytest.raises(ConfigError, match="another user"):

@@ -13,8 +13,6 @@ import pytest
 
 from ringside.watch.source import MOST_POINTS, SERIES, Curves
 
-NONE = dict.fromkeys(SERIES["round"])
-
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
@@ -46,7 +44,8 @@ def test_new_points_are_sent_once(path: Path, curves: Curves) -> None:
     first = read(curves)
     assert (first["episode"], first["evaluation"], first["fresh"]) == ([[7, -3]], [], True)
     assert [each["name"] for each in first["metrics"]] == ["loss", "mean_q"]
-    numbers = {"steps": 10} | NONE | {"epsilon": 1, "workers_busy": 0.75, "loss": 0.5, "mean_q": None}
+    values = {"epsilon": 1, "workers_busy": 0.75, "loss": 0.5, "mean_q": None}
+    numbers = {"steps": 10} | dict.fromkeys(SERIES["round"]) | values
     assert first["round"] == [list(numbers.values())]
     with path.open("a") as file:
         file.write('{"kind": "evaluation", "evaluation": 0, "round": 1, "steps": 20, "mean_return": 2.5}\n')

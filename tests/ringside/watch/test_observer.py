@@ -144,7 +144,6 @@ def test_speeds_shares_and_figures(memory: Memory, clock: Clock) -> None:
 
 DEAD = {"mean_q": -2.42, "q_spread": 0.0002}
 SAME, FIXED = "Q is still the same number for all screens", "the entropy of the policy fell below 1%"
-WEIGHT = "a larger --entropy-weight, a smaller --learning-rate"
 
 
 def told(memory: Memory, ticks: int = 10, updates: int = 20_000, **metrics: float) -> Memory:
@@ -170,7 +169,7 @@ DYING = [
     ({"batch_size": 4}, DEAD, None),  # few screens may be alike
     ({"method": "a2c"}, DEAD | {"entropy": 1.2}, None),  # a policy is judged by its entropy, of at most ln 6
     ({"method": "a2c"}, {"entropy": 0.017}, FIXED),
-    ({"method": "a2c"}, {"entropy": 0.0}, WEIGHT),
+    ({"method": "a2c"}, {"entropy": 0.0}, "a larger --entropy-weight, a smaller --learning-rate"),
     ({"method": "a2c"}, {"entropy": 0.018}, None),
     ({"method": "a2c"}, {"entropy": 0.017, "ticks": 100}, None),  # it may have learned what to do
     ({"method": "a2c"}, {}, None),

@@ -8,6 +8,7 @@ import struct
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -195,12 +196,9 @@ def test_viewers_who_look_at_different_envs_share_one_budget(viewer: Viewer, clo
     assert pauses == pytest.approx([min(0.5 * (i + 1), MOST_SECONDS) for i in range(20)], abs=0.002)
 
 
-def test_a_run_that_ends_releases_its_memory_without_a_request(
-    run: Pretended, viewer: Viewer, monkeypatch: pytest.MonkeyPatch, clock: Clock
-) -> None:
+def test_a_run_that_ends_releases_its_memory_without_a_request(run: Pretended, viewer: Viewer, clock: Clock) -> None:
     def a_second_passes() -> None:
-        naps = iter([None])
-        monkeypatch.setattr(clock, "sleep", lambda seconds: next(naps), raising=False)
+        clock.sleep = Mock(side_effect=[None])
         with pytest.raises(StopIteration):
             viewer.app.release_ended()
 
