@@ -77,18 +77,17 @@ def test_a_stage_without_time_is_left_out(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(("missing", "wrong"), [({"a": "no GPU"}, {}), ({}, {"a": "1 is not 2"}), ({}, {})])
-def test_a_benchmark_that_measured_nothing_is_not_good(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: dict[str, str], wrong: dict[str, str]
+def test_a_benchmark_without_figures_is_not_good(
+    tmp_path: Path, missing: dict[str, str], wrong: dict[str, str]
 ) -> None:
-    file = tmp_path / "late-a-name.json"
+    proof, file = begun(tmp_path), tmp_path / "late-a-name.json"
 
-    def run(self: Proof, words: str, seconds: float, *, mps: bool) -> bool:
+    def run(words: str, seconds: float, *, mps: bool) -> bool:
         assert words == f"-m benchmarks limits --only update --repeats 1 --json {file} -- --device cuda --envs 8"
         file.write_text(json.dumps({"missing": missing, "wrong": wrong}))
         return True
 
-    monkeypatch.setattr(Proof, "run", run)
-    proof = begun(tmp_path)
+    proof.run = run  # type: ignore[method-assign]
     proof.bench("a name", "limits --only update -- --envs 8", 20)
     assert [fact["good"] for fact in proof.done] == [False] * bool(missing or wrong)
 
@@ -163,29 +162,30 @@ def test_a_run_under_mps_has_a_daemon_that_ends_with_it(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize(("weights", "good"), [("11", True), ("12", False), ("1", False)])
-def test_runs_agree_in_their_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, weights: str, good: bool) -> None:
+def test_runs_agree_in_their_weights(tmp_path: Path, weights: str, *, good: bool) -> None:
     """A run without weights here is one that did not end well; one under MPS need not be there."""
-    left = list(weights)
+    proof, left = begun(tmp_path), list(weights)
 
-    def launch(self: Proof, words: str, seconds: float, run_dir: Path, *, mps: bool) -> dict[str, str] | None:
+    def launch(words: str, seconds: float, run_dir: Path, *, mps: bool) -> dict[str, str] | None:
         assert words == f"--device cuda {SMALL_RUN} --double {FLAGS[run_dir.name.replace('-', ' ')]}"
         return {"weights_sha256": left.pop()} if left and not mps else None
 
-    monkeypatch.setattr(Proof, "launch", launch)
-    gpu.agree(begun(tmp_path), "--double", ("1 actor", MPS, "4 actors"))
+    proof.launch = launch  # type: ignore[method-assign]
+    gpu.agree(proof, "--double", ("1 actor", MPS, "4 actors"))
     assert done_in(tmp_path)[0]["good"] == good
 
 
 @pytest.mark.parametrize(("returned", "good"), [(18.0, True), (17.9, False)])
-def test_a_solved_game_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, returned: float, good: bool) -> None:
-    def launch(self: Proof, words: str, seconds: float, run_dir: Path) -> None:
+def test_a_solved_game_is_noted_and_drawn(tmp_path: Path, returned: float, *, good: bool) -> None:
+    def launch(words: str, seconds: float, run_dir: Path) -> None:
         assert words.endswith("--stop-at 18.0 --seed 7")
         run_dir.mkdir()
         record = {"kind": "round", "round": 1, "steps": 9_000, "seconds": 112.5, "episodes": 100}
         (run_dir / "metrics.jsonl").write_text(json.dumps(record | {"mean_return_100": returned}) + "\n")
 
-    monkeypatch.setattr(Proof, "launch", launch)
-    gpu.solve(begun(tmp_path), seed=7)
+    proof = begun(tmp_path)
+    proof.launch = launch  # type: ignore[method-assign]
+    gpu.solve(proof, seed=7)
     (fact,) = done_in(tmp_path)
     assert (fact["seconds"], fact["mean_return_100"], fact["good"]) == (112.5, returned, good)
     (tmp_path / "breakout-96-envs.json").write_text(json.dumps({"rows": [{"name": "end to end", "median": 9.0}]}))

@@ -149,10 +149,8 @@ def test_a_screen_keeps_its_pixels(pictures: list[np.ndarray], height: int, scal
 
 def test_the_played_action_is_marked_and_the_former_moment_is_gone(pictures: list[np.ndarray]) -> None:
     made, black = video(), np.zeros_like(SCREEN)
-    made.add(moment(screen=black))
-    made.add(moment(screen=black, action=0, total=8.0))
-    made.add(moment(screen=black, chosen=1))
-    made.add(moment(screen=black))
+    for change in ({}, {"action": 0, "total": 8.0}, {"chosen": 1}, {}):
+        made.add(moment(screen=black, **change))
     first, _, other, _, random, _, again, _ = pictures
     assert min(pixels(first, CHOSEN), pixels(first, BAR)) > 100
     assert not np.array_equal(first, other)

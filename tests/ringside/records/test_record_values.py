@@ -75,10 +75,8 @@ def test_the_figures_of_a_record_follow_from_its_ticks_and_commits(annealing: Me
     board, names = annealing.board, annealing.board.metric_names
     board.begun_ns[0], board.before[0] = 10_000_000_000, 100.0
     board.commits.publish(2)
-    for span, (updates, at) in enumerate(((0, 12.0), (10, 16.0))):
-        board.metrics[span, names.index("updates")] = updates
-        board.metrics[span, names.index("committed_at")] = at
-        board.metrics[span, names.index("boundary")] = span + 1
+    places = [names.index(name) for name in ("updates", "committed_at", "boundary")]
+    board.metrics[:2, places] = (0, 12.0, 1), (10, 16.0, 2)
     annealing.ring.field["valid"][:, :20] = 1
     annealing.ring.field["valid"][0, 3:6, 0] = 0
     first, second = (
@@ -206,8 +204,7 @@ def test_the_summary_says_what_limited_the_run_since_the_beginning_of_learning(m
         board.samples[[LEARNING, NEWEST]] = Sample.take(memory, 10 * SECOND).words
         at_once = make_summary(memory, log, -1, former)  # a start that has recorded nothing
         board.samples[NEWEST] = after_four_seconds(memory).words
-        board.private_bytes[Role.LEARNER] = 700_000_000
-        board.device_bytes[Role.LEARNER] = 8_000_000_000
+        board.private_bytes[Role.LEARNER], board.device_bytes[Role.LEARNER] = 700_000_000, 8_000_000_000
         board.replay_device_bytes[0] = 7_000_000_000
         board.busy_ns[ACTOR:] += 99 * SECOND  # after the newest record
         found = make_summary(memory, log, -1, former)
@@ -267,11 +264,9 @@ def test_metrics_of_built_in_methods_are_explained() -> None:
     built_in = {name for each in declarations._REGISTRY.values() for name in each.metrics if each.name != "theirs"}
     assert built_in <= _METRICS.keys()
     assert all(metric_of(name).meaning.endswith(".") and len(metric_of(name).meaning) < 100 for name in _METRICS)
-    assert [metric_of(name).label for name in displayed(DQN.metrics)] == ["loss", "mean Q"]
-    assert [metric_of(name).label for name in displayed(PPO.metrics)] == [
-        *("loss", "mean value", "entropy", "KL", "explained variance", "clip fraction")
-    ]
-    assert metric_of("mean_baseline").label == "mean baseline"
+    dqn, ppo = ([metric_of(name).label for name in displayed(method.metrics)] for method in (DQN, PPO))
+    shown = ["loss", "mean value", "entropy", "KL", "explained variance", "clip fraction"]
+    assert (dqn, ppo, metric_of("mean_baseline").label) == (["loss", "mean Q"], shown, "mean baseline")
 
 
 def test_dashboards_show_metrics_under_cleanrls_names() -> None:

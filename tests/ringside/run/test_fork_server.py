@@ -149,8 +149,7 @@ def test_no_process_counts_as_ended_before_all_of_a_dead_server_are_gone(server:
     os.close(pidfd)
     assert other.exitcode is held.exitcode is None
     ours.send("enough")
-    assert wait_for_end(other, END_SECONDS)
-    assert wait_for_end(held, END_SECONDS)
+    assert all(wait_for_end(each, END_SECONDS) for each in (other, held))
 
 
 def _hold_out(connection: Connection) -> None:

@@ -115,11 +115,9 @@ def test_speeds_shares_and_figures(memory: Memory, clock: Clock) -> None:
     board.updates[0] = 10
     board.metrics[2] = 0.25, 1.5, 3.0, 0.5, 10.0, 1.0, 3.0
     board.busy_ns[Role.LEARNER], board.waited_ns[Role.LEARNER] = 500_000_000, 1_500_000_000
-    board.cpu_ns[Role.LEARNER] = 2_000_000_000
-    board.heartbeat[Role.LEARNER] = 1_007_000_000_000
+    board.cpu_ns[Role.LEARNER], board.heartbeat[Role.LEARNER] = 2_000_000_000, 1_007_000_000_000
+    board.phase[Role.LEARNER], board.phase[Role.INFERENCE] = Phase.WAITING, Phase.WORKING
     board.restarts[Role.ACTOR + 1] = 2
-    board.phase[Role.LEARNER] = Phase.WAITING
-    board.phase[Role.INFERENCE] = Phase.WORKING
     board.mean_return_100[0], board.best_return[0], board.episodes[0] = -20.5, -19.0, 7
     board.evaluation[:] = 80, 3, 3.0, 5.0
     board.trouble[0] = 28
