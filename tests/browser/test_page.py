@@ -29,13 +29,8 @@ from tests.support.watched import Pretended
 from tests.support.written_runs import write_run
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = [
-    pytest.mark.skipif(
-        CHROMIUM is None or DRIVER is None,
-        reason="there is no Chromium here: as root, apt-get install chromium chromium-driver",
-    ),
-    pytest.mark.timeout(300),
-]
+MISSING = "there is no Chromium here: as root, apt-get install chromium chromium-driver"
+pytestmark = [pytest.mark.skipif(None in (CHROMIUM, DRIVER), reason=MISSING), pytest.mark.timeout(300)]
 
 FLAGS = ("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync")
 FLAGS += ("--disable-background-networking", "--disable-component-update")

@@ -198,13 +198,11 @@ def test_protocols_count_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     assert told["returns"][:episodes] == judged["returns"]
 
 
+SAMPLED = {"eval_actions": "sample", "eval_epsilon": 0.0}
 RULES = [
     ({"game": "pong"}, "pong, protocol nature, greedy actions and epsilon 0.05, at most 18,000 frames"),
     ({"game": CATCH, "episodes": 2}, f"{CATCH}, greedy actions and epsilon 0.05, at most 4,500 steps"),
-    (
-        {"game": "pong", "eval_actions": "sample", "eval_epsilon": 0.0},
-        "pong, protocol nature, sampled actions, at most 18,000 frames",
-    ),
+    ({"game": "pong"} | SAMPLED, "pong, protocol nature, sampled actions, at most 18,000 frames"),
 ]
 
 
@@ -224,14 +222,10 @@ def test_the_rules_that_are_printed_are_those_that_were_played_by(
 def test_ctrl_c_while_libraries_load_ends_without_a_traceback(tmp_path: Path, library: str) -> None:
     """Python turns it into an exception in the middle of an import, which some libraries do not survive."""
     (tmp_path / f"{library}.py").write_text("import sys\nprint('loading', flush=True)\nsys.stdin.read()\n")
-    process = subprocess.Popen(
-        [sys.executable, "launch.py", "eval", "--load", "pong", "--episodes", "1"],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
-        text=True,
-        **dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE),
-    )
-    with process:
+    words = [sys.executable, "launch.py", "eval", "--load", "pong", "--episodes", "1"]
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    with subprocess.Popen(words, cwd=ROOT, env=environment, text=True, **pipes) as process:
         assert process.stdout.readline() == "loading\n"
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=30) == -signal.SIGINT

@@ -45,6 +45,8 @@ MORE = {
 
 LONG = ("make run", "launch.py --resume", "launch.py play", "launch.py --env")
 """Beginnings of those that take long, or differ little from another."""
+RUN_HERE = [command for command, more in MORE.items() if more is not None]
+COMMANDS = [pytest.param(each, marks=[pytest.mark.stress] * each.startswith(LONG)) for each in RUN_HERE]
 
 
 def commands() -> list[str]:
@@ -78,14 +80,7 @@ def test_the_list_is_whole() -> None:
 
 
 @pytest.mark.timeout(200)
-@pytest.mark.parametrize(
-    "command",
-    [
-        pytest.param(command, marks=[pytest.mark.stress] if command.startswith(LONG) else [])
-        for command, more in MORE.items()
-        if more is not None
-    ],
-)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_works(command: str, run: Path, tmp_path: Path) -> None:
     words = shlex.split(command)
     if words[0] == "make":

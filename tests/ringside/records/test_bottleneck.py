@@ -38,15 +38,11 @@ def on_nodes(*nodes: tuple[str, float, float]) -> Roles:
     return (*roles(0.4, 0.02, 0.0, actor_cores=0.0), *gateways)
 
 
-WORKERS = (
-    RoleStatus("scribe", "waiting", 0.02),
-    *(RoleStatus(f"worker {i}", "working", 0.9, cores=0.9) for i in (0, 1)),
-)
+WORKERS = (RoleStatus("scribe", "waiting", 0.02),)
+WORKERS += tuple(RoleStatus(f"worker {i}", "working", 0.9, cores=0.9) for i in (0, 1))
 FEW_CORES = roles(0.97, 0.4, 0.9, learner_cores=0.6, actor_cores=0.3)
-HARDLY_A_CORE = tuple(
-    replace(role, cores={"learner": 0.1, "inference": 0.06, "scribe": 0.0, "actor 0": 0.04}[role.name])
-    for role in roles(1.0, 0.4, 0.9)
-)
+CORES = {"learner": 0.1, "inference": 0.06, "scribe": 0.0, "actor 0": 0.04}
+HARDLY_A_CORE = tuple(replace(role, cores=CORES[role.name]) for role in roles(1.0, 0.4, 0.9))
 
 
 def judged(
@@ -62,11 +58,15 @@ BUSY = {
     **{"learner": "The learner limits the run", "scribe": "Recording limits the run"},
     **{"workers": "The workers limit the run", "turns": "Playing and learning take turns"},
     "none": "No role limits the run by itself: they wait for one another",
+    "network": "The network limits the run: the nodes wait 45% of the time for parameters, 5.0 MB/s",
 }
 """Beginning of the sentence by kind, where busy shares follow."""
 SUBJECT = {"turns": "turns without waiting", "cores": "all cores", "inference": "inference"}
 AT_WORK = (RoleStatus("inference", "working", 0.95), *WORKERS)
+OWN_CORES = "All cores are in use (2): inference takes the most, 0.9, then learner 0.6, actors 0.3, scribe 0.1"
+CORES_OF_OTHERS = "All cores are in use (2, 1.8 by others): of this run learner takes the most, 0.1, then inference 0.1"
 ALTERNATES, WAITS = {"alternates": True}, {"evaluation_wait": 0.3}
+STARVED = "scribe 96% with a core for 10% of that"
 CONTENDED = {"usable_cores": 2, "others": 1.0, "stolen": 0.8}
 UNEVEN_ACTORS = roles(0.6, 0.3, 0.5, 1.0)
 UNEVEN = on_nodes(("n1", 0.98, 0.1), ("n2", 0.6, 0.1), ("n3", 0.5, 0.1))
@@ -79,27 +79,21 @@ BOTTLENECKS = [
     (roles(0.3, 0.9, 0.4, 0.4), {}, "inference", "inference", 0.9, "inference 90%, actors 40%, learner 30%"),
     (roles(0.3, 0.2, 0.6, 0.3), {}, "none", "actors", 0.45, "actors 45%, learner 30%, inference 20%"),
     (
-        *(roles(0.6, 0.3, 0.5, scribe=0.96), {}, "scribe", "scribe", 0.96),
-        "scribe 96% with a core for 10% of that, learner 60%, actors 50%, inference 30%",
+        roles(0.6, 0.3, 0.5, scribe=0.96),
+        {},
+        "scribe",
+        "scribe",
+        0.96,
+        f"{STARVED}, learner 60%, actors 50%, inference 30%",
     ),
     # The limit is a run in which one of them always works, not one in which the busiest works alone.
     (roles(0.5, 0.1, 0.3, 0.4), ALTERNATES, "turns", "learner", 0.9, "learner 50%, actors 35%, inference 10%"),
     (roles(0.6, 0.5, 0.4), WAITS, "evaluation", "evaluator", 1.0, EVALUATION.format("the learner")),
     (WORKERS, {}, "workers", "workers", 0.9, "workers 90%"),
     (AT_WORK, WAITS, "evaluation", "evaluator", 1.0, EVALUATION.format("the first process of the workers")),
-    (
-        *(FEW_CORES, {"usable_cores": 2}, "cores", "inference", 0.95),
-        "All cores are in use (2): inference takes the most, 0.9, then learner 0.6, actors 0.3, scribe 0.1",
-    ),
-    (
-        *(HARDLY_A_CORE, CONTENDED, "cores", "learner", 0.1),
-        "All cores are in use (2, 1.8 by others): of this run learner takes the most, 0.1, then inference 0.1",
-    ),
-    (
-        *(on_nodes(("n1", 0.99, 0.5), ("n2", 0.99, 0.4)), {}, "network", "nodes", 0.99),
-        "The network limits the run: the nodes wait 45% of the time for parameters, 5.0 MB/s "
-        "(busy: nodes 99%, learner 40%)",
-    ),
+    (FEW_CORES, {"usable_cores": 2}, "cores", "inference", 0.95, OWN_CORES),
+    (HARDLY_A_CORE, CONTENDED, "cores", "learner", 0.1, CORES_OF_OTHERS),
+    (on_nodes(("n1", 0.99, 0.5), ("n2", 0.99, 0.4)), {}, "network", "nodes", 0.99, "nodes 99%, learner 40%"),
     (*(UNEVEN, {}, "node", "nodes", 2.08 / 3), "Node n1 limits the run (busy: nodes 69% (actor 1 98%), learner 40%)"),
     (on_nodes(("n1", 0.96, 0.1), ("n2", 0.94, 0.1)), {}, "emulation", "nodes", 0.95, "nodes 95%, learner 40%"),
     (on_nodes(("n1", 0.5, 0.1), ("", 1.0, 0.0)), {}, "none", "nodes", 0.5, "nodes 50%, learner 40%"),

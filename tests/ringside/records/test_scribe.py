@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -158,18 +159,17 @@ def test_evaluations_of_a_run_stay_until_it_goes_on(late: Any, tmp_path: Path) -
     assert not any(path.exists() for path in files)
 
 
-@pytest.mark.parametrize(
-    ("oldest_readable_tick", "held"),
-    [([35, 35], True), ([36], False), ([35, 36], False)],
-    ids=["held", "written over", "written over while it was read"],
-)
-def test_overwritten_slots_are_not_part_of_a_record(
-    late: Any, monkeypatch: pytest.MonkeyPatch, oldest_readable_tick: list[int], held: bool
+READS = {"held": ([35, 35], True), "written over": ([36], False), "written over while it was read": ([35, 36], False)}
+
+
+@pytest.mark.parametrize(("oldest", "held"), READS.values(), ids=READS)
+def test_overwritten_slots_are_in_no_record(
+    late: Any, monkeypatch: pytest.MonkeyPatch, oldest: Any, held: bool
 ) -> None:
     """A record of ticks 35 to 39; where its slots are gone, only what is known without them is told."""
     late._memory.ring = SimpleNamespace(field={})
     late._run_schedule = SimpleNamespace(round_ticks=5)
-    late._oldest_readable_tick = iter(oldest_readable_tick).__next__
+    late._oldest_readable_tick = iter(oldest).__next__
     monkeypatch.setattr(scribe, "episodes_in", lambda ring, begin, end: [(begin, end)])
     monkeypatch.setattr(scribe, "record_values", lambda memory, first, stop, sample, held: {"stop": stop, "held": held})
     assert late._read_rounds(7, 8, None) == ({"stop": 8, "held": held}, [(35, 40)] if held else [])
@@ -347,11 +347,9 @@ def test_the_records_are_on_the_disk_before_a_checkpoint_that_counts_them(full_d
 def test_a_segment_that_was_overwritten_meanwhile_is_deleted(tmp_path: Path) -> None:
     memory, scribe = prepared(tmp_path / "run")
     done: list[str] = []
-    scribe._files = cast(Any, SimpleNamespace())
-    scribe._files.checkpoints = SimpleNamespace(
-        add_segment=lambda segment, ring: done.append(f"add {segment.name}"),
-        discard_segment=lambda name: done.append(f"discard {name}"),
-    )
+    checkpoints = Mock(add_segment=lambda segment, ring: done.append(f"add {segment.name}"))
+    checkpoints.discard_segment = lambda name: done.append(f"discard {name}")
+    scribe._files = cast(Any, SimpleNamespace(checkpoints=checkpoints))
     segment = segment_of(memory.run_schedule, 1)
     first_tick = segment.first_tick
     for oldest, needed in ((first_tick + 1, 0), (first_tick + 1, first_tick)):

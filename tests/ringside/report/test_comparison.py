@@ -24,12 +24,8 @@ def compared(tmp_path: Path, *runs: dict[str, Any]) -> Comparison:
 
 
 def test_seeds_games_and_what_cannot_matter_make_no_other_configuration(tmp_path: Path) -> None:
-    found = compared(
-        tmp_path,
-        {"seed": 1},
-        {"seed": 2, "actors": 3, "run_dir": "elsewhere", "plain": True, "device": "cuda:1", "eval_every_steps": 500},
-        {"seed": 1, "game": "breakout"},
-    )
+    other = {"seed": 2, "actors": 3, "run_dir": "elsewhere", "plain": True, "device": "cuda:1", "eval_every_steps": 500}
+    found = compared(tmp_path, {"seed": 1}, other, {"seed": 1, "game": "breakout"})
     (arm,) = found.arms
     assert (arm.label, arm.changes, arm.games) == ("nature", "", ["breakout", "pong"])
     assert [run.seed for run in arm.of("pong")] == [1, 2]
@@ -55,14 +51,9 @@ def test_a_configuration_is_named_by_its_preset_and_what_differs_from_it(tmp_pat
     assert (first.label, first.changes) == ("nature", "--n-step 3")
     label = "nature --envs 8 --batch-size 64 --discount 0.9 --learning-rate 0.1 --network small --double"
     assert (second.label, second.changes) == (label, "--n-step 3")
-    assert differences([first.runs[0], second.runs[0]]) == {
-        "envs": [96, 8],
-        "batch_size": [32, 64],
-        "discount": [0.99, 0.9],
-        "learning_rate": [2.5e-4, 0.1],
-        "network": ["nature", "small"],
-        "double": [False, True],
-    }
+    before = {"envs": 96, "batch_size": 32, "discount": 0.99, "learning_rate": 2.5e-4, "network": "nature"}
+    values = {name: [value, settings[name]] for name, value in (before | {"double": False}).items()}
+    assert differences([first.runs[0], second.runs[0]]) == values
 
 
 def test_configurations_of_two_presets_are_named_by_them(tmp_path: Path) -> None:
@@ -74,11 +65,9 @@ def test_configurations_of_two_presets_are_named_by_them(tmp_path: Path) -> None
 
 def test_a_label_has_few_digits_and_is_one_of_its_kind(tmp_path: Path) -> None:
     rates = (6.82407842709883e-05, 6.82407842709884e-05, 7.44714490408307e-05)
-    assert [arm.label for arm in compared(tmp_path, *({"learning_rate": rate} for rate in rates)).arms] == [
-        "nature --learning-rate 6.824e-05",
-        "nature --learning-rate 6.824e-05 (2)",
-        "nature --learning-rate 7.447e-05",
-    ]
+    found = compared(tmp_path, *({"learning_rate": rate} for rate in rates))
+    shown = ("6.824e-05", "6.824e-05 (2)", "7.447e-05")
+    assert [arm.label for arm in found.arms] == [f"nature --learning-rate {rate}" for rate in shown]
 
 
 def test_a_method_that_is_not_registered_has_its_name(tmp_path: Path) -> None:
@@ -193,44 +182,44 @@ def test_few_seeds_are_said(tmp_path: Path) -> None:
         assert part in note
 
 
+DOPAMINE = {"protocol": "dopamine"}
+FEW = "Scores are means of few episodes, {}, where the protocol has 30"
+OTHER = "Evaluated with epsilon 0.001; the protocol has 0.05. Episodes were evaluated up to 108,000 frames; "
+FILL = " and of finished weights as many as fill 125,000 steps."
 RULES = [
-    (
-        {"episodes": 1},
-        "1 episode of at most 18,000 frames with greedy actions and epsilon 0.05",
-        "Scores are means of few episodes, 1, where the protocol has 30.",
-    ),
+    ({"episodes": 1}, "1 episode", "18,000", 0.05, f"{FEW.format(1)}."),
     (
         {"eval_epsilon": 0.001, "eval_max_frames": 108_000},
-        "30 episodes of at most 108,000 frames with greedy actions and epsilon 0.001",
-        "Evaluated with epsilon 0.001; the protocol has 0.05. "
-        "Episodes were evaluated up to 108,000 frames; the protocol has 18,000.",
+        "30 episodes",
+        "108,000",
+        0.001,
+        f"{OTHER}the protocol has 18,000.",
     ),
-    ({"eval_actions": "sample", "eval_epsilon": 0.0}, "30 episodes of at most 18,000 frames with sampled actions", ""),
+    ({"eval_actions": "sample", "eval_epsilon": 0.0}, "30 episodes", "18,000", None, ""),
     (
-        {"protocol": "dopamine", "episodes": 9, "eval_steps": 125_000},
-        "9 episodes, as many as fill 125,000 steps, of at most 108,000 frames with greedy actions and epsilon 0.001",
+        DOPAMINE | {"episodes": 9, "eval_steps": 125_000},
+        "9 episodes, as many as fill 125,000 steps,",
+        "108,000",
+        0.001,
         "",
     ),
-    (
-        {"protocol": "dopamine", "episodes": 2},
-        "2 episodes of at most 108,000 frames with greedy actions and epsilon 0.001",
-        "Scores are means of few episodes, 2, where the protocol has 30, and of finished weights as many as fill "
-        "125,000 steps.",
-    ),
-    (  # an evaluation beside training: what its records say
-        {"final": None, "eval_episodes": 2},
-        "2 episodes of at most 18,000 frames with greedy actions and epsilon 0.05",
-        "Scores are means of few episodes, 2, where the protocol has 30.",
-    ),
+    (DOPAMINE | {"episodes": 2}, "2 episodes", "108,000", 0.001, f"{FEW.format(2)},{FILL}"),
+    # An evaluation beside training: what its records say.
+    ({"final": None, "eval_episodes": 2}, "2 episodes", "18,000", 0.05, f"{FEW.format(2)}."),
 ]
 
 
-@pytest.mark.parametrize(("changes", "rules", "said"), RULES)
-def test_rules_beside_those_of_the_protocol(tmp_path: Path, changes: dict[str, Any], rules: str, said: str) -> None:
+@pytest.mark.parametrize(("changes", "episodes", "frames", "epsilon", "said"), RULES)
+def test_rules_beside_those_of_the_protocol(
+    tmp_path: Path, changes: dict[str, Any], episodes: str, frames: str, epsilon: float | None, said: str
+) -> None:
+    """`epsilon`: None where actions are sampled."""
     judged = {"eval_actions": "greedy"} | {name: changes[name] for name in changes if name not in OF_RUN}
     of_run = {name: changes[name] for name in changes if name in OF_RUN}
     found = compared(tmp_path, *(seed | of_run | {"judged": judged} for seed in SEEDS))
-    assert (found.evaluation_rules, " ".join(notes(found, None))) == (rules, said)
+    actions = "sampled actions" if epsilon is None else f"greedy actions and epsilon {epsilon}"
+    assert found.evaluation_rules == f"{episodes} of at most {frames} frames with {actions}"
+    assert " ".join(notes(found, None)) == said
 
 
 def test_runs_that_were_judged_differently(tmp_path: Path) -> None:
@@ -258,20 +247,17 @@ def test_an_environment_of_its_own_follows_no_rules_of_atari(tmp_path: Path) -> 
     assert found.evaluation_rules == "30 episodes of at most 27,000 steps with greedy actions and epsilon 0.05"
     assert notes(found, FRAMES)[-1].startswith(f"Not a game of ale-py: {ENV}.")
     assert not training_rules(found)
-    assert training_rules(compared(tmp_path / "pong", {})) == (
-        "no sticky actions, 1 to 30 no-ops at the start, minimal action set, 4 frames a step, training episodes of at "
-        "most 108,000 frames"
-    )
+    start = "no sticky actions, 1 to 30 no-ops at the start, minimal action set, 4 frames a step, "
+    rules = training_rules(compared(tmp_path / "pong", {}))
+    assert rules == f"{start}training episodes of at most 108,000 frames"
 
 
 def test_arithmetic_and_bits(tmp_path: Path) -> None:
     runs = [seed | {"device": device} for seed, device in zip(SEEDS, ("cpu", "cuda:0", "cpu"), strict=True)]
     found = compared(tmp_path, *runs)
     found.runs[0].summary["exact"] = False
-    assert notes(found, None) == [
-        f"A repetition would not give the same bits: {found.runs[0].path}.",
-        "Runs of nature were computed differently: --device cpu and cuda:0.",
-    ]
+    bits = f"A repetition would not give the same bits: {found.runs[0].path}."
+    assert notes(found, None) == [bits, "Runs of nature were computed differently: --device cpu and cuda:0."]
     precisions = (run | {"precision": precision} for precision in ("fp32", "bf16") for run in SEEDS)
     alone = "The configurations differ in --precision alone: fp32 and bf16."
     assert said(tmp_path / "precision", *precisions) == [alone]

@@ -229,11 +229,10 @@ def test_an_empty_log_is_said_to_be_empty(tmp_path: Path, code: int) -> None:
 
 def test_an_error_of_an_env_is_told_with_the_place_of_its_traceback(tmp_path: Path) -> None:
     log = tmp_path / "actor-0.log"
-    log.write_text("Traceback\nmine:factory failed in step() of env 3 at tick 17: KeyError: 'x' (mine.py, line 4).\n")
-    assert crash_report("actor 0", "met an error of its env", 1, ENV_FAULT, log, begin=0) == (
-        "mine:factory failed in step() of env 3 at tick 17: KeyError: 'x' (mine.py, line 4). A restart of actor 0 met "
-        f"it again; the traceback is in {log}."
-    )
+    error = "mine:factory failed in step() of env 3 at tick 17: KeyError: 'x' (mine.py, line 4)."
+    log.write_text(f"Traceback\n{error}\n")
+    said = crash_report("actor 0", "met an error of its env", 1, ENV_FAULT, log, begin=0)
+    assert said == f"{error} A restart of actor 0 met it again; the traceback is in {log}."
 
 
 DEATHS = [
