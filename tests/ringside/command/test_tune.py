@@ -41,10 +41,10 @@ CONFIG = Config().with_settings(game="pong", total_steps=100_000, eval_every_ste
 
 
 class Program:
-    """A study over the fake runs."""
+    """A study over the fake runs. `patch` changes more."""
 
     def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.out = tmp_path / "study"
+        self.out, self.patch = tmp_path / "study", monkeypatch
         self.notes: list[str] = []
         self.calls: list[Config] = []
         self.faults: dict[int, str] = {}
@@ -190,13 +190,11 @@ def test_a_trial_that_fails_ends_no_study(program: Program) -> None:
     assert any("trial 0: failed: It failed." in note for note in program.notes)
 
 
-def test_a_study_on_a_cluster_survives_the_loss_of_a_node(
-    program: Program, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    faults = ["died"]
-    hosts = on_objects(monkeypatch, 2, lambda method, call: faults.pop() if method == "poll" and faults else None)
-    (tmp_path / "space.toml").write_text("[learning_rate]\nlow = 1e-4\nhigh = 1e-3\nlog = true\n")
-    result = program(trials=4, space=tmp_path / "space.toml", ray="auto")
+def test_a_study_on_a_cluster_survives_a_lost_node(program: Program, capsys: pytest.CaptureFixture[str]) -> None:
+    faults, space = ["died"], program.out.with_name("space.toml")
+    hosts = on_objects(program.patch, 2, lambda method, call: faults.pop() if method == "poll" and faults else None)
+    space.write_text("[learning_rate]\nlow = 1e-4\nhigh = 1e-3\nlog = true\n")
+    result = program(trials=4, space=space, ray="auto")
     assert [trial.state for trial in result.trials] == ["complete"] * 4
     assert len({trial.settings["learning_rate"] for trial in result.trials}) == 4
     assert all(trial.value == pytest.approx(1e4 * trial.settings["learning_rate"]) for trial in result.trials)

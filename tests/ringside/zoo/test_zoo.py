@@ -177,12 +177,10 @@ DAMAGE = [
 
 
 @pytest.mark.parametrize(("file", "old", "new", "says"), DAMAGE)
-def test_a_damaged_run_is_not_added(
-    empty_zoo: Path, tmp_path: Path, refused: Refused, file: str, old: str, new: str, says: str
-) -> None:
-    source = make_run(tmp_path / "run") / "checkpoints" / "best.safetensors"
-    content = (tmp_path / "run" / file).read_text()
-    (tmp_path / "run" / file).write_text(new if old == "all" else content.replace(old, new))
+def test_no_damaged_run_is_added(empty_zoo: Path, refused: Refused, file: str, old: str, new: str, says: str) -> None:
+    run = make_run(empty_zoo.with_name("run"))
+    source, content = run / "checkpoints" / "best.safetensors", (run / file).read_text()
+    (run / file).write_text(new if old == "all" else content.replace(old, new))
     assert says in refused("zoo", "--add", str(source), "--env", CATCH, "--name", "catch")
     assert not list(empty_zoo.iterdir())
 
