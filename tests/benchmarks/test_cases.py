@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 from itertools import product
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from rich.console import Console
@@ -31,13 +32,13 @@ def report() -> Report:
     return Report("name", "Title.", console=Console(quiet=True), machine={})
 
 
-def a_run(speed: float = 100.0, **summary: Any) -> Throughput:
+def a_run(**summary: Any) -> Throughput:
     """Figures of a run in which a twentieth of the steps are resets."""
     memory = {"shared_bytes": 1e8, "private_bytes": {"worker 0": 3e8, "worker 1": 4e8, "scribe": 5e7}}
     memory["device_bytes"] = {"learner": 8e9, "inference": 1e9}
     roles = {name: {"busy": busy} for name, busy in {"worker 0": 0.8, "worker 1": 1.0, "evaluator": 0.5}.items()}
     limit = {"sentence": "The workers limit it."}
-    return Throughput(speed, 0.95 * speed, 8.0, 3, 1.0, {"memory": memory, "roles": roles, "limit": limit} | summary)
+    return Throughput(100.0, 95.0, 8.0, 3, 1.0, {"memory": memory, "roles": roles, "limit": limit} | summary)
 
 
 @pytest.fixture
@@ -105,9 +106,8 @@ def test_actors_are_compared_with_the_emulator_and_with_one(measured: list[list[
     scaling.run(options("alone,whole", "--device", "cpu", "--envs", "8"), report)
     assert [name for name in report.rows if name.startswith("bare")] == [f"bare emulator, {n}" for n in (1, 2, 4)]
     assert "lanes" in report.notes, "six cores, four lanes"
-    assert report.rows["efficiency of 4 actors"].values == (0.25, 0.25)
+    assert (shares(report)["whole run, 4"], report.rows["efficiency of 4 actors"].values) == (1.0, (0.25, 0.25))
     assert shares(report)["actors alone, 2"] == pytest.approx(95 / 380)
-    assert shares(report)["whole run, 4"] == 1.0
     assert measured[2][-3:] == ["--actors", "2", "acts"] or "2" in measured[2]
     for words, says in ((WORKERS[:2], "ladder --only async"), (["--actors", "2"], "omit both")):
         with pytest.raises(ConfigError, match=says):
@@ -167,22 +167,12 @@ TABLES = {table: [rung for rung in ladder.RUNGS if rung.table == table] for tabl
 
 
 @pytest.fixture
-def speeds_of(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Speed of single processes, which a test may change, and the words of the last run."""
-    speeds: dict[str, Any] = {"serial": 100.0}
-
-    def run(words: list[str], seconds: float) -> Throughput:
-        speeds["words"] = words
-        return Throughput(200.0, 200.0, 8.0, 1, 1.0, {})
-
-    def serial(jobs: list[tuple[object, Plan, bool]], seconds: float) -> list[float]:
-        if speeds["serial"] is None:
-            raise WrongResult("It is wrong.")
-        return [speeds["serial"]]
-
-    monkeypatch.setattr(ladder, "measure_run", run)
-    monkeypatch.setattr(ladder, "measure_at_once", serial)
-    return speeds
+def speeds(monkeypatch: pytest.MonkeyPatch) -> Mock:
+    """Measurements of runs and of single processes, which a test may change."""
+    made = Mock(**{"run.return_value": Throughput(200.0, 200.0, 8.0, 1, 1.0, {}), "serial.return_value": [100.0]})
+    monkeypatch.setattr(ladder, "measure_run", made.run)
+    monkeypatch.setattr(ladder, "measure_at_once", made.serial)
+    return made
 
 
 def report_of(names: str, *words: str) -> Report:
@@ -233,7 +223,7 @@ def test_workers_stand_beside_batches_with_the_same_network() -> None:
         assert (config.learn.schedule, config.play.workers) == (schedule, workers)
 
 
-def test_shares_are_of_the_first_rung_of_a_table_or_system(speeds_of: dict[str, Any]) -> None:
+def test_shares_are_of_the_first_rung_of_a_table_or_system(speeds: Mock) -> None:
     report = report_of("gradients,parallel,ringside,fast-dqn before,fast-dqn both,a3c batched")
     assert {name: (row.part, row.limit, row.ratio) for name, row in report.rows.items()} == {
         "gradients": ("lapan", None, None),
@@ -246,12 +236,13 @@ def test_shares_are_of_the_first_rung_of_a_table_or_system(speeds_of: dict[str, 
     assert report.rows["fast-dqn both"].note.startswith("published: 1,543 steps/s")
 
 
-def test_a_wrong_rung_is_named_and_flags_of_the_user_come_last(speeds_of: dict[str, Any]) -> None:
-    speeds_of["serial"] = None
+def test_a_wrong_rung_is_named_and_flags_of_the_user_come_last(speeds: Mock) -> None:
+    speeds.serial.side_effect = WrongResult("It is wrong.")
     report = report_of("one-env,parallel", "--train-every", "4", "--batch-size", "128")
     assert report.wrong == {"one-env": "It is wrong."}
-    assert speeds_of["words"][-4:] == ["--train-every", "4", "--batch-size", "128"]
-    assert speeds_of["words"][speeds_of["words"].index("--env-kwargs") + 1] == "game=pong"
+    words = speeds.run.call_args.args[0]
+    assert words[-4:] == ["--train-every", "4", "--batch-size", "128"]
+    assert words[words.index("--env-kwargs") + 1] == "game=pong"
 
 
 SCHEDULE = make_run_schedule(

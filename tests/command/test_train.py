@@ -178,8 +178,7 @@ def test_the_commands_that_come_next_are_those_that_work(tmp_path: Path) -> None
     assert next_steps(config, finished=False) == [how_to_continue(config)]
     write_run(tmp_path, 2)
     stopped, finished = (next_steps(config, finished=each) for each in (False, True))
-    assert stopped[-1] == how_to_continue(config)
-    assert stopped[:-1] == finished
+    assert stopped == [*finished, how_to_continue(config)]
     assert [line.split(":")[0].strip() for line in finished] == ["Evaluate it", "Watch it play", "See its curves"]
     assert finished[0].endswith(f" eval --load {tmp_path}")
     assert next_steps(config, finished=False, at_score=True)[-1] == f"{stopped[-1]} --stop-at unset"

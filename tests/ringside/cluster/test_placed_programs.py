@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -115,17 +115,12 @@ def test_losses_in_a_row_are_counted_from_the_newest_checkpoint(
 
 def test_a_lost_run_that_saves_is_waited_for(cluster: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     programs, _ = cluster(dies, dies)
-    waits = threading.Event()
-
-    def await_lock(*arguments: Any) -> bool:
-        waits.set()
-        return wait_until_free(*arguments)
-
+    await_lock = Mock(wraps=wait_until_free)
     monkeypatch.setattr(placed_programs, "wait_until_free", await_lock)
     with ThreadPoolExecutor() as threads:
         with locked(tmp_path / LOCK_FILE, "--run-dir", "a test"):
             code = threads.submit(programs.open().run, lambda: ["good"], "pong", tmp_path)
-            assert waits.wait(30)
+            until(lambda: await_lock.called)
             with pytest.raises(TimeoutError):
                 code.result(0.3)
             monkeypatch.setattr(placed_programs, "LEASE_SECONDS", -placed_programs.SAVE_SECONDS)

@@ -53,8 +53,7 @@ def test_the_code_that_shrinks_frames_is_compiled_in_the_image() -> None:
 
 def test_it_runs_as_an_ordinary_user_who_owns_its_files() -> None:
     order = [name for name, _ in instructions()]
-    assert order.index("USER") < order.index("COPY")
-    assert named("USER") == ["ringside"]
+    assert (named("USER"), order.index("USER") < order.index("COPY")) == (["ringside"], True)
     assert "useradd --create-home --uid 1000 ringside" in named("RUN")[0]
     assert all(words.startswith("--chown=ringside:ringside ") for words in named("COPY"))
 

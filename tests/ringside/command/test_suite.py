@@ -86,7 +86,7 @@ class Program:
     def __init__(self, tmp_path: Path, patch: pytest.MonkeyPatch, printed: Any = None) -> None:
         self.out, self.told_in = tmp_path / "out", tmp_path / "told.jsonl"
         self.patch, self._printed = patch, printed
-        self.reported: list[str] | None = None
+        self.report = Mock(side_effect=lambda runs, out: (out, ()))
         (tmp_path / "fake.py").write_text(FAKE)
         patch.setattr(suite, "LAUNCHER", tmp_path / "fake.py")
         patch.setenv("FAKE_LOG", str(self.told_in))
@@ -118,12 +118,7 @@ def drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 
 def without_a_picture(program: Program) -> Program:
     """The same, but its report is only noted: to draw one takes seconds."""
-
-    def note(runs: Sequence[Path], out: Path) -> tuple[Path, tuple[str, ...]]:
-        program.reported = [path.name for path in runs]
-        return out, ()
-
-    program.patch.setattr(suite, "write_report", note)
+    program.patch.setattr(suite, "write_report", program.report)
     return program
 
 
@@ -299,7 +294,7 @@ def test_a_failure_stops_no_other_run(program: Program) -> None:
     code, told = program()
     assert (code, kinds(told)) == (1, ["run-dir pong-1", "run-dir freeway-1", "eval freeway-1"])
     assert "pong, seed 1 was not finished: exit code 1" in program.said()
-    assert program.reported == ["freeway-1"]
+    assert [path.name for path in program.report.call_args.args[0]] == ["freeway-1"]
     program.patch.delenv("FAKE_FAILS")
     code, told = program()
     assert (code, kinds(told)) == (0, ["run-dir pong-1", "eval pong-1"])

@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
-from unittest.mock import Mock
+from unittest.mock import Mock, call
 
 import numpy as np
 import pytest
@@ -136,13 +136,10 @@ def test_a_full_disk_is_tried_again_for_ten_minutes_or_once(late: Any, clock: An
 def test_a_checkpoint_takes_its_boundary_before_it_writes_the_rest(late: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Snapshots are gone two rounds later; what is to be written down waits in the rings."""
 
-    def capture(memory: Any, boundary: int) -> Any:
-        late.done.append(f"capture {boundary}")
-        raise Moved("too late")
-
+    capture = Mock(side_effect=Moved("too late"))
     monkeypatch.setattr(scribe, "newest_boundary", lambda memory: 9)
     monkeypatch.setattr(scribe, "capture", capture)
-    assert (Scribe.save(late), late.done) == (-1, ["capture 9"] * 3)
+    assert (Scribe.save(late), late.done, capture.mock_calls) == (-1, [], [call(late._memory, 9)] * 3)
 
 
 def test_evaluations_of_a_run_stay_until_it_goes_on(late: Any, tmp_path: Path) -> None:

@@ -48,10 +48,9 @@ def test_the_curves_are_those_that_were_copied() -> None:
 
 def test_training_returns_stand_in_the_middle_of_an_iteration_and_evaluations_where_they_were_made() -> None:
     dopamine, _, _, btr = comparable_curves("dopamine", "pong")
-    assert dopamine.steps[:2].tolist() == [125_000, 375_000]
-    assert btr.steps[:2].tolist() == [250_000, 500_000]
-    assert dopamine.label == "DQN (Dopamine), sticky 0.25, 5 runs"
-    assert btr.label == "BTR (its authors), sticky 0.25"
+    assert [each.steps[:2].tolist() for each in (dopamine, btr)] == [[125_000, 375_000], [250_000, 500_000]]
+    labels = "DQN (Dopamine), sticky 0.25, 5 runs", "BTR (its authors), sticky 0.25"
+    assert (dopamine.label, btr.label) == labels
 
 
 def test_every_agent_says_source_and_protocol_and_names_known_games() -> None:

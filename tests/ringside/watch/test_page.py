@@ -319,10 +319,9 @@ def test_the_list_tells_curve_and_score_of_every_run(tmp_path: Path) -> None:
     found = viewer.tiles()
     done, member = found["done"], found["atari/pong-2"]
     assert (done["status"]["best_return"], found["live"]["status"]["best_return"]) == (77.0, None)
-    assert (done["title"], done["method"], done["seed"], done["finished"]) == ("Pong", "dqn", 1, True)
     assert (done["status"]["steps"], done["status"]["total_steps"]) == (2_000, 9_984)
-    assert done["curve"] == [[1_000, 1.0], [2_000, 2.0]]
-    assert (done["evaluation"], done["mean_name"]) == (5.0, "mean of the last 2")
+    told = {"title": "Pong", "method": "dqn", "seed": 1, "finished": True, "mean_name": "mean of the last 2"}
+    assert done.items() >= (told | {"evaluation": 5.0, "curve": [[1_000, 1.0], [2_000, 2.0]]}).items()
     assert (member["seed"], member["finished"], member["mean_name"]) == (2, False, "mean of 100")
     assert viewer.json(f"run/{viewer.json('runs')['runs'][0]['id']}/state")["name"] == "live"
     live.end()
