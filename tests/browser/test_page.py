@@ -333,10 +333,11 @@ def _controls(view: PageView) -> None:
 
 def test_no_column_of_a_report_is_cut_off(browser: Chrome, tmp_path: Path) -> None:
     folder = tmp_path / "runs"
-    runs = [write_run(folder / "other", "breakout", 1, final=2.0, batch_size=64, learning_rate=0.001)]
-    for seed in (1, 2, 3):
-        run_dir = folder / f"breakout-20260101-12000{seed}"
-        runs.insert(-1, write_run(run_dir, "breakout", seed, final=20.0 + seed, best=398.25))
+    runs = [
+        write_run(folder / f"breakout-20260101-12000{seed}", "breakout", seed, final=20.0 + seed, best=398.25)
+        for seed in (1, 2, 3)
+    ]
+    runs.append(write_run(folder / "other", "breakout", 1, final=2.0, batch_size=64, learning_rate=0.001))
     report, _ = write_report(runs, tmp_path / "out")
     page = PageView(browser, report.as_uri())
     cut = "return [...document.querySelectorAll('.wide')].filter(box => box.scrollWidth > box.clientWidth).length"
