@@ -25,6 +25,12 @@ def alone(span: int = 1, method: str = "dqn") -> dict[str, bytes]:
     return RemoteWorld(0, span=span, method=method).run().played()
 
 
+def run_as_alone(world: RemoteWorld, *settings: Any) -> RemoteWorld:
+    """Run to the end; what is played is that of one machine."""
+    assert world.run().played() == alone(*settings)
+    return world
+
+
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Short waits, and a fingerprint that reads no files."""
@@ -56,8 +62,7 @@ def fails(method: str, *calls: int) -> Fault:
 @pytest.mark.parametrize("gateways", [1, 2])
 def test_lanes_on_other_nodes_play_the_same(gateways: int) -> None:
     hosts = ObjectCluster(PlayedGroup)
-    world = RemoteWorld(gateways, hosts).run()
-    assert world.played() == alone()
+    world = run_as_alone(RemoteWorld(gateways, hosts))
     assert [host.released for host in hosts.hosts] == [True] * gateways
     assert world.memory.board.redone.sum() == 0
     parameters = ROUNDS * world.memory.weights.data[0].nbytes
@@ -101,8 +106,7 @@ def test_the_head_plays_its_share_beside_a_node_that_is_lost() -> None:
 
 @pytest.mark.parametrize("method", ["vtrace", "ppo"])
 def test_fields_that_a_method_declares_travel_too(method: str) -> None:
-    world = RemoteWorld(2, ObjectCluster(PlayedGroup, fails("collect", 9)), method=method).run()
-    assert world.played() == alone(method=method)
+    run_as_alone(RemoteWorld(2, ObjectCluster(PlayedGroup, fails("collect", 9)), method=method), 1, method)
 
 
 @pytest.mark.parametrize(
@@ -112,16 +116,14 @@ def test_fields_that_a_method_declares_travel_too(method: str) -> None:
 @pytest.mark.parametrize("span", [1, 3])
 def test_a_lost_node_changes_nothing(method: str, call: int, span: int) -> None:
     hosts = ObjectCluster(PlayedGroup, fails(method, call), fails(method, call))
-    world = RemoteWorld(2, hosts, span=span).run()
-    assert (world.played(), len(hosts.hosts)) == (alone(span), 4)
-    assert sum("died" in note for note in world.notes) == 2
+    world = run_as_alone(RemoteWorld(2, hosts, span=span), span)
+    assert (len(hosts.hosts), sum("died" in note for note in world.notes)) == (4, 2)
 
 
 def test_a_node_lost_again_and_again_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_lanes, "MOST_LOSSES", 6)  # in a row without a new step
     faults = [fails("collect", number) for number in range(3, 33, 2)]
-    world = RemoteWorld(2, ObjectCluster(PlayedGroup, *faults), span=2).run()
-    assert world.played() == alone(2)
+    world = run_as_alone(RemoteWorld(2, ObjectCluster(PlayedGroup, *faults), span=2), 2)
     assert world.memory.board.redone.sum() > 0
 
 
@@ -143,8 +145,8 @@ def test_a_node_that_cannot_play_is_left_out_and_the_run_goes_on() -> None:
                 raise errors.pop()
 
     hosts = ObjectCluster(Cramped)
-    world = RemoteWorld(1, hosts).run()
-    assert (world.played(), len(hosts.left_out)) == (alone(), 1)
+    world = run_as_alone(RemoteWorld(1, hosts))
+    assert len(hosts.left_out) == 1
     (sentence,) = (note for note in world.notes if "cannot play lanes" in note)
     assert sentence.endswith("No space left on device. It is left out.")
 
@@ -230,8 +232,7 @@ DIFFERENT = [
 def test_a_node_that_differs_is_left_out(monkeypatch: pytest.MonkeyPatch, bad: Any, mixed: bool, said: str) -> None:
     answer(monkeypatch, bad, GOOD)
     hosts = ObjectCluster(PlayedGroup)
-    world = RemoteWorld(1, hosts, mixed=mixed).run()
-    assert world.played() == alone()
+    world = run_as_alone(RemoteWorld(1, hosts, mixed=mixed))
     assert (hosts.left_out, len(hosts.hosts), world.memory.inexact_since) == (hosts.hosts[:1], 2, -1)
     assert world.notes[0].startswith(said)
     assert world.notes[0].endswith("It is left out.")
@@ -241,8 +242,7 @@ def test_a_node_that_differs_is_left_out(monkeypatch: pytest.MonkeyPatch, bad: A
 def test_without_a_node_that_suits_this_machine_plays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote_lanes, "PLACE_SECONDS", 0.0)
     answer(monkeypatch, OTHER_BITS)
-    world = RemoteWorld(1, ObjectCluster(PlayedGroup)).run()
-    assert world.played() == alone()
+    world = run_as_alone(RemoteWorld(1, ObjectCluster(PlayedGroup)))
     assert any("no free node for actor 1" in note for note in world.notes)
 
 
@@ -263,6 +263,5 @@ def test_a_gateway_killed_before_it_said_that_a_round_is_whole_says_it_later(mon
         finish(self, lanes)
 
     monkeypatch.setattr(remote_lanes.RemoteLanes, "_finish_boundaries", dies)
-    world = RemoteWorld(1, ObjectCluster(PlayedGroup)).run()
+    run_as_alone(RemoteWorld(1, ObjectCluster(PlayedGroup)))
     assert killed
-    assert world.played() == alone()

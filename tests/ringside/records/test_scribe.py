@@ -6,6 +6,7 @@ import errno
 import json
 import os
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -44,19 +45,18 @@ def prepared(run_dir: Path, **settings: Any) -> tuple[Memory, Scribe]:
     """Memory of a run that its scribe has prepared."""
     run_dir.mkdir(exist_ok=True)
     memory = Memory.create(Plan(settled(**SMALL | {"run_dir": run_dir} | settings), 4))
-    _ARENAS.append(memory)
+    _ARENAS.callback(memory.arena.close)
     resume = settings.get("resume")
     return memory, Scribe(memory, run_dir, checkpoint=None if resume is None else find_checkpoint(resume))
 
 
-_ARENAS = list[Memory]()
+_ARENAS = ExitStack()
 
 
 @pytest.fixture(autouse=True)
 def _close_arenas() -> Iterator[None]:
     yield
-    while _ARENAS:
-        _ARENAS.pop().arena.close()
+    _ARENAS.close()
 
 
 @pytest.fixture
@@ -232,7 +232,7 @@ class FullDisk:
         settings |= {"snapshot_every_steps": 40, "total_steps": 4_000, "checkpoint_every_minutes": 0, "eval_envs": 2}
         settings |= {"lane_envs": 2, "actors": 1, "eval_every_steps": 40, "eval_episodes": 2}
         self.memory = Memory.create(Plan(settled(**settings, run_dir=run_dir), 4))
-        _ARENAS.append(self.memory)
+        _ARENAS.callback(self.memory.arena.close)
         self.clock, self.patch = clock, monkeypatch
         self.scribe = Scribe(self.memory, run_dir)
         for name in refused:
