@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from shared.memory.run_memory import Memory
-from tests.support.runs import finish, start, wait_until
+from tests.support.runs import finish, kill, start, wait_until
 
 Undisturbed = Callable[..., Path]
 
@@ -29,9 +29,19 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
     return run
 
 
-def stop_at(
-    process: subprocess.Popen[str], memory: Memory, boundary: float, number: signal.Signals = signal.SIGTERM
-) -> str:
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Path:
+    """The directory of the run that is disturbed."""
+    return tmp_path / "run"
+
+
+def kill_when(process: subprocess.Popen[str], role: str, condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Kill the child of that title as soon as the condition of the run is true."""
+    wait_until(process, condition, seconds)
+    kill(process, role)
+
+
+def stop_at(process: subprocess.Popen[str], memory: Memory, boundary: float, number: int = signal.SIGTERM) -> str:
     """Ask a run to stop when it has committed a boundary; return what it printed."""
     wait_until(process, lambda: memory.board.committed >= boundary)
     process.send_signal(number)

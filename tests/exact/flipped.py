@@ -1,31 +1,20 @@
-"""The small pixel game, and the same with one bit of one frame of one episode flipped."""
+"""The small pixel game with one bit of one frame of one episode flipped."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import gymnasium
 import numpy as np
+from numpy.typing import NDArray
 
-from tests.support import pixel_game
+from tests.support.pixel_game import Catch
 
 
-class _Flipped(gymnasium.ObservationWrapper[Any, Any, Any]):
-    """Flips one bit of the observation once, after a few hundred steps."""
+class Flipped(Catch):
+    """Flips one bit of one of its frames."""
 
     _seen = 0
 
-    def observation(self, observation: Any) -> Any:
+    def _draw(self) -> NDArray[np.uint8]:
         self._seen += 1
-        if self._seen == 100:
-            observation = np.array(observation)
-            observation[40, 40] ^= 1
-        return observation
-
-
-def plain() -> gymnasium.Env[Any, Any]:
-    return pixel_game.factory()
-
-
-def flipped() -> gymnasium.Env[Any, Any]:
-    return _Flipped(pixel_game.factory())
+        screen = super()._draw()
+        screen[40, 40] ^= self._seen == 100
+        return screen

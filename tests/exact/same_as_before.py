@@ -27,7 +27,8 @@ from typing import Any
 import torch
 import zstandard
 
-from tests.support.runs import ROOT, finish, kill, records, start_words, summary, wait_until
+from shared.text import words_of
+from tests.support.runs import ROOT, evaluations, finish, flags_in, kill, records, start_words, summary, wait_until
 
 REFERENCE = "a7a48c10"
 """The commit whose results must come again."""
@@ -35,42 +36,20 @@ REFERENCE = "a7a48c10"
 LONGEST_SECONDS = 600.0
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
-COMMON = {"--game": "breakout", "--actors": "2", "--learner-members": "1", "--seed": "7"}
-REPLAY = COMMON | {
-    "--envs": "8",
-    "--lane-envs": "2",
-    "--inference-batch": "4",
-    "--round-steps": "480",
-    "--learning-starts": "960",
-    "--total-steps": "2_400",
-    "--replay-size": "1_440",
-    "--train-every": "8",
-    "--eval-every-steps": "960",
-    "--eval-episodes": "2",
-    "--eval-envs": "2",
-    "--eval-max-frames": "2_000",
-}
+COMMON = flags_in("game=breakout actors=2 learner_members=1 seed=7")
+REPLAY = COMMON | flags_in(
+    "envs=8 lane_envs=2 inference_batch=4 round_steps=480 learning_starts=960 total_steps=2_400 replay_size=1_440 "
+    "train_every=8 eval_every_steps=960 eval_episodes=2 eval_envs=2 eval_max_frames=2_000"
+)
 """Five rounds of which three learn; the window wraps, and an evaluation runs beside training."""
-ON_POLICY = COMMON | {
-    "--envs": "8",
-    "--lane-envs": "2",
-    "--inference-batch": "4",
-    "--total-steps": "2_400",
-    "--snapshot-every-steps": "480",
-}
-SHORT_ROUNDS = {"--round-steps": "160", "--batch-size": "40"}
-WORKERS = COMMON | {
-    "--schedule": "ordered",
-    "--workers": "4",
-    "--lane-envs": "1",
-    "--total-steps": "2_400",
-    "--snapshot-every-steps": "480",
-}
-ALTERNATE = {"--schedule": "alternate", "--snapshot-every-steps": "480"}
-CONCURRENT = {"--schedule": "concurrent"}
-EXPENSIVE = {"--train-every": "40"}
-EIGHT_UPDATES = {"--train-every": "180", "--batch-size": "32", "--eval-every-steps": "0"}
-LONGER = {"--total-steps": "4_320"}
+ON_POLICY = COMMON | flags_in("envs=8 lane_envs=2 inference_batch=4 total_steps=2_400 snapshot_every_steps=480")
+SHORT_ROUNDS = flags_in("round_steps=160 batch_size=40")
+WORKERS = COMMON | flags_in("schedule=ordered workers=4 lane_envs=1 total_steps=2_400 snapshot_every_steps=480")
+ALTERNATE = flags_in("schedule=alternate snapshot_every_steps=480")
+CONCURRENT = {"schedule": "concurrent"}
+EXPENSIVE = {"train_every": "40"}
+EIGHT_UPDATES = flags_in("train_every=180 batch_size=32 eval_every_steps=0")
+LONGER = {"total_steps": "4_320"}
 
 Disturbance = Callable[["subprocess.Popen[str]", Path], None]
 
@@ -87,8 +66,7 @@ class Case:
 
     def words(self, run_dir: Path, changes: Mapping[str, str]) -> list[str]:
         """The words of the command."""
-        flags = {**self.flags, **changes, "--preset": self.preset, "--run-dir": str(run_dir)}
-        return [word for flag in flags.items() for word in flag]
+        return words_of(**{**self.flags, **changes, "preset": self.preset, "run_dir": str(run_dir)})
 
 
 def kill_the_learner(process: subprocess.Popen[str], run_dir: Path) -> None:
@@ -115,16 +93,16 @@ def _cases() -> dict[str, Case]:
     replay |= {name: EXPENSIVE for name in ("rainbow", "qr-dqn", "iqn")} | {"btr": EIGHT_UPDATES}
     cases = {name: Case(name, REPLAY | flags, {}) for name, flags in replay.items()}
     for name in ("nature", "quick", "rainbow"):
-        cases[f"{name}-alternate"] = Case(name, REPLAY | replay[name] | ALTERNATE, {"--actors": "3"})
+        cases[f"{name}-alternate"] = Case(name, REPLAY | replay[name] | ALTERNATE, {"actors": "3"})
     for name in ("ppo", "ppo-quick", "a2c", "a3c", "impala", "pqn", "pqn-quick"):
         cases[name] = Case(name, ON_POLICY | SHORT_ROUNDS, {})
     for name in ("ppo", "impala"):
-        cases[f"{name}-concurrent"] = Case(name, ON_POLICY | SHORT_ROUNDS | CONCURRENT, {"--actors": "1"})
+        cases[f"{name}-concurrent"] = Case(name, ON_POLICY | SHORT_ROUNDS | CONCURRENT, {"actors": "1"})
     for name in ("a3c-async", "q-async", "nq-async"):
-        cases[name] = Case(name, WORKERS, {"--actors": "1"})
-    cases["dqn-async"] = Case("dqn-async", WORKERS | {"--learning-starts": "400"}, {"--actors": "4"})
+        cases[name] = Case(name, WORKERS, {"actors": "1"})
+    cases["dqn-async"] = Case("dqn-async", WORKERS | {"learning_starts": "400"}, {"actors": "4"})
     for actors in ("1", "3"):
-        cases[f"quick-{actors}-actors"] = Case("quick", REPLAY, {"--actors": actors})
+        cases[f"quick-{actors}-actors"] = Case("quick", REPLAY, {"actors": actors})
     for name, disturb in (("killed", kill_the_learner), ("resumed", stop_and_resume)):
         cases[f"quick-{name}"] = Case("quick", REPLAY | LONGER, {}, disturb)
         cases[f"ppo-{name}"] = Case("ppo", ON_POLICY | SHORT_ROUNDS | LONGER, {}, disturb)
@@ -141,7 +119,7 @@ def result_of(run_dir: Path) -> dict[str, Any]:
     return {
         **{name: last[name] for name in ("weights_sha256", "steps", "updates", "rounds", "finished")},
         "episodes": records(run_dir, "episode"),
-        "evaluations": [_without_seconds(record) for record in records(run_dir, "evaluation")],
+        "evaluations": evaluations(run_dir),
         "segments": segments,
     }
 
@@ -151,10 +129,6 @@ def _slots_of(segment: Path) -> str:
     data = segment.read_bytes()
     slots = zstandard.ZstdDecompressor().decompress(data[data.index(_ZSTD_MAGIC) :])
     return hashlib.sha256(slots).hexdigest()
-
-
-def _without_seconds(record: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in record.items() if "second" not in name}
 
 
 def run_here(case: Case, run_dir: Path) -> dict[str, Any]:
@@ -169,14 +143,9 @@ def run_here(case: Case, run_dir: Path) -> dict[str, Any]:
 
 def run_there(case: Case, checkout: Path, run_dir: Path) -> dict[str, Any]:
     """Run a case, undisturbed, in the reference's checkout."""
-    subprocess.run(
-        [sys.executable, "launch.py", "--plain", *case.words(run_dir, {})],
-        cwd=checkout,
-        env=os.environ | {"PYTHONPATH": str(checkout)},
-        stdout=subprocess.DEVNULL,
-        timeout=LONGEST_SECONDS,
-        check=True,
-    )
+    words = [sys.executable, "launch.py", "--plain", *case.words(run_dir, {})]
+    where = {"cwd": checkout, "env": os.environ | {"PYTHONPATH": str(checkout)}, "stdout": subprocess.DEVNULL}
+    subprocess.run(words, **where, timeout=LONGEST_SECONDS, check=True)
     return result_of(run_dir)
 
 

@@ -6,24 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.runs import begun, evaluations, finish, kill, start, wait_until
+from tests.exact.conftest import kill_when
+from tests.support.runs import begun, evaluations, finish, flags_in, start
 
-FLAGS = {
-    "env": "tests.support.pixel_game:factory",
-    "eval_every_steps": "960",
-    "eval_episodes": "6",
-    "eval_envs": "4",
-    "total_steps": "3_840",
-}
-
-
-SAMPLED = {"method": "a2c", "schedule": "alternate", "snapshot_every_steps": "480"}
+FLAGS = flags_in(
+    "env=tests.support.pixel_game:factory eval_every_steps=960 eval_episodes=6 eval_envs=4 total_steps=3_840"
+)
 
 
 @pytest.mark.stress
-@pytest.mark.parametrize("method", [pytest.param({}, id="greedy"), pytest.param(SAMPLED, id="sampled")])
-def test_evaluations_do_not_depend_on_who_plays_or_dies(tmp_path: Path, method: dict[str, str]) -> None:
-    flags = FLAGS | method
+@pytest.mark.parametrize("method", ["", "method=a2c schedule=alternate snapshot_every_steps=480"])
+def test_evaluations_do_not_depend_on_who_plays_or_dies(tmp_path: Path, method: str) -> None:
+    flags = FLAGS | flags_in(method)
     finish(start(tmp_path / "plain", actors="1", **flags))
     expected = evaluations(tmp_path / "plain")
     assert [record["steps"] for record in expected] == [960, 1_920, 2_880, 3_840]
@@ -32,7 +26,6 @@ def test_evaluations_do_not_depend_on_who_plays_or_dies(tmp_path: Path, method: 
     assert (tmp_path / "plain" / "checkpoints" / "best.safetensors").exists()
 
     process, memory = begun(tmp_path / "killed", actors="2", **flags, actions=3)
-    wait_until(process, lambda: memory.evaluations.queued.read() > 0)
-    kill(process, "evaluator")
+    kill_when(process, "evaluator", lambda: memory.evaluations.queued.read() > 0)
     finish(process)
     assert evaluations(tmp_path / "killed") == expected

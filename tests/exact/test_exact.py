@@ -16,30 +16,25 @@ from pathlib import Path
 import pytest
 
 from shared.root import ROOT
-from tests.exact.conftest import Undisturbed, stop_at
-from tests.support.runs import SMALL, begun, finish, kill, records, same_summary, start, summary, wait_until
+from tests.exact.conftest import Undisturbed, kill_when, stop_at
+from tests.support.runs import SMALL, begun, finish, flags_in, kill, records, same_summary, start, summary, wait_until
 
 pytestmark = pytest.mark.stress
 
 
 def test_the_run_is_worth_comparing(undisturbed: Undisturbed) -> None:
-    ended = {record["env"] for record in records(undisturbed(), "episode")}
-    assert ended == set(range(int(SMALL["--envs"])))
+    assert {record["env"] for record in records(undisturbed(), "episode")} == set(range(int(SMALL["--envs"])))
     last = summary(undisturbed())
-    assert last["rounds"] == 10
-    assert last["updates"] == 8 * 480 // 4
-    assert last["steps"] == 4_800
+    assert (last["rounds"], last["updates"], last["steps"]) == (10, 8 * 480 // 4, 4_800)
     assert (last["redone_ticks"], last["redone_updates"], last["restarts"]) == (0, 0, 0)
 
 
-def test_a_killed_learner_a_stop_and_other_actors_change_nothing(undisturbed: Undisturbed, tmp_path: Path) -> None:
+def test_a_killed_learner_a_stop_and_other_actors_change_nothing(undisturbed: Undisturbed, run_dir: Path) -> None:
     """All in one run that also was to be shorter; each of it alone, below, takes `make stress`."""
-    run_dir = tmp_path / "run"
     process, memory = begun(run_dir, total_steps="3_840")
     board = memory.board
     updates = memory.run_schedule.updates_before(4) + 20  # in mid-round, with work behind it that is not committed
-    wait_until(process, lambda: board.updates[0] >= updates)
-    kill(process, "learner")
+    kill_when(process, "learner", lambda: board.updates[0] >= updates)
     stop_at(process, memory, 6)
     stopped, whole = summary(run_dir), summary(undisturbed())
     assert 6 <= stopped["rounds"] <= 8
@@ -50,35 +45,26 @@ def test_a_killed_learner_a_stop_and_other_actors_change_nothing(undisturbed: Un
     assert same_summary(run_dir, undisturbed())["actors"] == 4
 
 
-@pytest.mark.parametrize("actors", ["1", "4"])
-def test_number_of_actors_changes_nothing(undisturbed: Undisturbed, tmp_path: Path, actors: str) -> None:
-    finish(start(tmp_path / "run", actors=actors))
-    assert summary(tmp_path / "run")["weights_sha256"] == summary(undisturbed())["weights_sha256"]
-
-
-def test_another_seed_gives_other_weights(undisturbed: Undisturbed, tmp_path: Path) -> None:
-    finish(start(tmp_path / "run", seed="2"))
-    assert summary(tmp_path / "run")["weights_sha256"] != summary(undisturbed())["weights_sha256"]
+@pytest.mark.parametrize("change", ["actors=1", "actors=4", "seed=2"])
+def test_the_seed_changes_weights_and_the_actors_do_not(undisturbed: Undisturbed, run_dir: Path, change: str) -> None:
+    finish(start(run_dir, **flags_in(change)))
+    assert (summary(run_dir)["weights_sha256"] == summary(undisturbed())["weights_sha256"]) == ("actors" in change)
 
 
 @pytest.mark.parametrize("role", ["learner", "actor 0", "inference", "scribe"])
-def test_killed_processes_come_back_and_change_nothing(undisturbed: Undisturbed, tmp_path: Path, role: str) -> None:
-    run_dir = tmp_path / "run"
+def test_killed_processes_come_back_and_change_nothing(undisturbed: Undisturbed, run_dir: Path, role: str) -> None:
     process, memory = begun(run_dir)
     run_schedule, board = memory.run_schedule, memory.board
     for round_ in (1, 4, 7):
         # In mid-round, when both sides have work behind them that is not committed.
-        lane_ticks = round_ * run_schedule.round_ticks + 20
+        ticks = round_ * run_schedule.round_ticks + 20
         updates = run_schedule.updates_before(round_) + (20 if run_schedule.updates_in(round_) else 0)
-        wait_until(process, lambda t=lane_ticks, u=updates: board.lane_done.values.min() >= t and board.updates[0] >= u)
-        kill(process, role)
+        kill_when(process, role, lambda t=ticks, u=updates: board.lane_done.values.min() >= t and board.updates[0] >= u)
     finish(process)
     last = same_summary(run_dir, undisturbed())
     assert last["restarts"] == 3
-    if role == "actor 0":
-        assert last["redone_ticks"] > 0
-    if role == "learner":
-        assert last["redone_updates"] > 0
+    assert role != "actor 0" or last["redone_ticks"] > 0
+    assert role != "learner" or last["redone_updates"] > 0
 
 
 FAILING_CALLBACK = """
@@ -92,53 +78,42 @@ ringside.train(on_status=fail, **json.loads(sys.argv[1]))
 """
 
 
-def test_a_callback_that_fails_loses_nothing(undisturbed: Undisturbed, tmp_path: Path) -> None:
+def test_a_callback_that_fails_loses_nothing(undisturbed: Undisturbed, run_dir: Path) -> None:
     settings: dict[str, object] = {
         flag.removeprefix("--").replace("-", "_"): int(word) if word.replace("_", "").isdigit() else word
         for flag, word in SMALL.items()
     }
-    words = ["-c", FAILING_CALLBACK, json.dumps(settings | {"run_dir": str(tmp_path / "run")})]
-    failed = subprocess.run(
-        [sys.executable, *words], cwd=ROOT, capture_output=True, text=True, timeout=100, check=False
-    )
+    words = [sys.executable, "-c", FAILING_CALLBACK, json.dumps(settings | {"run_dir": str(run_dir)})]
+    failed = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
     assert failed.returncode == 1
     assert "LookupError: what is plotted here?" in failed.stderr
     assert "Learning begins in" in failed.stdout
     assert "updates/s" in failed.stdout, "a script speaks as the command does"
-    assert 0 < summary(tmp_path / "run")["rounds"] < 10
-    finish(start(tmp_path / "run", "--resume", str(tmp_path / "run")))
-    assert summary(tmp_path / "run")["weights_sha256"] == summary(undisturbed())["weights_sha256"]
+    assert 0 < summary(run_dir)["rounds"] < 10
+    finish(start(run_dir, "--resume", str(run_dir)))
+    assert summary(run_dir)["weights_sha256"] == summary(undisturbed())["weights_sha256"]
 
 
 def test_one_bit_of_one_frame_changes_the_weights(tmp_path: Path) -> None:
     """The comparison can fail: the same game, but one bit of one frame of each env is another."""
-    hashes = []
-    for name in ("plain", "flipped"):
-        run_dir = tmp_path / name
-        finish(start(run_dir, env=f"tests.exact.flipped:{name}"))
-        hashes.append(summary(run_dir)["weights_sha256"])
-    assert hashes[0] != hashes[1]
+    for name, env in (("plain", "tests.support.pixel_game:factory"), ("flipped", "tests.exact.flipped:Flipped")):
+        finish(start(tmp_path / name, env=env))
+    assert summary(tmp_path / "plain")["weights_sha256"] != summary(tmp_path / "flipped")["weights_sha256"]
 
 
-ALTERNATE = {
-    "schedule": "alternate",
-    "lane_envs": "1",
-    "inference_batch": "1",
-    "snapshot_every_steps": "400",
-    "total_steps": "1_600",
-    "learning_starts": "400",
-    "replay_size": "800",
-}
+ALTERNATE = flags_in(
+    "schedule=alternate lane_envs=1 inference_batch=1 snapshot_every_steps=400 total_steps=1_600 learning_starts=400 "
+    "replay_size=800"
+)
 
 
 @pytest.mark.parametrize("envs", ["1", "8"])
-def test_alternate_is_exact_too(tmp_path: Path, envs: str) -> None:
+def test_alternate_is_exact_too(tmp_path: Path, run_dir: Path, envs: str) -> None:
     """Schedule `alternate`: the learner is killed far from its last snapshot and does hundreds of updates again."""
-    flags, run_dir = ALTERNATE | {"envs": envs}, tmp_path / "run"
+    flags = ALTERNATE | {"envs": envs}
     finish(start(tmp_path / "plain", actors="1", **flags))
     process, memory = begun(run_dir, actors="4" if envs == "8" else "1", **flags)
-    wait_until(process, lambda: memory.board.updates[0] >= 150)
-    kill(process, "learner")
+    kill_when(process, "learner", lambda: memory.board.updates[0] >= 150)
     kill(process, "actor 0")
     wait_until(process, lambda: memory.board.restarts.sum() == 2 and memory.board.updates[0] >= 200)
     process.send_signal(signal.SIGTERM)

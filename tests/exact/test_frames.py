@@ -22,8 +22,6 @@ def test_other_frames_train_and_evaluate_and_actors_change_nothing(tmp_path: Pat
     assert one["weights_sha256"] == two["weights_sha256"]
     assert one["updates"] == 3 * 480 // 4
     assert len(records(tmp_path / "1", "evaluation")) == 2
-    named = f"{CATCH}@side=60"
-    agent = ringside.load_agent(tmp_path / "1", env=named, device="cpu")
-    assert agent.observation_shape == (2, 3, 48, 48)
-    played = ringside.evaluate(tmp_path / "1", env=named, episodes=3, device="cpu")
-    assert len(played["returns"]) == 3
+    where = {"env": f"{CATCH}@side=60", "device": "cpu"}
+    assert ringside.load_agent(tmp_path / "1", **where).observation_shape == (2, 3, 48, 48)
+    assert len(ringside.evaluate(tmp_path / "1", episodes=3, **where)["returns"]) == 3

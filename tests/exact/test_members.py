@@ -7,52 +7,45 @@ from __future__ import annotations
 
 import signal
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from shared.memory.run_memory import Memory
 from shared.text import words_of
-from tests.exact.conftest import Undisturbed, stop_at
-from tests.exact.dying import BARRIER
-from tests.support.runs import (
-    child,
-    finish,
-    gone,
-    kill,
-    memory_of,
-    same_summary,
-    start,
-    start_words,
-    summary,
-    wait_until,
-)
+from tests.exact.conftest import Undisturbed, kill_when, stop_at
+from tests.exact.odd_member import BARRIER
+from tests.support import runs
+from tests.support.runs import begun, finish, flags_in, gone, same_summary, start, start_words, summary, wait_until
+
+pytestmark = [pytest.mark.stress, pytest.mark.timeout(300)]
 
 CATCH = {"env": "tests.support.pixel_game:factory"}
-PPO = {
-    **{"method": "ppo", "epochs": "2", "schedule": "concurrent", "batch_size": "40", "optimizer": "adam"},
-    **{"optimizer_decay": "0.999", "optimizer_epsilon": "1e-5", "clip_gradient": "0.5"},
+PPO = flags_in(
+    "method=ppo epochs=2 schedule=concurrent batch_size=40 optimizer=adam optimizer_decay=0.999 "
+    "optimizer_epsilon=1e-5 clip_gradient=0.5"
+)
+CASES = {
+    "dqn": CATCH,
+    "alternate": CATCH | flags_in("schedule=alternate snapshot_every_steps=480"),
+    "rainbow": CATCH | flags_in("method=c51 prioritized double noisy dueling"),
+    "ppo": CATCH | PPO,
 }
-CASES: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
-    "dqn": ((), CATCH),
-    "alternate": ((), CATCH | {"schedule": "alternate", "snapshot_every_steps": "480"}),
-    "rainbow": (("--prioritized", "--double", "--noisy", "--dueling"), CATCH | {"method": "c51"}),
-    "ppo": ((), CATCH | PPO),
-}
+ODD_MEMBER = ("-m", "tests.exact.odd_member")
 ACTIONS = 3
 SECONDS = 150.0
 """Longest run, and longest way from one kill to the next, on a machine under load."""
 
 
-def _start(run_dir: Path, case: str, *, members: int, **changes: str) -> subprocess.Popen[str]:
-    return start(run_dir, *CASES[case][0], **CASES[case][1] | {"learner_members": str(members)} | changes)
+def _begun(run_dir: Path, case: str, *, members: int, **changes: str) -> tuple[subprocess.Popen[str], Memory]:
+    return begun(run_dir, actions=ACTIONS, **CASES[case] | {"learner_members": str(members)} | changes)
 
 
 @pytest.fixture
-def alone(undisturbed: Undisturbed) -> Callable[[str], Path]:
+def alone(undisturbed: Undisturbed) -> Undisturbed:
     """Run directory of a run by one member, by its case."""
-    return lambda case: undisturbed(*CASES[case][0], **CASES[case][1])
+    return lambda case: undisturbed(**CASES[case])
 
 
 def _require_same(run_dir: Path, alone: Path) -> None:
@@ -61,18 +54,13 @@ def _require_same(run_dir: Path, alone: Path) -> None:
     assert last["exact"]
 
 
-@pytest.mark.stress
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(("case", "members", "later"), [("dqn", 2, 1), ("ppo", 1, 4)])
 def test_a_killed_member_and_a_resume_with_another_number_change_nothing(
-    alone: Callable[[str], Path], tmp_path: Path, case: str, members: int, later: int
+    alone: Undisturbed, run_dir: Path, case: str, members: int, later: int
 ) -> None:
-    run_dir = tmp_path / "run"
-    process = _start(run_dir, case, members=members)
-    memory = memory_of(process, run_dir, ACTIONS)
+    process, memory = _begun(run_dir, case, members=members)
     half = memory.run_schedule.updates_before(memory.run_schedule.rounds // 2)
-    wait_until(process, lambda: memory.board.updates[0] >= half)
-    kill(process, "member 1" if members > 1 else "learner")
+    kill_when(process, "member 1" if members > 1 else "learner", lambda: memory.board.updates[0] >= half)
     stop_at(process, memory, 7)
     assert gone(process)
     stopped = summary(run_dir)
@@ -82,19 +70,17 @@ def test_a_killed_member_and_a_resume_with_another_number_change_nothing(
     _require_same(run_dir, alone(case))
 
 
-@pytest.mark.stress
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("preset", ["der", "der-dopamine", "drq"])
-def test_an_update_every_step_survives_kills_and_a_stop(tmp_path: Path, preset: str) -> None:
+def test_an_update_every_step_survives_kills_and_a_stop(tmp_path: Path, run_dir: Path, preset: str) -> None:
     """One env and the sizes of the preset: two members, a killed one, a killed actor, a stop, and four members."""
-    run_dir, flags = tmp_path / "run", {"total_steps": 320, "learning_starts": 200, "snapshot_every_steps": 40}
+    flags = {"total_steps": 320, "learning_starts": 200, "snapshot_every_steps": 40}
     words = "--plain", *words_of(game="breakout", preset=preset, learner_parts=4, **flags)
     finish(start_words(*words, "--learner-members", "1", "--run-dir", str(tmp_path / "alone")), 2 * SECONDS)
     process = start_words(*words, "--learner-members", "2", "--run-dir", str(run_dir))
-    memory = memory_of(process, run_dir)
+    memory = runs.memory_of(process, run_dir)
     for boundary, role in ((225, "member 1"), (262, "actor 0")):
-        wait_until(process, lambda boundary=boundary: memory.board.committed >= boundary, SECONDS)
-        kill(process, role)
+        kill_when(process, role, lambda boundary=boundary: memory.board.committed >= boundary, SECONDS)
     wait_until(process, lambda: memory.board.committed >= 270, SECONDS)
     stop_at(process, memory, 285)
     assert summary(run_dir)["restarts"] == 3
@@ -103,58 +89,42 @@ def test_an_update_every_step_survives_kills_and_a_stop(tmp_path: Path, preset: 
     assert same_summary(run_dir, tmp_path / "alone")["updates"] == 120
 
 
-@pytest.mark.stress
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("members", [2, 4])
-def test_the_number_of_members_changes_nothing(
-    alone: Callable[[str], Path], tmp_path: Path, case: str, members: int
-) -> None:
-    finish(_start(tmp_path / "run", case, members=members), SECONDS)
-    _require_same(tmp_path / "run", alone(case))
-    assert summary(tmp_path / "run")["restarts"] == 0
+def test_the_number_of_members_changes_nothing(alone: Undisturbed, run_dir: Path, case: str, members: int) -> None:
+    finish(_begun(run_dir, case, members=members)[0], SECONDS)
+    _require_same(run_dir, alone(case))
+    assert summary(run_dir)["restarts"] == 0
 
 
-@pytest.mark.stress
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("case", CASES)
-def test_any_member_may_be_killed_again_and_again(alone: Callable[[str], Path], tmp_path: Path, case: str) -> None:
-    run_dir = tmp_path / "run"
-    process = _start(run_dir, case, members=4)
-    memory = memory_of(process, run_dir, ACTIONS)
+def test_any_member_may_be_killed_again_and_again(alone: Undisturbed, run_dir: Path, case: str) -> None:
+    process, memory = _begun(run_dir, case, members=4)
     schedule, board = memory.run_schedule, memory.board
     kills = ("member 1", "learner", "member 3", "member 2", "learner")
-    for number, role in enumerate(kills):
+    for n, role in enumerate(kills):
         # A round of `alternate` has few updates, so the places are parts of the run.
-        updates = (number + 1) * schedule.updates_before(schedule.rounds) // (len(kills) + 2)
-        wait_until(process, lambda n=number, u=updates: board.restarts.sum() == 4 * n and board.updates[0] > u, SECONDS)
-        kill(process, role)
+        updates = (n + 1) * schedule.updates_before(schedule.rounds) // (len(kills) + 2)
+        kill_when(process, role, lambda n=n, u=updates: board.restarts.sum() == 4 * n and board.updates[0] > u, SECONDS)
     finish(process, SECONDS)
     assert gone(process)
     _require_same(run_dir, alone(case))
     assert summary(run_dir)["restarts"] == 20
 
 
-@pytest.mark.stress
-@pytest.mark.timeout(200)
 @pytest.mark.parametrize("stopped", ["learner", "member 1"])
-def test_a_member_that_is_stopped_is_replaced(alone: Callable[[str], Path], tmp_path: Path, stopped: str) -> None:
-    process = _start(tmp_path / "run", "dqn", members=2)
-    board = memory_of(process, tmp_path / "run", ACTIONS).board
-    wait_until(process, lambda: board.updates[0] >= 300)
-    child(process, stopped).send_signal(signal.SIGSTOP)
+def test_a_member_that_is_stopped_is_replaced(alone: Undisturbed, run_dir: Path, stopped: str) -> None:
+    process, memory = _begun(run_dir, "dqn", members=2)
+    wait_until(process, lambda: memory.board.updates[0] >= 300)
+    runs.child(process, stopped).send_signal(signal.SIGSTOP)
     finish(process)
-    _require_same(tmp_path / "run", alone("dqn"))
-    assert summary(tmp_path / "run")["restarts"] == 2
+    _require_same(run_dir, alone("dqn"))
+    assert summary(run_dir)["restarts"] == 2
 
 
-@pytest.mark.stress
-@pytest.mark.timeout(200)
-def test_numbers_that_are_not_finite_are_reported_once(tmp_path: Path) -> None:
+def test_numbers_that_are_not_finite_are_reported_once(run_dir: Path) -> None:
     """All members repeat the round for the report, and the learner writes it."""
-    run_dir = tmp_path / "run"
-    process = _start(run_dir, "dqn", members=2, total_steps="1_000_000")
-    memory = memory_of(process, run_dir, ACTIONS)
+    process, memory = _begun(run_dir, "dqn", members=2, total_steps="1_000_000")
     wait_until(process, lambda: memory.board.committed >= 3)
     memory.ring.field["raw_reward"][:] = np.nan
     output = finish(process, code=1)
@@ -163,35 +133,26 @@ def test_numbers_that_are_not_finite_are_reported_once(tmp_path: Path) -> None:
     assert gone(process)
 
 
-@pytest.mark.stress
-@pytest.mark.timeout(200)
-def test_members_that_compute_other_numbers_end_the_run(tmp_path: Path) -> None:
-    deviating = ("-m", "tests.exact.deviating")
-    process = start(tmp_path / "run", program=deviating, **CATCH | {"learner_members": "2"})
+def test_members_that_compute_other_numbers_end_the_run(run_dir: Path) -> None:
+    process = start(run_dir, program=ODD_MEMBER, **CATCH | {"learner_members": "2"})
     output = finish(process, code=1)
     assert "The members of the learner disagree about the parameters after round" in output
     assert gone(process)
 
 
-@pytest.mark.stress
-@pytest.mark.timeout(200)
 @pytest.mark.parametrize("barrier", range(501, 506))
 def test_a_member_killed_at_any_wait_of_an_update_changes_nothing(
-    alone: Callable[[str], Path], tmp_path: Path, barrier: int, monkeypatch: pytest.MonkeyPatch
+    alone: Undisturbed, run_dir: Path, barrier: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(BARRIER, str(barrier))
-    process = start(tmp_path / "run", program=("-m", "tests.exact.dying"), **CATCH | {"learner_members": "2"})
-    finish(process, SECONDS)
-    assert summary(tmp_path / "run")["restarts"] == 2, "the learner, too"
-    _require_same(tmp_path / "run", alone("dqn"))
+    finish(start(run_dir, program=ODD_MEMBER, **CATCH | {"learner_members": "2"}), SECONDS)
+    assert summary(run_dir)["restarts"] == 2, "the learner, too"
+    _require_same(run_dir, alone("dqn"))
 
 
-@pytest.mark.stress
-@pytest.mark.timeout(200)
-def test_nothing_is_left_when_the_launcher_is_killed(tmp_path: Path) -> None:
-    process = _start(tmp_path / "run", "dqn", members=2)
-    board = memory_of(process, tmp_path / "run", ACTIONS).board
-    wait_until(process, lambda: board.updates[0] >= 100)
+def test_nothing_is_left_when_the_launcher_is_killed(run_dir: Path) -> None:
+    process, memory = _begun(run_dir, "dqn", members=2)
+    wait_until(process, lambda: memory.board.updates[0] >= 100)
     process.kill()
     process.communicate()
     assert gone(process, seconds=10.0)

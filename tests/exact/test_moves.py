@@ -12,8 +12,10 @@ import numpy as np
 import pytest
 
 from shared.memory.run_memory import Memory
-from tests.exact.conftest import Undisturbed, stop_at
-from tests.support.runs import begun, finish, kill, memory_of, same_summary, start, wait_until
+from tests.exact.conftest import Undisturbed, kill_when, stop_at
+from tests.support.runs import begun, finish, kill, same_summary, start, wait_until
+
+pytestmark = pytest.mark.stress
 
 
 @contextmanager
@@ -37,19 +39,16 @@ def moving(process: subprocess.Popen[str], memory: Memory) -> Iterator[list[int]
         thread.join()
 
 
-@pytest.mark.stress
-def test_all_lanes_move_at_every_boundary(undisturbed: Undisturbed, tmp_path: Path) -> None:
-    process = start(tmp_path / "run", balance="off", actors="3")
-    with moving(process, memory_of(process, tmp_path / "run")) as moved:
+def test_all_lanes_move_at_every_boundary(undisturbed: Undisturbed, run_dir: Path) -> None:
+    process, memory = begun(run_dir, balance="off", actors="3")
+    with moving(process, memory) as moved:
         finish(process)
-    last = same_summary(tmp_path / "run", undisturbed(balance="off"))
+    last = same_summary(run_dir, undisturbed(balance="off"))
     assert len(moved) >= 9
     assert (last["redone_ticks"], last["restarts"]) == (0, 0)
 
 
-@pytest.mark.stress
-def test_stopped_among_moves_and_resumed(undisturbed: Undisturbed, tmp_path: Path) -> None:
-    run_dir = tmp_path / "run"
+def test_stopped_among_moves_and_resumed(undisturbed: Undisturbed, run_dir: Path) -> None:
     process, memory = begun(run_dir, balance="off")
     with moving(process, memory) as moved:
         stop_at(process, memory, 4)
@@ -58,10 +57,9 @@ def test_stopped_among_moves_and_resumed(undisturbed: Undisturbed, tmp_path: Pat
     assert same_summary(run_dir, undisturbed(balance="off"))["rounds"] == 10
 
 
-@pytest.mark.stress
-def test_giver_and_taker_die_around_a_move(undisturbed: Undisturbed, tmp_path: Path) -> None:
-    process = start(tmp_path / "run", balance="off")
-    board = memory_of(process, tmp_path / "run").board
+def test_giver_and_taker_die_around_a_move(undisturbed: Undisturbed, run_dir: Path) -> None:
+    process, memory = begun(run_dir, balance="off")
+    board = memory.board
 
     def want(actor: int) -> None:
         """Want lane 1 there, in mid-round."""
@@ -80,9 +78,8 @@ def test_giver_and_taker_die_around_a_move(undisturbed: Undisturbed, tmp_path: P
     kill(process, "actor 0")  # it makes emulators, or has just begun
     want(1)
     finished = int(board.lane_finished.values[1])
-    wait_until(process, lambda: board.lane_finished.values[1] > finished)
-    kill(process, "actor 0")
+    kill_when(process, "actor 0", lambda: board.lane_finished.values[1] > finished)
     kill(process, "actor 1")
     moved()
     finish(process)
-    assert same_summary(tmp_path / "run", undisturbed(balance="off"))["restarts"] == 4
+    assert same_summary(run_dir, undisturbed(balance="off"))["restarts"] == 4

@@ -6,38 +6,20 @@ recurrent network inference keeps no state that a kill could lose; these runs ar
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.exact.conftest import Undisturbed, stop_at
-from tests.support.runs import (
-    begun,
-    evaluations,
-    finish,
-    kill,
-    memory_of,
-    records,
-    same_summary,
-    start,
-    summary,
-    wait_until,
-)
+from tests.exact.conftest import Undisturbed, kill_when, stop_at
+from tests.support.runs import Flags, begun, evaluations, finish, flags_in, records, same_summary, start, summary
 
-ROUNDS = {
-    "round_steps": "40",
-    "batch_size": "20",
-    "optimizer": "rms",
-    "optimizer_decay": "0.99",
-    "optimizer_epsilon": "1e-5",
-    "clip_gradient": "0.5",
-    "snapshot_every_steps": "200",
-    "total_steps": "2_400",
-}
+ROUNDS = flags_in(
+    "round_steps=40 batch_size=20 optimizer=rms optimizer_decay=0.99 optimizer_epsilon=1e-5 clip_gradient=0.5 "
+    "snapshot_every_steps=200 total_steps=2_400"
+)
 """A snapshot every five rounds."""
-EVALUATED = {"eval_every_steps": "1_200", "eval_episodes": "3", "eval_max_frames": "400"}
+EVALUATED = flags_in("recurrent eval_every_steps=1_200 eval_episodes=3 eval_max_frames=400")
 METHODS = {
     "a2c": {"method": "a2c"},
     "a3c": {"method": "a3c", "return_steps": "3"},
@@ -54,18 +36,14 @@ USUAL = ("ppo", "alternate")
 stress = pytest.mark.stress
 
 
-def _flags(method: str, schedule: str) -> dict[str, str]:
+def _flags(method: str, schedule: str) -> Flags:
     return ROUNDS | (METHODS | RECURRENT)[method] | {"schedule": schedule}
 
 
-def _words(method: str) -> tuple[str, ...]:
-    return ("--recurrent",) if method in RECURRENT else ()
-
-
 @pytest.fixture
-def alone(undisturbed: Undisturbed) -> Callable[[str, str], Path]:
+def alone(undisturbed: Undisturbed) -> Undisturbed:
     """Run directory of a run that nothing disturbed, by its method and schedule."""
-    return lambda method, schedule: undisturbed(*_words(method), **_flags(method, schedule))
+    return lambda method, schedule: undisturbed(**_flags(method, schedule))
 
 
 def _require_same(run_dir: Path, alone: Path) -> dict[str, Any]:
@@ -74,9 +52,7 @@ def _require_same(run_dir: Path, alone: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("method", "schedule"), [USUAL, pytest.param("vtrace", "concurrent", marks=stress)])
-def test_every_round_learns_and_leaves_a_record_a_span(
-    alone: Callable[[str, str], Path], method: str, schedule: str
-) -> None:
+def test_every_round_learns_and_leaves_a_record_a_span(alone: Undisturbed, method: str, schedule: str) -> None:
     run_dir, epochs = alone(method, schedule), EPOCHS.get(method, 1)
     last, first = summary(run_dir), 1 if schedule == "concurrent" else 0
     updates = 2 * epochs * (60 - first)
@@ -93,12 +69,10 @@ def test_every_round_learns_and_leaves_a_record_a_span(
 @stress
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize(("method", "schedule"), CASES)
-def test_the_number_of_actors_changes_nothing(
-    alone: Callable[[str, str], Path], tmp_path: Path, method: str, schedule: str
-) -> None:
+def test_the_number_of_actors_changes_nothing(alone: Undisturbed, tmp_path: Path, method: str, schedule: str) -> None:
     for actors in (1, 2, 4):
         run_dir = tmp_path / f"run-{actors}"
-        finish(start(run_dir, *_words(method), **_flags(method, schedule) | {"actors": str(actors)}))
+        finish(start(run_dir, **_flags(method, schedule) | {"actors": str(actors)}))
         assert _require_same(run_dir, alone(method, schedule))["actors"] == actors
 
 
@@ -111,15 +85,13 @@ def test_the_number_of_actors_changes_nothing(
     ],
 )
 def test_kills_a_resume_and_the_distance_of_snapshots_change_nothing(
-    alone: Callable[[str, str], Path], tmp_path: Path, method: str, schedule: str, rounds_apart: int
+    alone: Undisturbed, run_dir: Path, method: str, schedule: str, rounds_apart: int
 ) -> None:
     """Processes are killed between two snapshots; the run is stopped, and continued to a later end."""
-    run_dir = tmp_path / "run"
     flags = _flags(method, schedule) | {"snapshot_every_steps": str(40 * rounds_apart), "total_steps": "2_200"}
-    process, memory = begun(run_dir, *_words(method), **flags)
+    process, memory = begun(run_dir, **flags)
     for round_, role in ((8, "inference"), (12, "learner"), (23, "actor 0")):
-        wait_until(process, lambda r=round_: memory.board.committed >= r)
-        kill(process, role)
+        kill_when(process, role, lambda r=round_: memory.board.committed >= r)
     stop_at(process, memory, 32)
     stopped = summary(run_dir)
     assert stopped["restarts"] == 3
@@ -130,27 +102,23 @@ def test_kills_a_resume_and_the_distance_of_snapshots_change_nothing(
 
 @stress
 @pytest.mark.timeout(400)
-def test_an_evaluation_survives_the_death_of_its_servers(alone: Callable[[str, str], Path], tmp_path: Path) -> None:
+def test_an_evaluation_survives_the_death_of_its_servers(alone: Undisturbed, run_dir: Path) -> None:
     """Inference and evaluator are killed while they play it."""
-    case, run_dir = ("recurrent vtrace", "concurrent"), tmp_path / "run"
-    process = start(run_dir, "--recurrent", **_flags(*case))
-    queue = memory_of(process, run_dir).evaluations
+    case = ("recurrent vtrace", "concurrent")
+    process, memory = begun(run_dir, **_flags(*case))
+    queue = memory.evaluations
     for role in ("inference", "evaluator"):
-        wait_until(process, lambda: queue.pending and queue.request.read() % 2**40 >= 10)
-        kill(process, role)
+        kill_when(process, role, lambda: queue.pending and queue.request.read() % 2**40 >= 10)
     finish(process)
     _require_same(run_dir, alone(*case))
 
 
-@pytest.mark.stress
+@stress
 @pytest.mark.parametrize(("method", "schedule"), [("vtrace", "concurrent"), ("ppo", "alternate")])
 def test_without_the_last_round_a_run_is_inexact_where_it_needs_it(
-    alone: Callable[[str, str], Path], tmp_path: Path, method: str, schedule: str
+    alone: Undisturbed, run_dir: Path, method: str, schedule: str
 ) -> None:
-    run_dir = tmp_path / "run"
-    process = start(run_dir, "--no-checkpoint-replay", **_flags(method, schedule))
-    output = stop_at(process, memory_of(process, run_dir), 22)
-    assert f"--resume {run_dir}" in output
+    assert f"--resume {run_dir}" in stop_at(*begun(run_dir, "--no-checkpoint-replay", **_flags(method, schedule)), 22)
     steps = summary(run_dir)["steps"]
     output = finish(start(run_dir, "--resume", str(run_dir)))
     last = summary(run_dir)

@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.runs import begun, evaluations, finish, kill, records, same_summary, start, summary, wait_until
+from tests.exact.conftest import stop_at
+from tests.support import runs
+from tests.support.runs import begun, evaluations, finish, flags_in, records, same_summary, start, summary
 
 STEPS = {"total_steps": "4_800", "snapshot_every_steps": "2_000"}
 SHORT = STEPS | {"round_steps": "40"}
@@ -20,16 +22,16 @@ ALTERNATE = SHORT | {"schedule": "alternate", "train_every": "40"}
 EVALUATED = {"eval_every_steps": "960", "eval_episodes": "2", "eval_envs": "2", "eval_max_frames": "400"}
 WORKERS = STEPS | {"schedule": "ordered", "workers": "4", "t_max": "5", "optimizer": "rms"}
 
-CASES: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
-    "ppo": ((), ON_POLICY | EVALUATED | {"method": "ppo", "schedule": "alternate", "total_steps": "3_200"}),
-    "vtrace": ((), ON_POLICY | {"method": "vtrace", "schedule": "concurrent"}),
-    "lstm": (("--recurrent",), ON_POLICY | {"method": "a2c", "schedule": "alternate", "total_steps": "3_200"}),
-    "concurrent": ((), STEPS | EVALUATED | {"snapshot_every_steps": "1_440"}),
-    "alternate": ((), ALTERNATE | EVALUATED),
-    "prioritized": (("--prioritized",), ALTERNATE),
-    "prioritized-concurrent": (("--prioritized",), STEPS | {"snapshot_every_steps": "1_440"}),
-    "ordered": ((), WORKERS | EVALUATED | {"method": "a2c"}),
-    "ordered-replay": ((), WORKERS | {"method": "dqn", "local_replay": "400", "batch_size": "8"}),
+CASES = {
+    "ppo": ON_POLICY | EVALUATED | flags_in("method=ppo schedule=alternate total_steps=3_200"),
+    "vtrace": ON_POLICY | flags_in("method=vtrace schedule=concurrent"),
+    "lstm": ON_POLICY | flags_in("method=a2c recurrent schedule=alternate total_steps=3_200"),
+    "concurrent": STEPS | EVALUATED | flags_in("snapshot_every_steps=1_440"),
+    "alternate": ALTERNATE | EVALUATED,
+    "prioritized": ALTERNATE | flags_in("prioritized"),
+    "prioritized-concurrent": STEPS | flags_in("prioritized snapshot_every_steps=1_440"),
+    "ordered": WORKERS | EVALUATED | flags_in("method=a2c"),
+    "ordered-replay": WORKERS | flags_in("method=dqn local_replay=400 batch_size=8"),
 }
 USUAL = "ppo"
 KILLED = {"ppo": ("learner", "actor 0", "scribe"), "ordered": ("worker 0", "worker 1", "scribe")}
@@ -40,22 +42,20 @@ OTHERS = ("inference", "learner", "actor 1")
 @pytest.mark.parametrize(
     "case", [pytest.param(case, marks=() if case == USUAL else pytest.mark.stress) for case in CASES]
 )
-def test_stops_at_any_boundary_change_nothing(case: str, tmp_path: Path) -> None:
-    words, flags = CASES[case]
-    undisturbed, run_dir = tmp_path / "undisturbed", tmp_path / "run"
-    finish(start(undisturbed, *words, **flags))
+def test_stops_at_any_boundary_change_nothing(case: str, tmp_path: Path, run_dir: Path) -> None:
+    flags, undisturbed = CASES[case], tmp_path / "undisturbed"
+    finish(start(undisturbed, **flags))
     rounds = summary(undisturbed)["rounds"]
     changes = [{}, {"snapshot_every_steps": "1_000"}, {"snapshot_every_steps": "4_000"}]
     ends = []
     killed = KILLED["ordered"] if "workers" in flags else KILLED.get(case, OTHERS)
     for share, role, change in zip((0.23, 0.51, 0.78), killed, changes, strict=True):
-        resumed = ("--resume", str(run_dir)) if ends else words
+        resumed = ("--resume", str(run_dir)) if ends else ()
         process, memory = begun(run_dir, *resumed, **(change if ends else flags))
-        wait_until(process, lambda at=share * rounds, board=memory.board: board.committed >= at)
+        runs.wait_until(process, lambda at=share * rounds, board=memory.board: board.committed >= at)
         process.send_signal(signal.SIGINT)
-        kill(process, role)
-        output = finish(process)
-        assert "Stopping: the run is saved" in output
+        runs.kill(process, role)
+        assert "Stopping: the run is saved" in finish(process)
         assert not summary(run_dir)["finished"]
         ends.append(summary(run_dir)["rounds"])
     finish(start(run_dir, "--resume", str(run_dir)))
@@ -68,13 +68,11 @@ def test_stops_at_any_boundary_change_nothing(case: str, tmp_path: Path) -> None
 
 @pytest.mark.stress
 @pytest.mark.parametrize("schedule", ["free", "async"])
-def test_an_inexact_run_stops_at_any_boundary_too(schedule: str, tmp_path: Path) -> None:
-    run_dir = tmp_path / "run"
+def test_an_inexact_run_stops_at_any_boundary_too(schedule: str, run_dir: Path) -> None:
     flags = STEPS | {"snapshot_every_steps": "1_440"} if schedule == "free" else WORKERS | {"method": "a2c"}
     process, memory = begun(run_dir, **flags | {"schedule": schedule})
-    wait_until(process, lambda: memory.board.committed >= 0.4 * memory.run_schedule.rounds)
-    process.send_signal(signal.SIGINT)
-    assert "drop" not in finish(process).rpartition("Ctrl-C once more")[2].partition("\n")[2]
+    output = stop_at(process, memory, 0.4 * memory.run_schedule.rounds, signal.SIGINT)
+    assert "drop" not in output.rpartition("Ctrl-C once more")[2].partition("\n")[2]
     stopped = summary(run_dir)
     assert 0.4 <= stopped["steps"] / 4_800 < 1
     finish(start(run_dir, "--resume", str(run_dir)))

@@ -5,54 +5,41 @@ Real runs of Breakout with four workers and sixty rounds of five ticks, in spans
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from shared.memory.board import Board
-from tests.exact.conftest import Undisturbed, stop_at
-from tests.support.runs import finish, gone, kill, memory_of, records, same_summary, start, summary, wait_until
+from tests.exact.conftest import Undisturbed, kill_when, stop_at
+from tests.support.runs import begun, finish, flags_in, gone, kill, records, same_summary, start, summary, wait_until
 
-ROUNDS = {
-    "schedule": "ordered",
-    "workers": "4",
-    "lane_envs": "1",
-    "t_max": "5",
-    "optimizer": "rms",
-    "optimizer_decay": "0.99",
-    "optimizer_epsilon": "1e-3",
-    "snapshot_every_steps": "200",
-    "total_steps": "1_200",
-}
+ROUNDS = flags_in(
+    "schedule=ordered workers=4 lane_envs=1 t_max=5 optimizer=rms optimizer_decay=0.99 optimizer_epsilon=1e-3 "
+    "snapshot_every_steps=200 total_steps=1_200"
+)
 OF_VALUES = {"epsilon_steps": "600", "round_steps": "100"}
 METHODS = {
     "a2c": {"method": "a2c", "clip_gradient": "5"},
-    "lstm": {"method": "a2c"},
-    "n-step-q": {"method": "n-step-q", **OF_VALUES},
+    "lstm": flags_in("method=a2c recurrent"),
+    "n-step-q": flags_in("method=n-step-q epsilon_by_worker") | OF_VALUES,
     "sarsa": {"method": "sarsa", **OF_VALUES},
-    "dqn": {
-        **{"method": "dqn", "optimizer": "adam", "optimizer_decay": "0.999", "learning_rate": "1e-4"},
-        **{"local_replay": "150", "learning_starts": "90", "batch_size": "8", "round_steps": "100"},
-    },
+    "dqn": flags_in("method=dqn optimizer=adam optimizer_decay=0.999 learning_rate=1e-4 local_replay=150")
+    | flags_in("learning_starts=90 batch_size=8 round_steps=100"),
 }
 """Forms of a gradient: a policy, with and without a state, action values, the action that follows, and a replay buffer
 of each worker."""
-WORDS = {"n-step-q": ("--epsilon-by-worker",), "lstm": ("--recurrent",)}
 USUAL = "a2c"
 DYING = ("-m", "tests.support.dying_worker")
 
 
-def _flags(method: str, actors: str) -> dict[str, str]:
+def _flags(method: str, actors: str) -> dict[str, Any]:
     return ROUNDS | METHODS[method] | {"actors": actors}
 
 
 @pytest.fixture
-def alone(undisturbed: Undisturbed) -> Callable[[str], Path]:
+def alone(undisturbed: Undisturbed) -> Undisturbed:
     """Run directory of a run of one process that nothing disturbed, by its method."""
-    return lambda method: undisturbed(*WORDS.get(method, ()), **_flags(method, "1"))
+    return lambda method: undisturbed(**_flags(method, "1"))
 
 
 def _require_same(run_dir: Path, undisturbed: Path, stopped_at: int | None = None) -> dict[str, Any]:
@@ -62,12 +49,11 @@ def _require_same(run_dir: Path, undisturbed: Path, stopped_at: int | None = Non
     found, wanted = (
         [{name: each[name] for name in metrics} for each in records(at, "round")] for at in (run_dir, undisturbed)
     )
-    halves = [each for each in found if each not in wanted]
     if stopped_at is None or stopped_at % 10 == 0:
         assert found == wanted
         return last
     (whole,) = [each for each in wanted if each not in found]
-    first, second = halves
+    first, second = (each for each in found if each not in wanted)
     assert (first["round"], second["round"], second["steps"]) == (whole["round"], stopped_at, whole["steps"])
     assert first["valid_steps"] + second["valid_steps"] == whole["valid_steps"]
     share = (stopped_at - whole["round"]) / 10
@@ -76,7 +62,7 @@ def _require_same(run_dir: Path, undisturbed: Path, stopped_at: int | None = Non
     return last
 
 
-def test_every_worker_contributes_a_gradient_a_round(alone: Callable[[str], Path]) -> None:
+def test_every_worker_contributes_a_gradient_a_round(alone: Undisturbed) -> None:
     last = summary(alone("a2c"))
     assert (last["rounds"], last["steps"], last["updates"]) == (60, 1_200, 240)
     assert (last["samples_per_step"], last["restarts"], last["exact"]) == (1.0, 0, True)
@@ -92,12 +78,10 @@ def test_every_worker_contributes_a_gradient_a_round(alone: Callable[[str], Path
     ("method", "actors"), [(USUAL, "1"), *(pytest.param(method, "4", marks=pytest.mark.stress) for method in METHODS)]
 )
 def test_processes_deaths_in_a_shard_and_a_resume_change_nothing(
-    alone: Callable[[str], Path], tmp_path: Path, method: str, actors: str
+    alone: Undisturbed, run_dir: Path, method: str, actors: str
 ) -> None:
     """Each of two processes dies in its shard; the run continues with another number of processes."""
-    run_dir = tmp_path / "run"
-    process = start(run_dir, *WORDS.get(method, ()), program=DYING, **_flags(method, "2"))
-    stop_at(process, memory_of(process, run_dir), 24)
+    stop_at(*begun(run_dir, program=DYING, **_flags(method, "2")), 24)
     stopped = summary(run_dir)
     assert stopped["restarts"] == 2
     assert stopped["redone_ticks"] > 0
@@ -111,13 +95,12 @@ def test_processes_deaths_in_a_shard_and_a_resume_change_nothing(
 @pytest.mark.stress
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("method", METHODS)
-def test_a_hundred_kills_change_nothing(alone: Callable[[str], Path], tmp_path: Path, method: str) -> None:
+def test_a_hundred_kills_change_nothing(alone: Undisturbed, run_dir: Path, method: str) -> None:
     """Twenty-five for each form: four within a shard, seven of a process at work, the others of one that starts."""
-    run_dir = tmp_path / "run"
-    process = start(run_dir, *WORDS.get(method, ()), program=DYING, **_flags(method, "2"))
-    board = memory_of(process, run_dir).board
+    process, memory = begun(run_dir, program=DYING, **_flags(method, "2"))
+    board = memory.board
     for i in range(7):
-        wait_until(process, partial(_has_committed, board, 18 + 5 * i))
+        wait_until(process, lambda boundary=18 + 5 * i: board.committed >= boundary)
         for number in (i % 2, 0, 1):
             before = board.restarts.sum()
             kill(process, f"worker {number}")
@@ -135,12 +118,10 @@ def test_evaluations_are_those_of_the_versions_at_their_steps(tmp_path: Path, me
     found = {}
     for actors, killed in (("1", ()), ("2", ("inference", "evaluator"))):
         run_dir = tmp_path / actors
-        flags = ROUNDS | METHODS[method] | evaluates | {"actors": actors}
-        process = start(run_dir, *WORDS.get(method, ()), **flags)
-        queue = memory_of(process, run_dir).evaluations
+        process, memory = begun(run_dir, **_flags(method, actors) | evaluates)
+        queue = memory.evaluations
         for role in killed:
-            wait_until(process, lambda q=queue: q.pending and q.request.read() % 2**40 >= 10)  # type: ignore[misc]
-            kill(process, role)
+            kill_when(process, role, lambda q=queue: q.pending and q.request.read() % 2**40 >= 10)
         finish(process)
         assert summary(run_dir)["restarts"] == len(killed)
         workers = {f"worker {number}" for number in range(int(actors))}
@@ -148,7 +129,3 @@ def test_evaluations_are_those_of_the_versions_at_their_steps(tmp_path: Path, me
         found[actors] = [(each["steps"], each["mean_return"]) for each in records(run_dir, "evaluation")]
     assert [steps for steps, _ in found["1"]] == list(range(200, 1_400, 200))
     assert found["1"] == found["2"]
-
-
-def _has_committed(board: Board, boundary: int) -> bool:
-    return board.committed >= boundary

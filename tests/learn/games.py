@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 import gymnasium
@@ -9,9 +10,8 @@ import numpy as np
 from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 
-from tests.support import pixel_game
+from tests.support.pixel_game import SIDE, Catch
 
-SIDE = 84
 STEPS = 6
 SHOWN = 2
 CELL = 12
@@ -53,27 +53,14 @@ class Cue(gymnasium.Env[NDArray[np.uint8], np.int64]):
         return screen
 
 
-def cue() -> Cue:
-    """The factory of `--env tests.learn.games:cue`."""
-    return Cue()
+class Shuffled(Catch):
+    """Pays at each step the reward of a random one of the last 241 steps instead of its own: as many of each."""
 
-
-class Shuffled(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Pays at each step the reward of a random one of the last steps instead of its own: as many of each."""
-
-    MEMORY = 240
-
-    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
-        super().__init__(env)
-        self._paid: list[float] = []
+    def __init__(self) -> None:
+        super().__init__()
+        self._paid = deque[float](maxlen=241)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        observation, reward, terminated, truncated, info = self.env.step(action)
-        self._paid = [*self._paid[-self.MEMORY :], float(reward)]
-        drawn = self._paid[int(self.unwrapped.np_random.integers(len(self._paid)))]
-        return observation, drawn, terminated, truncated, info
-
-
-def shuffled() -> gymnasium.Env[Any, Any]:
-    """The factory of `--env tests.learn.games:shuffled`."""
-    return Shuffled(pixel_game.factory())
+        observation, reward, *ends = super().step(action)
+        self._paid.append(reward)
+        return observation, self._paid[int(self.np_random.integers(len(self._paid)))], *ends

@@ -43,7 +43,16 @@ OF_LEARNER = {"envs", "round_steps", "batch_size", "inference_batch", "replay_si
 """Settings of `SMALL` that workers refuse."""
 
 
-def start(run_dir: Path, *words: str, program: Sequence[str] = LAUNCH, **changes: str) -> subprocess.Popen[str]:
+Flags = dict[str, str | bool]
+"""Settings of a run by name. True: the flag has no value."""
+
+
+def flags_in(text: str) -> Flags:
+    """Settings that are written as `name=value`, or as `name`."""
+    return {name: value or True for name, _, value in (word.partition("=") for word in text.split())}
+
+
+def start(run_dir: Path, *words: str, program: Sequence[str] = LAUNCH, **changes: Any) -> subprocess.Popen[str]:
     """Start `launch.py --plain` in a session of its own; `changes` replace flags of `SMALL` (`total_steps="960"`).
 
     `program`: words for Python that launch something else than `launch.py` does.
@@ -53,7 +62,7 @@ def start(run_dir: Path, *words: str, program: Sequence[str] = LAUNCH, **changes
     left_out = set(map(flag_of, refused))
     usual = {flag: value for flag, value in SMALL.items() if "--resume" not in words and flag not in left_out}
     flags = usual | {flag_of(name): value for name, value in changes.items()}
-    flat = (word for flag in flags.items() for word in flag)
+    flat = (word for flag, value in flags.items() for word in ([flag] if value is True else [flag, value]))
     return start_words("--plain", *flat, "--run-dir", str(run_dir), *words, program=program)
 
 
@@ -122,9 +131,9 @@ def memory_of(
     raise AssertionError(f"There is no shared memory after {seconds} s, or the run has ended.")
 
 
-def begun(run_dir: Path, *words: str, actions: int = 4, **changes: str) -> tuple[subprocess.Popen[str], Memory]:
+def begun(run_dir: Path, *words: str, actions: int = 4, **as_start: Any) -> tuple[subprocess.Popen[str], Memory]:
     """Start a run; return its process and, when it is there, its memory."""
-    process = start(run_dir, *words, **changes)
+    process = start(run_dir, *words, **as_start)
     return process, memory_of(process, run_dir, actions)
 
 
