@@ -53,8 +53,7 @@ def test_a_copy_writes_pinned_memory_when_it_runs(gpu: SimulatedGpu) -> None:
     assert all(copy.tolist() != [5.0] * 4 for copy in copies)
     gpu.synchronize(DEVICE)
     assert all(copy.tolist() == [5.0] * 4 for copy in copies)
-    paged = torch.zeros(4).copy_(x, non_blocking=True)
-    assert paged.tolist() == [5.0] * 4
+    assert torch.zeros(4).copy_(x, non_blocking=True).tolist() == [5.0] * 4
 
 
 def test_pinned_memory_in_another_layout_is_read_at_the_call(gpu: SimulatedGpu) -> None:
@@ -105,13 +104,8 @@ def test_freed_memory_stays_until_its_stream_allocates(gpu: SimulatedGpu) -> Non
 def test_memory_that_is_freed_during_an_allocation_is_not_part_of_it(gpu: SimulatedGpu) -> None:
     """Python may collect garbage there."""
     x, garbage, overwrite = _filled(1.0), [_filled(2.0)], gpu.memory.on_reuse
-
-    def collect(pool: int, stream: int, blocks: list[Tensor]) -> None:
-        garbage.clear()
-        overwrite(pool, stream, blocks)
-
     del x
-    gpu.memory.on_reuse = collect
+    gpu.memory.on_reuse = lambda blocks: (garbage.clear(), overwrite(blocks))
     z = _filled(3.0)
     assert not garbage
     other = _filled(4.0)

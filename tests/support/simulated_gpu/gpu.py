@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
+from itertools import count
 from types import FrameType
 from typing import Any
 from unittest import mock
@@ -14,7 +15,6 @@ from torch import Tensor
 
 from learner.engine import prefetcher
 from learner.engine.accelerator import ACCELERATORS, Accelerator
-from tests.support.simulated_gpu import streams
 from tests.support.simulated_gpu.memory import UNWRITTEN, Memory, PinnedMemory
 from tests.support.simulated_gpu.schedule import Operation, Scheduler
 from tests.support.simulated_gpu.streams import Capture, Cost, Event, Graph, Stream
@@ -42,20 +42,16 @@ class SimulatedGpu(Accelerator):
         self.turns = Turns(self.scheduler.random)
         self.memory, self.pinned = Memory(size, self._overwrite_freed), PinnedMemory()
         self.cost = Cost()
-        self.left_out = set[str]()
-        self.waits = set[str]()
+        self.left_out, self.waits = set[str](), set[str]()
         self.capturing: Capture | None = None
-        self.lost = False
-        self.is_current = True
-        self._streams = [Stream(self, 0)]
+        self.lost, self.is_current = False, True
+        self._streams, self._pools = [Stream(self, 0)], count(1)
         self._current: dict[int, Stream] = {}
-        self._pools = 0
 
     # --- `Accelerator`
 
     def make_stream(self, device: torch.device) -> Stream:
         """A new stream."""
-        self._check(device)
         self._raise_if_lost()
         self._streams.append(Stream(self, len(self._streams)))
         return self._streams[-1]
@@ -66,7 +62,6 @@ class SimulatedGpu(Accelerator):
 
     def current_stream(self, device: torch.device) -> Stream:
         """The stream into which this thread puts operations."""
-        self._check(device)
         return self.stream_of_thread
 
     @contextmanager
@@ -86,33 +81,40 @@ class SimulatedGpu(Accelerator):
 
     def make_graph_pool(self) -> int:
         """The number of a pool."""
-        self._pools += 1
-        return self._pools
+        return next(self._pools)
 
-    def capture(self, graph: Graph, pool: int, stream: Stream) -> AbstractContextManager[Any]:
-        """Put operations of the context into `graph` instead of running them."""
-        return streams.capture(self, graph, pool, stream)
+    @contextmanager
+    def capture(self, graph: Graph, pool: int, stream: Stream) -> Iterator[None]:
+        """Put operations of the context into `graph`, as `torch.cuda.graph` does: it waits for the current device."""
+        if self.is_current:
+            self.synchronize(self.device)
+        with self.use_stream(stream):
+            self.capturing = capturing = Capture(graph, pool, stream)
+            try:
+                yield
+            except RuntimeError as error:
+                says = "CUDA error: operation failed due to a previous error during capture"
+                raise torch.AcceleratorError(says) from error
+            finally:
+                self.capturing = None
+            capturing.check_joined()
 
     def set_device(self, device: torch.device) -> None:
         """Do nothing: there is one device."""
-        self._check(device)
         self._raise_if_lost()
 
     def synchronize(self, device: torch.device) -> None:
         """Wait for all operations of all streams."""
-        self._check(device)
         if self.begin_call("synchronize", sys._getframe(1)):
             self.wait_for([each for stream in self._streams for each in stream.tail])
 
     def free_bytes(self, device: torch.device) -> int:
         """Memory that was never taken."""
-        self._check(device)
         self._raise_if_lost()
         return self.memory.size - self.memory.reserved
 
     def reserved_bytes(self, device: torch.device) -> int:
         """Memory that was taken, freed or not."""
-        self._check(device)
         return self.memory.reserved
 
     def pinned_zeros(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
@@ -155,10 +157,6 @@ class SimulatedGpu(Accelerator):
         self.waits.add(name)
         return name not in self.left_out
 
-    def pass_time(self) -> None:
-        """Let the device go on a little."""
-        self.scheduler.pass_time()
-
     def refuse_in_capture(self, what: str) -> None:
         """Raise if a graph is captured, during which no thread may wait for the device."""
         if self.capturing is not None:
@@ -176,27 +174,24 @@ class SimulatedGpu(Accelerator):
         """A tensor with whatever its memory holds."""
         size, stride = tuple(size), tuple(stride)
         items = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True)) if all(size) else 0
-        stream, capturing = self.stream_of_thread, self.capturing
-        captured = capturing is not None and stream.number in capturing.ends
-        pool = capturing.pool if capturing is not None and captured else 0
-        nbytes = items * dtype.itemsize
-        block = self.memory.allocate(pool, stream.number, nbytes, may_grow=captured or capturing is None)
+        stream, nbytes = self.stream_of_thread, items * dtype.itemsize
+        captured = self.captured_end(stream)
+        pool, may_grow = captured[0].pool if captured else 0, bool(captured) or self.capturing is None
+        block = self.memory.allocate(pool, stream.number, nbytes, may_grow=may_grow)
         with torch.inference_mode(False):
             host = block.raw[:nbytes].view(dtype).as_strided(size, stride)
         return SimulatedTensor.make(self, host, block)
 
     def enqueue(self, name: str, run: Callable[[], None], cost: Cost) -> None:
         """Queue an operation in the current stream, or capture it."""
-        stream, capturing = self.stream_of_thread, self.capturing
-        if capturing is not None and stream.number in capturing.ends:
-            capturing.add(stream, name, run, cost)
+        stream = self.stream_of_thread
+        if captured := self.captured_end(stream):
+            captured[0].add(stream, name, run, cost)
             return
         self.cost += cost
-        self._append(stream, Operation(name, stream.number, run))
-
-    def queue(self, operation: Operation, before: Iterable[Operation]) -> None:
-        """Queue an operation after those `before` it."""
-        self.scheduler.queue(operation, before)
+        operation = Operation(name, stream.number, run)
+        self.scheduler.queue(operation, stream.tail)
+        stream.tail = [operation]
 
     def wait_for(self, operations: Iterable[Operation]) -> None:
         """Have the host wait."""
@@ -204,41 +199,24 @@ class SimulatedGpu(Accelerator):
         self.scheduler.wait_for(operations)
         self._raise_if_lost()
 
-    def _append(self, stream: Stream, operation: Operation) -> None:
-        """Queue an operation at the end of a stream."""
-        self.queue(operation, stream.tail)
-        stream.tail = [operation]
-
-    def _overwrite_freed(self, pool: int, stream_number: int, blocks: list[Tensor]) -> None:
+    def _overwrite_freed(self, blocks: list[Tensor]) -> None:
         """Overwrite freed blocks in the order of their stream, so another stream that still reads them finds NaN."""
-        stream = self._streams[stream_number]
 
         def overwrite() -> None:
             for raw in blocks:
                 raw.fill_(UNWRITTEN)
 
-        if pool:
-            assert self.capturing is not None, "memory of a pool is allocated in a capture"
-            self.capturing.add(stream, "freed", overwrite, Cost())
-        else:
-            self._append(stream, Operation("freed", stream_number, overwrite))
+        self.enqueue("freed", overwrite, Cost())
 
     # --- faults
 
     def lose_at(self, operation: int) -> None:
         """Lose the device at the operation with this number, counted from 1."""
-
-        def fail() -> None:
-            self.lost = True
-
-        self.scheduler.fails_at, self.scheduler.on_failure = operation, fail
+        self.scheduler.fails_at, self.scheduler.on_failure = operation, lambda: setattr(self, "lost", True)
 
     def _raise_if_lost(self) -> None:
         if self.lost:
             raise torch.AcceleratorError("CUDA error: unspecified launch failure")
-
-    def _check(self, device: torch.device) -> None:
-        assert device.type == KIND, f"{device} is no simulated GPU"
 
 
 @contextmanager

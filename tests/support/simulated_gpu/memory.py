@@ -43,13 +43,13 @@ class Memory:
 
     Attributes:
         size: of the device, in bytes.
-        on_reuse: called with a pool, a stream and the blocks that were freed there, before the next allocation there.
+        on_reuse: called with the blocks that were freed in a pool and stream, before the next allocation there.
         reserved: bytes that were ever taken from the device; freed blocks stay reserved.
         allocations: number of allocations so far.
         fails_at: the allocation, counted from 1, that fails for lack of memory; 0: none.
     """
 
-    def __init__(self, size: int, on_reuse: Callable[[int, int, list[Tensor]], None]) -> None:
+    def __init__(self, size: int, on_reuse: Callable[[list[Tensor]], None]) -> None:
         self.size, self.on_reuse, self.reserved = size, on_reuse, 0
         self.allocations = self.fails_at = 0
         self._free: dict[Key, list[Tensor]] = {}
@@ -75,7 +75,7 @@ class Memory:
         raw = free.pop() if free else None  # first: Python may collect garbage, and with it blocks, in any call
         # PyTorch's allocator divides and joins blocks, so the allocation may have any of the freed memory.
         if freed := self._freed.pop((pool, stream), None):
-            self.on_reuse(pool, stream, freed)
+            self.on_reuse(freed)
         if raw is not None:
             return Block(self, key, raw)
         if not may_grow:
@@ -98,13 +98,12 @@ class PinnedMemory:
 
     def zeros(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """Pinned zeros."""
-        nbytes = max(1, int(np.prod(shape)) * dtype.itemsize)
-        array = np.zeros(nbytes, np.uint8)
+        nbytes = int(np.prod(shape)) * dtype.itemsize
+        array = np.zeros(max(1, nbytes), np.uint8)
         self._addresses.add(array.ctypes.data)
         weakref.finalize(array, self._addresses.discard, array.ctypes.data)
         with torch.inference_mode(False):
-            flat = torch.from_numpy(array)[: int(np.prod(shape)) * dtype.itemsize]
-            return flat.view(dtype).view(shape)
+            return torch.from_numpy(array)[:nbytes].view(dtype).view(shape)
 
     def holds(self, tensor: Tensor) -> bool:
         """True if a tensor of the host lies in pinned memory."""

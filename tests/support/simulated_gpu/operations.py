@@ -33,6 +33,7 @@ RANDOM = {"bernoulli_", "exponential_", "geometric_", "multinomial", "normal_", 
 """Operations that draw numbers; a graph would repeat them."""
 
 
-def adds_in_any_order(name: str) -> bool:
-    """True for backward passes that add in an order which the hardware chooses."""
-    return name.endswith("_backward") and name.startswith(("adaptive", "avg_pool", "max_pool"))
+def is_nondeterministic(name: str) -> bool:
+    """True for `NONDETERMINISTIC`, and for backward passes that add in an order which the hardware chooses."""
+    is_pooling = name.startswith(("adaptive", "avg_pool", "max_pool"))
+    return name in NONDETERMINISTIC or (name.endswith("_backward") and is_pooling)

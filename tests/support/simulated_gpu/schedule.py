@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 
@@ -14,7 +15,7 @@ REDRAWN = 40
 class Operation:
     """Work of the device, which may run when all operations before it are done."""
 
-    __slots__ = ("before", "clock", "done", "followers", "missing", "name", "run", "stream")
+    __slots__ = ("before", "done", "followers", "missing", "name", "run", "stream")
 
     def __init__(self, name: str, stream: int, run: Callable[[], None]) -> None:
         self.name, self.stream = name, stream
@@ -43,7 +44,7 @@ class Scheduler:
         self.random = random.Random(seed)
         self._kind = ("starved", "late", "random")[seed % 3]
         self._ready: list[Operation] = []
-        self._priority: dict[int, float] = {}
+        self._priority = defaultdict[int, float](self.random.random)
         self._starved = 0.5
         self._error: IndexError | None = None
         self.executed = 0
@@ -72,7 +73,7 @@ class Scheduler:
             self._starved = self.random.random()
         while self._ready:
             place = self._greatest(range(len(self._ready)))
-            if self._priority_of(self._ready[place]) < self._starved:
+            if self._priority[self._ready[place].stream] < self._starved:
                 return
             self._run(place)
 
@@ -90,20 +91,13 @@ class Scheduler:
         while any(not each.done for each in wanted):
             if self._error is not None:  # another thread has met it, and what waits for that operation never runs
                 raise self._error
-            if self._kind == "random":
-                places = range(len(self._ready))
-                self._run(self.random.choice(places))
-                continue
-            places = [place for place, each in enumerate(self._ready) if each in needed]
+            places: Sequence[int] = range(len(self._ready))
+            if self._kind != "random":
+                places = [place for place in places if self._ready[place] in needed]
             self._run(self._greatest(places) if self._kind == "starved" else self.random.choice(places))
 
-    def _priority_of(self, operation: Operation) -> float:
-        if operation.stream not in self._priority:
-            self._priority[operation.stream] = self.random.random()
-        return self._priority[operation.stream]
-
     def _greatest(self, places: Iterable[int]) -> int:
-        return max(places, key=lambda place: self._priority_of(self._ready[place]))
+        return max(places, key=lambda place: self._priority[self._ready[place].stream])
 
     def _run(self, place: int) -> None:
         operation = self._ready[place]

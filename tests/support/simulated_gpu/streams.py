@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -92,7 +91,7 @@ class Event:
         self._gpu.begin_call("query", sys._getframe(1))
         self._gpu.refuse_in_capture("query of an event")
         if not all(each.done for each in self.operations):
-            self._gpu.pass_time()
+            self._gpu.scheduler.pass_time()
         return all(each.done for each in self.operations)
 
     def synchronize(self) -> None:
@@ -152,29 +151,9 @@ class Graph:
             operation = Operation(node.name, node.stream, node.run)
             has_follower.update(node.before)
             before = [queued[each] for each in node.before] or [*stream.tail, *self._last]
-            self._gpu.queue(operation, before)
+            self._gpu.scheduler.queue(operation, before)
             queued.append(operation)
             self._gpu.cost += node.cost
         if queued:
             self._last = [each for number, each in enumerate(queued) if number not in has_follower]
             stream.tail = list(self._last)
-
-
-@contextmanager
-def capture(gpu: SimulatedGpu, graph: Graph, pool: int, stream: Stream) -> Iterator[Any]:
-    """Capture into `graph`, as `torch.cuda.graph` does: the current device is waited for first."""
-    if gpu.is_current:
-        gpu.synchronize(gpu.device)
-    with gpu.use_stream(stream):
-        gpu.capturing = capturing = Capture(graph, pool, stream)
-        try:
-            yield
-        except BaseException as error:
-            gpu.capturing = None
-            if isinstance(error, RuntimeError):
-                raise torch.AcceleratorError(
-                    "CUDA error: operation failed due to a previous error during capture"
-                ) from error
-            raise
-        gpu.capturing = None
-        capturing.check_joined()

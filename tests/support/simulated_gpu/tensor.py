@@ -7,6 +7,7 @@ with PyTorch's kernels for CPUs. Views are made at once. An operation that the s
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,13 +15,7 @@ from torch import Tensor
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 from tests.support.simulated_gpu.memory import Block
-from tests.support.simulated_gpu.operations import (
-    NONDETERMINISTIC,
-    RANDOM,
-    SYNCHRONIZING,
-    adds_in_any_order,
-    kernels_of,
-)
+from tests.support.simulated_gpu.operations import RANDOM, SYNCHRONIZING, is_nondeterministic, kernels_of
 from tests.support.simulated_gpu.streams import Cost
 
 if TYPE_CHECKING:
@@ -57,14 +52,9 @@ class SimulatedTensor(torch.Tensor):
         """A tensor with the shape of `host`."""
         # Never an inference tensor: PyTorch cannot make views of such a one in Python.
         with torch.inference_mode(False):
-            made: SimulatedTensor = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
-                SimulatedTensor,
-                host.size(),
-                strides=host.stride(),
-                storage_offset=host.storage_offset(),
-                dtype=host.dtype,
-                device=DEVICE,
-            )
+            as_host = {"strides": host.stride(), "storage_offset": host.storage_offset(), "dtype": host.dtype}
+            make_like: Any = torch.Tensor._make_wrapper_subclass  # type: ignore[attr-defined]
+            made: SimulatedTensor = make_like(SimulatedTensor, host.size(), device=DEVICE, **as_host)
         made.gpu, made.host, made.block = gpu, host, block
         return made
 
@@ -99,7 +89,7 @@ _SHAPES: dict[Any, list[Tensor | None]] = {}
 def _make_rule(func: Any) -> Rule:
     name = func.overloadpacket.__name__
     if name in SYNCHRONIZING or name == "unique_consecutive":
-        return _read_number if name == "_local_scalar_dense" else _decompose_or_refuse
+        return _read_number if name == "_local_scalar_dense" else _decompose if _is_composite(func) else _refuse
     if name in {"copy_", "_to_copy"}:
         return _copy if name == "copy_" else _to_copy
     if _is_composite(func) and name not in VIEWS:
@@ -121,27 +111,20 @@ def _decompose(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     return func.decompose(*args, **kwargs)
 
 
-def _decompose_or_refuse(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    return _decompose(func, args, kwargs) if _is_composite(func) else _refuse(func, args, kwargs)
-
-
 def _refuse(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     raise NotImplementedError(f"The simulated GPU has no {func}.")
 
 
 def _view(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    gpu, base = _first(args)
+    base = _first(args)
     with torch.inference_mode(False), torch.no_grad():
         out = func(*_plain(args), **_plain(kwargs))
-    if isinstance(out, Tensor):
-        return SimulatedTensor.make(gpu, out, base.block)
-    return [SimulatedTensor.make(gpu, each, base.block) for each in out]
+    return _with_tensors(out, lambda each: SimulatedTensor.make(base.gpu, each, base.block))
 
 
 def _compute(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Queue an operation whose results are new tensors."""
-    gpu, _ = _first((args, kwargs))
-    _begin_call(gpu, func)
+    gpu = _begin_call(func, (args, kwargs)).gpu
     hosts, names = _arguments(gpu, func, args), _arguments(gpu, func, _on_host(kwargs))
     shapes = _shapes(func, hosts, names)
     results = [None if each is None else gpu.empty(each.size(), each.stride(), each.dtype) for each in shapes]
@@ -161,8 +144,7 @@ def _compute(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 
 def _write(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Queue an operation that writes into its arguments."""
-    gpu, _ = _first((args, kwargs))
-    _begin_call(gpu, func)
+    gpu = _begin_call(func, (args, kwargs)).gpu
     hosts, names = _arguments(gpu, func, args), _arguments(gpu, func, kwargs)
     before = [each.shape for each in _tensors((hosts, names))]
 
@@ -185,10 +167,9 @@ def _write(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 def _copy(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Copy within the device, or between it and the host."""
     target, source, waits = args[0], args[1], not (args[2] if len(args) > 2 else kwargs.get("non_blocking", False))
-    gpu, _ = _first(args)
     if isinstance(target, SimulatedTensor) and isinstance(source, SimulatedTensor):
         return _write(func, args, kwargs)
-    _begin_call(gpu, func)
+    gpu = _begin_call(func, args).gpu
     if isinstance(target, SimulatedTensor):
         _upload(gpu, target, source, waits=waits)
     else:
@@ -203,7 +184,7 @@ def _to_copy(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         return _compute(func, args, {name: value for name, value in kwargs.items() if name != "non_blocking"})
     assert device.type == "cpu", "there is no third device"
     dtype = kwargs.get("dtype") or source.dtype
-    _begin_call(source.gpu, func)
+    _begin_call(func, source)
     if kwargs.get("non_blocking", False):  # PyTorch takes pinned memory then
         target = source.gpu.pinned_zeros(tuple(source.shape), dtype)
         _download(source.gpu, target, source, waits=False)
@@ -216,11 +197,10 @@ def _to_copy(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 def _upload(gpu: SimulatedGpu, target: SimulatedTensor, source: Tensor, *, waits: bool) -> None:
     # PyTorch brings a source of another shape or layout into order first, in memory that is not pinned.
     pinned = gpu.pinned.holds(source) and source.is_contiguous() and source.shape == target.shape
-    out = target.host
     if not pinned or waits:
         gpu.refuse_in_capture("a copy from memory of the CPU that is not pinned, or that is waited for,")
     read = source if pinned else source.clone()  # the driver stages what is not pinned before it returns
-    gpu.enqueue("copy to the device", lambda: _plain_copy(out, read), Cost(uploaded=source.nbytes))
+    gpu.enqueue("copy to the device", partial(target.host.copy_, read), Cost(uploaded=source.nbytes))
     if waits:
         gpu.wait_for(gpu.stream_of_thread.tail)
 
@@ -228,7 +208,7 @@ def _upload(gpu: SimulatedGpu, target: SimulatedTensor, source: Tensor, *, waits
 def _download(gpu: SimulatedGpu, target: Tensor, source: SimulatedTensor, *, waits: bool) -> None:
     read, cost = source.host, Cost(downloaded=source.nbytes)
     if gpu.pinned.holds(target) and target.is_contiguous() and not waits:
-        gpu.enqueue("copy to the host", lambda: _plain_copy(target, read), cost)
+        gpu.enqueue("copy to the host", partial(target.copy_, read), cost)
         return
     gpu.refuse_in_capture("a copy to the CPU that is waited for")
     found: list[Tensor] = []
@@ -239,25 +219,18 @@ def _download(gpu: SimulatedGpu, target: Tensor, source: SimulatedTensor, *, wai
 
 def _read_number(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Wait for one number."""
-    gpu, source = _first(args)
-    _begin_call(gpu, func)
+    source = _begin_call(func, args)
     found = torch.zeros((), dtype=source.dtype)
-    _download(gpu, found, source, waits=True)
+    _download(source.gpu, found, source, waits=True)
     return found.item()
-
-
-def _plain_copy(target: Tensor, source: Tensor) -> None:
-    target.copy_(source)
 
 
 # --- arguments
 
 
-def _first(values: Any) -> tuple[SimulatedGpu, SimulatedTensor]:
-    """The first tensor of the device among arguments, and its device."""
-    found = next((each for each in _tensors(values) if isinstance(each, SimulatedTensor)), None)
-    assert found is not None, "an operation came here for a tensor of the device"
-    return found.gpu, found
+def _first(values: Any) -> SimulatedTensor:
+    """The first tensor of the device among arguments: for its sake an operation came here."""
+    return next(each for each in _tensors(values) if isinstance(each, SimulatedTensor))
 
 
 def _with_tensors(value: Any, change: Callable[[Tensor], Any]) -> Any:
@@ -314,15 +287,18 @@ def _on_host(kwargs: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in kwargs.items() if name != "pin_memory"} | changed
 
 
-def _begin_call(gpu: SimulatedGpu, func: Any) -> None:
-    """Begin an operation. Raises `RuntimeError` if CUDA refuses it where the same bits are asked for."""
-    name = func.overloadpacket.__name__
-    gpu.begin_call(name, None)
-    if torch.are_deterministic_algorithms_enabled() and (name in NONDETERMINISTIC or adds_in_any_order(name)):
-        raise RuntimeError(
-            f"{name} does not have a deterministic implementation, but you set "
-            "'torch.use_deterministic_algorithms(True)'."
-        )
+def _begin_call(func: Any, values: Any) -> SimulatedTensor:
+    """Begin an operation; return the first tensor of the device.
+
+    Raises:
+        RuntimeError: CUDA refuses it where the same bits are asked for.
+    """
+    first, name = _first(values), func.overloadpacket.__name__
+    first.gpu.begin_call(name, None)
+    if torch.are_deterministic_algorithms_enabled() and is_nondeterministic(name):
+        set_here = "'torch.use_deterministic_algorithms(True)'"
+        raise RuntimeError(f"{name} does not have a deterministic implementation, but you set {set_here}.")
+    return first
 
 
 def _shapes(func: Any, hosts: Any, names: Any) -> list[Tensor | None]:
@@ -370,8 +346,7 @@ def _arange(*bounds: Any, dtype: Any = None, **_: Any) -> Tensor:
     gpu, numbers = active[-1], torch.arange(*bounds, dtype=dtype)
     gpu.begin_call("arange", None)
     made = gpu.empty(numbers.size(), numbers.stride(), numbers.dtype)
-    out = made.host
-    gpu.enqueue("arange", lambda: _plain_copy(out, numbers), Cost(kernels=1))
+    gpu.enqueue("arange", partial(made.host.copy_, numbers), Cost(kernels=1))
     return made
 
 
