@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock, Mock
 
 import numpy as np
 import pytest
@@ -14,15 +15,6 @@ from shared.memory.board import Phase
 from shared.memory.process_table import Role
 from tests.actors.test_lane import memory_of_lane
 from tests.support.counting_env import Counting
-
-
-class Doorbells(dict[Role, Any]):
-    """Doorbells by role; those of the actors are one."""
-
-    def of_role(self, role: Role) -> list[Any]:
-        """The doorbell of the actor."""
-        assert role is Role.ACTOR
-        return [SimpleNamespace(ring=lambda: None)]
 
 
 def test_steps_are_progress_and_wake_who_may_wait_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -38,7 +30,8 @@ def test_steps_are_progress_and_wake_who_may_wait_for_them(monkeypatch: pytest.M
     calls = {"heartbeat": note_phase, "wait": lambda ready: ready(), "note_progress": points.append}
     waiter = SimpleNamespace(process=process, **calls)
     monkeypatch.setattr(module, "make_env", lambda *arguments, **options: note_phase() or Counting())
-    bells = Doorbells({role: SimpleNamespace(ring=lambda role=role: rung.append(role.name)) for role in Role})
+    bells = MagicMock(of_role={Role.ACTOR: [Mock()]}.__getitem__)
+    bells.__getitem__.side_effect = lambda role: Mock(ring=lambda: rung.append(role.name))
     spec: Any = SimpleNamespace(process=process, number=0, doorbells=bells)
     housekeeping = Housekeeping(memory, waiter, spec)
     housekeeping.start()
@@ -52,8 +45,7 @@ def test_steps_are_progress_and_wake_who_may_wait_for_them(monkeypatch: pytest.M
         numbers = memory.mailbox.request.values.copy()
         memory.mailbox.answer(np.arange(2), numbers, np.zeros((2, 2), np.uint8))
         for lane in lanes.ready():
-            ended = lanes.step(lane)
-            housekeeping.after_step(lane, ended)
+            housekeeping.after_step(lane, lanes.step(lane))
             told.append((lane.index, *rung))
             rung.clear()
     *_, before, last = (told[i : i + 2] for i in range(0, len(told), 2))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock, patch
 
 import numpy as np
 import pytest
@@ -21,9 +22,7 @@ from tests.support.configurations import settled
 
 
 @pytest.mark.parametrize("films", [False, True])
-def test_the_evaluation_actor_plays_each_version_by_its_rules_and_number(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, films: bool
-) -> None:
+def test_the_evaluation_actor_plays_each_version_by_its_rules_and_number(tmp_path: Path, *, films: bool) -> None:
     evaluate = {"eval_every_steps": 80, "eval_episodes": 5, "eval_envs": 2, "eval_epsilon": 0.5, "eval_max_frames": 40}
     settings = {"network": "small", "round_steps": 80, "replay_size": 160, "total_steps": 800, "seed": 7}
     settings |= {"run_dir": tmp_path, "eval_video": films}
@@ -41,13 +40,9 @@ def test_the_evaluation_actor_plays_each_version_by_its_rules_and_number(
         assert ready()
 
     doorbells = {role: SimpleNamespace(ring=lambda role=role: rung.append(role)) for role in Role}
-    monkeypatch.setattr(
-        evaluator,
-        "enter",
-        lambda spec: (memory, SimpleNamespace(wait=wait, note_progress=lambda point: None, heartbeat=lambda: None)),
-    )
     spec: Any = SimpleNamespace(doorbells=doorbells, process=int(Role.EVALUATOR), incarnation=0)
-    evaluator.main(spec)
+    with patch.object(evaluator, "enter", lambda spec: (memory, Mock(wait=wait))):
+        evaluator.main(spec)
     assert memory.board.phase[Role.EVALUATOR] == Phase.DONE
     assert queue.done.read() == 3
     assert Role.SCRIBE in rung

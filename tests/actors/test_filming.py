@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
-import sys
+from contextlib import redirect_stderr
 from pathlib import Path
+from unittest.mock import Mock, patch
 
 import av
 import numpy as np
@@ -13,15 +14,17 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from actors.evaluation import Ask, Evaluation, play_episodes
+from actors.evaluation import Ask
 from actors.filming import VideoFile
-from shared.config.method_declaration import method_declaration
-from shared.config.protocols import eval_rules
-from shared.config.settings import Config
+from shared.config.protocols import EvalRules
+from shared.config.sections import Play
 from shared.errors import ConfigError
 from shared.process.ownership import evaluation_video, require_writable_run
+from tests.actors import test_evaluation
+from tests.actors.test_evaluation import CATCH
 from tests.support.pixel_game import Catch
 
+PONG = Play(game="pong")
 COLORS = [(200, 72, 72), (66, 72, 200), (236, 236, 236), (0, 0, 0), (144, 72, 17), (92, 186, 92)]
 
 
@@ -82,52 +85,40 @@ def ones(draws: NDArray[np.float64], starts: NDArray[np.bool_]) -> NDArray[np.ui
     return np.ones(2, np.uint8)
 
 
-def play(video: Path | None, ask: Ask = ones, **settings: object) -> list[tuple[float, int]]:
+def play(video: Path | None, ask: Ask = ones, game: Play = PONG) -> list[tuple[float, int]]:
     """Returns and lengths of three episodes in two envs, by default all actions 1."""
-    config = Config().with_settings(eval_epsilon=0.5, eval_max_frames=240, **settings)
-    rules = eval_rules(config.play, config.evaluate, method_declaration("dqn"))
-    stacks = np.zeros((2, 4, 84, 84), np.uint8)
-    played = play_episodes(Evaluation(config.play, rules, 1, 0), stacks, ask, episodes=3, video=video)
+    played = test_evaluation.play(EvalRules(0.5, 240), 3, game, 2, ask, video=video)
     return [(episode.total, episode.steps) for episode in played]
 
 
-@pytest.mark.parametrize(
-    ("settings", "size"), [({"game": "pong"}, (420, 320)), ({"env": "tests.support.pixel_game:factory"}, (336, 336))]
-)
-def test_the_first_episode_is_filmed_and_returns_stay_the_same(
-    tmp_path: Path, settings: dict[str, object], size: tuple[int, int]
-) -> None:
+@pytest.mark.parametrize(("game", "height", "width"), [(PONG, 420, 320), (CATCH, 336, 336)])
+def test_the_first_episode_is_filmed_and_returns_stay(tmp_path: Path, game: Play, height: int, width: int) -> None:
     path = evaluation_video(tmp_path, 7)
-    plain, filmed = play(None, **settings), play(path, **settings)
+    plain, filmed = play(None, game=game), play(path, game=game)
     assert path == tmp_path / "videos" / "evaluation-00007.mp4"
     assert plain == filmed
     frames = decoded(path, 15)
     assert len(frames) == filmed[0][1]
-    assert frames[0].shape == (*size, 3)
+    assert frames[0].shape == (height, width, 3)
     assert len({frame.tobytes() for frame in frames}) > 1
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
 
 
-def test_an_environment_of_few_screens_a_second_is_filmed_at_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_env_of_few_screens_a_second_is_filmed_at_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Catch, "metadata", {"render_fps": 0.2})
-    play(path := evaluation_video(tmp_path, 0), env="tests.support.pixel_game:factory")
+    play(path := evaluation_video(tmp_path, 0), game=CATCH)
     assert decoded(path, 1)
 
 
-def test_a_disk_that_refuses_disturbs_no_evaluation(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_disk_that_refuses_disturbs_no_evaluation(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Nor does a log on the same full disk."""
     (tmp_path / "videos").touch()
-    expected = play(None, game="pong")
-    assert play(evaluation_video(tmp_path, 0), game="pong") == expected
+    expected = play(None)
+    assert play(evaluation_video(tmp_path, 0)) == expected
     assert capsys.readouterr().err.count("continues without its video") == 1
     with open("/dev/full", "w") as full:
-        monkeypatch.setattr(sys, "stderr", full)
-        assert play(evaluation_video(tmp_path, 0), game="pong") == expected
-        monkeypatch.undo()
+        with redirect_stderr(full):
+            assert play(evaluation_video(tmp_path, 0)) == expected
         with pytest.raises(OSError, match="No space left"):
             full.close()  # what was to be said is in its buffer
 
@@ -140,15 +131,13 @@ def test_no_link_in_the_place_of_a_video_is_followed(tmp_path: Path) -> None:
         link.symlink_to(other)
     with pytest.raises(ConfigError, match="is not a plain file but a symbolic link"):
         require_writable_run(tmp_path, "--resume")
-    play(path, game="pong")
+    play(path)
     assert other.read_text() == "mine"
     assert path.is_file()
     assert not path.is_symlink()
 
 
-def test_a_video_that_cannot_be_finished_leaves_no_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_video_that_cannot_be_finished_leaves_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     encode = VideoFile._encode
 
     def full(file: VideoFile, frame: object) -> None:
@@ -156,19 +145,14 @@ def test_a_video_that_cannot_be_finished_leaves_no_file(
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         encode(file, frame)
 
-    monkeypatch.setattr(VideoFile, "_encode", full)
-    play(path := evaluation_video(tmp_path, 0), game="pong")
+    with patch.object(VideoFile, "_encode", full):
+        play(path := evaluation_video(tmp_path, 0))
     assert list(path.parent.iterdir()) == []
     assert "No space left" in capsys.readouterr().err
 
 
 def test_an_episode_that_is_broken_off_leaves_no_video(tmp_path: Path) -> None:
-    path, asked = evaluation_video(tmp_path, 0), iter(range(3))
-
-    def ask(draws: NDArray[np.float64], starts: NDArray[np.bool_]) -> NDArray[np.uint8]:
-        next(asked)  # the fourth raises
-        return np.ones(2, np.uint8)
-
-    with pytest.raises(StopIteration):
-        play(path, ask, game="pong")
+    path, ask = evaluation_video(tmp_path, 0), Mock(side_effect=[np.ones(2, np.uint8)] * 3)
+    with pytest.raises(StopIteration):  # at the fourth call
+        play(path, ask)
     assert list(path.parent.iterdir()) == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from functools import partial
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,12 +13,12 @@ import pytest
 from actors.env import EnvError
 from actors.lane import Lane, ReplayMismatchError
 from ringside.records.metrics import episodes_in
-from shared.config.settings import Config
 from shared.exploration import Exploration
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
 from shared.memory.snapshot import SNAPSHOT_BYTES
 from tests.support import sampled_method
+from tests.support.configurations import settled
 from tests.support.counting_env import Counting
 
 TICKS = 35
@@ -29,8 +28,7 @@ AHEAD = ("frame", "start", "valid")
 
 def memory_of_lane(**settings: Any) -> Memory:
     sizes = {"envs": 4, "lane_envs": 2, "round_steps": 40, "total_steps": 400, "replay_size": 400, "network": "small"}
-    machine = {"actors": 1, "inference_batch": 4, "device": "cpu", "run_dir": Path(".")}
-    memory = Memory.create(Plan(Config().with_settings(**sizes | machine | settings), 4))
+    memory = Memory.create(Plan(settled(**sizes | {"actors": 1} | settings), 4))
     memory.board.commits.publish(0)
     return memory
 
@@ -73,29 +71,24 @@ Played = tuple[Memory, dict[str, np.ndarray]]
 @pytest.fixture
 def played() -> Played:
     memory = memory_of_lane()
-    lane = begin(memory, 0, *envs())
-    play(memory, lane, TICKS)
+    play(memory, begin(memory, 0, *envs()), TICKS)
     return memory, fields_of(memory)
 
 
 def test_slots_say_how_ticks_ended(played: Played) -> None:
     _, field = played
-    valid, start = field["valid"][:, 0], field["start"][:, 0]
-    over = (field["terminated"] | field["truncated"])[:, 0]
+    slot = {name: view[:, 0] for name, view in field.items()}
+    valid, over = slot["valid"] != 0, (slot["terminated"] | slot["truncated"])[:TICKS] != 0
     assert over.sum() >= 4
-    assert field["truncated"][:, 0].sum() >= 1
-    for tick in range(TICKS):
-        assert valid[tick + 1] == (not over[tick])
-        assert start[tick + 1] == (tick > 0 and bool(over[tick - 1]))
-        if not valid[tick]:  # the tick of the reset brings nothing
-            assert field["raw_reward"][tick, 0] == 0
-            assert not over[tick]
-            assert field["episode_steps"][tick, 0] == 0
-    ends = np.flatnonzero(over)
-    assert field["episode_steps"][ends, 0].tolist() == [5] * len(ends)
-    for end in ends:
-        assert field["episode_return"][end, 0] == field["raw_reward"][end - 4 : end + 1, 0].sum()
-    assert field["life_lost"][:, 0].sum() > 0
+    assert slot["truncated"].any()
+    assert slot["life_lost"].any()
+    np.testing.assert_array_equal(valid[1:], ~over)
+    np.testing.assert_array_equal(slot["start"][1:], [0, *over[:-1]])
+    for name in ("raw_reward", "terminated", "truncated", "episode_steps"):
+        assert not slot[name][~valid].any(), "the tick of the reset brings nothing"
+    for end in np.flatnonzero(over):
+        assert slot["episode_steps"][end] == 5
+        assert slot["episode_return"][end] == slot["raw_reward"][end - 4 : end + 1].sum()
 
 
 @pytest.mark.parametrize(("logged", "done"), [(25, 25), (25, 24), (20, 20), (21, 20), (30, 30)])
@@ -173,8 +166,7 @@ def test_a_tick_that_is_not_repeated_ends_the_run_or_the_repetition(played: Play
 def test_files_that_are_older_than_a_cut_are_mended(played: Played) -> None:
     memory, field = played
     memory.ring.end_cut_episodes(0, TICKS)
-    for name, values in fields_of(memory).items():
-        assert np.array_equal(values, field[name]), name
+    np.testing.assert_equal(fields_of(memory), field)
     memory.ring.field["valid"][0, 15, 1] = 0
     memory.ring.end_cut_episodes(0, TICKS)
     found = fields_of(memory)
@@ -237,16 +229,18 @@ def test_a_sampled_action_is_played_as_it_is_and_logged_with_its_probability(sam
         memory.mailbox.answer(np.array([0]), memory.mailbox.request.values[:1].copy(), actions, {"log_prob": log_prob})
         lane.step()
     assert seen == [(tick + 1, tick % 4, -0.5 * tick) for tick in range(8)]
-    logged = {name: memory.ring.field[name][0, :8].copy() for name in ("action", "log_prob")}
-    assert logged["action"].tolist() == [[tick % 4, 3] for tick in range(8)]
-    assert logged["log_prob"].tolist() == [[-0.5 * tick, -1.5] for tick in range(8)]
+
+    def check_logged() -> None:
+        assert slot["action"][0, :8].tolist() == [[tick % 4, 3] for tick in range(8)]
+        assert slot["log_prob"][0, :8].tolist() == [[-0.5 * tick, -1.5] for tick in range(8)]
+
+    check_logged()
     memory.mailbox.declared["log_prob"][:] = 99.0
     again = begin(memory)
     for _ in range(8):
         assert again.replaying
         again.step()
-    for name, values in logged.items():
-        assert np.array_equal(memory.ring.field[name][0, :8], values)
+    check_logged()
 
 
 RESULTS = ("raw_reward", "terminated", "truncated", "life_lost", "episode_return", "episode_steps")
@@ -268,18 +262,18 @@ def _header(length: int, steps: int = 0) -> bytes:
     return struct.pack("<qqdq", length, 0, 0.0, steps)
 
 
+DAMAGED = "The snapshot of lane 1 is damaged: "
+
+
 @pytest.mark.parametrize(
     ("data", "says"),
     [
-        (b"", "The snapshot of lane 1 is damaged: it ends too early"),
-        (_header(8) + bytes(8) + _header(8)[:-1], "The snapshot of lane 1 is damaged: it ends too early"),
-        (_header(9) + bytes(8), "The snapshot of lane 1 is damaged: the header of env 0 is none"),
-        (_header(-1) + bytes(8), "The snapshot of lane 1 is damaged: the header of env 0 is none"),
-        (_header(8, -1) + bytes(8), "The snapshot of lane 1 is damaged: the header of env 0 is none"),
-        (
-            _header(8) + bytes(8) + _header(8, 1 << 16) + bytes(8),
-            "The snapshot of lane 1 is damaged: the header of env 1 is none",
-        ),
+        (b"", DAMAGED + "it ends too early"),
+        (_header(8) + bytes(8) + _header(8)[:-1], DAMAGED + "it ends too early"),
+        (_header(9) + bytes(8), DAMAGED + "the header of env 0 is none"),
+        (_header(-1) + bytes(8), DAMAGED + "the header of env 0 is none"),
+        (_header(8, -1) + bytes(8), DAMAGED + "the header of env 0 is none"),
+        (_header(8) + bytes(8) + _header(8, 1 << 16) + bytes(8), DAMAGED + "the header of env 1 is none"),
         (_header(0) * 2, "Lane 1 cannot be restored: These 0 bytes are foreign."),
     ],
 )

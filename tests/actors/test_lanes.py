@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from actors import lane as lane_module
-from actors.lane import flat
 from actors.lanes import Lanes
 from shared.memory.process_table import Role
 from shared.memory.sequence import Sequence
@@ -51,24 +50,10 @@ class Fragile(np.ndarray):
                 raise Killed
 
 
-class FragileNumbers:
-    """The flat view of a field of single numbers, whose writes count as those of an array."""
-
-    def __init__(self, field: np.ndarray) -> None:
-        self._view = flat(field)
-
-    def __getitem__(self, place: int) -> Any:
-        return self._view[place]
-
-    def __setitem__(self, place: int, value: float) -> None:
-        Fragile.count_write()
-        self._view[place] = value
-
-
 @pytest.fixture(autouse=True)
 def fragile_sequences(monkeypatch: pytest.MonkeyPatch) -> None:
     """Count single numbers and what is published among the writes."""
-    monkeypatch.setattr(lane_module, "flat", FragileNumbers)
+    monkeypatch.setattr(lane_module, "flat", lambda field: field.reshape(-1).view(Fragile))
     publish = Sequence.publish
 
     def counted(self: Sequence, value: int) -> None:
@@ -92,17 +77,11 @@ class World:
     """A run of some actors, with inference and commits done by hand."""
 
     def __init__(self, actors: int, schedule: str = "concurrent") -> None:
-        self.memory = memory = memory_of_lane(
-            envs=ENVS,
-            schedule=schedule,
-            round_steps=ROUND_TICKS * ENVS,
-            snapshot_every_steps=ROUND_TICKS * ENVS,  # `alternate`: rounds of a tick, a snapshot every so many
-            train_every=ENVS,
-            total_steps=ROUNDS * ROUND_TICKS * ENVS,
-            replay_size=ROUNDS * ROUND_TICKS * ENVS,
-            actors=actors,
-            inference_batch=ENVS,
-        )
+        # `alternate`: rounds of a tick, a snapshot every so many
+        sizes = dict.fromkeys(("round_steps", "snapshot_every_steps"), ROUND_TICKS * ENVS)
+        sizes |= dict.fromkeys(("total_steps", "replay_size"), ROUNDS * ROUND_TICKS * ENVS)
+        sizes |= dict.fromkeys(("envs", "train_every", "inference_batch"), ENVS)
+        self.memory = memory = memory_of_lane(schedule=schedule, actors=actors, **sizes)
         self.ticks = memory.run_schedule.rounds * memory.run_schedule.round_ticks
         board, snapshots = memory.board, memory.lane_snapshots
         board.lane_owner = board.lane_owner.view(Owners)
@@ -149,12 +128,10 @@ class World:
                 kept = [memory.lane_snapshots.newest(lane) for lane in range(ENVS // LANE_ENVS)]
                 assert min(kept) >= boundary, "a round is finished whose snapshot is not kept"
             board.commits.publish(boundary)
-        numbers = memory.mailbox.request.values.copy()
+        numbers, run_schedule = memory.mailbox.request.values.copy(), memory.run_schedule
         ticks = memory.mailbox.tick_of(numbers)
-        rounds = ticks // memory.run_schedule.round_ticks
-        servable = (rounds < board.committed + memory.run_schedule.max_rounds_ahead) & (
-            rounds < memory.run_schedule.rounds
-        )
+        servable_rounds = min(board.committed + run_schedule.max_rounds_ahead, run_schedule.rounds)
+        servable = ticks // run_schedule.round_ticks < servable_rounds
         lanes = np.flatnonzero((numbers != memory.mailbox.reply.values) & servable)
         actions = (ticks[lanes, None] + lanes[:, None] + np.arange(LANE_ENVS)) % 4
         memory.mailbox.answer(lanes, numbers[lanes], actions.astype(np.uint8))
@@ -168,9 +145,8 @@ class World:
             for actor in range(len(self.actors)):
                 self.turn(actor)
         assert self.memory.board.finished, "it never ends"
-        played = self.played()
-        for name, values in (expected or {}).items():
-            np.testing.assert_array_equal(played[name], values, name)
+        if expected is not None:
+            np.testing.assert_equal(self.played(), expected)
 
     def until(self, tick: int) -> None:
         """Go on until every lane has played the ticks before `tick`."""
@@ -257,8 +233,11 @@ def test_a_lane_that_has_asked_at_a_boundary_still_moves(undisturbed: Expected, 
     world.finish(expected)
 
 
+Coming = tuple[World, list[Counting]]
+
+
 @pytest.fixture
-def coming() -> tuple[World, list[Counting]]:
+def coming() -> Coming:
     """A world in which actor 1 has made the envs of a lane that is still to become its own, and these."""
     world = World(2)
     world.until(2)
@@ -270,9 +249,7 @@ def coming() -> tuple[World, list[Counting]]:
     return world, cast(list[Counting], envs)
 
 
-def test_envs_of_a_lane_that_is_not_to_come_after_all_are_closed(
-    coming: tuple[World, list[Counting]], closed: list[Counting]
-) -> None:
+def test_envs_of_a_lane_that_is_not_to_come_after_all_are_closed(coming: Coming, closed: list[Counting]) -> None:
     world, envs = coming
     world.memory.board.lane_wanted[2] = 0
     world.actors[1].prefetch_env()
@@ -280,9 +257,7 @@ def test_envs_of_a_lane_that_is_not_to_come_after_all_are_closed(
     assert not world.actors[1]._envs
 
 
-def test_an_actor_closes_the_envs_that_it_plays_and_has_made(
-    coming: tuple[World, list[Counting]], closed: list[Counting], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_actor_closes_the_envs_that_it_plays_and_has_made(coming: Coming, closed: list[Counting]) -> None:
     """A request to stop, which a heartbeat tells, does not keep it from that."""
     (world, envs), heartbeats = coming, list[int]()
 
@@ -290,7 +265,7 @@ def test_an_actor_closes_the_envs_that_it_plays_and_has_made(
         heartbeats.append(len(closed))
         raise Stopped
 
-    monkeypatch.setattr(world.actors[1]._waiter, "heartbeat", heartbeat)
+    world.actors[1]._waiter.heartbeat = heartbeat
     world.actors[1].close()
     played = [env for lane in world.actors[1].played for env in lane.envs]
     assert closed == [*played, *envs]

@@ -57,8 +57,7 @@ def _module_exists(name: str) -> bool:
     """True if the first two parts are a module, a package or a name of the Python API."""
     top, part = name.split(".")[:2]
     names = "".join(path.read_text() for path in (ROOT / top).glob("__init__.py*"))
-    found = (ROOT / top / part).is_dir() or (ROOT / top / f"{part}.py").is_file()
-    return found or part in names
+    return (ROOT / top / part).is_dir() or (ROOT / top / f"{part}.py").is_file() or part in names
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
@@ -78,8 +77,7 @@ def test_links_lead_somewhere(document: str) -> None:
 
 @pytest.mark.parametrize("document", PRESENT)
 def test_files_and_modules_that_are_named_exist(document: str) -> None:
-    text = (ROOT / document).read_text()
-    beside = (ROOT / document).parent
+    text, beside = (ROOT / document).read_text(), (ROOT / document).parent
     files = set(FILE.findall(text)) - IMAGINED
     missing = [name for name in files if not (ROOT / name).exists() and not (beside / name).exists()]
     missing += [name for name in set(MODULE.findall(text)) if not _module_exists(name)]
@@ -89,8 +87,7 @@ def test_files_and_modules_that_are_named_exist(document: str) -> None:
 @pytest.mark.parametrize("document", PRESENT)
 def test_options_that_are_named_exist(document: str, options: set[str]) -> None:
     text = (ROOT / document).read_text()
-    said = [*SPAN.findall(text), *COMMAND.findall(text)]
-    named = {flag for words in said for flag in FLAG.findall(words)}
+    named = set(FLAG.findall("\n".join(SPAN.findall(text) + COMMAND.findall(text))))
     assert sorted(named - options - FOREIGN) == []
 
 
@@ -119,8 +116,6 @@ def test_the_design_draws_the_folders_that_exist() -> None:
             room = folders[0]
         drawn |= {room, *(f"{room}/{name}" for name in folders if name != room)}
     inside = ("shared", "ringside")
-    there = {
-        f"{top}/{path.name}" for top in inside for path in (ROOT / top).iterdir() if (path / "__init__.py").exists()
-    }
+    there = {f"{top}/{path.parent.name}" for top in inside for path in (ROOT / top).glob("*/__init__.py")}
     assert {name for name in drawn if name.startswith(inside) and "/" in name} == there
     assert sorted(name for name in drawn if not (ROOT / name).is_dir()) == []

@@ -48,7 +48,6 @@ except Started:
 
 def test_a_start_calls_few_functions_of_few_files(tmp_path: Path) -> None:
     words = [sys.executable, "-c", PROGRAM, str(tmp_path / "run")]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
-    calls, files = map(int, done.stdout.split())
+    calls, files = map(int, subprocess.check_output(words, cwd=ROOT, text=True, timeout=60).split())
     assert 0 < calls < MOST_CALLS
     assert files < MOST_FILES

@@ -20,14 +20,9 @@ class _Scripted(GymnasiumAtari):
     """Plays one emulator frame a step, with the no-ops, FIRE and sticky actions that the protocol and our draws say."""
 
     def __init__(self, game: str, protocol: Protocol) -> None:
-        super().__init__(
-            game,
-            frameskip=1,
-            repeat_action_probability=0.0,
-            full_action_space=True,
-            obs_type="grayscale",
-            max_num_frames_per_episode=protocol.longest_episode_frames,
-        )
+        options: dict[str, Any] = {"frameskip": 1, "repeat_action_probability": 0.0, "full_action_space": True}
+        options |= {"obs_type": "grayscale", "max_num_frames_per_episode": protocol.longest_episode_frames}
+        super().__init__(game, **options)
         self._sticky, self._least = protocol.sticky, protocol.noop_min
         self.opening: list[int] = []
         self.draws = 0
@@ -58,8 +53,7 @@ class Reference:
     def __init__(
         self, game: str, protocol: Protocol, seed: int, index: int, numbers: tuple[int, ...], size: int
     ) -> None:
-        self._protocol = protocol
-        self._counters = seed, index
+        self._protocol, self._counters = protocol, (seed, index)
         self._fires = protocol.fire_on_reset and 1 in numbers
         self._emulator = _Scripted(game, protocol)
         legal = [action.value for action in self._emulator.ale.getLegalActionSet()]
@@ -85,18 +79,17 @@ class Reference:
         return frame, float(reward), terminated, truncated, info["lives"]
 
 
-def compare(game: str, protocol: Protocol, steps: int, *, reset_every: int, seed: int = 7, size: int = 84) -> int:
+def compare(game: str, protocol: Protocol, steps: int, *, reset_every: int, size: int = 84) -> int:
     """Play `steps` random steps here and there, assert that nothing differs, and return how many episodes ended.
 
     The env also resets after `reset_every` steps of an episode, so that every game is seen to reset.
     """
-    index = 3
+    seed, index = 7, 3
     env = AtariEnv(game, protocol, seed, index, training=True, size=size)
     reference = Reference(env.game, protocol, seed, index, env.numbers, size)
     chooser = np.random.default_rng(seed)
     frame = np.zeros((size, size), np.uint8)
-    ends = played = 0
-    over = True
+    ends, played, over = 0, 0, True
     for tick in range(steps):
         if over or played == reset_every:
             env.reset(tick, frame)
@@ -105,8 +98,7 @@ def compare(game: str, protocol: Protocol, steps: int, *, reset_every: int, seed
             assert env.lives == lives
             over, played = False, 0
             continue
-        action = int(chooser.integers(env.actions))
-        before = env.lives
+        action, before = int(chooser.integers(env.actions)), env.lives
         outcome = env.step(tick, action, frame)
         expected, reward, terminated, truncated, lives = reference.step(tick, action)
         place = f"{game}, tick {tick}, step {played} of the episode"

@@ -27,9 +27,8 @@ NATURE = PROTOCOLS["nature"]
 
 def play(env: AtariEnv, ticks: range, seed: int = 0) -> tuple[list[Outcome], np.ndarray]:
     """Random actions, a reset on the tick after each end, as a lane does it: outcomes and frames."""
-    frame = np.zeros((84, 84), np.uint8)
+    frame, resets = np.zeros((84, 84), np.uint8), False
     outcomes, frames = [], []
-    resets = False
     for tick in ticks:
         if resets:
             env.reset(tick, frame)
@@ -42,13 +41,11 @@ def play(env: AtariEnv, ticks: range, seed: int = 0) -> tuple[list[Outcome], np.
     return outcomes, np.stack(frames)
 
 
-def fresh(
-    game: str, protocol: str = "nature", index: int = 0, *, training: bool = True, longest: int | None = None
-) -> AtariEnv:
+def fresh(game: str, protocol: str = "nature", *, training: bool = True, longest: int | None = None) -> AtariEnv:
     """An env after its reset at tick 0; `longest`: frames of an episode, if not those of the protocol."""
     rules = PROTOCOLS[protocol]
     rules = replace(rules, longest_episode_frames=longest or rules.longest_episode_frames)
-    env = AtariEnv(game, rules, 5, index, training=training)
+    env = AtariEnv(game, rules, 5, 0, training=training)
     env.reset(0, np.zeros((84, 84), np.uint8))
     return env
 
@@ -170,30 +167,19 @@ sys.stdout.buffer.write(frames.tobytes() + repr(outcomes).encode())
 """
 
 
-def continues_in_another_process(game: str) -> None:
+QUICK = ["breakout", "qbert", "yars_revenge"]
+
+
+@pytest.mark.parametrize(
+    "game", [*QUICK, *(pytest.param(game, marks=pytest.mark.stress) for game in games() if game not in QUICK)]
+)
+def test_a_snapshot_goes_on_bit_for_bit_in_another_process(game: str) -> None:
     env = fresh(game)
     play(env, range(1, 170))
-    done = subprocess.run(
-        [sys.executable, "-c", CONTINUE, game],
-        input=env.snapshot(),
-        capture_output=True,
-        cwd=ROOT,
-        timeout=100,
-        check=True,
-    )
+    words, pipes = [sys.executable, "-c", CONTINUE, game], {"input": env.snapshot(), "capture_output": True}
+    done = subprocess.run(words, **pipes, cwd=ROOT, timeout=100, check=True)
     outcomes, frames = play(env, range(170, 570))
     assert done.stdout == frames.tobytes() + repr(outcomes).encode()
-
-
-@pytest.mark.parametrize("game", ["breakout", "qbert", "yars_revenge"])
-def test_a_snapshot_goes_on_bit_for_bit_in_another_process(game: str) -> None:
-    continues_in_another_process(game)
-
-
-@pytest.mark.stress
-@pytest.mark.parametrize("game", games())
-def test_every_game_goes_on_bit_for_bit_in_another_process(game: str) -> None:
-    continues_in_another_process(game)
 
 
 @pytest.mark.parametrize(
@@ -218,9 +204,8 @@ def test_a_damaged_state_is_refused(end: int) -> None:
 def test_an_unknown_color_ends_the_run_with_a_sentence() -> None:
     env = fresh("breakout", longest=60)
     env._grays = (env._grays + 1).astype(np.uint8)
-    with pytest.raises(
-        EnvError, match=r"breakout shows color \d+ in a gray that actors/pixels/palette.py does not list"
-    ):
+    says = r"breakout shows color \d+ in a gray that actors/pixels/palette.py does not list"
+    with pytest.raises(EnvError, match=says):
         play(env, range(1, 16))
 
 

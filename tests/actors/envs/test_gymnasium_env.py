@@ -7,13 +7,14 @@ from contextlib import closing
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest.mock import Mock, patch
 
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Discrete, MultiBinary
 
-from actors.env import EnvDiffers, EnvError
+from actors.env import Env, EnvDiffers, EnvError
 from actors.envs import gymnasium_env as module
 from actors.envs.gymnasium_env import GymnasiumEnv
 from actors.make_env import make_env, registered
@@ -32,11 +33,8 @@ def names(env: str) -> tuple[str, ...]:
 
 
 def test_the_games_of_ale_py_are_registered() -> None:
-    play = Play(env="ALE/Pong-v5")
-    with closing(make_env(play, 1, 0, training=True)) as env:
-        frame = np.zeros((FRAME_SIDE, FRAME_SIDE), np.uint8)
-        env.reset(0, frame)
-        assert frame.any()
+    with closing(make_env(Play(env="ALE/Pong-v5"), 1, 0, training=True)) as env:
+        assert opened(env).any()
         assert env.action_names[:2] == ("NOOP", "FIRE")
     assert registered("ALE/Pong-v5")
     assert not registered("ALE/NoSuchGame-v5")
@@ -71,18 +69,20 @@ def painted(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return made
 
 
-def test_an_env_that_cannot_be_closed_hides_no_sentence(
-    painted: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def refuse(self: Painted) -> None:
-        raise RuntimeError("The window is gone.")
-
-    monkeypatch.setattr(Painted, "close", refuse)
-    make(painted).close()
-    with pytest.raises(EnvError, match="images are needed"):
-        make(painted, shape=(96, 96, 2))
+def test_an_env_that_cannot_be_closed_hides_nothing(painted: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    with patch.object(Painted, "close", side_effect=RuntimeError("The window is gone.")):
+        make(painted).close()
+        with pytest.raises(EnvError, match="images are needed"):
+            make(painted, shape=(96, 96, 2))
     said = "An environment could not be closed: RuntimeError: The window is gone.\n"
     assert capsys.readouterr().err == 2 * said
+
+
+def opened(env: Env, tick: int = 0) -> np.ndarray:
+    """The first frame of an env, in which later ones may be written."""
+    frame = np.zeros((FRAME_SIDE, FRAME_SIDE), np.uint8)
+    env.reset(tick, frame)
+    return frame
 
 
 def make(painted: ModuleType, frames: FrameShape = DEFAULT_FRAMES, **arguments: Any) -> GymnasiumEnv:
@@ -91,9 +91,7 @@ def make(painted: ModuleType, frames: FrameShape = DEFAULT_FRAMES, **arguments: 
 
 
 def test_the_pixel_game_plays_and_ends() -> None:
-    env = make_env(Play(env=CATCH), 1, 0, training=True)
-    frame = np.zeros((84, 84), np.uint8)
-    env.reset(0, frame)
+    frame = opened(env := make_env(Play(env=CATCH), 1, 0, training=True))
     assert set(np.unique(frame)) == {0, 255}
     outcomes = [env.step(tick, 1, frame) for tick in range(1, FALL + 1)]
     assert [outcome.terminated for outcome in outcomes] == [False] * (FALL - 1) + [True]
@@ -109,9 +107,7 @@ def test_actions_have_the_names_that_the_environment_gives_them(monkeypatch: pyt
 
 def test_episodes_differ_by_seed_tick_and_index_and_by_nothing_else() -> None:
     def first(seed: int, index: int, tick: int) -> bytes:
-        frame = np.zeros((84, 84), np.uint8)
-        make_env(Play(env=CATCH), seed, index, training=True).reset(tick, frame)
-        return frame.tobytes()
+        return opened(make_env(Play(env=CATCH), seed, index, training=True), tick).tobytes()
 
     assert first(1, 3, 7) == first(1, 3, 7)
     assert len({first(1, index, tick) for index in range(5) for tick in range(5)}) > 10
@@ -120,12 +116,11 @@ def test_episodes_differ_by_seed_tick_and_index_and_by_nothing_else() -> None:
 
 def first_frame(painted: ModuleType, frames: FrameShape, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     """First frame of a painted env, and the image that it is made of."""
-    env, seen = make(painted, frames, shape=shape), list[np.ndarray]()
-    image = env._env._image  # type: ignore[attr-defined]
-    env._env._image = lambda: seen.append(image()) or seen[-1]  # type: ignore[attr-defined, func-returns-value]
-    frame = np.zeros(frames.frame, np.uint8)
+    env, frame = make(painted, frames, shape=shape), np.zeros(frames.frame, np.uint8)
+    image = np.random.default_rng(0).integers(0, 256, shape, np.uint8)
+    env._env._image = lambda: image  # type: ignore[attr-defined]
     env.reset(0, frame)
-    return frame, seen[0]
+    return frame, image
 
 
 def test_colors_become_luma_or_stay_where_frames_have_some(painted: ModuleType) -> None:
@@ -146,9 +141,7 @@ def test_each_color_is_shrunk_as_a_gray_image(painted: ModuleType) -> None:
 
 @pytest.mark.parametrize("shape", [(84, 84), (60, 50), (120, 130, 1), (96, 96, 3)])
 def test_image_shapes(painted: ModuleType, shape: tuple[int, ...]) -> None:
-    env = make(painted, shape=shape)
-    frame = np.zeros((84, 84), np.uint8)
-    env.reset(0, frame)
+    frame = opened(env := make(painted, shape=shape))
     assert frame.std() > 0
     assert env.step(1, 2, frame) == (1.5, False, False, False)
     assert env._env.taken == [6]  # type: ignore[attr-defined]  # the action space begins at 4
@@ -166,13 +159,11 @@ def test_image_shapes(painted: ModuleType, shape: tuple[int, ...]) -> None:
     ],
 )
 def test_spaces_that_do_not_fit_are_refused_and_the_env_is_closed(
-    painted: ModuleType, monkeypatch: pytest.MonkeyPatch, arguments: dict[str, Any], channels: int, sentence: str
+    painted: ModuleType, arguments: dict[str, Any], channels: int, sentence: str
 ) -> None:
-    closed: list[gymnasium.Env[Any, Any]] = []
-    monkeypatch.setattr(Painted, "close", lambda self: closed.append(self))
-    with pytest.raises(EnvError, match=sentence):
+    with patch.object(Painted, "close") as close, pytest.raises(EnvError, match=sentence):
         make(painted, FrameShape(channels=channels), **arguments)
-    assert len(closed) == 1
+    assert close.call_count == 1
 
 
 @pytest.mark.parametrize(
@@ -192,9 +183,7 @@ def test_spaces_that_do_not_fit_are_refused_and_the_env_is_closed(
         ("lacking:factory", "cannot be imported: ModuleNotFoundError: No module named"),
     ],
 )
-def test_names_that_do_not_fit_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, sentence: str
-) -> None:
+def test_unfit_names_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, sentence: str) -> None:
     (tmp_path / "mistaken.py").write_text("no_such_name\n")
     (tmp_path / "script.py").write_text("raise SystemExit(0)\n")
     (tmp_path / "needy.py").write_text("def factory(): import no_such_jax\n")
@@ -216,23 +205,21 @@ def test_a_module_may_register_the_id_behind_its_colon(painted: ModuleType) -> N
 
 @pytest.mark.parametrize("wrong", ["shape", "dtype"])
 def test_an_observation_that_breaks_its_promise_is_refused(painted: ModuleType, wrong: str) -> None:
-    env = make(painted, wrong=wrong)
     with pytest.raises(EnvError, match="its observation space promises uint8"):
-        env.reset(0, np.zeros((84, 84), np.uint8))
+        opened(make(painted, wrong=wrong))
 
 
 @pytest.mark.parametrize("shape", [DEFAULT_FRAMES, FrameShape(36, 4, 3)])
 def test_a_snapshot_replays_the_episode(painted: ModuleType, shape: FrameShape) -> None:
     env, other = (make(painted, shape) for _ in range(2))
-    frames = np.zeros((2, *shape.frame), np.uint8)
+    frames, heartbeat = np.zeros((2, *shape.frame), np.uint8), Mock()
     env.reset(30, frames[0])
     for tick in range(31, 36):
         env.step(tick, tick % 3, frames[0])
     data = env.snapshot()
     assert len(data) <= SNAPSHOT_BYTES
-    signs = list[None]()
-    other.restore(data, lambda: signs.append(None))
-    assert len(signs) == 5, "every step that is played again is a heartbeat"
+    other.restore(data, heartbeat)
+    assert heartbeat.call_count == 5, "every step that is played again is a heartbeat"
     for tick in range(36, 40):
         assert env.step(tick, 2, frames[0]) == other.step(tick, 2, frames[1])
         assert np.array_equal(*frames)
@@ -240,7 +227,7 @@ def test_a_snapshot_replays_the_episode(painted: ModuleType, shape: FrameShape) 
 
 def test_an_environment_that_does_not_repeat_itself_is_found_out(painted: ModuleType) -> None:
     env, other = make(painted, wrong="seed"), make(painted, wrong="seed")
-    env.reset(0, np.zeros((84, 84), np.uint8))
+    opened(env)
     for snapshot in (env.snapshot(), b""):  # a lane of such an env keeps none
         with pytest.raises(EnvDiffers, match="repeat"):
             other.restore(snapshot)
@@ -254,7 +241,5 @@ def test_foreign_bytes_are_refused(painted: ModuleType) -> None:
 def test_endless_episodes_are_cut(painted: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     assert module.LONGEST_EPISODE_STEPS == 27_000
     monkeypatch.setattr(module, "LONGEST_EPISODE_STEPS", 4)
-    env = make(painted)
-    frame = np.zeros((84, 84), np.uint8)
-    env.reset(0, frame)
+    frame = opened(env := make(painted))
     assert [env.step(tick, 0, frame).truncated for tick in range(1, 5)] == [False, False, False, True]

@@ -108,18 +108,16 @@ def test_unchanged_rows_are_kept_and_no_others(height: int) -> None:
             case 7:  # all, to what was seen before or to one color
                 current = seen[rng.integers(len(seen))].copy() if step % 3 else np.full_like(current, rng.integers(256))
         seen.append(current.copy())
-        assert np.array_equal(emulator.frame(current), opencv(np.maximum(grays[current[0]], grays[current[1]]))), (
-            f"step {step}"
-        )
-        assert np.array_equal(np.maximum(*grays[emulator.screens[2:]]), np.maximum(*grays[current]))
+        pooled = np.maximum(*grays[current])
+        assert np.array_equal(emulator.frame(current), opencv(pooled)), f"step {step}"
+        assert np.array_equal(np.maximum(*grays[emulator.screens[2:]]), pooled)
 
 
 @pytest.mark.parametrize("height", HEIGHTS)
 def test_the_first_screens_may_be_of_one_color(height: int) -> None:
     """Nothing is stale then: the frame that a shrinker begins with must be the right one."""
     for color in (0, 9):
-        emulator = Emulator(height, IDENTITY[::-1].copy())
-        assert (emulator.frame(color) == 255 - color).all()
+        assert (Emulator(height, IDENTITY[::-1].copy()).frame(color) == 255 - color).all()
 
 
 @pytest.mark.parametrize("shape", [(84, 84), (96, 96), (400, 600), (100, 84), (210, 160), (42, 28)])
@@ -151,18 +149,8 @@ def test_kernels_are_cached_where_nothing_beside_the_code_or_at_home_can_be_writ
     )
     environment = {key: value for key, value in os.environ.items() if key not in ("NUMBA_CACHE_DIR", "XDG_CACHE_HOME")}
     environment |= {"HOME": str(home), "TMPDIR": str(temporary), "PYTHONPATH": str(package)}
-    counts = []
-    for _ in range(2):
-        done = subprocess.run(
-            [sys.executable, "-B", "-c", program],
-            env=environment,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=100,
-            check=True,
-        )
-        counts.append(done.stdout.split())
+    words, where = [sys.executable, "-B", "-c", program], {"env": environment, "cwd": tmp_path}
+    counts = [subprocess.check_output(words, **where, text=True, timeout=100).split() for _ in range(2)]
     assert counts == [["False", "0", "1"], ["True", "1", "0"]]
     assert not list(home.iterdir())
     assert not list(package.rglob("*.nbi"))
