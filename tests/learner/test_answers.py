@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,15 +12,14 @@ from learner.answers import Answers
 from learner.networks.categorical import probabilities, sample
 from learner.networks.modules import initial_parameters
 from learner.networks.policy import Policy
-from shared.config.resolve import resolve
-from shared.config.settings import Config
 from shared.memory.mailbox import request_number
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
+from tests.support.configurations import settled
 
 LANES, LANE_ENVS, BATCH, ACTIONS = 4, 3, 6, 4
 SHAPE: dict[str, Any] = {"envs": LANES * LANE_ENVS, "lane_envs": LANE_ENVS, "inference_batch": BATCH, "actors": 1}
-SHAPE |= {"network": "small", "round_steps": 120, "snapshot_every_steps": 120, "total_steps": 1_200, "device": "cpu"}
+SHAPE |= {"network": "small", "round_steps": 120, "snapshot_every_steps": 120, "total_steps": 1_200}
 A2C = {"method": "a2c", "batch_size": 120}
 DQN = {"replay_size": 600}
 CASES: dict[str, dict[str, Any]] = {
@@ -31,14 +29,12 @@ CASES: dict[str, dict[str, Any]] = {
     "recurrent": A2C | {"recurrent": True},
 }
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 @pytest.mark.parametrize("settings", CASES.values(), ids=CASES)
 @pytest.mark.parametrize("asking", [[2, 3], [2], [3]])
 def test_a_part_of_a_batch_is_answered_as_the_whole(asking: list[int], settings: dict[str, Any]) -> None:
     """Lanes of a batch may be at different ticks. The state of an LSTM comes from the slot before."""
-    memory = Memory.create(Plan(resolve(Config().with_settings(**SHAPE, **settings, run_dir=Path("x"))), ACTIONS))
+    memory = Memory.create(Plan(settled(**SHAPE, **settings), ACTIONS))
     plan, mailbox, field, random = memory.plan, memory.mailbox, memory.ring.field, np.random.default_rng(1)
     field["frame"][:] = random.integers(0, 256, field["frame"].shape)
     field["start"][:] = random.random(field["start"].shape) < 0.2

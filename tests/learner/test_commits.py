@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from learner.commits import Commits
-from shared.config.settings import Config
 from shared.memory.board import Stop
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
+from tests.support.configurations import settled
 from tests.support.fake_doorbells import fake_doorbells
 
 ROUND_STEPS = 40
@@ -27,20 +27,14 @@ def memory() -> Memory:
     """Two lanes, and an evaluation after every second round."""
     sizes = {"envs": 4, "lane_envs": 2, "round_steps": ROUND_STEPS, "total_steps": 400, "replay_size": 400}
     evaluate = {"eval_every_steps": 2 * ROUND_STEPS, "eval_episodes": 1, "eval_envs": 1}
-    machine = {"network": "small", "actors": 1, "inference_batch": 4, "device": "cpu", "run_dir": Path()}
-    return Memory.create(Plan(Config().with_settings(**(sizes | evaluate | machine)), 4))
+    return Memory.create(Plan(settled(network="small", actors=1, **sizes, **evaluate), 4))
 
 
-def commits_of(memory: Memory) -> tuple[Commits, list[bool]]:
-    """Commits, and the answers of all conditions that were waited for."""
+def commits_of(memory: Memory, *bells: Any) -> tuple[Commits, list[bool]]:
+    """Commits with the doorbells of scribe and others, and the answers of all conditions that were waited for."""
     answers: list[bool] = []
-
-    def wait(until: Any) -> int:
-        answers.append(until())
-        return 0
-
-    waiter: Any = SimpleNamespace(process=memory.plan.committer, wait=wait)
-    return Commits(memory, waiter, fake_doorbells()), answers
+    waiter = Mock(process=memory.plan.committer, wait=lambda until: answers.append(until()) or 0)
+    return Commits(memory, waiter, fake_doorbells(*bells)), answers
 
 
 def test_a_commit_waits_for_the_last_lane(memory: Memory) -> None:
@@ -62,8 +56,7 @@ def test_a_version_is_queued_once_however_often_its_commit_is_begun(memory: Memo
     for boundary in (0, 1, 2, 2, 3, 4, 4, 4):
         commits.queue_evaluation(boundary, write)
     queue = memory.evaluations
-    assert written == [2, 4]
-    assert queue.queued.read() == 2
+    assert (written, queue.queued.read()) == ([2, 4], 2)
     assert queue.step[:2].tolist() == [2 * ROUND_STEPS, 4 * ROUND_STEPS]
     assert queue.data[:2, 0].tolist() == [2.0, 4.0]
     assert answers == [True, True]
@@ -80,9 +73,8 @@ def test_a_resume_with_another_interval_queues_no_evaluation_of_its_first_bounda
 
 def test_a_commit_is_noted_with_its_moment_and_wakes_those_who_wait(memory: Memory) -> None:
     rung = list[int]()
-    bells: Any = [SimpleNamespace(ring=lambda number=number: rung.append(number)) for number in range(4)]
-    waiter: Any = SimpleNamespace(process=memory.plan.committer)
-    commits = Commits(memory, waiter, fake_doorbells(bells[3], bells[:3]))
+    bells = [SimpleNamespace(ring=lambda number=number: rung.append(number)) for number in range(4)]
+    commits, _ = commits_of(memory, bells[3], bells[:3])
     names, before = memory.run_schedule.method.metrics, time.monotonic()
     commits.record(1, lambda: (7, dict.fromkeys(names, 2.0)))
     *means, updates, at, boundary = memory.board.metrics[0].tolist()
@@ -104,11 +96,9 @@ def test_a_record_is_noted_once_however_often_its_commit_is_begun(memory: Memory
 
 def test_the_scribe_is_woken_where_a_record_ends(memory: Memory) -> None:
     rung = list[int]()
-    bell: Any = SimpleNamespace(ring=lambda: rung.append(memory.board.committed))
     memory.board.run_schedule = replace(memory.run_schedule, record_rounds=3)
     memory.board.last.publish(8)
-    waiter: Any = SimpleNamespace(process=memory.plan.committer)
-    commits = Commits(memory, waiter, fake_doorbells(bell))
+    commits, _ = commits_of(memory, SimpleNamespace(ring=lambda: rung.append(memory.board.committed)))
     for boundary in range(1, 9):
         commits.publish(boundary)
     assert rung == [3, 6, 8]
@@ -116,8 +106,7 @@ def test_the_scribe_is_woken_where_a_record_ends(memory: Memory) -> None:
 
 @pytest.mark.parametrize(("schedule", "last"), [("concurrent", 4), ("alternate", 4), ("free", 5)])
 def test_the_last_boundary_is_the_first_that_no_lane_can_have_passed(memory: Memory, schedule: str, last: int) -> None:
-    config = memory.plan.config.with_settings(schedule=schedule, run_dir=Path())
-    memory = Memory.create(Plan(config, 4))
+    memory = Memory.create(Plan(memory.plan.config.with_settings(schedule=schedule), 4))
     commits, answers = commits_of(memory)
     memory.board.commits.publish(3)
     commits.name_last(4)
@@ -138,9 +127,7 @@ def test_the_last_boundary_is_the_first_that_no_lane_can_have_passed(memory: Mem
 def test_a_version_is_there_before_it_is_queued(memory: Memory) -> None:
     commits: Any = commits_of(memory)[0]
     queue, seen = memory.evaluations, list[Any]()
-    queue.queued = SimpleNamespace(
-        read=queue.queued.read,
-        publish=lambda number: seen.append((number, queue.data[0, 0].item(), queue.step[0].item())),
-    )
+    queue.queued = Mock(read=queue.queued.read)
+    queue.queued.publish = lambda number: seen.append((number, queue.data[0, 0].item(), queue.step[0].item()))
     commits.queue_evaluation(2, lambda place: place.fill(0.5))
     assert seen == [(1, 0.5, 80)]

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock, Mock
 
 import numpy as np
 import pytest
@@ -16,37 +13,28 @@ from learner import inference
 from learner.inference import EvaluationServer
 from learner.networks.categorical import probabilities
 from learner.networks.policy import Policy
-from shared.config.resolve import resolve
-from shared.config.settings import Config
 from shared.memory.plan import Plan
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
 from shared.memory.wait import Stopped
+from tests.support.configurations import settled
 
 ENVS = 64
 CPU = torch.device("cpu")
 DQN = {"method": "dqn", "envs": 8}
 SAMPLED = {"method": "a2c", "envs": 8, "round_steps": 80, "batch_size": 80}
 GREEDY = SAMPLED | {"eval_actions": "greedy"}
-MakeMemory = Callable[..., Memory]
 
 
-@pytest.fixture
-def make_memory() -> Iterator[MakeMemory]:
-    """Makes a run's memory with an evaluation in its queue."""
-    with ExitStack() as memories:
-
-        def make(episodes: int, **settings: Any) -> Memory:
-            shape = {"network": "small", "device": "cpu", "precision": "fp32", "run_dir": Path("x")}
-            evaluation = {"eval_every_steps": 80, "eval_episodes": episodes, "eval_envs": episodes}
-            memory = Memory.create(Plan(resolve(Config().with_settings(**shape, **evaluation, **settings)), actions=4))
-            memories.callback(memory.arena.close)
-            queue = memory.evaluations
-            queue.data[0] = np.random.default_rng(3).normal(0, 0.1, queue.data.shape[1])
-            queue.queued.publish(1)
-            return memory
-
-        yield make
+def make_memory(episodes: int, **settings: Any) -> Memory:
+    """A run's memory with an evaluation in its queue."""
+    evaluation = {"eval_every_steps": 80, "eval_episodes": episodes, "eval_envs": episodes}
+    memory = Memory.create(Plan(settled(network="small", **evaluation, **settings), actions=4))
+    memory.arena.close()  # its mapping stays
+    queue = memory.evaluations
+    queue.data[0] = np.random.default_rng(3).normal(0, 0.1, queue.data.shape[1])
+    queue.queued.publish(1)
+    return memory
 
 
 def _answered(memory: Memory, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -62,7 +50,7 @@ def _answered(memory: Memory, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return queue.actions.copy(), policy.values(queue.stacks.copy())[0]
 
 
-def test_a_policy_is_sampled_at_the_draws_of_the_request(make_memory: MakeMemory) -> None:
+def test_a_policy_is_sampled_at_the_draws_of_the_request() -> None:
     draws = (np.arange(ENVS) + 0.5) / ENVS
     actions, logits = _answered(make_memory(ENVS, **SAMPLED), draws)
     expected = probabilities(logits[None])[0]
@@ -74,12 +62,12 @@ def test_a_policy_is_sampled_at_the_draws_of_the_request(make_memory: MakeMemory
 
 
 @pytest.mark.parametrize("settings", [DQN, GREEDY])
-def test_greedy_actions_do_not_depend_on_draws(settings: dict[str, Any], make_memory: MakeMemory) -> None:
+def test_greedy_actions_do_not_depend_on_draws(settings: dict[str, Any]) -> None:
     actions, values = _answered(make_memory(ENVS, **settings), np.random.default_rng(1).random(ENVS))
     assert (actions == values.argmax()).all()
 
 
-def test_a_server_that_is_killed_before_its_reply_gives_the_same_one(make_memory: MakeMemory) -> None:
+def test_a_server_that_is_killed_before_its_reply_gives_the_same_one() -> None:
     """The state of an LSTM is not written over that with which the request is answered; episodes begin with zeros."""
     memory = make_memory(4, **GREEDY, recurrent=True)
     queue = memory.evaluations
@@ -107,22 +95,15 @@ def test_a_server_that_is_killed_before_its_reply_gives_the_same_one(make_memory
         np.testing.assert_array_equal(queue.recurrent_state[(number + 1) % 2], state)
 
 
-def test_answers_to_evaluations_are_progress_of_a_run_with_workers(
-    make_memory: MakeMemory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_answers_to_evaluations_are_progress_of_a_run_with_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else deaths in the whole run would count as deaths in a row."""
     memory = make_memory(2, method="a2c", schedule="ordered", workers=2, lane_envs=4, t_max=5, actors=1)
     process, queue, points = memory.plan.processes.index_of(Role.INFERENCE), memory.evaluations, list[int]()
     memory.board.furthest[process] = 7
     queue.ask(0, 1)
 
-    def end(ready: Callable[[], bool]) -> None:
-        """There is nothing to do: the run stops."""
-        raise Stopped
-
-    waiter = SimpleNamespace(wait=end, note_progress=points.append, heartbeat=lambda: None)
+    # There is nothing to do: the run stops.
+    waiter = Mock(wait=Mock(side_effect=Stopped), note_progress=points.append)
     monkeypatch.setattr(inference, "enter", lambda child_spec: (memory, waiter))
-    bell = SimpleNamespace(ring=list)
-    bells: Any = type("Bells", (), {"of_role": lambda self, role: [], "__getitem__": lambda self, role: bell})()
-    inference.main(SimpleNamespace(process=process, doorbells=bells))  # type: ignore[arg-type]
+    inference.main(Mock(process=process, doorbells=MagicMock(of_role=lambda role: [])))
     assert points == [8]

@@ -13,8 +13,6 @@ from shared.config.presets import PRESETS
 from tests.support.device_work import ROUNDS, Numbers, Work, answer, differences, distance, learn, played_ring
 from tests.support.simulated_gpu import DEVICE, simulated_gpu
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 CPU = torch.device("cpu")
 FIRST, LATER = {"fp32": 1e-4, "bf16": 0.1}, {"fp32": 0.1, "bf16": 0.2}
 """Distance from a CPU, in the first round and in those that follow, which start from different last digits."""
@@ -51,16 +49,15 @@ def _compare(work: Work, seeds: range, rounds: int = ROUNDS) -> None:
     """Learn and answer on the device, which refuses to capture what CUDA cannot."""
     played = played_ring(work)
     wanted = learn(work, CPU, rounds) | answer(work, CPU, played)
-    first: Numbers | None = None
+    first: Numbers = {}
     for seed in seeds:
         with simulated_gpu(seed) as gpu:
             found = learn(work, DEVICE, rounds) | answer(work, DEVICE, played)
             assert gpu.idle
         repeated = found["published before the repetition"], found[f"published {max(1, rounds - 1)}"]
         assert np.array_equal(*repeated), f"{work} does not repeat a round: seed {seed}"
-        first = found if first is None else first
+        first = first or found
         assert not differences(first, found), f"{work} depends on the schedule: seeds {seeds[0]} and {seed}"
-    assert first is not None
     for name in wanted:
         if (round_ := _round_of(name)) is not None and round_ <= COMPARED:
             assert distance(wanted, first, name) < (FIRST if round_ <= 1 else LATER)[work.precision], name

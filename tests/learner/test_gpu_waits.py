@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from functools import cache
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -24,11 +24,8 @@ from learner.engine.prefetcher import Graphs, Prefetcher
 from learner.engine.side_stream import CudaSideStream
 from learner.replay.replay_frames import DeviceFrames
 from shared.errors import ConfigError
-from shared.memory.ring import Ring
 from tests.support.device_work import Numbers, Work, answer, differences, learn, make_test_engine, played_ring
 from tests.support.simulated_gpu import DEVICE, SimulatedGpu, simulated_gpu
-
-pytestmark = pytest.mark.usefixtures("one_thread")
 
 Scenario = Callable[[Work, SimulatedGpu], Numbers]
 
@@ -82,6 +79,8 @@ class Mutation(NamedTuple):
     """One that finds it."""
     outcomes: tuple[str, ...] = (OTHER,)
     """Forms in which it may show: `OTHER`, or one of `ERRORS`. Anything else fails the test."""
+    patch: Callable[[], AbstractContextManager[Any]] = nullcontext
+    """A change of the program within which an order is not kept."""
 
 
 NATURE, PLAIN = Work("nature"), Work("nature", graph_updates=0, replay_on="host")
@@ -102,7 +101,6 @@ its own, so the wait of `Graphs.capture` for the warm-up is a safeguard."""
 
 
 def _send_with_an_early_record(self: Pinned, fill: Callable[[Tensor], None], out: Tensor) -> None:
-    assert self._copied is not None
     self._copied.synchronize()
     host = self._buffer[: len(out)]
     fill(host)
@@ -110,27 +108,16 @@ def _send_with_an_early_record(self: Pinned, fill: Callable[[Tensor], None], out
     out.copy_(host, non_blocking=True)
 
 
-def _early_record() -> AbstractContextManager[Any]:
-    return mock.patch.object(Pinned, "send", _send_with_an_early_record)
+PREFETCH, SUBMIT = Prefetcher.submit, CudaSideStream.submit
 
 
-def _never_after_main_stream() -> AbstractContextManager[Any]:
-    submit = Prefetcher.submit
-
-    def submit_at_once(self: Prefetcher, work: Callable[[], None], *, after_main_stream: bool = True) -> None:
-        submit(self, work, after_main_stream=False)
-
-    return mock.patch.object(Prefetcher, "submit", submit_at_once)
+def _prefetch_at_once(self: Prefetcher, work: Callable[[], None], *, after_main_stream: bool = True) -> None:
+    PREFETCH(self, work, after_main_stream=False)
 
 
-def _nothing_kept() -> AbstractContextManager[Any]:
-    submit = CudaSideStream.submit
-
-    def submit_and_forget(self: CudaSideStream, job: Callable[[], None]) -> None:
-        submit(self, job)
-        self._kept[:] = [lambda: None]
-
-    return mock.patch.object(CudaSideStream, "submit", submit_and_forget)
+def _submit_and_forget(self: CudaSideStream, job: Callable[[], None]) -> None:
+    SUBMIT(self, job)
+    self._kept[:] = [lambda: None]
 
 
 @contextmanager
@@ -146,28 +133,22 @@ def _one_pool_and_stream() -> Iterator[None]:
         yield
 
 
-def _short_window() -> AbstractContextManager[Any]:
-    def window_ticks(ring: Ring) -> int:
-        return ring.run_schedule.window_ticks
-
-    return mock.patch.object(DeviceFrames, "_tick_capacity", staticmethod(window_ticks))
-
-
-ORDERS: dict[str, tuple[Callable[[], AbstractContextManager[Any]], Mutation]] = {
-    "Pinned.send: the event is recorded before the copy": (_early_record, Mutation(_rounds, NATURE, 1)),
-    "Prefetcher.submit: never after the main stream": (
-        _never_after_main_stream,
-        Mutation(_rounds, NATURE, 1, (OTHER, INDEX)),
-    ),
-    "CudaSideStream.submit: inputs are not kept": (_nothing_kept, Mutation(_rounds, PLAIN, 0, (INFINITE,))),
-    "DeviceFrames: one tick less than the window needs": (_short_window, Mutation(_rounds, NATURE, 0)),
-    "Graphs: one pool and one capture stream for both": (
-        _one_pool_and_stream,
-        Mutation(_rounds, NATURE, 1, (OTHER, INFINITE)),
+_early_record = partial(mock.patch.object, Pinned, "send", _send_with_an_early_record)
+_at_once = partial(mock.patch.object, Prefetcher, "submit", _prefetch_at_once)
+_nothing_kept = partial(mock.patch.object, CudaSideStream, "submit", _submit_and_forget)
+_window_ticks = staticmethod(lambda ring: ring.run_schedule.window_ticks)
+_short_window = partial(mock.patch.object, DeviceFrames, "_tick_capacity", _window_ticks)
+ORDERS = {
+    "Pinned.send: the event is recorded before the copy": Mutation(_rounds, NATURE, 1, patch=_early_record),
+    "Prefetcher.submit: never after the main stream": Mutation(_rounds, NATURE, 1, (OTHER, INDEX), _at_once),
+    "CudaSideStream.submit: inputs are not kept": Mutation(_rounds, PLAIN, 0, (INFINITE,), _nothing_kept),
+    "DeviceFrames: one tick less than the window needs": Mutation(_rounds, NATURE, 0, patch=_short_window),
+    "Graphs: one pool and one capture stream for both": Mutation(
+        _rounds, NATURE, 1, (OTHER, INFINITE), _one_pool_and_stream
     ),
 }
 """Orders that are kept otherwise than by a wait: how each is left out, and what shows that it is needed."""
-MUTATIONS = [*WAITS, *ORDERS]
+MUTATIONS = WAITS | ORDERS
 
 
 @cache
@@ -179,12 +160,11 @@ def _undisturbed(scenario: Scenario, work: Work) -> tuple[Numbers, set[str]]:
 
 def _outcome(name: str, seed: int) -> str | None:
     """Return the form in which a mutation shows with a seed, or None."""
-    patch, mutation = ORDERS[name] if name in ORDERS else (mock.MagicMock, WAITS[name])
+    mutation = MUTATIONS[name]
     wanted, waits = _undisturbed(mutation.scenario, mutation.work)
     assert name in ORDERS or name in waits, "the scenario does not come to this wait"
-    with simulated_gpu(seed) as gpu, patch():
-        if name in WAITS:
-            gpu.left_out.add(name)
+    with simulated_gpu(seed) as gpu, mutation.patch():
+        gpu.left_out.add(name)
         try:
             found = mutation.scenario(mutation.work, gpu)
         except tuple(kind for kind, _ in ERRORS.values()) as error:
@@ -200,8 +180,7 @@ def _outcome(name: str, seed: int) -> str | None:
 
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_mutation_is_found(name: str) -> None:
-    mutation = ORDERS[name][1] if name in ORDERS else WAITS[name]
-    assert _outcome(name, mutation.seed)
+    assert _outcome(name, MUTATIONS[name].seed)
 
 
 @pytest.mark.stress
@@ -218,8 +197,7 @@ def test_the_list_has_all_waits() -> None:
     for path in Path(learner.__file__).parent.rglob("*.py"):
         if path.name != "accelerator.py":
             for owner in ast.parse(path.read_text()).body:
-                functions = [node for node in ast.walk(owner) if isinstance(node, ast.FunctionDef)]
-                for function in functions:
+                for function in (node for node in ast.walk(owner) if isinstance(node, ast.FunctionDef)):
                     name = f"{getattr(owner, 'name', '')}.{function.name}"
                     found.update(f"{name}: {call}" for call in _waits_in(function))
     assert found == Counter(WAITS.keys()), "every wait is in the list, and no function has two of one name"

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from learner.numerics_probe import probe
 from ringside.cluster import node_object
 from ringside.cluster.node_object import numerics
-from shared.config.resolve import resolve
-from shared.config.settings import Config
 from shared.errors import RunFailed
 from shared.memory.plan import Plan
+from tests.support.configurations import settled
 
 
 def small(**changes: object) -> Plan:
     """A plan with a small network."""
-    settings = {"network": "small", "device": "cpu", "precision": "fp32", "inference_batch": 4, "envs": 8}
-    return Plan(resolve(Config().with_settings(run_dir=Path("."), **(settings | changes))), 4)
+    return Plan(settled(**{"network": "small", **changes}), 4)
 
 
-@pytest.mark.usefixtures("one_thread")
 def test_it_depends_on_the_network_and_the_arithmetic_alone() -> None:
     first = probe(small())
     assert probe(small(seed=7, actors=3)) == first
@@ -32,7 +27,6 @@ def test_it_depends_on_the_network_and_the_arithmetic_alone() -> None:
 
 
 @pytest.mark.stress
-@pytest.mark.usefixtures("one_thread")
 def test_another_process_answers_alike() -> None:
     assert numerics(small()) == probe(small())
 

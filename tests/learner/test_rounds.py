@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
+from unittest.mock import Mock
 
-import numpy as np
 import pytest
 
 from learner import learner
@@ -16,13 +15,11 @@ from learner.engine.engine import NonFiniteError
 from learner.engine.interfaces import CHUNK_UPDATES
 from learner.engine.round_means import RoundMetrics
 from learner.learner import SLICE_SECONDS, SLICE_UPDATES, SLICES_AHEAD, SLICES_LEFT, STUCK_SECONDS, Rounds
-from shared.config.settings import Config
 from shared.errors import DeviceFault, FatalError
 from shared.memory.board import METRIC_RECORDS
 from shared.memory.plan import Plan
 from shared.memory.process_table import Role
 from shared.memory.run_memory import Memory
-from shared.memory.wait import Waiter
 from tests.support.configurations import settled
 from tests.support.fake_doorbells import fake_doorbells
 
@@ -35,86 +32,47 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-class Engine:
+def make_engine(run: Callable[[int], None] = lambda count: None) -> Any:
     """An engine whose updates are calls of `run`."""
-
-    export_into = store = online_into = None
-
-    def __init__(self, run: Callable[[int], None] = lambda count: None) -> None:
-        self.run = run
-
-    def unfinished_slices(self) -> int:
-        return 0
-
-    def begin_round(self, round_: int, window_end: int) -> None: ...
-
-    def end_round(self) -> None: ...
-
-    def update_target(self) -> None: ...
-
-    def load(self, state: object) -> None: ...
-
-    def checksum(self) -> int:
-        return 7
+    return Mock(run=run, unfinished_slices=lambda: 0, checksum=lambda: 7)
 
 
-MakeRounds = Callable[..., tuple[Any, list[int]]]
-
-
-@pytest.fixture
-def make_rounds() -> Iterator[MakeRounds]:
-    """Makes a learner with memory of its own, and the updates done at each of its heartbeats."""
-    with ExitStack() as memories:
-
-        def make(engine: Any, **settings: Any) -> tuple[Any, list[int]]:
-            small = {"network": "small", "round_steps": 80, "replay_size": 160, "total_steps": 800}
-            memory = Memory.create(Plan(settled(**small | settings), 4))
-            memories.callback(memory.arena.close)
-            heartbeats = list[int]()
-            waiter = SimpleNamespace(
-                process=int(Role.LEARNER),
-                note_progress=lambda progress: None,
-                heartbeat=lambda: heartbeats.append(int(memory.board.updates[0])),
-                doorbell=engine,
-            )
-            memory.board.commits.publish(0)
-            return Rounds(memory, cast(Waiter, waiter), engine, fake_doorbells(engine)), heartbeats
-
-        yield make
+def make_rounds(engine: Any, **settings: Any) -> tuple[Any, list[int]]:
+    """A learner with memory of its own, and the updates done at each of its heartbeats."""
+    small = {"network": "small", "round_steps": 80, "replay_size": 160, "total_steps": 800}
+    memory = Memory.create(Plan(settled(**small | settings), 4))
+    memory.arena.close()  # its mapping stays
+    heartbeats = list[int]()
+    waiter = Mock(process=int(Role.LEARNER), doorbell=engine)
+    waiter.heartbeat = lambda: heartbeats.append(int(memory.board.updates[0]))
+    memory.board.commits.publish(0)
+    return Rounds(memory, waiter, engine, fake_doorbells(engine)), heartbeats
 
 
 @pytest.mark.parametrize(("newest", "published"), [(20, []), (0, [4, 16]), (4, [16])])
-def test_with_free_repeated_updates_publish_nothing(
-    make_rounds: MakeRounds, monkeypatch: pytest.MonkeyPatch, newest: int, published: list[int]
-) -> None:
+def test_with_free_repeated_updates_publish_nothing(newest: int, published: list[int]) -> None:
     """Their weights are older than those that inference has, also in a round that was not committed."""
-    rounds, _ = make_rounds(Engine(), schedule="free", publish_every_updates=4)
+    rounds, _ = make_rounds(make_engine(), schedule="free", publish_every_updates=4)
     done: list[int] = []
-    monkeypatch.setattr(rounds._memory.weights, "content", [newest])
-    monkeypatch.setattr(rounds._memory.weights, "publish", lambda updates, fill: done.append(updates))
+    rounds._memory.weights.content = [newest]
+    rounds._memory.weights.publish = lambda updates, fill: done.append(updates)
     rounds._slice = 4
     rounds._run(0, 24)
     assert done == published
 
 
-def test_numbers_that_are_not_finite_are_found_at_the_end_of_a_round(
-    make_rounds: MakeRounds, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_numbers_that_are_not_finite_are_found_at_the_end_of_a_round() -> None:
     """By all members together, though one of them publishes before."""
-
-    def refuse(updates: int, fill: object) -> None:
-        raise NonFiniteError("They are not finite.", 0, {})
-
-    done = list[int]()
-    rounds, _ = make_rounds(Engine(done.append), schedule="free", publish_every_updates=4)
-    monkeypatch.setattr(rounds._memory.weights, "publish", refuse)
+    done, refuse = list[int](), Mock(side_effect=NonFiniteError("They are not finite.", 0, {}))
+    rounds, _ = make_rounds(make_engine(done.append), schedule="free", publish_every_updates=4)
+    rounds._memory.weights.publish = refuse
     rounds._run(0, 24)
     assert sum(done) == 24
 
 
-def test_repeated_updates_are_counted_where_slices_end_elsewhere(make_rounds: MakeRounds) -> None:
+def test_repeated_updates_are_counted_where_slices_end_elsewhere() -> None:
     """The incarnation before had done 3 of the updates of the second slice."""
-    rounds, _ = make_rounds(Engine())
+    rounds, _ = make_rounds(make_engine())
     rounds._board.updates[0] = 7
     rounds._slice = 4
     rounds._run(0, 12)
@@ -134,12 +92,7 @@ def test_repeated_updates_are_counted_where_slices_end_elsewhere(make_rounds: Ma
     ids=["slow", "fast", "as known", "whole chunks"],
 )
 def test_a_slice_takes_about_as_long_as_it_should(
-    make_rounds: MakeRounds,
-    clock: list[float],
-    seconds: float,
-    paces: list[float],
-    counts: tuple[int, ...],
-    done: list[int],
+    clock: list[float], seconds: float, paces: list[float], counts: Sequence[int], done: list[int]
 ) -> None:
     """A heartbeat comes after each. The first slices take `paces`, the others `seconds` an update."""
     first = iter(paces)
@@ -147,27 +100,24 @@ def test_a_slice_takes_about_as_long_as_it_should(
     def run(updates: int) -> None:
         clock[0] += next(first, seconds * updates)
 
-    rounds, heartbeats = make_rounds(Engine(run))
+    rounds, heartbeats = make_rounds(make_engine(run))
     for round_, count in enumerate(counts):
         rounds._run(round_, count)
     assert heartbeats == done
     assert SLICE_UPDATES % CHUNK_UPDATES == 0
 
 
-def test_members_that_differ_end_the_run_before_the_commit(
-    make_rounds: MakeRounds, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_members_that_differ_end_the_run_before_the_commit() -> None:
     def meet(_value: int, what: str) -> None:
         if "parameters" in what:
             raise FatalError("They differ.")
 
-    rounds, _ = make_rounds(Engine(), learning_starts=1)
+    rounds, _ = make_rounds(make_engine(), learning_starts=1)
     rounds._team = SimpleNamespace(meet=meet)
-    committed = list[int]()
-    monkeypatch.setattr(rounds, "_commit", committed.append)
+    rounds._commit = Mock()
     with pytest.raises(FatalError, match="They differ"):
         rounds.run_round(1)
-    assert committed == []
+    assert not rounds._commit.called
 
 
 class Gpu:
@@ -189,7 +139,7 @@ class Gpu:
         self.unfinished -= 1
 
 
-def test_a_gpu_is_asked_for_some_slices_ahead_and_no_more(make_rounds: MakeRounds) -> None:
+def test_a_gpu_is_asked_for_some_slices_ahead_and_no_more() -> None:
     gpu = Gpu()
     rounds, heartbeats = make_rounds(gpu)
     rounds._run(0, 20 * SLICE_UPDATES)
@@ -198,67 +148,40 @@ def test_a_gpu_is_asked_for_some_slices_ahead_and_no_more(make_rounds: MakeRound
     assert len(heartbeats) > 20, "a wait sends heartbeats"
 
 
-def test_a_gpu_that_does_not_go_on_is_a_fault(
-    clock: list[float], make_rounds: MakeRounds, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gpu_that_does_not_go_on_is_a_fault(clock: list[float]) -> None:
     gpu = Gpu()
     rounds, heartbeats = make_rounds(gpu)
 
     def wait(seconds: float) -> None:
         clock[0] += STUCK_SECONDS / 4
 
-    monkeypatch.setattr(gpu, "wait", wait)
+    gpu.wait = wait
     gpu.unfinished = 9
     with pytest.raises(DeviceFault, match="did not finish a slice of up to 16 updates in 300 s"):
         rounds._wait_for_slices(SLICES_LEFT)
     assert len(heartbeats) == 5
 
 
-def test_updates_are_done_before_they_are_published_in_mid_round(
-    make_rounds: MakeRounds, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_updates_are_done_before_they_are_published_in_mid_round() -> None:
     gpu = Gpu()
     rounds, _ = make_rounds(gpu, schedule="free", publish_every_updates=2 * SLICE_UPDATES)
     left = list[int]()
-    monkeypatch.setattr(rounds._memory.weights, "content", [0])
-    monkeypatch.setattr(rounds._memory.weights, "publish", lambda updates, fill: left.append(gpu.unfinished))
+    rounds._memory.weights.content = [0]
+    rounds._memory.weights.publish = lambda updates, fill: left.append(gpu.unfinished)
     rounds._run(0, 8 * SLICE_UPDATES)
     assert left == [SLICES_LEFT] * 3
 
 
 @pytest.mark.parametrize(("begun", "looks"), [(SLICES_LEFT, 0), (SLICES_LEFT + 3, 3)])
-def test_the_next_round_is_drawn_while_the_gpu_has_work_for_some_looks(
-    make_rounds: MakeRounds, monkeypatch: pytest.MonkeyPatch, begun: int, looks: int
-) -> None:
+def test_the_next_round_is_drawn_while_the_gpu_has_work_for_some_looks(begun: int, looks: int) -> None:
     gpu = Gpu()
     gpu.unfinished = begun
     rounds, heartbeats = make_rounds(gpu)
     drawn = list[int]()
-    monkeypatch.setattr(rounds, "_prefetch", drawn.append)
+    rounds._prefetch = drawn.append
     rounds._wait_for_gpu(5)
     assert len(heartbeats) == looks
     assert drawn == [5] * looks
-
-
-def may_commit(boundary: int, *, written: int, oldest_readable_tick: int, refused: int = 0) -> bool:
-    """True if the learner commits without a wait, in rounds of five ticks."""
-    memory = SimpleNamespace(
-        board=SimpleNamespace(
-            written=np.array([written]), records_refused=np.array([refused]), newest_record=boundary - 1
-        ),
-        run_schedule=SimpleNamespace(
-            record_number=lambda boundary: boundary - 1,
-            segment_begin=lambda boundary: boundary,
-            round_ticks=5,
-            oldest_readable_tick={boundary: oldest_readable_tick}.__getitem__,
-        ),
-        plan=SimpleNamespace(config=Config()),
-    )
-    asked = list[bool]()
-    waiter = SimpleNamespace(process=1, wait=lambda until: asked.append(until()))
-    Commits(cast(Memory, memory), cast(Waiter, waiter), fake_doorbells()).wait_for_scribe(boundary)
-    (answer,) = asked
-    return answer
 
 
 @pytest.mark.parametrize(
@@ -277,25 +200,28 @@ def test_a_commit_lets_no_lane_overwrite_an_unrecorded_round(
     boundary: int, written: int, readable_from: int, refused: int, commits: bool
 ) -> None:
     """With round 10 the lanes may write over round 7, not over round 8; nor are metrics overwritten."""
-    found = may_commit(boundary, written=written, oldest_readable_tick=5 * readable_from, refused=refused)
-    assert found == commits
+    board = Mock(written=[written], records_refused=[refused], newest_record=boundary - 1)
+    run_schedule = Mock(round_ticks=5, record_number=lambda at: at - 1, segment_begin=lambda at: at)
+    run_schedule.oldest_readable_tick = {boundary: 5 * readable_from}.__getitem__
+    waiter, answers = Mock(), list[bool]()
+    waiter.wait = lambda until: answers.append(until())
+    Commits(Mock(board=board, run_schedule=run_schedule), waiter, fake_doorbells()).wait_for_scribe(boundary)
+    assert answers == [commits]
 
 
-def test_a_record_has_the_means_over_its_updates(make_rounds: MakeRounds) -> None:
-    rounds, _ = make_rounds(Engine())
+def test_a_record_has_the_means_over_its_updates() -> None:
+    rounds, _ = make_rounds(make_engine())
     names = rounds._run_schedule.method.metrics
     rounds._record += [RoundMetrics(1, dict.fromkeys(names, 1.0)), RoundMetrics(3, dict.fromkeys(names, 5.0))]
     assert rounds._end_record() == (4, dict.fromkeys(names, 4.0))
     assert rounds._end_record() == (0, {}), "the next one begins"
 
 
-def test_a_learner_that_died_between_its_snapshot_and_its_commit_commits_first(
-    make_rounds: MakeRounds, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_learner_that_died_between_its_snapshot_and_its_commit_commits_first() -> None:
     """Lanes wait for the commit, and the learner would wait for their next round."""
-    rounds, _ = make_rounds(Engine())
+    rounds, _ = make_rounds(make_engine())
     committed = list[int]()
-    monkeypatch.setattr(rounds, "_commit", committed.append)
+    rounds._commit = committed.append
     rounds._memory.weights.publish(0, lambda flat: None)
     rounds._memory.learner_snapshots.write(1, lambda out: None)
     assert rounds.restore() == 1
@@ -305,14 +231,14 @@ def test_a_learner_that_died_between_its_snapshot_and_its_commit_commits_first(
     assert committed == [1], "once"
 
 
-def test_a_commit_keeps_its_order(make_rounds: MakeRounds, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_keeps_its_order() -> None:
     """A learner that is killed in between repeats what is missing; nothing is seen that could be lost."""
-    rounds, _ = make_rounds(Engine())
+    rounds, _ = make_rounds(make_engine())
     done = list[str]()
     for name in ("wait_for_lanes", "wait_for_scribe", "name_last", "record", "snapshot", "queue_evaluation", "publish"):
-        monkeypatch.setattr(rounds._commits, name, lambda *arguments, name=name: done.append(name))
-    monkeypatch.setattr(rounds._memory.weights, "publish", lambda *arguments: done.append("weights"))
-    monkeypatch.setattr(rounds, "_prefetch", lambda round_: None)
+        setattr(rounds._commits, name, lambda *arguments, name=name: done.append(name))
+    rounds._memory.weights.publish = lambda *arguments: done.append("weights")
+    rounds._prefetch = lambda round_: None
     rounds._commit(1)
     before = ["wait_for_lanes", "wait_for_scribe", "name_last", "record", "snapshot"]
     assert done == [*before, "weights", "queue_evaluation", "publish"]

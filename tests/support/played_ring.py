@@ -49,8 +49,8 @@ def patches(random: np.random.Generator, *count: int, size: int = FRAME_SIDE) ->
 class PlayedRing:
     """Episodes of random length, frame by frame; nothing is forgotten here, whatever the ring overwrites."""
 
-    def __init__(self, config: Config, seed: int = 0, *, both: bool = False) -> None:
-        """`both`: some ticks are truncated and lose a life."""
+    def __init__(self, config: Config, seed: int = 0, *, both: bool = False, ticks: int = 0) -> None:
+        """Play so many ticks; `both`: some are truncated and lose a life."""
         self._both = both
         self.run_schedule: RunSchedule = make_run_schedule(config)
         self.ring = Ring(Arena.create(Layout(ring_fields(self.run_schedule).values())), self.run_schedule)
@@ -62,6 +62,7 @@ class PlayedRing:
         # Unwritten memory shows: what was never played looks valid and bright.
         for field in self.ring.field.values():
             field[:] = 201
+        self.play(ticks)
 
     def play(self, ticks: int) -> None:
         """Play the next ticks of all envs."""

@@ -26,8 +26,7 @@ def worker_config(**settings: object) -> ResolvedConfig:
 def worker_memory(config: ResolvedConfig) -> tuple[Memory, PlayedRing]:
     """A region whose rings hold four rounds of random episodes, and what was played."""
     memory = Memory.create(Plan(config, ACTIONS))
-    played = PlayedRing(config, both=True)
-    played.play(4 * T_MAX)
+    played = PlayedRing(config, both=True, ticks=4 * T_MAX)
     random, fields = np.random.default_rng(5), played.ring.field
     if "log_prob" in fields:
         fields["log_prob"][:] = -random.random(fields["log_prob"].shape)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from learner.engine.engine import GRADIENT_NORM
 from learner.networks.module_model import make_model
@@ -16,12 +16,11 @@ from learner.networks.modules import initial_parameters
 from learner.networks.packed_model import PackedModel
 from learner.rollout.actor_critic import ActorCritic
 from learner.rollout.advantages import generalized_advantages
-from learner.rollout.on_policy_method import Rollout
 from learner.rollout.step_reader import StepReader
 from shared.errors import FatalError
 from shared.memory.run_memory import Memory
 from shared.memory.shared_parameters import SharedParameters
-from tests.support.plain_network import plain_values
+from tests.learner.networks.test_modules import Reference, canonical, make_reference, packed_model
 from tests.support.played_ring import ACTIONS
 from tests.support.worker_memory import LANE_ENVS, T_MAX, WORKERS, worker_config, worker_memory
 from workers.gradients import Gradients, make_worker_method
@@ -31,19 +30,16 @@ CPU = torch.device("cpu")
 WORKER, ROUND = 1, 2
 
 
-def _models(memory: Memory, *seeds: int, scale: float = 1.0) -> list[PackedModel]:
+def models_of(memory: Memory, *seeds: int, scale: float = 1.0) -> list[PackedModel]:
     """Models of fresh parameters times `scale`."""
-    made = [make_model(memory.plan.network, CPU, "fp32") for _ in seeds]
-    for seed, model in zip(seeds, made, strict=True):
-        model.pack(scale * initial_parameters(memory.plan.network, seed), model.params)
-        model.sync_copy()
-    return made
+    network = memory.plan.network
+    return [packed_model(network, "fp32", scale * initial_parameters(network, seed), make_model) for seed in seeds]
 
 
 def _gradients(*, scale: float = 1.0, **settings: Any) -> tuple[Memory, Gradients, SharedParameters]:
     """Gradients of a memory with these settings, by fresh parameters times `scale`."""
     memory, _ = worker_memory(worker_config(**settings))
-    (model,) = _models(memory, 1, scale=scale)
+    (model,) = models_of(memory, 1, scale=scale)
     gradients = Gradients(memory, model, None, make_worker_method(memory.plan, CPU), lambda *of_tick: [])
     return memory, gradients, memory.shared_parameters
 
@@ -55,36 +51,22 @@ def _gradient(**settings: Any) -> tuple[np.ndarray, dict[str, float]]:
     return shared.gradient[WORKER], gradients.means(ROUND + 1)[1]
 
 
-def _named(memory: Memory, flat: np.ndarray) -> dict[str, Tensor]:
-    """The parameters in canonical layout, as leaves of autograd."""
-    parts = memory.plan.parameters.split(flat)
-    return {name: torch.from_numpy(part.copy()).requires_grad_() for name, part in parts.items()}
-
-
-def _outputs(memory: Memory, leaves: dict[str, Tensor], tick: np.ndarray, env: np.ndarray) -> Tensor:
+def _outputs(memory: Memory, reference: Reference, tick: np.ndarray, env: np.ndarray) -> Tensor:
     """Outputs of the steps (tick, env), by tick and then env, by PyTorch's layers."""
     rows, mask = memory.ring.stack_rows(env, tick)
-    stacks = torch.from_numpy(memory.ring.flat["frame"][rows] * mask[:, :, None, None])
-    if not memory.run_schedule.recurrent_units:
-        return plain_values("small", torch.cat([leaf.flatten() for leaf in leaves.values()]), stacks)
-    x = stacks / 255.0
-    for name, stride in (("conv1", 4), ("conv2", 2)):
-        x = F.conv2d(x, leaves[f"{name}.weight"], leaves[f"{name}.bias"], stride).relu()
-    x = F.linear(x.flatten(1), leaves["hidden.weight"], leaves["hidden.bias"]).relu()
-    module = nn.LSTM(x.shape[1], memory.run_schedule.recurrent_units)
-    for name, parameter in module.named_parameters():
-        parameter.data = leaves[f"lstm.{name}"].data
-        leaves[f"lstm.{name}"] = parameter
-    starts = memory.ring.flat["start"][memory.ring.rows(env, tick)].reshape(-1, LANE_ENVS)
-    before = memory.ring.flat["recurrent_state"][memory.ring.rows(env[:LANE_ENVS], tick[:LANE_ENVS] - 1)]
-    state = torch.from_numpy(before).unbind(1)
-    found = []
-    for row, start in zip(x.view(-1, 1, LANE_ENVS, x.shape[1]), starts, strict=True):
-        keep = torch.from_numpy(1.0 - start.astype(np.float32))[:, None]
-        outputs, after = module(row, tuple((each * keep)[None] for each in state))
-        state = tuple(each[0] for each in after)
-        found.append(outputs[0])
-    return F.linear(torch.cat(found), leaves["heads.weight"], leaves["heads.bias"])
+    stacks = torch.from_numpy(memory.ring.flat["frame"][rows] * mask[:, :, None, None]).double()
+    x = reference.hidden(reference.torso(stacks / 255.0)).relu()
+    if memory.run_schedule.recurrent_units:
+        starts = memory.ring.flat["start"][memory.ring.rows(env, tick)].reshape(-1, LANE_ENVS)
+        before = memory.ring.flat["recurrent_state"][memory.ring.rows(env[:LANE_ENVS], tick[:LANE_ENVS] - 1)]
+        state, found = torch.from_numpy(before).double().unbind(1), []
+        for row, start in zip(x.view(-1, LANE_ENVS, 1, x.shape[1]), starts, strict=True):
+            keep = torch.from_numpy(1.0 - start)[:, None]
+            outputs, after = reference.lstm(row, tuple((each * keep)[None] for each in state))
+            state = tuple(each[0] for each in after)
+            found.append(outputs[:, 0])
+        x = torch.cat(found)
+    return reference.heads(x)
 
 
 def _expected(memory: Memory, flat: np.ndarray) -> np.ndarray:
@@ -95,13 +77,12 @@ def _expected(memory: Memory, flat: np.ndarray) -> np.ndarray:
     reader = StepReader(memory.ring, config.learn, method, range(WORKER * LANE_ENVS, (WORKER + 1) * LANE_ENVS))
     ticks = np.arange(ROUND * T_MAX, (ROUND + 1) * T_MAX + 1)
     tick, env = np.repeat(ticks, LANE_ENVS), np.tile(WORKER * LANE_ENVS + np.arange(LANE_ENVS), len(ticks))
-    leaves = _named(memory, flat)
-    outputs = _outputs(memory, leaves, tick, env)
-    rollout = reader.rollout(tick, env, outputs.detach().numpy())
+    reference = make_reference(memory.plan.network, flat)
+    outputs = _outputs(memory, reference, tick, env)
+    rollout = reader.rollout(tick, env, outputs.detach().float().numpy())
     assert 0 < rollout.valid.sum() < rollout.valid.size
-    values = rollout.outputs[:, :, -1]
+    values, n = rollout.outputs[:, :, -1], T_MAX * LANE_ENVS
     advantage = generalized_advantages(rollout, values, 1.0)
-    n = T_MAX * LANE_ENVS
     log_policy = torch.log_softmax(outputs[:n, :ACTIONS], 1)
     taken = log_policy.gather(1, torch.from_numpy(rollout.action.reshape(-1, 1)))[:, 0]
     entropy = -(log_policy.exp() * log_policy).sum(1)
@@ -109,21 +90,18 @@ def _expected(memory: Memory, flat: np.ndarray) -> np.ndarray:
     returns = torch.from_numpy((advantage + values[:-1]).reshape(-1).astype(np.float32))
     by_step = -torch.from_numpy(advantage.reshape(-1).astype(np.float32)) * taken
     by_step = by_step + settings.value_weight / 2 * (outputs[:n, ACTIONS] - returns).square()
-    loss = (weight * (by_step - settings.entropy_weight * entropy)).sum()
-    return torch.cat([each.flatten() for each in torch.autograd.grad(loss, list(leaves.values()))]).numpy()
+    (weight * (by_step - settings.entropy_weight * entropy)).sum().backward()
+    return reference.gradient().numpy()
 
 
 @pytest.mark.parametrize("recurrent", [False, True])
 def test_a_gradient_is_the_sum_over_the_steps_of_one_worker(*, recurrent: bool) -> None:
     """With an LSTM from the state in the ring on, through all steps and no episode's end."""
     memory, gradients, shared = _gradients(recurrent=recurrent)
-    starts = memory.ring.field["start"][WORKER, ROUND * T_MAX + 1 : (ROUND + 1) * T_MAX]
-    assert starts.any()
+    assert memory.ring.field["start"][WORKER, ROUND * T_MAX + 1 : (ROUND + 1) * T_MAX].any()
     gradients.compute(WORKER, ROUND)
-    flat = initial_parameters(memory.plan.network, 1)
-    found = np.zeros_like(flat)
-    gradients._model.unpack(torch.from_numpy(shared.gradient[WORKER]), found)
-    expected = _expected(memory, flat)
+    found = canonical(gradients._model, torch.from_numpy(shared.gradient[WORKER]))
+    expected = _expected(memory, initial_parameters(memory.plan.network, 1))
     for name, part in memory.plan.parameters.split(expected).items():
         assert part.any(), name
     np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-5 * np.abs(expected).max())
@@ -147,20 +125,15 @@ def test_a_gradient_of_adam_is_the_mean_over_the_steps_whose_norm_every_optimize
 
 def test_sarsa_ends_with_the_action_that_its_policy_takes_at_the_tick_that_opens_the_next_round() -> None:
     memory, _ = worker_memory(worker_config(method="sarsa", round_steps=72))
-    online, target = _models(memory, 0, 1)
-    asked, rollouts, method = [], list[Rollout](), make_worker_method(memory.plan, CPU)
-    targets = method.targets
-
-    def choose(worker: int, tick: int, best: np.ndarray) -> list[int]:
-        asked.append((worker, tick, best.tolist()))
-        return [2, 3]
-
-    method.targets = lambda rollout: (rollouts.append(rollout), targets(rollout))[1]
+    online, target = models_of(memory, 0, 1)
+    choose, method = Mock(return_value=[2, 3]), make_worker_method(memory.plan, CPU)
+    method.targets = targets = Mock(wraps=method.targets)
     for models in ((online, target), (target, online)):
         Gradients(memory, *models, method, choose).compute(WORKER, ROUND)
         memory.shared_parameters.computed.publish(WORKER, ROUND)
-    first, second = rollouts
-    assert asked[0] == (WORKER, (ROUND + 1) * T_MAX, first.outputs[-1].argmax(1).tolist())
+    first, second = (call.args[0] for call in targets.call_args_list)
+    worker, tick, best = choose.call_args_list[0].args
+    assert (worker, tick, best.tolist()) == (WORKER, (ROUND + 1) * T_MAX, first.outputs[-1].argmax(1).tolist())
     assert first.next_action.tolist() == [2, 3]
     np.testing.assert_array_equal(first.target_outputs, second.outputs)
     assert not np.allclose(first.outputs, second.outputs)

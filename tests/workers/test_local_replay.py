@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 import torch
 
 from learner.losses.td_learning import TDLearning
 from learner.networks.frame_blocks import images_in
-from learner.networks.module_model import make_model
 from learner.networks.modules import initial_parameters
-from learner.replay.replay_frames import Batch
 from learner.replay.sampling import Replay
 from shared.memory.run_memory import Memory
-from tests.support.plain_network import plain_values
+from tests.learner.networks.test_modules import make_reference
 from tests.support.played_ring import PlayedRing
 from tests.support.worker_memory import LANE_ENVS, T_MAX, worker_config, worker_memory
+from tests.workers.test_gradients import models_of
 from workers.gradients import Gradients, make_worker_method
-from workers.newest_steps import LocalReplay
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 CPU = torch.device("cpu")
@@ -32,16 +33,12 @@ def _memory(**settings: object) -> tuple[Memory, PlayedRing]:
 
 def _gradients(memory: Memory) -> Gradients:
     """By other parameters of the target network than of the one that learns."""
-    models = [make_model(memory.plan.network, CPU, "fp32") for _ in range(2)]
-    for seed, model in enumerate(models):
-        model.pack(initial_parameters(memory.plan.network, seed), model.params)
-        model.sync_copy()
-    return Gradients(memory, *models, make_worker_method(memory.plan, CPU), lambda *of_tick: [])
+    return Gradients(memory, *models_of(memory, 0, 1), make_worker_method(memory.plan, CPU), lambda *of_tick: [])
 
 
-def _drawn(memory: Memory, worker: int, number: int) -> LocalReplay:
+def _drawn(memory: Memory, worker: int, number: int) -> Any:
+    """The source of a worker's gradients, which has drawn the batch of one."""
     source = _gradients(memory)._source
-    assert isinstance(source, LocalReplay)
     with torch.inference_mode():
         source.differentiate(worker, number)
     return source
@@ -56,16 +53,15 @@ def test_transitions_are_those_of_the_worker_and_of_its_newest_steps() -> None:
     first = end - WINDOW * T_MAX + 3  # the stack of the first tick lies in the window
     own = [(tick, env) for tick in range(first, end) for env in envs if played._slots[tick]["valid"][env]]
     known = {played.transition(*place).state.tobytes(): played.transition(*place) for place in own}
-    frames = images_in(chunk.blocks).numpy()
-    seen = set()
+    target = make_reference(memory.plan.network, initial_parameters(memory.plan.network, 1))
+    frames, seen = images_in(chunk.blocks).numpy(), set()
     for i in range(BATCH):
         found = known[np.ascontiguousarray(frames[i, :4]).tobytes()]
         seen.add(found.state.tobytes())
         assert chunk.action_one_hot[i].argmax() == found.action
         assert chunk.reward[i] == found.reward
         assert (chunk.discount[i] == 0.0) == found.ends
-        target = torch.from_numpy(initial_parameters(memory.plan.network, 1))
-        best = plain_values("small", target, torch.from_numpy(found.next_state)[None]).max()
+        best = target.values(found.next_state[None]).max()
         assert chunk.target[i].item() == pytest.approx(found.reward + chunk.discount[i].item() * best.item(), abs=1e-4)
     assert len(seen) > len(own) // 2
 
@@ -98,24 +94,18 @@ def test_settings_are_annealed_by_the_gradient(monkeypatch: pytest.MonkeyPatch) 
 
 def test_learning_begins_with_the_first_whole_gradient_after_the_steps_before_it() -> None:
     memory, _ = _memory(learning_starts=72)
-    first = memory.run_schedule.first_learning_round
-    assert first == 2
+    assert memory.run_schedule.first_learning_round == 2
     gradients = _gradients(memory)
     assert [gradients.compute(WORKER, number) for number in range(4)] == [False, False, True, True]
 
 
-def test_every_gradient_draws_other_places_of_its_window(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_gradient_draws_other_places_of_its_window() -> None:
     memory, _ = _memory()
     memory.ring.field["valid"][:] = 1
-    places, transitions = list[list[int]](), Replay.transitions
-
-    def watch(self: Replay, tick: np.ndarray, env: np.ndarray) -> Batch:
-        places.append((tick - len(places) * T_MAX).tolist())
-        return transitions(self, tick, env)
-
-    monkeypatch.setattr(Replay, "transitions", watch)
-    for number in (3, 4):
-        _drawn(memory, WORKER, number)
-    assert places[0] != places[1]
+    with patch.object(Replay, "transitions", autospec=True, side_effect=Replay.transitions) as transitions:
+        for number in (3, 4):
+            _drawn(memory, WORKER, number)
+    first, second = ((call.args[1] - i * T_MAX).tolist() for i, call in enumerate(transitions.call_args_list))
+    assert first != second
     window = range((4 - WINDOW) * T_MAX + 3, 4 * T_MAX)
-    assert set(places[0]) | set(places[1]) <= set(window), "of windows of the same size"
+    assert set(first) | set(second) <= set(window), "of windows of the same size"

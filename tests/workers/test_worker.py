@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -55,7 +56,7 @@ class MortalWaiter(Waiter):
             raise Killed
 
 
-def _live(memory: Memory, spec: ChildSpec, lives: Iterator[int], stop_at: int) -> int:
+def _live(memory: Memory, stop_at: int, spec: ChildSpec, lives: Iterator[int]) -> int:
     """Run one process until the last round is committed; return its deaths. `lives`: heartbeats of each."""
     torch.set_num_threads(1)
     deaths = 0
@@ -81,29 +82,20 @@ def _lives(number: int) -> Iterator[int]:
     yield FOREVER
 
 
-def _run(
-    actors: int, kills: bool = False, stop_at: int = FOREVER, **settings: Any
-) -> tuple[dict[str, np.ndarray], int]:
+def _run(actors: int, kills: bool = False, stop_at: int = FOREVER, **more: Any) -> tuple[dict[str, np.ndarray], int]:
     """Fields of the memory after a run, and the deaths of its processes."""
     game: dict[str, Any] = {"env": "tests.support.pixel_game:factory", "total_steps": STEPS, "optimizer_epsilon": 1e-3}
-    plan = Plan(worker_config(actors=actors, **game | settings), ACTIONS)
+    plan = Plan(worker_config(actors=actors, **game | more), ACTIONS)
     memory = Memory.create(plan)
     memory.board.prepared[0] = memory.board.records_refused[0] = 1  # nothing waits for a scribe
     bells = Doorbells(tuple(Doorbell.create().fd for _ in range(len(plan.processes))), plan.processes)
     kept: dict[str, Any] = {"plan": plan, "doorbells": bells, "memory_fd": memory.arena.fd, "role": Role.WORKER}
     kept |= {"incarnation": 0, "run_dir": Path(), "cores": None}
+    processes = enumerate(plan.processes.indexes_of(Role.WORKER))
+    specs = [ChildSpec(number=number, process=process, **kept) for number, process in processes]
+    lives = [_lives(spec.number) if kills else iter([FOREVER]) for spec in specs]
     with ThreadPoolExecutor(actors) as threads:
-        lived = [
-            threads.submit(
-                _live,
-                memory,
-                ChildSpec(number=number, process=process, **kept),
-                _lives(number) if kills else iter([FOREVER]),
-                stop_at,
-            )
-            for number, process in enumerate(plan.processes.indexes_of(Role.WORKER))
-        ]
-    deaths = sum(each.result() for each in lived)
+        deaths = sum(threads.map(partial(_live, memory, stop_at), specs, lives))
     for fd in (*bells.fds, memory.arena.fd):
         os.close(fd)
     schedule, last = memory.run_schedule, memory.board.last.read()
@@ -121,8 +113,7 @@ def test_processes_and_deaths_change_nothing(monkeypatch: pytest.MonkeyPatch, *,
     assert deaths >= 8
     assert ("recurrent_state" in expected) == recurrent
     assert not recurrent or expected["recurrent_state"].any()
-    for name, values in expected.items():
-        np.testing.assert_array_equal(found[name], values, name)
+    np.testing.assert_equal(found, expected)
 
 
 def test_a_worker_plays_up_to_its_gradient_and_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,17 +148,9 @@ def test_a_stop_ends_where_all_are_whatever_dies(monkeypatch: pytest.MonkeyPatch
 
 
 REPLAY = {"local_replay": 48, "learning_starts": 72, "batch_size": 8, "round_steps": 72}
-METHODS: dict[str, dict[str, Any]] = {
-    "a3c": {},
-    "vtrace": {},
-    "pqn": {"epochs": 1},
-    "sarsa": {"round_steps": 72},
-    "n-step-q": {"round_steps": 72},
-    "one-step-q": {"round_steps": 72},
-    "dqn": REPLAY,
-    "c51": REPLAY,
-    "qr-dqn": REPLAY,
-}
+METHODS: dict[str, dict[str, Any]] = {"a3c": {}, "vtrace": {}, "pqn": {"epochs": 1}}
+METHODS |= {name: {"round_steps": 72} for name in ("sarsa", "n-step-q", "one-step-q")}
+METHODS |= dict.fromkeys(("dqn", "c51", "qr-dqn"), REPLAY)
 
 
 @pytest.mark.stress

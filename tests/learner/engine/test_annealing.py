@@ -20,8 +20,6 @@ from tests.support.played_ring import PlayedRing, make_test_engine, small_config
 
 TICKS, ROUNDS, BOUNDARY = 6, 6, 3
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 
 @dataclass(frozen=True)
 class Shifted(MethodSettings):
@@ -67,19 +65,18 @@ def test_targets_read_the_annealed_value_of_their_round_whenever_the_learner_beg
     played = PlayedRing(config, both=True)
     played.ring.field.get("log_prob", np.zeros(0))[:] = -1.0
     first, second = (make_test_engine(played, config) for _ in range(2))
+    window_end = played.run_schedule.window_end
     for round_ in range(ROUNDS):
         played.play(TICKS)
         if round_ == BOUNDARY:
             second.load(stored_state(first))
         means = []
         for engine in (first, second)[: 1 + (round_ >= BOUNDARY)]:
-            window_end = played.run_schedule.window_end(round_)
             seen.clear()
-            engine.run(engine.begin_round(round_, window_end))
-            engine.prefetch(round_ + 1, played.run_schedule.window_end(round_ + 1))
+            engine.run(engine.begin_round(round_, window_end(round_)))
+            engine.prefetch(round_ + 1, window_end(round_ + 1))
             means.append(engine.end_round())
             assert set(seen) == ({1.0 - round_ / 8} if engine._planned else set())
             engine.update_target()
         assert means[0] == means[-1], "of this round alone"
-    online = [stored_state(engine)["online"] for engine in (first, second)]
-    np.testing.assert_array_equal(*online)
+    np.testing.assert_array_equal(*(stored_state(engine)["online"] for engine in (first, second)))

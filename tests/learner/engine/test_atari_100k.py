@@ -23,8 +23,6 @@ from tests.learner.losses.test_losses import action_values, paper_target
 from tests.learner.networks.test_modules import make_reference
 from tests.support.played_ring import ACTIONS, PlayedRing, make_test_engine, stored_state
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 BATCH, ROUND, SEED = 6, 150, 3
 SUPPORT = [-10.0 + 0.4 * i for i in range(51)]
 Stacks = NDArray[np.uint8]
@@ -109,8 +107,7 @@ def test_an_update_is_that_of_the_papers(preset: str) -> None:
         loss = -(y * row.log_softmax(0)).sum() if algorithm.method == "c51" else F.huber_loss(row, y)
         total = total + weights[i] * loss / BATCH
     total.backward()
-    by_name = dict(online.named_parameters())
-    gradient = torch.cat([by_name[name].grad.flatten() for name, _ in spec.shapes])
+    gradient = online.gradient()
     assert np.linalg.norm(update["gradient"] - gradient.numpy()) < 3e-3 * np.linalg.norm(gradient)
     gradient *= min(1.0, (algorithm.clip_gradient or torch.inf) / float(gradient.norm()))
 

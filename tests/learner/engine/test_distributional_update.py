@@ -23,17 +23,8 @@ from shared.network_parameters import parameters_of
 from shared.network_spec import Network, network_of
 from tests.learner.losses.test_losses import action_values, paper_target, quantile_loss
 from tests.learner.networks.test_modules import Reference, make_reference
-from tests.support.played_ring import (
-    ACTIONS,
-    PlayedRing,
-    Transition,
-    make_algorithm,
-    make_test_engine,
-    patches,
-    small_config,
-)
-
-pytestmark = pytest.mark.usefixtures("one_thread")
+from tests.support import played_ring
+from tests.support.played_ring import ACTIONS, PlayedRing, Transition, make_algorithm, make_test_engine, small_config
 
 STEPS = 3
 DISCOUNT = 0.9
@@ -51,15 +42,8 @@ QR_DQN = {"method": "qr-dqn", "atoms": 5}
 IQN = {"method": "iqn", "iqn_samples": 3, "iqn_policy_samples": 4}
 # A policy and a bound with which logarithms are on both sides of the bound.
 MUNCHAUSEN = {"munchausen": True, "munchausen_temperature": 1.0, "munchausen_floor": -1.5}
-CASES = {
-    "c51": C51,
-    "c51-double": C51 | {"double": True},
-    "qr-dqn": QR_DQN,
-    "qr-dqn-double": QR_DQN | {"double": True},
-    "iqn": IQN,
-    "iqn-double": IQN | {"double": True},
-    "m-iqn": IQN | MUNCHAUSEN,
-}
+CASES = {"c51": C51, "qr-dqn": QR_DQN, "iqn": IQN}
+CASES |= {f"{name}-double": method | {"double": True} for name, method in CASES.items()} | {"m-iqn": IQN | MUNCHAUSEN}
 
 
 # The papers
@@ -86,18 +70,12 @@ def _loss(algorithm: Algorithm, chosen: Tensor, fractions: Tensor | None, target
 
 
 def _expected(
-    algorithm: Algorithm,
-    batch: list[Transition],
-    online: Reference,
-    target: Reference,
-    fractions: Tensor | None,
-    next_fractions: Tensor | None,
+    algorithm: Algorithm, batch: list[Transition], online: Reference, target: Reference, drawn: list[Tensor | None]
 ) -> tuple[list[list[float]], Tensor]:
-    """Targets of a batch, and the sum of its losses."""
-    states, following = (
-        torch.from_numpy(np.stack(stacks)).double()
-        for stacks in ([t.state for t in batch], [t.next_state for t in batch])
-    )
+    """Targets of a batch, and the sum of its losses; `drawn`: fractions of the network that learns and of the other."""
+    stacks = (np.stack([getattr(each, name) for each in batch]) for name in ("state", "next_state"))
+    states, following = (torch.from_numpy(each).double() for each in stacks)
+    fractions, next_fractions = drawn
     choosing = _choosing(target.network, len(batch))
     with torch.no_grad():
         now = target(states, choosing, None)
@@ -107,8 +85,7 @@ def _expected(
     q, q_next = (action_values(algorithm, each, SUPPORT) for each in (now, judged))
     targets, losses = [], []
     for i, transition in enumerate(batch):
-        discount = 0.0 if transition.ends else DISCOUNT**transition.length
-        step = transition.reward, discount, transition.action
+        step = transition.reward, 0.0 if transition.ends else DISCOUNT**transition.length, transition.action
         targets.append(paper_target(algorithm, step, q[i], q_next[i], outputs[i], SUPPORT))
         asked = None if fractions is None else fractions[i]
         losses.append(_loss(algorithm, learned[i, transition.action], asked, targets[-1]))
@@ -123,7 +100,7 @@ def _parameters(network: Network, seed: int) -> NDArray[np.float32]:
     flat = initial_parameters(network, seed)
     views = parameters_of(network).split(flat)
     views["value.weight"] *= 100.0
-    stacks = torch.from_numpy(patches(np.random.default_rng(seed), BATCH, STACK)).double()
+    stacks = torch.from_numpy(played_ring.patches(np.random.default_rng(seed), BATCH, STACK)).double()
     with torch.no_grad():
         outputs = make_reference(network, flat)(stacks, _choosing(network, BATCH), None)
     of_units = outputs.mean(2) if network.fractions else outputs.flatten(1)
@@ -131,14 +108,12 @@ def _parameters(network: Network, seed: int) -> NDArray[np.float32]:
     return flat
 
 
-def _drawn(engine: Engine) -> tuple[Tensor | None, Tensor | None]:
+def _drawn(engine: Engine) -> list[Tensor | None]:
     """Fractions [n, N] of the update that is looked at: of the online network, and of what it moves to."""
-    number, index = divmod(UPDATE, CHUNK_UPDATES)
-    minibatch = engine._source.minibatch(number, index)
+    minibatch = engine._source.minibatch(*divmod(UPDATE, CHUNK_UPDATES))
     samples = minibatch.fractions.shape[1]
-    if not samples:
-        return None, None
-    return minibatch.fractions.double(), minibatch.next_fractions[:, -samples:].double()
+    drawn = minibatch.fractions, minibatch.next_fractions[:, -samples:]
+    return [each.double() if samples else None for each in drawn]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -163,10 +138,9 @@ def test_an_update_is_that_of_the_papers(case: str) -> None:
         places = [starts[pick] for pick in draw_integers(len(starts), UPDATES, BATCH, 3, round_)[UPDATE].tolist()]
         batch = [played.transition(*place, DISCOUNT) for place in places]
         reference = make_reference(network, online)
-        targets, loss = _expected(algorithm, batch, reference, make_reference(network, target), *_drawn(engine))
+        targets, loss = _expected(algorithm, batch, reference, make_reference(network, target), _drawn(engine))
         np.testing.assert_allclose(update["target_value"], targets, rtol=1e-4, atol=1e-4)
         loss.backward()
-        by_name = dict(reference.named_parameters())
-        gradient = np.concatenate([by_name[name].grad.numpy().ravel() for name, _ in spec.shapes])
+        gradient = reference.gradient().numpy()
         # Nearer by far, but for units of which rounding decides whether they are alive.
         assert np.linalg.norm(update["gradient"] - gradient) < 3e-3 * np.linalg.norm(gradient)

@@ -6,6 +6,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 from functools import partial
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -23,7 +24,7 @@ def gpu() -> Iterator[SimulatedGpu]:
 
 def test_an_error_of_a_prefetch_is_raised_at_its_use(gpu: SimulatedGpu) -> None:
     work = Prefetcher(DEVICE)
-    work.submit(lambda: (_ for _ in ()).throw(ValueError("there is nothing")))
+    work.submit(Mock(side_effect=ValueError("there is nothing")))
     assert work.busy
     with pytest.raises(ValueError, match="there is nothing"):
         work.settle()
@@ -31,11 +32,9 @@ def test_an_error_of_a_prefetch_is_raised_at_its_use(gpu: SimulatedGpu) -> None:
     assert not work.busy
 
 
-def test_the_prefetch_thread_has_as_many_threads_its_gpu_and_no_gradients(
-    gpu: SimulatedGpu, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_prefetch_thread_has_as_many_threads_its_gpu_and_no_gradients(gpu: SimulatedGpu) -> None:
     seen, devices = [], list[torch.device]()
-    monkeypatch.setattr(gpu, "set_device", devices.append)
+    gpu.set_device = devices.append
     work = Prefetcher(DEVICE)
 
     def look() -> None:
@@ -59,23 +58,14 @@ def test_graphs_are_warmed_up_and_captured_in_a_stream_of_their_own(gpu: Simulat
 
 
 def test_an_error_in_a_capture_is_not_hidden_by_its_end(gpu: SimulatedGpu) -> None:
-    graphs, times = Graphs(DEVICE), []
-
-    def body() -> None:
-        times.append(None)
-        if len(times) > 1:
-            raise RuntimeError("Cannot copy between CPU and CUDA tensors during CUDA graph capture")
-
-    with pytest.raises(RuntimeError, match="Cannot copy between CPU and CUDA"):
-        graphs.capture("a", body)
+    graphs, says = Graphs(DEVICE), "Cannot copy between CPU and CUDA tensors during CUDA graph capture"
+    with pytest.raises(RuntimeError, match=says):
+        graphs.capture("a", Mock(side_effect=[None, RuntimeError(says)]))
     assert "a" not in graphs
 
 
 def test_a_side_stream_keeps_inputs_until_it_is_settled(gpu: SimulatedGpu) -> None:
-    class Read:
-        """A tensor that a job reads."""
-
-    side_stream, read, streams = CudaSideStream(DEVICE), Read(), []
+    side_stream, read, streams = CudaSideStream(DEVICE), torch.zeros(1), []
     kept = weakref.ref(read)
     side_stream.submit(partial(lambda read: streams.append(gpu.current_stream(DEVICE)), read))
     del read

@@ -23,29 +23,21 @@ from shared.config.sections import Algorithm, Learn
 from shared.config.settings import Config
 from shared.network_parameters import parameters_of
 from shared.network_spec import Network
+from tests.learner.networks.test_modules import make_reference
 from tests.support.device_work import Work, played_ring
 from tests.support.device_work import make_test_engine as engine_on
-from tests.support.plain_network import plain_values
 from tests.support.played_ring import ACTIONS, PlayedRing, make_algorithm, make_test_engine, small_config, stored_state
 from tests.support.simulated_gpu import DEVICE, simulated_gpu
 
-CPU = torch.device("cpu")
+CPU, NETWORK = torch.device("cpu"), Network("small", ACTIONS)
 State = dict[str, np.ndarray]
 END = 4 * 6
 """The tick before which the ring was played."""
 
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-def _require_same(state: State, other: State) -> None:
-    for name, vector in state.items():
-        np.testing.assert_array_equal(vector, other[name], err_msg=name)
-
-
 def _engine(config: Config, precision: str = "fp32", replay_on: str = "auto") -> Engine:
     """An engine on four rounds of random episodes."""
-    return make_test_engine(_played(config), config, precision, replay_on)
+    return make_test_engine(PlayedRing(config, ticks=END), config, precision, replay_on)
 
 
 def _after(updates: int, config: Config, precision: str = "fp32") -> Engine:
@@ -56,14 +48,9 @@ def _after(updates: int, config: Config, precision: str = "fp32") -> Engine:
     return engine
 
 
-def _q(flat: Tensor, stacks: np.ndarray) -> Tensor:
-    return plain_values("small", flat, torch.from_numpy(stacks))
-
-
-def _played(config: Config) -> PlayedRing:
-    played = PlayedRing(config)
-    played.play(END)
-    return played
+@torch.no_grad()
+def _q(flat: np.ndarray, stacks: np.ndarray) -> Tensor:
+    return make_reference(NETWORK, flat).values(stacks)
 
 
 def _step(learn: Learn, step: int, g: Tensor, x: Tensor, mean: Tensor, square: Tensor) -> list[Tensor]:
@@ -87,23 +74,21 @@ def _step(learn: Learn, step: int, g: Tensor, x: Tensor, mean: Tensor, square: T
 
 def _reference_round(played: PlayedRing, learn: Learn, round_: int, updates: int) -> tuple[State, list[float]]:
     """One round from fresh parameters, in float64, transition by transition."""
-    target = torch.from_numpy(initial_parameters(Network("small", ACTIONS), 3)).double()
+    target = torch.from_numpy(initial_parameters(NETWORK, 3)).double()
     online, mean, square = target.clone(), torch.zeros_like(target), torch.zeros_like(target)
     starts = played.samplable(round_ * played.run_schedule.round_ticks)
     losses = []
     for step, picks in enumerate(draw_integers(len(starts), updates, learn.batch_size, 3, round_), start=1):
         batch = [played.transition(*starts[pick]) for pick in picks]
-        next_q = _q(target, np.stack([t.next_state for t in batch])).max(1).values
-        y = torch.tensor([t.reward for t in batch]) + next_q * torch.tensor(
-            [0.0 if t.ends else 0.99**t.length for t in batch]
-        )
-        flat = online.clone().requires_grad_()
-        q = _q(flat, np.stack([t.state for t in batch]))[range(len(batch)), [t.action for t in batch]]
-        loss = F.huber_loss(q, y, reduction="mean" if learn.optimizer == "adam" else "sum")
-        (g,) = torch.autograd.grad(loss, flat)
+        next_q = _q(target.numpy(), np.stack([t.next_state for t in batch])).max(1).values
+        discount = torch.tensor([0.0 if t.ends else 0.99**t.length for t in batch])
+        y = torch.tensor([t.reward for t in batch]) + next_q * discount
+        reference = make_reference(NETWORK, online.numpy())
+        q = reference.values(np.stack([t.state for t in batch]))[range(len(batch)), [t.action for t in batch]]
+        F.huber_loss(q, y, reduction="mean" if learn.optimizer == "adam" else "sum").backward()
         losses.append(float(F.huber_loss(q.detach(), y)))
         step += played.run_schedule.updates_before(round_)
-        online, mean, square = _step(learn, step, g, online, mean, square)
+        online, mean, square = _step(learn, step, reference.gradient(), online, mean, square)
     vectors = (online, target, mean, square)
     return {name: v.numpy() for name, v in zip(DQN.states, vectors, strict=True)}, losses
 
@@ -111,14 +96,11 @@ def _reference_round(played: PlayedRing, learn: Learn, round_: int, updates: int
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("optimizer", ["rmsprop", "adam"])
 def test_a_round_is_that_of_the_reference(optimizer: str, precision: str) -> None:
-    config = small_config(
-        optimizer=optimizer,
-        optimizer_decay=0.95 if optimizer == "rmsprop" else 0.999,
-        optimizer_epsilon=0.01 if optimizer == "rmsprop" else 1.5e-4,
-    )
+    decay, epsilon = (0.95, 0.01) if optimizer == "rmsprop" else (0.999, 1.5e-4)
+    config = small_config(optimizer=optimizer, optimizer_decay=decay, optimizer_epsilon=epsilon)
     before, engine = stored_state(_engine(config, precision), "target"), _after(12, config, precision)
     metrics, after = engine.end_round(), stored_state(engine, "target")
-    expected, losses = _reference_round(_played(config), config.learn, 4, 12)
+    expected, losses = _reference_round(PlayedRing(config, ticks=END), config.learn, 4, 12)
     assert metrics.updates == 12
     assert metrics.means["loss"] == pytest.approx(np.mean(losses), rel=1e-4 if precision == "fp32" else 2e-2)
     tolerance = 1e-3 if precision == "fp32" else 0.1
@@ -145,8 +127,7 @@ def test_the_place_of_frames_and_prefetching_change_nothing(preset: str) -> None
                         engine.prefetch(prefetched, end(prefetched))
                 engine.end_round()
             states.append(stored_state(engine))
-    for state in states[1:]:
-        _require_same(state, states[0])
+    np.testing.assert_equal(states[1:], states[:1] * 4)
 
 
 def test_a_gpu_is_waited_for_though_a_prefetch_has_failed() -> None:
@@ -176,25 +157,19 @@ OPTIMIZERS = [("rmsprop", 0.95), ("rms", 0.9), ("adam", 0.999), ("radam", 0.5), 
 @pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize(("optimizer", "decay"), OPTIMIZERS)
 @pytest.mark.parametrize(
-    ("bound", "end", "mean_gradient"), [(None, None, False), (0.01, None, True), (0.01, 0.0, False), (1e6, 0.0, True)]
+    ("bound", "end", "mean"), [(None, None, False), (0.01, None, True), (0.01, 0.0, False), (1e6, 0.0, True)]
 )
 def test_steps_are_those_of_the_formulas(
-    bound: float | None,
-    end: float | None,
-    mean_gradient: bool,
-    optimizer: str,
-    decay: float,
-    compiled: bool,
-    precision: str,
+    bound: float | None, end: float | None, mean: bool, optimizer: str, decay: float, compiled: bool, precision: str
 ) -> None:
     """With gradients of a mean or a sum, clipped by the norm of the mean, and rates that are constant or annealed."""
     epsilon = {"rmsprop": 1e-3, "rms": 1e-3, "adam": 1e-5, "radam": 1e-12}[optimizer]
     settings = {"optimizer": optimizer, "optimizer_decay": decay, "optimizer_epsilon": epsilon}
     learn = small_config(learning_rate=1e-2, learning_rate_end=end, **settings).learn
-    weights = FusedModel(Network("small", ACTIONS), CPU, precision)
-    found = Optimizer(weights, learn, bound, mean_gradient=mean_gradient)
+    weights = FusedModel(NETWORK, CPU, precision)
+    found = Optimizer(weights, learn, bound, mean_gradient=mean)
     found._compiled = compiled
-    summed, adam = 1 if mean_gradient else learn.batch_size, "adam" in optimizer
+    summed, adam = 1 if mean else learn.batch_size, "adam" in optimizer
     assert (found.gradient_scale, found.mean_factor) == (1 / summed if adam else 1.0, 1 if adam else summed)
     if end is not None:
         found.set_rate(2e-3)
@@ -218,11 +193,10 @@ def test_steps_are_those_of_the_formulas(
 def test_the_learning_rate_of_a_round_is_constant_and_on_the_line(optimizer: str) -> None:
     """Rounds of 24 steps: the fifth one begins after 96 steps."""
     annealed = {"learning_rate": 4e-3, "learning_rate_end": 1e-3, "anneal_steps": 192}
-    states = []
-    for settings in ({"learning_rate": 2.5e-3}, annealed, {"learning_rate": 4e-3}):
-        engine = _after(12, small_config(optimizer=optimizer, **settings))
-        states.append(stored_state(engine)["online"])
-    constant, found, start = states
+    constant, found, start = (
+        stored_state(_after(12, small_config(optimizer=optimizer, **settings)))["online"]
+        for settings in ({"learning_rate": 2.5e-3}, annealed, {"learning_rate": 4e-3})
+    )
     assert np.array_equal(found, constant)
     assert not np.array_equal(found, start)
 
@@ -249,23 +223,13 @@ def test_a_round_that_only_plays_has_no_updates() -> None:
 
 # What came after the DQN of 2015
 
+RAINBOW = {"dueling": True, "noisy": True, "n_step": 3, "prioritized": True}
 COMBINATIONS = {
     "dqn": Algorithm(),
     "double": Algorithm(double=True, clip_gradient=0.5, n_step=3),
-    "rainbow": make_algorithm(
-        method="c51", atoms=11, double=True, dueling=True, noisy=True, n_step=3, prioritized=True, v_min=-3, v_max=3
-    ),
+    "rainbow": make_algorithm(method="c51", atoms=11, v_min=-3, v_max=3, double=True, **RAINBOW),
     "qr-dqn": make_algorithm(method="qr-dqn", atoms=5, value_rescaling=True, normalize="all", clip_gradient=10.0),
-    "m-iqn": make_algorithm(
-        method="iqn",
-        munchausen=True,
-        dueling=True,
-        noisy=True,
-        n_step=3,
-        prioritized=True,
-        iqn_samples=4,
-        iqn_policy_samples=4,
-    ),
+    "m-iqn": make_algorithm(method="iqn", iqn_samples=4, iqn_policy_samples=4, munchausen=True, **RAINBOW),
 }
 
 
@@ -296,13 +260,13 @@ def test_every_combination_is_exact(name: str, network: str, precision: str) -> 
     later = _do(first, 4, [12])
     wanted = stored_state(first, "target")
     assert _do(second, 3, [1] * 12) == metrics
-    _require_same(stored_state(second, "target"), kept)
+    np.testing.assert_equal(stored_state(second, "target"), kept)
     resumed.load(kept)
     assert _do(resumed, 4, [5, 3, 99]) == later
-    _require_same(stored_state(resumed, "target"), wanted)
+    np.testing.assert_equal(stored_state(resumed, "target"), wanted)
     resumed.load(None)
     _do(resumed, 3, [8, 4])
-    _require_same(stored_state(resumed, "target"), kept)
+    np.testing.assert_equal(stored_state(resumed, "target"), kept)
     for key, vector in wanted.items():
         assert not np.array_equal(vector, kept[key]), key
         assert not np.array_equal(kept[key], fresh[key]), key
@@ -314,8 +278,8 @@ def test_an_update_by_priorities_is_that_of_the_reference(replay_on: str) -> Non
     engine = _engine(small_config(Algorithm(double=True, n_step=3, prioritized=True)), replay_on=replay_on)
     _do(engine, 3, [12])
     before = stored_state(engine, "target")
-    engine.load(before | {"target": initial_parameters(Network("small", ACTIONS), 9)})
-    target = torch.from_numpy(initial_parameters(Network("small", ACTIONS), 9)).double()
+    target, reference = initial_parameters(NETWORK, 9), make_reference(NETWORK, before["online"])
+    engine.load(before | {"target": target})
     engine.begin_round(4, END)
     engine.run(1)
     update = engine.last_update()
@@ -323,35 +287,30 @@ def test_an_update_by_priorities_is_that_of_the_reference(replay_on: str) -> Non
     assert importance.max() == 1
     assert importance.min() < 0.99
 
-    flat = torch.from_numpy(before["online"]).double().requires_grad_()
     states, following = update["frames"][:, :4], update["frames"][:, 4:]
-    best = _q(flat.detach(), following).argmax(1)
+    best = _q(before["online"], following).argmax(1)
     rows = range(len(best))
     y = torch.from_numpy(update["reward"]) + torch.from_numpy(update["discount"]) * _q(target, following)[rows, best]
     np.testing.assert_allclose(update["target_value"], y.numpy(), rtol=1e-4, atol=1e-5)
-    q = _q(flat, states)[rows, update["action"].tolist()]
-    losses = F.huber_loss(q, y, reduction="none")
-    (gradient,) = torch.autograd.grad((importance.double() * losses).sum(), flat)
-    assert np.linalg.norm(update["gradient"] - gradient.numpy()) < 1e-4 * np.linalg.norm(gradient.numpy())
+    q = reference.values(states)[rows, update["action"].tolist()]
+    (importance.double() * F.huber_loss(q, y, reduction="none")).sum().backward()
+    gradient = reference.gradient().numpy()
+    assert np.linalg.norm(update["gradient"] - gradient) < 1e-4 * np.linalg.norm(gradient)
     errors = engine._source.minibatch(0, 0).td_error
     np.testing.assert_allclose(errors.numpy(), (q - y).detach().abs().numpy(), rtol=1e-3, atol=1e-5)
 
 
 def test_the_target_in_a_report_is_the_one_that_was_learned_from() -> None:
     """With Double DQN it depends on the online network, which the update has moved since."""
-    targets = []
-    for rate in (1e-9, 1.0):
-        config = small_config(Algorithm(double=True), learning_rate=rate, optimizer="adam", optimizer_epsilon=1e-8)
-        targets.append(_after(1, config).last_update()["target_value"])
-    np.testing.assert_array_equal(targets[0], targets[1])
+    double, adam = Algorithm(double=True), {"optimizer": "adam", "optimizer_epsilon": 1e-8}
+    engines = (_after(1, small_config(double, learning_rate=rate, **adam)) for rate in (1e-9, 1.0))
+    np.testing.assert_array_equal(*(engine.last_update()["target_value"] for engine in engines))
 
 
 def test_the_norm_that_is_shown_is_that_before_it_is_clipped() -> None:
-    norms = []
-    for clip in (None, 1e-4):
-        engine = _after(1, small_config(Algorithm(clip_gradient=clip)))
-        norms.append(engine.end_round().means["gradient_norm"])
-    assert norms[0] == norms[1] > 1e-3
+    engines = [_after(1, small_config(Algorithm(clip_gradient=clip))) for clip in (None, 1e-4)]
+    norm, clipped = (engine.end_round().means["gradient_norm"] for engine in engines)
+    assert norm == clipped > 1e-3
 
 
 @pytest.mark.parametrize("dead", [False, True])
@@ -359,12 +318,11 @@ def test_the_spread_of_q_is_that_of_the_first_batch(dead: bool) -> None:
     engine = _engine(small_config())
     state = stored_state(engine, "target")
     if dead:
-        parameters_of(Network("small", ACTIONS)).split(state["online"])["conv2.bias"][:] = -100.0
+        parameters_of(NETWORK).split(state["online"])["conv2.bias"][:] = -100.0
         engine.load(state)
     engine.begin_round(4, END)
     engine.run(1)
-    frames = engine.last_update()["frames"][:, :4]
-    best = _q(torch.from_numpy(state["online"]).double(), frames).max(1).values
+    best = _q(state["online"], engine.last_update()["frames"][:, :4]).max(1).values
     found = engine.end_round().means["q_spread"]
     assert found == pytest.approx(float(best.std(correction=0)), rel=1e-3, abs=1e-7)
     assert (found < 1e-7) == dead

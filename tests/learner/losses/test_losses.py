@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 from typing import Any
 
 import pytest
@@ -42,10 +43,8 @@ def action_values(algorithm: Algorithm, outputs: Tensor, support: list[float]) -
     return outputs.mean(-1).tolist()
 
 
-def _log_softmax(values: list[float], temperature: float) -> list[float]:
-    scaled = [(value - max(values)) / temperature for value in values]
-    total = math.log(sum(math.exp(value) for value in scaled))
-    return [value - total for value in scaled]
+def _log_softmax(values: list[float], temperature: float) -> Tensor:
+    return (torch.tensor(values, dtype=torch.float64) / temperature).log_softmax(0)
 
 
 def paper_target(
@@ -72,21 +71,18 @@ def paper_target(
         return [reward + discount * theta for theta in outputs[best].tolist()]
     # Vieillard et al. 2020, equation 2, for every quantile; the logarithm is clipped as in their appendix.
     tau = algorithm.munchausen_temperature
-    mine = min(0.0, max(algorithm.munchausen_floor, tau * _log_softmax(q, tau)[action]))
-    following = [0.0] * outputs.shape[1]
-    for log_p, row in zip(_log_softmax(q_next, tau), outputs.tolist(), strict=True):
-        for j, theta in enumerate(row):
-            following[j] += math.exp(log_p) * (theta - tau * log_p)
-    return [reward + algorithm.munchausen_alpha * mine + discount * value for value in following]
+    mine = min(0.0, max(algorithm.munchausen_floor, tau * _log_softmax(q, tau)[action].item()))
+    log_p = _log_softmax(q_next, tau)[:, None]
+    following = (log_p.exp() * (outputs.double() - tau * log_p)).sum(0)
+    return (reward + algorithm.munchausen_alpha * mine + discount * following).tolist()
 
 
 def quantile_loss(theta: Tensor, tau: list[float], target: Tensor) -> Tensor:
     """Dabney et al. 2018a, equation 10, and 2018b, equation 3, of one transition in float64."""
     total = torch.zeros((), dtype=torch.float64)
-    for each, fraction in zip(theta, tau, strict=True):
-        for y in target.double():
-            u = y - each
-            total = total + abs(fraction - (1.0 if u < 0 else 0.0)) * huber(u) / len(target)
+    for (each, fraction), y in product(zip(theta, tau, strict=True), target.double()):
+        u = y - each
+        total = total + abs(fraction - (1.0 if u < 0 else 0.0)) * huber(u) / len(target)
     return total
 
 

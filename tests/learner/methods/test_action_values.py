@@ -18,9 +18,7 @@ ACTIONS, N = 5, 16
 
 def _method(name: str, **settings: object) -> ActionValues:
     algorithm = Config().with_settings(method=name, **settings).algorithm
-    made = make_method(Network("small", ACTIONS, name), algorithm, torch.device("cpu"))
-    assert isinstance(made, ActionValues)
-    return made
+    return make_method(Network("small", ACTIONS, name), algorithm, torch.device("cpu"))  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize("mean", [True, False])

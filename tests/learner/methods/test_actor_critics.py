@@ -11,11 +11,10 @@ from torch import Tensor
 
 from learner.losses.method import make_method
 from learner.methods.vtrace import importance_ratio
-from learner.rollout.actor_critic import ActorCritic, EvaluatedSteps, explained_variance
+from learner.rollout.actor_critic import EvaluatedSteps, explained_variance
 from learner.rollout.advantages import generalized_advantages, v_trace
 from learner.rollout.on_policy_method import StepBatch
 from shared.config.method_declaration import VTraceSettings
-from shared.config.sections import Algorithm
 from shared.config.settings import Config
 from shared.network_spec import Network
 from tests.support.random_rollout import random_rollout
@@ -31,31 +30,19 @@ CASES: dict[str, dict[str, Any]] = {
 }
 
 
-def _method(**settings: Any) -> ActorCritic:
-    algorithm: Algorithm = Config().with_settings(**settings).algorithm
-    made = make_method(Network("small", ACTIONS, algorithm.method, value_output=True), algorithm, torch.device("cpu"))
-    assert isinstance(made, ActorCritic)
-    return made
+def _method(**settings: Any) -> Any:
+    algorithm = Config().with_settings(**settings).algorithm
+    return make_method(Network("small", ACTIONS, algorithm.method, value_output=True), algorithm, torch.device("cpu"))
 
 
 def _minibatch(silent: int = 3) -> StepBatch:
     """Random numbers; the first steps have no action."""
     generator = torch.Generator().manual_seed(2)
-
-    def normal() -> Tensor:
-        return torch.randn(N, generator=generator)
-
     taken = torch.eye(ACTIONS)[torch.randint(0, ACTIONS, (N,), generator=generator)]
-    weight = (torch.arange(N) >= silent).float()
-    return StepBatch(
-        blocks=torch.zeros(N, 1),
-        action_one_hot=taken,
-        log_prob=-1.5 + 0.5 * normal(),
-        advantage=normal() + 0.5,
-        returns=normal(),
-        weight=weight,
-        old_value=0.5 * normal(),
-    )
+    log_prob, advantage, returns, old_value = (torch.randn(N, generator=generator) for _ in range(4))
+    numbers = {"log_prob": -1.5 + 0.5 * log_prob, "advantage": advantage + 0.5, "returns": returns}
+    numbers |= {"weight": (torch.arange(N) >= silent).float(), "old_value": 0.5 * old_value}
+    return StepBatch(torch.zeros(N, 1), taken, **numbers)
 
 
 def _outputs() -> Tensor:
@@ -103,9 +90,8 @@ def test_the_gradient_is_that_of_autograd(case: dict[str, Any], silent: int) -> 
 def test_clipping_acts_on_some_steps_and_not_on_others() -> None:
     """The cases of PPO above hold steps on both sides of each bound."""
     batch, outputs = _minibatch(0), _outputs()
-    clipped, plain = (
-        _method(**CASES["ppo"], clip_value=each).learn(outputs, batch, costly_metrics=True) for each in (True, False)
-    )
+    methods = [_method(**CASES["ppo"], clip_value=each) for each in (True, False)]
+    clipped, plain = (method.learn(outputs, batch, costly_metrics=True) for method in methods)
     assert 5 < (clipped.gradient[:, -1] != plain.gradient[:, -1]).sum() < N - 5
     still = (clipped.gradient[:, :-1, 0].abs().sum(1) < 1e-3).sum()
     assert 5 < still < N - 5
@@ -164,8 +150,7 @@ def test_explained_variance_is_1_of_perfect_values_and_0_of_constant_ones(old: s
     values = {"right": batch.returns + 2.0, "constant": 0 * batch.returns, "wrong": -9 * batch.returns}
     assert explained_variance(batch._replace(old_value=values[old])).item() == pytest.approx(expected, abs=1e-6)
     for constant in (0.0, 0.1, 0.3, -0.9, 2.7):
-        equal = torch.full_like(batch.returns, constant)
-        assert explained_variance(batch._replace(returns=equal)) == 0.0
+        assert explained_variance(batch._replace(returns=torch.full_like(batch.returns, constant))) == 0.0
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
@@ -190,12 +175,10 @@ def test_returns_of_a3c_end_after_some_steps() -> None:
     rollout = random_rollout(np.random.default_rng(0), ticks=10, outputs=ACTIONS + 1)
     targets = _method(method="a3c", return_steps=4).targets(rollout)
     for first, end in ((0, 4), (4, 8), (8, 10)):
-        part = {
-            name: each[first:end] for name, each in rollout._asdict().items() if name not in ("outputs", "discount")
-        }
+        names = ("reward", "terminal", "ended", "valid", "action", "log_prob")
+        part = {name: getattr(rollout, name)[first:end] for name in names}
         alone = rollout._replace(outputs=rollout.outputs[first : end + 1], **part)
-        expected = _method(method="a2c").targets(alone)
-        np.testing.assert_array_equal(targets.returns[first:end], expected.returns)
+        np.testing.assert_array_equal(targets.returns[first:end], _method(method="a2c").targets(alone).returns)
     whole = _method(method="a2c").targets(rollout)
     assert not np.allclose(targets.returns, whole.returns)
     np.testing.assert_array_equal(_method(method="a3c", return_steps=10).targets(rollout).returns, whole.returns)

@@ -26,9 +26,8 @@ SUPPORT = [V_MIN + (V_MAX - V_MIN) * i / (ATOMS - 1) for i in range(ATOMS)]
 def _method(name: str, **algorithm: object) -> ValueMethod:
     atoms = {"c51": ATOMS, "qr-dqn": 5}.get(name, 1)
     settings = make_algorithm(method=name, prioritized=True, **algorithm)
-    made = make_method(Network("small", A, name, atoms, V_MIN, V_MAX, fractions=K), settings, CPU)
-    assert isinstance(made, ValueMethod)
-    return made
+    network = Network("small", A, name, atoms, V_MIN, V_MAX, fractions=K)
+    return make_method(network, settings, CPU)  # type: ignore[return-value]
 
 
 def _values(*shape: int, seed: int = 0, scale: float = 1.0) -> Tensor:
@@ -73,12 +72,7 @@ def test_c51_learns_probabilities_by_cross_entropy() -> None:
     target = _values(N, ATOMS, seed=1, scale=2.0).softmax(1)
     target[:5] = torch.eye(ATOMS)[:5]  # certain ones, of which the logarithm of 0 is part
     learned = _learn(_method("c51"), outputs, target)
-
-    def loss_of(i: int, chosen: Tensor) -> Tensor:
-        p = chosen.exp() / chosen.exp().sum()
-        return -sum(target[i, j].double() * p[j].log() for j in range(ATOMS))  # type: ignore[return-value]
-
-    _check(learned, outputs, loss_of)
+    _check(learned, outputs, lambda i, chosen: -(target[i].double() * (chosen.exp() / chosen.exp().sum()).log()).sum())
     for i, action in enumerate(_actions()):
         p = outputs[i, action].double().softmax(0)
         pairs = zip(target[i].tolist(), p.tolist(), strict=True)
@@ -89,8 +83,7 @@ def test_c51_learns_probabilities_by_cross_entropy() -> None:
 
 def test_c51_has_no_priority_where_nothing_is_to_be_learned() -> None:
     outputs = _values(N, A, ATOMS)
-    target = outputs[range(N), _actions()].softmax(1)
-    learned = _learn(_method("c51"), outputs, target)
+    learned = _learn(_method("c51"), outputs, outputs[range(N), _actions()].softmax(1))
     assert learned.priority.max() < 1e-6
     assert (learned.priority >= 0).all()
     assert learned.gradient.abs().max() < 1e-6
@@ -135,10 +128,9 @@ def test_c51_projects_many_atoms_a_few_rows_at_a_time(monkeypatch: pytest.Monkey
 
 
 def test_combinations_that_a_method_allows() -> None:
-    assert [
-        (_method(name).supports_soft_policy, _method(name).supports_value_rescaling)
-        for name in ("dqn", "qr-dqn", "iqn", "c51")
-    ] == [*[(True, True)] * 3, (False, False)]
+    for name in ("dqn", "qr-dqn", "iqn", "c51"):
+        method = _method(name)
+        assert (method.supports_soft_policy, method.supports_value_rescaling) == ((name != "c51",) * 2)
 
 
 @pytest.mark.parametrize("name", ["theirs", "posix", "__init__", "dqn.x", "qr_dqn"])
@@ -148,10 +140,8 @@ def test_only_names_of_methods_are_methods(name: str) -> None:
         make_method(Network("small", A, name), Algorithm(), CPU)
 
 
-@pytest.mark.parametrize(("name", "value_output", "says"), [("dqn", True, "a value"), ("a2c", False, "no value")])
-def test_a_network_with_another_head_than_the_method_declares_is_a_sentence(
-    name: str, value_output: bool, says: str
-) -> None:
+@pytest.mark.parametrize(("name", "value", "says"), [("dqn", True, "a value"), ("a2c", False, "no value")])
+def test_a_network_with_another_head_than_the_method_declares_is_a_sentence(name: str, value: bool, says: str) -> None:
     """A file of weights names both."""
     with pytest.raises(ConfigError, match=f"method {name} is declared with the head .* its network has {says} of"):
-        make_method(Network("small", A, name, value_output=value_output), Algorithm(method=name), CPU)
+        make_method(Network("small", A, name, value_output=value), Algorithm(method=name), CPU)

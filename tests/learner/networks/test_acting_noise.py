@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import torch
 
 from learner.networks.acting_noise import acting_noise
@@ -14,8 +13,6 @@ from tests.support.played_ring import patches
 
 NETWORK = Network("small", actions=6, dueling=True, noisy=0.5)
 ENVS = 16
-
-pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def _drawn(seed: int, tick: int, envs: list[int]) -> np.ndarray:
@@ -30,8 +27,7 @@ def test_the_envs_of_a_request_change_no_noise() -> None:
 
 
 def test_envs_differ_and_every_one_has_normal_noise() -> None:
-    drawn = np.stack([_drawn(3, tick, list(range(ENVS))) for tick in range(8)])  # [ticks, envs, k]
-    numbers = drawn.reshape(8 * ENVS, -1)
+    numbers = np.concatenate([_drawn(3, tick, list(range(ENVS))) for tick in range(8)])  # [ticks * envs, k]
     correlations = np.corrcoef(numbers) - np.eye(len(numbers))
     assert np.abs(correlations).max() < 5 * np.sqrt(3 / numbers.shape[1])  # sizes are those of the tick: E[x^4] = 3
     for moments in (numbers.mean(1), numbers.std(1) - 1):

@@ -21,8 +21,7 @@ def test_actions_are_distributed_as_the_softmax() -> None:
 
 
 def test_log_probabilities_are_those_of_the_actions() -> None:
-    random = np.random.default_rng(0)
-    logits = (random.normal(size=(500, ACTIONS)) * 3).astype(np.float32)
+    logits = (np.random.default_rng(0).normal(size=(500, ACTIONS)) * 3).astype(np.float32)
     actions, log_prob = sample(logits, 1, np.arange(500), np.zeros(500, np.int64))
     expected = torch.log_softmax(torch.from_numpy(logits).double(), 1).numpy()[np.arange(500), actions]
     np.testing.assert_allclose(log_prob, expected, atol=1e-6)

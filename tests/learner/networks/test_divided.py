@@ -22,8 +22,6 @@ from learner.team.team import Team
 from shared.network_spec import Network
 from tests.support.thread_team import in_team
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 CPU = torch.device("cpu")
 ROWS = 10
 """More than eight parts, which do not divide them."""
@@ -93,8 +91,7 @@ def test_parts_give_the_outputs_and_the_gradient_of_the_batch(network: Network, 
         wanted = _learn(make_model(network, CPU, "fp32"), Team(), rows)
         found = _learn(_divided(network, "fp32", parts, Team()), Team(), rows)
         assert np.abs(wanted[-2]).max() > 0.1
-        for one, other in zip(found, wanted, strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("parts", [2, 4, 8])
@@ -139,6 +136,4 @@ def _require_same(network: Network, precision: str, parts: int, rows: int, *, ra
     wanted = learn(Team())
     for size in (size for size in (2, 4, 8) if size <= parts):
         for reverse in (False, True):
-            for member in in_team(size, learn, ranks=ranks, reverse=reverse):
-                for one, other in zip(wanted, member, strict=True):
-                    np.testing.assert_array_equal(one, other)
+            np.testing.assert_equal(in_team(size, learn, ranks=ranks, reverse=reverse), [wanted] * size)

@@ -21,8 +21,7 @@ from shared.errors import ConfigError
 from shared.frame_shape import CELL, DEFAULT_FRAMES, STACK, FrameShape
 from shared.network_parameters import parameters_of
 from shared.network_spec import Network
-from tests.learner.networks.test_modules import NETWORKS
-from tests.support.plain_network import plain_values
+from tests.learner.networks.test_modules import NETWORKS, make_reference, relative
 
 GRID = DEFAULT_FRAMES.grid
 
@@ -37,12 +36,7 @@ def _stacks(n: int, seed: int = 0, shape: FrameShape = DEFAULT_FRAMES) -> np.nda
 
 def _reference(network: Network, flat: np.ndarray, stacks: np.ndarray) -> Tensor:
     """Q values in float64."""
-    planes = torch.from_numpy(stacks).view(len(stacks), -1, *stacks.shape[-2:])
-    return plain_values(network.name, torch.from_numpy(flat).double(), planes)
-
-
-def _relative(actual: Tensor, expected: Tensor) -> float:
-    return float((actual.double() - expected).norm() / expected.norm())
+    return make_reference(network, flat).values(stacks.reshape(len(stacks), -1, *stacks.shape[-2:])).detach()
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -58,8 +52,7 @@ def test_another_process_takes_what_a_model_exports(precision: str, dueling: boo
     assert torch.equal(ours.params, theirs.params)
     assert torch.equal(ours.params_bf16, theirs.params_bf16)
     stacks = torch.ones(2, GRID, GRID, STACK * CELL, dtype=torch.uint8)
-    outputs = [model.forward(stacks, 0, ExtraInputs()).outputs for model in (ours, theirs)]
-    assert torch.equal(*outputs)
+    assert torch.equal(*(model.forward(stacks, 0, ExtraInputs()).outputs for model in (ours, theirs)))
 
 
 def test_the_first_convolution_is_one_of_blocks() -> None:
@@ -71,27 +64,18 @@ def test_the_first_convolution_is_one_of_blocks() -> None:
 
 def test_the_network_of_a3c_is_that_of_the_paper() -> None:
     """Mnih et al. 2013, section 4.1: 16 8x8 filters with stride 4, 32 4x4 filters with stride 2, 256 units."""
-    assert parameters_of(Network("a3c", 4)).shapes == (
-        ("conv1.weight", (16, 4, 8, 8)),
-        ("conv1.bias", (16,)),
-        ("conv2.weight", (32, 16, 4, 4)),
-        ("conv2.bias", (32,)),
-        ("hidden.weight", (256, 32 * 9 * 9)),
-        ("hidden.bias", (256,)),
-        ("value.weight", (4, 256)),
-        ("value.bias", (4,)),
-    )
+    weights = {"conv1": (16, 4, 8, 8), "conv2": (32, 16, 4, 4), "hidden": (256, 32 * 9 * 9), "value": (4, 256)}
+    pairs = [((f"{name}.weight", shape), (f"{name}.bias", shape[:1])) for name, shape in weights.items()]
+    assert parameters_of(Network("a3c", 4)).shapes == sum(pairs, ())
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_policy_answers_as_the_reference_and_row_by_row(precision: str) -> None:
-    policy = Policy(Network("nature", ACTIONS), CPU, precision, 8)
-    flat = initial_parameters(Network("nature", ACTIONS), 2)
+    network, stacks = Network("nature", ACTIONS), _stacks(8)
+    policy, flat = Policy(network, CPU, precision, 8), initial_parameters(network, 2)
     policy.load(flat)
-    stacks = _stacks(8)
     q = policy.values(stacks)
-    expected = _reference(Network("nature", ACTIONS), flat, stacks)
-    assert _relative(torch.from_numpy(q), expected) < TOLERANCE[precision]
+    assert relative(torch.from_numpy(q), _reference(network, flat, stacks)) < TOLERANCE[precision]
     others = _stacks(8, seed=9)
     others[3] = stacks[3]
     assert np.array_equal(policy.values(others)[3], q[3]), "a row depends on its neighbors"
@@ -107,7 +91,7 @@ def test_a_policy_answers_observations_of_another_shape() -> None:
     policy.rehearse()
     stacks = _stacks(4, 0, network.frames)
     expected = _reference(network, flat, stacks)
-    assert _relative(torch.from_numpy(policy.values(stacks)), expected) < TOLERANCE["fp32"]
+    assert relative(torch.from_numpy(policy.values(stacks)), expected) < TOLERANCE["fp32"]
     with pytest.raises(ValueError, match="batches of 4"):
         policy.values(stacks[:, :, 0])
 
@@ -128,16 +112,14 @@ def test_a_unit_that_rounding_turns_on_is_no_wrong_kernel(monkeypatch: pytest.Mo
     check_arithmetic(ACTOR_CRITIC, CPU, "bf16", 80, learns=True)
 
 
+PLAIN = [("nature", True, 8), ("nature", False, 4), ("nature", True, 32), ("nature", False, 32)]
+PLAIN += [("a3c", True, 32), ("small", True, 32), ("small", False, 32)]
+
+
 @pytest.mark.parametrize(
     ("network", "learns", "batch"),
     [
-        (Network("nature", ACTIONS), True, 8),
-        (Network("nature", ACTIONS), False, 4),
-        (Network("nature", ACTIONS), True, 32),
-        (Network("nature", ACTIONS), False, 32),
-        (Network("a3c", ACTIONS), True, 32),
-        (Network("small", ACTIONS), True, 32),
-        (Network("small", ACTIONS), False, 32),
+        *((Network(name, ACTIONS), learns, batch) for name, learns, batch in PLAIN),
         (ACTOR_CRITIC, True, 80),
         (NETWORKS["rainbow"], True, 4),
         (NETWORKS["everything"], True, 4),

@@ -34,11 +34,6 @@ def _gains(network: Network, name: str, rows: int) -> np.ndarray:
     return np.full(rows, 1.0 if is_one else math.sqrt(2))
 
 
-def _products(matrix: np.ndarray) -> np.ndarray:
-    """Products of the rows with each other, or of the columns where these are fewer."""
-    return matrix @ matrix.T if len(matrix) <= matrix.shape[1] else matrix.T @ matrix
-
-
 @pytest.mark.parametrize("name", NETWORKS)
 def test_weights_are_orthogonal_and_biases_zero(name: str) -> None:
     network = NETWORKS[name]
@@ -53,8 +48,8 @@ def test_weights_are_orthogonal_and_biases_zero(name: str) -> None:
             assert len(set(gains)) == 1 + (part == "heads.weight")
             for gain in set(gains):  # the rows of policy and value are orthogonal each for themselves
                 rows = matrix[gains == gain]
-                expected = gain**2 * np.eye(min(rows.shape))
-                np.testing.assert_allclose(_products(rows), expected, atol=1e-6, err_msg=part)
+                products = rows @ rows.T if len(rows) <= rows.shape[1] else rows.T @ rows  # of columns where fewer
+                np.testing.assert_allclose(products, gain**2 * np.eye(len(products)), atol=1e-6, err_msg=part)
 
 
 @pytest.mark.parametrize("initial", ["orthogonal", "torch"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,10 +64,8 @@ class Noisy(nn.Module):
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.zeros(outputs, inputs))
-        self.bias = nn.Parameter(torch.zeros(outputs))
-        self.weight_sigma = nn.Parameter(torch.zeros(outputs, inputs))
-        self.bias_sigma = nn.Parameter(torch.zeros(outputs))
+        self.weight, self.weight_sigma = (nn.Parameter(torch.zeros(outputs, inputs)) for _ in range(2))
+        self.bias, self.bias_sigma = (nn.Parameter(torch.zeros(outputs)) for _ in range(2))
 
     def forward(self, x: Tensor, noise: Tensor) -> Tensor:
         """Values of one observation; noise float64[inputs + outputs]."""
@@ -98,25 +96,20 @@ class Reference(nn.Module):
 
     def __init__(self, network: Network) -> None:
         super().__init__()
-        self.network = network
+        self.network, channels = network, network.frames.planes
         if network.name in CONVOLUTIONAL:
-            channels = network.frames.planes
             for i, (out, kernel, stride) in enumerate(CONVOLUTIONAL[network.name].convolutions, start=1):
                 self.add_module(f"conv{i}", nn.Conv2d(channels, out, kernel, stride))
                 if network.conv_norm:
                     self.add_module(f"conv{i}_norm", nn.LayerNorm(out))
                 channels = out
         else:
-            channels = network.frames.planes
+            convolution = Normed if network.spectral_norm else lambda n: nn.Conv2d(n, n, 3, padding=1)
             for i, base in enumerate((16, 32, 32), start=1):
-                block, out = nn.Module(), base * network.width
-                block.conv = nn.Conv2d(channels, out, 3, padding=1)
+                out = base * network.width
+                block = nn.ModuleDict({"conv": nn.Conv2d(channels, out, 3, padding=1)})
                 for j in (1, 2):
-                    residual = nn.Module()
-                    for k in (1, 2):
-                        normed = Normed(out) if network.spectral_norm else nn.Conv2d(out, out, 3, padding=1)
-                        residual.add_module(f"conv{k}", normed)
-                    block.add_module(f"residual{j}", residual)
+                    block[f"residual{j}"] = nn.ModuleDict({f"conv{k}": convolution(out) for k in (1, 2)})
                 self.add_module(f"block{i}", block)
                 channels = out
         features = len(self.torso(torch.zeros(1, network.frames.planes, network.frame_size, network.frame_size))[0])
@@ -126,11 +119,10 @@ class Reference(nn.Module):
         units = {"small": 64, "a3c": 256, "der": 256}.get(network.name, 512)
         if network.recurrent:
             self.lstm = nn.LSTM(units, network.recurrent, batch_first=True)
-        streams = {"": ("value", network.atoms if network.dueling else network.actions * network.atoms)}
-        if network.value_output:
-            streams[""] = ("heads", network.actions + 1)
+        outputs = network.actions * network.atoms
+        streams = {"": ("heads", network.actions + 1) if network.value_output else ("value", outputs)}
         if network.dueling:
-            streams["advantage_"] = ("advantage", network.actions * network.atoms)
+            streams = {"": ("value", network.atoms), "advantage_": ("advantage", outputs)}
         for prefix, (last, outputs) in streams.items():
             self.add_module(f"{prefix}hidden", linear(features, units))
             if network.layer_norm:
@@ -146,10 +138,9 @@ class Reference(nn.Module):
                 x = layers[f"{name}_norm"](x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
             x = F.relu(x)
         for name in [name for name in layers if name.startswith("block")]:
-            block = dict(layers[name].named_children())
-            x = F.max_pool2d(block["conv"](x), kernel_size=3, stride=2, padding=1)
-            for residual in (block["residual1"], block["residual2"]):
-                x = x + residual.conv2(F.relu(residual.conv1(F.relu(x))))
+            x = F.max_pool2d(layers[name]["conv"](x), kernel_size=3, stride=2, padding=1)
+            for residual in (layers[name]["residual1"], layers[name]["residual2"]):
+                x = x + residual["conv2"](F.relu(residual["conv1"](F.relu(x))))
         if self.network.name == "impala":
             x = F.relu(x)
         return (F.adaptive_max_pool2d(x, (6, 6)) if self.network.pooling else x).flatten(1)
@@ -167,6 +158,15 @@ class Reference(nn.Module):
             answers.append(outputs[:, :, 0] if fractions is None else outputs[:, 0])
         return torch.stack(answers)
 
+    def values(self, stacks: np.ndarray) -> Tensor:
+        """[n, actions] of stacks uint8[n, planes, y, x], by a network with one number for each action."""
+        return self(torch.from_numpy(stacks).double(), None, None)[:, :, 0]
+
+    def gradient(self) -> Tensor:
+        """The gradient by the parameters in canonical layout."""
+        by_name = dict(self.named_parameters())
+        return torch.cat([by_name[name].grad.flatten() for name, _ in parameters_of(self.network).shapes])
+
     def _answer(self, features: Tensor, noise: Tensor | None) -> Tensor:
         """[actions, atoms] of one row of features."""
         rest = iter(()) if noise is None else iter(noise)
@@ -175,8 +175,7 @@ class Reference(nn.Module):
             layer = getattr(self, name)
             if isinstance(layer, nn.Linear):
                 return layer(x)
-            count = sum(layer.weight.shape)
-            taken = [next(rest, torch.zeros((), dtype=x.dtype)) for _ in range(count)]
+            taken = [next(rest, torch.zeros((), dtype=x.dtype)) for _ in range(sum(layer.weight.shape))]
             return layer(x, torch.stack(taken))
 
         def stream(prefix: str, last: str) -> Tensor:
@@ -203,20 +202,19 @@ def make_reference(network: Network, flat: np.ndarray) -> Reference:
 # Helpers
 
 
-def _parameters(network: Network, seed: int = 1) -> np.ndarray:
+def _parameters(network: Network) -> np.ndarray:
     """Fresh ones, but norms that do something."""
-    flat = initial_parameters(network, seed)
-    random = np.random.default_rng(seed)
+    flat, random = initial_parameters(network, 1), np.random.default_rng(1)
     for name, array in parameters_of(network).split(flat).items():
         if "_norm." in name:
             array += random.normal(scale=0.3, size=array.shape).astype(np.float32)
     return flat
 
 
-def _stacks(n: int = BATCH, seed: int = 0, patch: int = 7, shape: FrameShape = DEFAULT_FRAMES) -> np.ndarray:
+def _stacks(n: int = BATCH, patch: int = 7, shape: FrameShape = DEFAULT_FRAMES) -> np.ndarray:
     """Planes of patches; in bfloat16 a network cannot tell screens of white noise apart."""
     side = shape.size // patch
-    small = np.random.default_rng(seed).integers(0, 256, (n, shape.planes, side, side), dtype=np.uint8)
+    small = np.random.default_rng(0).integers(0, 256, (n, shape.planes, side, side), dtype=np.uint8)
     return small.repeat(patch, axis=2).repeat(patch, axis=3)
 
 
@@ -226,33 +224,31 @@ def _blocks(stacks: np.ndarray) -> Tensor:
     return blocks(torch.from_numpy(stacks), out)
 
 
-def _beside(model: Model, seed: int = 0, rows: int = 2) -> ExtraInputs:
+def _beside(model: Model, rows: int = 2) -> ExtraInputs:
     """Fractions, and noise of `rows` rows."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     fractions = torch.rand(BATCH, 3, generator=generator) if model.network.method == "iqn" else None
     noise = torch.randn(rows, model.noise, generator=generator) if model.noise else None
     return ExtraInputs(fractions, noise)
 
 
-M = TypeVar("M", ModuleModel, FusedModel)
-
-
-def _model(network: Network, precision: str, flat: np.ndarray, make: type[M] = ModuleModel) -> M:  # type: ignore[assignment]
+def packed_model(network: Network, precision: str, flat: np.ndarray, make: Any = ModuleModel) -> Any:
+    """A model of these parameters; `make` is its class, or `make_model`."""
     model = make(network, CPU, precision)
     model.pack(flat, model.params)
     model.sync_copy()
     return model
 
 
-def _relative(actual: Tensor, expected: Tensor) -> float:
+def relative(actual: Tensor, expected: Tensor) -> float:
     return float((actual.double() - expected).norm() / expected.norm().clamp(min=1e-12))
 
 
-def _outer(model: Model, packed: Tensor) -> np.ndarray:
+def canonical(model: Model, packed: Tensor) -> np.ndarray:
     """A vector in the model's own order, in that of `shared.network_parameters`."""
-    canonical = np.zeros(parameters_of(model.network).count, np.float32)
-    model.unpack(packed, canonical)
-    return canonical
+    vector = np.zeros(parameters_of(model.network).count, np.float32)
+    model.unpack(packed, vector)
+    return vector
 
 
 def learn(
@@ -265,15 +261,15 @@ def learn(
         for _ in range(calls):
             saved = model.forward(blocks, 0, extra_inputs, learns=True)
             model.backward(saved, gradient, SideStream())
-    return saved, _outer(model, vector.float())
+    return saved, canonical(model, vector.float())
 
 
 @pytest.mark.parametrize(("make", "network"), MODELS)
 def test_both_orders_of_parameters_hold_the_same(make: type[Any], network: Network) -> None:
     flat = initial_parameters(network, 1)
-    model = _model(network, "bf16", flat, make)
+    model = packed_model(network, "bf16", flat, make)
     assert len(make_model(network, CPU, "bf16").params) == packed_places(network)[1]
-    assert np.array_equal(_outer(model, model.params), flat)
+    assert np.array_equal(canonical(model, model.params), flat)
     assert not np.array_equal(model.params.numpy(), flat)
     assert float(model.params.abs().sum()) == pytest.approx(float(np.abs(flat).sum()), rel=1e-4), "gaps are zero"
     for part, leaf in model._leaves.items() if make is ModuleModel else ():
@@ -289,7 +285,7 @@ def test_values_and_gradients_are_those_of_the_reference(make: type[Any], networ
     # Pixels of a patch tie in pooling: which of them has the gradient is then for rounding to say.
     patch = 1 if precision == "fp32" else 8 if network.frame_size % 7 else 7
     flat, stacks = _parameters(network), _stacks(patch=patch, shape=network.frames)
-    model = _model(network, precision, flat, make)
+    model = packed_model(network, precision, flat, make)
     assert isinstance(make_model(network, CPU, precision), FusedModel if network.plain else ModuleModel)
     beside = _beside(model)
     reference = make_reference(network, flat)
@@ -301,22 +297,21 @@ def test_values_and_gradients_are_those_of_the_reference(make: type[Any], networ
     saved, found = learn(model, _blocks(stacks), beside, gradient)
     outputs = saved.outputs.detach()
     assert outputs.shape == (BATCH, ACTIONS + network.value_output, 3 if network.method == "iqn" else network.atoms)
-    assert _relative(outputs, expected.detach()) < TOLERANCE[make][precision]
+    assert relative(outputs, expected.detach()) < TOLERANCE[make][precision]
     parameters = dict(reference.named_parameters())
     for part, array in parameters_of(network).split(found).items():
         if part.endswith(".u"):
             assert not array.any(), "what is iterated has no gradient"
             continue
         grad = parameters[part].grad
-        assert grad is not None
         assert grad.norm() > 0, part
-        assert _relative(torch.from_numpy(array), grad) < GRADIENT_TOLERANCE[make][precision], part
+        assert relative(torch.from_numpy(array), grad) < GRADIENT_TOLERANCE[make][precision], part
 
 
 @pytest.mark.parametrize("name", ["rainbow", "everything", "btr"])
 def test_a_pass_that_does_not_learn_gives_the_same_and_keeps_all(name: str) -> None:
     network = NETWORKS[name]
-    model = _model(network, "fp32", _parameters(network))
+    model = packed_model(network, "fp32", _parameters(network))
     beside, before = _beside(model), model.params.clone()
     with torch.inference_mode():
         outputs = model.forward(_blocks(_stacks()), 0, beside).outputs
@@ -333,7 +328,7 @@ def test_a_pass_that_does_not_learn_gives_the_same_and_keeps_all(name: str) -> N
 
 def test_every_group_of_rows_has_its_noise_and_none_is_no_noise() -> None:
     network = NETWORKS["noisy"]
-    model = _model(network, "fp32", _parameters(network))
+    model = packed_model(network, "fp32", _parameters(network))
     assert model.noise == 1296 + 64 + 64 + ACTIONS
     same = np.repeat(_stacks(1), BATCH, axis=0)
     with torch.inference_mode():
@@ -350,16 +345,10 @@ def test_every_group_of_rows_has_its_noise_and_none_is_no_noise() -> None:
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_power_iteration_finds_the_largest_singular_value(precision: str) -> None:
-    network = Network("impala", ACTIONS, spectral_norm=True)
-    model = _model(network, precision, initial_parameters(network, 1))
-    name = "block2.residual1.conv2"
-    gradient = torch.zeros(1, ACTIONS, 1)
-    model.gradient_into(torch.zeros_like(model.params_bf16))
-    with torch.inference_mode():
-        for _ in range(60):
-            saved = model.forward(_blocks(_stacks(1)), 0, ExtraInputs(), learns=True)
-            model.backward(saved, gradient, SideStream())
-    views = parameters_of(network).split(_outer(model, model.params))
+    network, name = Network("impala", ACTIONS, spectral_norm=True), "block2.residual1.conv2"
+    model = packed_model(network, precision, initial_parameters(network, 1))
+    learn(model, _blocks(_stacks(1)), ExtraInputs(), torch.zeros(1, ACTIONS, 1), calls=60)
+    views = parameters_of(network).split(canonical(model, model.params))
     weight = torch.from_numpy(views[f"{name}.weight"]).double().flatten(1)
     u = torch.from_numpy(views[f"{name}.u"]).double()
     assert float(u.norm()) == pytest.approx(1.0, rel=1e-5)
@@ -370,7 +359,7 @@ def test_power_iteration_finds_the_largest_singular_value(precision: str) -> Non
 def test_the_vector_of_power_iteration_moves_only_when_a_pass_is_over() -> None:
     """Two passes before a backward pass, as with Double DQN, see the same."""
     network = Network("impala", ACTIONS, spectral_norm=True)
-    model = _model(network, "fp32", initial_parameters(network, 1))
+    model = packed_model(network, "fp32", initial_parameters(network, 1))
     model.gradient_into(torch.zeros_like(model.params_bf16))
     before = model.params.clone()
     with torch.inference_mode():
@@ -379,6 +368,6 @@ def test_the_vector_of_power_iteration_moves_only_when_a_pass_is_over() -> None:
         assert torch.equal(model.forward(_blocks(_stacks(2)), 0, ExtraInputs()).outputs, first)
         assert torch.equal(model.params, before)
         model.backward(saved, torch.ones(2, ACTIONS, 1), SideStream())
-    views, former = (parameters_of(network).split(_outer(model, vector)) for vector in (model.params, before))
+    views, former = (parameters_of(network).split(canonical(model, vector)) for vector in (model.params, before))
     for name in views:
         assert np.array_equal(views[name], former[name]) == (not name.endswith(".u")), name

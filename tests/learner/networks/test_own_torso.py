@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
-from torch import nn
 
 from learner.networks.own_torso import look, make_torso
 from shared.errors import ConfigError
@@ -18,7 +18,6 @@ from tests.support import own_networks
 HOME = own_networks.__name__
 CPU = torch.device("cpu")
 COLOR = FrameShape(64, 2, 3)
-pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -32,9 +31,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
         ("Linear", COLOR, 16, 512),
     ],
 )
-def test_a_look_finds_sizes_and_parameters(
-    name: str, frames: FrameShape, features: int, hidden: int, precision: str
-) -> None:
+def test_a_look_finds_all_sizes(name: str, frames: FrameShape, features: int, hidden: int, precision: str) -> None:
     found = look(f"{HOME}:{name}", frames, CPU, precision)
     parameters = getattr(own_networks, name)(frames).named_parameters()
     assert found == OwnTorso(features, hidden, tuple((each, tuple(value.shape)) for each, value in parameters))
@@ -74,10 +71,8 @@ def test_a_torso_that_would_break_a_promise_is_refused_in_a_sentence(name: str, 
 
 
 def test_a_kernel_that_is_not_deterministic_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: nn.Module, x: torch.Tensor) -> torch.Tensor:
-        raise RuntimeError("scatter_cuda does not have a deterministic implementation, but you set ...")
-
-    monkeypatch.setattr(own_networks.Linear, "change", refuse)
+    says = "scatter_cuda does not have a deterministic implementation, but you set ..."
+    monkeypatch.setattr(own_networks.Linear, "change", Mock(side_effect=RuntimeError(says)))
     with pytest.raises(ConfigError, match=r"needs scatter_cuda, .*: use another layer, or pass --deterministic off"):
         look(f"{HOME}:Linear", DEFAULT_FRAMES, CPU, "fp32")
 

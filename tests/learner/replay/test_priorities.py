@@ -35,10 +35,6 @@ def _state(priorities: Priorities) -> np.ndarray:
     return out
 
 
-def _errors(*values: float) -> np.ndarray:
-    return np.array(values, np.float32)
-
-
 def _uniform(random: np.random.Generator, count: int, batch: int) -> np.ndarray:
     """Random numbers, and some at the edges of their strata."""
     uniform = random.random((count, batch))
@@ -73,16 +69,14 @@ class Reference:
         self.window_ticks, self.envs, self.alpha = window_ticks, envs, alpha
 
     def admit(self, first_tick: int, samplable: np.ndarray) -> None:
-        for index, row in enumerate(samplable):
-            for env, wanted in enumerate(row):
-                place = (first_tick + index) % self.window_ticks * self.envs + env
-                self.weights[place] = self.maximum if wanted else 0.0
+        for tick, row in enumerate(samplable, start=first_tick):
+            place = tick % self.window_ticks * self.envs
+            self.weights[place : place + self.envs] = np.where(row, self.maximum, 0.0)
 
     def update(self, places: np.ndarray, errors: np.ndarray) -> None:
         for place, error in zip(places, errors, strict=True):
             exact = np.float32((float(error) + EPSILON) ** self.alpha)
-            most = largest_weight(len(self.weights))
-            weight = min(max(round(float(exact) / QUANTUM), 1), most) * QUANTUM
+            weight = min(max(round(float(exact) / QUANTUM), 1), largest_weight(len(self.weights))) * QUANTUM
             self.maximum = max(self.maximum, weight)
             if self.weights[place]:
                 self.weights[place] = weight
@@ -132,9 +126,7 @@ def test_does_what_the_reference_does(window_ticks: int, envs: int, alpha: float
         reference.update(places, errors)
         priorities.update(places, errors)
         check_valid(priorities)
-        np.testing.assert_array_equal(
-            _state(priorities), np.append(reference.weights, reference.maximum).astype(np.float32)
-        )
+        np.testing.assert_array_equal(_state(priorities), np.float32([*reference.weights, reference.maximum]))
     assert drawn > 500
 
 
@@ -209,7 +201,7 @@ def test_an_error_that_is_no_size_is_refused_and_changes_nothing(wrong: float) -
     priorities = _full(5, 2)
     before = _state(priorities)
     with pytest.raises(ValueError, match="TD error of place 7 has the size"):
-        priorities.update(np.array([3, 7]), _errors(2.0, wrong))
+        priorities.update(np.array([3, 7]), np.float32([2.0, wrong]))
     np.testing.assert_array_equal(_state(priorities), before)
 
 
@@ -238,7 +230,7 @@ def test_the_largest_total_fits(places: int) -> None:
 def test_weights_beyond_those_of_the_largest_window_are_told_apart() -> None:
     """With a million transitions: errors of 20,000 and 200,000 at exponent 1."""
     priorities = _full(10_000, 100, alpha=1.0)
-    priorities.update(np.arange(3), _errors(2e4, 2e5, 2e6))
+    priorities.update(np.arange(3), np.float32([2e4, 2e5, 2e6]))
     found = _state(priorities)[[0, 1, 2, -1]]
     np.testing.assert_array_equal(found, np.float32([2e4, 2e5, 262_144.0, 262_144.0]))
     check_valid(priorities)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,20 +20,15 @@ from tests.learner.replay.test_priorities import check_valid
 from tests.support.played_ring import PlayedRing, make_test_engine, small_config
 
 UPDATES, BATCH = 4, 8
-EXTEND = Algorithm(prioritized=True, importance_start=0.4, importance_end=1.0)
-
-
-pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def _config(n_step: int = 1, **learn: object) -> Config:
-    return small_config(replace(EXTEND, n_step=n_step), **learn)
+    return small_config(Algorithm(prioritized=True, importance_start=0.4, importance_end=1.0, n_step=n_step), **learn)
 
 
 def _sampler(config: Config, ticks: int, seed: int = 3) -> tuple[PlayedRing, PrioritizedSampler]:
     """A sampler of a ring in which so many ticks were played."""
-    played = PlayedRing(config)
-    played.play(ticks)
+    played = PlayedRing(config, ticks=ticks)
     replay = Replay(played.ring, HostFrames(played.ring), config.learn, seed)
     return played, PrioritizedSampler(replay, config.algorithm, UPDATES, torch.device("cpu"))
 
@@ -42,10 +36,8 @@ def _sampler(config: Config, ticks: int, seed: int = 3) -> tuple[PlayedRing, Pri
 def _chunk() -> Chunk:
     """The buffers of a chunk that sampling writes."""
     n = UPDATES * BATCH
-    empty = torch.zeros(0)
-    buffers = {name: empty for name in Chunk._fields}
     sampled = {"tree_index": torch.zeros(n, dtype=torch.int64), "importance": torch.zeros(n)}
-    return Chunk(**buffers | sampled)
+    return Chunk(**dict.fromkeys(Chunk._fields, torch.zeros(0)) | sampled)
 
 
 def _begun() -> PrioritizedSampler:
@@ -114,10 +106,8 @@ def test_a_draw_gives_the_transition_of_its_place(n_step: int) -> None:
     prioritized.begin_round(5, 30)
     chunk = _chunk()
     batch = prioritized.draw(0, chunk)
-    by_place = {
-        tick % played.run_schedule.priority_ticks * 4 + env: played.transition(tick, env)
-        for tick, env in played.samplable(30)
-    }
+    ticks = played.run_schedule.priority_ticks
+    by_place = {tick % ticks * 4 + env: played.transition(tick, env) for tick, env in played.samplable(30)}
     for i, place in enumerate(chunk.tree_index.tolist()):
         assert batch.action[i] == by_place[place].action
         assert batch.reward[i] == pytest.approx(by_place[place].reward)
@@ -221,22 +211,19 @@ def _watched(engine: Engine) -> list[str]:
 def test_only_what_was_learned_is_taught(done: int) -> None:
     """A round that is left early taught its updates, and nothing that was prefetched."""
     config = _config()
-    played = PlayedRing(config)
-    played.play(24)
-    engine = make_test_engine(played, config)
+    engine = make_test_engine(PlayedRing(config, ticks=24), config)
     events = _watched(engine)
     assert engine.begin_round(4, 24) == 12
     engine.run(done)
     engine.end_round()
-    updated = [int(event.removeprefix("learn ")) for event in events if event.startswith("learn")]
-    assert sum(updated) == done * config.learn.batch_size
+    learned = [int(event.removeprefix("learn ")) for event in events if event.startswith("learn")]
+    assert sum(learned) == done * config.learn.batch_size
 
 
 def test_chunks_are_drawn_with_the_errors_of_the_chunk_but_one_before() -> None:
     """Whatever pieces the round is cut into: chunk 0 is taught before chunk 2 is drawn, chunk 1 is not."""
     config = _config(round_steps=72, replay_size=216)  # 36 updates: four chunks of eight and a half
-    played = PlayedRing(config)
-    played.play(4 * 18)
+    played = PlayedRing(config, ticks=4 * 18)
     for pieces in ([36], [1] * 36, [7, 9, 20]):
         engine = make_test_engine(played, config)
         events = _watched(engine)

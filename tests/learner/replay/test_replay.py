@@ -7,14 +7,8 @@ import pytest
 import torch
 
 from learner.networks.frame_blocks import images_in, network_input, stack_in
-from learner.replay.replay_frames import (
-    Batch,
-    DeviceFrames,
-    Frames,
-    HostFrames,
-    planes_per_transition,
-    second_stack_offset,
-)
+from learner.replay import replay_frames
+from learner.replay.replay_frames import Batch, DeviceFrames, Frames, HostFrames, second_stack_offset
 from learner.replay.sampling import Replay, Window, draw_integers
 from shared.config.sections import Algorithm
 from shared.config.settings import Config
@@ -25,15 +19,17 @@ from tests.support.played_ring import PlayedRing, small_config
 CPU = torch.device("cpu")
 
 
+COLOR = {"frame_size": 48, "frame_color": "rgb", "frame_stack": 2, "env": "m:f"}
 STEPS = pytest.mark.parametrize("steps", [1, 3, 5])
+COPY = pytest.mark.parametrize("copy", [False, True], ids=["host", "device"])
 
 
 def _config(steps: int) -> Config:
     return small_config(Algorithm(n_step=steps))
 
 
-def _replay(played: PlayedRing, frames: Frames, seed: int = 3) -> Replay:
-    return Replay(played.ring, frames, small_config().learn, seed)
+def _replay(played: PlayedRing, frames: Frames) -> Replay:
+    return Replay(played.ring, frames, small_config().learn, seed=3)
 
 
 def _stacks(frames: Frames, batch: Batch, first: int, shape: FrameShape = DEFAULT_FRAMES) -> np.ndarray:
@@ -45,13 +41,13 @@ def _stacks(frames: Frames, batch: Batch, first: int, shape: FrameShape = DEFAUL
     return planes.reshape(-1, *shape.observation).astype(np.uint8)
 
 
-def _check_valid(played: PlayedRing, replay: Replay, frames: Frames, round_: int, updates: int = 12) -> Batch:
+def _check_valid(played: PlayedRing, replay: Replay, frames: Frames, round_: int) -> Batch:
     """Draw a round and compare every transition with the history."""
     end, shape = played.ticks, played.shape
-    batch = replay.draw_round(round_, end, updates, updates)
+    batch = replay.draw_round(round_, end, 12, 12)
     expected_starts = played.samplable(end)
-    picks = draw_integers(len(expected_starts), updates, 8, 3, round_).reshape(-1)
-    assert batch.rows.shape[1] == planes_per_transition(shape, played.run_schedule.n_step)
+    picks = draw_integers(len(expected_starts), 12, 8, 3, round_).reshape(-1)
+    assert batch.rows.shape[1] == replay_frames.planes_per_transition(shape, played.run_schedule.n_step)
     second = second_stack_offset(shape, played.run_schedule.n_step)
     states, next_states = (_stacks(frames, batch, first, shape) for first in (0, second))
     for i, pick in enumerate(picks):
@@ -79,7 +75,7 @@ def _starts(played: PlayedRing, end: int) -> list[int]:
     return [tick * 4 + env for tick, env in played.samplable(end)]
 
 
-@pytest.mark.parametrize("copy", [False, True], ids=["host", "device"])
+@COPY
 @pytest.mark.parametrize("extra", [-1, 0, 1])
 @STEPS
 def test_transitions_at_the_wrap(copy: bool, extra: int, steps: int) -> None:
@@ -97,16 +93,8 @@ def _compare_rounds(played: PlayedRing, rounds: tuple[int, ...], *, copy: bool) 
         _check_valid(played, replay, frames, round_)
 
 
-@pytest.mark.parametrize("copy", [False, True], ids=["host", "device"])
-@pytest.mark.parametrize(
-    "frames",
-    [
-        {"frame_stack": 1},
-        {"frame_stack": 6, "frame_size": 36},
-        {"frame_size": 48, "frame_color": "rgb", "frame_stack": 2, "env": "m:f"},
-    ],
-    ids=["one", "six", "color"],
-)
+@COPY
+@pytest.mark.parametrize("frames", [{"frame_stack": 1}, {"frame_stack": 6, "frame_size": 36}, COLOR])
 @pytest.mark.parametrize("steps", [1, 3])
 def test_transitions_of_other_frames(copy: bool, frames: dict[str, object], steps: int) -> None:
     played = PlayedRing(_config(steps).with_settings(**frames), both=True)
@@ -114,10 +102,9 @@ def test_transitions_of_other_frames(copy: bool, frames: dict[str, object], step
     assert DeviceFrames.nbytes(played.ring) == 4 * (18 + 6 + 1) * played.shape.nbytes
 
 
-@pytest.mark.parametrize("shape", [{}, {"frame_size": 48, "frame_color": "rgb", "frame_stack": 2, "env": "m:f"}])
+@pytest.mark.parametrize("shape", [{}, COLOR])
 def test_stacks_are_augmented_each_by_its_draws(shape: dict[str, object]) -> None:
-    played = PlayedRing(_config(3).with_settings(**shape), both=True)
-    played.play(60)
+    played = PlayedRing(_config(3).with_settings(**shape), both=True, ticks=60)
     played.ring.planes[:] = np.random.default_rng(0).integers(0, 256, played.ring.planes.shape)
     frames, draws = HostFrames(played.ring), drawn(3, 1, 0, 64)
     batch = _replay(played, frames).draw_round(1, 60, 8, 8)
@@ -126,15 +113,14 @@ def test_stacks_are_augmented_each_by_its_draws(shape: dict[str, object]) -> Non
     frames.select(batch.rows, batch.frame_mask, whole)
     frames.select(batch.rows, batch.frame_mask, blocks, torch.from_numpy(draws).float())
     before, after = (images_in(each).contiguous().numpy() for each in (whole, blocks))
-    for i, stack in enumerate(np.split(before, 2, axis=1)):
-        np.testing.assert_array_equal(np.split(after, 2, axis=1)[i], augmented(stack, draws[:, i]))
+    expected = [augmented(stack, draws[:, i]) for i, stack in enumerate(np.split(before, 2, axis=1))]
+    np.testing.assert_equal(np.split(after, 2, axis=1), expected)
 
 
 @STEPS
 def test_the_reference_sees_all_kinds_of_ends(steps: int) -> None:
     """The comparison above is not vacuous: masks, terminal, lost and truncated transitions of all lengths are drawn."""
-    played = PlayedRing(_config(steps), both=True)
-    played.play(60)
+    played = PlayedRing(_config(steps), both=True, ticks=60)
     batch = _check_valid(played, _replay(played, frames := HostFrames(played.ring)), frames, 1)
     mask = batch.frame_mask.numpy()
     assert (mask[:, :STACK] == 0).any()
@@ -146,8 +132,7 @@ def test_the_reference_sees_all_kinds_of_ends(steps: int) -> None:
 
 @STEPS
 def test_rewards_are_learned_by_their_amount_where_that_is_asked_for(steps: int) -> None:
-    played = PlayedRing(_config(steps), both=True)
-    played.play(60)
+    played = PlayedRing(_config(steps), both=True, ticks=60)
     tick, env = np.array(played.samplable(60)).T
     replay = Replay(played.ring, HostFrames(played.ring), small_config(clip_rewards=False).learn, seed=3)
     rewards = replay.transitions(tick, env).reward.tolist()
@@ -157,8 +142,7 @@ def test_rewards_are_learned_by_their_amount_where_that_is_asked_for(steps: int)
 
 
 def test_the_next_round_may_come_to_the_device_while_this_one_is_sampled() -> None:
-    played = PlayedRing(small_config())
-    played.play(48)
+    played = PlayedRing(small_config(), ticks=48)
     on_device, on_host = DeviceFrames(played.ring, CPU), HostFrames(played.ring)
     plans = [_replay(played, frames).draw_round(2, 48, 12, 12) for frames in (on_device, on_host)]
     wanted = _stacks(on_host, plans[1], 0)
@@ -168,8 +152,7 @@ def test_the_next_round_may_come_to_the_device_while_this_one_is_sampled() -> No
 
 
 def test_the_device_copy_survives_a_step_back() -> None:
-    played = PlayedRing(small_config())
-    played.play(50)
+    played = PlayedRing(small_config(), ticks=50)
     frames = DeviceFrames(played.ring, CPU)
     replay = _replay(played, frames)
     _check_valid(played, replay, frames, 1)
@@ -180,8 +163,7 @@ def test_the_device_copy_survives_a_step_back() -> None:
 
 
 def test_padding_repeats_and_changes_nothing() -> None:
-    played = PlayedRing(small_config())
-    played.play(30)
+    played = PlayedRing(small_config(), ticks=30)
     replay = _replay(played, HostFrames(played.ring))
     plain, padded = replay.draw_round(2, 30, 5, 5), replay.draw_round(2, 30, 5, 8)
     for a, b in zip(plain, padded, strict=True):
@@ -190,9 +172,9 @@ def test_padding_repeats_and_changes_nothing() -> None:
 
 
 def test_draws_depend_on_seed_and_round_alone_and_are_uniform() -> None:
-    assert np.array_equal(draw_integers(1000, 4, 32, 7, 3), draw_integers(1000, 4, 32, 7, 3))
-    assert not np.array_equal(draw_integers(1000, 4, 32, 7, 3), draw_integers(1000, 4, 32, 7, 4))
-    assert not np.array_equal(draw_integers(1000, 4, 32, 7, 3), draw_integers(1000, 4, 32, 8, 3))
+    first, again, later, other = (draw_integers(1000, 4, 32, *of).tolist() for of in ((7, 3), (7, 3), (7, 4), (8, 3)))
+    assert first == again
+    assert first not in (later, other)
     counts = np.bincount(draw_integers(10, 2500, 32, 1, 1).reshape(-1), minlength=10)
     expected = 2500 * 32 / 10
     assert ((counts - expected) ** 2 / expected).sum() < 27.9  # chi-squared, 9 degrees of freedom, p = 0.001

@@ -80,17 +80,9 @@ def test_v_trace_of_the_policy_that_acted_is_the_n_step_return() -> None:
 
 
 def test_a_truncated_episode_is_bootstrapped_by_its_last_frame_and_a_terminal_one_is_not() -> None:
-    two = np.ones((1, 2), np.float32)
-    rollout = Rollout(
-        reward=two,
-        terminal=np.array([[True, False]]),
-        ended=two > 0,
-        valid=two > 0,
-        action=np.zeros((1, 2), np.int64),
-        log_prob=0 * two,
-        outputs=np.zeros((2, 2, 1), np.float32),
-        discount=0.5,
-    )
+    two, true = np.ones((1, 2), np.float32), np.ones((1, 2), bool)
+    acted = {"action": np.zeros((1, 2), np.int64), "log_prob": 0 * two, "outputs": np.zeros((2, 2, 1), np.float32)}
+    rollout = Rollout(reward=two, terminal=np.array([[True, False]]), ended=true, valid=true, **acted, discount=0.5)
     values = np.array([[0.5, 0.5], [10.0, 10.0]])
     assert generalized_advantages(rollout, values, 1.0).tolist() == [[0.5, 5.5]]
     returns, advantage = v_trace(rollout, values, np.ones((1, 2)), VTraceSettings(trace=1.0, rho_max=1.0, c_max=1.0))

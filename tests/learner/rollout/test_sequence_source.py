@@ -11,22 +11,11 @@ from learner.networks.policy import Policy
 from shared.config.settings import Config
 from shared.network_parameters import parameters_of
 from shared.network_spec import network_of
-from tests.learner.rollout.test_rollout_source import (
-    ENVS,
-    TICKS,
-    advantages_of,
-    make_played_engine,
-    minibatches_of,
-    online_of,
-    play_rounds,
-    slots_of,
-    stack_of,
-)
+from tests.learner.rollout import test_rollout_source
+from tests.learner.rollout.test_rollout_source import ENVS, TICKS, make_played_engine, minibatches_of, play_rounds
 from tests.support.played_ring import ACTIONS, PlayedRing, small_config
 
 BATCH = 12
-
-pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def _config(method: str = "a2c", **settings: object) -> Config:
@@ -60,21 +49,20 @@ def test_a_minibatch_is_the_round_of_some_envs_with_their_states_and_targets(rou
     played = play_rounds(config)
     minibatches = minibatches_of(make_played_engine(played, config), round_, updates=2 * epochs)
     ticks = np.arange(round_ * TICKS, (round_ + 1) * TICKS)
-    slots = slots_of(played, round_)
+    slots = test_rollout_source.slots_of(played, round_)
     assert slots["start"][1:].any(), "episodes begin within the round"
     outputs = _acted(config, played, round_)
-    advantage = advantages_of(slots, outputs[:, :, -1], config, 1.0)
+    advantage = test_rollout_source.advantages_of(slots, outputs[:, :, -1], config, 1.0)
+    stacks = [[test_rollout_source.stack_of(played, env, tick) for tick in ticks] for env in range(ENVS)]
     seen: list[int] = []
     for found in minibatches:
         for first in range(0, BATCH, TICKS):
             part = {name: values[first : first + TICKS] for name, values in found.items() if len(values) == BATCH}
-            (env,) = [e for e in range(ENVS) if np.array_equal(part["frames"][0], stack_of(played, e, ticks[0]))]
+            (env,) = [e for e in range(ENVS) if np.array_equal(part["frames"][0], stacks[e][0])]
             seen.append(env)
-            for t, tick in enumerate(ticks):
-                np.testing.assert_array_equal(part["frames"][t], stack_of(played, env, tick))
-            np.testing.assert_array_equal(part["action"], slots["action"][:, env])
-            np.testing.assert_array_equal(part["start"], slots["start"][:, env])
-            np.testing.assert_array_equal(part["weight"], slots["valid"][:, env])
+            np.testing.assert_array_equal(part["frames"], stacks[env])
+            for name, slot in (("action", "action"), ("start", "start"), ("weight", "valid")):
+                np.testing.assert_array_equal(part[name], slots[slot][:, env])
             np.testing.assert_allclose(part["old_value"], outputs[:-1, env, -1], rtol=1e-4, atol=1e-5)
             np.testing.assert_allclose(part["advantage"], advantage[:, env], rtol=1e-4, atol=1e-4)
             state = found["state"][first // TICKS]
@@ -88,13 +76,9 @@ def test_a_minibatch_is_the_round_of_some_envs_with_their_states_and_targets(rou
 @pytest.mark.parametrize("method", ["a2c", "a3c", "vtrace", "ppo"])
 def test_an_update_moves_every_part_of_the_network(method: str) -> None:
     config = _config(method)
-    engine = make_played_engine(play_rounds(config), config)
-    before = online_of(engine)
-    engine.begin_round(1, 2 * TICKS)
-    engine.run(engine._planned)
-    assert all(np.isfinite(value) for value in engine.end_round().means.values())
-    for name, moved in parameters_of(network_of(config, ACTIONS)).split(online_of(engine) - before).items():
-        assert moved.any(), name
+    moved = test_rollout_source.moved_in_a_round(make_played_engine(play_rounds(config), config))
+    for name, part in parameters_of(network_of(config, ACTIONS)).split(moved).items():
+        assert part.any(), name
 
 
 def test_the_order_of_envs_is_a_function_of_seed_round_and_pass() -> None:

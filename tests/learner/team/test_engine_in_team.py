@@ -16,8 +16,6 @@ from tests.support.device_work import Numbers, Work, learn, make_test_engine, pl
 from tests.support.played_ring import stored_state
 from tests.support.thread_team import in_team
 
-pytestmark = pytest.mark.usefixtures("one_thread")
-
 CPU = torch.device("cpu")
 USUAL = [
     Work("quick", parts=4, round_steps=44, batch=6),
@@ -62,18 +60,12 @@ def test_the_number_of_ranks_changes_no_bit(preset: str, monkeypatch: pytest.Mon
 
 def _require_same(work: Work, sizes: tuple[int, ...], rounds: int, *, ranks: bool = False) -> None:
     """Require the numbers of a learner of one process from every member of teams of these sizes, in both orders."""
-
-    def learn_in(team: Team) -> Numbers:
-        return learn(work, CPU, rounds, team)
-
     wanted = learn(work, CPU, rounds)
     assert (wanted["first"] != wanted[f"published {rounds}"]).any(), "something was learned"
     for size in sizes:
         for reverse in (False, True):
-            for found in in_team(size, learn_in, ranks=ranks, reverse=reverse):
-                assert found.keys() == wanted.keys()
-                for name, numbers in wanted.items():
-                    np.testing.assert_array_equal(numbers, found[name], err_msg=name)
+            for found in in_team(size, lambda team: learn(work, CPU, rounds, team), ranks=ranks, reverse=reverse):
+                np.testing.assert_equal(found, wanted)
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -93,10 +85,8 @@ def test_a_team_begins_anew_once_all_have_read(reverse: bool) -> None:
         return found
 
     for found in in_team(2, begin_anew, reverse=reverse):
-        for name, numbers in found[0].items():
-            np.testing.assert_array_equal(numbers, found[2][name], err_msg=name)
-            np.testing.assert_array_equal(found[1][name], found[3][name], err_msg=name)
-            assert (numbers != found[1][name]).any()
+        np.testing.assert_equal(found[2:], found[:2])
+        assert all((numbers != found[1][name]).any() for name, numbers in found[0].items())
 
 
 @pytest.mark.stress

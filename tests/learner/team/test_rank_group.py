@@ -63,14 +63,8 @@ def peer(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[RankGroup, subproces
     for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
         monkeypatch.setenv(name, "")  # which joining changes
     fds = os.memfd_create("ranks"), *(Doorbell.create().fd for _ in range(2))
-    with subprocess.Popen(
-        [sys.executable, "-c", PEER, *map(str, fds)],
-        cwd=ROOT,
-        pass_fds=fds,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as process:
+    words, pipes = [sys.executable, "-c", PEER, *map(str, fds)], dict.fromkeys(("stdin", "stdout"), subprocess.PIPE)
+    with subprocess.Popen(words, cwd=ROOT, pass_fds=fds, text=True, **pipes) as process:
         try:
             yield join(0, *fds), process
         finally:
@@ -89,7 +83,6 @@ def test_two_ranks_exchange_numbers_and_tensors(peer: tuple[RankGroup, subproces
     ranks.meet(5, "something")
     with pytest.raises(FatalError, match=r"The members of the learner disagree about the answer \(5, 6\): their"):
         ranks.meet(5, "the answer")
-    assert process.stdout is not None
     assert process.stdout.readline() == "FatalError\n"
 
     sockets = [each for pid in (os.getpid(), process.pid) for each in psutil.Process(pid).net_connections("inet")]

@@ -9,6 +9,7 @@ from mmap import PAGESIZE
 from multiprocessing import get_context
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -50,8 +51,11 @@ def _member(rank: int, fd: int, bells: list[Any]) -> SharedTeam:
     return SharedTeam(rank, fd, Waiter(board, rank, bells[rank]), bells)
 
 
+Pair = tuple[SharedTeam, SharedTeam, list[Bell]]
+
+
 @pytest.fixture
-def pair(fd: int) -> tuple[SharedTeam, SharedTeam, list[Bell]]:
+def pair(fd: int) -> Pair:
     """Two members and their doorbells."""
     bells = [Bell(), Bell()]
     return _member(0, fd, bells), _member(1, fd, bells), bells
@@ -69,9 +73,8 @@ def _work(rank: int, fd: int, doorbells: list[Doorbell], cores: set[int]) -> Non
         team.exchange(torch.empty(0))
     assert [team.lead(turn + rank) for turn in range(TURNS)] == list(range(TURNS))
     team.meet(5, "something")
-    with pytest.raises(
-        FatalError, match=r"members of the learner disagree about the answer \(7, 7, 7, 6, 7, 7, 7, 7\): their"
-    ):
+    says = r"members of the learner disagree about the answer \(7, 7, 7, 6, 7, 7, 7, 7\): their"
+    with pytest.raises(FatalError, match=says):
         team.meet(6 if rank == 3 else 7, "the answer")
 
 
@@ -89,7 +92,7 @@ def test_processes_meet_on_fewer_cores(fd: int, spins: int, monkeypatch: pytest.
     assert [member.exitcode for member in members] == [0] * MEMBERS
 
 
-def test_a_member_that_sleeps_is_woken_by_the_last(pair: tuple[SharedTeam, SharedTeam, list[Bell]]) -> None:
+def test_a_member_that_sleeps_is_woken_by_the_last(pair: Pair) -> None:
     """It looks again after a ring for another reason, and a member that is awake is not rung for."""
     one, other, bells = pair
     bells[0].meanwhile = [lambda: None] * 20 + [other.sync]
@@ -102,9 +105,7 @@ def test_a_member_that_sleeps_is_woken_by_the_last(pair: tuple[SharedTeam, Share
 
 
 @pytest.mark.parametrize("wait", [SharedTeam.sync, lambda team: team.meet(1, "something")], ids=["barrier", "meeting"])
-def test_a_run_that_stops_ends_a_wait(
-    pair: tuple[SharedTeam, SharedTeam, list[Bell]], wait: Callable[[SharedTeam], None]
-) -> None:
+def test_a_run_that_stops_ends_a_wait(pair: Pair, wait: Callable[[SharedTeam], None]) -> None:
     one, _, bells = pair
     board: Any = one._waiter.board
     bells[0].meanwhile = [lambda: None, lambda: setattr(board, "stopping", True)]
@@ -113,7 +114,7 @@ def test_a_run_that_stops_ends_a_wait(
     assert not bells[0].meanwhile
 
 
-def test_members_find_zeros_at_the_same_place(pair: tuple[SharedTeam, SharedTeam, list[Bell]], fd: int) -> None:
+def test_members_find_zeros_at_the_same_place(pair: Pair, fd: int) -> None:
     one, other, _ = pair
     for shape, dtype in (
         ((3, 5), torch.float32),
@@ -129,12 +130,8 @@ def test_members_find_zeros_at_the_same_place(pair: tuple[SharedTeam, SharedTeam
     assert os.fstat(fd).st_blocks * 512 >= os.fstat(fd).st_size, "their memory is reserved"
 
 
-def test_memory_that_is_not_there_is_a_sentence(
-    pair: tuple[SharedTeam, SharedTeam, list[Bell]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(fd: int, offset: int, length: int) -> None:
-        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
-
+def test_memory_that_is_not_there_is_a_sentence(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse = Mock(side_effect=OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)))
     monkeypatch.setattr(os, "posix_fallocate", refuse)
     says = r"Memory of 0\.04 GB .* \(Cannot allocate memory\): pass fewer --learner-members, or free memory\."
     with pytest.raises(FatalError, match=says):

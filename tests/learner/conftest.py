@@ -1,0 +1,10 @@
+"""Tests of the learner compute in one thread, as every process of a run does."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _one_thread(one_thread: None) -> None:
+    """Sums in one order."""
