@@ -205,18 +205,14 @@ def test_a_lane_explores_by_its_own_envs() -> None:
     assert chosen == expected != not_expected
 
 
-@pytest.fixture
-def sampled_memory(monkeypatch: pytest.MonkeyPatch) -> Memory:
-    sampled_method.register(monkeypatch)
-    return memory_of_lane(method="sampled", batch_size=20, snapshot_every_steps=400, epsilon_end=1.0)
-
-
-def test_a_sampled_action_is_played_as_it_is_and_logged_with_its_probability(sampled_memory: Memory) -> None:
+def test_a_sampled_action_is_played_and_logged_with_its_probability(monkeypatch: pytest.MonkeyPatch) -> None:
     """A tick played again leaves both in the ring as they were, whatever inference would answer then.
 
     All of a reply is in the slot before its number: a lane that is killed in between asks again.
     """
-    lane = begin(memory := sampled_memory)
+    sampled_method.register(monkeypatch)
+    memory = memory_of_lane(method="sampled", batch_size=20, snapshot_every_steps=400, epsilon_end=1.0)
+    lane = begin(memory)
     logs, slot, seen = lane.memory.logged, memory.ring.field, list[object]()
 
     def publish(value: int) -> None:

@@ -231,6 +231,7 @@ COMBINATIONS = {
     "qr-dqn": make_algorithm(method="qr-dqn", atoms=5, value_rescaling=True, normalize="all", clip_gradient=10.0),
     "m-iqn": make_algorithm(method="iqn", iqn_samples=4, iqn_policy_samples=4, munchausen=True, **RAINBOW),
 }
+BTR = replace(COMBINATIONS["m-iqn"], spectral_norm=True, pooling=True)
 
 
 def _do(engine: Engine, round_: int, slices: list[int]) -> RoundMetrics:
@@ -243,16 +244,11 @@ def _do(engine: Engine, round_: int, slices: list[int]) -> RoundMetrics:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-@pytest.mark.parametrize(
-    ("name", "network"),
-    [*((name, "small") for name in COMBINATIONS), pytest.param("btr", "impala", marks=pytest.mark.stress)],
-)
-def test_every_combination_is_exact(name: str, network: str, precision: str) -> None:
+@pytest.mark.parametrize("name", [*COMBINATIONS, pytest.param("btr", marks=pytest.mark.stress)])
+def test_every_combination_is_exact(name: str, precision: str) -> None:
     """Pieces of rounds, a snapshot between them and a new beginning change no bit."""
-    algorithm = COMBINATIONS["m-iqn" if name == "btr" else name]
-    if name == "btr":
-        algorithm = replace(algorithm, spectral_norm=True, pooling=True)
-    config = small_config(algorithm, network=network, optimizer="adam", optimizer_decay=0.999, optimizer_epsilon=1e-4)
+    adam = {"optimizer": "adam", "optimizer_decay": 0.999, "optimizer_epsilon": 1e-4}
+    config = small_config(COMBINATIONS.get(name, BTR), network="impala" if name == "btr" else "small", **adam)
     first, second, resumed = (_engine(config, precision) for _ in range(3))
     fresh = stored_state(first, "target")
     metrics = _do(first, 3, [12])
