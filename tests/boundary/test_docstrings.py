@@ -16,11 +16,9 @@ TEST_NAME = re.compile(r"^ *def test_(what|whether|of|how|that|who|whose|which|w
 def docstrings(source: str) -> Iterator[tuple[int, str]]:
     """Line and text of every docstring: of modules, classes, functions, and of names assigned above a string."""
     for node in ast.walk(ast.parse(source)):
-        body = getattr(node, "body", None)
-        for child in body if isinstance(body, list) else []:
-            match child:
-                case ast.Expr(value=ast.Constant(value=str(text))):
-                    yield child.lineno, text
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(text))):
+                yield node.lineno, text
 
 
 def refused(source: str) -> list[int]:

@@ -51,7 +51,7 @@ EXPENSIVE = {"train_every": "40"}
 EIGHT_UPDATES = flags_in("train_every=180 batch_size=32 eval_every_steps=0")
 LONGER = {"total_steps": "4_320"}
 
-Disturbance = Callable[["subprocess.Popen[str]", Path], None]
+Disturbance = Callable[["subprocess.Popen[str]", Path], object]
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Case:
     flags: Mapping[str, str]
     here: Mapping[str, str]
     """Flags of this checkout's run only, which must not matter."""
-    disturb: Disturbance | None = None
+    disturb: Disturbance = lambda process, run_dir: finish(process, LONGEST_SECONDS)
 
     def words(self, run_dir: Path, changes: Mapping[str, str]) -> list[str]:
         """The words of the command."""
@@ -134,10 +134,7 @@ def _slots_of(segment: Path) -> str:
 def run_here(case: Case, run_dir: Path) -> dict[str, Any]:
     """Run a case in this checkout."""
     process = start_words("--plain", *case.words(run_dir, case.here))
-    if case.disturb is None:
-        finish(process, LONGEST_SECONDS)
-    else:
-        case.disturb(process, run_dir)
+    case.disturb(process, run_dir)
     return result_of(run_dir)
 
 
