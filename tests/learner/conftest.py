@@ -1,4 +1,4 @@
-"""Tests of the learner compute in one thread, as every process of a run does."""
+"""Tests of the learner compute in one thread, as a learner does."""
 
 from __future__ import annotations
 
