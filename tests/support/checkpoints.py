@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 
 from shared.checkpoint.checkpoint_writer import CheckpointWriter
 from shared.checkpoint.finding import find_checkpoint
@@ -17,6 +20,7 @@ from shared.config.protocols import eval_rules
 from shared.config.run_schedule import RunSchedule, make_run_schedule
 from shared.config.sections import Evaluate, Learn, Play
 from shared.config.settings import Config
+from shared.errors import CheckpointError
 from shared.memory.ring import slot_fields
 from shared.network_parameters import parameters_of
 from shared.network_spec import Network, OwnTorso, network_of
@@ -59,8 +63,7 @@ SMALL = Network("small", ACTIONS)
 
 
 def parameters(version: int, network: Network = SMALL) -> np.ndarray:
-    count = parameters_of(network).count
-    return np.random.default_rng(version).standard_normal(count).astype(np.float32)
+    return np.random.default_rng(version).standard_normal(parameters_of(network).count).astype(np.float32)
 
 
 def write_run(
@@ -69,20 +72,19 @@ def write_run(
     """A run that saves at every boundary up to `boundaries`, or at every so many-th, as the scribe does."""
     run_schedule = make_run_schedule(config)
     run_dir.mkdir(exist_ok=True)
-    writer, ring = (
-        CheckpointWriter(run_dir, config, run_schedule, ACTIONS, own_torso=own_torso),
-        empty_ring(run_schedule),
-    )
+    writer = CheckpointWriter(run_dir, config, run_schedule, ACTIONS, own_torso=own_torso)
+    ring = empty_ring(run_schedule)
     for round_ in range(boundaries):
         play_round(ring, round_, run_schedule)
         if (round_ + 1) % apart == 0:
-            for segment in writer.missing_segments(round_ + 1):
-                writer.add_segment(segment, ring)
-            save(writer, round_ + 1)
+            save(writer, round_ + 1, ring)
     return writer, ring
 
 
-def save(writer: CheckpointWriter, boundary: int) -> int:
+def save(writer: CheckpointWriter, boundary: int, ring: Fields | None = None) -> int:
+    """Save a checkpoint; `ring` holds what its missing segments hold."""
+    for segment in writer.missing_segments(boundary) if ring is not None else ():
+        writer.add_segment(segment, ring)
     weights = parameters(boundary, writer._network)
     return writer.save(boundary, boundary_arrays(boundary), weights, {"steps": boundary * 40, "loss": 0.5})
 
@@ -109,30 +111,28 @@ def describe(path: Path) -> Piece:
 
 def rewrite(path: Path, **changes: object) -> None:
     """Change values of a manifest and make its checksum right, as a forger would."""
-    values = json.loads(path.read_bytes())
-    values.update(changes)
+    values = json.loads(path.read_bytes()) | changes
     del values["checksum"]
-    values["checksum"] = manifest_checksum(values)
-    path.write_text(json.dumps(values))
+    path.write_text(json.dumps(values | {"checksum": manifest_checksum(values)}))
+
+
+def assert_rejected(
+    read: Callable[[Any], object], source: Any, says: str, error: type[Exception] = CheckpointError
+) -> None:
+    """The source is refused with a sentence that matches `says`."""
+    with pytest.raises(error, match=says):
+        read(source)
 
 
 def random_weights(
-    directory: Path,
-    game: str = "pong",
-    *,
-    actions: int = 6,
-    network: str = "small",
-    own_torso: OwnTorso | None = None,
-    protocol: str = "nature",
-    **settings: object,
+    directory: Path, game: str = "pong", *, actions: int = 6, own_torso: OwnTorso | None = None, **settings: object
 ) -> Path:
     """A file of small random weights for a game, or for an environment `module:factory`, in a new run directory."""
     named = "env" if ":" in game else "game"
-    config = Config().with_settings(**{named: game}, network=network, protocol=protocol, **settings)
+    config = Config().with_settings(**{named: game, "network": "small"} | settings)
     rules = eval_rules(config.play, config.evaluate, method_declaration(config.algorithm.method))
-    config = config.with_settings(
-        eval_epsilon=rules.epsilon, eval_max_frames=rules.max_frames, eval_actions=rules.actions
-    )
+    judged = {"eval_epsilon": rules.epsilon, "eval_max_frames": rules.max_frames, "eval_actions": rules.actions}
+    config = config.with_settings(**judged)
     count = parameters_of(network_of(config, actions, own_torso)).count
     flat = np.random.default_rng(1).normal(0, 0.05, count).astype(np.float32)
     writer = CheckpointWriter(directory, config, make_run_schedule(config), actions, own_torso=own_torso)

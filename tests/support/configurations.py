@@ -21,10 +21,10 @@ def settled(**settings: Any) -> ResolvedConfig:
     return resolve.resolve(Config().with_settings(**{**small, **settings}))
 
 
-def assert_refused(check: Callable[[Any], object], config: Config, says: str) -> None:
-    """`check` refuses the configuration with one short sentence that says this."""
+def assert_refused(check: Callable[[Any], object], setting: object, says: str) -> None:
+    """`check` refuses a configuration, or a value, with one short sentence that says this."""
     with pytest.raises(ConfigError) as refused:
-        check(config)
+        check(setting)
     sentence = str(refused.value)
     assert says in sentence
     assert_sentence(sentence)

@@ -64,9 +64,8 @@ class Work(NamedTuple):
         if self.recurrent:  # minibatches of two envs
             small |= {"recurrent": True, "batch_size": 32}
         network = "small" if preset.learn.network in ("nature", "a3c") else preset.learn.network
-        return preset.with_settings(
-            game="pong", seed=1, network=network, precision=self.precision, learner_parts=self.parts, **small
-        )
+        small |= {"game": "pong", "seed": 1, "network": network, "precision": self.precision}
+        return preset.with_settings(**small, learner_parts=self.parts)
 
 
 def played_ring(work: Work, rounds: int = 1) -> PlayedRing:
@@ -144,8 +143,7 @@ def make_test_engine(work: Work, device: torch.device, played: PlayedRing, team:
 
 def answer(work: Work, device: torch.device, played: PlayedRing) -> Numbers:
     """Answer some batches, with new parameters between them, as the inference server does."""
-    config = work.config
-    network = network_of(config, ACTIONS)
+    network = network_of(work.config, ACTIONS)
     policy = Policy(network, device, work.precision, BATCH, explore_seed=1, captured=work.graph_updates > 0)
     policy.rehearse()
     frames, envs = played.ring.flat["frame"], np.arange(BATCH)
@@ -165,9 +163,8 @@ def answer(work: Work, device: torch.device, played: PlayedRing) -> Numbers:
             some = slice(None) if tick == 5 else slice(0, BATCH // 2)
             acting = envs[some], ticks[some]
             state = played.ring.recurrent_state(*acting) if work.recurrent else None
-            numbers[f"of tick {tick}, {version}"] = policy.values_from_rows(
-                frames, rows[some], mask[some], envs[some], acting, state
-            )
+            values = policy.values_from_rows(frames, rows[some], mask[some], envs[some], acting, state)
+            numbers[f"of tick {tick}, {version}"] = values
             if work.recurrent:
                 numbers[f"of tick {tick}, {version}, states"] = policy.next_state
     return numbers

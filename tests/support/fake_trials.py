@@ -42,8 +42,7 @@ def run(ready: Any, on_status: Any, note: Any, callbacks: Any) -> dict[str, Any]
     (path / "config.json").write_text(json.dumps(resolve(ready.config).to_json()))
     for number, mean in enumerate(means):
         callbacks.on_evaluation({"kind": "evaluation", "evaluation": number, "mean_return": mean})
-    summary: dict[str, Any] = json.loads((path / "summary.json").read_text())
-    return summary
+    return json.loads((path / "summary.json").read_text())
 
 
 if __name__ == "__main__":

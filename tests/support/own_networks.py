@@ -6,7 +6,6 @@ import itertools
 import os
 import random
 import signal
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -92,41 +91,36 @@ class Linear(nn.Module):
         return x
 
 
-def of_change(name: str, change: Callable[[Any, Tensor], Any]) -> type[Linear]:
-    return type(name, (Linear,), {"change": change, "__module__": __name__})
-
-
-def of_layer(name: str, prepare: Callable[[Any], Any], **more: Any) -> type[Linear]:
-    return type(name, (Linear,), {"prepare": prepare, "__module__": __name__, **more})
+def fault(name: str, **members: Any) -> type[Linear]:
+    return type(name, (Linear,), {"__module__": __name__, **members})
 
 
 numbers = itertools.count()
 
-Frozen = of_layer("Frozen", lambda self: self.requires_grad_(False))
-BatchNorm = of_layer("BatchNorm", lambda self: self.add_module("norm", nn.BatchNorm1d(16)))
+Frozen = fault("Frozen", prepare=lambda self: self.requires_grad_(False))
+BatchNorm = fault("BatchNorm", prepare=lambda self: self.add_module("norm", nn.BatchNorm1d(16)))
 BatchNorm.change = lambda self, x: self.norm(x)
-Centered = of_change("Centered", lambda self, x: x - x.mean(0))
-Dropout = of_change("Dropout", lambda self, x: F.dropout(x, 0.1))
-Counting = of_change("Counting", lambda self, x: x + 1e-3 * next(numbers))
-Spectral = of_layer("Spectral", lambda self: nn.utils.parametrizations.spectral_norm(self.layer))
-Running = of_layer("Running", lambda self: self.register_buffer("mean", torch.zeros(16)))
+Centered = fault("Centered", change=lambda self, x: x - x.mean(0))
+Dropout = fault("Dropout", change=lambda self, x: F.dropout(x, 0.1))
+Counting = fault("Counting", change=lambda self, x: x + 1e-3 * next(numbers))
+Spectral = fault("Spectral", prepare=lambda self: nn.utils.parametrizations.spectral_norm(self.layer))
+Running = fault("Running", prepare=lambda self: self.register_buffer("mean", torch.zeros(16)))
 Running.change = lambda self, x: x + 0 * self.mean.lerp_(x.detach().float().mean(0), 0.1)
-DrawnBuffer = of_layer("DrawnBuffer", lambda self: self.register_buffer("noise", torch.randn(16)))
-DrawnElsewhere = of_layer(
-    "DrawnElsewhere", lambda self: self.register_parameter("scale", nn.Parameter(torch.rand(4) * random.random()))
-)
-Double = of_layer("Double", lambda self: self.double())
-Lazy = of_layer("Lazy", lambda self: self.add_module("layer", nn.LazyLinear(16)))
-NoHidden = of_layer("NoHidden", lambda self: None, hidden=0)
-NotBuilt = of_layer("NotBuilt", lambda self: {}["no such\nsize."])
-Maps = of_change("Maps", lambda self, x: x[:, :, None])
-Pair = of_change("Pair", lambda self, x: (x, None))
-Infinite = of_change("Infinite", lambda self, x: x / 0)
-Detached = of_change("Detached", lambda self, x: x.detach())
-Caching = of_change("Caching", lambda self, x: x * self.__dict__.setdefault("cache", torch.ones(16)))
-Raising = of_change("Raising", lambda self, x: x @ x)
-FixedBatch = of_change("FixedBatch", lambda self, x: x.view(8, 16))
-Printing = of_change("Printing", lambda self, x: x * bool(os.write(1, b"{}\n")))
-Ending = of_change("Ending", lambda self, x: os._exit(3))
-Crashing = of_change("Crashing", lambda self, x: os.kill(os.getpid(), signal.SIGSEGV))
-Hanging = of_change("Hanging", lambda self, x: signal.pause())
+DrawnBuffer = fault("DrawnBuffer", prepare=lambda self: self.register_buffer("noise", torch.randn(16)))
+DrawnElsewhere = fault("DrawnElsewhere")
+DrawnElsewhere.prepare = lambda self: self.register_parameter("scale", nn.Parameter(torch.rand(4) * random.random()))
+Double = fault("Double", prepare=lambda self: self.double())
+Lazy = fault("Lazy", prepare=lambda self: self.add_module("layer", nn.LazyLinear(16)))
+NoHidden = fault("NoHidden", prepare=lambda self: None, hidden=0)
+NotBuilt = fault("NotBuilt", prepare=lambda self: {}["no such\nsize."])
+Maps = fault("Maps", change=lambda self, x: x[:, :, None])
+Pair = fault("Pair", change=lambda self, x: (x, None))
+Infinite = fault("Infinite", change=lambda self, x: x / 0)
+Detached = fault("Detached", change=lambda self, x: x.detach())
+Caching = fault("Caching", change=lambda self, x: x * self.__dict__.setdefault("cache", torch.ones(16)))
+Raising = fault("Raising", change=lambda self, x: x @ x)
+FixedBatch = fault("FixedBatch", change=lambda self, x: x.view(8, 16))
+Printing = fault("Printing", change=lambda self, x: x * bool(os.write(1, b"{}\n")))
+Ending = fault("Ending", change=lambda self, x: os._exit(3))
+Crashing = fault("Crashing", change=lambda self, x: os.kill(os.getpid(), signal.SIGSEGV))
+Hanging = fault("Hanging", change=lambda self, x: signal.pause())

@@ -69,9 +69,8 @@ class PlayedRing:
         envs, random = self.run_schedule.envs, self._random
         for tick in range(self.ticks, self.ticks + ticks):
             last = self._slots[-1] if tick else None
-            ended = (last["terminated"] | last["truncated"]).astype(bool) if last else np.zeros(envs, bool)
-            start = ~last["valid"].astype(bool) if last else np.ones(envs, bool)
-            valid = ~ended
+            start = ~last["valid"] if last else np.ones(envs, bool)
+            valid = ~(last["terminated"] | last["truncated"]) if last else np.ones(envs, bool)
             if tick == 0:
                 self._write_frame(0)
             kind = random.random(envs)

@@ -9,7 +9,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
@@ -50,9 +50,8 @@ class RayCluster:
 
     def programs(self) -> list[psutil.Process]:
         """Living programs of groups on the nodes of this cluster, also those whose node was killed since they began."""
-        self._programs |= {
-            each for each in psutil.Process().children(recursive=True) if GROUP_PROGRAM in words_of(each)
-        }
+        children = psutil.Process().children(recursive=True)
+        self._programs |= {each for each in children if GROUP_PROGRAM in words_of(each)}
         return [each for each in self._programs if GROUP_PROGRAM in words_of(each)]
 
     def workers(self) -> list[psutil.Process]:
@@ -79,8 +78,7 @@ class RayCluster:
     @property
     def address(self) -> str:
         """HOST:PORT of the head."""
-        address: str = self._cluster.address
-        return address
+        return self._cluster.address
 
     def add_nodes(self, count: int, cpus: int = 1, **environment: str) -> None:
         """Start nodes with these variables, and wait until they are there."""
@@ -146,13 +144,10 @@ def ray_cluster(nodes: int, head_cpus: int = 0) -> Iterator[RayCluster]:
     os.environ.update(_SETTINGS, RAY_AUTH_TOKEN_PATH=str(token), RAY_TMPDIR=str(directory))
     _read_environment()
     try:
-        cluster = RayCluster(directory / "ray", head_cpus)
-        try:
+        with closing(RayCluster(directory / "ray", head_cpus)) as cluster:
             if nodes:
                 cluster.add_nodes(nodes)
             yield cluster
-        finally:
-            cluster.close()
     finally:
         signal.signal(signal.SIGTERM, handler)
         os.environ.clear()

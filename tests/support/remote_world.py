@@ -36,26 +36,20 @@ NUMERICS = "bits"
 
 
 def make_plan(
-    gateways: int,
-    span: int = 1,
-    method: str = "dqn",
-    rounds: int = ROUNDS,
-    mixed: bool = False,
-    head_share: float = 0.0,
-    **settings: Any,
+    gateways: int, span: int = 1, rounds: int = ROUNDS, mixed: bool = False, head_share: float = 0.0, **settings: Any
 ) -> Plan:
     """Plan of a short run with two cells; a snapshot every `span` rounds; other settings as given."""
     round_steps = ROUND_TICKS * ENVS
     sizes = {"envs": ENVS, "lane_envs": LANE_ENVS, "round_steps": round_steps, "total_steps": rounds * round_steps}
     sizes |= {"snapshot_every_steps": span * round_steps, "batch_size": round_steps, "inference_batch": ENVS // 2}
     machine = {"actors": 1, "inference_threads": 1, "learner_members": 1, "learner_parts": 4, "device": "cpu"}
-    machine |= {"precision": "fp32"}
     rules = {"eval_episodes": 1, "eval_epsilon": 0.0, "eval_max_frames": 100, "eval_actions": "greedy"}
-    if method == "dqn":  # few actions are random, so that most depend on the version
+    if settings.get("method", "dqn") == "dqn":  # few actions are random, so that most depend on the version
         rules |= {"replay_size": ROUNDS * round_steps, "epsilon_start": 0.1, "epsilon_end": 0.1}
-    config = Config().with_settings(method=method, network="small", run_dir=Path("."), **sizes | machine | rules)
+    small = {"network": "small", "precision": "fp32", "run_dir": Path("."), **sizes, **machine, **rules}
+    config = ResolvedConfig.from_config(Config().with_settings(**small | settings))
     terms = {"cores": 2, "numerics": NUMERICS, "mixed": mixed, "head_share": head_share}
-    return Plan(ResolvedConfig.from_config(config.with_settings(**settings)), 4, Elsewhere(gateways, settings=terms))
+    return Plan(config, 4, Elsewhere(gateways, settings=terms))
 
 
 def answer(memory: Memory) -> list[int]:
@@ -152,12 +146,11 @@ class RemoteWorld:
         actor = 1 + gateway
         index = self.plan.processes.index_of(Role.ACTOR, actor)
         waiter = Waiter(self.memory.board, index, self.doorbells[index])
-        hosts = self._hosts
 
         def run() -> None:
             doorbells = Doorbells(tuple(doorbell.fd for doorbell in self.doorbells), self.plan.processes)
             try:
-                RemoteLanes(self.memory, actor, waiter, doorbells, hosts).run()
+                RemoteLanes(self.memory, actor, waiter, doorbells, self._hosts).run()
             except Stopped:
                 pass
             except BaseException as error:  # noqa: BLE001  (raised again where the test waits)
@@ -194,10 +187,8 @@ class RemoteWorld:
         last = schedule.rounds * schedule.round_ticks
         ticks = np.arange(max(0, last - schedule.window_ticks), last) % schedule.capacity
         found = {name: view[:, ticks].tobytes() for name, view in self.memory.ring.field.items()}
-        lanes = range(schedule.lanes)
-        return found | {
-            f"snapshot {lane}": self.memory.lane_snapshots.read(lane, schedule.rounds) or b"" for lane in lanes
-        }
+        read = self.memory.lane_snapshots.read
+        return found | {f"snapshot {lane}": read(lane, schedule.rounds) for lane in range(schedule.lanes)}
 
     def _turn(self, each: Callable[[int], None]) -> None:
         """Let the local actor and the learner do what they can."""

@@ -94,8 +94,7 @@ def finish(process: subprocess.Popen[str], seconds: float = 100.0, code: int = 0
 
 def summary(run_dir: Path) -> dict[str, Any]:
     """`summary.json` of a run."""
-    content: dict[str, Any] = json.loads((run_dir / "summary.json").read_text())
-    return content
+    return json.loads((run_dir / "summary.json").read_text())
 
 
 def records(run_dir: Path, kind: str) -> list[dict[str, Any]]:
@@ -103,22 +102,18 @@ def records(run_dir: Path, kind: str) -> list[dict[str, Any]]:
     path = run_dir / "metrics.jsonl"
     if not path.exists():
         return []
-    lines = path.read_text().split("\n")[:-1]
-    return [record for record in map(json.loads, lines) if record["kind"] == kind]
+    return [each for each in map(json.loads, path.read_text().split("\n")[:-1]) if each["kind"] == kind]
 
 
 def evaluations(run_dir: Path) -> list[dict[str, Any]]:
     """Evaluations in `metrics.jsonl`, without their time."""
-    return [
-        {name: value for name, value in each.items() if name != "seconds"} for each in records(run_dir, "evaluation")
-    ]
+    found = records(run_dir, "evaluation")
+    return [{name: value for name, value in each.items() if name != "seconds"} for each in found]
 
 
-def memory_of(
-    process: subprocess.Popen[str], run_dir: Path, actions: int = 4, seconds: float = 60.0, gateways: int = 0
-) -> Memory:
+def memory_of(process: subprocess.Popen[str], run_dir: Path, actions: int = 4, gateways: int = 0) -> Memory:
     """The shared memory of a living run, through the launcher's descriptor; waits until it is there."""
-    deadline = time.monotonic() + seconds
+    deadline = time.monotonic() + 60.0
     while time.monotonic() < deadline and process.poll() is None:
         for link in Path(f"/proc/{process.pid}/fd").iterdir():
             with suppress(FileNotFoundError, LayoutError):  # closed since it was listed, or not written to yet
@@ -128,7 +123,7 @@ def memory_of(
                     plan = Plan(config, actions, Elsewhere(gateways), own_torso=live and live.own_torso)
                     return Memory.attach(os.open(link, os.O_RDWR), plan)
         time.sleep(0.01)
-    raise AssertionError(f"There is no shared memory after {seconds} s, or the run has ended.")
+    raise AssertionError("There is no shared memory after a minute, or the run has ended.")
 
 
 def begun(run_dir: Path, *words: str, actions: int = 4, **as_start: Any) -> tuple[subprocess.Popen[str], Memory]:
@@ -160,12 +155,16 @@ def kill(process: subprocess.Popen[str], role: str) -> None:
 
 def child(process: subprocess.Popen[str], role: str) -> psutil.Process | None:
     """The living child whose title is `ringside ROLE`."""
-    for candidate in psutil.Process(process.pid).children(recursive=True):
-        try:
-            if candidate.cmdline()[:1] == [f"ringside {role}"] and candidate.status() != psutil.STATUS_ZOMBIE:
+    candidates = psutil.Process(process.pid).children(recursive=True)
+    return _living(candidates, lambda candidate: candidate.cmdline()[:1] == [f"ringside {role}"])
+
+
+def _living(candidates: list[psutil.Process], is_it: Callable[[psutil.Process], bool]) -> psutil.Process | None:
+    """The first of these processes that lives and is the one."""
+    for candidate in candidates:
+        with suppress(psutil.NoSuchProcess):
+            if is_it(candidate) and candidate.status() != psutil.STATUS_ZOMBIE:
                 return candidate
-        except psutil.NoSuchProcess:
-            continue
     return None
 
 
@@ -187,22 +186,16 @@ def is_fork_server(process: psutil.Process) -> bool:
 
 def fork_server_of(process: subprocess.Popen[str]) -> psutil.Process | None:
     """The living fork server of a run."""
-    for candidate in psutil.Process(process.pid).children():
-        with suppress(psutil.NoSuchProcess):
-            if is_fork_server(candidate) and candidate.status() != psutil.STATUS_ZOMBIE:
-                return candidate
-    return None
+    return _living(psutil.Process(process.pid).children(), is_fork_server)
 
 
 def gone(process: subprocess.Popen[str], seconds: float = 20.0) -> bool:
     """True if no process of the run's session is left after a moment."""
     members = []
     for candidate in psutil.process_iter():
-        try:
+        with suppress(ProcessLookupError):
             if os.getsid(candidate.pid) == process.pid:
                 members.append(candidate)
-        except ProcessLookupError:
-            continue
     _, alive = psutil.wait_procs(members, timeout=seconds)
     return not [left for left in alive if left.is_running() and left.status() != psutil.STATUS_ZOMBIE]
 

@@ -7,6 +7,7 @@ time a step, and `--env tests.support.slowed:catch`, the pixel game, for half of
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -54,14 +55,7 @@ class Slowed(gymnasium.Env[NDArray[np.uint8], np.int64]):
         return np.full((FRAME_SIDE, FRAME_SIDE), self._steps, np.uint8)
 
 
-def idle() -> Slowed:
-    """Steps that cost nothing."""
-    return Slowed(0.0)
-
-
-def busy() -> Slowed:
-    """Steps that cost `STEP_SECONDS` of a core."""
-    return Slowed(STEP_SECONDS)
+idle, busy = partial(Slowed, 0.0), partial(Slowed, STEP_SECONDS)
 
 
 class SlowCatch(Catch):
@@ -73,6 +67,4 @@ class SlowCatch(Catch):
         return super().step(action)
 
 
-def catch() -> SlowCatch:
-    """Frames and rewards of `tests.support.pixel_game:factory`."""
-    return SlowCatch()
+catch = SlowCatch

@@ -23,22 +23,17 @@ class Pretended:
     """The launcher's side."""
 
     def __init__(
-        self,
-        run_dir: Path,
-        envs: int = 6,
-        method: str = "dqn",
-        workers: int = 0,
-        own_torso: OwnTorso | None = None,
-        **settings: object,
+        self, run_dir: Path, envs: int = 6, workers: int = 0, own_torso: OwnTorso | None = None, **settings: object
     ) -> None:
         """Two envs a lane, rounds of 10 ticks, as a launcher resolves it; or workers with two envs each."""
         sizes: dict[str, object] = {"total_steps": 100 * envs, "round_steps": 10 * envs, "inference_batch": envs}
         sizes |= {"envs": envs, "device": "cpu", "precision": "fp32"}
-        sizes |= {"replay_size": 30 * envs, "learning_starts": 64} if method == "dqn" else {"batch_size": 10 * envs}
+        replay = {"replay_size": 30 * envs, "learning_starts": 64}
+        sizes |= replay if settings.get("method", "dqn") == "dqn" else {"batch_size": 10 * envs}
         if workers:
             sizes = {"workers": workers, "t_max": 10, "total_steps": 1_200, "snapshot_every_steps": 60}
             sizes |= {"schedule": "ordered", "optimizer": "rms"}
-        usual = {"game": "pong", "lane_envs": 2, "network": "small", "actors": 2, "run_dir": run_dir, "method": method}
+        usual = {"game": "pong", "lane_envs": 2, "network": "small", "actors": 2, "run_dir": run_dir}
         self.run_dir = run_dir
         self.config = resolve(Config().with_settings(**usual | sizes | settings))
         self.memory = Memory.create(Plan(self.config, len(NAMES), own_torso=own_torso))

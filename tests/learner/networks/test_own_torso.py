@@ -60,7 +60,7 @@ def test_a_look_finds_all_sizes(name: str, frames: FrameShape, features: int, hi
         ("Raising", r"forward pass raised RuntimeError at \S+own_networks\.py:\d+: mat1 and mat2 shapes"),
         ("FixedBatch", r"forward pass raised RuntimeError at \S+own_networks\.py:\d+: shape"),
         ("NotBuilt", r"constructor raised KeyError at \S+own_networks\.py:\d+: .no such\S+size"),
-        ("of_change", f"{HOME} has no class of_change of torch.nn.Module: name one"),
+        ("fault", f"{HOME} has no class fault of torch.nn.Module: name one"),
         ("Nothing", f"{HOME} has no class Nothing"),
     ],
 )
