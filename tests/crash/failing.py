@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,48 +24,43 @@ def in_a_run() -> bool:
 
 
 class Failing(Catch):
-    """Works for fifty steps of a run, then raises."""
+    """Works for fifty steps of a run, then fails in its way."""
 
-    def __init__(self, said: str) -> None:
+    def __init__(self, fail: Callable[[], object]) -> None:
         super().__init__()
-        self._said, self._steps = said, 0
+        self._fail, self._steps = fail, 0
 
     def step(self, action: np.int64) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         self._steps += in_a_run()
         if self._steps == 50:
-            raise RuntimeError(self._said)
+            self._fail()
         return super().step(action)
+
+
+def _raise(said: str) -> None:
+    raise RuntimeError(said)
 
 
 def raises() -> Failing:
     """`--env tests.crash.failing:raises`."""
-    return Failing(f"the cartridge fell out of {os.getpid()}")
+    return Failing(partial(_raise, f"the cartridge fell out of {os.getpid()}"))
 
 
 def repeats() -> Failing:
     """`--env tests.crash.failing:repeats`: the same error in every process."""
-    return Failing("the cartridge fell out")
+    return Failing(partial(_raise, "the cartridge fell out"))
 
 
-class Hungry(Catch):
-    """Once in a run takes more memory than it may, at its fiftieth step."""
-
-    def __init__(self, mark: Path) -> None:
-        super().__init__()
-        self._mark = mark
-        self._steps = 0
-
-    def step(self, action: np.int64) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        self._steps += in_a_run()
-        if self._steps == 50 and not self._mark.exists():
-            self._mark.touch()
-            np.ones(MEAL, np.uint8)
-        return super().step(action)
+def _eat(mark: Path) -> None:
+    """Once in a run, take more memory than the run may have."""
+    if not mark.exists():
+        mark.touch()
+        np.ones(MEAL, np.uint8)
 
 
-def hungry() -> Hungry:
+def hungry() -> Failing:
     """`--env tests.crash.failing:hungry`; the environment variable MARK names a file that says that it has eaten."""
-    return Hungry(Path(os.environ["MARK"]))
+    return Failing(partial(_eat, Path(os.environ["MARK"])))
 
 
 def haunted() -> Catch:

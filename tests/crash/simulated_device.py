@@ -1,6 +1,6 @@
 """A launcher whose learner and inference server compute on a simulated GPU.
 
-    SIMULATED_GPU="SEED ROLE FAULT AT OFTEN" python -m tests.crash.simulated_device ...
+    python -m tests.crash.simulated_device "SEED ROLE FAULT AT OFTEN" ...
 
 SEED chooses the order of the device's work, another in each life of a process. FAULT is `none`, `memory` (allocation
 number AT fails) or `lost` (the device is lost at operation number AT), for ROLE in its first life (`once`) or in every
@@ -42,4 +42,5 @@ def main(child_spec: ChildSpec) -> None:
 if __name__ == "__main__":
     resolve.device_of, facts.cuda_devices = lambda *_, **__: "simgpu:0", lambda: 1
     children.MODULES |= dict.fromkeys((Role.LEARNER, Role.INFERENCE), "tests.crash.simulated_device")
-    sys.exit(launch.main(sys.argv[1:]))
+    os.environ["SIMULATED_GPU"], *words = sys.argv[1:]
+    sys.exit(launch.main(words))

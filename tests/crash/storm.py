@@ -10,10 +10,9 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import psutil
@@ -37,8 +36,7 @@ TALLIES: list[tuple[str, int]] = []
 """Names and kills of the storms that ended with the same weights; printed at the end of the tests (conftest.py)."""
 
 
-@dataclass(frozen=True)
-class Result:
+class Result(NamedTuple):
     """Results of a run, independent of where it ran."""
 
     weights_sha256: str
@@ -60,12 +58,8 @@ def result_of(run_dir: Path) -> Result:
 class Storm:
     """Kills and freezes processes of one run. All that is random follows from the seed."""
 
-    def __init__(
-        self, process: subprocess.Popen[str], run_dir: Path, name: str, seed: int, names_before: set[str]
-    ) -> None:
-        self.process = process
-        self._names_before = names_before
-        self.run_dir = run_dir
+    def __init__(self, process: subprocess.Popen[str], run_dir: Path, name: str, seed: int, names: set[str]) -> None:
+        self.process, self.run_dir, self._names_before = process, run_dir, names
         self.random = random.Random(seed)
         self.memory = memory_of(process, run_dir, actions=3)
         self.board = self.memory.board
@@ -160,8 +154,7 @@ class Storm:
 
     def all_at_work(self) -> bool:
         """True if no process is starting and every killed process was replaced."""
-        working = (self.board.phase != Phase.STARTING).all()
-        return bool(self.all_restarted() and working)
+        return bool(self.all_restarted() and (self.board.phase != Phase.STARTING).all())
 
     def all_restarted(self) -> bool:
         """True if every killed process was replaced, and no other but those that a killed one took along.
@@ -191,6 +184,10 @@ class Storm:
         assert runs.gone(self.process)
         assert shared_names() <= self._names_before
         TALLIES.append((self.name, self.kills))
+
+
+Moment = Callable[[Storm], bool]
+"""A condition of a run."""
 
 
 def begin(run_dir: Path, name: str, seed: int = 1, **changes: str) -> Storm:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from shared.machine import control_groups
 from tests.support.runs import finish, gone, start, summary
 
 LIMIT = 3 << 30
-"""Bytes: enough for the run, and less than the meal of `tests.crash.failing.Hungry`."""
+"""Bytes: enough for the run, and less than the meal of `tests.crash.failing:hungry`."""
 
 
 @pytest.fixture
@@ -28,21 +28,16 @@ def group() -> Iterator[Path]:
         pytest.skip("no memory controller is mounted here")
     version_2 = (own / "cgroup.controllers").exists()
     made = own / f"ringside-test-{os.getpid()}"
-    try:
-        made.mkdir()
-    except OSError as error:
-        pytest.skip(f"control groups cannot be made here: {error.strerror}")
-    try:
-        limit = made / ("memory.max" if version_2 else "memory.limit_in_bytes")
+    with ExitStack() as undo:
         try:
-            limit.write_text(str(LIMIT))
+            made.mkdir()
+            undo.callback(made.rmdir)
+            (made / ("memory.max" if version_2 else "memory.limit_in_bytes")).write_text(str(LIMIT))
         except OSError as error:
-            pytest.skip(f"memory cannot be limited here: {error.strerror}")
+            pytest.skip(f"no control group that limits memory can be made here: {error.strerror}")
         with suppress(OSError):  # no swap is accounted for here
             (made / "memory.swap.max").write_text("0")
         yield made
-    finally:
-        made.rmdir()
 
 
 def start_inside(group: Path, run_dir: Path, **changes: str) -> subprocess.Popen[str]:
@@ -70,8 +65,7 @@ def test_a_death_for_want_of_memory_is_named_and_changes_nothing(
     assert summary(tmp_path / "fed")["weights_sha256"] == summary(tmp_path / "sated")["weights_sha256"]
 
 
-def test_the_limit_of_a_foreign_group_is_respected_unasked(group: Path, tmp_path: Path) -> None:
-    process = start_inside(group, tmp_path / "run", total_steps="1_000_000", replay_size="1_000_000")
-    output = finish(process, code=2)
-    assert "GB are free; --replay-size" in output
-    assert not (tmp_path / "run").exists()
+def test_the_limit_of_a_foreign_group_is_respected_unasked(group: Path, run_dir: Path) -> None:
+    process = start_inside(group, run_dir, total_steps="1_000_000", replay_size="1_000_000")
+    assert "GB are free; --replay-size" in finish(process, code=2)
+    assert not run_dir.exists()

@@ -37,12 +37,12 @@ WORKER_DEATHS = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("env", "role", "flags"), [("raises", "actor 0", {}), ("repeats", "actor 0", ONE_LANE), *WORKER_DEATHS]
-)
-def test_a_role_that_cannot_live_ends_the_run(tmp_path: Path, env: str, role: str, flags: dict[str, str]) -> None:
+DEATHS = [("raises", "actor 0", {}), ("repeats", "actor 0", ONE_LANE), *WORKER_DEATHS]
+
+
+@pytest.mark.parametrize(("env", "role", "flags"), DEATHS)
+def test_a_role_that_cannot_live_ends_the_run(run_dir: Path, env: str, role: str, flags: dict[str, str]) -> None:
     """An error that seed and actions repeat is told once."""
-    run_dir = tmp_path / "run"
     process = start(run_dir, **flags | {"env": f"tests.crash.failing:{env}", "actors": "1"})
     output = finish(process, code=1)
     times = output.count(f"{role} met an error of its env; it starts again")
@@ -58,10 +58,8 @@ def test_a_role_that_cannot_live_ends_the_run(tmp_path: Path, env: str, role: st
 
 
 @pytest.mark.timeout(300)
-def test_killing_the_launcher_takes_all_children_along_and_the_run_can_be_resumed(
-    undisturbed: Undisturbed, tmp_path: Path
-) -> None:
-    before, run_dir = shared_names(), tmp_path / "run"
+def test_a_killed_launcher_takes_children_along_and_the_run_resumes(undisturbed: Undisturbed, run_dir: Path) -> None:
+    before = shared_names()
     process, memory = begun(run_dir, checkpoint_every_minutes="0.001", **FLAGS, actions=3)
     wait_until(process, lambda: memory.board.committed >= 1 and all(child(process, role) for role in ROLES))
     _require_light(process)
@@ -91,9 +89,9 @@ def _interrupt(process: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.parametrize("begins", [False, True])
-def test_a_second_ctrl_c_ends_a_run(tmp_path: Path, *, begins: bool) -> None:
+def test_a_second_ctrl_c_ends_a_run(run_dir: Path, *, begins: bool) -> None:
     """One that has only begun, or one whose scribe does not save."""
-    process, memory = begun(tmp_path / "run", total_steps="1_000_000")
+    process, memory = begun(run_dir, total_steps="1_000_000")
     if not begins:
         wait_until(process, lambda: memory.board.committed >= 1)
         child(process, "scribe").suspend()  # so that nothing is saved before the second

@@ -19,14 +19,14 @@ WORKERS |= {"lane_envs": "1", "optimizer": "rms", "optimizer_epsilon": "1e-3", "
 WORKERS |= {"snapshot_every_steps": "400"}
 STOP_SECONDS = 6.0
 """Longest time from Ctrl-C to the end of the workers, on a machine under load; half of it is promised."""
+pytestmark = pytest.mark.stress
 SCHEDULES = pytest.mark.parametrize("schedule", ["async", "ordered"])
 
 
-@pytest.mark.stress
 @pytest.mark.timeout(300)
 @SCHEDULES
-def test_a_run_survives_kills_stops_when_told_and_continues(tmp_path: Path, schedule: str) -> None:
-    run_dir, exact = tmp_path / "run", schedule == "ordered"
+def test_a_run_survives_kills_stops_when_told_and_continues(run_dir: Path, schedule: str) -> None:
+    exact = schedule == "ordered"
     process, memory = begun(run_dir, total_steps="4_000", **WORKERS | {"schedule": schedule}, actions=3)
     board, span = memory.board, memory.run_schedule.snapshot_rounds
     for number, role in ((1, "worker 1"), (2, "worker 0")):
@@ -47,11 +47,10 @@ def test_a_run_survives_kills_stops_when_told_and_continues(tmp_path: Path, sche
     assert (last["finished"], last["steps"], last["updates"], last["workers"]) == (True, 2_800, 560, 4)
 
 
-@pytest.mark.stress
 @pytest.mark.timeout(900)
-def test_a_hundred_kills_lose_no_step_and_leave_nothing(tmp_path: Path) -> None:
+def test_a_hundred_kills_lose_no_step_and_leave_nothing(run_dir: Path) -> None:
     """Ten times a process at work, or both, and then those that start, until there were ten."""
-    run_dir, names = tmp_path / "run", shared_names()
+    names = shared_names()
     process, memory = begun(run_dir, total_steps="20_000", **WORKERS, actions=3)
     board = memory.board
     workers = memory.plan.processes.slice_of(memory.plan.player)
@@ -77,10 +76,8 @@ def test_a_hundred_kills_lose_no_step_and_leave_nothing(tmp_path: Path) -> None:
     assert np.isfinite(boundary_in(run_dir)["online"]).all()
 
 
-@pytest.mark.stress
 @SCHEDULES
-def test_a_learning_rate_that_is_too_large_ends_the_run_and_is_not_saved(tmp_path: Path, schedule: str) -> None:
-    run_dir = tmp_path / "run"
+def test_a_learning_rate_that_is_too_large_ends_the_run_and_is_not_saved(run_dir: Path, schedule: str) -> None:
     process = start(run_dir, actors="2", **WORKERS | {"schedule": schedule, "learning_rate": "1e30"})
     output = finish(process, code=1)
     assert "smaller --learning-rate may help" in output

@@ -19,7 +19,7 @@ import pytest
 
 from shared.checkpoint.finding import find_checkpoint
 from shared.memory.run_memory import Memory
-from tests.support.runs import begun, child, finish, gone, records, summary, wait_until
+from tests.support.runs import begun, child, finish, gone, records, same_summary, summary, wait_until
 
 LARGEST = 2_000
 """Bytes of the largest file that fits: smaller than any segment."""
@@ -43,16 +43,13 @@ def at_work(run_dir: Path, **changes: str) -> tuple[subprocess.Popen[str], Memor
 
 def assert_same(run_dir: Path, undisturbed: Path) -> None:
     """The run came to the same end, and what it left is whole."""
-    last, other = summary(run_dir), summary(undisturbed)
-    for name in ("weights_sha256", "rounds", "episodes", "mean_return_100"):
-        assert last[name] == other[name], name
+    same_summary(run_dir, undisturbed)
     assert [record["round"] for record in records(run_dir, "round")] == list(range(5))
     manifest = find_checkpoint(run_dir)
     assert (manifest.boundary, manifest.refused) == (5, ())
 
 
-def test_a_full_disk_is_waited_for_and_nothing_is_lost(five_rounds: Path, tmp_path: Path) -> None:
-    run_dir = tmp_path / "run"
+def test_a_full_disk_is_waited_for_and_nothing_is_lost(five_rounds: Path, run_dir: Path) -> None:
     process, memory = at_work(run_dir, **WHOLE)
     board = memory.board
     limit_files(process, LARGEST)
@@ -67,8 +64,7 @@ def test_a_full_disk_is_waited_for_and_nothing_is_lost(five_rounds: Path, tmp_pa
 
 
 @pytest.mark.stress
-def test_a_stop_on_a_full_disk_says_that_nothing_was_saved(tmp_path: Path) -> None:
-    run_dir = tmp_path / "run"
+def test_a_stop_on_a_full_disk_says_that_nothing_was_saved(run_dir: Path) -> None:
     process, memory = at_work(run_dir, checkpoint_every_minutes="0.001", total_steps="1_000_000")
     wait_until(process, lambda: memory.board.saved[0] >= 1)
     limit_files(process, LARGEST)
@@ -85,21 +81,18 @@ def test_a_stop_on_a_full_disk_says_that_nothing_was_saved(tmp_path: Path) -> No
 
 
 @pytest.mark.stress
-def test_a_run_directory_that_was_removed_is_made_again(five_rounds: Path, tmp_path: Path) -> None:
-    run_dir = tmp_path / "run"
+def test_a_run_directory_that_was_removed_is_made_again(five_rounds: Path, tmp_path: Path, run_dir: Path) -> None:
     process, _ = at_work(run_dir, **WHOLE)
     config = (run_dir / "config.json").read_bytes()
     run_dir.rename(tmp_path / "removed")  # in one step, which `rmtree` is not
     shutil.rmtree(tmp_path / "removed")
-    output = finish(process)
-    assert f"Warning: {run_dir} cannot be written" in output
+    assert f"Warning: {run_dir} cannot be written" in finish(process)
     assert json.loads((run_dir / "config.json").read_bytes()) == json.loads(config)
     assert_same(run_dir, five_rounds)
 
 
 @pytest.mark.stress
-def test_a_killed_role_comes_back_without_a_run_directory(five_rounds: Path, tmp_path: Path) -> None:
-    run_dir = tmp_path / "run"
+def test_a_killed_role_comes_back_without_a_run_directory(five_rounds: Path, tmp_path: Path, run_dir: Path) -> None:
     process, memory = at_work(run_dir, **WHOLE)
     run_dir.rename(tmp_path / "moved")
     run_dir.write_text("in the way")
@@ -110,8 +103,7 @@ def test_a_killed_role_comes_back_without_a_run_directory(five_rounds: Path, tmp
     (tmp_path / "moved").rename(run_dir)
     finish(process)
     last = summary(run_dir)
-    assert last["weights_sha256"] == summary(five_rounds)["weights_sha256"]
-    assert last["restarts"] == 3
+    assert (last["weights_sha256"], last["restarts"]) == (summary(five_rounds)["weights_sha256"], 3)
     assert find_checkpoint(run_dir).boundary == 5
 
 

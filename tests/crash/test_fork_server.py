@@ -26,8 +26,8 @@ def _forked(process: subprocess.Popen[str]) -> list[psutil.Process]:
 
 
 @pytest.mark.timeout(300)
-def test_it_dies_with_its_processes_and_changes_nothing(undisturbed: Undisturbed, tmp_path: Path) -> None:
-    process, memory = begun(tmp_path / "run", **FLAGS, **TEAM, actions=3)
+def test_it_dies_with_its_processes_and_changes_nothing(undisturbed: Undisturbed, run_dir: Path) -> None:
+    process, memory = begun(run_dir, **FLAGS, **TEAM, actions=3)
     wait_until(process, lambda: memory.board.committed >= 1)
     forked, server = _forked(process), fork_server_of(process)
     assert server.num_threads() == 1
@@ -36,30 +36,28 @@ def test_it_dies_with_its_processes_and_changes_nothing(undisturbed: Undisturbed
     server.kill()
     assert not psutil.wait_procs(forked, timeout=20.0)[1]
     finish(process)
-    assert result_of(tmp_path / "run") == undisturbed("4_800")
-    assert summary(tmp_path / "run")["restarts"] == len(FORKED)
+    assert (result_of(run_dir), summary(run_dir)["restarts"]) == (undisturbed("4_800"), len(FORKED))
 
 
 @pytest.mark.stress
 @pytest.mark.timeout(300)
-def test_one_that_is_stopped_goes_on_once_it_is_needed(undisturbed: Undisturbed, tmp_path: Path) -> None:
-    process, memory = begun(tmp_path / "run", **FLAGS, **TEAM, actions=3)
+def test_one_that_is_stopped_goes_on_once_it_is_needed(undisturbed: Undisturbed, run_dir: Path) -> None:
+    process, memory = begun(run_dir, **FLAGS, **TEAM, actions=3)
     wait_until(process, lambda: memory.board.committed >= 1)
     forked, server = _forked(process), fork_server_of(process)
     server.suspend()
     next(each for each in forked if each.cmdline()[0] == "ringside learner").kill()
     finish(process)
-    assert result_of(tmp_path / "run") == undisturbed("4_800")
-    assert summary(tmp_path / "run")["restarts"] == 2
+    assert (result_of(run_dir), summary(run_dir)["restarts"]) == (undisturbed("4_800"), 2)
 
 
 @pytest.mark.stress
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("precision", ["bf16", "fp32"])
-def test_members_have_little_memory_of_their_own(tmp_path: Path, precision: str) -> None:
+def test_members_have_little_memory_of_their_own(run_dir: Path, precision: str) -> None:
     """After 1,000 updates of a network of usual size."""
     usual = {"network": "nature", "batch_size": "32", "replay_size": "24_000", "total_steps": "1_000_000"}
-    process, memory = begun(tmp_path / "run", **FLAGS, **TEAM, **usual, precision=precision, actions=3)
+    process, memory = begun(run_dir, **FLAGS, **TEAM, **usual, precision=precision, actions=3)
     wait_until(process, lambda: memory.board.updates[0] >= 1_000, 200.0)
     for each in (each for each in _forked(process) if each.cmdline()[0] != "ringside inference"):
         maps = each.memory_maps(grouped=False)

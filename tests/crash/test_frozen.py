@@ -25,7 +25,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -33,16 +33,15 @@ import pytest
 from ringside.run.hang_detector import STOPPED_SECONDS
 from shared.memory.board import Phase
 from shared.memory.process_table import Role
-from tests.crash.storm import ACTORS, ALL_ROLES, FLAGS, Storm, Undisturbed, begin, result_of
+from tests.crash.storm import ACTORS, ALL_ROLES, FLAGS, Moment, Storm, Undisturbed, begin, result_of
 from tests.support.runs import finish, gone, start, summary
 
-Moment = Callable[[Storm], bool]
+pytestmark = pytest.mark.stress
 
 
-@pytest.mark.stress
 @pytest.mark.timeout(300)
-def test_all_roles_frozen_at_once_are_replaced(undisturbed: Undisturbed, tmp_path: Path) -> None:
-    storm = begin(tmp_path / "run", "all frozen at once")
+def test_all_roles_frozen_at_once_are_replaced(undisturbed: Undisturbed, run_dir: Path) -> None:
+    storm = begin(run_dir, "all frozen at once")
     storm.until(lambda: storm.board.committed >= 3)
     storm.freeze(*ALL_ROLES)
     storm.until(storm.all_at_work)
@@ -99,36 +98,31 @@ WAITS: dict[Moment, Sequence[tuple[int, ...]]] = {
 """Roles that are frozen, by the moment."""
 
 
-@pytest.mark.stress
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("frozen", "moment"),
     [(roles, moment) for moment, frozen in WAITS.items() for roles in frozen],
-    ids=lambda value: (
-        value.__name__.strip("_") if callable(value) else "+".join(str(number) for number in map(int, value))
-    ),
+    ids=lambda value: value.__name__.strip("_") if callable(value) else "+".join(map(str, map(int, value))),
 )
 def test_either_side_of_a_wait_may_freeze(
-    undisturbed: Undisturbed, tmp_path: Path, frozen: tuple[int, ...], moment: Moment
+    undisturbed: Undisturbed, run_dir: Path, frozen: tuple[int, ...], moment: Moment
 ) -> None:
     slow = moment is _the_learner_waits_for_lanes  # which else it may never do
     env = "tests.support.slowed:catch" if slow else FLAGS["env"]
-    storm = begin(tmp_path / "run", f"{frozen} frozen, {moment.__name__}", eval_every_steps="480", env=env)
+    storm = begin(run_dir, f"{frozen} frozen, {moment.__name__}", eval_every_steps="480", env=env)
     storm.watch_for(lambda: moment(storm))
     storm.freeze(*frozen)
     plain = undisturbed("4_800")
     finish(storm.process)
-    assert summary(tmp_path / "run")["weights_sha256"] == plain.weights_sha256
-    assert summary(tmp_path / "run")["episodes"] == plain.episodes
+    assert summary(run_dir)["weights_sha256"] == plain.weights_sha256
+    assert summary(run_dir)["episodes"] == plain.episodes
     if moment is not _the_last_round_is_committed:
         assert storm.board.restarts.sum() == len(frozen)
 
 
-@pytest.mark.stress
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("frozen", ALL_ROLES, ids=[f"process {int(number)}" for number in ALL_ROLES])
-def test_a_frozen_role_does_not_keep_a_run_from_stopping(undisturbed: Undisturbed, tmp_path: Path, frozen: int) -> None:
-    run_dir = tmp_path / "run"
+def test_a_frozen_role_does_not_keep_a_run_from_stopping(undisturbed: Undisturbed, run_dir: Path, frozen: int) -> None:
     storm = begin(run_dir, "frozen when asked to stop")
     storm.until(lambda: storm.board.committed >= 4)
     storm.freeze(frozen)
@@ -140,29 +134,21 @@ def test_a_frozen_role_does_not_keep_a_run_from_stopping(undisturbed: Undisturbe
     assert result_of(run_dir) == undisturbed("4_800")
 
 
-@pytest.mark.stress
-def test_a_run_that_is_suspended_as_a_whole_goes_on_as_if_nothing_had_been(
-    undisturbed: Undisturbed, tmp_path: Path
-) -> None:
+def test_a_run_that_is_suspended_as_a_whole_goes_on_as_if_nothing_was(undisturbed: Undisturbed, run_dir: Path) -> None:
     """Ctrl-Z and `fg`: no process counts as hung, however long it took."""
-    storm = begin(tmp_path / "run", "suspended")
+    storm = begin(run_dir, "suspended")
     for committed in (1, 3, 5):
         storm.until(lambda: storm.board.committed >= committed)  # noqa: B023
         os.killpg(storm.process.pid, signal.SIGSTOP)
         time.sleep(2 * STOPPED_SECONDS)  # what is tested is that time alone does nothing
         os.killpg(storm.process.pid, signal.SIGCONT)
-    finish(storm.process)
-    assert summary(tmp_path / "run")["restarts"] == 0
-    assert result_of(tmp_path / "run") == undisturbed("4_800")
+    storm.end(undisturbed("4_800"))
 
 
-@pytest.mark.stress
-def test_all_roles_work_while_the_supervisor_is_frozen(undisturbed: Undisturbed, tmp_path: Path) -> None:
-    storm = begin(tmp_path / "run", "supervisor frozen")
+def test_all_roles_work_while_the_supervisor_is_frozen(undisturbed: Undisturbed, run_dir: Path) -> None:
+    storm = begin(run_dir, "supervisor frozen")
     storm.until(lambda: storm.board.committed >= 2)
     os.kill(storm.process.pid, signal.SIGSTOP)
     storm.watch_for(lambda: bool(storm.board.complete and storm.board.phase[Role.LEARNER] == Phase.DONE))
     os.kill(storm.process.pid, signal.SIGCONT)
-    finish(storm.process)
-    assert summary(tmp_path / "run")["restarts"] == 0
-    assert result_of(tmp_path / "run") == undisturbed("4_800")
+    storm.end(undisturbed("4_800"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,36 +17,20 @@ from tests.support.runs import finish, gone, kill, memory_of, start, summary, wa
 pytestmark = pytest.mark.timeout(900)
 stress = pytest.mark.stress
 
-SIMULATED = ("-m", "tests.crash.simulated_device")
 ON_GPU = {**FLAGS, "device": "cuda", "precision": "fp32", "inference_batch": "8", "total_steps": "3_360"}
 SECONDS = 400.0
 
-Start = Callable[[str], "subprocess.Popen[str]"]
 
-
-@pytest.fixture
-def run_dir(tmp_path: Path) -> Path:
-    return tmp_path / "run"
-
-
-@pytest.fixture
-def begin(run_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
-    """Starts the run with a seed and a fault (tests/crash/simulated_device.py)."""
-
-    def run(fault: str) -> subprocess.Popen[str]:
-        monkeypatch.setenv("SIMULATED_GPU", fault)
-        return start(run_dir, program=SIMULATED, **ON_GPU)
-
-    return run
+def begin(run_dir: Path, fault: str, *words: str, **flags: str) -> subprocess.Popen[str]:
+    """Start a run with a seed and a fault (tests/crash/simulated_device.py)."""
+    return start(run_dir, *words, program=("-m", "tests.crash.simulated_device", fault), **(flags or ON_GPU))
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Result:
     """Result of the run that nothing disturbs."""
     run_dir = tmp_path_factory.mktemp("undisturbed") / "run"
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SIMULATED_GPU", "0 learner none 0 once")
-        finish(start(run_dir, program=SIMULATED, **ON_GPU), SECONDS)
+    finish(begin(run_dir, "0 learner none 0 once"), SECONDS)
     assert summary(run_dir)["restarts"] == 0
     return result_of(run_dir)
 
@@ -60,53 +43,49 @@ def _memory_at(process: subprocess.Popen[str], run_dir: Path, boundary: int) -> 
 
 
 @stress
-def test_kills_and_another_schedule_change_nothing(undisturbed: Result, run_dir: Path, begin: Start) -> None:
-    process = begin("1 learner none 0 once")
+def test_kills_and_another_schedule_change_nothing(undisturbed: Result, run_dir: Path) -> None:
+    process = begin(run_dir, "1 learner none 0 once")
     for role, boundary in (("learner", 2), ("inference", 4)):
         _memory_at(process, run_dir, boundary)
         kill(process, role)
     finish(process, SECONDS)
-    assert summary(run_dir)["restarts"] == 2
-    assert result_of(run_dir) == undisturbed
+    assert (summary(run_dir)["restarts"], result_of(run_dir)) == (2, undisturbed)
 
 
 @stress
-def test_a_stop_and_a_resume_change_nothing(undisturbed: Result, run_dir: Path, begin: Start) -> None:
-    process = begin("2 learner none 0 once")
+def test_a_stop_and_a_resume_change_nothing(undisturbed: Result, run_dir: Path) -> None:
+    process = begin(run_dir, "2 learner none 0 once")
     stop_at(process, _memory_at(process, run_dir, 4), 4, signal.SIGINT)
     assert gone(process)
-    finish(start(run_dir, "--resume", str(run_dir), program=SIMULATED, env=FLAGS["env"]), SECONDS)
+    finish(begin(run_dir, "2 learner none 0 once", "--resume", str(run_dir), env=FLAGS["env"]), SECONDS)
     assert result_of(run_dir) == undisturbed
+
+
+ONCE = [
+    *((role, fault) for role in ("learner", "inference") for fault in ("memory 5", "lost 5", "lost 2000")),
+    ("learner", "memory 400"),  # the inference server, which answers by graphs, allocates little after its start
+]
 
 
 @stress
-@pytest.mark.parametrize(
-    ("role", "fault"),
-    [
-        *((role, fault) for role in ("learner", "inference") for fault in ("memory 5", "lost 5", "lost 2000")),
-        ("learner", "memory 400"),  # the inference server, which answers by graphs, allocates little after its start
-    ],
-)
-def test_a_fault_that_does_not_come_again_changes_nothing(
-    undisturbed: Result, run_dir: Path, begin: Start, role: str, fault: str
-) -> None:
-    output = finish(begin(f"3 {role} {fault} once"), SECONDS)
-    assert f"{role} met a fault of the GPU; it starts again" in output
-    assert summary(run_dir)["restarts"] == 1
-    assert result_of(run_dir) == undisturbed
+@pytest.mark.parametrize(("role", "fault"), ONCE)
+def test_a_fault_that_comes_once_changes_nothing(undisturbed: Result, run_dir: Path, role: str, fault: str) -> None:
+    process = begin(run_dir, f"3 {role} {fault} once")
+    assert f"{role} met a fault of the GPU; it starts again" in finish(process, SECONDS)
+    assert (summary(run_dir)["restarts"], result_of(run_dir)) == (1, undisturbed)
 
 
-@pytest.mark.parametrize(
-    ("role", "fault", "error", "says", "saved"),
-    [
-        ("learner", "memory", "OutOfMemoryError", "The GPU is out of memory: CUDA out of memory. Tried to", False),
-        ("inference", "lost", "AcceleratorError", "The GPU failed", True),
-    ],
-)
+ALWAYS = [
+    ("learner", "memory", "OutOfMemoryError", "The GPU is out of memory: CUDA out of memory. Tried to", False),
+    ("inference", "lost", "AcceleratorError", "The GPU failed", True),
+]
+
+
+@pytest.mark.parametrize(("role", "fault", "error", "says", "saved"), ALWAYS)
 def test_a_fault_at_every_start_is_answered_by_one_restart_and_then_by_the_end(
-    run_dir: Path, begin: Start, role: str, fault: str, error: str, says: str, saved: bool
+    run_dir: Path, role: str, fault: str, error: str, says: str, saved: bool
 ) -> None:
-    process = begin(f"4 {role} {fault} 30 always")
+    process = begin(run_dir, f"4 {role} {fault} 30 always")
     output = finish(process, SECONDS, code=1)
     assert output.count("; it starts again") == 1
     assert f"{role} met a fault of the GPU, 2 times in a row without progress" in output

@@ -10,7 +10,6 @@ import random
 import signal
 import subprocess
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -22,7 +21,7 @@ from ringside.run.children import ChildProcess
 from shared.memory.board import Board
 from shared.memory.process_table import ProcessTable, Role
 from shared.memory.run_memory import Memory
-from tests.crash.storm import ACTORS, ALL_ROLES, Storm, Undisturbed, begin
+from tests.crash.storm import ACTORS, ALL_ROLES, Moment, Storm, Undisturbed, begin
 from tests.exact.test_on_policy import METHODS
 from tests.shared.process.test_spawning import Unpickled
 from tests.support.runs import records, summary
@@ -58,9 +57,7 @@ def test_a_storm_sees_and_kills_who_has_no_name_yet() -> None:
     until(lambda: storm.living() == {process.pid: None})
     assert storm.kill() == 1
     process.join()
-    assert process.exitcode == -signal.SIGKILL
-    assert storm.kills == 1
-    assert storm.living() == {}
+    assert (process.exitcode, storm.kills, storm.living()) == (-signal.SIGKILL, 1, {})
 
 
 ON_POLICY = [
@@ -74,10 +71,8 @@ BURSTS = [(0, LONG), (1, LONG), (1, LONG | SPANS), *((1, flags) for flags in ON_
 @pytest.mark.stress
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("seed", "flags"), BURSTS, ids=[" ".join(flags.values()) for _, flags in BURSTS])
-def test_bursts_with_a_breath_between_them(
-    undisturbed: Undisturbed, tmp_path: Path, seed: int, flags: dict[str, str]
-) -> None:
-    storm = begin(tmp_path / "run", f"bursts of {BURST}, {' '.join(flags.values())}, seed {seed}", seed, **flags)
+def test_bursts_with_breaths_between(undisturbed: Undisturbed, run_dir: Path, seed: int, flags: dict[str, str]) -> None:
+    storm = begin(run_dir, f"bursts of {BURST}, {' '.join(flags.values())}, seed {seed}", seed, **flags)
     while storm.rages():
         burst(storm)
         storm.breathe()
@@ -87,40 +82,38 @@ def test_bursts_with_a_breath_between_them(
 @pytest.mark.stress
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("members", "kills"), [("1", 100), ("2", 200), ("4", 100)])
-def test_any_process_of_a_team_and_its_fork_server(
-    undisturbed: Undisturbed, tmp_path: Path, members: str, kills: int
-) -> None:
+def test_any_of_a_team_and_its_fork_server(undisturbed: Undisturbed, run_dir: Path, members: str, kills: int) -> None:
     """At any moment of its life and of a round, until so many were killed; the undisturbed run has one member."""
     evaluated = {"eval_every_steps": "9_600"}
-    storm = begin(tmp_path / "run", f"{members} members", learner_members=members, total_steps="1_000_000", **evaluated)
+    storm = begin(run_dir, f"{members} members", learner_members=members, total_steps="1_000_000", **evaluated)
     while storm.kills < kills:
         burst(storm, 5, 5.0 * storm.random.random())
         storm.breathe()
     storm.process.send_signal(signal.SIGINT)
     storm.end()
-    last = summary(tmp_path / "run")
+    last = summary(run_dir)
     plain = undisturbed(str(last["steps"]), **evaluated)
     assert (last["weights_sha256"], last["episodes"]) == (plain.weights_sha256, plain.episodes)
 
 
 @pytest.mark.stress
 @pytest.mark.timeout(300)
-def test_rounds_since_the_newest_snapshot_are_repeated_in_silence(undisturbed: Undisturbed, tmp_path: Path) -> None:
+def test_rounds_since_the_newest_snapshot_are_repeated_in_silence(undisturbed: Undisturbed, run_dir: Path) -> None:
     """A snapshot every six rounds; learner and actors go back to it, and no process publishes or records again."""
-    storm = begin(tmp_path / "run", "between snapshots", **SPANS)
+    storm = begin(run_dir, "between snapshots", **SPANS)
     storm.until(lambda: storm.board.committed >= 4)
     storm.kill(Role.LEARNER, *ACTORS)
     storm.until(storm.all_at_work)
     storm.end(undisturbed("4_800"))
     assert storm.board.redone[Role.LEARNER] >= 2 * 480 // 4, "the updates of two rounds, and perhaps of the fifth"
     assert storm.memory.weights.current == 8, "the first version, and one after every round that learned"
-    assert [record["round"] for record in records(tmp_path / "run", "round")] == [0, 2, 4, 6, 8]
+    assert [record["round"] for record in records(run_dir, "round")] == [0, 2, 4, 6, 8]
 
 
 @pytest.mark.stress
 @pytest.mark.timeout(1800)
-def test_two_at_once(undisturbed: Undisturbed, tmp_path: Path) -> None:
-    storm = begin(tmp_path / "run", "two at once", **LONG)
+def test_two_at_once(undisturbed: Undisturbed, run_dir: Path) -> None:
+    storm = begin(run_dir, "two at once", **LONG)
     pairs = [(one, other) for one in ALL_ROLES for other in ALL_ROLES if one < other]
     storm.random.shuffle(pairs)
     for pair in pairs:
@@ -135,9 +128,9 @@ def test_two_at_once(undisturbed: Undisturbed, tmp_path: Path) -> None:
 @pytest.mark.stress
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(2))
-def test_during_start_up(undisturbed: Undisturbed, tmp_path: Path, seed: int) -> None:
+def test_during_start_up(undisturbed: Undisturbed, run_dir: Path, seed: int) -> None:
     """A starting process is killed at a random moment of its start, many times before any process works."""
-    storm = begin(tmp_path / "run", f"during start-up, seed {seed}", seed)
+    storm = begin(run_dir, f"during start-up, seed {seed}", seed)
     while storm.rages() and storm.kills < 40:
         storm.pause(0.3 * storm.random.random())
         storm.kill_one_starting()
@@ -162,26 +155,20 @@ def _within_a_checkpoint(storm: Storm) -> bool:
     return any((storm.run_dir / "checkpoints").glob(".*"))
 
 
+MOMENTS = [
+    (_at_the_end_of_a_round, (Role.LEARNER, Role.INFERENCE), {}),
+    (_within_a_snapshot, ACTORS, {}),
+    (_within_a_checkpoint, (Role.SCRIBE,), {"checkpoint_every_minutes": "0.001"}),
+]
+
+
 @pytest.mark.stress
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize(
-    ("name", "moment", "roles", "changes"),
-    [
-        ("during a commit", _at_the_end_of_a_round, (Role.LEARNER, Role.INFERENCE), {}),
-        ("while a snapshot is written", _within_a_snapshot, ACTORS, {}),
-        ("during a checkpoint", _within_a_checkpoint, (Role.SCRIBE,), {"checkpoint_every_minutes": "0.001"}),
-    ],
-    ids=["commit", "snapshot", "checkpoint"],
-)
+@pytest.mark.parametrize(("moment", "roles", "changes"), MOMENTS, ids=["commit", "snapshot", "checkpoint"])
 def test_at_the_worst_moment(
-    undisturbed: Undisturbed,
-    tmp_path: Path,
-    name: str,
-    moment: Callable[[Storm], bool],
-    roles: tuple[int, ...],
-    changes: dict[str, str],
+    undisturbed: Undisturbed, run_dir: Path, moment: Moment, roles: tuple[int, ...], changes: dict[str, str]
 ) -> None:
-    storm = begin(tmp_path / "run", name, **(LONG | changes))
+    storm = begin(run_dir, moment.__name__.strip("_").replace("_", " "), **(LONG | changes))
     while storm.rages() and storm.kills < 60:
         storm.until(lambda: moment(storm))
         if storm.rages():

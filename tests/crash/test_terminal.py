@@ -14,6 +14,7 @@ import pytest
 
 from shared.checkpoint.finding import find_checkpoint
 from shared.root import ROOT
+from shared.text import flag_of
 from tests.crash.storm import FLAGS
 from tests.support.runs import SMALL, records, summary
 from tests.support.waiting import until
@@ -26,7 +27,7 @@ SECONDS = 100.0
 
 def start_in_terminal(run_dir: Path) -> tuple[int, int]:
     """A shell in a terminal of its own with the launcher in its foreground; its id, and our side of the terminal."""
-    flags = SMALL | {f"--{name.replace('_', '-')}": value for name, value in FLAGS.items()} | {"--total-steps": STEPS}
+    flags = SMALL | {flag_of(name): value for name, value in FLAGS.items()} | {"--total-steps": STEPS}
     del flags["--game"]
     words = [sys.executable, "launch.py", *(word for flag in flags.items() for word in flag), "--run-dir", str(run_dir)]
     shell, terminal = pty.fork()
@@ -48,8 +49,7 @@ def _lives(process: psutil.Process) -> bool:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("how", ["terminal closed", pytest.param("shell killed", marks=pytest.mark.stress)])
-def test_a_terminal_that_goes_away_stops_the_run(tmp_path: Path, how: str) -> None:
-    run_dir = tmp_path / "run"
+def test_a_terminal_that_goes_away_stops_the_run(run_dir: Path, how: str) -> None:
     shell, terminal = start_in_terminal(run_dir)
 
     def plays() -> bool:
@@ -70,5 +70,4 @@ def test_a_terminal_that_goes_away_stops_the_run(tmp_path: Path, how: str) -> No
         os.close(terminal)
     stopped = summary(run_dir)
     assert 1 <= stopped["rounds"] < ROUNDS
-    assert stopped["restarts"] == 0
-    assert find_checkpoint(run_dir).boundary == stopped["rounds"]
+    assert (stopped["restarts"], find_checkpoint(run_dir).boundary) == (0, stopped["rounds"])
