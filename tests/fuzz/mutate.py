@@ -16,7 +16,7 @@ import socket
 import stat
 import struct
 from collections.abc import Callable, Mapping
-from contextlib import chdir
+from contextlib import chdir, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -36,6 +36,8 @@ MOST_SEALED = 64 << 20
 """Bytes of a piece whose checksum a forger here computes."""
 _DEVICES = ((1, 5), (1, 3), (1, 7), (5, 0))
 """Numbers of /dev/zero, null, full and tty."""
+_NOT_AS_WRITTEN = (ValueError, LookupError, TypeError, AttributeError, RecursionError, struct.error)
+"""Errors of reading a file that was changed before."""
 
 
 @dataclass
@@ -52,8 +54,6 @@ class Case:
     """Words for what was done."""
     touched: set[str] = field(default_factory=set)
     """Names, in the run, of files that are not as they were."""
-    forged: bool = False
-    """True if checksums suit what was changed, so that a reader may take what the files say."""
 
     def note(self, path: Path, words: str) -> None:
         """Write down what was done to a file."""
@@ -88,11 +88,9 @@ def _is_inside(case: Case, path: Path) -> bool:
 
 def _leave_one_checkpoint(case: Case) -> None:
     """Take all manifests but one away: no older checkpoint steps in for what is changed."""
-    manifests = sorted((case.run / CHECKPOINTS).glob("checkpoint-*.json"))
-    for path in manifests:
-        if path != manifests[-1] and _is_own(path):
-            path.unlink()
-            case.note(path, "removed")
+    for path in filter(_is_own, sorted((case.run / CHECKPOINTS).glob("checkpoint-*.json"))[:-1]):
+        path.unlink()
+        case.note(path, "removed")
 
 
 def _mutate_one(case: Case, path: Path) -> None:
@@ -111,8 +109,8 @@ def _mutate_one(case: Case, path: Path) -> None:
     change = case.rng.choices(list(ways), list(ways.values()))[0]
     try:
         change(case, path)
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError, struct.error):
-        _change_bytes(case, path)  # it was changed before, and cannot be read any more
+    except _NOT_AS_WRITTEN:
+        _change_bytes(case, path)
 
 
 def _add(case: Case) -> None:
@@ -168,8 +166,8 @@ def _change_bytes(case: Case, path: Path) -> None:
     if kind == "sparse":
         os.truncate(path, SPARSE_BYTES)
     case.note(path, f"{kind} at {place}")
-    if path.parent.name == CHECKPOINTS and kind in ("truncate", "append", "empty", "noise") and rng.random() < 0.5:
-        _seal_pieces(case)
+    if path.parent.name == CHECKPOINTS and kind in ("truncate", "append", "empty", "noise"):
+        _seal_pieces(case, 0.5)
 
 
 def _flipped(rng: random.Random, data: bytes) -> bytes:
@@ -245,8 +243,7 @@ def _put_another(case: Case, path: Path) -> None:
         return
     alike = [each for each in files if each.suffix == path.suffix]
     _copy_file(case.rng.choice(alike if alike and case.rng.random() < 0.8 else files), path)
-    if case.rng.random() < 0.7:
-        _seal_pieces(case)
+    _seal_pieces(case, 0.7)
 
 
 def _put_other_run(case: Case, path: Path) -> None:
@@ -254,8 +251,7 @@ def _put_other_run(case: Case, path: Path) -> None:
     source = case.other / path.relative_to(case.run)
     if source.exists():
         _copy(source, path)
-    if case.rng.random() < 0.5:
-        _seal_pieces(case)
+    _seal_pieces(case, 0.5)
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -292,18 +288,14 @@ def _change_mode(case: Case, path: Path, was_directory: bool) -> None:
 def _change_json(case: Case, path: Path) -> None:
     """Change a value of a JSON file; a manifest's checksum is often made to suit."""
     rng = case.rng
-    values = json.loads(path.read_bytes())
-    is_manifest = fnmatch.fnmatch(path.name, "checkpoint-*.json")
-    words, changed = _changed(rng, values)
+    words, changed = _changed(rng, json.loads(path.read_bytes()))
     text = changed.text
-    if is_manifest and rng.random() < 0.8:
-        case.forged = True
+    if fnmatch.fnmatch(path.name, "checkpoint-*.json") and rng.random() < 0.8:
         text = _with_checksum(changed)
         words += ", forged"
     if rng.random() < 0.05:
         text = rng.choice(("\ufeff" + text, text + text, text + "x", f"[{text}]", "\n" * 3 + text))
-    encoding = "utf-16" if rng.random() < 0.02 else "utf-8"
-    path.write_bytes(text.encode(encoding, "surrogatepass"))
+    path.write_bytes(text.encode("utf-16" if rng.random() < 0.02 else "utf-8", "surrogatepass"))
     case.note(path, words)
 
 
@@ -322,15 +314,14 @@ def _change_line(case: Case, path: Path) -> None:
     lines = path.read_bytes().splitlines(keepends=True)
     place = rng.randrange(len(lines))
     if rng.random() < 0.25:
-        kind = rng.choice(("twice", "gone", "exchanged", "backwards", "blank"))
+        words = rng.choice(("twice", "gone", "exchanged", "backwards", "blank"))
         other = rng.randrange(len(lines))
-        if kind == "exchanged":
+        if words == "exchanged":
             lines[place], lines[other] = lines[other], lines[place]
-        elif kind == "backwards":
+        elif words == "backwards":
             lines.reverse()
         else:
-            lines[place : place + 1] = {"twice": 2 * [lines[place]], "gone": [], "blank": [b"\n"]}[kind]
-        words = kind
+            lines[place : place + 1] = {"twice": 2 * [lines[place]], "gone": [], "blank": [b"\n"]}[words]
     else:
         words, changed = _changed(rng, json.loads(lines[place]))
         lines[place] = changed.text.encode("utf-8", "surrogatepass") + b"\n"
@@ -411,14 +402,10 @@ def _near(rng: random.Random, value: Any) -> Any:
 
 def _with_checksum(changed: _Changed) -> str:
     """A manifest's text with the checksum that its reader computes; as it is where it cannot be read."""
-    if not isinstance(changed.values, dict):
-        return changed.text
-    try:
+    with suppress(*_NOT_AS_WRITTEN):
         read = json.loads(changed.text)
         del read["checksum"]
         changed.values["checksum"] = manifest_checksum(read)
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        pass
     return changed.text
 
 
@@ -449,8 +436,7 @@ def _change_tensors(case: Case, path: Path) -> None:
         words = str(length)
     path.write_bytes(struct.pack("<Q", length) + head + body)
     case.note(path, f"{kind}: {words}")
-    if rng.random() < 0.9:
-        _seal_pieces(case)
+    _seal_pieces(case, 0.9)
 
 
 def _spoil_number(rng: random.Random, header: Mapping[str, Any], body: bytearray) -> str:
@@ -459,8 +445,7 @@ def _spoil_number(rng: random.Random, header: Mapping[str, Any], body: bytearray
         "F32": (struct.pack("<f", math.nan), struct.pack("<f", math.inf)),
         "I64": (b"\xff" * 8, b"\xff" * 7 + b"\x7f"),
     }
-    tensors = [(name, item) for name, item in header.items() if item.get("dtype") in spoilt]
-    name, item = rng.choice(tensors)
+    name, item = rng.choice([(name, item) for name, item in header.items() if item.get("dtype") in spoilt])
     first, stop = item["data_offsets"]
     number = rng.choice(spoilt[item["dtype"]])
     if stop > first:
@@ -486,8 +471,7 @@ def _change_segment(case: Case, path: Path) -> None:
         head = rng.choice((b"", b"RINGSEGX", b"\n")) + json.dumps(values).encode()
     path.write_bytes(head + rng.choice((b"\n", b"\n", b"")) * (kind == "prefix") + b"\n" * (kind != "prefix") + body)
     case.note(path, f"{kind}: {words}")
-    if rng.random() < 0.9:
-        _seal_pieces(case)
+    _seal_pieces(case, 0.9)
 
 
 @cache
@@ -497,22 +481,19 @@ def _bomb() -> bytes:
     return b"".join([compressor.compress(bytes(1 << 20)) for _ in range(256)]) + compressor.flush()
 
 
-def _seal_pieces(case: Case) -> None:
-    """Make the sizes and checksums in all manifests suit the pieces as they are now."""
-    case.forged = True
+def _seal_pieces(case: Case, chance: float) -> None:
+    """With this chance, make the sizes and checksums in all manifests suit the pieces as they are now."""
+    if case.rng.random() >= chance:
+        return
     if (case.run / CHECKPOINTS).is_symlink():
         return
-    for path in sorted((case.run / CHECKPOINTS).glob("checkpoint-*.json")):
-        if not _is_own(path):
-            continue
-        try:
+    for path in filter(_is_own, sorted((case.run / CHECKPOINTS).glob("checkpoint-*.json"))):
+        with suppress(*_NOT_AS_WRITTEN, OSError):
             values = json.loads(path.read_bytes())
             for piece in values["pieces"]:
                 _describe(piece, path.parent / piece["name"])
             del values["checksum"]
             path.write_text(json.dumps(values | {"checksum": manifest_checksum(values)}))
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OSError):
-            continue  # it is damaged itself
 
 
 def _describe(piece: dict[str, Any], path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The public readers of Ringside, each as a function from a run directory to parts of an answer.
+"""The public readers of Ringside, each as a function from a run directory to parts of an answer; and the command.
 
 A part is a text, most often a digest of weights or of arrays. What a reader answers about a damaged run must consist of
 parts that it answers about a whole one, or an older checkpoint of it.
@@ -9,9 +9,17 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
+import re
+import resource
+import shlex
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -33,7 +41,8 @@ from shared.memory.boundary import most_captured_bytes, restore
 from shared.memory.plan import Plan
 from shared.memory.run_memory import Memory
 from shared.process.live import Live, withdraw
-from tests.fuzz.workspace import Workspace
+from shared.root import ROOT
+from tests.fuzz.workspace import Workspace, flaw_of
 
 ENV = "tests.support.pixel_game:factory"
 """The env of the run `catch`, as its user names it."""
@@ -101,12 +110,8 @@ def read_weights(workspace: Workspace, whole: str) -> list[str]:
     return _of_weights(weights)
 
 
-def read_weights_file(workspace: Workspace, whole: str) -> list[str]:
-    return _of_weights(stored_weights.weights_at(workspace.run / CHECKPOINTS / "best.safetensors", _env(whole)))
-
-
-def read_one_manifest(workspace: Workspace, whole: str) -> list[str]:
-    return _of_weights(stored_weights.weights_at(workspace.run / CHECKPOINTS / "checkpoint-00000005.json", _env(whole)))
+def read_one_file(name: str, workspace: Workspace, whole: str) -> list[str]:
+    return _of_weights(stored_weights.weights_at(workspace.run / CHECKPOINTS / name, _env(whole)))
 
 
 def read_agent(workspace: Workspace, whole: str) -> list[str]:
@@ -135,7 +140,6 @@ def _plan(workspace: Workspace, whole: str) -> Plan:
 def read_to_resume(workspace: Workspace, whole: str) -> list[str]:
     """All that a resumed run reads, put where its processes find it."""
     ready = _plan(workspace, whole)
-    assert ready.config.run.resume is not None
     manifest = find_checkpoint(ready.config.run.resume)
     manifest.require(ready.config)
     if ready.layout.size > MOST_MEMORY:
@@ -152,7 +156,6 @@ def read_to_resume(workspace: Workspace, whole: str) -> list[str]:
 
 def _of_memory(memory: Memory, boundary: int) -> list[str]:
     state = memory.learner_snapshots.read(boundary)
-    assert state is not None, "the learner's state is there"
     lanes = [memory.lane_snapshots.read(lane, boundary) or b"" for lane in range(memory.run_schedule.lanes)]
     window = [_digest(memory.ring.field[name]) for name in sorted(memory.ring.field)]
     queue = memory.evaluations
@@ -167,14 +170,12 @@ def _of_memory(memory: Memory, boundary: int) -> list[str]:
 def resume_and_write(workspace: Workspace, whole: str) -> list[str]:
     """The launcher's and the scribe's part of a resumed run, which write in its directory."""
     from ringside.records.scribe import Scribe
-    from shared.process.child import log_path
+    from shared.process import child
 
     ready = _plan(workspace, whole)
     if ready.layout.size > MOST_MEMORY:
         return []
-    memory = Memory.create(ready)
-    run_dir = ready.config.run.run_dir
-    assert run_dir is not None
+    memory, run_dir = Memory.create(ready), ready.config.run.run_dir
     try:
         with training._owned(ready) as checkpoint:
             Live.for_this_process(memory.arena.fd, ["NOOP"]).write(run_dir)
@@ -184,9 +185,7 @@ def resume_and_write(workspace: Workspace, whole: str) -> list[str]:
             scribe.save()
             scribe.close()
             scribe._files.metrics.close()
-            from shared.process import child
-
-            with open(child._open_log(log_path(run_dir, "inference")), "ab") as log:
+            with open(child._open_log(child.log_path(run_dir, "inference")), "ab") as log:
                 log.write(b"\n")
             withdraw(run_dir)
         return parts
@@ -215,8 +214,7 @@ def read_report(workspace: Workspace, whole: str) -> list[str]:
     page, left_out = write_report([workspace.run], workspace.work / "report")
     assert not left_out
     assert "<script>mine" not in page.read_text()
-    figures = json_object((page.parent / "report.json").read_bytes())
-    assert figures is not None, "the figures of a report are strict JSON"
+    assert json_object((page.parent / "report.json").read_bytes()) is not None, "figures are strict JSON"
     return []
 
 
@@ -308,8 +306,8 @@ ANY, DISK = ("*",), (FatalError, OSError)
 BEST_PLACES = {"checkpoints/best.safetensors": 9, "checkpoints": 1}
 TARGETS = (
     Target("weights", read_weights, 2_200),
-    Target("best weights", read_weights_file, 900, BEST_PLACES, also=read_weights),
-    Target("one manifest", read_one_manifest, 400),
+    Target("best weights", partial(read_one_file, "best.safetensors"), 900, BEST_PLACES, also=read_weights),
+    Target("one manifest", partial(read_one_file, "checkpoint-00000005.json"), 400),
     Target("load_agent", read_agent, 300),
     Target("init_from", read_to_begin, 200),
     Target("resume", read_to_resume, 1_200, RESUME_PLACES, (ConfigError, CheckpointError)),
@@ -328,4 +326,69 @@ TARGETS = (
     Target("watch", watch, 900, WATCH_PLACES, runs={"living": 1}, unchecked=ANY),
     Target("suite", read_suite, 300, SUITE_PLACES, runs={"breakout": 1}, unchecked=ANY),
     Target("zoo", add_to_zoo, 300, ZOO_PLACES, unchecked=("config.json", "summary.json")),
+)
+
+
+# --- the command
+
+_OWN_SESSION: dict[str, Any] = {
+    **{"start_new_session": True, "stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE},
+    **{"text": True, "errors": "backslashreplace"},
+    "preexec_fn": partial(resource.setrlimit, resource.RLIMIT_AS, 2 * (resource.RLIM_INFINITY,)),
+}
+_SERVED = re.compile(r"http://127\.0\.0\.1:\d+/\S+/")
+
+
+def run_command(words: str, workspace: Workspace, whole: str) -> list[str]:
+    """Run a command, with names in braces; one that serves is interrupted as soon as it does.
+
+    Raises:
+        ConfigError: its refusal.
+    """
+    if words == "watch":  # the newest run of the directory
+        (workspace.work / "runs").symlink_to(workspace.case)
+    command = [sys.executable, str(ROOT / "launch.py")]
+    command += shlex.split(words.format(run=workspace.run, work=workspace.work))
+    more = {"TMPDIR": str(workspace.temporary), "PYTHONPATH": str(workspace.code), "COLUMNS": "160"}
+    process = subprocess.Popen(command, cwd=workspace.work, env=os.environ | more, **_OWN_SESSION)
+    printed = ""
+    try:
+        for line in process.stdout if words.startswith("watch") else ():  # which ends with the process
+            printed += line
+            if _SERVED.search(line):
+                process.send_signal(signal.SIGINT)
+        rest, said = process.communicate()
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    flaws = [flaw for line in (printed + rest + said).splitlines() if line.strip() and (flaw := flaw_of(line))]
+    assert not flaws, f"{flaws[0]}: {said[-400:]!a}"
+    assert process.returncode in (0, 1, 2), f"exit code {process.returncode}"
+    assert process.returncode != 2 or re.fullmatch(r"launch\.py: [^\n]+\n", said), f"not one sentence: {said!a}"
+    if process.returncode:
+        raise ConfigError(f"It ended with {process.returncode}.")
+    return []
+
+
+def _target(name: str, words: str, cases: int, places: dict[str, int], *, refuses: bool = False) -> Target:
+    more = {"unchecked": ANY, "writes": True, "seconds": 200.0, "refuses": refuses}
+    return Target(f"launch.py, {name}", partial(run_command, words), cases, places, runs={"catch": 1}, **more)
+
+
+_LOAD = f"--load {{run}} --env {ENV} --device cpu"
+_RESUME = f"--resume {{run}} --env {ENV} --plain"
+_ZOO_PLACES = {"config.json": 3, "summary.json": 3, **RESUME_PLACES}
+_PLAYED_PLACES = RESUME_PLACES | {"logs": 1, "metrics.jsonl": 2, "*": 2}
+COMMANDS = (
+    _target("eval", f"eval {_LOAD} --episodes 1", 70, RESUME_PLACES),
+    _target("record", f"play {_LOAD} --episodes 2 --video {{work}}/videos.mp4", 15, RESUME_PLACES),
+    _target("play", f"play {_LOAD} --episodes 1 --video {{work}}/video.gif", 10, RESUME_PLACES),
+    _target("report", "report {run} --out {work}/report", 60, RECORD_PLACES),
+    _target("watch", "watch {run}", 50, RECORD_PLACES | {"live.json": 4}),
+    _target("watch newest", "watch", 10, RECORD_PLACES),
+    # All that is read before a start; the run has played more than it is told to.
+    _target("resume", f"{_RESUME} --total-steps 1_440", 60, RESUME_PLACES, refuses=True),
+    _target("resume and play", f"{_RESUME} --total-steps {MORE_STEPS}", 10, _PLAYED_PLACES),
+    # Up to the name, which the zoo does not take: nothing is added to it.
+    _target("zoo", f"zoo --add {{run}} --env {ENV} --name 'No name'", 20, _ZOO_PLACES, refuses=True),
 )

@@ -19,8 +19,7 @@ from typing import Any
 import pytest
 
 from shared.root import ROOT
-from tests.fuzz.commands import COMMANDS
-from tests.fuzz.readers import TARGETS, Target
+from tests.fuzz.readers import COMMANDS, TARGETS, Target
 
 WORKERS = 2
 LONGEST_SECONDS = 1_500.0

@@ -27,10 +27,9 @@ from typing import Any, BinaryIO, NamedTuple
 
 from shared.checkpoint.finding import manifests_in
 from shared.files.run_file_names import CHECKPOINTS
-from tests.fuzz.commands import COMMANDS
 from tests.fuzz.mutate import Case, mutate
 from tests.fuzz.odd import MARKER
-from tests.fuzz.readers import TARGETS, Target
+from tests.fuzz.readers import COMMANDS, TARGETS, Target
 from tests.fuzz.workspace import Workspace, contents, difference, flaw_of, signature
 
 WALL_SECONDS = 20.0
@@ -57,8 +56,7 @@ def limited(seconds: float) -> Iterator[None]:
     """Raise `OutOfTime` where the body takes longer, of a processor or of the clock."""
 
     def stop(number: int, frame: FrameType | None) -> None:
-        kind = "processor" if number == signal.SIGPROF else "clock"
-        raise OutOfTime(kind)
+        raise OutOfTime("processor" if number == signal.SIGPROF else "clock")
 
     signal.signal(signal.SIGPROF, stop)
     signal.signal(signal.SIGALRM, stop)
@@ -77,9 +75,7 @@ def place_of(error: BaseException) -> str:
     """Innermost line of Ringside's own code in an error's traceback."""
     frames = traceback.extract_tb(error.__traceback__)
     ours = [frame for frame in frames if frame.filename.startswith(ROOT) and "/tests/" not in frame.filename]
-    if not ours:
-        return "tests"
-    return f"{os.path.relpath(ours[-1].filename, ROOT)}:{ours[-1].name}"
+    return f"{os.path.relpath(ours[-1].filename, ROOT)}:{ours[-1].name}" if ours else "tests"
 
 
 def tried(target: Target, workspace: Workspace, whole: str) -> tuple[Outcome, list[str]]:
@@ -100,9 +96,7 @@ class Worker:
     """Tries cases of one target."""
 
     def __init__(self, root: Path, target: Target, results: BinaryIO) -> None:
-        self._target = target
-        self._workspace = Workspace(root)
-        self._results = results
+        self._target, self._workspace, self._results = target, Workspace(root), results
         self._workspace.make(self._workspace.runs / ("breakout" if target.runs.keys() == {"catch"} else "catch"))
         sys.path.append(str(self._workspace.code))
         tempfile.tempdir = str(self._workspace.temporary)
@@ -158,8 +152,7 @@ class Worker:
         if outcome.kind != "same":
             return outcome
         unchecked = any(fnmatch.fnmatch(name, each) for name in case.touched for each in self._target.unchecked)
-        strange = set(parts) - self._known
-        if strange and not unchecked:
+        if (strange := set(parts) - self._known) and not unchecked:
             return Outcome("fault", f"another answer than any whole checkpoint gives: {sorted(strange)[0]:.60}")
         return outcome
 

@@ -14,19 +14,17 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+from operator import attrgetter
 from pathlib import Path
 
 from tests.fuzz.odd import MARKER
 
-_CODE = '''"""Code that a file of a run names: importing it, or calling anything of it, leaves a mark."""
+_CODE = """
 from pathlib import Path
-
 Path({mark!r}).write_text("executed")
-
-
 def factory(**settings):
     raise RuntimeError("executed")
-'''
+"""
 
 VICTIMS = {"victim.txt": b"This is nobody's run.\n", "victim.json": b'{"format": 1}\n'}
 """Files that links lead to, by their names."""
@@ -34,6 +32,7 @@ VICTIMS = {"victim.txt": b"This is nobody's run.\n", "victim.json": b'{"format":
 MOST_CHARACTERS = 2_000
 """Longest sentence, in characters."""
 
+_HELD = attrgetter("st_mode", "st_size", "st_mtime_ns", "st_ino", "st_uid", "st_gid")
 Signature = dict[str, tuple[int, ...]]
 """Kind and rights, size, times, number and owner of every file, by its path."""
 
@@ -56,11 +55,7 @@ def signature(directory: Path) -> Signature:
     for at, directories, files in os.walk(directory):
         for name in (".", *directories, *files):
             path = os.path.join(at, name)
-            status = os.lstat(path)
-            found[os.path.relpath(path, directory)] = (
-                *(status.st_mode, status.st_size, status.st_mtime_ns),
-                *(status.st_ino, status.st_uid, status.st_gid),
-            )
+            found[os.path.relpath(path, directory)] = _HELD(os.lstat(path))
     return found
 
 
@@ -72,11 +67,8 @@ def difference(before: Signature, after: Signature) -> str | None:
 
 def contents(directory: Path) -> dict[str, bytes]:
     """The content of every plain file below a directory, by its path."""
-    return {
-        str(path.relative_to(directory)): path.read_bytes()
-        for path in sorted(directory.rglob("*"))
-        if stat.S_ISREG(path.lstat().st_mode)
-    }
+    files = [path for path in sorted(directory.rglob("*")) if stat.S_ISREG(path.lstat().st_mode)]
+    return {str(path.relative_to(directory)): path.read_bytes() for path in files}
 
 
 class Workspace:
