@@ -7,6 +7,7 @@ import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -15,22 +16,22 @@ from safetensors.numpy import load_file
 from shared.checkpoint import checkpoint_writer
 from shared.checkpoint.checkpoint_writer import KEPT, CheckpointWriter
 from shared.checkpoint.finding import find_checkpoint
-from shared.checkpoint.manifest import read_manifest
+from shared.checkpoint.manifest import Manifest, file_name, read_manifest
 from shared.checkpoint.segments import load_boundary, load_segments, segment_of, segments_needed
 from shared.checkpoint.weights_file import load_weights
-from shared.config.run_schedule import make_run_schedule
-from shared.config.sections import Learn, Run
+from shared.config.run_schedule import RunSchedule, make_run_schedule
 from shared.config.settings import Config
 from shared.errors import CheckpointError
 from shared.files import atomic
 from shared.files.run_file_names import BEST_FILE
 from shared.frame_shape import STACK
 from shared.network_parameters import parameters_of
-from shared.network_spec import Network
 from tests.support.checkpoints import (
     ACTIONS,
     CONFIG,
     SIZES,
+    SMALL,
+    Fields,
     boundary_arrays,
     boundary_in,
     content,
@@ -43,50 +44,43 @@ from tests.support.checkpoints import (
 )
 
 
+def assert_replay(manifest: Manifest, ring: Fields, slots: np.ndarray, run_schedule: RunSchedule = SIZES) -> None:
+    """The segments of a checkpoint bring back what was in these slots of the ring."""
+    back = empty_ring(run_schedule)
+    load_segments(manifest, run_schedule, back)
+    for name, view in ring.items():
+        np.testing.assert_array_equal(back[name][:, slots], view[:, slots], name)
+
+
 def test_a_checkpoint_comes_back_as_it_was(tmp_path: Path) -> None:
     _, ring = write_run(tmp_path / "run", 6)
     for path in (tmp_path / "run", tmp_path / "run" / "checkpoints"):
         manifest = find_checkpoint(path)
-        assert manifest.boundary == 6
-        assert manifest.refused == ()
+        assert (manifest.boundary, manifest.refused) == (6, ())
     manifest.require(CONFIG)
-    assert manifest.counters == {"steps": 240, "loss": 0.5}
-    assert (manifest.game, manifest.network) == ("breakout", Network("small", ACTIONS))
+    assert (manifest.counters, manifest.game, manifest.network) == ({"steps": 240, "loss": 0.5}, "breakout", SMALL)
 
     loaded = load_boundary(manifest, 1 << 20)
     for name, array in boundary_arrays(6).items():
         np.testing.assert_array_equal(loaded[name], array)
-
-    back = empty_ring()
-    load_segments(manifest, SIZES, back)
-    for name, view in ring.items():
-        np.testing.assert_array_equal(back[name][:, window_slots(6)], view[:, window_slots(6)])
+    assert_replay(manifest, ring, window_slots(6))
 
     weights = load_weights(tmp_path / "run")
     np.testing.assert_array_equal(weights.flat, parameters(6))
     assert (weights.game, weights.protocol, weights.version) == ("breakout", "nature", 6)
-    by_name = load_file(tmp_path / "run" / "checkpoints" / "weights-00000006.safetensors")
-    assert {name: array.shape for name, array in by_name.items()} == dict(
-        parameters_of(Network("small", ACTIONS)).shapes
-    )
+    by_name = load_file(manifest.directory / file_name("weights", 6))
+    assert {name: array.shape for name, array in by_name.items()} == dict(parameters_of(SMALL).shapes)
 
 
 def test_only_the_window_and_the_newest_two_checkpoints_stay(tmp_path: Path) -> None:
     write_run(tmp_path / "run", 9)
-    names = sorted(entry.name for entry in (tmp_path / "run" / "checkpoints").iterdir())
+    directory, segments = tmp_path / "run" / "checkpoints", [f"segment-{index:08d}.ring" for index in range(6, 9)]
     assert KEPT == 2
-    assert names == [
-        "boundary-00000008.safetensors",
-        "boundary-00000009.safetensors",
-        "checkpoint-00000008.json",
-        "checkpoint-00000009.json",
-        *(f"segment-{index:08d}.ring" for index in range(6, 9)),
-        "weights-00000008.safetensors",
-        "weights-00000009.safetensors",
-    ]
-    previous = read_manifest(tmp_path / "run" / "checkpoints" / "checkpoint-00000008.json")
+    kept = [file_name(kind, boundary) for kind in ("boundary", "checkpoint", "weights") for boundary in (8, 9)]
+    assert {entry.name for entry in directory.iterdir()} == {*kept, *segments}
+    previous = read_manifest(directory / file_name("checkpoint", 8))
     previous.verified()
-    assert list(previous.segments) == [segment.name for segment in segments_needed(SIZES, 8)] == names[4:6]
+    assert list(previous.segments) == [segment.name for segment in segments_needed(SIZES, 8)] == segments[:2]
 
 
 def test_segments_do_not_pile_up_between_rare_checkpoints(tmp_path: Path) -> None:
@@ -101,21 +95,16 @@ def test_segments_do_not_pile_up_between_rare_checkpoints(tmp_path: Path) -> Non
     assert writer.missing_segments(30) == []
 
 
-@pytest.mark.parametrize(
-    ("boundary", "segments"),
-    [
-        (30, ["segment-00000001", "segment-00000002"]),
-        (27, ["segment-00000000", "segment-00000001", "tail-00000027"]),
-        (4, ["tail-00000004"]),
-    ],
-)
-def test_a_checkpoint_between_two_ends_of_segments_has_a_tail(
-    tmp_path: Path, boundary: int, segments: list[str]
-) -> None:
-    learn = Learn(
-        schedule="alternate", total_steps=400, train_every=4, round_steps=40, snapshot_every_steps=40, replay_size=80
-    )
-    config = replace(CONFIG, learn=replace(learn, network="small"))
+TAILS = [
+    (30, ["segment-00000001", "segment-00000002"]),
+    (27, ["segment-00000000", "segment-00000001", "tail-00000027"]),
+    (4, ["tail-00000004"]),
+]
+
+
+@pytest.mark.parametrize(("boundary", "segments"), TAILS)
+def test_a_checkpoint_between_ends_of_segments_has_a_tail(tmp_path: Path, boundary: int, segments: list[str]) -> None:
+    config = CONFIG.with_settings(schedule="alternate", total_steps=400, snapshot_every_steps=40, replay_size=80)
     run_schedule = replace(make_run_schedule(config), segment_rounds=10)
     assert (run_schedule.round_ticks, run_schedule.window_ticks) == (1, 20)
     writer, ring = CheckpointWriter(tmp_path, config, run_schedule, ACTIONS), empty_ring(run_schedule)
@@ -123,28 +112,20 @@ def test_a_checkpoint_between_two_ends_of_segments_has_a_tail(
         play_round(ring, round_, run_schedule)
         if (round_ + 1) % 10 == 0:
             writer.add_segment(segment_of(run_schedule, round_ // 10), ring)
-    for segment in writer.missing_segments(boundary):
-        writer.add_segment(segment, ring)
-    save(writer, boundary)
+    save(writer, boundary, ring)
     manifest = find_checkpoint(tmp_path)
     assert ([name.removesuffix(".ring") for name in manifest.segments], manifest.has_replay) == (segments, True)
-    back = empty_ring(run_schedule)
-    load_segments(manifest, run_schedule, back)
-    for name, view in ring.items():
-        slots = window_slots(boundary, run_schedule)
-        np.testing.assert_array_equal(back[name][:, slots], view[:, slots], err_msg=name)
+    assert_replay(manifest, ring, window_slots(boundary, run_schedule), run_schedule)
     writer.cut_back(0)
     assert not list(writer.directory.glob("*.ring")), "another run may begin here"
 
 
 def test_without_the_replay_nothing_but_the_rings_is_lost(tmp_path: Path) -> None:
-    config = replace(CONFIG, run=Run(checkpoint_replay=False))
-    writer = CheckpointWriter(tmp_path, config, SIZES, ACTIONS)
+    writer = CheckpointWriter(tmp_path, CONFIG.with_settings(checkpoint_replay=False), SIZES, ACTIONS)
     assert writer.missing_segments(5) == []
     save(writer, 5)
     manifest = find_checkpoint(tmp_path)
-    assert not manifest.has_replay
-    assert boundary_in(tmp_path).keys() == boundary_arrays(5).keys()
+    assert (manifest.has_replay, boundary_in(tmp_path).keys()) == (False, boundary_arrays(5).keys())
     with pytest.raises(CheckpointError, match=r"names no piece segment-00000003\.ring"):
         load_segments(manifest, SIZES, empty_ring())
 
@@ -156,9 +137,7 @@ def test_a_boundary_whose_segments_are_missing_is_not_saved(tmp_path: Path) -> N
         save(writer, 4)
     play_round(ring, 2)
     play_round(ring, 3)
-    for segment in writer.missing_segments(4):
-        writer.add_segment(segment, ring)
-    save(writer, 4)
+    save(writer, 4, ring)
 
 
 def test_a_second_writer_finds_everything_and_doing_it_again_changes_nothing(tmp_path: Path) -> None:
@@ -185,33 +164,24 @@ def test_segments_that_are_damaged_or_gone_are_compressed_again(tmp_path: Path, 
         again = writer
         for path in writer.directory.iterdir():
             path.unlink()
-    missing = again.missing_segments(5)
-    assert missing == segments_needed(SIZES, 5)[is_damaged:]
-    for segment in missing:
-        again.add_segment(segment, ring)
+    assert again.missing_segments(5) == segments_needed(SIZES, 5)[is_damaged:]
+    save(again, 5, ring)
     assert broken.read_bytes() == before[broken.name]
-    save(again, 5)
     assert find_checkpoint(tmp_path).boundary == 5
 
 
 def test_a_directory_with_checkpoints_of_another_configuration_is_refused(tmp_path: Path) -> None:
     write_run(tmp_path, 2)
     before = content(tmp_path / "checkpoints")
-    other = replace(CONFIG, run=Run(seed=2))
     with pytest.raises(CheckpointError, match="another configuration"):
-        CheckpointWriter(tmp_path, other, SIZES, ACTIONS)
+        CheckpointWriter(tmp_path, CONFIG.with_settings(seed=2), SIZES, ACTIONS)
     assert content(tmp_path / "checkpoints") == before
-    CheckpointWriter(tmp_path, replace(CONFIG, run=Run(plain=True)), SIZES, ACTIONS)
+    CheckpointWriter(tmp_path, CONFIG.with_settings(plain=True), SIZES, ACTIONS)
 
 
-def test_a_full_disk_is_reported_as_it_is_and_the_older_checkpoint_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_reported_and_the_old_checkpoint_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     writer, ring = write_run(tmp_path, 4)
-
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
+    full = Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
     with monkeypatch.context() as patch:
         patch.setattr(atomic.os, "rename", full)
         with pytest.raises(OSError, match="No space"):
@@ -225,8 +195,7 @@ def test_a_full_disk_is_reported_as_it_is_and_the_older_checkpoint_stays(
             save(writer, 5)
     assert find_checkpoint(tmp_path).boundary == 4
     assert writer.missing_segments(5) == [segment_of(SIZES, 4)], "what was not written is not trusted again"
-    writer.add_segment(segment_of(SIZES, 4), ring)
-    save(writer, 5)
+    save(writer, 5, ring)
     assert find_checkpoint(tmp_path).boundary == 5
 
 
@@ -235,8 +204,7 @@ def test_cut_back_forgets_the_future(tmp_path: Path) -> None:
     play_round(ring, 6)
     writer.add_segment(segment_of(SIZES, 6), ring)
     writer.cut_back(5)
-    assert find_checkpoint(tmp_path).boundary == 5
-    assert writer.missing_segments(6) == [segment_of(SIZES, 5)]
+    assert (find_checkpoint(tmp_path).boundary, writer.missing_segments(6)) == (5, [segment_of(SIZES, 5)])
     assert not list(writer.directory.glob("*00000006*"))
 
 
@@ -257,10 +225,8 @@ def test_best_keeps_the_first_of_the_best_until_another_run_begins(tmp_path: Pat
     writer = CheckpointWriter(tmp_path, CONFIG, SIZES, ACTIONS)
     best = tmp_path / "checkpoints" / "best.safetensors"
     assert writer.best_mean() is None
-    assert not writer.save_best(parameters(1), 1, float("nan"))
-    assert writer.save_best(parameters(1), 1, -21.0)
-    assert writer.save_best(parameters(2), 2, 0.1)
-    assert not writer.save_best(parameters(3), 3, 0.1)
+    offered = ((1, float("nan")), (1, -21.0), (2, 0.1), (3, 0.1))
+    assert [writer.save_best(parameters(n), n, mean) for n, mean in offered] == [False, True, True, False]
     again = CheckpointWriter(tmp_path, CONFIG, SIZES, ACTIONS)
     assert again.best_mean() == 0.1
     save(again, 0)
@@ -268,8 +234,7 @@ def test_best_keeps_the_first_of_the_best_until_another_run_begins(tmp_path: Pat
     assert weights.version == 2
     np.testing.assert_array_equal(weights.flat, parameters(2))
     again.cut_back(boundary)
-    assert again.best_mean() == (0.1 if stays else None)
-    assert best.exists() == stays
+    assert (again.best_mean(), best.exists()) == (0.1 if stays else None, stays)
 
 
 def test_a_damaged_best_gives_way_to_any(tmp_path: Path) -> None:
@@ -290,9 +255,7 @@ def on_policy(schedule: str = "concurrent", apart: int = 1, *, checkpoint_replay
 
 
 @pytest.mark.parametrize(("apart", "boundary"), [(1, 1), (1, 7), (5, 5), (5, 35)])
-def test_the_last_round_comes_back_with_the_history_of_its_first_stacks(
-    tmp_path: Path, apart: int, boundary: int
-) -> None:
+def test_the_last_round_returns_with_the_history_of_its_first_stacks(tmp_path: Path, apart: int, boundary: int) -> None:
     config = on_policy(apart=apart)
     run_schedule = make_run_schedule(config)
     _, ring = write_run(tmp_path, boundary, config, apart)
@@ -301,23 +264,18 @@ def test_the_last_round_comes_back_with_the_history_of_its_first_stacks(
     assert list(manifest.segments) == [f"segment-{boundary - 1:08d}.ring"]
     kept = [f"segment-{saved - 1:08d}.ring" for saved in (boundary - apart, boundary) if saved > 0]
     assert sorted(path.name for path in manifest.directory.glob("*.ring")) == kept, "one for each checkpoint"
-    back = empty_ring(run_schedule)
-    load_segments(manifest, run_schedule, back)
-    assert "log_prob" in back
-    slots = np.arange(max(0, end - run_schedule.round_ticks - (STACK - 1)), end) % run_schedule.capacity
-    for name, view in ring.items():
-        np.testing.assert_array_equal(back[name][:, slots], view[:, slots], name)
+    assert "log_prob" in ring
+    first = max(0, end - run_schedule.round_ticks - (STACK - 1))
+    assert_replay(manifest, ring, np.arange(first, end) % run_schedule.capacity, run_schedule)
 
 
-@pytest.mark.parametrize(
-    ("schedule", "checkpoint_replay", "has_replay"),
-    [("alternate", True, True), ("alternate", False, True), ("concurrent", False, False)],
-)
-def test_a_run_goes_on_without_its_last_round(
-    tmp_path: Path, schedule: str, checkpoint_replay: bool, has_replay: bool
-) -> None:
+WITHOUT = [("alternate", True, True), ("alternate", False, True), ("concurrent", False, False)]
+
+
+@pytest.mark.parametrize(("schedule", "saved", "has_replay"), WITHOUT)
+def test_a_run_goes_on_without_its_last_round(tmp_path: Path, schedule: str, saved: bool, has_replay: bool) -> None:
     """With `alternate` updates use the round that comes; the history of its first stacks lies in the boundary."""
-    config = on_policy(schedule, 5, checkpoint_replay=checkpoint_replay)
+    config = on_policy(schedule, 5, checkpoint_replay=saved)
     run_schedule = make_run_schedule(config)
     write_run(tmp_path, 10, config, 5)
     manifest, back = find_checkpoint(tmp_path), empty_ring(run_schedule)

@@ -7,6 +7,7 @@ import os
 import re
 import socket
 from collections.abc import Callable
+from contextlib import chdir
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,8 @@ from shared.files.strict_json import json_object, read_json
 from shared.memory.plan import Plan
 from shared.process.live import Live, LiveError
 from shared.process.ownership import require_writable_run
-from tests.support.checkpoints import ACTIONS, CONFIG, SIZES, random_weights, rewrite, write_run
+from shared.text import flag_of
+from tests.support.checkpoints import ACTIONS, CONFIG, SIZES, assert_rejected, random_weights, rewrite, write_run
 from tests.support.configurations import settled
 from tests.support.written_runs import write_run as write_records
 
@@ -66,40 +68,34 @@ def directory(path: Path) -> None:
 
 
 def socket_file(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as bound:
-        here = Path.cwd()
-        os.chdir(path.parent)  # a socket's address is short
-        try:
-            bound.bind(path.name)
-        finally:
-            os.chdir(here)
+    with socket.socket(socket.AF_UNIX) as bound, chdir(path.parent):  # a socket's address is short
+        bound.bind(path.name)
 
 
 KINDS = (link, link_to_itself, pipe, directory, socket_file)
 Maker = Callable[[Path], None]
 
 
+READERS = [
+    (lambda path: read_bytes(path, 100), "file", FileError),
+    (read_json, "file", FileError),
+    (lambda path: Live.read(path.parent), "live.json", LiveError),
+    (lambda path: read_config(path.parent), "config.json", ConfigError),
+    (lambda path: load(path.parent), "config.json", ConfigError),
+    (lambda path: list(read_metrics(path)), "metrics.jsonl", FileError),
+    (describe_weights, "best.safetensors", CheckpointError),
+    (lambda path: open_piece(path.parent, Piece(path.name, 1, "")), "segment-00000000.ring", CheckpointError),
+    (lambda path: find_checkpoint(path.parent), "checkpoint-00000001.json", CheckpointError),
+]
+
+
 @pytest.mark.parametrize("make", KINDS)
-@pytest.mark.parametrize(
-    ("read", "name", "error"),
-    [
-        (lambda path: read_bytes(path, 100), "file", FileError),
-        (read_json, "file", FileError),
-        (lambda path: Live.read(path.parent), "live.json", LiveError),
-        (lambda path: read_config(path.parent), "config.json", ConfigError),
-        (lambda path: load(path.parent), "config.json", ConfigError),
-        (lambda path: list(read_metrics(path)), "metrics.jsonl", FileError),
-        (describe_weights, "best.safetensors", CheckpointError),
-        (lambda path: open_piece(path.parent, Piece(path.name, 1, "")), "segment-00000000.ring", CheckpointError),
-        (lambda path: find_checkpoint(path.parent), "checkpoint-00000001.json", CheckpointError),
-    ],
-)
+@pytest.mark.parametrize(("read", "name", "error"), READERS)
 def test_a_file_that_is_not_plain_is_neither_read_nor_waited_for(
     read: Callable[[Path], object], name: str, error: type[Exception], make: Maker, tmp_path: Path
 ) -> None:
     make(tmp_path / name)
-    with pytest.raises(error, match=r"plain file|damaged"):
-        read(tmp_path / name)
+    assert_rejected(read, tmp_path / name, r"plain file|damaged", error)
 
 
 @pytest.mark.parametrize("make", KINDS)
@@ -113,21 +109,20 @@ def lock(path: Path) -> None:
         pass
 
 
+WRITERS = [
+    (lambda path: open_to_write(path, os.O_RDWR), OSError, r"metrics\.jsonl"),
+    (MetricsLog, OSError, r"metrics\.jsonl"),
+    (lock, ConfigError, r"--run-dir .* cannot be written"),
+]
+
+
 @pytest.mark.parametrize("make", KINDS)
-@pytest.mark.parametrize(
-    ("write", "error", "says"),
-    [
-        (lambda path: open_to_write(path, os.O_RDWR), OSError, r"metrics\.jsonl"),
-        (MetricsLog, OSError, r"metrics\.jsonl"),
-        (lock, ConfigError, r"--run-dir .* cannot be written"),
-    ],
-)
+@pytest.mark.parametrize(("write", "error", "says"), WRITERS)
 def test_nothing_is_written_in_place_but_plain_files(
     write: Callable[[Path], object], error: type[Exception], says: str, make: Maker, tmp_path: Path
 ) -> None:
     make(tmp_path / "metrics.jsonl")
-    with pytest.raises(error, match=says):
-        write(tmp_path / "metrics.jsonl")
+    assert_rejected(write, tmp_path / "metrics.jsonl", says, error)
     assert all(path.read_bytes() == OUTSIDE for path in tmp_path.glob("outside"))
 
 
@@ -149,72 +144,68 @@ def test_only_plain_files_count_as_temporaries(tmp_path: Path) -> None:
     assert left == {f".{make.__name__}.tmp" for make in KINDS} | {"outside"}
 
 
-@pytest.mark.parametrize("make", KINDS)
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("config.json", "metrics.jsonl", "summary.json", "live.json", "lock", "suite.lock", "track.json"),
-        *("evaluation-final.json", "evaluation-best.json", "evaluation-best.part"),
-        *("checkpoints/best.safetensors", "checkpoints/best-00000009.safetensors"),
-        *("checkpoints/checkpoint-00000009.json", "checkpoints/segment-00000009.ring", "logs/learner.log"),
-    ],
-)
-def test_a_run_directory_with_something_else_in_place_of_a_file_is_refused(
-    name: str, make: Maker, tmp_path: Path
-) -> None:
-    run = tmp_path / "run"
-    (run / "checkpoints").mkdir(parents=True)
-    (run / "logs").mkdir()
-    make(run / name)
-    with pytest.raises(ConfigError, match=rf"--run-dir cannot be used: .*{name} is not a plain file but a"):
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run directory without files."""
+    for folder in ("checkpoints", "logs"):
+        (tmp_path / "run" / folder).mkdir(parents=True)
+    return tmp_path / "run"
+
+
+def assert_unwritable(run: Path, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
         require_writable_run(run, "--run-dir")
 
 
-def test_a_log_that_has_another_name_elsewhere_is_not_written(tmp_path: Path) -> None:
-    run, outside = tmp_path / "run", tmp_path / "outside"
-    (run / "logs").mkdir(parents=True)
+FILES = [
+    *("config.json", "metrics.jsonl", "summary.json", "live.json", "lock", "suite.lock", "track.json"),
+    *("evaluation-final.json", "evaluation-best.json", "evaluation-best.part"),
+    *("checkpoints/best.safetensors", "checkpoints/best-00000009.safetensors"),
+    *("checkpoints/checkpoint-00000009.json", "checkpoints/segment-00000009.ring", "logs/learner.log"),
+]
+
+
+@pytest.mark.parametrize("make", KINDS)
+@pytest.mark.parametrize("name", FILES)
+def test_a_run_directory_with_something_else_as_a_file_is_refused(name: str, make: Maker, run: Path) -> None:
+    make(run / name)
+    assert_unwritable(run, rf"--run-dir cannot be used: .*{name} is not a plain file but a")
+
+
+def test_a_log_that_has_another_name_elsewhere_is_not_written(run: Path) -> None:
+    outside = run.with_name("outside")
     outside.write_bytes(OUTSIDE)
     os.link(outside, run / "logs" / "learner.log")
-    with pytest.raises(ConfigError, match=r"learner\.log has another name elsewhere \(a hard link\)"):
-        require_writable_run(run, "--run-dir")
+    assert_unwritable(run, r"learner\.log has another name elsewhere \(a hard link\)")
 
 
 @pytest.mark.parametrize("make", [link, link_to_itself, pipe, socket_file])
 @pytest.mark.parametrize("name", ["checkpoints", "logs", "tensorboard", "report", "wandb"])
-def test_a_run_directory_with_something_else_in_place_of_a_folder_is_refused(
-    name: str, make: Maker, tmp_path: Path
-) -> None:
-    run = tmp_path / "run"
-    run.mkdir()
-    make(run / name)
-    with pytest.raises(ConfigError, match=f"--run-dir cannot be used: .*{name} is not a directory but a"):
-        require_writable_run(run, "--run-dir")
-    (run / name).unlink()
-    (run / name).write_bytes(b"")
-    with pytest.raises(ConfigError, match=f"{name} is not a directory but a plain file"):
-        require_writable_run(run, "--run-dir")
+def test_a_run_directory_with_something_else_as_a_folder_is_refused(name: str, make: Maker, tmp_path: Path) -> None:
+    make(tmp_path / name)
+    assert_unwritable(tmp_path, f"--run-dir cannot be used: .*{name} is not a directory but a")
+    (tmp_path / name).unlink()
+    (tmp_path / name).touch()
+    assert_unwritable(tmp_path, f"{name} is not a directory but a plain file")
 
 
 @pytest.mark.parametrize("name", ["lock", "config.json", "metrics.jsonl", "checkpoints", "logs"])
 def test_a_run_begins_in_no_directory_with_links(name: str, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    run.mkdir()
-    link(run / name)
-    ready = Plan(settled(run_dir=run), ACTIONS)
+    link(tmp_path / name)
+    ready = Plan(settled(run_dir=tmp_path), ACTIONS)
     with pytest.raises(ConfigError, match="but a symbolic link"), training._owned(ready):
         pass
     with pytest.raises(ConfigError, match="but a symbolic link"):
-        require_run_directory(run, continues=True)
-    assert (run / "outside").read_bytes() == OUTSIDE
-    assert {path.name for path in run.iterdir()} == {name, "outside"}
+        require_run_directory(tmp_path, continues=True)
+    assert (tmp_path / "outside").read_bytes() == OUTSIDE
+    assert {path.name for path in tmp_path.iterdir()} == {name, "outside"}
 
 
 def test_the_run_directory_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_run(tmp_path, 1)
     require_writable_run(tmp_path, "--run-dir")
     monkeypatch.setattr("os.geteuid", lambda: tmp_path.stat().st_uid + 1)
-    with pytest.raises(ConfigError, match="belongs to the user with the number"):
-        require_writable_run(tmp_path, "--run-dir")
+    assert_unwritable(tmp_path, "belongs to the user with the number")
 
 
 def test_a_run_directory_may_be_reached_through_a_link_and_hold_more(tmp_path: Path) -> None:
@@ -232,16 +223,11 @@ def test_a_name_that_is_too_long_is_a_sentence(tmp_path: Path) -> None:
     path = tmp_path / ("x" * 300)
     with pytest.raises(ConfigError, match=r"--json .* cannot be written: File name too long\."):
         require_writable("--json", path)
-    with pytest.raises(ConfigError, match="does not exist: no such run"):
-        find_weights(path)
-    with pytest.raises(ConfigError, match="File name too long"):
-        require_writable_run(path, "--run-dir")
-    with pytest.raises(CheckpointError, match="There is no file or directory"):
-        load_weights(path)
-    with pytest.raises(OSError, match="File name too long"):
-        load(path)
-    with pytest.raises(ConfigError, match="There is no run"):
-        read_config(path)
+    assert_rejected(find_weights, path, "does not exist: no such run", ConfigError)
+    assert_unwritable(path, "File name too long")
+    assert_rejected(load_weights, path, "There is no file or directory")
+    assert_rejected(load, path, "File name too long", OSError)
+    assert_rejected(read_config, path, "There is no run", ConfigError)
 
 
 def test_an_agent_is_not_replaced_by_what_is_made_of_it(tmp_path: Path) -> None:
@@ -255,35 +241,34 @@ def test_an_agent_is_not_replaced_by_what_is_made_of_it(tmp_path: Path) -> None:
     require_writable("--json", agent, beside=Path("pong"))
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b'{"a": ' + b"9" * 310 + b"}",
-        b'{"a": -' + b"9" * 5_000 + b"}",
-        b'{"a": 9223372036854775808}',
-        b'{"a": 1e999}',
-        b'{"a": ' + b"9" * 400 + b".0}",
-        b'{"a": NaN}',
-        b'{"a": -Infinity}',
-        b'{"a": ' + b"[" * 40 + b"]" * 40 + b"}",
-        b'{"a": ' * 40 + b"1" + b"}" * 40,
-        b"[" * 100_000,
-        b'{"a": "\\ud800"}',
-        b'{"\\udfff": 1}',
-        b'{"a": "\xff"}',
-        b'{"a": "\xed\xa0\x80"}',
-        b'\xef\xbb\xbf{"a": 1}',
-        '{"a": 1}'.encode("utf-16"),
-        b'{"a": 1} {}',
-        b"[1]",
-        b"",
-    ],
-)
+NOT_STRICT = [
+    b'{"a": ' + b"9" * 310 + b"}",
+    b'{"a": -' + b"9" * 5_000 + b"}",
+    b'{"a": 9223372036854775808}',
+    b'{"a": 1e999}',
+    b'{"a": ' + b"9" * 400 + b".0}",
+    b'{"a": NaN}',
+    b'{"a": -Infinity}',
+    b'{"a": ' + b"[" * 40 + b"]" * 40 + b"}",
+    b'{"a": ' * 40 + b"1" + b"}" * 40,
+    b"[" * 100_000,
+    b'{"a": "\\ud800"}',
+    b'{"\\udfff": 1}',
+    b'{"a": "\xff"}',
+    b'{"a": "\xed\xa0\x80"}',
+    b'\xef\xbb\xbf{"a": 1}',
+    '{"a": 1}'.encode("utf-16"),
+    b'{"a": 1} {}',
+    b"[1]",
+    b"",
+]
+
+
+@pytest.mark.parametrize("content", NOT_STRICT)
 def test_content_that_is_not_strictly_json_is_none(content: bytes, tmp_path: Path) -> None:
     assert json_object(content) is None
     (tmp_path / "file").write_bytes(content)
-    with pytest.raises(FileError, match="file is truncated or damaged: it holds no JSON object"):
-        read_json(tmp_path / "file")
+    assert_rejected(read_json, tmp_path / "file", "file is truncated or damaged: it holds no JSON object", FileError)
 
 
 def test_strict_json_is_read() -> None:
@@ -305,19 +290,19 @@ def test_a_file_is_not_read_beyond_its_limit(tmp_path: Path) -> None:
 # --- checkpoints and weights
 
 
-def test_a_large_sparse_file_of_weights_is_refused_before_it_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def sparse(path: Path, size: int) -> Path:
+    """A file that is extended to a size without taking that room on the disk."""
+    path.touch()
+    os.truncate(path, size)
+    return path
+
+
+def test_a_large_sparse_file_of_weights_is_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = random_weights(tmp_path)
-    os.truncate(path, 20 << 30)
     monkeypatch.setattr("hashlib.sha256", lambda *_: pytest.fail("read"))
-    with pytest.raises(CheckpointError, match="too many for the network small"):
-        load_weights(path)
-    monkeypatch.undo()
+    assert_rejected(load_weights, sparse(path, 20 << 30), "too many for the network small")
     path.write_bytes(b"\xff" * 100)
-    os.truncate(path, 20 << 30)
-    with pytest.raises(CheckpointError, match="does not begin with a header"):
-        load_weights(path)
+    assert_rejected(load_weights, sparse(path, 20 << 30), "does not begin with a header")
 
 
 def unreadable(path: Path) -> None:
@@ -348,19 +333,13 @@ def test_the_older_checkpoint_is_used_where_the_newer_cannot_be_read(
 
 
 def test_a_file_of_metrics_without_lines_is_not_read_whole(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    path.write_bytes(b"")
-    os.truncate(path, 1 << 40)
-    assert Follower(path).read().records == []
+    assert Follower(sparse(tmp_path / "metrics.jsonl", 1 << 40)).read().records == []
 
 
 @pytest.mark.parametrize("take_up", [MetricsLog, require_readable, evaluations_in, partial(cut_metrics, boundary=1)])
 def test_a_file_of_metrics_that_is_too_large_is_not_taken_up(take_up: Callable[[Path], object], tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    path.write_bytes(b"")
-    os.truncate(path, 20 << 30)
     with pytest.raises(FileError, match=r"metrics\.jsonl has 21,474,836,480 bytes; it may have at most"):
-        take_up(path)
+        take_up(sparse(tmp_path / "metrics.jsonl", 20 << 30))
 
 
 def test_a_run_whose_file_of_metrics_is_too_large_is_not_continued(tmp_path: Path) -> None:
@@ -368,15 +347,15 @@ def test_a_run_whose_file_of_metrics_is_too_large_is_not_continued(tmp_path: Pat
     (tmp_path / "metrics.jsonl").touch()
     config = ringside.starting_point(None, tmp_path)
     ringside.plan(config)
-    os.truncate(tmp_path / "metrics.jsonl", 20 << 30)
+    sparse(tmp_path / "metrics.jsonl", 20 << 30)
     with pytest.raises(ConfigError, match=r"cannot be continued\. metrics\.jsonl has 21,474,836,480 bytes"):
         ringside.plan(config)
 
 
-def test_a_file_of_proc_is_no_checkpoint() -> None:
-    for path in ("/proc/version", "/proc/self/mem", "/proc/kmsg"):
-        with pytest.raises(CheckpointError):
-            find_checkpoint(Path(path))
+@pytest.mark.parametrize("path", ["/proc/version", "/proc/self/mem", "/proc/kmsg"])
+def test_a_file_of_proc_is_no_checkpoint(path: str) -> None:
+    with pytest.raises(CheckpointError):
+        find_checkpoint(Path(path))
 
 
 def test_the_best_weights_may_be_anything(tmp_path: Path) -> None:
@@ -385,18 +364,21 @@ def test_the_best_weights_may_be_anything(tmp_path: Path) -> None:
     assert writer.best_mean() is None
 
 
+def forge(run: Path, section: str, name: str, value: object) -> None:
+    """Change a setting in the configuration of a run."""
+    settings = json.loads((run / "config.json").read_text())
+    settings[section][name] = value
+    (run / "config.json").write_text(json.dumps(settings))
+
+
 @pytest.mark.parametrize("game", ["pong\x1b[2J", "", "a b", "pong\n", "x" * 201, "\u202epong"])
 def test_a_game_that_a_terminal_would_obey_is_refused(game: str, tmp_path: Path) -> None:
     write_run(tmp_path / "run", 1)
     rewrite(find_checkpoint(tmp_path / "run").path, game=game)
-    with pytest.raises(CheckpointError, match="game is"):
-        find_checkpoint(tmp_path / "run")
+    assert_rejected(find_checkpoint, tmp_path / "run", "game is")
     records = write_records(tmp_path / "records")
-    settings = json.loads((records / "config.json").read_text())
-    settings["play"]["game"] = game
-    (records / "config.json").write_text(json.dumps(settings))
-    with pytest.raises(ConfigError, match="lacks game"):
-        load(records)
+    forge(records, "play", "game", game)
+    assert_rejected(load, records, "lacks game", ConfigError)
 
 
 def test_the_name_of_an_env_may_be_in_any_letters(tmp_path: Path) -> None:
@@ -406,17 +388,14 @@ def test_the_name_of_an_env_may_be_in_any_letters(tmp_path: Path) -> None:
 # --- records
 
 
-@pytest.mark.parametrize(
-    ("section", "name", "value"),
-    [("play", "envs", 0), ("play", "envs", -4), ("learn", "round_steps", 0), ("play", "envs", (1 << 63) - 1)],
-)
+IMPOSSIBLE = [("play", "envs", 0), ("play", "envs", -4), ("learn", "round_steps", 0), ("play", "envs", (1 << 63) - 1)]
+
+
+@pytest.mark.parametrize(("section", "name", "value"), IMPOSSIBLE)
 def test_a_configuration_that_cannot_be_is_refused(section: str, name: str, value: int, tmp_path: Path) -> None:
     run = write_records(tmp_path / "run")
-    settings = json.loads((run / "config.json").read_text())
-    settings[section][name] = value
-    (run / "config.json").write_text(json.dumps(settings))
-    with pytest.raises(ConfigError, match=f"cannot be watched. --{name.replace('_', '-')}"):
-        read_config(run)
+    forge(run, section, name, value)
+    assert_rejected(read_config, run, f"cannot be watched. {flag_of(name)}", ConfigError)
 
 
 def test_runs_whose_configuration_is_a_link_are_not_looked_for(tmp_path: Path) -> None:
@@ -428,25 +407,24 @@ def test_runs_whose_configuration_is_a_link_are_not_looked_for(tmp_path: Path) -
     assert [found for _, found in runs_below(tmp_path / "runs")] == [run]
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        b'{"kind": "round", "round": 1}\n',
-        b'{"kind": "round", "round": 1, "steps": "many"}\n',
-        b'{"kind": "episode", "round": 1, "steps": 1}\n',
-        b'{"kind": "episode", "round": 1, "steps": 1, "return": ' + b"9" * 310 + b"}\n",
-        b'{"kind": "evaluation", "round": 1, "steps": 1, "evaluation": []}\n',
-        b'{"kind": [], "round": 1, "steps": 1}\n',
-        b'"' + b"x" * (3 << 20) + b'"\n',
-    ],
-)
+NO_RECORDS = [
+    b'{"kind": "round", "round": 1}\n',
+    b'{"kind": "round", "round": 1, "steps": "many"}\n',
+    b'{"kind": "episode", "round": 1, "steps": 1}\n',
+    b'{"kind": "episode", "round": 1, "steps": 1, "return": ' + b"9" * 310 + b"}\n",
+    b'{"kind": "evaluation", "round": 1, "steps": 1, "evaluation": []}\n',
+    b'{"kind": [], "round": 1, "steps": 1}\n',
+    b'"' + b"x" * (3 << 20) + b'"\n',
+]
+
+
+@pytest.mark.parametrize("line", NO_RECORDS)
 def test_a_line_that_lacks_what_readers_need_is_no_record(line: bytes, tmp_path: Path) -> None:
     run = write_records(tmp_path / "run")
     path = run / "metrics.jsonl"
     whole = path.read_bytes()
     path.write_bytes(line + whole)
-    with pytest.raises(ConfigError, match="line 1 is not a record"):
-        load(run)
+    assert_rejected(load, run, "line 1 is not a record", ConfigError)
     path.write_bytes(whole + line)
     assert load(run).steps > 0
     assert Follower(path).read().records
@@ -455,20 +433,20 @@ def test_a_line_that_lacks_what_readers_need_is_no_record(line: bytes, tmp_path:
 # --- commands
 
 
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
-        *(
-            ({name: os.fsdecode(b"run-\xff")}, rf"--{name.replace('_', '-')} .*\\udcff.* is not UTF-8")
-            for name in ("run_dir", "init_from", "resume")
-        ),
-        *(({"env": env}, r"--env .* cannot be the name of an env") for env in ("pong\x1b]0;x\x07", "a b:make", "")),
-        *(
-            ({name: value}, r"must be below|is not a finite number")
-            for name, value in (("seed", 1 << 64), ("total_steps", 10**310), ("checkpoint_every_minutes", 10**310))
-        ),
-    ],
-)
+UNREADABLE = [
+    *(
+        ({name: os.fsdecode(b"run-\xff")}, rf"{flag_of(name)} .*\\udcff.* is not UTF-8")
+        for name in ("run_dir", "init_from", "resume")
+    ),
+    *(({"env": env}, r"--env .* cannot be the name of an env") for env in ("pong\x1b]0;x\x07", "a b:make", "")),
+    *(
+        ({name: value}, r"must be below|is not a finite number")
+        for name, value in (("seed", 1 << 64), ("total_steps", 10**310), ("checkpoint_every_minutes", 10**310))
+    ),
+]
+
+
+@pytest.mark.parametrize(("settings", "says"), UNREADABLE)
 def test_settings_that_readers_would_refuse_are_refused_before_the_start(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         validate.settings(Config().with_settings(**settings))
@@ -507,10 +485,8 @@ def test_a_run_whose_directory_is_no_text_can_be_reported(tmp_path: Path) -> Non
 
 def test_a_suite_writes_through_no_links(tmp_path: Path) -> None:
     (tmp_path / "report").symlink_to(tmp_path / "elsewhere")
-    with (
-        pytest.raises(ConfigError, match="report is not a directory but a symbolic link"),
-        programs_in(tmp_path, "another suite", ClusterOptions()),
-    ):
+    programs = programs_in(tmp_path, "another suite", ClusterOptions())
+    with pytest.raises(ConfigError, match="report is not a directory but a symbolic link"), programs:
         pass
 
 

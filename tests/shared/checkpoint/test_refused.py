@@ -32,7 +32,9 @@ from tests.support.checkpoints import (
     ACTIONS,
     CONFIG,
     SIZES,
+    SMALL,
     Fields,
+    assert_rejected,
     boundary_in,
     describe,
     empty_ring,
@@ -43,64 +45,52 @@ from tests.support.checkpoints import (
 )
 
 DAMAGED = r"damaged|an invalid network"
-SMALL = asdict(Network("small", ACTIONS))
-STATE = [file_name("boundary", number) for number in range(4)]
-
-
-def manifest_of(run: Path) -> Path:
-    return find_checkpoint(run).path
+STATE = [file_name("boundary", number) for number in range(5)]
+WRITTEN = asdict(SMALL)
+RULES = {"eval_epsilon": 0.05, "eval_max_frames": 108_000, "eval_actions": "greedy"}
+ABOUT = {"format": WEIGHTS_FORMAT, "game": "pong", "protocol": "nature", "version": 7} | RULES
+"""Words of a file of weights about itself, beside its network."""
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """The manifest of a run with one checkpoint."""
     write_run(tmp_path, 1)
-    return manifest_of(tmp_path)
+    return find_checkpoint(tmp_path).path
 
 
 def test_a_damaged_newest_checkpoint_gives_way_to_the_one_before_and_is_named(tmp_path: Path) -> None:
     write_run(tmp_path, 4)
-    newest = manifest_of(tmp_path)
+    newest = find_checkpoint(tmp_path).path
     newest.write_bytes(newest.read_bytes()[:-20])
     found = find_checkpoint(tmp_path)
-    assert found.boundary == 3
-    assert len(found.refused) == 1
+    assert (found.boundary, len(found.refused)) == (3, 1)
     assert "checkpoint-00000004.json" in found.refused[0]
-    with pytest.raises(CheckpointError, match=r"truncated or damaged.*whole one beside it.*--resume .*00000003\.json"):
-        find_checkpoint(newest)
+    assert_rejected(find_checkpoint, newest, r"truncated or damaged.*whole one beside it.*--resume .*00000003\.json")
     for other in (tmp_path / "checkpoints").glob("checkpoint-*"):
         other.write_bytes(b"{}")
-    with pytest.raises(CheckpointError, match=r"No checkpoint .* is whole.*00000004.*00000003"):
-        find_checkpoint(tmp_path)
+    assert_rejected(find_checkpoint, tmp_path, r"No checkpoint .* is whole.*00000004.*00000003")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(CheckpointError, match="There is no run and no checkpoint"):
-        find_checkpoint(tmp_path / "empty")
-    with pytest.raises(CheckpointError, match="no file or directory"):
-        find_checkpoint(tmp_path / "absent")
+    assert_rejected(find_checkpoint, tmp_path / "empty", "There is no run and no checkpoint")
+    assert_rejected(find_checkpoint, tmp_path / "absent", "no file or directory")
 
 
-@pytest.mark.parametrize(
-    "piece", ["segment-00000003.ring", "boundary-00000004.safetensors", "weights-00000004.safetensors"]
-)
+@pytest.mark.parametrize("piece", ["segment-00000003.ring", STATE[4], file_name("weights", 4)])
 def test_every_damaged_region_of_every_piece_is_refused(piece: str, tmp_path: Path) -> None:
     write_run(tmp_path, 4)
-    manifest, path = manifest_of(tmp_path), tmp_path / "checkpoints" / piece
+    manifest, path = find_checkpoint(tmp_path).path, tmp_path / "checkpoints" / piece
     whole = path.read_bytes()
     for place in (0, 7, 8, 100, len(whole) // 2, len(whole) - 1):
         broken = bytearray(whole)
         broken[place] ^= 0x10
         path.write_bytes(broken)
-        with pytest.raises(CheckpointError, match=f"{piece} is damaged"):
-            find_checkpoint(manifest)
+        assert_rejected(find_checkpoint, manifest, f"{piece} is damaged")
     path.write_bytes(whole[:-1])
-    with pytest.raises(CheckpointError, match="truncated"):
-        find_checkpoint(manifest)
+    assert_rejected(find_checkpoint, manifest, "truncated")
     path.unlink()
-    with pytest.raises(CheckpointError, match="missing"):
-        find_checkpoint(manifest)
+    assert_rejected(find_checkpoint, manifest, "missing")
     path.symlink_to("/etc/hostname")
-    with pytest.raises(CheckpointError, match="not a plain file"):
-        find_checkpoint(manifest)
+    assert_rejected(find_checkpoint, manifest, "not a plain file")
     path.unlink()
     path.write_bytes(whole)
     assert find_checkpoint(manifest).boundary == 4
@@ -108,7 +98,7 @@ def test_every_damaged_region_of_every_piece_is_refused(piece: str, tmp_path: Pa
 
 def test_every_flipped_bit_of_a_manifest_is_refused_or_harmless(tmp_path: Path) -> None:
     write_run(tmp_path, 3)
-    path = manifest_of(tmp_path)
+    path = find_checkpoint(tmp_path).path
     whole, original, refused = path.read_bytes(), read_manifest(path), 0
     for place in range(0, len(whole), 3):
         broken = bytearray(whole)
@@ -129,52 +119,47 @@ def test_foreign_files_are_refused_with_a_sentence(tmp_path: Path) -> None:
         ('{"kind": "ringside-checkpoint", "format": 99}', "format 99; this program knows format 4"),
     ):
         path.write_text(text, encoding="latin-1")
-        with pytest.raises(CheckpointError, match=message):
-            read_manifest(path)
+        assert_rejected(read_manifest, path, message)
     os.truncate(path, 1 << 40)
-    with pytest.raises(CheckpointError, match="has 1,099,511,627,776 bytes; it may have at most"):
-        read_manifest(path)
+    assert_rejected(read_manifest, path, "has 1,099,511,627,776 bytes; it may have at most")
 
 
 def one_piece(name: object, size: int, sha256: str = "0" * 64) -> dict[str, object]:
     return {"pieces": [{"name": name, "bytes": size, "sha256": sha256}]}
 
 
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        *(
-            (one_piece(name, 1), r"is damaged: pieces\[0\]\.name is")
-            for name in ("../weights", "/etc/passwd", "a/b", "..", ".hidden", "", "a\0b", "x" * 200, "a/../../secret")
-        ),
-        *(({"boundary": value}, DAMAGED) for value in (-1, 1 << 80, True, "4")),
-        *(({"network": value}, DAMAGED) for value in ("small", None)),
-        *(({"network": SMALL | {"actions": value}}, DAMAGED) for value in (None, True)),
-        *(({"network": SMALL | part}, DAMAGED) for part in ({"atoms": 1 << 40}, {"noisy": 1e300}, {"more": 1})),
-        *(({"counters": {"steps": value}}, DAMAGED) for value in ("many", -1, 1 << 70)),
-        *(({"config": value}, DAMAGED) for value in ({"play": 3}, [])),
-        *(({"pieces": value}, DAMAGED) for value in (["weights"], {})),
-        (one_piece("weights", -4, ""), DAMAGED),
-        ({"has_replay": 1}, DAMAGED),
-        (one_piece(STATE[1], 1 << 40), "they may have at most"),
-        (
-            {"pieces": [{"name": f"piece-{i}", "bytes": 16 << 30, "sha256": ""} for i in range(5)]},
-            "names pieces of 85,899,345,920 bytes",
-        ),
-    ],
-)
+FORGED_MANIFESTS = [
+    *(
+        (one_piece(name, 1), r"is damaged: pieces\[0\]\.name is")
+        for name in ("../weights", "/etc/passwd", "a/b", "..", ".hidden", "", "a\0b", "x" * 200, "a/../../secret")
+    ),
+    *(({"boundary": value}, DAMAGED) for value in (-1, 1 << 80, True, "4")),
+    *(({"network": value}, DAMAGED) for value in ("small", None)),
+    *(({"network": WRITTEN | {"actions": value}}, DAMAGED) for value in (None, True)),
+    *(({"network": WRITTEN | part}, DAMAGED) for part in ({"atoms": 1 << 40}, {"noisy": 1e300}, {"more": 1})),
+    *(({"counters": {"steps": value}}, DAMAGED) for value in ("many", -1, 1 << 70)),
+    *(({"config": value}, DAMAGED) for value in ({"play": 3}, [])),
+    *(({"pieces": value}, DAMAGED) for value in (["weights"], {})),
+    (one_piece("weights", -4, ""), DAMAGED),
+    ({"has_replay": 1}, DAMAGED),
+    (one_piece(STATE[1], 1 << 40), "they may have at most"),
+    (
+        {"pieces": [{"name": f"piece-{i}", "bytes": 16 << 30, "sha256": ""} for i in range(5)]},
+        "names pieces of 85,899,345,920 bytes",
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "says"), FORGED_MANIFESTS)
 def test_a_forged_manifest_is_refused_before_its_pieces_are_read(
     changes: dict[str, object], says: str, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rewrite(path, **changes)
     monkeypatch.setattr("shared.checkpoint.manifest.open_to_read", lambda *_: pytest.fail("read"))
-    with pytest.raises(CheckpointError, match=says):
-        find_checkpoint(path)
+    assert_rejected(find_checkpoint, path, says)
 
 
-def test_a_state_larger_than_its_arrays_is_refused_before_it_is_read(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_state_larger_than_its_arrays_is_refused_unread(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     piece = path.with_name(STATE[1])
     load_boundary(read_manifest(path), 30_000)
     os.truncate(piece, 8 << 30)
@@ -192,8 +177,7 @@ def test_a_renamed_copy_of_a_manifest_does_not_count(tmp_path: Path) -> None:
     found = find_checkpoint(tmp_path)
     assert found.boundary == 4
     assert "checkpoint-00000009.json is a renamed copy: it holds the checkpoint of boundary 3." in found.refused[0]
-    with pytest.raises(CheckpointError, match="is a renamed copy"):
-        find_checkpoint(copy)
+    assert_rejected(find_checkpoint, copy, "is a renamed copy")
     plain = older.with_name("mine.json")  # a name that says no boundary
     plain.write_bytes(older.read_bytes())
     assert find_checkpoint(plain).boundary == 3
@@ -201,63 +185,49 @@ def test_a_renamed_copy_of_a_manifest_does_not_count(tmp_path: Path) -> None:
 
 def test_a_run_with_other_settings_does_not_continue(path: Path) -> None:
     manifest = read_manifest(path)
-    manifest.require(replace(CONFIG, learn=replace(CONFIG.learn, total_steps=1_600)))
-    manifest.require(replace(CONFIG, machine=replace(CONFIG.machine, actors=7, learner_members=2)))
-    elsewhere = replace(CONFIG, machine=replace(CONFIG.machine, precision="bf16", learner_parts=8))
-    manifest.require(elsewhere)
-    assert manifest.arithmetic_differences(elsewhere) == [
-        "--precision 'auto' (now 'bf16')",
-        "--learner-parts None (now 8)",
-    ]
-    assert manifest.arithmetic_differences(replace(CONFIG, run=replace(CONFIG.run, plain=True))) == []
-    assert manifest.experiment == elsewhere.experiment()
-    assert CheckpointWriter(path.parents[1], elsewhere, SIZES, ACTIONS).missing_segments(1) == []
+    manifest.require(CONFIG.with_settings(total_steps=1_600))
+    manifest.require(CONFIG.with_settings(actors=7, learner_members=2))
+    other = CONFIG.with_settings(precision="bf16", learner_parts=8)
+    manifest.require(other)
+    assert manifest.arithmetic_differences(other) == ["--precision 'auto' (now 'bf16')", "--learner-parts None (now 8)"]
+    assert manifest.arithmetic_differences(CONFIG.with_settings(plain=True)) == []
+    assert manifest.experiment == other.experiment()
+    assert CheckpointWriter(path.parents[1], other, SIZES, ACTIONS).missing_segments(1) == []
     with pytest.raises(CheckpointError, match=r"--game 'breakout' \(now 'pong'\), --batch-size 32 \(now 64\)"):
-        manifest.require(
-            replace(CONFIG, play=replace(CONFIG.play, game="pong"), learn=replace(CONFIG.learn, batch_size=64))
-        )
+        manifest.require(CONFIG.with_settings(game="pong", batch_size=64))
     with pytest.raises(CheckpointError, match=r'of another run.*"lane_envs": 2, .*, not .*"lane_envs": 4, '):
         load_segments(manifest, replace(SIZES, envs=8, lane_envs=4), empty_ring())
 
 
 def test_weights_for_another_game_network_or_action_set_are_refused(path: Path) -> None:
     weights = load_weights(path)
-    small = Network("small", ACTIONS)
-    weights.require(small, "breakout")
-    with pytest.raises(CheckpointError, match="another network: small, here nature"):
-        weights.require(Network("nature", ACTIONS))
-    with pytest.raises(CheckpointError, match="small, here small dueling=True"):
-        weights.require(replace(small, dueling=True))
-    with pytest.raises(CheckpointError, match="choose among 4 actions"):
-        weights.require(Network("small", 18))
+    weights.require(SMALL, "breakout")
+    assert_rejected(weights.require, Network("nature", ACTIONS), "another network: small, here nature")
+    assert_rejected(weights.require, replace(SMALL, dueling=True), "small, here small dueling=True")
+    assert_rejected(weights.require, Network("small", 18), "choose among 4 actions")
     with pytest.raises(CheckpointError, match="trained on breakout, not on pong"):
-        weights.require(small, "pong")
+        weights.require(SMALL, "pong")
 
 
 def test_weights_are_read_even_when_the_replay_is_damaged(tmp_path: Path) -> None:
     write_run(tmp_path, 3)
     (tmp_path / "checkpoints" / "segment-00000001.ring").unlink()
-    with pytest.raises(CheckpointError, match="No checkpoint"):
-        find_checkpoint(tmp_path)
+    assert_rejected(find_checkpoint, tmp_path, "No checkpoint")
     assert load_weights(tmp_path).version == 3
 
 
 def test_weights_that_are_foreign_not_finite_or_mislabelled_are_refused(tmp_path: Path) -> None:
-    spec, flat = parameters_of(Network("small", ACTIONS)), parameters(1)
-    network = asdict(Network("small", ACTIONS))
-    rules = {"eval_epsilon": 0.05, "eval_max_frames": 108_000, "eval_actions": "greedy"}
-    good = {"format": WEIGHTS_FORMAT, "network": network, "game": "pong", "protocol": "nature", "version": 7} | rules
-    checksum = {"weights_sha256": hashlib.sha256(flat.tobytes()).hexdigest()}
-    path = tmp_path / "weights.safetensors"
+    flat, path = parameters(1), tmp_path / "weights.safetensors"
+    arrays = parameters_of(SMALL).split(flat)
+    good = ABOUT | {"network": WRITTEN, "weights_sha256": hashlib.sha256(flat.tobytes()).hexdigest()}
 
     def refused(arrays: Fields, about: dict[str, object], message: str) -> None:
-        save_file(arrays, path, {"ringside": json.dumps(checksum | about)})
-        with pytest.raises(CheckpointError, match=message):
-            load_weights(path)
+        save_file(arrays, path, {"ringside": json.dumps(about)})
+        assert_rejected(load_weights, path, message)
 
-    save_file(spec.split(flat), path, {"ringside": json.dumps(checksum | good), "format": "pt"})
+    save_file(arrays, path, {"ringside": json.dumps(good), "format": "pt"})
     found = load_weights(path)
-    assert {name: getattr(found, name) for name in ("version", *rules)} == {"version": 7, **rules}
+    assert {name: getattr(found, name) for name in ("version", *RULES)} == {"version": 7, **RULES}
     for part, message in (
         ({"weights_sha256": "0"}, "its parameters do not match their checksum"),
         ({"weights_sha256": None}, "weights_sha256 is None"),
@@ -270,7 +240,7 @@ def test_weights_that_are_foreign_not_finite_or_mislabelled_are_refused(tmp_path
         ({"eval_actions": [1]}, r"eval_actions is \[1\]"),
         ({"network": "small"}, "does not say what it is"),
     ):
-        refused(spec.split(flat), good | part, message)
+        refused(arrays, good | part, message)
     for part, message in (
         ({"actions": 99999999}, "actions is 99999999"),
         ({"actions": -4}, "actions is -4"),
@@ -285,31 +255,30 @@ def test_weights_that_are_foreign_not_finite_or_mislabelled_are_refused(tmp_path
         ({"conv_norm": True}, "does not hold the parameters"),
         ({"name": "impala", "conv_norm": True}, "conv_norm is True with the network impala"),
     ):
-        refused(spec.split(flat), good | {"network": network | part}, message)
-    refused(spec.split(flat), {}, "no weights that Ringside wrote")
-    refused(spec.split(flat) | {"more": np.zeros(3, np.float32)}, good, "does not hold the parameters")
-    refused(spec.split(flat) | {"more": np.zeros(1 << 20, np.float32)}, good, "too many for the network")
-    refused({k: v.astype(np.float64) for k, v in spec.split(flat).items()}, good, "float64|too many")
-    broken = flat.copy()
-    broken[5] = np.nan
-    refused(spec.split(broken), good | {"weights_sha256": hashlib.sha256(broken.tobytes()).hexdigest()}, "not finite")
+        refused(arrays, good | {"network": WRITTEN | part}, message)
+    refused(arrays, {"weights_sha256": good["weights_sha256"]}, "no weights that Ringside wrote")
+    refused(arrays | {"more": np.zeros(3, np.float32)}, good, "does not hold the parameters")
+    refused(arrays | {"more": np.zeros(1 << 20, np.float32)}, good, "too many for the network")
+    refused({k: v.astype(np.float64) for k, v in arrays.items()}, good, "float64|too many")
+    flat[5] = np.nan
+    broken = {"weights_sha256": hashlib.sha256(flat.tobytes()).hexdigest()}
+    refused(parameters_of(SMALL).split(flat), good | broken, "not finite")
     for content in (b"\x80\x04\x95 pickled", (20).to_bytes(8, "little") + b"[" * 20):
         path.write_bytes(content)
-        with pytest.raises(CheckpointError, match="is damaged"):
-            load_weights(path)
+        assert_rejected(load_weights, path, "is damaged")
 
 
-@pytest.mark.parametrize(
-    ("section", "name", "value"),
-    [
-        ("play", "envs", "many"),
-        ("play", "envs", True),
-        ("play", "protocol", "mine"),
-        ("learn", "discount", "0.99"),
-        ("machine", "actors", 1.5),
-        ("run", "run_dir", 7),
-    ],
-)
+FORGED_SETTINGS = [
+    ("play", "envs", "many"),
+    ("play", "envs", True),
+    ("play", "protocol", "mine"),
+    ("learn", "discount", "0.99"),
+    ("machine", "actors", 1.5),
+    ("run", "run_dir", 7),
+]
+
+
+@pytest.mark.parametrize(("section", "name", "value"), FORGED_SETTINGS)
 def test_a_forged_configuration_is_refused_with_a_sentence(section: str, name: str, value: object, path: Path) -> None:
     config = Config.from_json(CONFIG.to_json()).to_json()
     config[section][name] = value
@@ -324,8 +293,8 @@ PAST = EvaluationHistory(every=40)
 @pytest.fixture
 def memory() -> Iterator[Memory]:
     """Memory of a run that evaluates every round and has not begun."""
-    evaluate = replace(CONFIG.evaluate, eval_every_steps=PAST.every, eval_episodes=1, eval_envs=1)
-    made = Memory.create(Plan(replace(CONFIG, machine=replace(CONFIG.machine, actors=1), evaluate=evaluate), ACTIONS))
+    config = CONFIG.with_settings(actors=1, eval_every_steps=PAST.every, eval_episodes=1, eval_envs=1)
+    made = Memory.create(Plan(config, ACTIONS))
     yield made
     made.arena.close()
 
@@ -343,29 +312,27 @@ def whole(memory: Memory) -> Fields:
     return dict(arrays)
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "says"),
-    [
-        *(("lanes.length", np.array(value), "snapshots of lanes have") for value in ([1 << 40, 6], [6 - (1 << 40), 9])),
-        ("lanes.length", np.array([4, 4]), r"it has uint8\(6,\) for 'lanes.bytes'; this run needs uint8\(8,\)"),
-        ("lanes.bytes", np.zeros((2, 3), np.uint8), r"uint8\(2, 3\) for 'lanes.bytes'"),
-        ("evaluation.data", np.zeros((9, 9), np.float32), r"float32\(9, 9\) for 'evaluation.data'"),
-        ("evaluation.data", np.array(0, np.float32), r"float32\(\) for 'evaluation.data'"),
-        *(("evaluation.counts", np.array([value, 0]), "evaluations were queued and") for value in (-1, 1 << 40)),
-        ("evaluation.step", -1, r"of the steps \[0, 0, 0, -1\]"),
-        ("moment1", np.zeros(51, np.float32), r"float32\(51,\) for 'moment1'; this run needs float32\(\d{5},\)\."),
-        ("evaluation.counts", np.zeros(2), r"has float64\(2,\) for 'evaluation.counts'; this run needs int64\(2,\)"),
-        ("opening.frame", None, r"does not hold 'opening\.frame'"),
-        *(
-            (name, value, f"'{name}' holds numbers that are not finite")
-            for name in ("online", "moment1", "evaluation.data")
-            for value in (np.nan, np.inf, -np.inf)
-        ),
-    ],
-)
-def test_a_forged_boundary_is_refused_before_it_is_committed(
-    name: str, value: Any, says: str, memory: Memory, whole: Fields
-) -> None:
+FORGED_ARRAYS = [
+    *(("lanes.length", np.array(value), "snapshots of lanes have") for value in ([1 << 40, 6], [6 - (1 << 40), 9])),
+    ("lanes.length", np.array([4, 4]), r"it has uint8\(6,\) for 'lanes.bytes'; this run needs uint8\(8,\)"),
+    ("lanes.bytes", np.zeros((2, 3), np.uint8), r"uint8\(2, 3\) for 'lanes.bytes'"),
+    ("evaluation.data", np.zeros((9, 9), np.float32), r"float32\(9, 9\) for 'evaluation.data'"),
+    ("evaluation.data", np.array(0, np.float32), r"float32\(\) for 'evaluation.data'"),
+    *(("evaluation.counts", np.array([value, 0]), "evaluations were queued and") for value in (-1, 1 << 40)),
+    ("evaluation.step", -1, r"of the steps \[0, 0, 0, -1\]"),
+    ("moment1", np.zeros(51, np.float32), r"float32\(51,\) for 'moment1'; this run needs float32\(\d{5},\)\."),
+    ("evaluation.counts", np.zeros(2), r"has float64\(2,\) for 'evaluation.counts'; this run needs int64\(2,\)"),
+    ("opening.frame", None, r"does not hold 'opening\.frame'"),
+    *(
+        (name, value, f"'{name}' holds numbers that are not finite")
+        for name in ("online", "moment1", "evaluation.data")
+        for value in (np.nan, np.inf, -np.inf)
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "says"), FORGED_ARRAYS)
+def test_a_forged_boundary_is_never_committed(name: str, value: Any, says: str, memory: Memory, whole: Fields) -> None:
     """Another array in the place of one, or a number in the place of its last one."""
     forged = {key: array.copy() for key, array in whole.items() if key != name or value is not None}
     if isinstance(value, np.ndarray):
@@ -379,42 +346,31 @@ def test_a_forged_boundary_is_refused_before_it_is_committed(
     assert memory.board.committed == 2
 
 
-def swap_piece(run: Path, name: str, other: Path) -> None:
-    """Put another file in the place of the newest checkpoint's piece, and have its manifest describe that."""
-    manifest = find_checkpoint(run)
-    (manifest.directory / name).write_bytes(other.read_bytes())
-    pieces = [describe(manifest.directory / name) if piece.name == name else piece for piece in manifest.pieces]
-    rewrite(manifest.path, pieces=[asdict(piece) for piece in pieces])
-
-
 def load(run: Path) -> None:
     """Read what a resume reads."""
     load_segments(find_checkpoint(run), SIZES, empty_ring())
     boundary_in(run)
-    load_weights(manifest_of(run))
+    load_weights(find_checkpoint(run).path)
 
 
-@pytest.mark.parametrize(
-    ("name", "other", "says"),
-    [
-        (
-            "weights-00000003.safetensors",
-            "ours/checkpoints/weights-00000002.safetensors",
-            "the weights of round 2, not 3",
-        ),
-        ("segment-00000002.ring", "theirs/checkpoints/segment-00000002.ring", "or of another run or revision"),
-        (STATE[3], f"ours/checkpoints/{STATE[2]}", rf"{STATE[3]} is of another run or another"),
-        (STATE[3], f"theirs/checkpoints/{STATE[3]}", "is of another run or another round"),
-    ],
-)
-def test_a_piece_of_another_round_or_run_is_refused(name: str, other: str, says: str, tmp_path: Path) -> None:
-    """A file of the same sizes, which the manifest claims."""
+FOREIGN_PIECES = [
+    (file_name("weights", 3), "ours", file_name("weights", 2), "the weights of round 2, not 3"),
+    ("segment-00000002.ring", "theirs", "segment-00000002.ring", "or of another run or revision"),
+    (STATE[3], "ours", STATE[2], rf"{STATE[3]} is of another run or another"),
+    (STATE[3], "theirs", STATE[3], "is of another run or another round"),
+]
+
+
+@pytest.mark.parametrize(("name", "run", "other", "says"), FOREIGN_PIECES)
+def test_a_piece_of_another_round_or_run_is_refused(name: str, run: str, other: str, says: str, tmp_path: Path) -> None:
+    """A file of the same sizes, which the manifest describes."""
     write_run(tmp_path / "ours", 3)
-    write_run(tmp_path / "theirs", 3, replace(CONFIG, run=replace(CONFIG.run, seed=2)))
+    write_run(tmp_path / "theirs", 3, CONFIG.with_settings(seed=2))
     load(tmp_path / "ours")
-    swap_piece(tmp_path / "ours", name, tmp_path / other)
-    with pytest.raises(CheckpointError, match=says):
-        load(tmp_path / "ours")
+    manifest = find_checkpoint(tmp_path / "ours")
+    (manifest.directory / name).write_bytes((tmp_path / run / "checkpoints" / other).read_bytes())
+    rewrite(manifest.path, pieces=[asdict(describe(manifest.directory / piece.name)) for piece in manifest.pieces])
+    assert_rejected(load, tmp_path / "ours", says)
 
 
 @pytest.mark.parametrize("kind", ["\x1b[2J\x1b]0;mine\x07", "\u202egnp.exe", "x" * 100_000])
@@ -435,15 +391,11 @@ def test_a_header_is_not_quoted_at_length_nor_as_a_terminal_would_obey_it(kind: 
 def test_the_newest_of_many_damaged_manifests_are_named_and_the_others_counted(tmp_path: Path) -> None:
     write_run(tmp_path, 1)
     for number in range(2, 102):
-        (tmp_path / "checkpoints" / f"checkpoint-{number:08d}.json").write_text("{}")
-    refused = find_checkpoint(tmp_path).refused
-    assert [sentence.split()[0] for sentence in refused] == [
-        *(f"checkpoint-{n:08d}.json" for n in (101, 100, 99)),
-        "97",
-    ]
+        (tmp_path / "checkpoints" / file_name("checkpoint", number)).write_text("{}")
+    named = [sentence.split()[0] for sentence in find_checkpoint(tmp_path).refused]
+    assert named == [*(file_name("checkpoint", number) for number in (101, 100, 99)), "97"]
     (tmp_path / "checkpoints" / "checkpoint-00000001.json").unlink()
-    with pytest.raises(CheckpointError, match=r"checkpoint-00000099\.json cannot.* 97 more cannot be used\.$"):
-        find_checkpoint(tmp_path)
+    assert_rejected(find_checkpoint, tmp_path, r"checkpoint-00000099\.json cannot.* 97 more cannot be used\.$")
 
 
 def test_versions_that_a_future_had_queued_are_not_taken_for_ones_of_the_past(memory: Memory, whole: Fields) -> None:
@@ -459,21 +411,18 @@ def test_a_small_file_that_describes_a_large_network_is_refused_before_memory_is
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "weights.safetensors"
-    about = {"format": WEIGHTS_FORMAT, "game": "pong", "protocol": "nature", "version": 7}
-    about |= {"eval_epsilon": 0.05, "eval_max_frames": 108_000, "eval_actions": "greedy", "weights_sha256": ""}
     monkeypatch.setattr("shared.checkpoint.weights_file.arrays_in", lambda *_: pytest.fail("read"))
 
     def write(actions: int, atoms: int) -> None:
         network = asdict(Network("nature", actions, method="c51", atoms=atoms, v_min=-1.0, v_max=1.0))
-        save_file({"a": np.zeros(1, np.float32)}, path, {"ringside": json.dumps(about | {"network": network})})
+        about = ABOUT | {"weights_sha256": "", "network": network}
+        save_file({"a": np.zeros(1, np.float32)}, path, {"ringside": json.dumps(about)})
 
     write(4096, 4096)
     os.truncate(path, 40 << 30)  # a file of holes, as large as its parameters would be
-    with pytest.raises(CheckpointError, match=r"network of 8,\d\d\d,\d\d\d,\d\d\d parameters; a file may hold at most"):
-        load_weights(path)
+    assert_rejected(load_weights, path, r"network of 8,\d\d\d,\d\d\d,\d\d\d parameters; a file may hold at most")
     write(4096, 51)
-    with pytest.raises(CheckpointError, match=r"has \d{3} bytes, too few for the network nature"):
-        load_weights(path)
+    assert_rejected(load_weights, path, r"has \d{3} bytes, too few for the network nature")
 
 
 def test_a_run_with_settings_of_its_method_continues_and_another_support_does_not(path: Path) -> None:
@@ -481,5 +430,4 @@ def test_a_run_with_settings_of_its_method_continues_and_another_support_does_no
     rewrite(path, config=config.to_json())
     manifest = read_manifest(path)
     manifest.require(config)
-    with pytest.raises(CheckpointError, match=r"--v-max 10\.0 \(now 5\.0\)"):
-        manifest.require(config.with_settings(v_max=5.0))
+    assert_rejected(manifest.require, config.with_settings(v_max=5.0), r"--v-max 10\.0 \(now 5\.0\)")

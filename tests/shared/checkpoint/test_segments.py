@@ -44,14 +44,11 @@ def test_a_segment_comes_back_as_it_was(index: int, tmp_path: Path) -> None:
         }
         write_segment(tmp_path, segment, ring, "digest")
         slots = np.arange(index * 10, index * 10 + 10) % capacity
-        fields = read_segment(tmp_path / segment.name, segment)
         back = {name: np.zeros_like(view) for name, view in ring.items()}
         read_segment_into((tmp_path / segment.name).read_bytes(), segment, back, "digest")
         for name, view in ring.items():
-            np.testing.assert_array_equal(fields[name], view[:, slots])
             np.testing.assert_array_equal(back[name][:, slots], view[:, slots])
-            outside = np.setdiff1d(np.arange(capacity), slots)
-            assert not back[name][:, outside].any()
+            assert not np.delete(back[name], slots, axis=1).any(), "nothing is written elsewhere"
 
 
 def test_every_flipped_bit_and_every_truncation_of_a_segment_is_refused_or_harmless(path: Path) -> None:
@@ -74,16 +71,16 @@ def test_every_flipped_bit_and_every_truncation_of_a_segment_is_refused_or_harml
             read_segment(path)
 
 
-@pytest.mark.parametrize(
-    ("other", "experiment", "says"),
-    [
-        (replace(THIRD, ticks=11), "digest", r'"ticks": 10,.*, not .*"ticks": 11,'),
-        (replace(THIRD, lanes=3), "digest", r'"lanes": 2,.*, not .*"lanes": 3,'),
-        (replace(THIRD, lane_envs=1), "digest", r'"lane_envs": 2,.*, not .*"lane_envs": 1,'),
-        (segment_of(SIZES, 4), "digest", r"begins with .*segment-00000003.*, not .*segment-00000004"),
-        (THIRD, "other", r'"experiment": "digest".*, not .*"experiment": "other"'),
-    ],
-)
+OTHERS = [
+    (replace(THIRD, ticks=11), "digest", r'"ticks": 10,.*, not .*"ticks": 11,'),
+    (replace(THIRD, lanes=3), "digest", r'"lanes": 2,.*, not .*"lanes": 3,'),
+    (replace(THIRD, lane_envs=1), "digest", r'"lane_envs": 2,.*, not .*"lane_envs": 1,'),
+    (segment_of(SIZES, 4), "digest", r"begins with .*segment-00000003.*, not .*segment-00000004"),
+    (THIRD, "other", r'"experiment": "digest".*, not .*"experiment": "other"'),
+]
+
+
+@pytest.mark.parametrize(("other", "experiment", "says"), OTHERS)
 def test_a_segment_of_another_run_is_refused_before_memory_is_asked_for(
     other: Segment, experiment: str, says: str, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,20 +99,19 @@ def compressed(size: int, window_log: int = 20) -> bytes:
     return zstandard.ZstdCompressor(compression_params=setting).compress(bytes(size))
 
 
-@pytest.mark.parametrize(
-    ("payload", "says"),
-    [
-        (compressed(THIRD.raw_bytes - 1), "ends too early"),
-        (compressed(THIRD.raw_bytes + 1), "longer than its header says"),
-        (compressed(1 << 28), "longer than its header says"),
-        (compressed(1 << 28, window_log=30), "too much memory"),
-        (b"", "is damaged"),
-        (b"PK\x03\x04 a zip", "is damaged"),
-        (b"\x80\x04\x95 a pickle", "is damaged"),
-        (bytes(100), "is damaged"),
-    ],
-    ids=range(8),
-)
+PAYLOADS = [
+    (compressed(THIRD.raw_bytes - 1), "ends too early"),
+    (compressed(THIRD.raw_bytes + 1), "longer than its header says"),
+    (compressed(1 << 28), "longer than its header says"),
+    (compressed(1 << 28, window_log=30), "too much memory"),
+    (b"", "is damaged"),
+    (b"PK\x03\x04 a zip", "is damaged"),
+    (b"\x80\x04\x95 a pickle", "is damaged"),
+    (bytes(100), "is damaged"),
+]
+
+
+@pytest.mark.parametrize(("payload", "says"), PAYLOADS, ids=range(8))
 def test_a_foreign_payload_is_refused(payload: bytes, says: str, path: Path) -> None:
     """Among them small files that unpack to a quarter of a gigabyte, or ask for a gigabyte to unpack them."""
     path.write_bytes(path.read_bytes().partition(b"\n")[0] + b"\n" + payload)
