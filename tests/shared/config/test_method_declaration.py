@@ -6,7 +6,6 @@ import dataclasses
 import pickle
 import subprocess
 import sys
-from dataclasses import dataclass
 from importlib import import_module
 
 import pytest
@@ -22,6 +21,7 @@ from shared.config.settings import TASK_OPTIONS, Config, register_method
 from shared.errors import ConfigError
 from shared.memory.plan import Plan
 from shared.root import ROOT
+from shared.text import flag_of
 
 THEIRS = MethodDeclaration("theirs", "their.module:Theirs")
 
@@ -78,29 +78,18 @@ def test_a_metric_that_records_cannot_hold_is_refused(metrics: str) -> None:
         dataclasses.replace(THEIRS, metrics=tuple(metrics.split()))
 
 
-@dataclass(frozen=True)
-class Seeded(MethodSettings):
-    seeds: int = 3
-
-
-@dataclass(frozen=True)
-class Stepped(MethodSettings):
-    total_steps: int = 3
-
-
-def test_a_setting_with_the_flag_of_another_option_is_refused() -> None:
-    seeded, stepped = (dataclasses.replace(THEIRS, settings=kind) for kind in (Seeded, Stepped))
-    for declaration, name in ((seeded, "seeds"), (stepped, "total_steps")):
-        with pytest.raises(ConfigError, match=f"has a setting {name}, and --{name.replace('_', '-')} is an option alr"):
-            register_method(declaration)
+@pytest.mark.parametrize("name", ["seeds", "total_steps"])
+def test_a_setting_with_the_flag_of_another_option_is_refused(name: str) -> None:
+    settings = dataclasses.make_dataclass("Settings", [(name, int, 3)], bases=(MethodSettings,), frozen=True)
+    with pytest.raises(ConfigError, match=f"has a setting {name}, and {flag_of(name)} is an option already"):
+        register_method(dataclasses.replace(THEIRS, settings=settings))
     assert "theirs" not in declarations.method_names()
 
 
 def test_every_option_beside_settings_is_known_to_be_taken() -> None:
     own = {item.name for item in dataclasses.fields(Config)}
     tasks = (arguments.Choices, suite.Options, tune.Options, train.Options, doctor.Options)
-    names = {item.name for kind in tasks for item in dataclasses.fields(kind)}
-    assert names - own == TASK_OPTIONS
+    assert {item.name for kind in tasks for item in dataclasses.fields(kind)} - own == TASK_OPTIONS
 
 
 def test_a_plan_carries_the_declaration_to_processes_that_have_no_registry(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,9 +100,10 @@ def test_a_plan_carries_the_declaration_to_processes_that_have_no_registry(monke
     assert pickle.loads(sent).method == THEIRS
 
 
-@pytest.mark.parametrize(
-    ("name", "nearest"), [("qrdqn", "qr-dqn"), ("IQN", "iqn"), ("qr_dqn", "qr-dqn"), ("c5", "c51"), ("dreamer", None)]
-)
+NEAREST = [("qrdqn", "qr-dqn"), ("IQN", "iqn"), ("qr_dqn", "qr-dqn"), ("c5", "c51"), ("dreamer", None)]
+
+
+@pytest.mark.parametrize(("name", "nearest"), NEAREST)
 def test_a_method_without_a_file_is_refused_and_the_nearest_named(name: str, nearest: str | None) -> None:
     with pytest.raises(ConfigError) as refused:
         planning.check(Config().with_settings(method=name))

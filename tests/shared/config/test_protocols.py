@@ -30,11 +30,10 @@ def test_rules_are_those_of_the_table() -> None:
 
 
 def test_given_rules_come_before_those_of_the_protocol() -> None:
-    nature, pong = EvalRules(0.05, 18_000), Play(game="pong")
-    assert eval_rules(pong, Evaluate(), DQN) == nature
-    assert eval_rules(pong, Evaluate(eval_epsilon=0.0), DQN) == EvalRules(0.0, 18_000)
-    assert eval_rules(pong, Evaluate(eval_max_frames=7), DQN) == EvalRules(0.05, 7)
-    assert (nature.max_steps, EvalRules(0.0, 7).max_steps) == (4_500, 2)
+    given = (Evaluate(), Evaluate(eval_epsilon=0.0), Evaluate(eval_max_frames=7))
+    rules = [eval_rules(Play(game="pong"), each, DQN) for each in given]
+    assert rules == [EvalRules(0.05, 18_000), EvalRules(0.0, 18_000), EvalRules(0.05, 7)]
+    assert [each.max_steps for each in rules] == [4_500, 4_500, 2]
 
 
 def test_frames_of_a_protocol_are_those_of_atari() -> None:
@@ -50,14 +49,14 @@ def test_a_policy_is_sampled_without_epsilon_unless_the_user_says_otherwise() ->
         eval_rules(pong, Evaluate(eval_actions="sample"), DQN)
 
 
-@pytest.mark.parametrize(
-    ("actions", "epsilon", "words"),
-    [
-        ("greedy", 0.05, "greedy actions and epsilon 0.05"),
-        ("greedy", 0.0, "greedy actions and epsilon 0"),
-        ("sample", 0.0, "sampled actions"),
-        ("sample", 0.01, "sampled actions and epsilon 0.01"),
-    ],
-)
+WORDS = [
+    ("greedy", 0.05, "greedy actions and epsilon 0.05"),
+    ("greedy", 0.0, "greedy actions and epsilon 0"),
+    ("sample", 0.0, "sampled actions"),
+    ("sample", 0.01, "sampled actions and epsilon 0.01"),
+]
+
+
+@pytest.mark.parametrize(("actions", "epsilon", "words"), WORDS)
 def test_words_for_the_choice_of_actions(actions: str, epsilon: float, words: str) -> None:
     assert acting_in_words(actions, epsilon) == words

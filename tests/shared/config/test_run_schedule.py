@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -27,20 +28,19 @@ def test_nature_on_96_envs() -> None:
     nature = run_schedule()
     assert (nature.lanes, nature.round_ticks, nature.round_steps) == (48, 104, 9_984)
     assert nature.window_ticks == 10_400  # rounded down to whole rounds: at most replay_size steps
-    assert nature.first_learning_round == 6  # rounded up
-    assert nature.rounds == 5_009  # rounded up
+    assert (nature.first_learning_round, nature.rounds) == (6, 5_009), "rounded up"
     assert nature.target_changes_after(0)
 
 
-@pytest.mark.parametrize(
-    ("settings", "begins"),
-    [
-        ({}, 59_904),
-        ({"schedule": "free"}, 59_904),
-        ({"schedule": "alternate", "envs": 1, "lane_envs": 1}, 50_004),
-        ({"envs": 10, "round_steps": 100, "learning_starts": 400}, 400),
-    ],
-)
+BEGINS = [
+    ({}, 59_904),
+    ({"schedule": "free"}, 59_904),
+    ({"schedule": "alternate", "envs": 1, "lane_envs": 1}, 50_004),
+    ({"envs": 10, "round_steps": 100, "learning_starts": 400}, 400),
+]
+
+
+@pytest.mark.parametrize(("settings", "begins"), BEGINS)
 def test_the_step_at_which_learning_begins(settings: dict[str, Any], begins: int) -> None:
     """Updates of a round are done while it is played, on the rounds before it; with `alternate` after it, on it too."""
     planned = run_schedule(**settings)
@@ -59,8 +59,7 @@ def test_the_learning_of_workers_does_not_depend_on_snapshots(schedule: str, sna
     sizes |= {"total_steps": 8_000, "anneal_steps": 4_000}
     planned = run_schedule(schedule=schedule, learning_rate_end=0.0, **sizes, **replay)
     assert (planned.round_steps, planned.first_learning_round, planned.learning_begins) == (40, 25, 1_040)
-    assert planned.steps_without_learning == 1_000
-    assert planned.annealed(50, 1.0, 0.0) == 0.5
+    assert (planned.steps_without_learning, planned.annealed(50, 1.0, 0.0)) == (1_000, 0.5)
     rounds = range(planned.rounds + 1)
     assert [planned.updates_before(round_) for round_ in rounds] == [8 * max(0, round_ - 25) for round_ in rounds]
     assert [planned.updates_in(round_) for round_ in rounds] == [8 * (round_ >= 25) for round_ in rounds]
@@ -69,14 +68,13 @@ def test_the_learning_of_workers_does_not_depend_on_snapshots(schedule: str, sna
 @pytest.mark.parametrize("settings", [{}, {"envs": 6, "lane_envs": 3, "train_every": 7}, {"learning_starts": 0}])
 def test_updates_keep_the_ratio(settings: dict[str, Any]) -> None:
     planned = run_schedule(**{"envs": 10, "round_steps": 100, "learning_starts": 350, "total_steps": 5_000} | settings)
-    done = 0
-    for round_ in range(planned.rounds):
-        assert planned.updates_before(round_) == done
-        count = planned.updates_in(round_)
-        assert (count > 0) == (round_ >= planned.first_learning_round)
-        done += count
-    steps = (planned.rounds - planned.first_learning_round) * planned.round_steps
-    assert abs(done - steps / planned.train_every) < 1
+    counts = [planned.updates_in(round_) for round_ in range(planned.rounds)]
+    done = [0, *accumulate(counts)]
+    assert [planned.updates_before(round_) for round_ in range(planned.rounds)] == done[:-1]
+    first = planned.first_learning_round
+    assert [count > 0 for count in counts] == [round_ >= first for round_ in range(planned.rounds)]
+    steps = (planned.rounds - first) * planned.round_steps
+    assert abs(done[-1] - steps / planned.train_every) < 1
 
 
 @pytest.mark.parametrize("settings", [{}, {"schedule": "alternate"}, {"method": "a2c", "batch_size": 10}])
@@ -93,8 +91,7 @@ def test_an_annealed_value_follows_the_steps_and_not_the_total(settings: dict[st
 
 def test_alternate_is_nature_to_the_letter_with_one_env() -> None:
     alternate = run_schedule(schedule="alternate", envs=1, lane_envs=1, snapshot_every_steps=400)
-    assert alternate.round_steps == 4
-    assert alternate.updates_in(alternate.first_learning_round) == 1
+    assert (alternate.round_steps, alternate.updates_in(alternate.first_learning_round)) == (4, 1)
     changes = [round_ for round_ in range(10_000) if alternate.target_changes_after(round_)]
     assert [(round_ + 1) * 4 for round_ in changes] == [10_000, 20_000, 30_000, 40_000]
     assert alternate.snapshot_rounds == 100
@@ -105,20 +102,20 @@ def test_alternate_with_more_envs_plays_a_tick_of_all() -> None:
     assert (alternate.round_ticks, alternate.updates_in(alternate.first_learning_round)) == (1, 4)
 
 
-@pytest.mark.parametrize(
-    ("settings", "rounds"),
-    [
-        ({}, 1),
-        ({"round_steps": 145}, 1),  # rounded up to a round of 192 steps
-        ({"schedule": "free"}, 1),
-        ({"schedule": "alternate"}, 10_000 // 96 // 10 * 10),  # whole records of 10 rounds
-        ({"method": "sampled", "round_steps": 1_920}, 20_000 // 1_920),
-        ({"method": "sampled", "round_steps": 1_920, "schedule": "alternate"}, 20_000 // 1_920),
-        ({"snapshot_every_steps": 60_000}, 6),
-        ({"schedule": "free", "snapshot_every_steps": 60_000}, 6),
-        ({"snapshot_every_steps": 5}, 1),
-    ],
-)
+SPANS = [
+    ({}, 1),
+    ({"round_steps": 145}, 1),  # rounded up to a round of 192 steps
+    ({"schedule": "free"}, 1),
+    ({"schedule": "alternate"}, 10_000 // 96 // 10 * 10),  # whole records of 10 rounds
+    ({"method": "sampled", "round_steps": 1_920}, 20_000 // 1_920),
+    ({"method": "sampled", "round_steps": 1_920, "schedule": "alternate"}, 20_000 // 1_920),
+    ({"snapshot_every_steps": 60_000}, 6),
+    ({"schedule": "free", "snapshot_every_steps": 60_000}, 6),
+    ({"snapshot_every_steps": 5}, 1),
+]
+
+
+@pytest.mark.parametrize(("settings", "rounds"), SPANS)
 def test_rounds_between_two_snapshots(settings: dict[str, Any], rounds: int) -> None:
     """Whole records within --snapshot-every-steps; by default a round, and more where rounds are short."""
     assert run_schedule(**settings).snapshot_rounds == rounds
@@ -128,17 +125,17 @@ SIZES: dict[str, Any] = {"envs": 8, "lane_envs": 2, "round_steps": 80, "replay_s
 WORKERS: dict[str, Any] = {"workers": 4, "t_max": 5}
 
 
+SCHEDULES = [
+    *({"schedule": each} for each in ("concurrent", "alternate", "free")),
+    *({"schedule": each, "replay_size": 800} for each in ("concurrent", "alternate", "free")),
+    *({"schedule": each, "method": "sampled", "batch_size": 16} for each in ("concurrent", "alternate")),
+    *(WORKERS | {"schedule": each, "method": "a2c"} for each in ("ordered", "async")),
+    *(WORKERS | {"schedule": each, "method": "dqn", "local_replay": 100} for each in ("ordered", "async")),
+]
+
+
 @pytest.mark.parametrize("rounds_apart", [1, 2, 5])
-@pytest.mark.parametrize(
-    "settings",
-    [
-        *({"schedule": each} for each in ("concurrent", "alternate", "free")),
-        *({"schedule": each, "replay_size": 800} for each in ("concurrent", "alternate", "free")),
-        *({"schedule": each, "method": "sampled", "batch_size": 16} for each in ("concurrent", "alternate")),
-        *(WORKERS | {"schedule": each, "method": "a2c"} for each in ("ordered", "async")),
-        *(WORKERS | {"schedule": each, "method": "dqn", "local_replay": 100} for each in ("ordered", "async")),
-    ],
-)
+@pytest.mark.parametrize("settings", SCHEDULES)
 def test_ticks_in_use_are_never_written_over(settings: dict[str, Any], rounds_apart: int) -> None:
     """At every committed count: the window of the newest snapshot and its first stacks, and what the scribe records."""
     planned = run_schedule(**SIZES | settings, snapshot_every_steps=80 * rounds_apart)
@@ -198,8 +195,7 @@ def test_every_round_of_an_on_policy_method_has_the_same_updates(schedule: str, 
     """floor(epochs * 40 / 16), without a remainder that a later round takes over."""
     planned = on_policy_schedule(schedule, 5, epochs)
     for round_ in range(planned.rounds):
-        done = updates * max(0, round_ - planned.first_learning_round)
-        assert planned.updates_before(round_) == done
+        assert planned.updates_before(round_) == updates * max(0, round_ - planned.first_learning_round)
         assert planned.updates_in(round_) == (updates if round_ >= planned.first_learning_round else 0)
 
 
@@ -221,8 +217,6 @@ def test_an_lstm_adds_its_state_to_the_slots_and_a_tick_before_the_first() -> No
 
 def test_the_target_network_of_a_version_follows_its_changes() -> None:
     planned = make_run_schedule(PRESETS["nq-async"])
-    changes = 0
-    for boundary in range(300):
-        assert planned.target_changes_before(boundary) == changes
-        changes += planned.target_changes_after(boundary)
-    assert changes == 300 * 80 // 10_000
+    changes = [0, *accumulate(planned.target_changes_after(boundary) for boundary in range(300))]
+    assert [planned.target_changes_before(boundary) for boundary in range(300)] == changes[:-1]
+    assert changes[-1] == 300 * 80 // 10_000

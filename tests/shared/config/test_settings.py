@@ -46,13 +46,13 @@ def test_unknown_setting_names_the_nearest() -> None:
         Config().with_settings(total_step=5)
 
 
-@pytest.mark.parametrize(
-    ("given", "says"),
-    [
-        ({"atoms": 51}, "--atoms is for --method c51 and qr-dqn; omit it with --method dqn."),
-        ({"method": "iqn", "v_min": -1.0}, "--v-min is for --method c51; omit it with --method iqn."),
-    ],
-)
+OTHERS = [
+    ({"atoms": 51}, "--atoms is for --method c51 and qr-dqn; omit it with --method dqn."),
+    ({"method": "iqn", "v_min": -1.0}, "--v-min is for --method c51; omit it with --method iqn."),
+]
+
+
+@pytest.mark.parametrize(("given", "says"), OTHERS)
 def test_a_setting_of_another_method_is_refused(given: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         Config().with_settings(**given)
@@ -110,9 +110,9 @@ def another(section: str, name: str) -> object:
 
 
 def test_flat_names_are_unique() -> None:
-    names = [name for _, name in FIELDS]
-    assert len(names) == len(set(names))
-    assert set(names) >= MAY_CHANGE_ON_RESUME
+    names = {name for _, name in FIELDS}
+    assert len(names) == len(FIELDS)
+    assert names >= MAY_CHANGE_ON_RESUME
 
 
 @pytest.mark.parametrize(("method", "name"), OWN)
@@ -142,7 +142,5 @@ def test_a_whole_number_is_the_same_setting_as_that_float() -> None:
 
 def test_the_settings_of_the_arithmetic_are_those_of_the_machine() -> None:
     """A run goes on with others of these, and with no others."""
-    assert {
-        *("device", "precision", "acting_device", "acting_precision", "deterministic"),
-        *("learner_parts", "inference_threads", "inference_batch"),
-    } == ARITHMETIC
+    devices = {"device", "precision", "acting_device", "acting_precision", "deterministic"}
+    assert devices | {"learner_parts", "inference_threads", "inference_batch"} == ARITHMETIC

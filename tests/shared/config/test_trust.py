@@ -8,6 +8,7 @@ import shlex
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from ringside.command.arguments import config_of, parse_choices
 from ringside.command.suite import words_to_train
 from ringside.command.train import configuration, how_to_continue
 from ringside.zoo import catalogue
+from shared.checkpoint.finding import find_checkpoint
 from shared.config.presets import PRESETS
 from shared.config.resolve import resolve
 from shared.config.sections import Play
@@ -62,7 +64,7 @@ TORSO = OwnTorso(4, 8, (("weight", (4,)),))
 
 @pytest.fixture
 def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The file that an import of `marker` or `BROUGHT`, or a call of `ringside.train`, leaves."""
+    """The file that an import of `marker` or `BROUGHT`, or a call of `ringside.train`, leaves: no test ends with it."""
     path = tmp_path / "mark"
     brought = tmp_path / Path(*BROUGHT.split(".")).with_suffix(".py")
     brought.parent.mkdir(parents=True)
@@ -75,6 +77,7 @@ def mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     gymnasium.registry.pop("Marked-v0", None)
     for name in [name for name in sys.modules if name.partition(".")[0] in ("marker", "runs")]:
         del sys.modules[name]
+    assert not path.exists(), "a file chose code"
 
 
 def agent_of(tmp_path: Path, env: str) -> Path:
@@ -104,7 +107,6 @@ def test_no_task_imports_what_a_file_of_weights_names(
         for words in ("eval", "play --video a.gif", "play --game pong --video a.mp4"):
             assert re.search(asks_for(env), refused(*words.split(), "--load", load))
     assert re.search(asks_for(env), refused("zoo", "--add", str(weights), "--name", "mine"))
-    assert not mark.exists()
 
 
 @pytest.mark.parametrize("env", FOREIGN)
@@ -117,13 +119,10 @@ def test_no_call_imports_what_a_file_of_weights_names(env: str, mark: Path, tmp_
         agent.env()
     with pytest.raises(ConfigError, match=f"{env}, not on --env other:factory"):
         ringside.load_agent(weights, env="other:factory", device="cpu")
-    assert not mark.exists()
 
 
 @pytest.mark.parametrize("env", FOREIGN)
-def test_nothing_imports_what_a_checkpoint_to_resume_names(
-    env: str, mark: Path, tmp_path: Path, refused: Refused
-) -> None:
+def test_nothing_imports_what_a_checkpoint_names(env: str, mark: Path, tmp_path: Path, refused: Refused) -> None:
     run = run_of(tmp_path, env=env)
     assert f"This run was trained on {env}; pass --env {env} if you trust it." in refused("--resume", str(run))
     assert re.search(asks_for(env), refused("doctor", "--resume", str(run)))
@@ -132,7 +131,6 @@ def test_nothing_imports_what_a_checkpoint_to_resume_names(
     with pytest.raises(ConfigError, match=asks_for(env)):
         ringside.starting_point(None, run)
     assert configuration(["--resume", str(run), "--env", env]).play.env == env
-    assert not mark.exists(), "a configuration is read, and nothing made"
 
 
 def test_a_suite_passes_on_nothing_that_a_file_in_its_directory_names(mark: Path, tmp_path: Path) -> None:
@@ -147,19 +145,16 @@ def test_a_suite_passes_on_nothing_that_a_file_in_its_directory_names(mark: Path
     assert not {"--env", "--track"} & {*told}
     with pytest.raises(ConfigError, match=asks_for("marker:factory")):
         configuration(told)
-    assert not mark.exists()
 
 
 def test_a_report_imports_no_env(mark: Path, tmp_path: Path, refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:
     run, other = write_records(tmp_path / "a", env="marker:factory"), write_records(tmp_path / "b")
-    assert f"{run} was trained on marker:factory, not on --env other:factory" in refused(
-        "report", str(run), "--env", "other:factory"
-    )
+    said = refused("report", str(run), "--env", "other:factory")
+    assert f"{run} was trained on marker:factory, not on --env other:factory" in said
     assert f"{other} was trained on the game pong" in refused("report", str(run), str(other), "--env", "marker:factory")
     monkeypatch.setattr("ringside.report.report_page.write", lambda comparison, out, title, study: out)
     for env in (None, "marker:factory"):
         assert report.write_report([run], tmp_path / "out", env=env) == (tmp_path / "out", ())
-    assert not mark.exists()
 
 
 @pytest.mark.parametrize("env", ["marker:factory", "marker:Marked-v0", f"{BROUGHT}:factory"])
@@ -168,44 +163,38 @@ def test_an_env_that_the_user_names_is_made(env: str, mark: Path, tmp_path: Path
     assert ringside.load_agent(weights, env=env, device="cpu").game == env
     assert not mark.exists()
     assert ringside.evaluate(weights, env=env, episodes=1, device="cpu")["game"] == env
-    assert mark.exists()
+    mark.unlink()  # which is there now
 
 
 def test_registered_ids_need_no_flag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(
-        gymnasium.registry, "Registered-v0", gymnasium.envs.registration.EnvSpec("Registered-v0", Catch)
-    )
+    spec = gymnasium.envs.registration.EnvSpec("Registered-v0", Catch)
+    monkeypatch.setitem(gymnasium.registry, "Registered-v0", spec)
     weights = agent_of(tmp_path, "Registered-v0")
     assert ringside.evaluate(weights, episodes=1, device="cpu")["game"] == "Registered-v0"
-    run = run_of(tmp_path, env="Registered-v0")
-    assert ringside.starting_point(None, run).play.env == "Registered-v0"
+    assert ringside.starting_point(None, run_of(tmp_path, env="Registered-v0")).play.env == "Registered-v0"
 
 
-@pytest.mark.parametrize(
-    ("played", "says"),
-    [
-        ("pong", "was trained on the game pong, not on an env: omit --env other:factory."),
-        ("marker:factory", "was trained on marker:factory, not on --env other:factory: name the same one."),
-    ],
-)
-def test_another_env_than_the_files_is_refused_by_both_names(
-    played: str, says: str, tmp_path: Path, refused: Refused
-) -> None:
+PLAYED = [
+    ("pong", "was trained on the game pong, not on an env: omit --env other:factory."),
+    ("marker:factory", "was trained on marker:factory, not on --env other:factory: name the same one."),
+]
+
+
+@pytest.mark.parametrize(("played", "says"), PLAYED)
+def test_another_env_than_a_files_is_refused_by_both(played: str, says: str, tmp_path: Path, refused: Refused) -> None:
     weights, run = agent_of(tmp_path, played), run_of(tmp_path, **{"env" if ":" in played else "game": played})
     for words in (["eval", "--load", str(weights)], ["--resume", str(run)]):
         assert says in refused(*words, "--env", "other:factory")
 
 
-@pytest.mark.parametrize(
-    "env",
-    [
-        *("", "marker:CartPole-v1", ":CartPole-v1", "CartPole-v1\n", " CartPole-v1", "CartPole", "CartPole-v1@size=1"),
-        *("a:b", "a:b/Odd-v0"),
-    ],
-)
-def test_only_an_id_that_is_registered_letter_for_letter_needs_no_flag(
-    env: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+UNREGISTERED = [
+    *("", "marker:CartPole-v1", ":CartPole-v1", "CartPole-v1\n", " CartPole-v1", "CartPole", "CartPole-v1@size=1"),
+    *("a:b", "a:b/Odd-v0"),
+]
+
+
+@pytest.mark.parametrize("env", UNREGISTERED)
+def test_only_an_id_that_is_registered_to_the_letter_needs_no_flag(env: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(gymnasium.registry, "a:b/Odd-v0", gymnasium.registry["CartPole-v1"])
     assert registered("CartPole-v1")
     assert not registered(env)
@@ -213,19 +202,17 @@ def test_only_an_id_that_is_registered_letter_for_letter_needs_no_flag(
 
 @pytest.mark.parametrize("env", ["a:b; rm -rf ~", "a:$(id)", "--help", "a:b\x1b[2J", "a b", "а:factory", "", "a\nb:c"])
 def test_a_forged_name_is_not_offered_for_the_command_line(env: str) -> None:
-    with pytest.raises(ConfigError, match=r": pass that odd name to --env if you trust it\.$") as error:
+    with pytest.raises(ConfigError, match=r": pass that odd name to --env if you trust it\.$") as required:
         require_env(Play(env=env), None, what="This run", registered=registered)
-    assert str(error.value).isprintable()
-    with pytest.raises(ConfigError, match="not on --env other:factory") as error:
+    with pytest.raises(ConfigError, match="not on --env other:factory") as compared:
         compare_env(Play(env=env), "other:factory", what="This run")
-    assert str(error.value).isprintable()
+    assert f"{required.value}{compared.value}".isprintable()
 
 
 def test_settings_that_act_outside_of_training_come_from_no_file(tmp_path: Path) -> None:
     paths = dict.fromkeys(("run_dir", "init_from", "resume"), "elsewhere")
     run = run_of(tmp_path, track="wandb", plain=True, **paths)
-    found = ringside.starting_point(None, run).run
-    assert found == replace(CONFIG.run, run_dir=run, resume=run)
+    assert ringside.starting_point(None, run).run == replace(CONFIG.run, run_dir=run, resume=run)
     assert configuration(["--resume", str(run)]).run.track == "off"
     assert configuration(["--resume", str(run), "--track", "wandb"]).run.track == "wandb"
 
@@ -242,33 +229,28 @@ def test_the_printed_command_that_continues_a_run_is_taken(settings: dict[str, s
     assert len(words) == 2 + 2 * len(settings)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {},
-        {"method": "c51", "atoms": 11, "network": "small", "dueling": True},
-        {"env": "marker:factory", "plugin": "tests.support.waiting", "network": "impala", "width": 2},
-    ],
-)
+SETTINGS = [
+    {},
+    {"method": "c51", "atoms": 11, "network": "small", "dueling": True},
+    {"env": "marker:factory", "plugin": "tests.support.waiting", "network": "impala", "width": 2},
+]
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
 def test_the_printed_command_that_begins_anew_gives_the_same_network(settings: dict[str, Any], tmp_path: Path) -> None:
     """A run that was saved without its replay: only its weights are left."""
     config = CONFIG.with_settings(checkpoint_replay=False, **settings)
     run = run_of(tmp_path)
-    (manifest,) = (run / "checkpoints").glob("checkpoint-*.json")
-    rewrite(manifest, has_replay=False)
+    rewrite(find_checkpoint(run).path, has_replay=False)
     printed = how_to_continue(resolve(config.with_settings(run_dir=run)))
     assert "It was saved without its replay" in printed
     words = shlex.split(printed)
     found = configuration(words[words.index("--init-from") :])
-    assert found.run.init_from == run
-    assert found.run.plugin == settings.get("plugin")
-    assert found.play == config.play
+    assert (found.run.init_from, found.run.plugin, found.play) == (run, settings.get("plugin"), config.play)
     assert network_of(found, 4) == network_of(config, 4)
 
 
-def test_the_commands_of_the_document_show_the_rule(
-    tmp_path: Path, launch: Launch, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_document_shows_the_rule(tmp_path: Path, launch: Launch, monkeypatch: pytest.MonkeyPatch) -> None:
     text = (ROOT / "docs" / "trust.md").read_text()
     (module,) = re.findall(r"^    echo '(.*)' > marker\.py$", text, re.MULTILINE)
     (program,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
@@ -283,15 +265,15 @@ def test_the_commands_of_the_document_show_the_rule(
     assert (imported.returncode, imported.stdout) == (2, "imported\n")
 
 
-@pytest.mark.parametrize(
-    ("recorded", "given", "says"),
-    [
-        ("mine", None, "was trained with the plug-in mine; pass --plugin mine if you trust it."),
-        ("mine", "other", "was trained with the plug-in mine, not with --plugin other: name the same one."),
-        (None, "mine", "was trained without a plug-in: omit --plugin mine."),
-        *((name, None, f"names the plug-in {name!r}, which is no module: it is damaged.") for name in ("mine; rm", 7)),
-    ],
-)
+PLUG_INS = [
+    ("mine", None, "was trained with the plug-in mine; pass --plugin mine if you trust it."),
+    ("mine", "other", "was trained with the plug-in mine, not with --plugin other: name the same one."),
+    (None, "mine", "was trained without a plug-in: omit --plugin mine."),
+    *((name, None, f"names the plug-in {name!r}, which is no module: it is damaged.") for name in ("mine; rm", 7)),
+]
+
+
+@pytest.mark.parametrize(("recorded", "given", "says"), PLUG_INS)
 def test_a_plug_in_in_a_file_is_only_compared(recorded: object, given: str | None, says: str) -> None:
     with pytest.raises(ConfigError) as refused:
         require_plugin(recorded, given, what="This run")
@@ -301,15 +283,15 @@ def test_a_plug_in_in_a_file_is_only_compared(recorded: object, given: str | Non
     assert "mine" not in sys.modules
 
 
-@pytest.mark.parametrize(
-    ("source", "says"),
-    [
-        ("def f(:", r"cannot be imported: .*line 1"),
-        ("raise SystemExit(0)", "cannot be imported: it ends the program"),
-        ("import broken", r"cannot be imported: No module named 'broken'; install what it needs\."),
-        ("from ringside import ConfigError\nraise ConfigError('No.')", r"cannot be used\. No\."),
-    ],
-)
+BROKEN = [
+    ("def f(:", r"cannot be imported: .*line 1"),
+    ("raise SystemExit(0)", "cannot be imported: it ends the program"),
+    ("import broken", r"cannot be imported: No module named 'broken'; install what it needs\."),
+    ("from ringside import ConfigError\nraise ConfigError('No.')", r"cannot be used\. No\."),
+]
+
+
+@pytest.mark.parametrize(("source", "says"), BROKEN)
 def test_a_plug_in_that_cannot_be_loaded_is_refused_in_a_sentence(
     source: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -340,7 +322,6 @@ def test_no_file_of_weights_chooses_a_network(
             call(weights, device="cpu", network=Catch)
     with pytest.raises(ConfigError, match="was trained with the network small, not with --network marker:Net"):
         ringside.load_agent(random_weights(tmp_path / "other"), network=NET)
-    assert not mark.exists()
 
 
 def test_no_run_and_no_configuration_chooses_a_network(mark: Path, tmp_path: Path, refused: Refused) -> None:
@@ -354,7 +335,6 @@ def test_no_run_and_no_configuration_chooses_a_network(mark: Path, tmp_path: Pat
     for words in ("--resume run", "--config run", "--config mine.toml"):
         assert configuration([*words.split(), "--network", NET]).learn.network == NET
     assert configuration(["--config", "run", "--network", "small"]).learn.network == "small"
-    assert not mark.exists()
 
 
 def test_a_preset_of_a_plug_in_may_name_a_network(mark: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -369,9 +349,7 @@ def test_a_preset_of_a_plug_in_may_name_a_network(mark: Path, monkeypatch: pytes
     again, anew = (words_to_train(options, suite.Job(config, Path(name))) for name in ("pong-1", "pong-2"))
     assert again[0] == "--resume"
     for words in (again, anew):
-        assert words.count("--network") == 1
-        assert words[words.index("--network") + 1] == NET
-    assert not mark.exists()
+        assert [word for option, word in pairwise(words) if option == "--network"] == [NET]
 
 
 def test_a_changed_class_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -400,8 +378,7 @@ def test_a_weights_file_that_names_a_plug_in_imports_nothing(tmp_path: Path) -> 
     with safe_open(weights, "numpy") as file:
         about = json.loads(file.metadata()["ringside"])
     save_file(load_file(weights), weights, {"ringside": json.dumps(about | {"plugin": "antigravity"})})
-    with pytest.raises(
-        ConfigError, match="was trained with the plug-in antigravity; pass --plugin antigravity if you trust it"
-    ):
+    says = "was trained with the plug-in antigravity; pass --plugin antigravity if you trust it"
+    with pytest.raises(ConfigError, match=says):
         ringside.load_agent(weights, device="cpu")
     assert "antigravity" not in sys.modules
