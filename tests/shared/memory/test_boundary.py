@@ -23,12 +23,10 @@ def _memory(method: str, schedule: str, eval_every_steps: int = 0, *, recurrent:
     """Memory of a run with rounds of 5 ticks of four envs and a snapshot every two rounds."""
     settings: dict[str, Any] = {"method": method, "schedule": schedule, "round_steps": 20, "batch_size": 20}
     settings |= {"envs": 4, "lane_envs": 2, "network": "small", "snapshot_every_steps": 40, "total_steps": 800}
-    settings["recurrent"] = recurrent
     if method == "dqn":
         settings |= {"learning_starts": 20, "replay_size": 100, "train_every": 20}
-    machine: dict[str, Any] = {"actors": 1, "inference_batch": 4, "device": "cpu", "eval_episodes": 1}
-    machine["eval_every_steps"] = eval_every_steps
-    return Memory.create(Plan(Config().with_settings(**settings, **machine), 4))
+    settings |= {"actors": 1, "inference_batch": 4, "device": "cpu", "eval_episodes": 1, "recurrent": recurrent}
+    return Memory.create(Plan(Config().with_settings(**settings, eval_every_steps=eval_every_steps), 4))
 
 
 def _played(memory: Memory) -> Memory:
@@ -64,8 +62,7 @@ def test_the_first_stacks_of_the_next_round_come_back(method: str, schedule: str
         for name in ("frame", "start"):
             found, written = restored.ring.field[name][:, slot], played.ring.field[name][:, slot]
             assert np.array_equal(found, written if tick in kept else np.zeros_like(written)), (tick, name)
-    assert restored.board.committed == BOUNDARY
-    assert restored.lane_snapshots.read(1, BOUNDARY) == b"lane 1"
+    assert (restored.board.committed, restored.lane_snapshots.read(1, BOUNDARY)) == (BOUNDARY, b"lane 1")
 
 
 @pytest.mark.parametrize("schedule", ["concurrent", "alternate"])
@@ -77,8 +74,7 @@ def test_the_state_of_an_lstm_before_the_next_round_comes_back(schedule: str) ->
     for memory in (played, restored):
         memory.ring.field["start"][:] = 0
     states = [memory.ring.recurrent_state(envs, tick) for memory in (played, restored)]
-    assert states[0].shape == (4, 2, 64)
-    assert states[0].all()
+    assert (states[0].shape, states[0].all()) == ((4, 2, 64), True)
     np.testing.assert_array_equal(states[0], states[1])
     arrays["history.recurrent_state"][0, 0, 0, 0, 0] = np.nan
     with pytest.raises(CheckpointError, match=r"'history\.recurrent_state' holds numbers that are not finite"):
@@ -106,17 +102,17 @@ def test_a_boundary_whose_frames_may_be_overwritten_is_not_captured(method: str,
         capture(memory, BOUNDARY)
 
 
-@pytest.mark.parametrize(
-    ("past", "written", "every", "waiting", "history", "due_later"),
-    [
-        pytest.param(EvaluationHistory(20), 4, 20, 2, (0, 0), 10, id="the same"),
-        pytest.param(EvaluationHistory(20), 4, 60, 2, (6, BOUNDARY), 7, id="rarer"),
-        pytest.param(EvaluationHistory(60), 1, 20, 1, (2, BOUNDARY), 6, id="more frequent"),
-        pytest.param(EvaluationHistory(20), 4, 0, 0, (4, BOUNDARY), 4, id="no more"),
-        pytest.param(EvaluationHistory(0), 0, 20, 0, (0, BOUNDARY), 4, id="from here on"),
-        pytest.param(EvaluationHistory(60, before=5, since=2), 5, 60, 2, (5, 2), 8, id="changed before"),
-    ],
-)
+INTERVALS = [
+    pytest.param(EvaluationHistory(20), 4, 20, 2, (0, 0), 10, id="the same"),
+    pytest.param(EvaluationHistory(20), 4, 60, 2, (6, BOUNDARY), 7, id="rarer"),
+    pytest.param(EvaluationHistory(60), 1, 20, 1, (2, BOUNDARY), 6, id="more frequent"),
+    pytest.param(EvaluationHistory(20), 4, 0, 0, (4, BOUNDARY), 4, id="no more"),
+    pytest.param(EvaluationHistory(0), 0, 20, 0, (0, BOUNDARY), 4, id="from here on"),
+    pytest.param(EvaluationHistory(60, before=5, since=2), 5, 60, 2, (5, 2), 8, id="changed before"),
+]
+
+
+@pytest.mark.parametrize(("past", "written", "every", "waiting", "history", "due_later"), INTERVALS)
 def test_evaluations_keep_their_numbers_when_their_interval_changes(
     past: EvaluationHistory, written: int, every: int, waiting: int, history: tuple[int, int], due_later: int
 ) -> None:

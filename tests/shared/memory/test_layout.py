@@ -6,24 +6,15 @@ import errno
 import mmap
 import os
 from collections.abc import Iterator
+from contextlib import closing
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
+from shared.memory import layout
 from shared.memory.arena import Arena, ArenaError
-from shared.memory.layout import (
-    ONE,
-    Field,
-    Layout,
-    LayoutError,
-    SharedFields,
-    float32,
-    float64,
-    int64,
-    sequence,
-    sequence_array,
-    uint8,
-)
+from shared.memory.layout import Field, Layout, LayoutError, SharedFields
 
 FIELDS = [Field("bytes", "u1", (3, 7), "me"), Field("word", "i8", (1,), "me"), Field("none", "f4", (0, 5), "me")]
 LINE = 64
@@ -33,9 +24,8 @@ LINE = 64
 @pytest.fixture
 def arena() -> Iterator[Arena]:
     """A region of `FIELDS`."""
-    made = Arena.create(Layout(FIELDS))
-    yield made
-    made.close()
+    with closing(Arena.create(Layout(FIELDS))) as made:
+        yield made
 
 
 def test_fields_are_zeros_of_their_shape_and_share_no_cache_line(arena: Arena) -> None:
@@ -68,9 +58,10 @@ def test_another_layout_is_refused(arena: Arena) -> None:
         Arena.attach(arena.fd, Layout(renamed))
 
 
-@pytest.mark.parametrize(
-    ("place", "says"), [(0, "not a Ringside memory region"), (8, "has format 129; this program knows format 1")]
-)
+FOREIGN = [(0, "not a Ringside memory region"), (8, "has format 129; this program knows format 1")]
+
+
+@pytest.mark.parametrize(("place", "says"), FOREIGN)
 def test_a_foreign_region_is_refused(arena: Arena, place: int, says: str) -> None:
     os.pwrite(arena.fd, b"\x81", place)
     with pytest.raises(LayoutError, match=says):
@@ -83,11 +74,8 @@ def test_memory_that_is_not_there_is_a_sentence_and_leaves_nothing_open(
     monkeypatch: pytest.MonkeyPatch, refused: tuple[object, str], fault: BaseException
 ) -> None:
     """Nor does Ctrl-C, while memory is reserved."""
-
-    def refuse(*_arguments: object, **_named: object) -> None:  # to ask for it in earnest would take all there is first
-        raise fault
-
-    monkeypatch.setattr(*refused, refuse)
+    # To ask for it in earnest would take all there is first.
+    monkeypatch.setattr(*refused, Mock(side_effect=fault))
     before = os.listdir("/proc/self/fd")
     says = r"0\.00 GB could not be reserved \(Cannot allocate memory\); fewer --envs need less\."
     is_error = isinstance(fault, OSError)
@@ -100,28 +88,33 @@ def test_memory_that_is_not_there_is_a_sentence_and_leaves_nothing_open(
 
 
 class Base(SharedFields):
-    word = int64("base.word", ONE, "me", "A number.")
+    word = layout.int64("base.word", layout.ONE, "me", "A number.")
 
 
 class Fields(Base):
-    bytes = uint8("bytes", ("rows", 3), "me", "Bytes.")
-    single = float32("single", ("rows",), "me", "Single precision.")
-    double = float64("double", (2,), "you", "Double precision.")
-    count = sequence("count", "me", "A counter.")
-    counts = sequence_array("counts", ("rows", 2), "me", "Counters.")
+    bytes = layout.uint8("bytes", ("rows", 3), "me", "Bytes.")
+    single = layout.float32("single", ("rows",), "me", "Single precision.")
+    double = layout.float64("double", (2,), "you", "Double precision.")
+    count = layout.sequence("count", "me", "A counter.")
+    counts = layout.sequence_array("counts", ("rows", 2), "me", "Counters.")
 
 
 @pytest.fixture
 def declared() -> Iterator[Arena]:
     """A region of `Fields`."""
-    made = Arena.create(Layout(Fields.fields({"rows": 4})))
-    yield made
-    made.close()
+    with closing(Arena.create(Layout(Fields.fields({"rows": 4})))) as made:
+        yield made
+
+
+@pytest.fixture
+def reader(declared: Arena) -> Iterator[Fields]:
+    """The fields of that region, as another process sees them."""
+    with closing(Arena.attach(os.dup(declared.fd), declared.layout, writable=False)) as other:
+        yield Fields(other)
 
 
 def test_the_table_follows_from_the_declarations() -> None:
-    table = [(field.name, field.dtype, field.shape, field.writer) for field in Fields.fields({"rows": 4})]
-    assert table == [
+    assert [(field.name, field.dtype, field.shape, field.writer) for field in Fields.fields({"rows": 4})] == [
         ("base.word", "i8", (1,), "me"),
         ("bytes", "u1", (4, 3), "me"),
         ("single", "f4", (4,), "me"),
@@ -141,15 +134,13 @@ def test_an_instance_has_views_in_the_place_of_the_declarations(declared: Arena)
     assert not hasattr(Fields, "bytes"), "access to an instance's view asks no descriptor"
 
 
-def test_a_publication_of_one_process_is_read_by_another(declared: Arena) -> None:
+def test_a_publication_of_one_process_is_read_by_another(declared: Arena, reader: Fields) -> None:
     """The views of two mappings of one region."""
-    writer, other = Fields(declared), Arena.attach(os.dup(declared.fd), declared.layout, writable=False)
-    reader = Fields(other)
+    writer = Fields(declared)
     assert reader.count.read() == 0
-    writer.count.publish(1 << 40)
-    assert reader.count.read() == 1 << 40
-    writer.count.publish(-1)
-    assert reader.count.read() == -1
+    for count in (1 << 40, -1):
+        writer.count.publish(count)
+        assert reader.count.read() == count
     writer.counts.at(2, 1).publish(5)
     assert reader.counts.at(2, 1).read() == 5
     assert reader.counts.values.tolist() == [[0, 0], [0, 0], [0, 5], [0, 0]]
@@ -157,13 +148,10 @@ def test_a_publication_of_one_process_is_read_by_another(declared: Arena) -> Non
     assert reader.counts.values.tolist() == [[1, 2], [0, 0], [0, 5], [3, 4]]
     writer.counts.publish_all(-1)
     assert (reader.counts.values == -1).all()
-    other.close()
 
 
-def test_values_of_counters_are_for_reading(declared: Arena) -> None:
+def test_values_of_counters_are_for_reading(declared: Arena, reader: Fields) -> None:
     with pytest.raises(ValueError, match="read-only"):
         Fields(declared).counts.values[0, 0] = 1
-    reader = Arena.attach(os.dup(declared.fd), declared.layout, writable=False)
     with pytest.raises(TypeError, match="read-only"):
-        Fields(reader).count.publish(1)
-    reader.close()
+        reader.count.publish(1)

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -30,9 +31,7 @@ def test_memory_that_does_not_suffice_says_what_would_fit() -> None:
         memory_need.require_memory(plan, 4_000_000_000)
     said = str(refused.value)
     assert_sentence(said)
-    match = re.search(r"--replay-size ([\d_]+) would fit", said)
-    assert match
-    fits = int(match[1])
+    fits = int(re.search(r"--replay-size ([\d_]+) would fit", said)[1])
     assert 250_000 < fits < 400_000
     memory_need.require_memory(Plan(settled(envs=96, inference_batch=32, replay_size=fits), 4), 4_000_000_000)
     with pytest.raises(ConfigError, match="no replay would fit"):
@@ -53,21 +52,15 @@ def test_an_on_policy_run_holds_a_round_beside_the_rings_and_is_told_of_its_step
 
 
 @pytest.mark.parametrize(("method", "setting"), [("a2c", "--round-steps"), ("dqn", "--replay-size")])
-def test_a_region_that_is_refused_names_a_setting_of_the_method(
-    method: str, setting: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(fd: int, offset: int, length: int) -> None:
-        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
-
-    monkeypatch.setattr(os, "posix_fallocate", refuse)
+def test_a_refused_region_names_the_methods_setting(method: str, setting: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "posix_fallocate", Mock(side_effect=OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))))
     with pytest.raises(ArenaError, match=f"could not be reserved .*; .* {setting} needs? less") as refused:
         Memory.create(Plan(settled(method=method, round_steps=3_200), 4))
     assert_sentence(str(refused.value))
 
 
 def test_a_million_steps_take_at_most_7_2_gb() -> None:
-    run_schedule = make_run_schedule(Config())
-    assert sum(item.nbytes for item in ring_fields(run_schedule).values()) <= 7.2e9
+    assert sum(item.nbytes for item in ring_fields(make_run_schedule(Config())).values()) <= 7.2e9
     assert Plan(settled(envs=96, inference_batch=32), 18).layout.size <= 7.2e9
 
 
@@ -88,10 +81,10 @@ def test_the_table_of_memory_is_computed_from_the_layout() -> None:
         assert min(sizes) <= round(Plan(resolve(config), 4).layout.size / 1e9, 2) <= max(sizes), name
 
 
-@pytest.mark.parametrize(
-    ("preset", "says"),
-    [("dqn-async", "a smaller --local-replay needs less"), ("a3c-async", "fewer --workers need less")],
-)
+ADVICE = [("dqn-async", "a smaller --local-replay needs less"), ("a3c-async", "fewer --workers need less")]
+
+
+@pytest.mark.parametrize(("preset", "says"), ADVICE)
 def test_workers_are_told_of_settings_that_they_have(preset: Any, says: str) -> None:
     plan = Plan(PRESETS[preset].with_settings(actors=2, device="cpu", inference_batch=1), 4)
     with pytest.raises(ConfigError, match=says):

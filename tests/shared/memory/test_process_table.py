@@ -14,17 +14,15 @@ def test_a_process_is_found_by_its_role_and_its_role_by_its_position() -> None:
     assert [RUN.name_of(index) for index in range(len(RUN))] == names
     for index in range(len(RUN)):
         role, number = RUN.role_of(index), RUN.number_of(index)
-        assert RUN.index_of(role, number) == index
+        assert (RUN.index_of(role, number), process_name(role, number)) == (index, names[index])
         assert index in RUN.indexes_of(role)
-        assert process_name(role, number) == names[index]
     assert list(range(len(RUN)))[RUN.slice_of(Role.ACTOR)] == [4, 5, 6]
 
 
 def test_members_beside_the_learner_come_last_and_begin_at_one() -> None:
     run = ProcessTable.make({Role.ACTOR: 2, Role.MEMBER: 2})
     assert [run.name_of(index) for index in run.learners] == ["learner", "member 1", "member 2"]
-    assert list(run.learners) == [Role.LEARNER, 6, 7]
-    assert RUN.learners == (Role.LEARNER,)
+    assert (list(run.learners), RUN.learners) == ([Role.LEARNER, 6, 7], (Role.LEARNER,))
 
 
 def test_roles_without_a_number_stand_at_their_value() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -26,11 +27,7 @@ class Killed(Exception):
 
 def filled(value: float) -> Callable[[Any], None]:
     """Writes one number everywhere."""
-
-    def fill(out: Any) -> None:
-        out[:] = value
-
-    return fill
+    return lambda out: out.fill(value)
 
 
 def killed_midway(out: Any) -> None:
@@ -69,12 +66,9 @@ def test_a_death_in_the_midst_leaves_the_former_parameters(weights: PublishedWei
     """The next incarnation has the same updates, and must not take them for published."""
     weights.publish(1, filled(1.0))
     publications = weights.publications
-
-    def publish(number: int) -> None:
-        raise Killed
-
     if before_the_number:
-        weights.publications = SimpleNamespace(read=publications.read, publish=publish)  # type: ignore[assignment]
+        dying = SimpleNamespace(read=publications.read, publish=Mock(side_effect=Killed))
+        weights.publications = dying  # type: ignore[assignment]
     with pytest.raises(Killed):
         weights.publish(2, filled(2.0) if before_the_number else killed_midway)
     weights.publications = publications
@@ -93,16 +87,10 @@ def test_a_reader_that_is_overtaken_reads_again(weights: PublishedWeights) -> No
             weights.publish(2, filled(2.0))
             weights.publish(3, filled(3.0))
 
-    assert weights.read(load) == 2
-    assert seen == [1.0, 3.0]
+    assert (weights.read(load), seen) == (2, [1.0, 3.0])
 
 
 # Mailboxes
-
-
-def mailbox_of(run_schedule: RunSchedule) -> Mailbox:
-    fields = Mailbox.fields(Mailbox.sizes(run_schedule, actions=4))
-    return Mailbox(Arena.create(Layout(fields)), run_schedule)
 
 
 @pytest.fixture
@@ -119,96 +107,87 @@ def test_a_first_request_is_no_empty_mailbox() -> None:
 
 
 def lane_snapshots_of(run_schedule: RunSchedule) -> LaneSnapshots:
-    return LaneSnapshots(Arena.create(Layout(LaneSnapshots.fields(LaneSnapshots.sizes(run_schedule)))))
+    made = LaneSnapshots(Arena.create(Layout(LaneSnapshots.fields(LaneSnapshots.sizes(run_schedule)))))
+    made.clear()
+    return made
 
 
-def learner_snapshots_of(run_schedule: RunSchedule) -> LearnerSnapshots:
+@pytest.fixture
+def snapshots(run_schedule: RunSchedule) -> LaneSnapshots:
+    return lane_snapshots_of(run_schedule)
+
+
+@pytest.fixture
+def learner(run_schedule: RunSchedule) -> LearnerSnapshots:
     fields = [*state_fields(run_schedule, PARAMETERS).values(), *LearnerSnapshots.fields({})]
-    return LearnerSnapshots(Arena.create(Layout(fields)), run_schedule)
+    made = LearnerSnapshots(Arena.create(Layout(fields)), run_schedule)
+    made.clear()
+    return made
 
 
-def test_a_lane_goes_on_from_its_newest_whole_snapshot(run_schedule: RunSchedule) -> None:
-    snapshots = lane_snapshots_of(run_schedule)
-    snapshots.clear()
-    assert snapshots.newest(0) == -1
-    assert snapshots.read(0, 0) is None
+def stored(value: float) -> Callable[[dict[str, Any]], None]:
+    """Stores one number in every vector."""
+    return lambda out: [vector.fill(value) for vector in out.values()] and None
+
+
+def held(learner: LearnerSnapshots, boundary: int) -> set[float]:
+    """Numbers in the vectors of a snapshot."""
+    return {number for vector in learner.read(boundary).values() for number in vector.tolist()}
+
+
+def test_a_lane_goes_on_from_its_newest_whole_snapshot(snapshots: LaneSnapshots) -> None:
+    assert (snapshots.newest(0), snapshots.read(0, 0)) == (-1, None)
     for boundary in range(3):
         snapshots.write(0, boundary, b"state %d" % boundary)
-    assert snapshots.newest(0) == 2
-    assert snapshots.newest(1) == -1, "of each lane by itself"
-    assert snapshots.read(0, 2) == b"state 2"
-    assert snapshots.read(0, 1) == b"state 1"
-    assert snapshots.read(0, 0) is None, "its place was taken by that of boundary 2"
+    assert (snapshots.newest(0), snapshots.newest(1)) == (2, -1), "of each lane by itself"
+    assert [snapshots.read(0, boundary) for boundary in range(3)] == [None, b"state 1", b"state 2"]
     snapshots.write(0, 3, b"s")
     assert snapshots.read(0, 3) == b"s", "a shorter one is not longer than it is"
 
 
-def test_a_snapshot_replaces_the_oldest_wherever_it_is(run_schedule: RunSchedule) -> None:
+def test_a_snapshot_replaces_the_oldest_wherever_it_is(snapshots: LaneSnapshots, learner: LearnerSnapshots) -> None:
     """A run that resumes where it was stopped has its first regular snapshot nearer than the others."""
-    snapshots, learner = lane_snapshots_of(run_schedule), learner_snapshots_of(run_schedule)
-    snapshots.clear()
-    learner.clear()
     for boundary in (7, 10, 20, 23):
         snapshots.write(0, boundary, b"%d" % boundary)
-        learner.write(boundary, lambda out, value=boundary: [vector.fill(value) for vector in out.values()])
+        learner.write(boundary, stored(boundary))
         former = {7: 7, 10: 7, 20: 10, 23: 20}[boundary]
         assert (snapshots.read(0, boundary), snapshots.read(0, former)) == (b"%d" % boundary, b"%d" % former)
-        state = learner.read(former)
-        assert state is not None
-        assert all((vector == former).all() for vector in state.values())
+        assert held(learner, former) == {former}
 
 
-def test_a_lane_that_is_killed_at_its_snapshot_has_the_one_before(run_schedule: RunSchedule) -> None:
-    snapshots = lane_snapshots_of(run_schedule)
-    snapshots.clear()
+def test_a_lane_that_is_killed_at_its_snapshot_has_the_one_before(snapshots: LaneSnapshots) -> None:
     snapshots.write(0, 0, b"zero")
     snapshots.write(0, 1, b"one")
     with pytest.raises(TypeError):
         snapshots.write(0, 2, None)  # type: ignore[arg-type]
     assert snapshots.newest(0) == 1
-    assert snapshots.read(0, 2) is None
-    assert snapshots.read(0, 0) is None, "its place is half written"
+    assert [snapshots.read(0, boundary) for boundary in (0, 2)] == [None, None], "their place is half written"
 
 
 def test_free_lanes_keep_a_snapshot_more() -> None:
-    run_schedule = make_run_schedule(small_config().with_settings(schedule="free"))
-    snapshots = lane_snapshots_of(run_schedule)
-    snapshots.clear()
+    snapshots = lane_snapshots_of(make_run_schedule(small_config().with_settings(schedule="free")))
     for boundary in range(4):
         snapshots.write(0, boundary, b"%d" % boundary)
     assert [snapshots.read(0, boundary) for boundary in range(4)] == [None, b"1", b"2", b"3"]
 
 
-def test_a_learner_that_is_killed_at_its_snapshot_has_the_one_before(run_schedule: RunSchedule) -> None:
-    snapshots = learner_snapshots_of(run_schedule)
-    snapshots.clear()
-
-    def store(value: float) -> Callable[[dict[str, Any]], None]:
-        return lambda out: [filled(value)(vector) for vector in out.values()] and None
-
-    snapshots.write(0, store(0.5))
-    snapshots.write(1, store(1.5))
-
-    def killed(out: dict[str, Any]) -> None:
-        killed_midway(out["online"])
-
+def test_a_learner_that_is_killed_at_its_snapshot_has_the_one_before(learner: LearnerSnapshots) -> None:
+    learner.write(0, stored(0.5))
+    learner.write(1, stored(1.5))
     with pytest.raises(Killed):
-        snapshots.write(2, killed)
-    assert snapshots.newest() == 1
-    state = snapshots.read(1)
-    assert state is not None
-    assert {name: set(vector.tolist()) for name, vector in state.items()} == {name: {1.5} for name in state}
-    assert snapshots.read(0) is None
-    assert snapshots.read(2) is None
+        learner.write(2, lambda out: killed_midway(out["online"]))
+    assert (learner.newest(), held(learner, 1)) == (1, {1.5})
+    assert (learner.read(0), learner.read(2)) == (None, None)
 
 
 def test_a_reply_is_there_before_its_number(run_schedule: Any) -> None:
-    mailbox, seen = mailbox_of(run_schedule), list[Any]()
+    fields = Mailbox.fields(Mailbox.sizes(run_schedule, actions=4))
+    mailbox, seen = Mailbox(Arena.create(Layout(fields)), run_schedule), list[Any]()
     mailbox.declared = {"log_prob": np.zeros((2, 2), np.float32)}
-    mailbox.reply = SimpleNamespace(
-        publish=lambda lanes, numbers: seen.append(
-            (mailbox.actions[1].tolist(), mailbox.declared["log_prob"][1].tolist())
-        )
-    )  # type: ignore[assignment]
+
+    def publish(lanes: object, numbers: object) -> None:
+        seen.append((mailbox.actions[1].tolist(), mailbox.declared["log_prob"][1].tolist()))
+
+    mailbox.reply = SimpleNamespace(publish=publish)  # type: ignore[assignment]
     mailbox.answer(np.array([1]), np.array([5]), np.array([[2, 3]], np.uint8), {"log_prob": np.array([[-1.0, -2.0]])})
     assert seen == [([2, 3], [-1.0, -2.0])]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import product
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -13,20 +16,22 @@ from shared.memory.layout import Layout
 from shared.memory.ring import Ring, plane_rows, ring_fields
 
 
-@pytest.fixture
-def ring() -> Ring:
-    config = Config().with_settings(envs=6, lane_envs=2, round_steps=60, total_steps=300, replay_size=180)
-    run_schedule = make_run_schedule(config)
+def ring_of(**settings: Any) -> Ring:
+    """The ring of a run."""
+    run_schedule = make_run_schedule(Config().with_settings(**settings))
     return Ring(Arena.create(Layout(ring_fields(run_schedule).values())), run_schedule)
 
 
+@pytest.fixture
+def ring() -> Ring:
+    return ring_of(envs=6, lane_envs=2, round_steps=60, total_steps=300, replay_size=180)
+
+
 def test_rows_address_the_flat_fields(ring: Ring) -> None:
-    for env in range(6):
-        for tick in (0, 1, ring.run_schedule.capacity - 1, ring.run_schedule.capacity, ring.run_schedule.capacity + 1):
-            lane, j = divmod(env, 2)
-            ring.field["action"][lane, tick % ring.run_schedule.capacity, j] = 100 + env
-            row = ring.rows(np.array([env]), np.array([tick]))[0]
-            assert ring.flat["action"][row] == 100 + env
+    capacity = ring.run_schedule.capacity
+    for env, tick in product(range(6), (0, 1, capacity - 1, capacity, capacity + 1)):
+        ring.field["action"][env // 2, tick % capacity, env % 2] = 100 + env
+        assert ring.flat["action"][ring.rows(np.array([env]), np.array([tick]))] == 100 + env
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -35,20 +40,17 @@ def test_stacks_begin_where_the_episode_does(ring: Ring, seed: int) -> None:
     capacity, ticks = ring.run_schedule.capacity, ring.run_schedule.capacity + 20
     starts = rng.random((6, ticks)) < 0.25
     starts[:, 0] = True
-    for env in range(6):
-        for tick in range(ticks):
-            ring.field["start"][env // 2, tick % capacity, env % 2] = starts[env, tick]
+    for env, tick in np.ndindex(6, ticks):
+        ring.field["start"][env // 2, tick % capacity, env % 2] = starts[env, tick]
     env = rng.integers(0, 6, 200)
     tick = rng.integers(ticks - capacity + STACK, ticks, 200)
     tick[:4] = capacity - 1, capacity, capacity + 1, capacity + 2
     rows, mask = ring.stack_rows(env, tick)
     for i in range(len(env)):
         belongs, inside = [], True
-        for back in range(STACK):
-            at = tick[i] - back
+        for at in range(tick[i], tick[i] - STACK, -1):
             belongs.append(inside and at >= 0)
-            if at >= 0 and starts[env[i], at]:
-                inside = False
+            inside = inside and not (at >= 0 and starts[env[i], at])
         assert mask[i].tolist() == belongs[::-1]
         assert rows[i].tolist() == [ring.rows(env[i : i + 1], np.array([tick[i] - 3 + k]))[0] for k in range(STACK)]
 
@@ -61,9 +63,7 @@ def test_the_first_ticks_have_no_history(ring: Ring) -> None:
 
 @pytest.mark.parametrize("stack", [1, 2, 7])
 def test_stacks_of_another_depth(stack: int) -> None:
-    config = Config().with_settings(envs=2, lane_envs=2, round_steps=20, total_steps=100, frame_stack=stack)
-    run_schedule = make_run_schedule(config)
-    ring = Ring(Arena.create(Layout(ring_fields(run_schedule).values())), run_schedule)
+    ring = ring_of(envs=2, lane_envs=2, round_steps=20, total_steps=100, frame_stack=stack)
     ring.field["start"][0, 6, 0] = 1
     rows, mask = ring.stack_rows(np.array([0, 0, 1]), np.array([6, 8, 8]))
     assert rows.shape == mask.shape == (3, stack)
@@ -72,11 +72,10 @@ def test_stacks_of_another_depth(stack: int) -> None:
 
 
 def test_planes_of_frames_in_color() -> None:
-    config = Config().with_settings(envs=2, lane_envs=1, round_steps=20, total_steps=100, replay_size=40)
-    run_schedule = make_run_schedule(config.with_settings(frame_size=36, frame_stack=2, frame_color="rgb"))
-    ring = Ring(Arena.create(Layout(ring_fields(run_schedule).values())), run_schedule)
+    colored = {"frame_size": 36, "frame_stack": 2, "frame_color": "rgb"}
+    ring = ring_of(envs=2, lane_envs=1, round_steps=20, total_steps=100, replay_size=40, **colored)
     frames = ring.field["frame"]
-    assert frames.shape == (2, run_schedule.capacity, 1, 3, 36, 36)
+    assert frames.shape == (2, ring.run_schedule.capacity, 1, 3, 36, 36)
     frames[:] = np.random.default_rng(0).integers(0, 256, frames.shape, np.uint8)
     env, tick = np.array([0, 1, 1]), np.array([5, 0, 9])
     rows, mask = ring.stack_rows(env, tick)
@@ -87,12 +86,9 @@ def test_planes_of_frames_in_color() -> None:
 
 def test_an_lstm_begins_every_episode_with_a_state_of_zeros() -> None:
     """Elsewhere it reads a tick with the state after the tick before, also around the wrap."""
-    config = Config().with_settings(
-        method="a2c", recurrent=True, envs=6, lane_envs=2, round_steps=60, batch_size=60, total_steps=300
-    )
-    run_schedule = make_run_schedule(config.with_settings(snapshot_every_steps=60))
-    ring = Ring(Arena.create(Layout(ring_fields(run_schedule).values())), run_schedule)
-    field, capacity = ring.field["recurrent_state"], run_schedule.capacity
+    sizes = {"envs": 6, "lane_envs": 2, "round_steps": 60, "batch_size": 60, "snapshot_every_steps": 60}
+    ring = ring_of(method="a2c", recurrent=True, total_steps=300, **sizes)
+    field, capacity = ring.field["recurrent_state"], ring.run_schedule.capacity
     assert field.shape == (3, capacity, 2, 2, 256)
     field[:] = np.arange(field.size // 512).reshape(field.shape[:3])[..., None, None]
     ring.field["start"][1, 4, 1] = 1

@@ -1,9 +1,10 @@
-"""The layout of the shared region. It changes only where a field is meant to change."""
+"""The layout of the shared region, which changes only where a field is meant to change; and one lane's part of it."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from shared.config.resolve import resolve
 from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.memory.layout import Layout
+from shared.memory.mailbox import Mailbox, request_number
 from shared.memory.plan import Plan
 from shared.memory.ring import SLOT_FIELDS, slot_fields
 from shared.memory.run_memory import Memory
@@ -26,39 +28,32 @@ ACTIONS = 4
 MACHINE = {"actors": 3, "inference_batch": 32, "device": "cpu", "eval_episodes": 30}
 
 
-@pytest.mark.parametrize(
-    ("preset", "settings", "digest"),
-    [
-        ("nature", {}, "01a6272d29f0aed5e50658df8e8c6f70256f165ae11a547156eb80dccbae2711"),
-        ("nature", {"eval_every_steps": 250_000}, "42cf26549bd542426fd07e77c1555f2dc04cb534715286c03927923baad7d03c"),
-        ("nature", {"schedule": "alternate"}, "ca207d4daf04fff8b8cce097d7e6a995d4d051c623d62ee4dd2d77e9739ff2a9"),
-        ("nature", {"schedule": "free"}, "b65a61d93ed69cb37d5868aca5e44b1c1dc6c63699b8187a3eae42bb64118d14"),
-        ("rainbow", {"atoms": 51}, "c1eca325ff81491eb7a3d03eafd81a47b979ba9a775b503a2262e5167b6a6ab9"),
-        ("btr", {}, "f398595ea0b6966979981a2d82422991d998875a961bc6c5c5ec4d9186113554"),
-    ],
-)
+DIGESTS = [
+    ("nature", {}, "01a6272d29f0aed5e50658df8e8c6f70256f165ae11a547156eb80dccbae2711"),
+    ("nature", {"eval_every_steps": 250_000}, "42cf26549bd542426fd07e77c1555f2dc04cb534715286c03927923baad7d03c"),
+    ("nature", {"schedule": "alternate"}, "ca207d4daf04fff8b8cce097d7e6a995d4d051c623d62ee4dd2d77e9739ff2a9"),
+    ("nature", {"schedule": "free"}, "b65a61d93ed69cb37d5868aca5e44b1c1dc6c63699b8187a3eae42bb64118d14"),
+    ("rainbow", {"atoms": 51}, "c1eca325ff81491eb7a3d03eafd81a47b979ba9a775b503a2262e5167b6a6ab9"),
+    ("btr", {}, "f398595ea0b6966979981a2d82422991d998875a961bc6c5c5ec4d9186113554"),
+]
+
+
+@pytest.mark.parametrize(("preset", "settings", "digest"), DIGESTS)
 def test_the_layout_of_methods_with_a_replay_is_pinned(preset: Any, settings: dict[str, Any], digest: str) -> None:
     """Names, types, shapes and offsets of all fields. Where one is meant to change, replace the digest."""
-    plan = Plan(PRESETS[preset].with_settings(**MACHINE, **settings), ACTIONS)
-    assert plan.layout.digest().hex() == digest
+    config = PRESETS[preset].with_settings(**MACHINE, **settings)
+    assert Plan(config, ACTIONS).layout.digest().hex() == digest
 
 
 def plan_of(method: str) -> Plan:
-    settings = {
-        "envs": 8,
-        "round_steps": 80,
-        "batch_size": 16,
-        "total_steps": 800,
-        "network": "small",
-        "inference_batch": 8,
-    }
-    return Plan(Config().with_settings(**(MACHINE | settings), method=method), ACTIONS)
+    settings = {"envs": 8, "round_steps": 80, "batch_size": 16, "total_steps": 800, "inference_batch": 8}
+    return Plan(Config().with_settings(**MACHINE | settings, network="small", method=method), ACTIONS)
 
 
 def shapes_in(layout: Layout, prefix: str) -> dict[str, tuple[int, ...]]:
-    return {
-        name.removeprefix(prefix): field.shape for name, (_, field) in layout.offsets.items() if name.startswith(prefix)
-    }
+    """Shapes of the fields whose names begin so, by the rest of their names."""
+    offsets = layout.offsets.items()
+    return {name.removeprefix(prefix): field.shape for name, (_, field) in offsets if name.startswith(prefix)}
 
 
 def test_the_memory_holds_what_the_method_declares(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,5 +124,65 @@ def test_every_actor_has_lanes_of_every_batch(actors: int) -> None:
 def test_the_workers_of_a_process_are_neighbors() -> None:
     """It answers those of a batch in one pass."""
     settings = MACHINE | {"actors": 2, "inference_batch": 2}
-    plan = Plan(PRESETS["a3c-async"].with_settings(**settings, workers=4), ACTIONS)
-    assert plan.first_owners() == [0, 0, 1, 1]
+    assert Plan(PRESETS["a3c-async"].with_settings(**settings, workers=4), ACTIONS).first_owners() == [0, 0, 1, 1]
+
+
+# One lane's part of the memory
+
+
+def region() -> Memory:
+    """Memory of three lanes of two envs."""
+    settings = {"envs": 6, "lane_envs": 2, "round_steps": 60, "replay_size": 60, "total_steps": 600}
+    machine = {"actors": 1, "inference_batch": 6, "device": "cpu", "run_dir": Path()}
+    return Memory.create(Plan(Config().with_settings(network="small", **settings, **machine), 4))
+
+
+def test_a_lane_uses_its_place_in_the_region_and_nothing_else() -> None:
+    memory = region()
+    lane = memory.lane(1)
+    assert lane.index == 1
+    before = {name: view.copy() for name, view in memory.ring.field.items()}
+    for name, view in lane.slot.items():
+        view[:] = 1
+        assert (memory.ring.field[name][1] == 1).all()
+        assert np.array_equal(memory.ring.field[name][[0, 2]], before[name][[0, 2]])
+    lane.logged.publish(5)
+    lane.done.publish(4)
+    lane.finished.publish(3)
+    board = memory.board
+    published = [each.values.tolist() for each in (board.lane_logged, board.lane_done, board.lane_finished)]
+    assert published == [[0, 5, 0], [0, 4, 0], [-1, 3, -1]]
+    lane.write_snapshot(0, b"state")
+    assert [memory.lane_snapshots.newest(place) for place in range(3)] == [-1, 0, -1]
+    assert (lane.newest_snapshot(), lane.read_snapshot(0), lane.read_snapshot(1)) == (0, b"state", None)
+    assert (lane.begin_life(), lane.begin_life()) == (1, 2)
+    assert board.lane_life.tolist() == [0, 2, 0]
+    board.lane_wanted[1] = 7
+    assert lane.wanted_owner == 7
+    lane.hand_over(7)
+    assert board.lane_owner.tolist() == [0, 7, 0]
+
+
+def test_a_lane_is_answered_at_its_place() -> None:
+    memory = region()
+    lane = memory.lane(2)
+    lane.ask(life=3, tick=9)
+    assert memory.mailbox.request.values.tolist() == [0, 0, request_number(3, 9)]
+    assert (lane.answered, lane.cell_asks) == (False, False), "its neighbors in the batch have not asked"
+    memory.lane(0).ask(life=0, tick=9)
+    memory.lane(1).ask(life=0, tick=9)
+    assert lane.cell_asks
+    memory.mailbox.answer(np.array([2]), memory.mailbox.request.values[2:].copy(), np.array([[1, 3]], np.uint8))
+    assert (lane.answered, lane.actions.tolist()) == (True, [1, 3])
+    assert not memory.lane(0).cell_asks, "one of its neighbors no longer asks"
+
+
+def test_a_reply_is_to_one_request_of_one_life() -> None:
+    memory = region()
+    lane, place, actions = memory.lane(1), np.array([1]), np.array([[2, 3]], np.uint8)
+    lane.ask(life=0, tick=7)
+    numbers = memory.mailbox.request.values[place].copy()
+    assert Mailbox.tick_of(numbers).tolist() == [7]
+    lane.ask(life=1, tick=7)  # its actor was killed and asks anew, for the same tick
+    memory.mailbox.answer(place, numbers, actions)  # which was for the life before
+    assert not lane.answered

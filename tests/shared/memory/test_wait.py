@@ -19,20 +19,10 @@ ME = 1
 SECOND = 1_000_000_000
 
 
-class Clock:
-    """Nanoseconds that pass only where somebody waits or works."""
-
-    def __init__(self) -> None:
-        self.now = 5 * SECOND
-
-    def monotonic_ns(self) -> int:
-        return self.now
-
-
 class Ears:
     """A doorbell that is heard after so many looks, in half a second each; `then` is what the others do meanwhile."""
 
-    def __init__(self, clock: Clock, then: Any = lambda look: None) -> None:
+    def __init__(self, clock: SimpleNamespace, then: Any = lambda look: None) -> None:
         self._clock, self._then, self.looks = clock, then, 0
 
     def wait(self, seconds: float) -> None:
@@ -43,9 +33,11 @@ class Ears:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
-    monkeypatch.setattr(wait, "time", SimpleNamespace(monotonic_ns=made.monotonic_ns, process_time_ns=lambda: made.now))
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """Nanoseconds that pass only where a process waits or works."""
+    made = SimpleNamespace(now=5 * SECOND)
+    told = dict.fromkeys(("monotonic_ns", "process_time_ns"), lambda: made.now)
+    monkeypatch.setattr(wait, "time", SimpleNamespace(**told))
     return made
 
 
@@ -59,17 +51,12 @@ def board() -> Any:
     return made
 
 
-def waiter_of(board: Any, ears: Any) -> Waiter:
-    return Waiter(board, ME, ears)
-
-
-def test_work_and_waiting_are_counted_apart(board: Any, clock: Clock) -> None:
+def test_work_and_waiting_are_counted_apart(board: Any, clock: SimpleNamespace) -> None:
     ears = Ears(clock)
-    waiter = waiter_of(board, ears)
+    waiter = Waiter(board, ME, ears)
     clock.now += 2 * SECOND
     assert waiter.wait(lambda: ears.looks == 3) == 3 * SECOND // 2
-    assert board.busy_ns.tolist() == [0, 2 * SECOND, 0]
-    assert board.waited_ns.tolist() == [0, 3 * SECOND // 2, 0]
+    assert (board.busy_ns.tolist(), board.waited_ns.tolist()) == ([0, 2 * SECOND, 0], [0, 3 * SECOND // 2, 0])
     assert board.heartbeat[ME] == clock.now, "a wait sends heartbeats"
     clock.now += SECOND
     waiter.heartbeat()
@@ -77,28 +64,24 @@ def test_work_and_waiting_are_counted_apart(board: Any, clock: Clock) -> None:
     assert board.private_bytes[ME] > 1_000_000
 
 
-def test_a_true_condition_needs_no_wait(board: Any, clock: Clock) -> None:
+def test_a_true_condition_needs_no_wait(board: Any, clock: SimpleNamespace) -> None:
     ears = Ears(clock)
-    assert waiter_of(board, ears).wait(lambda: True) == 0
-    assert ears.looks == 0
-    assert board.phase[ME] == Phase.WORKING
+    assert Waiter(board, ME, ears).wait(lambda: True) == 0
+    assert (ears.looks, board.phase[ME]) == (0, Phase.WORKING)
 
 
-def test_a_wait_shows_its_phase_and_restores_the_former_one(board: Any, clock: Clock) -> None:
+def test_a_wait_shows_its_phase_and_restores_the_former_one(board: Any, clock: SimpleNamespace) -> None:
     board.phase[ME] = Phase.REPLAYING
     seen = list[int]()
     ears = Ears(clock, lambda look: seen.append(board.phase[ME]))
-    waiter_of(board, ears).wait(lambda: ears.looks == 1)
+    Waiter(board, ME, ears).wait(lambda: ears.looks == 1)
     assert seen == [Phase.WAITING]
     assert board.phase.tolist() == [Phase.WORKING, Phase.REPLAYING, Phase.WORKING]
 
 
-def test_a_run_that_ends_ends_every_wait_and_every_piece_of_work(board: Any, clock: Clock) -> None:
-    def stop(look: int) -> None:
-        board.stopping = look == 2
-
-    ears = Ears(clock, stop)
-    waiter = waiter_of(board, ears)
+def test_a_run_that_ends_ends_every_wait_and_every_piece_of_work(board: Any, clock: SimpleNamespace) -> None:
+    ears = Ears(clock, lambda look: setattr(board, "stopping", look == 2))
+    waiter = Waiter(board, ME, ears)
     with pytest.raises(Stopped):
         waiter.wait(lambda: False)
     assert ears.looks == 2
@@ -106,22 +89,21 @@ def test_a_run_that_ends_ends_every_wait_and_every_piece_of_work(board: Any, clo
         waiter.heartbeat()
 
 
-def test_the_furthest_point_never_goes_back(board: Any, clock: Clock) -> None:
-    waiter = waiter_of(board, Ears(clock))
+def test_the_furthest_point_never_goes_back(board: Any, clock: SimpleNamespace) -> None:
+    waiter = Waiter(board, ME, Ears(clock))
     for point in (3, 7, 5):
         waiter.note_progress(point)
     assert board.furthest.tolist() == [-1, 7, -1]
 
 
-def test_time_on_a_processor_is_added_to_that_of_former_lives(board: Any, clock: Clock) -> None:
+def test_time_on_a_processor_is_added_to_that_of_former_lives(board: Any, clock: SimpleNamespace) -> None:
     board.cpu_ns[ME] = 100
-    waiter = waiter_of(board, Ears(clock))
+    waiter = Waiter(board, ME, Ears(clock))
     asked = list[int]()
     waiter.device_bytes = lambda: asked.append(clock.now) or 12_345
     clock.now += SECOND
     waiter.heartbeat()
-    assert board.cpu_ns[ME] == 100 + SECOND
-    assert board.device_bytes[ME] == 12_345
+    assert (board.cpu_ns[ME], board.device_bytes[ME]) == (100 + SECOND, 12_345)
     asked.clear()
     for _ in range(1_000):
         clock.now += wait.REPORT_NS // 100
