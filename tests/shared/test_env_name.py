@@ -17,19 +17,16 @@ from shared.errors import ConfigError
 COLORS = "tests.support.pixel_game:ColorCatch"
 
 
-@pytest.mark.parametrize(
-    ("name", "base", "arguments"),
-    [
-        ("Id-v0", "Id-v0", {}),
-        ("a.b:Id-v0@size=5,lr=1e-3", "a.b:Id-v0", {"size": 5, "lr": 1e-3}),
-        (
-            "m:f@hard=true,easy=false,mode=none,name=x-y/z",
-            "m:f",
-            {"hard": True, "easy": False, "mode": None, "name": "x-y/z"},
-        ),
-        ("m:f@size=-1", "m:f", {"size": -1}),
-    ],
-)
+PARTS = [
+    ("Id-v0", "Id-v0", {}),
+    ("a.b:Id-v0@size=5,lr=1e-3", "a.b:Id-v0", {"size": 5, "lr": 1e-3}),
+    ("m:f@hard=true,easy=false", "m:f", {"hard": True, "easy": False}),
+    ("m:f@mode=none,name=x-y/z", "m:f", {"mode": None, "name": "x-y/z"}),
+    ("m:f@size=-1", "m:f", {"size": -1}),
+]
+
+
+@pytest.mark.parametrize(("name", "base", "arguments"), PARTS)
 def test_parts_and_back(name: str, base: str, arguments: dict[str, Value]) -> None:
     assert parse_env_name(name) == (base, arguments)
     assert parse_env_name(env_name(base, **arguments)) == (base, arguments)
@@ -42,38 +39,36 @@ def test_an_invalid_name_is_refused(name: str) -> None:
         parse_env_name(name)
 
 
-@pytest.mark.parametrize(
-    ("env", "kwargs", "named"),
-    [
-        ("m:f", "size=5,hard=true", "m:f@size=5,hard=true"),
-        ("m:f@size=5", "hard=true", "m:f@size=5,hard=true"),
-        ("Id-v0", {"size": 5, "rate": 0.5, "hard": True, "mode": None}, "Id-v0@size=5,rate=0.5,hard=true,mode=none"),
-        ("Id-v0", {}, "Id-v0"),
-    ],
-)
+FURTHER = [
+    ("m:f", "size=5,hard=true", "m:f@size=5,hard=true"),
+    ("m:f@size=5", "hard=true", "m:f@size=5,hard=true"),
+    ("Id-v0", {"size": 5, "rate": 0.5, "hard": True, "mode": None}, "Id-v0@size=5,rate=0.5,hard=true,mode=none"),
+    ("Id-v0", {}, "Id-v0"),
+]
+
+
+@pytest.mark.parametrize(("env", "kwargs", "named"), FURTHER)
 def test_further_arguments_become_part_of_the_name(env: str, kwargs: str | dict[str, Value], named: str) -> None:
     assert with_kwargs(env, kwargs) == named
     assert Config().with_settings(env=env, env_kwargs=kwargs) == Config().with_settings(env=named)
     assert Config().with_settings(env=env).with_settings(env_kwargs=kwargs).play.env == named
 
 
-@pytest.mark.parametrize(
-    ("env", "kwargs", "says"),
-    [
-        (None, "size=5", "--env-kwargs size=5 has no effect without an environment: pass --env, too"),
-        ("m:f", "size", "--env-kwargs has the argument 'size': write name=value"),
-        ("m:f", "", "--env-kwargs has the argument ''"),
-        ("m:f", "size=5+a:B", "--env-kwargs has the argument 'size=5\\+a:B'"),
-        ("m:f@size=5", "size=6", "each name once"),
-        ("m:f", {"name": "two words"}, "numbers and texts of plain characters"),
-        ("m:f", {"name": "5"}, "numbers and texts of plain characters"),
-        ("m:f", {"name": "true"}, "numbers and texts of plain characters"),
-        ("m:f", {"name": "a,b=1"}, "numbers and texts of plain characters"),
-    ],
-)
-def test_further_arguments_that_cannot_be_named_are_refused(
-    env: str | None, kwargs: str | dict[str, Value], says: str
-) -> None:
+REFUSED = [
+    (None, "size=5", "--env-kwargs size=5 has no effect without an environment: pass --env, too"),
+    ("m:f", "size", "--env-kwargs has the argument 'size': write name=value"),
+    ("m:f", "", "--env-kwargs has the argument ''"),
+    ("m:f", "size=5+a:B", "--env-kwargs has the argument 'size=5\\+a:B'"),
+    ("m:f@size=5", "size=6", "each name once"),
+    ("m:f", {"name": "two words"}, "numbers and texts of plain characters"),
+    ("m:f", {"name": "5"}, "numbers and texts of plain characters"),
+    ("m:f", {"name": "true"}, "numbers and texts of plain characters"),
+    ("m:f", {"name": "a,b=1"}, "numbers and texts of plain characters"),
+]
+
+
+@pytest.mark.parametrize(("env", "kwargs", "says"), REFUSED)
+def test_arguments_that_cannot_be_named_are_refused(env: str | None, kwargs: str | dict[str, Value], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         with_kwargs(env, kwargs)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 
 import launch as launch_py
@@ -15,9 +17,6 @@ KINDS = {ConfigError: 2, FileError: 1, CheckpointError: 1, RunFailed: 1, DeviceF
 def test_an_error_ends_the_command_with_its_sentence_and_code(
     kind: type[RingsideError], code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(_: object) -> int:
-        raise kind("It cannot work.")
-
-    monkeypatch.setattr("ringside.command.eval.main", fail)
+    monkeypatch.setattr("ringside.command.eval.main", Mock(side_effect=kind("It cannot work.")))
     assert launch_py.main(["eval"]) == code
     assert capsys.readouterr().err == "launch.py: It cannot work.\n"

@@ -12,20 +12,17 @@ import pytest
 from shared.config.presets import PRESETS
 from shared.text import _HERE, closest, command, printable, shell_line
 
+TYPED = [
+    ([".venv/bin/python", "launch.py", "--game", "pong"], "launch.py", ".venv/bin/python launch.py"),
+    (["python3", "-X", "dev", "./launch.py", "doctor"], "./launch.py", "python3 -X dev ./launch.py"),
+    (["/a b/python", "/c/launch.py"], "/c/launch.py", "'/a b/python' /c/launch.py"),
+    (["python", "-m", "pytest"], "/lib/pytest/__main__.py", "python launch.py"),  # not started as this program
+    (["/bin/python3", str(shutil.which("env")), "eval"], str(shutil.which("env")), "env"),  # as of `ringside eval`
+]
 
-@pytest.mark.parametrize(
-    ("typed", "program", "own"),
-    [
-        ([".venv/bin/python", "launch.py", "--game", "pong"], "launch.py", ".venv/bin/python launch.py"),
-        (["python3", "-X", "dev", "./launch.py", "doctor"], "./launch.py", "python3 -X dev ./launch.py"),
-        (["/a b/python", "/c/launch.py"], "/c/launch.py", "'/a b/python' /c/launch.py"),
-        (["python", "-m", "pytest"], "/lib/pytest/__main__.py", "python launch.py"),  # not started as this program
-        (["/bin/python3", str(shutil.which("env")), "eval"], str(shutil.which("env")), "env"),  # as of `ringside eval`
-    ],
-)
-def test_the_command_is_told_as_it_was_typed(
-    typed: list[str], program: str, own: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+
+@pytest.mark.parametrize(("typed", "program", "own"), TYPED)
+def test_a_command_is_told_as_typed(typed: list[str], program: str, own: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.orig_argv", typed)
     monkeypatch.setattr("sys.argv", [program])
     assert command("--resume", "runs/a b") == f"{own} --resume 'runs/a b'"
@@ -33,9 +30,7 @@ def test_the_command_is_told_as_it_was_typed(
 
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 @pytest.mark.parametrize("name", ["runs/läufe 'x'", "runs/\udcff\\ 3", "runs/a\nb\x1b"])
-def test_a_command_can_be_pasted_whatever_the_terminal_can_show(
-    name: str, encoding: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_command_can_be_pasted_from_any_terminal(name: str, encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BytesIO(), encoding))
     typed = printable(shell_line(["printf", "%s", name])).encode(encoding)
     assert subprocess.run(["bash", "-c", typed], capture_output=True, check=True).stdout == os.fsencode(name)

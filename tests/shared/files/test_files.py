@@ -23,15 +23,9 @@ from shared.root import ROOT
 
 
 @pytest.mark.parametrize("layer", ["fsync", "rename", "write"])
-def test_a_failing_write_leaves_the_old_file_and_no_temporary(
-    layer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "file"
+def test_a_failed_write_leaves_the_old_file_alone(layer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, fail = tmp_path / "file", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
     write_atomic(path, b"old")
-
-    def fail(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     if layer != "write":
         monkeypatch.setattr(atomic.os, layer, fail)
     with pytest.raises(OSError, match="No space") as caught:
@@ -41,16 +35,13 @@ def test_a_failing_write_leaves_the_old_file_and_no_temporary(
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
 
 
-def test_file_and_directory_are_forced_to_the_disk_around_the_rename(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list[str] = []
-    fsync, rename = os.fsync, os.rename
-    monkeypatch.setattr(
-        atomic.os,
-        "fsync",
-        lambda fd: (calls.append("directory" if os.path.isdir(f"/proc/self/fd/{fd}") else "file"), fsync(fd)),
-    )
+def test_file_and_directory_are_synced_around_the_rename(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, rename = list[str](), os.rename
+
+    def fsync(fd: int) -> None:
+        calls.append("directory" if os.path.isdir(f"/proc/self/fd/{fd}") else "file")
+
+    monkeypatch.setattr(atomic.os, "fsync", fsync)
     monkeypatch.setattr(atomic.os, "rename", lambda a, b: (calls.append("rename"), rename(a, b)))
     write_atomic(tmp_path / "file", lambda file: file.write(b"new") and None)
     assert calls == ["file", "rename", "directory"]
@@ -62,11 +53,9 @@ def test_a_lock_has_one_holder_and_shows_it_to_all(tmp_path: Path) -> None:
     path.touch()
     assert not is_locked(path)
     with locked(path, "--out", "another"):
-        ask = (
-            f"from pathlib import Path; from shared.files.lock import is_locked; print(is_locked(Path({str(path)!r})))"
-        )
+        ask = "import pathlib as p, sys; from shared.files.lock import is_locked; print(is_locked(p.Path(sys.argv[1])))"
         assert is_locked(path)
-        assert subprocess.run([sys.executable, "-c", ask], cwd=ROOT, capture_output=True).stdout == b"True\n"
+        assert subprocess.run([sys.executable, "-c", ask, path], cwd=ROOT, capture_output=True).stdout == b"True\n"
         with pytest.raises(ConfigError, match="belongs to another"), locked(path, "--out", "another"):
             pass
     assert not is_locked(path)
@@ -75,26 +64,25 @@ def test_a_lock_has_one_holder_and_shows_it_to_all(tmp_path: Path) -> None:
 def test_a_path_that_cannot_be_looked_at_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert exists(tmp_path)
     assert not any(exists(tmp_path / name) for name in ("none", "none/below", "x" * 300, "null\0"))
-
     refusing = Mock(side_effect=PermissionError(errno.EACCES, os.strerror(errno.EACCES)))
     monkeypatch.setattr(plain_files, "os", SimpleNamespace(stat=refusing))
     with pytest.raises(ConfigError, match="mine cannot be read: Permission denied"):
         exists("mine")
 
 
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ("a = " + "9" * 5_000, "more than 64 bits"),
-        ("a = 0x" + "f" * 5_000, "more than 64 bits"),
-        ("a = [[9223372036854775808]]", "more than 64 bits"),
-        ("a = " + "[" * 5_000 + "]" * 5_000, "inside one another"),
-        ("a = " + "[" * 32 + "]" * 32, "inside one another"),
-        (".".join("a" * 5_000) + " = 1", "inside one another"),
-        ("a = ", "is not TOML: Invalid value"),
-        ("a = '\xff'", "is not TOML"),
-    ],
-)
+NO_SETTINGS = [
+    ("a = " + "9" * 5_000, "more than 64 bits"),
+    ("a = 0x" + "f" * 5_000, "more than 64 bits"),
+    ("a = [[9223372036854775808]]", "more than 64 bits"),
+    ("a = " + "[" * 5_000 + "]" * 5_000, "inside one another"),
+    ("a = " + "[" * 32 + "]" * 32, "inside one another"),
+    (".".join("a" * 5_000) + " = 1", "inside one another"),
+    ("a = ", "is not TOML: Invalid value"),
+    ("a = '\xff'", "is not TOML"),
+]
+
+
+@pytest.mark.parametrize(("text", "says"), NO_SETTINGS)
 def test_a_toml_file_that_holds_no_settings_is_refused_with_a_sentence(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(text, encoding="latin-1")

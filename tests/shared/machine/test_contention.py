@@ -6,9 +6,9 @@ import os
 import subprocess
 import sys
 import time
+from collections import namedtuple
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import psutil
 import pytest
@@ -20,18 +20,8 @@ SECOND = 1_000_000_000
 Show = Callable[..., None]
 
 
-class Times(NamedTuple):
-    """Seconds of a CPU, as psutil tells them."""
-
-    user: float
-    nice: float
-    system: float
-    idle: float
-    iowait: float
-    irq: float
-    softirq: float
-    steal: float
-    guest: float
+Times = namedtuple("Times", "user nice system idle iowait irq softirq steal guest")
+"""Seconds of a CPU, as psutil tells them."""
 
 
 @pytest.fixture
@@ -69,8 +59,7 @@ def test_a_kernel_that_does_not_tell_gives_nothing(tmp_path: Path, monkeypatch: 
 
 
 def test_under_a_quota_cores_that_the_run_may_not_use_absorb_others(tmp_path: Path, show: Show) -> None:
-    root = v2(tmp_path, "/a", {"a/cpu.max": "100000 100000"})
-    found = Contention(root, {0, 1, 2})
+    found = Contention(v2(tmp_path, "/a", {"a/cpu.max": "100000 100000"}), {0, 1, 2})
     show(*[(1, 1, 0)] * 3)
     found.read(10 * SECOND, 0)
     assert found.cores == 1

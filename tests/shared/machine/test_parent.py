@@ -33,9 +33,7 @@ def test_a_failure_and_a_lack_are_errors() -> None:
         read_output(["/nowhere/at/all"], 60)
 
 
-def test_a_late_child_is_killed_even_if_its_own_child_holds_the_pipe(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_late_child_is_killed_though_its_own_holds_the_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told, communicate = tmp_path / "grandchild", subprocess.Popen.communicate
 
     def once_told(process: subprocess.Popen[str], *arguments: Any, **named: Any) -> tuple[str, str]:
@@ -54,10 +52,8 @@ def test_a_late_child_is_killed_even_if_its_own_child_holds_the_pipe(
 def test_a_command_ends_with_who_waits_for_it(tmp_path: Path) -> None:
     told = tmp_path / "told"
     child = f"echo $$ > {told}.part; mv {told}.part {told}; exec sleep 600"
-    waiting = subprocess.Popen(
-        python(f"from shared.machine.subprocesses import read_output; read_output(['sh', '-c', {child!r}], 600)"),
-        cwd=ROOT,
-    )
+    program = f"from shared.machine.subprocesses import read_output; read_output(['sh', '-c', {child!r}], 600)"
+    waiting = subprocess.Popen(python(program), cwd=ROOT)
     until(told.exists)
     command = psutil.Process(int(told.read_text()))
     waiting.kill()

@@ -23,8 +23,7 @@ def test_a_process_has_the_threads_that_are_recorded(monkeypatch: pytest.MonkeyP
     before = dict(os.environ)
     with pinned_thread_env():
         told = subprocess.run([sys.executable, "-c", COUNT], capture_output=True, text=True, check=True, timeout=60)
-    assert told.stdout.split() == ["1", "None"]
-    assert dict(os.environ) == before
+    assert (told.stdout.split(), dict(os.environ)) == (["1", "None"], before)
 
 
 def test_it_is_as_before_also_after_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

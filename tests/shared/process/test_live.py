@@ -27,15 +27,12 @@ def test_a_live_file_is_read_while_its_process_lives(tmp_path: Path) -> None:
 
 def test_a_launcher_that_was_killed_leaves_nothing_to_look_on(tmp_path: Path) -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    started = process_start(child.pid)
-    assert started is not None
-    live = replace(Live.for_this_process(3, ("NOOP",)), process=child.pid, started=started)
+    live = replace(Live.for_this_process(3, ("NOOP",)), process=child.pid, started=process_start(child.pid))
     live.write(tmp_path)
     assert Live.read(tmp_path) == live
     child.kill()
     assert child.wait(10) == -9
-    assert process_start(child.pid) is None
-    assert Live.read(tmp_path) is None
+    assert (process_start(child.pid), Live.read(tmp_path)) == (None, None)
 
 
 def test_a_process_that_died_and_was_not_reaped_is_dead(tmp_path: Path) -> None:
@@ -54,18 +51,18 @@ def test_another_process_of_the_same_number_is_not_the_launcher(tmp_path: Path) 
     assert Live.read(tmp_path) is None
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        ("[", "damaged"),
-        ("[1]", "damaged"),
-        ("{}", "damaged"),
-        (json.dumps({"format": FORMAT}), "damaged"),
-        (json.dumps({"format": FORMAT, "process": 1, "started": 1, "descriptor": 1, "action_names": [1]}), "damaged"),
-        (json.dumps({"format": FORMAT, "process": "1", "started": 1, "descriptor": 1, "action_names": []}), "damaged"),
-        (json.dumps({"format": FORMAT + 1}), "version of Ringside"),
-    ],
-)
+NO_LIVE_FILES = [
+    ("[", "damaged"),
+    ("[1]", "damaged"),
+    ("{}", "damaged"),
+    (json.dumps({"format": FORMAT}), "damaged"),
+    (json.dumps({"format": FORMAT, "process": 1, "started": 1, "descriptor": 1, "action_names": [1]}), "damaged"),
+    (json.dumps({"format": FORMAT, "process": "1", "started": 1, "descriptor": 1, "action_names": []}), "damaged"),
+    (json.dumps({"format": FORMAT + 1}), "version of Ringside"),
+]
+
+
+@pytest.mark.parametrize(("content", "said"), NO_LIVE_FILES)
 def test_a_file_that_is_no_live_file_is_refused(tmp_path: Path, content: str, said: str) -> None:
     (tmp_path / LIVE_FILE).write_text(content)
     with pytest.raises(LiveError, match=said):

@@ -17,25 +17,24 @@ from pathlib import Path
 from types import SimpleNamespace
 from shared.memory.process_table import Role
 from shared.process.child import run_role
-directory = Path(sys.argv[1])
+directory, role = Path(sys.argv[1]), Role[sys.argv[2]]
 sys.path.append(str(directory))
-role = Role[sys.argv[2]] if sys.argv[2:] else Role.LEARNER
-words = dict(name="learner", role=role, cores=None)
-run_role("failing_role", SimpleNamespace(run_dir=directory, **words))
+run_role("failing_role", SimpleNamespace(run_dir=directory, name="learner", role=role, cores=None))
 """
 
 
-def run_failing_role(directory: Path, source: str, *role: str) -> int:
+def run_failing_role(directory: Path, source: str, role: str = "LEARNER") -> int:
     """Exit code of a process whose role has this source; its log is logs/learner.log."""
     (directory / "failing_role.py").write_text(source)
     (directory / "logs").mkdir(exist_ok=True)
-    words = [sys.executable, "-c", PROGRAM, str(directory), *role]
+    words = [sys.executable, "-c", PROGRAM, str(directory), role]
     return subprocess.run(words, cwd=ROOT, timeout=60, check=False).returncode
 
 
-@pytest.mark.parametrize(
-    ("error", "code"), [("FatalError", FATAL), ("DeviceFault", DEVICE_FAULT), ("EnvFault", ENV_FAULT)]
-)
+CODES = [("FatalError", FATAL), ("DeviceFault", DEVICE_FAULT), ("EnvFault", ENV_FAULT)]
+
+
+@pytest.mark.parametrize(("error", "code"), CODES)
 @pytest.mark.parametrize("full", [False, True])
 def test_a_log_whose_disk_is_full_hides_no_exit_code(tmp_path: Path, error: str, code: int, full: bool) -> None:
     log = tmp_path / "logs" / "learner.log"

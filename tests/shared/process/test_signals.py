@@ -9,16 +9,15 @@ import pytest
 
 from shared.process.signals import SECOND_AFTER_SECONDS, STOP_SIGNALS, Requests, handle_stop_signals
 
+SIGNALS = [
+    ([(0.0, signal.SIGINT), (0.5, signal.SIGTERM)], 1),  # one sent twice at once
+    ([(0.0, signal.SIGINT), (0.5, signal.SIGTERM), (1.5, signal.SIGINT)], 2),
+    ([(0.0, signal.SIGHUP), (60.0, signal.SIGHUP), (120.0, signal.SIGHUP)], 1),  # the terminal is closed
+    ([(0.0, signal.SIGINT), (60.0, signal.SIGHUP)], 1),
+]
 
-@pytest.mark.parametrize(
-    ("signals", "count"),
-    [
-        ([(0.0, signal.SIGINT), (0.5, signal.SIGTERM)], 1),  # one sent twice at once
-        ([(0.0, signal.SIGINT), (0.5, signal.SIGTERM), (1.5, signal.SIGINT)], 2),
-        ([(0.0, signal.SIGHUP), (60.0, signal.SIGHUP), (120.0, signal.SIGHUP)], 1),  # the terminal is closed
-        ([(0.0, signal.SIGINT), (60.0, signal.SIGHUP)], 1),
-    ],
-)
+
+@pytest.mark.parametrize(("signals", "count"), SIGNALS)
 def test_requests_to_stop_are_counted(signals: list[tuple[float, int]], count: int) -> None:
     now = [0.0]
     requests = Requests(lambda: now[0])

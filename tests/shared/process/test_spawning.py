@@ -48,13 +48,11 @@ def ended(pidfd: int, seconds: float = END_SECONDS) -> bool:
 
 def test_a_process_that_still_starts_ends_with_its_parent() -> None:
     with subprocess.Popen([sys.executable, "-c", PARENT], cwd=ROOT, stdout=subprocess.PIPE, text=True) as parent:
-        assert parent.stdout is not None
         pidfd = os.pidfd_open(int(parent.stdout.readline()))
         try:
             assert not ended(pidfd, 0)
             parent.kill()
-            gone = ended(pidfd)
-            if not gone:
+            if not (gone := ended(pidfd)):
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)
             assert gone
         finally:
