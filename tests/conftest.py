@@ -1,7 +1,5 @@
 """Fixtures for the tests of every folder."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """The main loop of an actor: progress, and rings of doorbells."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock, Mock

@@ -1,7 +1,5 @@
 """Faults of a user's env, as a short play finds them."""
 
-from __future__ import annotations
-
 import pytest
 
 from actors.env import EnvError

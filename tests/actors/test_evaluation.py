@@ -1,7 +1,5 @@
 """Evaluation beside training: which versions are judged, and what is left of it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

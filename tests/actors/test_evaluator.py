@@ -1,7 +1,5 @@
 """The evaluation actor: each queued version is played by the rules of the run, with random numbers of its own."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

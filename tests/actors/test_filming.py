@@ -1,7 +1,5 @@
 """Video files, and videos of evaluations: the first episode, the same returns, and no harm by a disk that refuses."""
 
-from __future__ import annotations
-
 import errno
 import os
 from contextlib import redirect_stderr

@@ -1,7 +1,5 @@
 """A lane's slots, its write-ahead log and its return from a snapshot, with an env whose frames say what they are."""
 
-from __future__ import annotations
-
 import struct
 from functools import partial
 from types import SimpleNamespace

@@ -4,8 +4,6 @@ Actors are played here one turn at a time, in one process. A death is an excepti
 shared memory; whatever the actor had in its own memory is forgotten.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from typing import Any, cast

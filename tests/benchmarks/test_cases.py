@@ -1,7 +1,5 @@
 """Cases of the benchmarks of runs and rungs of the ladder, without a run; words and records of measured runs."""
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from itertools import product
 from typing import Any

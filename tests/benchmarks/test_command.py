@@ -1,7 +1,5 @@
 """`python -m benchmarks` as a user types it: mistakes, interrupts, and each benchmark with tiny settings."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The proof on a GPU, as far as it needs none: stages fail alone, and late commands end."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """The harness: interleaved cases, shares, failures, interrupts, files; and the workers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable
 from functools import partial

@@ -1,7 +1,5 @@
 """Measurements in workers: data paths are verified, inference is; all of them give figures."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from itertools import chain

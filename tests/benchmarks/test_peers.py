@@ -1,7 +1,5 @@
 """Other systems beside Ringside: what cannot be installed is named, what they say is checked, the best are compared."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

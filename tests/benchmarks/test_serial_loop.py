@@ -1,7 +1,5 @@
 """The serial loop of the ladder: what it plays against a slow loop, what it counts, what it refuses."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Docstrings and names of tests begin with a noun phrase or an imperative, never with a question word or "Of"."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Every link, file, module and option that a document names exists."""
 
-from __future__ import annotations
-
 import re
 from importlib import import_module
 

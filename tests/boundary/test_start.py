@@ -1,7 +1,5 @@
 """Data walks once from the settings to the first process: the calls of functions of this repository are counted."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -4,8 +4,6 @@ Chromium and its driver come from the system's packages (Debian: chromium, chrom
 are skipped. Nothing is asked of any network.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import signal

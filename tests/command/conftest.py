@@ -1,7 +1,5 @@
 """A run for several tests of the command."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

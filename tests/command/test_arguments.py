@@ -1,7 +1,5 @@
 """The command line as a user types it: what is refused is one sentence and exit code 2, before anything starts."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """`launch.py doctor` as a user types it."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Plug-in and network of docs/extending.md, in a user's folder, train the pixel game; no file stands in for them."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Extras of setup.cfg: a command that lacks one says so in a sentence with its name, and the others need none."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

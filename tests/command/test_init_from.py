@@ -1,7 +1,5 @@
 """`--init-from`: weights of another network or action set are refused in a sentence, before anything starts."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The bottleneck that a run reports: real runs in which one role is ten times slower or more."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from statistics import fmean

@@ -1,7 +1,5 @@
 """The commands `play` and `eval` as a user types them, on weights that know nothing."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

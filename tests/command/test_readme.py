@@ -1,7 +1,5 @@
 """Every command of the README is run, made small by a few more words; and the two starts that stay as they are."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The command `train` as a user types it: a whole small run, and how it is continued, also with another arithmetic."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """`launch.py watch`: its refusals, and a stuck viewer, which disturbs no process."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The wheel away from the repository, and the console script from any directory."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Fixtures of the crash tests: undisturbed runs to compare with, and the tally of the storms."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Envs that fail, or that make others fail."""
 
-from __future__ import annotations
-
 import os
 import signal
 from collections.abc import Callable

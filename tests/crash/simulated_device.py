@@ -7,8 +7,6 @@ number AT fails) or `lost` (the device is lost at operation number AT), for ROLE
 one (`always`). The words after it are those of launch.py.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 

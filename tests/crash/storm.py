@@ -1,7 +1,5 @@
 """Storms: processes of a real run are killed or frozen, over and over, and the run must end as if nothing had been."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -3,8 +3,6 @@
 It needs the right to make control groups (root, with the memory controller at hand), and is skipped without.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Iterator

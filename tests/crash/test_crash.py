@@ -1,7 +1,5 @@
 """Ends and deaths that a user meets: nothing is left behind, and what happened is said in a sentence."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Runs of workers survive their processes, stop when they are told, and leave nothing but a checkpoint that loads."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

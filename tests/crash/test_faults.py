@@ -1,7 +1,5 @@
 """Faults of the GPU and of numbers: what is tried, what is said, what is kept."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

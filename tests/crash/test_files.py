@@ -5,8 +5,6 @@ own: the scribe is given the limit while it runs, and freed of it. Where a file 
 read-only for real.
 """
 
-from __future__ import annotations
-
 import json
 import resource
 import shutil

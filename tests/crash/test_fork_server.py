@@ -1,7 +1,5 @@
 """The fork server of a run: it has one thread and nothing of the run, and dies with those that it forked."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

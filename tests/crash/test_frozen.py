@@ -20,8 +20,6 @@
 | anyone | the supervisor | supervisor | they do not: it reads and writes the board alone |
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import time

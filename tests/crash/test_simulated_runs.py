@@ -1,7 +1,5 @@
 """Whole runs on a simulated GPU: the weights after kills, a stop and faults are those of the undisturbed run."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 from pathlib import Path

@@ -3,8 +3,6 @@
 The last lines that these tests print are their tally.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal

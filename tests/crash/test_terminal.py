@@ -1,7 +1,5 @@
 """A terminal that is closed, and a shell that is gone: the run saves its last boundary and leaves nothing behind."""
 
-from __future__ import annotations
-
 import os
 import pty
 import signal

@@ -1,7 +1,5 @@
 """Undisturbed runs to compare with, and a stop."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 from collections.abc import Callable

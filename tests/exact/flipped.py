@@ -1,7 +1,5 @@
 """The small pixel game with one bit of one frame of one episode flipped."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """A launcher whose second member of the learner has a fault: `[BARRIER=N] python -m tests.exact.odd_member OPTIONS`."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -8,8 +8,6 @@ the replay, every episode and every evaluation. Runs that are killed or resumed 
 there. Exit code 1: something differs.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

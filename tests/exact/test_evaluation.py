@@ -1,7 +1,5 @@
 """Evaluation beside training: every one of a fixed version, and the same with any number of actors and kills."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

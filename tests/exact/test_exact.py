@@ -5,8 +5,6 @@ rounds, and every env ends at least one episode (checked once, below). `make tes
 test_family.py, test_on_policy.py and test_workers.py.
 """
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

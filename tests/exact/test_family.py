@@ -4,8 +4,6 @@ Real runs of Breakout whose window wraps, as in test_exact.py, but shorter: six 
 is what `make test` compares: the DQN alone takes `make stress`.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

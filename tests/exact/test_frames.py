@@ -1,7 +1,5 @@
 """Frames of another size, color and number: a run trains, is evaluated beside and after training, and is exact."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

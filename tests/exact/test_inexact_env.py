@@ -1,7 +1,5 @@
 """A run on an env that does not repeat itself survives kills and resumes, and says that it is inexact."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Real runs.
 """
 
-from __future__ import annotations
-
 import signal
 import subprocess
 from pathlib import Path

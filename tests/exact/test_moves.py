@@ -1,7 +1,5 @@
 """Lanes that move between actors, with and without deaths, change nothing. Lanes are wanted elsewhere by the test."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager

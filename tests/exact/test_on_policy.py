@@ -4,8 +4,6 @@ Real runs of Breakout with sixty rounds of five ticks. The rounds between two sn
 recurrent network inference keeps no state that a kill could lose; these runs are evaluated, too.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

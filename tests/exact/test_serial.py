@@ -1,7 +1,5 @@
 """One process that plays and learns in turns computes what the processes of a run compute."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

@@ -4,8 +4,6 @@ Each run is stopped three times at boundaries that have no regular snapshot, and
 and another distance of snapshots. In every stop a process is killed between the request and the checkpoint.
 """
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Real runs of Breakout with four workers and sixty rounds of five ticks, in spans of ten.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The runs that are mutated, made once."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

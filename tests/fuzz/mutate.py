@@ -3,8 +3,6 @@
 A forger computes the checksums anew, so that the reader comes to what lies behind them.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import hashlib
 import json

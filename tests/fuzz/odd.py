@@ -1,7 +1,5 @@
 """Values, names and texts that a damaged or hostile file may hold."""
 
-from __future__ import annotations
-
 import json
 import random
 from typing import Any

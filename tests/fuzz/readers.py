@@ -4,8 +4,6 @@ A part is a text, most often a digest of weights or of arrays. What a reader ans
 parts that it answers about a whole one, or an older checkpoint of it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -3,8 +3,6 @@
 Three hundred of them through the command, which succeeds, or ends with exit code 2 and one sentence.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

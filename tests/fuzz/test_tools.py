@@ -1,7 +1,5 @@
 """The tools of these tests: cases follow from their numbers, leave nothing behind, and what is no sentence is seen."""
 
-from __future__ import annotations
-
 import os
 import random
 from pathlib import Path

@@ -6,8 +6,6 @@ ROOT is a workspace (tests/fuzz/workspace.py) with whole runs. ROOT/results.json
 worker limits itself: the processor time and the wall clock of a case, and its memory.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import fnmatch
 import gc

@@ -9,8 +9,6 @@ mark            that mark
 tmp/            TMPDIR
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import stat

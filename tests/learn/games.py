@@ -1,7 +1,5 @@
 """Games that tell apart how an agent learns: one that needs memory, and one whose rewards mean nothing."""
 
-from __future__ import annotations
-
 from collections import deque
 from typing import Any
 

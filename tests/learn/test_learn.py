@@ -1,7 +1,5 @@
 """It learns: the small pixel game, within minutes on two cores, and not when rewards say nothing."""
 
-from __future__ import annotations
-
 from collections import deque
 from pathlib import Path
 

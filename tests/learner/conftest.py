@@ -1,7 +1,5 @@
 """Tests of the learner compute in one thread, as a learner does."""
 
-from __future__ import annotations
-
 import pytest
 
 

@@ -1,7 +1,5 @@
 """Answers to lanes: a part of a batch gets what the whole batch would, and the state of an LSTM with it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Parts of a commit: the wait for all lanes, and evaluations that a repeated commit does not queue again."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Answers of the inference server to the evaluation actor: greedy actions, or those of a policy at given draws."""
 
-from __future__ import annotations
-
 from typing import Any
 from unittest.mock import MagicMock, Mock
 

@@ -1,7 +1,5 @@
 """Bits of a GPU do not depend on the order in which it does its work, and agree with a CPU, on a simulated device."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Every wait and order of the learner and the policy is needed: without it a simulated GPU gives wrong numbers."""
 
-from __future__ import annotations
-
 import ast
 from collections import Counter
 from collections.abc import Callable, Iterator

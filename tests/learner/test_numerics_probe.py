@@ -1,7 +1,5 @@
 """The hash of what a machine computes: the same in every process, another with other kernels."""
 
-from __future__ import annotations
-
 import pytest
 
 from learner.numerics_probe import probe

@@ -1,7 +1,5 @@
 """Slices of a learner's round, without a network."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any

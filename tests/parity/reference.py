@@ -1,7 +1,5 @@
 """The slow, obvious way to play: Gymnasium's own wrapper over Gymnasium's own environment, told what we draw."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Frames, rewards, lives and ends against Gymnasium's AtariPreprocessing, game by game, bit for bit."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

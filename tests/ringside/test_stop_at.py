@@ -1,7 +1,5 @@
 """--stop-at: the score that counts, and a run that ends by it and continues with other evaluations."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Names of envs with arguments: their parts, and the env that they make."""
 
-from __future__ import annotations
-
 from contextlib import closing
 
 import pytest

@@ -1,7 +1,5 @@
 """The family of errors: a command ends with 2 for what the user said and with 1 for a fault at run time."""
 
-from __future__ import annotations
-
 from unittest.mock import Mock
 
 import pytest

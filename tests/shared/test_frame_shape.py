@@ -1,7 +1,5 @@
 """Shapes of observations, and what the constants of the default are used for."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import asdict
 from typing import Any

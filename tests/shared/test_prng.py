@@ -3,8 +3,6 @@
 Exploration, whose chances are drawn ahead, follows the definition: one number for each env and tick.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Command lines that a person may copy, and names that resemble another."""
 
-from __future__ import annotations
-
 import io
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A small run that writes checkpoints, for tests: rounds that are told apart by their content, without any process."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A cluster whose nodes are objects of this process, with faults: the rules of placed work, without Ray."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from threading import Lock

@@ -1,7 +1,5 @@
 """Configurations of tests, and the refusal of one."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """An env whose frames say what they are, for tests of lanes without an emulator."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Learner rounds and answers of a policy, as small as they can be, to compare their bits between devices."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any, NamedTuple
 

@@ -3,8 +3,6 @@
 It loads no torch before its role begins, so neither do the children that import it as their main module.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Doorbells of a run without processes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 from unittest.mock import MagicMock

@@ -1,7 +1,5 @@
 """A local stand-in of the Hugging Face Hub's API: repositories in memory, on loopback."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Runs of a study that train nothing, in this process or, as a program, in that of a worker on a cluster."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Trees of files that look like other machines, for functions that take the root of the tree."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 GB = 10**9

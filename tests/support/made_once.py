@@ -1,7 +1,5 @@
 """Directories that all workers of pytest read: the first that needs one makes it, the others wait."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Envs that break a promise of Gymnasium's API, by name: `tests.support.odd_envs:factory@wrong=reward_none`."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

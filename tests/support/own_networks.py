@@ -1,7 +1,5 @@
 """Networks of a user for tests: those that Ringside takes, and one for each fault that the look refuses."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import random

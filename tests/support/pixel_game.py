@@ -5,8 +5,6 @@ Each step that brings the paddle nearer to the block's column, or keeps it below
 block caught pays 1 at the end, a block missed -1. Played at random it returns -0.2 on average, played well 2.2.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium

@@ -1,7 +1,5 @@
 """A ring in which random episodes were played, their history, to compare gathered transitions with, and its engine."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

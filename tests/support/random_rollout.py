@@ -1,7 +1,5 @@
 """A round with ends of every kind at random ticks, for tests of targets."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from learner.rollout.on_policy_method import Rollout

@@ -1,7 +1,5 @@
 """A Ray cluster on this machine: a head, and nodes of one CPU each, on loopback, with a token."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import shutil

@@ -1,7 +1,5 @@
 """The class of the plug-in `tests.support.reinforce`: another loss than A2C's, by autograd."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

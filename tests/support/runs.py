@@ -1,7 +1,5 @@
 """Starting real runs from tests: the command line in a process of its own, its files, its processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Declaration of an on-policy method whose actions are sampled, for tests of memory, clock and lanes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

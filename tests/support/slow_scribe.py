@@ -1,7 +1,5 @@
 """A launcher whose scribe computes for a while over each record: `python -m tests.support.slow_scribe OPTIONS`."""
 
-from __future__ import annotations
-
 import sys
 
 import launch

@@ -4,8 +4,6 @@
 time a step, and `--env tests.support.slowed:catch`, the pixel game, for half of that.
 """
 
-from __future__ import annotations
-
 import time
 from functools import partial
 from typing import Any

@@ -4,8 +4,6 @@ One member runs at a time, up to its next wait. So a wait that is missing shows 
 the first reads what another has not written yet, or writes what another has not read yet.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """The one way in which tests wait for what others do."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """A run that this process only pretends to play: its memory, its files, ticks written by hand."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The shared memory of a run of three workers, for tests in one process."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

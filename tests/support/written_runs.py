@@ -1,7 +1,5 @@
 """Run directories as a run leaves them, written without one."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import closing

@@ -1,7 +1,5 @@
 """A worker's gradient against autograd, and what is published of it."""
 
-from __future__ import annotations
-
 from typing import Any
 from unittest.mock import Mock
 

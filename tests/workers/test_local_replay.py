@@ -1,7 +1,5 @@
 """Transitions of a worker's own replay buffer."""
 
-from __future__ import annotations
-
 from typing import Any
 from unittest.mock import patch
 

@@ -1,7 +1,5 @@
 """Versions of shared parameters against updates one after the other, whatever the shards."""
 
-from __future__ import annotations
-
 from typing import Any
 from unittest.mock import MagicMock
 

@@ -1,7 +1,5 @@
 """Whole runs of workers in one process: a thread stands for each process, and an exception for its kill."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """One Atari env: names, starts, ends, lives, randomness, snapshots. What it shows is compared in tests/parity."""
 
-from __future__ import annotations
-
 import struct
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Gymnasium environments in the place of a game."""
 
-from __future__ import annotations
-
 import sys
 from contextlib import closing
 from pathlib import Path

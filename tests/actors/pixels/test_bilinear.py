@@ -1,7 +1,5 @@
 """Frames of the protocol `dqn_zoo` against its own recipe: numpy and Pillow on the emulator's RGB screens."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from PIL import Image

@@ -1,7 +1,5 @@
 """The frame kernel against OpenCV, on noise, ties and screens with equal rows; and its cache of compiled code."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

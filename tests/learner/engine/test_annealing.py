@@ -1,7 +1,5 @@
 """Targets that read an annealed setting, as a plug-in's may: the value of their own round, after a restart too."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -3,8 +3,6 @@
 Of the engine are taken its parameters, the noise that it drew and, with priorities, the transitions.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Preparations of a process before it computes."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

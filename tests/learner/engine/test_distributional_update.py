@@ -4,8 +4,6 @@ Of the engine are taken its parameters and, with iqn, the fractions that it drew
 float64, from the history that was played.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Kernels that an update starts on a GPU: each costs two or three microseconds, however little it computes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Updates that are done again for a report are those that were done."""
 
-from __future__ import annotations
-
 from unittest.mock import Mock
 
 import numpy as np

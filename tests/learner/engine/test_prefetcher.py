@@ -1,7 +1,5 @@
 """The prefetch thread, graphs and the side stream; test_gpu_waits.py shows that each of their waits is needed."""
 
-from __future__ import annotations
-
 import threading
 import weakref
 from collections.abc import Iterator

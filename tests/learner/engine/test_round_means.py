@@ -1,7 +1,5 @@
 """Means of the metrics that a method declares."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """The simulated GPU does what CUDA does, and refuses what CUDA refuses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

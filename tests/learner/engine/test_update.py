@@ -1,7 +1,5 @@
 """The engine against a slow float64 engine by autograd; exactness of its schedule; failure of numbers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The pure functions where papers and rounding meet; tests of methods, targets and updates cover the rest of them."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 from typing import Any

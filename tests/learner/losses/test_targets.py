@@ -1,7 +1,5 @@
 """Target values in the rounds' chunks against slow float64 forms, whatever is combined."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Loss of action values against autograd; targets of PQN and of workers' methods against their definitions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Gradients of the actor-critics against autograd in float64, their metrics, and their targets."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

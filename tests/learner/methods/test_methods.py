@@ -1,7 +1,5 @@
 """Methods: values, losses, priorities and gradients against slow float64 forms, differentiated by PyTorch."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

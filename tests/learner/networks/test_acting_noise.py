@@ -1,7 +1,5 @@
 """The noise that noisy networks act with: a function of seed, tick and env, and another for every one of them."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

@@ -1,7 +1,5 @@
 """Sampled actions: their distribution, their probabilities, and that they are a function of seed, env and tick."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Passes in parts: the sums of whole batches, and bits that do not depend on the members that share the parts."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Layouts of plain networks, answers of a policy, and the check of the arithmetic."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Fresh parameters: orthogonal ones with the gain of each layer, and those of PyTorch's layers."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The LSTM against PyTorch's, in float64, with episodes that begin within a sequence; and recurrent models."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Both kinds of models against the networks of the papers in PyTorch's own layers, in float64."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

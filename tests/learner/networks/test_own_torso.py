@@ -1,7 +1,5 @@
 """Torsos of the user: which the look before a run takes, and the sentence for each that it refuses."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from unittest.mock import Mock

@@ -1,7 +1,5 @@
 """The pooling with a backward pass of one order: values and gradients are PyTorch's own."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 import torch.nn.functional as F

@@ -1,7 +1,5 @@
 """Priorities: draws, weights and sums against slow references."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise
 

@@ -1,7 +1,5 @@
 """Prioritized replay in rounds: what has weight, what errors do to the next draws, and that it all comes again."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

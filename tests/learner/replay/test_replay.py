@@ -1,7 +1,5 @@
 """Sampling and gathering against a slow, obvious reference: masks, ends, wrap-around, the device's copy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

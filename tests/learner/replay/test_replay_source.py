@@ -1,7 +1,5 @@
 """Placement of the replay's frames by the free memory of the device."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any

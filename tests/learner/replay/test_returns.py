@@ -1,7 +1,5 @@
 """Returns over several steps against a slow, obvious reference, bit for bit."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

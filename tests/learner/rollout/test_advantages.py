@@ -1,7 +1,5 @@
 """Targets by recursion against their definitions: sums over the steps of each piece of an episode, in float64."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

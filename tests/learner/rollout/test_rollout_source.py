@@ -1,7 +1,5 @@
 """The steps of a round as minibatches: every step once a pass, with the targets of the network at the beginning."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Minibatches of a recurrent network: whole rounds of envs, from the states in the ring, in an order of their own."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Rounds of learning by a team: parameters, snapshots and metrics have the bits of one member, in every member."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

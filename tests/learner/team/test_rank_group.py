@@ -1,7 +1,5 @@
 """Ranks that are processes: how they find each other, and what they exchange."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Members that share memory: barriers, numbers that they compare, sleep, and memory that is not there."""
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """A trained agent as a function, found by name, beside Gymnasium and beside plain torch."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """`zoo push` and `zoo pull` against a local stand-in of the Hub."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`export`: every network in ONNX gives the agent's numbers; a file that does not is not written."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

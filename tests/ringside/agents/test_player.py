@@ -1,7 +1,5 @@
 """Episodes that are looked at: the same as those of an evaluation, every screen of them, and videos of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The examples for Slurm and Kubernetes: their syntax, and the commands in them."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

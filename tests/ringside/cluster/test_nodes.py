@@ -1,7 +1,5 @@
 """Runs on a real Ray cluster of three nodes, some of which fail: the weights are those of one machine."""
 
-from __future__ import annotations
-
 import functools
 import os
 import random

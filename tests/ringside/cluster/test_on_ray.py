@@ -1,7 +1,5 @@
 """Real Ray: an unsafe cluster is refused; a suite survives the loss of a node."""
 
-from __future__ import annotations
-
 import json
 import os
 import secrets

@@ -1,7 +1,5 @@
 """A whole run on a real Ray cluster of one node, which has the weights of one machine."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import psutil

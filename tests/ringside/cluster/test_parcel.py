@@ -1,7 +1,5 @@
 """Parcels: what was packed is read, and nothing else is."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from typing import Any

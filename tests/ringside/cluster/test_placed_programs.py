@@ -1,7 +1,5 @@
 """Programs of runs on other machines, whose part objects of this process play."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -1,7 +1,5 @@
 """Clusters, and runs that nodes cannot play, are refused before a cluster is asked; and the survey of nodes."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import socket
 import sys

@@ -1,7 +1,5 @@
 """Lanes that groups play, without Ray and without processes: what is played is that of one machine, whatever fails."""
 
-from __future__ import annotations
-
 import errno
 import functools
 import os

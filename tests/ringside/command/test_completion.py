@@ -1,7 +1,5 @@
 """Completion, by the shell itself."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Pages of --help."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

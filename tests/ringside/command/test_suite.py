@@ -1,7 +1,5 @@
 """`launch.py suite` over a program that trains nothing: what is begun, continued and left alone."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """`tune` over runs that train nothing: what is tried, pruned, resumed and reported."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Words of a command line as values: what is read, and the sentence for what is not."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The bottleneck: which role limits a run, and how far the run is from that limit."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any

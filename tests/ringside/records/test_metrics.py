@@ -1,7 +1,5 @@
 """metrics.jsonl and TensorBoard events: no record twice or in part, whichever process is killed."""
 
-from __future__ import annotations
-
 import copy
 import errno
 import math

@@ -1,7 +1,5 @@
 """From the board and the ring to a record: shares and speeds, values of a method, and the names of its metrics."""
 
-from __future__ import annotations
-
 import time
 from contextlib import closing
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reference scores and summaries of returns."""
 
-from __future__ import annotations
-
 import pytest
 
 from ringside.records.scores import REFERENCE, SOURCE, human_normalized, summarize

@@ -1,7 +1,5 @@
 """The work of the scribe, without a run."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
@@ -391,7 +389,7 @@ def test_without_space_for_weights_episodes_are_recorded(full_disk: MakeDisk, me
 @pytest.mark.parametrize(
     ("kind", "name", "method"), [(MetricsLog, "log_round", "a2c"), (CheckpointWriter, "add_segment", "dqn")]
 )
-def test_what_a_disk_refused_is_written_once_it_fits(full_disk: MakeDisk, kind: type, name: str, method: str) -> None:
+def test_a_refused_write_is_done_once_it_fits(full_disk: MakeDisk, kind: type, name: str, method: str) -> None:
     disk = full_disk(method=method)
     board, rounds = disk.memory.board, disk.memory.run_schedule.snapshot_rounds
     with disk.patch.context() as patch:

@@ -1,7 +1,5 @@
 """`--track wandb`: what is sent, under which names, once; and that no run is disturbed. The service is a fake."""
 
-from __future__ import annotations
-
 import json
 import sys
 import threading

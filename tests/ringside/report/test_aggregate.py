@@ -1,7 +1,5 @@
 """Aggregates and their intervals, against slow references that are plainly right."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 

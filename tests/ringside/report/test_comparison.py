@@ -1,7 +1,5 @@
 """Grouping of runs by configuration, comparable scores, and the statements before the figures of a report."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

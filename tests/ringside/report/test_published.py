@@ -1,7 +1,5 @@
 """Published scores and curves: sources and rules, points; and the lists of games."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The report: what is read of a run, and its page: whole in itself, nothing mixed, nothing executed; curves."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

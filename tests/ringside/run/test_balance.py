@@ -1,7 +1,5 @@
 """Balance of lanes among actors: against all divisions, and in simulated runs with varying costs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Callbacks: each record once, in order; metrics of the user's own, in their file, on dashboards and on the page."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from contextlib import closing

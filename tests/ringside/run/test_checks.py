@@ -1,7 +1,5 @@
 """Every check in every color, on facts that are made up."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Settings from files: TOML, a run's config.json; and what no file decides."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The look at a user's env before a run: sentences for faults, and nothing left behind."""
 
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Forked processes: exit codes, descriptors and signals are those of spawned ones; no process outlives a server."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Deaths and hangs: every kind of silence, and the number of deaths in a row that ends a run, by cause."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

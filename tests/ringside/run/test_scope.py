@@ -1,7 +1,5 @@
 """The start of a run: `--cgroup` through systemd or without it, and main modules of users."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

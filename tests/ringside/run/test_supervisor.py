@@ -1,7 +1,5 @@
 """The supervisor and processes that do not end, without real processes."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

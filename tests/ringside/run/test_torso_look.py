@@ -1,7 +1,5 @@
 """The look at a user's network in a program of its own: what it prints, and how it may end."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 python -m tests.ringside.run.test_train_settings        # write them anew
 """
 
-from __future__ import annotations
-
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 

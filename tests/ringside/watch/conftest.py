@@ -1,7 +1,5 @@
 """Fixtures for the tests of observers."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterator
 from pathlib import Path

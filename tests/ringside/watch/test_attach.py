@@ -1,7 +1,5 @@
 """Looking on from outside: which run, and its memory for reading alone."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Curves from a metrics.jsonl that grows, is thinned, and is cut back."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterable

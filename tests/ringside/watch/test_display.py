@@ -1,7 +1,5 @@
 """The display as a person sees it: words and widths, in a real pseudo-terminal and without one."""
 
-from __future__ import annotations
-
 import io
 import os
 import pty

@@ -1,7 +1,5 @@
 """From words in shared memory to a status."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any

@@ -1,7 +1,5 @@
 """The page's server: whom it answers, what it tells, and that it lets go of a run that has ended."""
 
-from __future__ import annotations
-
 import json
 import os
 import struct

@@ -1,7 +1,5 @@
 """Pictures of the envs against the played frames."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from ringside.watch.source import LAST_ACTIONS, mosaic, selected_env

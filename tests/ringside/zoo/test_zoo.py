@@ -1,7 +1,5 @@
 """The zoo: every entry is what it says, names are found, an entry is made of a run."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

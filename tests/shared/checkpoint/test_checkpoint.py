@@ -1,7 +1,5 @@
 """Checkpoints: what is kept, what is deleted, and what comes back."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Run directories from elsewhere: nothing outside of them is written, nothing is waited for, and sentences say why."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

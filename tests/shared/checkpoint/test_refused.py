@@ -1,7 +1,5 @@
 """Checkpoints and weights that are damaged, foreign or hostile: refused with a sentence, never executed."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

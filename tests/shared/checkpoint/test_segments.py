@@ -1,7 +1,5 @@
 """Segments: what comes back is what was written, and everything else is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

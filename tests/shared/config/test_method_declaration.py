@@ -1,7 +1,5 @@
 """Declarations of methods: the built-in ones fit the engine; names that cannot be used are refused."""
 
-from __future__ import annotations
-
 import dataclasses
 import pickle
 import subprocess

@@ -1,7 +1,5 @@
 """The table of protocols."""
 
-from __future__ import annotations
-
 from typing import get_args
 
 import pytest

@@ -1,7 +1,5 @@
 """Settings that a user leaves open, as `resolve` fills them in."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

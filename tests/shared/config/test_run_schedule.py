@@ -1,7 +1,5 @@
 """Rounds, windows and schedules, against the rules of docs/design.md."""
 
-from __future__ import annotations
-
 from itertools import accumulate
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Configurations: settings by flat name, their types, another method's, JSON, and the digest."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from pathlib import Path

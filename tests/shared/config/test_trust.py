@@ -1,7 +1,5 @@
 """A file never chooses code: no env that a file names is imported unless the user names the same."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Settings that `validate` refuses, extreme ones that can run, and likely mistakes."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

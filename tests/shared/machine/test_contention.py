@@ -1,7 +1,5 @@
 """Cores that other programs and a hypervisor take, by counts of a kernel that were made up."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

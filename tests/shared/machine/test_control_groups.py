@@ -1,7 +1,5 @@
 """Control groups, read from trees of files that imitate other machines."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from shared.machine import control_groups

@@ -1,7 +1,5 @@
 """Cores for actors: one thread of every core first, whole cores left for learner and inference, claims held apart."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Limits are read from trees of files that look like other machines."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource

@@ -1,7 +1,5 @@
 """Commands whose answer is waited for, but not for ever."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The state of a run at a boundary: what a memory that is restored holds for the round that follows."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The shared region: where fields lie, who may attach it, and what follows from their declarations."""
 
-from __future__ import annotations
-
 import errno
 import mmap
 import os

@@ -1,7 +1,5 @@
 """Memory of a run before it starts: the sizes that are promised, and the refusal of what does not fit."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

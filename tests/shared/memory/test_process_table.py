@@ -1,7 +1,5 @@
 """Positions and names of a run's processes."""
 
-from __future__ import annotations
-
 import pytest
 
 from shared.memory.process_table import ProcessTable, Role, process_name

@@ -1,7 +1,5 @@
 """Published parameters, mailboxes and snapshots: complete for the reader, whenever the writer is killed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Rows and stacks of the ring, against a slow obvious reference, around the wrap."""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The layout of the shared region, which changes only where a field is meant to change; and one lane's part of it."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Waiting: what wakes, what is counted, and that a run which ends wakes everybody."""
 
-from __future__ import annotations
-
 import mmap
 import os
 import threading

@@ -1,7 +1,5 @@
 """The environment of libraries: their threads, and the folder of compiled kernels."""
 
-from __future__ import annotations
-
 import os
 import stat
 import subprocess

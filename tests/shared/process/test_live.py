@@ -1,7 +1,5 @@
 """live.json: who plays a run, and where its memory is."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

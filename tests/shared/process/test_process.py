@@ -1,7 +1,5 @@
 """Ends of a role's process, with and without a working log."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

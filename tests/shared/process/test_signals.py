@@ -1,7 +1,5 @@
 """Requests to stop, counted."""
 
-from __future__ import annotations
-
 import os
 import signal
 

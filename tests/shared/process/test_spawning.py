@@ -1,7 +1,5 @@
 """Processes that are still starting: they end with their parent, and go on when they are asked for their stacks."""
 
-from __future__ import annotations
-
 import os
 import select
 import signal

@@ -1,7 +1,5 @@
 """The simulated device, a `learner.engine.accelerator.Accelerator`."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 A kernel costs two or three microseconds.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 VIEWS = {

@@ -1,7 +1,5 @@
 """Queued operations, and a seeded scheduler that chooses among all orders that streams and events allow."""
 
-from __future__ import annotations
-
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence

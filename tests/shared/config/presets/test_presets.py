@@ -1,7 +1,5 @@
 """Presets: they run, no two are the same, and they are the published numbers."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 from typing import Any
