@@ -1,8 +1,8 @@
 """The size of the house: lines of code by room, words, folders, functions and dependencies within their budgets.
 
 A line of code holds code: no docstring, comment or blank line. Files in other languages count by their lines with text.
-A change that needs more lines says what it takes away elsewhere. Budgets only fall. The aim of actors is 1,500
-lines and that of the tests 25,000.
+A change that needs more lines says what it takes away elsewhere. Budgets only fall. The aim of the tests is
+25,000 lines.
 """
 
 import ast
@@ -19,17 +19,17 @@ from shared.root import ROOT
 
 LINES = {
     "launch.py": 80,
-    "actors": 1_547,
-    "learner": 4_455,
+    "actors": 1_500,
+    "learner": 4_350,
     "workers": 490,
-    "shared": 5_056,
-    "ringside": 8_717,
+    "shared": 5_050,
+    "ringside": 8_700,
     "benchmarks": 2_100,
     "examples": 150,
-    "tests": 28_125,
+    "tests": 25_412,
 }
 """Most lines of code of each room."""
-HOUSE = 22_400
+HOUSE = 22_200
 """Most lines of code of the product, which is all rooms but the tests."""
 PAGE = 1_000
 """Most lines of the page in the browser; no other room has a file in another language."""
