@@ -60,12 +60,12 @@ class SimulatedGpu(Accelerator):
 
     def current_stream(self, device: torch.device) -> Stream:
         """The stream into which this thread puts operations."""
-        return self.stream_of_thread
+        return self._current.get(self.turns.running, self._streams[0])
 
     @contextmanager
     def use_stream(self, stream: Stream) -> Iterator[None]:
         """Put this thread's operations into `stream` within the context."""
-        thread, former = self.turns.running, self.stream_of_thread
+        thread, former = self.turns.running, self.current_stream(self.device)
         self._current[thread] = stream
         try:
             yield
@@ -128,11 +128,6 @@ class SimulatedGpu(Accelerator):
     # --- for operations
 
     @property
-    def stream_of_thread(self) -> Stream:
-        """The stream of the thread that runs."""
-        return self._current.get(self.turns.running, self._streams[0])
-
-    @property
     def idle(self) -> bool:
         """True if nothing is queued."""
         return all(each.done for stream in self._streams for each in stream.tail)
@@ -158,9 +153,8 @@ class SimulatedGpu(Accelerator):
     def refuse_in_capture(self, what: str) -> None:
         """Raise if a graph is captured, during which no thread may wait for the device."""
         if self.capturing is not None:
-            raise torch.AcceleratorError(
-                f"CUDA error: operation not permitted when stream is capturing: {what} is no part of a graph"
-            )
+            says = "CUDA error: operation not permitted when stream is capturing"
+            raise torch.AcceleratorError(f"{says}: {what} is no part of a graph")
 
     def captured_end(self, stream: Stream) -> tuple[Capture, list[int]] | None:
         """Last nodes of a stream that takes part in a capture."""
@@ -172,7 +166,7 @@ class SimulatedGpu(Accelerator):
         """A tensor with whatever its memory holds."""
         size, stride = tuple(size), tuple(stride)
         items = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True)) if all(size) else 0
-        stream, nbytes = self.stream_of_thread, items * dtype.itemsize
+        stream, nbytes = self.current_stream(self.device), items * dtype.itemsize
         captured = self.captured_end(stream)
         pool, may_grow = captured[0].pool if captured else 0, bool(captured) or self.capturing is None
         block = self.memory.allocate(pool, stream.number, nbytes, may_grow=may_grow)
@@ -182,7 +176,7 @@ class SimulatedGpu(Accelerator):
 
     def enqueue(self, name: str, run: Callable[[], None], cost: Cost) -> None:
         """Queue an operation in the current stream, or capture it."""
-        stream = self.stream_of_thread
+        stream = self.current_stream(self.device)
         if captured := self.captured_end(stream):
             captured[0].add(stream, name, run, cost)
             return

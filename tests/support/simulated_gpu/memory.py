@@ -68,10 +68,8 @@ class Memory:
         key = Key(pool, stream, max(GRAIN, -(-nbytes // GRAIN) * GRAIN))
         free = self._free.setdefault(key, [])
         if self.allocations == self.fails_at or (not free and self.reserved + key.size > self.size):
-            raise torch.OutOfMemoryError(
-                f"CUDA out of memory. Tried to allocate {key.size} bytes. GPU 0 has a total capacity of {self.size} "
-                f"bytes of which {self.size - self.reserved} bytes is free."
-            )
+            has = f"GPU 0 has a total capacity of {self.size} bytes of which {self.size - self.reserved} bytes is free."
+            raise torch.OutOfMemoryError(f"CUDA out of memory. Tried to allocate {key.size} bytes. {has}")
         raw = free.pop() if free else None  # first: Python may collect garbage, and with it blocks, in any call
         # PyTorch's allocator divides and joins blocks, so the allocation may have any of the freed memory.
         if freed := self._freed.pop((pool, stream), None):

@@ -20,8 +20,7 @@ class Operation:
         self.run: Callable[[], None] | None = run
         self.before: list[Operation] = []
         self.followers: list[Operation] = []
-        self.missing = 0
-        self.done = False
+        self.missing, self.done = 0, False
 
 
 class Scheduler:
@@ -45,8 +44,7 @@ class Scheduler:
         self._priority = defaultdict[int, float](self.random.random)
         self._starved = 0.5
         self._error: IndexError | None = None
-        self.executed = 0
-        self.fails_at = 0
+        self.executed = self.fails_at = 0
         self.on_failure: Callable[[], None] = lambda: None
 
     def queue(self, operation: Operation, before: Iterable[Operation]) -> None:

@@ -83,7 +83,7 @@ class Event:
     def record(self, stream: Stream | None = None) -> None:
         """See `learner.engine.accelerator.Event`."""
         self._gpu.begin_call("record", sys._getframe(1))
-        stream = self._gpu.stream_of_thread if stream is None else stream
+        stream = self._gpu.current_stream(self._gpu.device) if stream is None else stream
         self.operations, self.captured = list(stream.tail), self._gpu.captured_end(stream)
 
     def query(self) -> bool:
@@ -143,10 +143,9 @@ class Graph:
     def replay(self) -> None:
         """Queue all nodes in the current stream, in the order of the capture; replays follow one another."""
         self._gpu.begin_call("replay", sys._getframe(1))
-        stream = self._gpu.stream_of_thread
+        stream = self._gpu.current_stream(self._gpu.device)
         self._gpu.refuse_in_capture("replay of a graph")
-        queued: list[Operation] = []
-        has_follower = set[int]()
+        queued, has_follower = list[Operation](), set[int]()
         for node in self.nodes:
             operation = Operation(node.name, node.stream, node.run)
             has_follower.update(node.before)

@@ -183,14 +183,11 @@ def _to_copy(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if device is None or device.type == KIND:
         return _compute(func, args, {name: value for name, value in kwargs.items() if name != "non_blocking"})
     assert device.type == "cpu", "there is no third device"
-    dtype = kwargs.get("dtype") or source.dtype
-    _begin_call(func, source)
-    if kwargs.get("non_blocking", False):  # PyTorch takes pinned memory then
-        target = source.gpu.pinned_zeros(tuple(source.shape), dtype)
-        _download(source.gpu, target, source, waits=False)
-        return target
-    target = torch.empty_like(source.host, dtype=dtype)
-    _download(source.gpu, target, source, waits=True)
+    dtype, waits = kwargs.get("dtype") or source.dtype, not kwargs.get("non_blocking", False)
+    gpu = _begin_call(func, source).gpu
+    # PyTorch takes pinned memory for a copy that is not waited for.
+    target = torch.empty_like(source.host, dtype=dtype) if waits else gpu.pinned_zeros(tuple(source.shape), dtype)
+    _download(gpu, target, source, waits=waits)
     return target
 
 
@@ -202,7 +199,7 @@ def _upload(gpu: SimulatedGpu, target: SimulatedTensor, source: Tensor, *, waits
     read = source if pinned else source.clone()  # the driver stages what is not pinned before it returns
     gpu.enqueue("copy to the device", partial(target.host.copy_, read), Cost(uploaded=source.nbytes))
     if waits:
-        gpu.wait_for(gpu.stream_of_thread.tail)
+        gpu.wait_for(gpu.current_stream(DEVICE).tail)
 
 
 def _download(gpu: SimulatedGpu, target: Tensor, source: SimulatedTensor, *, waits: bool) -> None:
@@ -213,7 +210,7 @@ def _download(gpu: SimulatedGpu, target: Tensor, source: SimulatedTensor, *, wai
     gpu.refuse_in_capture("a copy to the CPU that is waited for")
     found: list[Tensor] = []
     gpu.enqueue("copy to the host", lambda: found.append(read.clone()), cost)
-    gpu.wait_for(gpu.stream_of_thread.tail)
+    gpu.wait_for(gpu.current_stream(DEVICE).tail)
     target.copy_(found[0])
 
 
@@ -275,9 +272,8 @@ def _arguments(gpu: SimulatedGpu, func: Any, value: Any) -> Any:
 
 
 def _mixed(func: Any) -> None:
-    raise RuntimeError(
-        f"Expected all tensors to be on the same device, but found at least two devices, {DEVICE} and cpu! ({func})"
-    )
+    says = "Expected all tensors to be on the same device, but found at least two devices"
+    raise RuntimeError(f"{says}, {DEVICE} and cpu! ({func})")
 
 
 def _on_host(kwargs: dict[str, Any]) -> dict[str, Any]:

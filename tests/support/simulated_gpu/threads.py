@@ -22,8 +22,7 @@ class Turns:
         self._numbers = {threading.get_ident(): 0}
         self._runnable = [0]
         self._waits: dict[int, Job] = {}
-        self._threads = 1
-        self.running = 0
+        self._threads, self.running = 1, 0
 
     def switch(self) -> None:
         """Let a thread go on that is chosen among all that can."""
