@@ -1,7 +1,5 @@
 """The main loop of an actor: progress, and rings of doorbells."""
 
-from types import SimpleNamespace
-from typing import Any
 from unittest.mock import MagicMock, Mock
 
 import numpy as np
@@ -25,13 +23,11 @@ def test_steps_are_progress_and_wake_who_may_wait_for_them(monkeypatch: pytest.M
     def note_phase() -> None:
         phases.append(Phase(int(memory.board.phase[process])))
 
-    calls = {"heartbeat": note_phase, "wait": lambda ready: ready(), "note_progress": points.append}
-    waiter = SimpleNamespace(process=process, **calls)
+    waiter = Mock(process=process, heartbeat=note_phase, wait=lambda ready: ready(), note_progress=points.append)
     monkeypatch.setattr(module, "make_env", lambda *arguments, **options: note_phase() or Counting())
     bells = MagicMock(of_role={Role.ACTOR: [Mock()]}.__getitem__)
     bells.__getitem__.side_effect = lambda role: Mock(ring=lambda: rung.append(role.name))
-    spec: Any = SimpleNamespace(process=process, number=0, doorbells=bells)
-    housekeeping = Housekeeping(memory, waiter, spec)
+    housekeeping = Housekeeping(memory, waiter, Mock(process=process, number=0, doorbells=bells))
     housekeeping.start()
     assert phases[:8] == [Phase.STARTING, Phase.WAITING] * 4, "of the call, and of the heartbeat after it"
     assert set(rung) == {"LEARNER", "INFERENCE"}
@@ -40,8 +36,7 @@ def test_steps_are_progress_and_wake_who_may_wait_for_them(monkeypatch: pytest.M
     rung.clear()
     lanes, told = housekeeping.lanes, []
     for _ in range(memory.run_schedule.round_ticks):
-        numbers = memory.mailbox.request.values.copy()
-        memory.mailbox.answer(np.arange(2), numbers, np.zeros((2, 2), np.uint8))
+        memory.mailbox.answer(np.arange(2), memory.mailbox.request.values.copy(), np.zeros((2, 2), np.uint8))
         for lane in lanes.ready():
             housekeeping.after_step(lane, lanes.step(lane))
             told.append((lane.index, *rung))

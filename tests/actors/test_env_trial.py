@@ -15,26 +15,26 @@ def play(wrong: str) -> tuple[int, ...]:
     return _play(env, DEFAULT_FRAMES, lambda call: None)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "sentence"),
-    [
-        ("no_spaces", "does not tell its observation_space and action_space: AttributeError"),
-        ("bad_space", "The actions of .* are None; a Discrete of 2 to 256 actions is needed"),
-        ("old_reset", r"failed in reset\(\) of env 0 at tick 0: ValueError: too many values .* Gymnasium's API: reset"),
-        ("old_step", r"failed in step\(\) of env 0 at tick 1: ValueError: not enough values .* Gymnasium's API: reset"),
-        ("ragged", "gave an observation that is no array: ValueError"),
-        ("reward_none", "gave the reward None; rewards must be finite numbers"),
-        ("reward_text", "gave the reward '1'; rewards must be finite numbers"),
-        ("reward_nan", "gave the reward nan; rewards must be finite numbers"),
-        ("reward_big", r"gave the reward np.float32\(1.3e\+34\); rewards must be finite numbers up to 1e\+34"),
-        ("reward_int", "gave the reward 10000.*; rewards must be finite numbers"),
-        ("end_none", "gave None and False as ends of an episode; terminated and truncated must be True or False"),
-        ("end_text", "gave 'no' and False as ends"),
-        ("end_array", "as ends of an episode"),
-        ("raises", r"at tick 17: KeyError: 'no\\nsuch key' \(odd_envs.py, line \d+\)"),
-        ("exits", r"at tick 17: SystemExit: 7 \(odd_envs.py, line \d+\)"),
-    ],
-)
+FAULTS = [
+    ("no_spaces", "does not tell its observation_space and action_space: AttributeError"),
+    ("bad_space", "The actions of .* are None; a Discrete of 2 to 256 actions is needed"),
+    ("old_reset", r"failed in reset\(\) of env 0 at tick 0: ValueError: too many values .* Gymnasium's API: reset"),
+    ("old_step", r"failed in step\(\) of env 0 at tick 1: ValueError: not enough values .* Gymnasium's API: reset"),
+    ("ragged", "gave an observation that is no array: ValueError"),
+    ("reward_none", "gave the reward None; rewards must be finite numbers"),
+    ("reward_text", "gave the reward '1'; rewards must be finite numbers"),
+    ("reward_nan", "gave the reward nan; rewards must be finite numbers"),
+    ("reward_big", r"gave the reward np.float32\(1.3e\+34\); rewards must be finite numbers up to 1e\+34"),
+    ("reward_int", "gave the reward 10000.*; rewards must be finite numbers"),
+    ("end_none", "gave None and False as ends of an episode; terminated and truncated must be True or False"),
+    ("end_text", "gave 'no' and False as ends"),
+    ("end_array", "as ends of an episode"),
+    ("raises", r"at tick 17: KeyError: 'no\\nsuch key' \(odd_envs.py, line \d+\)"),
+    ("exits", r"at tick 17: SystemExit: 7 \(odd_envs.py, line \d+\)"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "sentence"), FAULTS)
 def test_a_fault_of_an_env_is_a_sentence(wrong: str, sentence: str) -> None:
     with pytest.raises((EnvError, EnvFault), match=sentence) as error:
         play(wrong)

@@ -1,7 +1,6 @@
 """The evaluation actor: each queued version is played by the rules of the run, with random numbers of its own."""
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock, patch
 
@@ -25,7 +24,7 @@ def test_the_evaluation_actor_plays_each_version_by_its_rules_and_number(tmp_pat
     settings = {"network": "small", "round_steps": 80, "replay_size": 160, "total_steps": 800, "seed": 7}
     settings |= {"run_dir": tmp_path, "eval_video": films}
     memory = Memory.create(Plan(settled(env="tests.support.pixel_game:factory", **evaluate, **settings), 3))
-    queue, rung = memory.evaluations, []
+    queue = memory.evaluations
     memory.board.prepared[0] = 1
     memory.board.commits.publish(memory.run_schedule.rounds)
     queue.done.publish(1)
@@ -37,13 +36,11 @@ def test_the_evaluation_actor_plays_each_version_by_its_rules_and_number(tmp_pat
             queue.answer(queue.asked, np.zeros(2, np.uint8))
         assert ready()
 
-    doorbells = {role: SimpleNamespace(ring=lambda role=role: rung.append(role)) for role in Role}
-    spec: Any = SimpleNamespace(doorbells=doorbells, process=int(Role.EVALUATOR), incarnation=0)
+    doorbells = {role: Mock() for role in Role}
     with patch.object(evaluator, "enter", lambda spec: (memory, Mock(wait=wait))):
-        evaluator.main(spec)
-    assert memory.board.phase[Role.EVALUATOR] == Phase.DONE
-    assert queue.done.read() == 3
-    assert Role.SCRIBE in rung
+        evaluator.main(Mock(doorbells=doorbells, process=int(Role.EVALUATOR), incarnation=0))
+    assert (memory.board.phase[Role.EVALUATOR], queue.done.read()) == (Phase.DONE, 3)
+    assert doorbells[Role.SCRIBE].ring.called
     for number in (1, 2):
         evaluation = Evaluation(memory.plan.config.play, EvalRules(0.5, 40), 7, number)
         stacks = np.zeros_like(queue.observations(memory.run_schedule.frames))

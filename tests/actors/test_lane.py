@@ -1,9 +1,8 @@
 """A lane's slots, its write-ahead log and its return from a snapshot, with an env whose frames say what they are."""
 
 import struct
-from functools import partial
-from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -133,9 +132,7 @@ def test_a_lane_whose_env_does_not_repeat_itself_plays_no_tick_again(played: Pla
         assert np.array_equal(truncated[done - 1] != 0, (field["truncated"][done - 1] | cut) != 0)
         assert np.array_equal(again["terminated"][done - 1], field["terminated"][done - 1]), "no end of the game"
         assert np.array_equal(again["frame"][done], field["frame"][done]), "bootstrapped from the last frame"
-        assert not valid[done].any()
-        assert start[done + 1].all()
-        assert valid[done + 1].all()
+        assert (valid[done].any(), start[done + 1].all(), valid[done + 1].all()) == (False, True, True)
     expected, found = (episodes_in({name: view[None] for name, view in of.items()}, 0, done) for of in (field, again))
     assert found == expected, "an episode that was cut has no record"
 
@@ -172,23 +169,15 @@ def test_files_that_are_older_than_a_cut_are_mended(played: Played) -> None:
     assert found["episode_steps"][14, 1] == 0
 
 
-def test_envs_hear_the_tick_of_every_step_and_reset(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_envs_hear_the_tick_of_every_step_and_reset() -> None:
     """Their random numbers are functions of it."""
-    heard: list[tuple[str, int]] = []
-    for name in ("reset", "step"):
-        method: Any = getattr(Counting, name)
-
-        def hear(self: Counting, tick: int, *rest: Any, name: str = name, method: Any = method) -> Any:
-            heard.append((name, tick))
-            return method(self, tick, *rest)
-
-        monkeypatch.setattr(Counting, name, hear)
-    memory = memory_of_lane()
-    lane = begin(memory)
-    play(memory, lane, 12)
+    one, two = (Mock(wraps=Counting(), actions=4) for _ in range(2))
+    memory, both = memory_of_lane(), Mock(one=one, two=two)
+    play(memory, begin(memory, 0, one, two), 12)
+    heard = [(name, arguments[0]) for name, arguments, _ in both.mock_calls if name.endswith(("reset", "step"))]
     kinds = ["reset" if tick in (5, 11) else "step" for tick in range(12)]
     expected = [("reset", 0), *((kind, tick) for tick, kind in enumerate(kinds))]
-    assert heard == [each for each in expected for _ in range(2)]
+    assert heard == [(f"{env}.{kind}", tick) for kind, tick in expected for env in ("one", "two")]
 
 
 def test_a_lane_explores_by_its_own_envs() -> None:
@@ -196,11 +185,8 @@ def test_a_lane_explores_by_its_own_envs() -> None:
     lane, best = Lane(memory.lane(1), memory.plan, [Counting(), Counting()], actor=0), np.array([0, 0])
     config = memory.plan.config
     other, own = (Exploration(each, memory.run_schedule, config.explore, config.run.seed) for each in (0, 1))
-    chosen, expected, not_expected = (
-        [each(tick, best) for tick in range(40)]
-        for each in (lane.choose, *(partial(one.choose, actions=[4, 4]) for one in (own, other)))
-    )
-    assert chosen == expected != not_expected
+    expected, not_expected = ([each.choose(tick, best, [4, 4]) for tick in range(40)] for each in (own, other))
+    assert [lane.choose(tick, best) for tick in range(40)] == expected != not_expected
 
 
 def test_a_sampled_action_is_played_and_logged_with_its_probability(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,7 +203,7 @@ def test_a_sampled_action_is_played_and_logged_with_its_probability(monkeypatch:
         seen.append((value, slot["action"][0, value - 1, 0], slot["log_prob"][0, value - 1, 0]))
         logs.publish(value)
 
-    lane.memory.logged = SimpleNamespace(read=logs.read, publish=publish)  # type: ignore[assignment]
+    lane.memory.logged = Mock(read=logs.read, publish=publish)
     for tick in range(8):
         actions, log_prob = np.array([[tick % 4, 3]], np.uint8), np.array([[-0.5 * tick, -1.5]], np.float32)
         memory.mailbox.answer(np.array([0]), memory.mailbox.request.values[:1].copy(), actions, {"log_prob": log_prob})
@@ -257,20 +243,18 @@ def _header(length: int, steps: int = 0) -> bytes:
 
 
 DAMAGED = "The snapshot of lane 1 is damaged: "
+DAMAGES = [
+    (b"", DAMAGED + "it ends too early"),
+    (_header(8) + bytes(8) + _header(8)[:-1], DAMAGED + "it ends too early"),
+    (_header(9) + bytes(8), DAMAGED + "the header of env 0 is none"),
+    (_header(-1) + bytes(8), DAMAGED + "the header of env 0 is none"),
+    (_header(8, -1) + bytes(8), DAMAGED + "the header of env 0 is none"),
+    (_header(8) + bytes(8) + _header(8, 1 << 16) + bytes(8), DAMAGED + "the header of env 1 is none"),
+    (_header(0) * 2, "Lane 1 cannot be restored: These 0 bytes are foreign."),
+]
 
 
-@pytest.mark.parametrize(
-    ("data", "says"),
-    [
-        (b"", DAMAGED + "it ends too early"),
-        (_header(8) + bytes(8) + _header(8)[:-1], DAMAGED + "it ends too early"),
-        (_header(9) + bytes(8), DAMAGED + "the header of env 0 is none"),
-        (_header(-1) + bytes(8), DAMAGED + "the header of env 0 is none"),
-        (_header(8, -1) + bytes(8), DAMAGED + "the header of env 0 is none"),
-        (_header(8) + bytes(8) + _header(8, 1 << 16) + bytes(8), DAMAGED + "the header of env 1 is none"),
-        (_header(0) * 2, "Lane 1 cannot be restored: These 0 bytes are foreign."),
-    ],
-)
+@pytest.mark.parametrize(("data", "says"), DAMAGES)
 def test_a_damaged_snapshot_is_a_sentence(monkeypatch: pytest.MonkeyPatch, data: bytes, says: str) -> None:
     def refuse(env: Counting, data: bytes, *_: object) -> None:
         if not data:

@@ -6,6 +6,7 @@ shared memory; whatever the actor had in its own memory is forgotten.
 
 import os
 from collections.abc import Callable
+from itertools import count
 from typing import Any, cast
 
 import numpy as np
@@ -265,16 +266,14 @@ def test_an_actor_closes_the_envs_that_it_plays_and_has_made(coming: Coming, clo
 
     world.actors[1]._waiter.heartbeat = heartbeat
     world.actors[1].close()
-    played = [env for lane in world.actors[1].played for env in lane.envs]
-    assert closed == [*played, *envs]
+    assert closed == [*(env for lane in world.actors[1].played for env in lane.envs), *envs]
     assert heartbeats == list(range(len(closed))), "one before each env"
 
 
 @pytest.mark.parametrize("victim", ["giver", "taker"])
 def test_a_death_at_any_write_of_a_move_changes_nothing(undisturbed: Expected, victim: str) -> None:
     schedule, expected = undisturbed
-    deaths = 0
-    while True:
+    for deaths in count():
         world = moving(schedule)
         board = world.memory.board
         world.others()
@@ -289,7 +288,6 @@ def test_a_death_at_any_write_of_a_move_changes_nothing(undisturbed: Expected, v
         assert board.lane_owner.tolist() == [0, 1, 1, 1]
         if not died:
             break
-        deaths += 1
     assert deaths >= (20 if victim == "giver" else 2)
 
 

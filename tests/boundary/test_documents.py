@@ -12,11 +12,8 @@ from shared.root import ROOT
 from shared.text import flag_of
 
 TOP = ("actors", "benchmarks", "docs", "examples", "learner", "ringside", "shared", "tests", "workers")
-DOCUMENTS = sorted(
-    path.relative_to(ROOT).as_posix()
-    for pattern in ("*.md", "docs/**/*.md", "shared/**/*.md", "ringside/**/*.md", "zoo/**/*.md")
-    for path in ROOT.glob(pattern)
-)
+PATTERNS = ("*.md", "docs/**/*.md", "shared/**/*.md", "ringside/**/*.md", "zoo/**/*.md")
+DOCUMENTS = sorted(path.relative_to(ROOT).as_posix() for pattern in PATTERNS for path in ROOT.glob(pattern))
 PRESENT = [document for document in DOCUMENTS if not document.startswith(("docs/lab/", "CHANGELOG"))]
 """Documents without those of the past, which may name files and options that are gone."""
 SOURCES = sorted(path for top in TOP for path in (ROOT / top).rglob("*.py"))
@@ -24,9 +21,8 @@ SOURCES = sorted(path for top in TOP for path in (ROOT / top).rglob("*.py"))
 IMAGINED = {"learner/methods/log_cosh.py"}
 """Files that a reader of docs/extending.md writes."""
 
-FOREIGN = {"--cpuset-cpus", "--gpus", "--shm-size", "--prioritised", "--layer-norm", "--sharpness"} | {
-    *("--lr", "--num-envs", "--gamma", "--version", "--user", "--scope")
-}
+FOREIGN = {"--cpuset-cpus", "--gpus", "--shm-size", "--prioritised", "--layer-norm", "--sharpness"}
+FOREIGN |= {"--lr", "--num-envs", "--gamma", "--version", "--user", "--scope"}
 """Options of other programs and libraries, the former names that CHANGELOG.md mentions, the option of the plug-in that
 docs/extending.md shows, and the one that stands in place of a task."""
 

@@ -16,9 +16,7 @@ import sys
 from multiprocess.context import SpawnProcess
 from ringside.run import planning, training
 from ringside.command import train
-
-class Started(BaseException):
-    pass
+class Started(BaseException): pass
 
 def start(process):
     sys.setprofile(None)

@@ -48,14 +48,13 @@ class _Scripted(GymnasiumAtari):
 class Reference:
     """Gymnasium under `protocol`, with the episodes that (seed, index, tick) say."""
 
-    def __init__(
-        self, game: str, protocol: Protocol, seed: int, index: int, numbers: tuple[int, ...], size: int
-    ) -> None:
+    def __init__(self, env: AtariEnv, protocol: Protocol, seed: int, index: int, size: int) -> None:
+        """The game and the actions are those of `env`."""
         self._protocol, self._counters = protocol, (seed, index)
-        self._fires = protocol.fire_on_reset and 1 in numbers
-        self._emulator = _Scripted(game, protocol)
+        self._fires = protocol.fire_on_reset and 1 in env.numbers
+        self._emulator = _Scripted(env.game, protocol)
         legal = [action.value for action in self._emulator.ale.getLegalActionSet()]
-        self._indices = [legal.index(number) for number in numbers]
+        self._indices = [legal.index(number) for number in env.numbers]
         noop_max = protocol.noop_max + self._fires
         self._env = AtariPreprocessing(self._emulator, noop_max=noop_max, frame_skip=FRAME_SKIP, screen_size=size)
 
@@ -84,7 +83,7 @@ def compare(game: str, protocol: Protocol, steps: int, *, reset_every: int, size
     """
     seed, index = 7, 3
     env = AtariEnv(game, protocol, seed, index, training=True, size=size)
-    reference = Reference(env.game, protocol, seed, index, env.numbers, size)
+    reference = Reference(env, protocol, seed, index, size)
     chooser = np.random.default_rng(seed)
     frame = np.zeros((size, size), np.uint8)
     ends, played, over = 0, 0, True
@@ -100,8 +99,7 @@ def compare(game: str, protocol: Protocol, steps: int, *, reset_every: int, size
         outcome = env.step(tick, action, frame)
         expected, reward, terminated, truncated, lives = reference.step(tick, action)
         place = f"{game}, tick {tick}, step {played} of the episode"
-        assert outcome[:3] == (reward, terminated, truncated), place
-        assert env.lives == lives, place
+        assert (*outcome[:3], env.lives) == (reward, terminated, truncated, lives), place
         assert outcome.life_lost == (protocol.life_ends_return and lives < before), place
         assert np.array_equal(frame, expected), f"{place}: {(frame != expected).sum()} pixels differ."
         over = terminated or truncated

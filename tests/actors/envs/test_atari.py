@@ -54,21 +54,22 @@ def test_there_are_104_games_for_one_player() -> None:
     assert not {"combat", "joust", "maze_craze", "warlords"} & set(games())
 
 
-@pytest.mark.parametrize(
-    "name", ["space_invaders", "SpaceInvaders", "spaceinvaders", "Space-Invaders", "ALE/SpaceInvaders-v5"]
-)
+SPELLINGS = ["space_invaders", "SpaceInvaders", "spaceinvaders", "Space-Invaders", "ALE/SpaceInvaders-v5"]
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
 def test_a_game_may_be_written_in_several_ways(name: str) -> None:
     assert game_name(name) == "space_invaders"
 
 
-@pytest.mark.parametrize(
-    ("name", "sentence"),
-    [
-        ("brakeout", "There is no game 'brakeout'; did you mean breakout?"),
-        ("joust", "The game 'joust' has no mode for one player; choose another."),
-        ("zzzz", "There is no game 'zzzz'."),
-    ],
-)
+UNKNOWN = [
+    ("brakeout", "There is no game 'brakeout'; did you mean breakout?"),
+    ("joust", "The game 'joust' has no mode for one player; choose another."),
+    ("zzzz", "There is no game 'zzzz'."),
+]
+
+
+@pytest.mark.parametrize(("name", "sentence"), UNKNOWN)
 def test_an_unknown_game_is_refused_with_a_sentence(name: str, sentence: str) -> None:
     with pytest.raises(EnvError) as raised:
         make_env(Play(game=name), 1, 0, training=True)
@@ -110,8 +111,7 @@ def test_lost_lives_are_reported_in_training_only_and_do_not_reset() -> None:
 
 def test_a_life_that_was_won_may_be_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     env, lives = fresh("breakout"), iter([6, 5, 5])
-    ale = env._ale
-    calls = {name: getattr(ale, name) for name in ("act", "game_over", "getScreen")}
+    calls = {name: getattr(env._ale, name) for name in ("act", "game_over", "getScreen")}
     monkeypatch.setattr(env, "_ale", SimpleNamespace(**calls, lives=lambda: next(lives)))
     frame = np.zeros((84, 84), np.uint8)
     assert [env.step(tick, 0, frame).life_lost for tick in (1, 2, 3)] == [False, True, False]
@@ -120,11 +120,10 @@ def test_a_life_that_was_won_may_be_lost(monkeypatch: pytest.MonkeyPatch) -> Non
 HEAD = 6
 """Bytes before the screen in the snapshot of a game that is not played again."""
 SNAPSHOT_GAMES = ["breakout", "air_raid", "qbert", "yars_revenge", "tetris", "tic_tac_toe_3d", "montezuma_revenge"]
+SNAPSHOTS = [*product(SNAPSHOT_GAMES, ("nature", "machado")), ("breakout", "dqn_zoo")]
 
 
-@pytest.mark.parametrize(
-    ("game", "protocol"), [*product(SNAPSHOT_GAMES, ("nature", "machado")), ("breakout", "dqn_zoo")]
-)
+@pytest.mark.parametrize(("game", "protocol"), SNAPSHOTS)
 def test_a_snapshot_goes_on_bit_for_bit_in_another_env(game: str, protocol: str) -> None:
     env, other = fresh(game, protocol), fresh(game, protocol)
     play(other, range(1, 60), seed=9)
@@ -134,9 +133,7 @@ def test_a_snapshot_goes_on_bit_for_bit_in_another_env(game: str, protocol: str)
     other.restore(data)
     assert other.snapshot()[:HEAD] == data[:HEAD], "of lives, and the action that a sticky frame repeats"
     assert other.snapshot() == data or game not in REPLAYED
-    one, two = (play(player, range(170, 400)) for player in (env, other))
-    assert one[0] == two[0]
-    assert np.array_equal(one[1], two[1])
+    np.testing.assert_equal(play(other, range(170, 400)), play(env, range(170, 400)))
 
 
 @pytest.mark.parametrize("longest", [200, 201, 202, 203])
@@ -164,13 +161,11 @@ outcomes, frames = play(env, range(170, 570))
 sys.stdout.buffer.write(frames.tobytes() + repr(outcomes).encode())
 """
 
-
 QUICK = ["breakout", "qbert", "yars_revenge"]
+ALL = [*QUICK, *(pytest.param(game, marks=pytest.mark.stress) for game in games() if game not in QUICK)]
 
 
-@pytest.mark.parametrize(
-    "game", [*QUICK, *(pytest.param(game, marks=pytest.mark.stress) for game in games() if game not in QUICK)]
-)
+@pytest.mark.parametrize("game", ALL)
 def test_a_snapshot_goes_on_bit_for_bit_in_another_process(game: str) -> None:
     env = fresh(game)
     play(env, range(1, 170))
@@ -180,14 +175,14 @@ def test_a_snapshot_goes_on_bit_for_bit_in_another_process(game: str) -> None:
     assert done.stdout == frames.tobytes() + repr(outcomes).encode()
 
 
-@pytest.mark.parametrize(
-    ("game", "data", "says"),
-    [
-        ("breakout", b"something else", "not a snapshot of breakout"),
-        ("qbert", b"something else", "not a snapshot of qbert"),
-        ("qbert", struct.pack("<4sqqI", b"RSA3", 0, 1, 0) + bytes([5, 250]), "has the action 250; there are 6"),
-    ],
-)
+FOREIGN = [
+    ("breakout", b"something else", "not a snapshot of breakout"),
+    ("qbert", b"something else", "not a snapshot of qbert"),
+    ("qbert", struct.pack("<4sqqI", b"RSA3", 0, 1, 0) + bytes([5, 250]), "has the action 250; there are 6"),
+]
+
+
+@pytest.mark.parametrize(("game", "data", "says"), FOREIGN)
 def test_foreign_bytes_are_refused(game: str, data: bytes, says: str) -> None:
     with pytest.raises(EnvError, match=says):
         fresh(game).restore(data)

@@ -44,8 +44,7 @@ class Painted(gymnasium.Env[Any, Any]):
     def __init__(self, shape: tuple[int, ...] = (96, 96, 3), actions: Any = None, wrong: str = "") -> None:
         self.observation_space = Box(0, 255, shape, np.uint8)
         self.action_space = actions or Discrete(3, start=4)
-        self.wrong = wrong
-        self.taken: list[int] = []
+        self.wrong, self.taken = wrong, list[int]()
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> Any:
         super().reset(seed=None if self.wrong == "seed" else seed)
@@ -145,42 +144,40 @@ def test_image_shapes(painted: ModuleType, shape: tuple[int, ...]) -> None:
     assert env._env.taken == [6]  # type: ignore[attr-defined]  # the action space begins at 4
 
 
-@pytest.mark.parametrize(
-    ("arguments", "channels", "sentence"),
-    [
-        ({"shape": (10,)}, 1, "images are needed"),
-        ({"shape": (84, 84, 4)}, 1, "images are needed"),
-        ({"actions": MultiBinary(3)}, 1, "a Discrete of 2 to 256 actions is needed"),
-        ({"actions": Discrete(300)}, 1, "a Discrete of 2 to 256 actions is needed"),
-        ({"shape": (96, 96)}, 3, r"--frame-color rgb needs observations of shape \(h, w, 3\); those of painted"),
-        ({"shape": (96, 96, 1)}, 3, r"--frame-color rgb needs observations of shape \(h, w, 3\); those of painted"),
-    ],
-)
-def test_spaces_that_do_not_fit_are_refused_and_the_env_is_closed(
-    painted: ModuleType, arguments: dict[str, Any], channels: int, sentence: str
-) -> None:
-    with patch.object(Painted, "close") as close, pytest.raises(EnvError, match=sentence):
-        make(painted, FrameShape(channels=channels), **arguments)
+UNFIT_SPACES: list[tuple[dict[str, Any], int, str]] = [
+    ({"shape": (10,)}, 1, "images are needed"),
+    ({"shape": (84, 84, 4)}, 1, "images are needed"),
+    ({"actions": MultiBinary(3)}, 1, "a Discrete of 2 to 256 actions is needed"),
+    ({"actions": Discrete(300)}, 1, "a Discrete of 2 to 256 actions is needed"),
+    ({"shape": (96, 96)}, 3, r"--frame-color rgb needs observations of shape \(h, w, 3\); those of painted"),
+    ({"shape": (96, 96, 1)}, 3, r"--frame-color rgb needs observations of shape \(h, w, 3\); those of painted"),
+]
+
+
+@pytest.mark.parametrize(("spaces", "channels", "says"), UNFIT_SPACES)
+def test_unfit_spaces_are_refused_and_envs_closed(painted: ModuleType, spaces: Any, channels: int, says: str) -> None:
+    with patch.object(Painted, "close") as close, pytest.raises(EnvError, match=says):
+        make(painted, FrameShape(channels=channels), **spaces)
     assert close.call_count == 1
 
 
-@pytest.mark.parametrize(
-    ("name", "sentence"),
-    [
-        ("NoSuchGame-v0", "Gymnasium cannot make the environment 'NoSuchGame-v0'"),
-        ("CartPole-v1", "images are needed"),
-        ("no.such.module:factory", "The module 'no.such.module' of --env .* is not found: put it beside launch.py"),
-        (":factory", "names no module"),
-        (".pixel_game:factory", "names no module"),
-        ("json:loads", "json:loads could not make an environment: TypeError: loads"),
-        ("tests.support.pixel_game:nothing", "has no function 'nothing'"),
-        ("builtins:dict", "it must return a gymnasium.Env"),
-        ("mistaken:factory", "cannot be imported: NameError: name 'no_such_name' is not defined"),
-        ("script:factory", "cannot be imported: SystemExit: 0"),  # it would end the program with success
-        ("needy:factory", "could not make an environment: ModuleNotFoundError: No module named"),
-        ("lacking:factory", "cannot be imported: ModuleNotFoundError: No module named"),
-    ],
-)
+UNFIT_NAMES = [
+    ("NoSuchGame-v0", "Gymnasium cannot make the environment 'NoSuchGame-v0'"),
+    ("CartPole-v1", "images are needed"),
+    ("no.such.module:factory", "The module 'no.such.module' of --env .* is not found: put it beside launch.py"),
+    (":factory", "names no module"),
+    (".pixel_game:factory", "names no module"),
+    ("json:loads", "json:loads could not make an environment: TypeError: loads"),
+    ("tests.support.pixel_game:nothing", "has no function 'nothing'"),
+    ("builtins:dict", "it must return a gymnasium.Env"),
+    ("mistaken:factory", "cannot be imported: NameError: name 'no_such_name' is not defined"),
+    ("script:factory", "cannot be imported: SystemExit: 0"),  # it would end the program with success
+    ("needy:factory", "could not make an environment: ModuleNotFoundError: No module named"),
+    ("lacking:factory", "cannot be imported: ModuleNotFoundError: No module named"),
+]
+
+
+@pytest.mark.parametrize(("name", "sentence"), UNFIT_NAMES)
 def test_unfit_names_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, sentence: str) -> None:
     (tmp_path / "mistaken.py").write_text("no_such_name\n")
     (tmp_path / "script.py").write_text("raise SystemExit(0)\n")
