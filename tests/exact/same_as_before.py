@@ -44,12 +44,9 @@ ON_POLICY = COMMON | flags_in("envs=8 lane_envs=2 inference_batch=4 total_steps=
 SHORT_ROUNDS = flags_in("round_steps=160 batch_size=40")
 WORKERS = COMMON | flags_in("schedule=ordered workers=4 lane_envs=1 total_steps=2_400 snapshot_every_steps=480")
 ALTERNATE = flags_in("schedule=alternate snapshot_every_steps=480")
-CONCURRENT = {"schedule": "concurrent"}
 EXPENSIVE = {"train_every": "40"}
 EIGHT_UPDATES = flags_in("train_every=180 batch_size=32 eval_every_steps=0")
 LONGER = {"total_steps": "4_320"}
-
-Disturbance = Callable[["subprocess.Popen[str]", Path], object]
 
 
 @dataclass(frozen=True)
@@ -60,7 +57,7 @@ class Case:
     flags: Mapping[str, str]
     here: Mapping[str, str]
     """Flags of this checkout's run only, which must not matter."""
-    disturb: Disturbance = lambda process, run_dir: finish(process, LONGEST_SECONDS)
+    disturb: Callable[[subprocess.Popen[str], Path], object] = lambda process, run_dir: finish(process, LONGEST_SECONDS)
 
     def words(self, run_dir: Path, changes: Mapping[str, str]) -> list[str]:
         """The words of the command."""
@@ -95,7 +92,7 @@ def _cases() -> dict[str, Case]:
     for name in ("ppo", "ppo-quick", "a2c", "a3c", "impala", "pqn", "pqn-quick"):
         cases[name] = Case(name, ON_POLICY | SHORT_ROUNDS, {})
     for name in ("ppo", "impala"):
-        cases[f"{name}-concurrent"] = Case(name, ON_POLICY | SHORT_ROUNDS | CONCURRENT, {"actors": "1"})
+        cases[f"{name}-concurrent"] = Case(name, ON_POLICY | SHORT_ROUNDS | {"schedule": "concurrent"}, {"actors": "1"})
     for name in ("a3c-async", "q-async", "nq-async"):
         cases[name] = Case(name, WORKERS, {"actors": "1"})
     cases["dqn-async"] = Case("dqn-async", WORKERS | {"learning_starts": "400"}, {"actors": "4"})
@@ -131,8 +128,7 @@ def _slots_of(segment: Path) -> str:
 
 def run_here(case: Case, run_dir: Path) -> dict[str, Any]:
     """Run a case in this checkout."""
-    process = start_words("--plain", *case.words(run_dir, case.here))
-    case.disturb(process, run_dir)
+    case.disturb(start_words("--plain", *case.words(run_dir, case.here)), run_dir)
     return result_of(run_dir)
 
 

@@ -7,9 +7,8 @@ import pytest
 from tests.exact.conftest import kill_when
 from tests.support.runs import begun, evaluations, finish, flags_in, start
 
-FLAGS = flags_in(
-    "env=tests.support.pixel_game:factory eval_every_steps=960 eval_episodes=6 eval_envs=4 total_steps=3_840"
-)
+CATCH = {"env": "tests.support.pixel_game:factory"}
+FLAGS = CATCH | flags_in("eval_every_steps=960 eval_episodes=6 eval_envs=4 total_steps=3_840")
 
 
 @pytest.mark.stress

@@ -67,11 +67,9 @@ def test_killed_processes_come_back_and_change_nothing(undisturbed: Undisturbed,
 
 FAILING_CALLBACK = """
 import json, sys, ringside
-
 def fail(status):
     if status.updates > 300:
         raise LookupError("what is plotted here?")
-
 ringside.train(on_status=fail, **json.loads(sys.argv[1]))
 """
 
@@ -99,10 +97,8 @@ def test_one_bit_of_one_frame_changes_the_weights(tmp_path: Path) -> None:
     assert summary(tmp_path / "plain")["weights_sha256"] != summary(tmp_path / "flipped")["weights_sha256"]
 
 
-ALTERNATE = flags_in(
-    "schedule=alternate lane_envs=1 inference_batch=1 snapshot_every_steps=400 total_steps=1_600 learning_starts=400 "
-    "replay_size=800"
-)
+SPANS = flags_in("snapshot_every_steps=400 total_steps=1_600 learning_starts=400 replay_size=800")
+ALTERNATE = SPANS | flags_in("schedule=alternate lane_envs=1 inference_batch=1")
 
 
 @pytest.mark.parametrize("envs", ["1", "8"])

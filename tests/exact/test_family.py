@@ -14,9 +14,8 @@ from tests.exact.conftest import kill_when
 from tests.support.runs import Flags, begun, finish, flags_in, gone, same_summary, start, summary, wait_until
 
 SHORT = flags_in("total_steps=2_880 replay_size=1_440 optimizer=adam optimizer_decay=0.999")
-EVERYTHING = SHORT | flags_in(
-    "method=iqn iqn_samples=4 iqn_policy_samples=4 munchausen dueling noisy n_step=3 prioritized"
-)
+IQN = flags_in("method=iqn iqn_samples=4 iqn_policy_samples=4 munchausen dueling")
+EVERYTHING = SHORT | IQN | flags_in("noisy n_step=3 prioritized")
 CATEGORICAL = SHORT | flags_in("method=c51 double prioritized importance_start=0.6 importance_end=0.6")
 QUANTILES = SHORT | flags_in("method=qr-dqn atoms=7 double value_rescaling normalize=last n_step=5")
 BTR = EVERYTHING | flags_in("network=impala pooling spectral_norm normalize=last clip_gradient=10 train_every=40")
@@ -27,28 +26,25 @@ RARELY = SHORT | flags_in("prioritized n_step=3 train_every=1200")
 """Most rounds have no update at all."""
 OWN = {"network": "tests.support.own_networks:Residual"}
 
-COMBINATIONS = [
-    pytest.param(NORMALIZED, id="everything"),
-    *(
-        pytest.param(flags, id=name, marks=pytest.mark.stress)
-        for name, flags in (
-            ("categorical", CATEGORICAL),
-            ("quantiles", QUANTILES | flags_in("epsilon_ladder=3 clip_gradient=10")),
-            ("btr", BTR),
-            ("alternate", EVERYTHING | flags_in("schedule=alternate snapshot_every_steps=480")),
-            ("rarely", RARELY),
-            ("bf16", EVERYTHING | {"precision": "bf16"}),
-            ("own", SHORT | OWN),
-            ("own-bf16", EVERYTHING | OWN | {"precision": "bf16"}),
-        )
-    ),
-]
+COMBINATIONS: dict[str, Flags] = {
+    "everything": NORMALIZED,
+    "categorical": CATEGORICAL,
+    "quantiles": QUANTILES | flags_in("epsilon_ladder=3 clip_gradient=10"),
+    "btr": BTR,
+    "alternate": EVERYTHING | flags_in("schedule=alternate snapshot_every_steps=480"),
+    "rarely": RARELY,
+    "bf16": EVERYTHING | {"precision": "bf16"},
+    "own": SHORT | OWN,
+    "own-bf16": EVERYTHING | OWN | {"precision": "bf16"},
+}
+USUAL, *OTHERS = COMBINATIONS
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("flags", COMBINATIONS)
-def test_nothing_that_happens_to_a_run_changes_its_weights(tmp_path: Path, run_dir: Path, flags: Flags) -> None:
+@pytest.mark.parametrize("case", [USUAL, *(pytest.param(case, marks=pytest.mark.stress) for case in OTHERS)])
+def test_nothing_that_happens_to_a_run_changes_its_weights(tmp_path: Path, run_dir: Path, case: str) -> None:
     """Two actors, a killed actor, a killed learner, a stop, and a resume with four, against one actor undisturbed."""
+    flags = COMBINATIONS[case]
     finish(start(tmp_path / "plain", actors="1", **flags))
     undisturbed = summary(tmp_path / "plain")
     assert undisturbed["episodes"] > 0

@@ -20,24 +20,20 @@ from tests.support.runs import begun, finish, flags_in, gone, same_summary, star
 pytestmark = [pytest.mark.stress, pytest.mark.timeout(300)]
 
 CATCH = {"env": "tests.support.pixel_game:factory"}
-PPO = flags_in(
-    "method=ppo epochs=2 schedule=concurrent batch_size=40 optimizer=adam optimizer_decay=0.999 "
-    "optimizer_epsilon=1e-5 clip_gradient=0.5"
-)
+ADAM = flags_in("optimizer=adam optimizer_decay=0.999 optimizer_epsilon=1e-5 clip_gradient=0.5")
 CASES = {
     "dqn": CATCH,
     "alternate": CATCH | flags_in("schedule=alternate snapshot_every_steps=480"),
     "rainbow": CATCH | flags_in("method=c51 prioritized double noisy dueling"),
-    "ppo": CATCH | PPO,
+    "ppo": CATCH | ADAM | flags_in("method=ppo epochs=2 schedule=concurrent batch_size=40"),
 }
 ODD_MEMBER = ("-m", "tests.exact.odd_member")
-ACTIONS = 3
 SECONDS = 150.0
 """Longest run, and longest way from one kill to the next, on a machine under load."""
 
 
 def _begun(run_dir: Path, case: str, *, members: int, **changes: str) -> tuple[subprocess.Popen[str], Memory]:
-    return begun(run_dir, actions=ACTIONS, **CASES[case] | {"learner_members": str(members)} | changes)
+    return begun(run_dir, actions=3, **CASES[case] | {"learner_members": str(members)} | changes)
 
 
 @pytest.fixture
@@ -133,8 +129,7 @@ def test_numbers_that_are_not_finite_are_reported_once(run_dir: Path) -> None:
 
 def test_members_that_compute_other_numbers_end_the_run(run_dir: Path) -> None:
     process = start(run_dir, program=ODD_MEMBER, **CATCH | {"learner_members": "2"})
-    output = finish(process, code=1)
-    assert "The members of the learner disagree about the parameters after round" in output
+    assert "The members of the learner disagree about the parameters after round" in finish(process, code=1)
     assert gone(process)
 
 

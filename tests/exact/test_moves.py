@@ -20,12 +20,11 @@ pytestmark = pytest.mark.stress
 def moving(process: subprocess.Popen[str], memory: Memory) -> Iterator[list[int]]:
     """Want every lane at the next actor, over and over; yields how many lanes have moved so often."""
     board, ended, moved = memory.board, Event(), list[int]()
-    actors = memory.plan.actors
 
     def turn() -> None:
         while not ended.wait(0.002):
             if np.array_equal(board.lane_owner, board.lane_wanted):
-                board.lane_wanted[:] = (board.lane_owner + 1) % actors
+                board.lane_wanted[:] = (board.lane_owner + 1) % memory.plan.actors
                 moved.append(len(board.lane_owner))
 
     thread = Thread(target=turn)

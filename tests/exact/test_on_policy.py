@@ -12,10 +12,8 @@ import pytest
 from tests.exact.conftest import Undisturbed, kill_when, stop_at
 from tests.support.runs import Flags, begun, evaluations, finish, flags_in, records, same_summary, start, summary
 
-ROUNDS = flags_in(
-    "round_steps=40 batch_size=20 optimizer=rms optimizer_decay=0.99 optimizer_epsilon=1e-5 clip_gradient=0.5 "
-    "snapshot_every_steps=200 total_steps=2_400"
-)
+RMS = flags_in("optimizer=rms optimizer_decay=0.99 optimizer_epsilon=1e-5 clip_gradient=0.5")
+ROUNDS = RMS | flags_in("round_steps=40 batch_size=20 snapshot_every_steps=200 total_steps=2_400")
 """A snapshot every five rounds."""
 EVALUATED = flags_in("recurrent eval_every_steps=1_200 eval_episodes=3 eval_max_frames=400")
 METHODS = {
@@ -74,14 +72,14 @@ def test_the_number_of_actors_changes_nothing(alone: Undisturbed, tmp_path: Path
         assert _require_same(run_dir, alone(method, schedule))["actors"] == actors
 
 
-@pytest.mark.parametrize(
-    ("method", "schedule", "rounds_apart"),
-    [
-        (*USUAL, 5),
-        *(pytest.param(*case, 1, marks=stress) for case in CASES if case[0] not in RECURRENT),
-        *(pytest.param(*case, 5, marks=stress) for case in CASES if case != USUAL),
-    ],
-)
+DISTURBED = [
+    (*USUAL, 5),
+    *(pytest.param(*case, 1, marks=stress) for case in CASES if case[0] not in RECURRENT),
+    *(pytest.param(*case, 5, marks=stress) for case in CASES if case != USUAL),
+]
+
+
+@pytest.mark.parametrize(("method", "schedule", "rounds_apart"), DISTURBED)
 def test_kills_a_resume_and_the_distance_of_snapshots_change_nothing(
     alone: Undisturbed, run_dir: Path, method: str, schedule: str, rounds_apart: int
 ) -> None:
@@ -113,9 +111,7 @@ def test_an_evaluation_survives_the_death_of_its_servers(alone: Undisturbed, run
 
 @stress
 @pytest.mark.parametrize(("method", "schedule"), [("vtrace", "concurrent"), ("ppo", "alternate")])
-def test_without_the_last_round_a_run_is_inexact_where_it_needs_it(
-    alone: Undisturbed, run_dir: Path, method: str, schedule: str
-) -> None:
+def test_a_run_without_a_needed_round_is_inexact(alone: Undisturbed, run_dir: Path, method: str, schedule: str) -> None:
     assert f"--resume {run_dir}" in stop_at(*begun(run_dir, "--no-checkpoint-replay", **_flags(method, schedule)), 22)
     steps = summary(run_dir)["steps"]
     output = finish(start(run_dir, "--resume", str(run_dir)))

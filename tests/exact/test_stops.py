@@ -31,15 +31,13 @@ CASES = {
     "ordered": WORKERS | EVALUATED | flags_in("method=a2c"),
     "ordered-replay": WORKERS | flags_in("method=dqn local_replay=400 batch_size=8"),
 }
-USUAL = "ppo"
+USUAL, *OTHER_CASES = CASES
 KILLED = {"ppo": ("learner", "actor 0", "scribe"), "ordered": ("worker 0", "worker 1", "scribe")}
 OTHERS = ("inference", "learner", "actor 1")
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=() if case == USUAL else pytest.mark.stress) for case in CASES]
-)
+@pytest.mark.parametrize("case", [USUAL, *(pytest.param(case, marks=pytest.mark.stress) for case in OTHER_CASES)])
 def test_stops_at_any_boundary_change_nothing(case: str, tmp_path: Path, run_dir: Path) -> None:
     flags, undisturbed = CASES[case], tmp_path / "undisturbed"
     finish(start(undisturbed, **flags))

@@ -11,10 +11,8 @@ import pytest
 from tests.exact.conftest import Undisturbed, kill_when, stop_at
 from tests.support.runs import begun, finish, flags_in, gone, kill, records, same_summary, start, summary, wait_until
 
-ROUNDS = flags_in(
-    "schedule=ordered workers=4 lane_envs=1 t_max=5 optimizer=rms optimizer_decay=0.99 optimizer_epsilon=1e-3 "
-    "snapshot_every_steps=200 total_steps=1_200"
-)
+RMS = flags_in("optimizer=rms optimizer_decay=0.99 optimizer_epsilon=1e-3")
+ROUNDS = RMS | flags_in("schedule=ordered workers=4 lane_envs=1 t_max=5 snapshot_every_steps=200 total_steps=1_200")
 OF_VALUES = {"epsilon_steps": "600", "round_steps": "100"}
 METHODS = {
     "a2c": {"method": "a2c", "clip_gradient": "5"},
@@ -71,13 +69,12 @@ def test_every_worker_contributes_a_gradient_a_round(alone: Undisturbed) -> None
     assert not list((alone("a2c") / "checkpoints").glob("segment-*"))
 
 
+RESUMED = [(USUAL, "1"), *(pytest.param(method, "4", marks=pytest.mark.stress) for method in METHODS)]
+
+
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(
-    ("method", "actors"), [(USUAL, "1"), *(pytest.param(method, "4", marks=pytest.mark.stress) for method in METHODS)]
-)
-def test_processes_deaths_in_a_shard_and_a_resume_change_nothing(
-    alone: Undisturbed, run_dir: Path, method: str, actors: str
-) -> None:
+@pytest.mark.parametrize(("method", "actors"), RESUMED)
+def test_deaths_in_a_shard_and_a_resume_are_exact(alone: Undisturbed, run_dir: Path, method: str, actors: str) -> None:
     """Each of two processes dies in its shard; the run continues with another number of processes."""
     stop_at(*begun(run_dir, program=DYING, **_flags(method, "2")), 24)
     stopped = summary(run_dir)

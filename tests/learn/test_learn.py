@@ -15,12 +15,10 @@ from tests.support.runs import finish, flags_in, records, start, summary
 PLAYED_WELL = 1.5
 """Mean return that only a paddle under the block gets: at random it is -0.2, at best 2.2."""
 
-
-SETTINGS = flags_in(
-    "actors=1 envs=16 inference_batch=8 round_steps=320 learning_starts=640 total_steps=12_800 replay_size=8_000 "
-    "optimizer=adam learning_rate=5e-4 optimizer_decay=0.999 optimizer_epsilon=1e-5 "
-    "epsilon_steps=5_000 epsilon_end=0.02 discount=0.95"
-)
+GAME = flags_in("actors=1 envs=16 inference_batch=8 discount=0.95")
+ADAM = flags_in("optimizer=adam learning_rate=5e-4 optimizer_decay=0.999 optimizer_epsilon=1e-5")
+REPLAY = flags_in("round_steps=320 learning_starts=640 replay_size=8_000 epsilon_steps=5_000 epsilon_end=0.02")
+SETTINGS = GAME | ADAM | REPLAY | {"total_steps": "12_800"}
 
 
 def played(run_dir: Path, episodes: int = 60) -> float:
@@ -40,20 +38,13 @@ def played(run_dir: Path, episodes: int = 60) -> float:
     return float(np.mean(returns))
 
 
-ROUNDS = flags_in(
-    "actors=1 envs=16 inference_batch=8 discount=0.95 schedule=alternate snapshot_every_steps=2_000 "
-    "optimizer_epsilon=1e-5 clip_gradient=0.5"
-)
-ACTOR_CRITIC = ROUNDS | flags_in(
-    "method=a2c round_steps=80 batch_size=80 total_steps=20_000 optimizer=rms learning_rate=4e-3 optimizer_decay=0.99"
-)
-PASSES = ROUNDS | flags_in(
-    "method=ppo round_steps=512 batch_size=128 epochs=3 total_steps=20_000 "
-    "optimizer=adam learning_rate=1e-3 optimizer_decay=0.999"
-)
-Q_LAMBDA = PASSES | flags_in(
-    "method=pqn epochs=2 total_steps=40_000 optimizer=radam clip_gradient=10 epsilon_steps=10_000 epsilon_end=0.02"
-)
+ROUNDS = GAME | flags_in("schedule=alternate snapshot_every_steps=2_000 optimizer_epsilon=1e-5 clip_gradient=0.5")
+ACTOR_CRITIC = ROUNDS | flags_in("method=a2c round_steps=80 batch_size=80 total_steps=20_000")
+ACTOR_CRITIC |= flags_in("optimizer=rms learning_rate=4e-3 optimizer_decay=0.99")
+PASSES = ROUNDS | flags_in("method=ppo round_steps=512 batch_size=128 epochs=3 total_steps=20_000")
+PASSES |= flags_in("optimizer=adam learning_rate=1e-3 optimizer_decay=0.999")
+Q_LAMBDA = PASSES | flags_in("method=pqn epochs=2 total_steps=40_000 optimizer=radam clip_gradient=10")
+Q_LAMBDA |= flags_in("epsilon_steps=10_000 epsilon_end=0.02")
 SHORT_ROUNDS = flags_in("round_steps=128 batch_size=64 learning_rate_end=1e-4 anneal_steps=40_000")
 ON_POLICY = {
     "a2c": ACTOR_CRITIC,
@@ -64,42 +55,37 @@ ON_POLICY = {
     "pqn a version behind": Q_LAMBDA | SHORT_ROUNDS | flags_in("schedule=concurrent"),
     "vtrace": ACTOR_CRITIC | flags_in("method=vtrace schedule=concurrent total_steps=10_000"),
 }
-MEMORY = ACTOR_CRITIC | flags_in(
-    "env=tests.learn.games:Cue round_steps=112 batch_size=112 total_steps=12_000 "
-    "optimizer=adam optimizer_decay=0.999 learning_rate=2e-3 discount=0.9"
-)
+MEMORY = ACTOR_CRITIC | flags_in("env=tests.learn.games:Cue round_steps=112 batch_size=112 total_steps=12_000")
+MEMORY |= flags_in("optimizer=adam optimizer_decay=0.999 learning_rate=2e-3 discount=0.9")
 """Rounds of 7 ticks: an episode has 6, and one tick more that resets it."""
 
 
-WORKERS = flags_in(
-    "schedule=ordered workers=16 lane_envs=1 t_max=5 actors=2 discount=0.95 snapshot_every_steps=2_000 "
-    "optimizer=rms learning_rate=1e-3 optimizer_decay=0.99 optimizer_epsilon=1e-3 total_steps=40_000"
-)
+WORKERS = flags_in("schedule=ordered workers=16 lane_envs=1 t_max=5 actors=2 discount=0.95 snapshot_every_steps=2_000")
+WORKERS |= flags_in("optimizer=rms learning_rate=1e-3 optimizer_decay=0.99 optimizer_epsilon=1e-3 total_steps=40_000")
 WORKERS_OF_Q = WORKERS | flags_in("round_steps=640 epsilon_steps=10_000 epsilon_end=0.02")
+OF_REPLAY = ADAM | flags_in("method=dqn workers=4 t_max=4 local_replay=2_000 learning_starts=640 epsilon_steps=5_000")
+OF_REPLAY |= flags_in("round_steps=320 batch_size=32 total_steps=12_000")
 BY_WORKERS = {
     "a2c": WORKERS | flags_in("method=a2c"),
     **{method: WORKERS_OF_Q | {"method": method} for method in ("n-step-q", "one-step-q", "sarsa")},
-    "dqn": WORKERS_OF_Q
-    | flags_in("method=dqn workers=4 t_max=4 local_replay=2_000 learning_starts=640 epsilon_steps=5_000")
-    | flags_in("round_steps=320 batch_size=32 total_steps=12_000 optimizer=adam learning_rate=5e-4")
-    | flags_in("optimizer_decay=0.999 optimizer_epsilon=1e-5"),
+    "dqn": WORKERS_OF_Q | OF_REPLAY,
 }
 
 
 MEMORY_OF_WORKERS = WORKERS | flags_in("method=a2c network=a3c t_max=7 discount=0.9 total_steps=30_000")
 MEMORY_OF_WORKERS |= {"env": MEMORY["env"]}
 """A3C with an LSTM."""
+IMPLICIT = flags_in("method=iqn iqn_samples=8 iqn_policy_samples=8 munchausen dueling n_step=3 prioritized")
+# An update of the residual network takes 100 ms.
+RESIDUAL = flags_in("network=impala pooling spectral_norm batch_size=16 epsilon_ladder=2 total_steps=9_600")
+RESIDUAL |= flags_in("clip_gradient=10 no_clip_rewards")
 SCHEDULES = flags_in("snapshot_every_steps=640 publish_every_updates=40")
 CASES = {
     "dqn": SETTINGS,
     "categorical": SETTINGS | flags_in("method=c51 atoms=29 v_min=-2 v_max=12 double n_step=3 prioritized"),
-    "implicit": SETTINGS
-    | flags_in("method=iqn iqn_samples=8 iqn_policy_samples=8 munchausen dueling n_step=3 prioritized"),
+    "implicit": SETTINGS | IMPLICIT,
     "quantiles": SETTINGS | flags_in("method=qr-dqn atoms=21 noisy double normalize=last value_rescaling"),
-    # An update of the residual network takes 100 ms.
-    "residual": SETTINGS
-    | flags_in("network=impala pooling spectral_norm batch_size=16 epsilon_ladder=2 clip_gradient=10 no_clip_rewards")
-    | flags_in("total_steps=9_600"),
+    "residual": SETTINGS | RESIDUAL,
     **{schedule: SETTINGS | SCHEDULES | {"schedule": schedule} for schedule in ("alternate", "free")},
     **ON_POLICY,
     **{
@@ -126,9 +112,10 @@ def test_learns_the_pixel_game(tmp_path: Path, seed: str) -> None:
     assert summary(tmp_path / "run")["updates"] == (9_600 - 640) // 4
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(name, marks=[] if name == QUICKEST else STRESS) for name in CASES if name != "dqn"]
-)
+OTHERS = [pytest.param(name, marks=[] if name == QUICKEST else STRESS) for name in CASES if name != "dqn"]
+
+
+@pytest.mark.parametrize("case", OTHERS)
 def test_methods_and_schedules_learn_the_pixel_game(tmp_path: Path, case: str) -> None:
     train(tmp_path / "run", case)
     assert played(tmp_path / "run") > PLAYED_WELL
@@ -145,15 +132,15 @@ def test_nothing_is_learned_from_shuffled_rewards(tmp_path: Path, case: str) -> 
     assert played(tmp_path / "run") < PLAYED_WELL / 2
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        pytest.param(MEMORY | {"method": "a2c", "schedule": "alternate"}, id="a2c", marks=STRESS),
-        pytest.param(MEMORY | {"method": "vtrace", "schedule": "concurrent"}, id="vtrace", marks=STRESS),
-        pytest.param(MEMORY_OF_WORKERS | {"schedule": "ordered"}, id="workers, ordered", marks=STRESS),
-        pytest.param(MEMORY_OF_WORKERS | {"schedule": "async"}, id="workers, async", marks=STRESS),
-    ],
-)
+NEEDING_MEMORY = [
+    pytest.param(MEMORY | {"method": "a2c", "schedule": "alternate"}, id="a2c", marks=STRESS),
+    pytest.param(MEMORY | {"method": "vtrace", "schedule": "concurrent"}, id="vtrace", marks=STRESS),
+    pytest.param(MEMORY_OF_WORKERS | {"schedule": "ordered"}, id="workers, ordered", marks=STRESS),
+    pytest.param(MEMORY_OF_WORKERS | {"schedule": "async"}, id="workers, async", marks=STRESS),
+]
+
+
+@pytest.mark.parametrize("settings", NEEDING_MEMORY)
 def test_a_recurrent_agent_learns_what_needs_memory(tmp_path: Path, settings: dict[str, str]) -> None:
     """Without memory the mean return stays near 0. Gradients of workers go back through an episode at most."""
     returns = {}
