@@ -2,7 +2,6 @@
 
 import time
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -55,8 +54,7 @@ def test_a_version_is_queued_once_however_often_its_commit_is_begun(memory: Memo
         commits.queue_evaluation(boundary, write)
     queue = memory.evaluations
     assert (written, queue.queued.read()) == ([2, 4], 2)
-    assert queue.step[:2].tolist() == [2 * ROUND_STEPS, 4 * ROUND_STEPS]
-    assert queue.data[:2, 0].tolist() == [2.0, 4.0]
+    assert (queue.step[:2].tolist(), queue.data[:2, 0].tolist()) == ([80, 160], [2.0, 4.0])
     assert answers == [True, True]
 
 
@@ -71,7 +69,7 @@ def test_a_resume_with_another_interval_queues_no_evaluation_of_its_first_bounda
 
 def test_a_commit_is_noted_with_its_moment_and_wakes_those_who_wait(memory: Memory) -> None:
     rung = list[int]()
-    bells = [SimpleNamespace(ring=lambda number=number: rung.append(number)) for number in range(4)]
+    bells = [Mock(ring=lambda number=number: rung.append(number)) for number in range(4)]
     commits, _ = commits_of(memory, bells[3], bells[:3])
     names, before = memory.run_schedule.method.metrics, time.monotonic()
     commits.record(1, lambda: (7, dict.fromkeys(names, 2.0)))
@@ -96,7 +94,7 @@ def test_the_scribe_is_woken_where_a_record_ends(memory: Memory) -> None:
     rung = list[int]()
     memory.board.run_schedule = replace(memory.run_schedule, record_rounds=3)
     memory.board.last.publish(8)
-    commits, _ = commits_of(memory, SimpleNamespace(ring=lambda: rung.append(memory.board.committed)))
+    commits, _ = commits_of(memory, Mock(ring=lambda: rung.append(memory.board.committed)))
     for boundary in range(1, 9):
         commits.publish(boundary)
     assert rung == [3, 6, 8]

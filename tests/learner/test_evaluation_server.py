@@ -19,7 +19,6 @@ from tests.support.configurations import settled
 
 ENVS = 64
 CPU = torch.device("cpu")
-DQN = {"method": "dqn", "envs": 8}
 SAMPLED = {"method": "a2c", "envs": 8, "round_steps": 80, "batch_size": 80}
 GREEDY = SAMPLED | {"eval_actions": "greedy"}
 
@@ -59,7 +58,7 @@ def test_a_policy_is_sampled_at_the_draws_of_the_request() -> None:
     assert np.array_equal(again, actions)
 
 
-@pytest.mark.parametrize("settings", [DQN, GREEDY])
+@pytest.mark.parametrize("settings", [{"method": "dqn", "envs": 8}, GREEDY])
 def test_greedy_actions_do_not_depend_on_draws(settings: dict[str, Any]) -> None:
     actions, values = _answered(make_memory(ENVS, **settings), np.random.default_rng(1).random(ENVS))
     assert (actions == values.argmax()).all()

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -24,13 +25,10 @@ PATTERNS = ([("fp32", 8, "device"), ("bf16", 0, "host")], [("bf16", 2, "device")
 ON_A_GPU = [name for name, preset in PRESETS.items() if preset.learn.schedule in ("concurrent", "alternate")]
 """Presets whose learner has a device; those of actor-learners learn on CPUs."""
 COVERING = [Work(preset, *each) for number, preset in enumerate(ON_A_GPU) for each in PATTERNS[number % 2]]
-COVERING += [
-    Work(preset, *each) for preset in ("nature", "rainbow") for each in (("bf16", 8, "host"), ("fp32", 0, "device"))
-]
-COVERING += [Work(preset, precision, recurrent=True) for preset, precision in (("impala", "bf16"), ("a2c", "fp32"))]
-COVERING += [
-    Work(preset, precision, parts=2) for preset, precision in (("nature", "fp32"), ("btr", "bf16"), ("ppo", "fp32"))
-]
+COVERING += [Work(preset, "bf16", 8, "host") for preset in ("nature", "rainbow")]
+COVERING += [Work(preset, "fp32", 0, "device") for preset in ("nature", "rainbow")]
+COVERING += [Work(*each, recurrent=True) for each in (("impala", "bf16"), ("a2c", "fp32"))]
+COVERING += [Work(*each, parts=2) for each in (("nature", "fp32"), ("btr", "bf16"), ("ppo", "fp32"))]
 """Every pair of two settings (`test_every_pair_is_tried`), recurrent networks, and minibatches in parts."""
 
 
@@ -69,9 +67,10 @@ def _round_of(name: str) -> int | None:
     return int(found[2]) if found else None
 
 
-@pytest.mark.parametrize(
-    "work", [Work("nature"), Work("rainbow", "bf16", 0, "host"), Work("pqn", graph_updates=2)], ids=str
-)
+USUAL = [Work("nature"), Work("rainbow", "bf16", 0, "host"), Work("pqn", graph_updates=2)]
+
+
+@pytest.mark.parametrize("work", USUAL, ids=str)
 def test_bits_do_not_depend_on_the_schedule_and_agree_with_a_cpu(work: Work) -> None:
     _compare(work, range(2))
 
@@ -88,18 +87,15 @@ def test_a_recurrent_network_is_captured_too(precision: str) -> None:
 
 
 def test_every_pair_is_tried() -> None:
-    tried = {frozenset(pair) for work in COVERING for pair in _pairs(work)}
-    graphs = [("graph_updates", n) for n in (0, 8)]
-    frames, precisions = [("replay_on", at) for at in ("device", "host")], [("precision", p) for p in FIRST]
-    presets = [("preset", name) for name in ON_A_GPU]
-    for these, those in ((graphs, frames), (graphs, precisions), (frames, precisions)):
-        assert {frozenset((a, b)) for a in these for b in those} <= tried
-    assert {frozenset((a, b)) for a in presets for b in [*graphs, *frames, *precisions]} <= tried
+    tried = {frozenset(pair) for work in COVERING for pair in combinations(_settings(work), 2)}
+    values = {"graph_updates": (0, 8), "replay_on": ("device", "host"), "precision": FIRST, "preset": ON_A_GPU}
+    settings = [[(name, each) for each in these] for name, these in values.items()]
+    for these, those in combinations(settings, 2):
+        assert {frozenset(pair) for pair in product(these, those)} <= tried
 
 
-def _pairs(work: Work) -> list[tuple[tuple[str, object], tuple[str, object]]]:
-    fields = [(name, 8 if (name, value) == ("graph_updates", 2) else value) for name, value in work._asdict().items()]
-    return [(a, b) for a in fields for b in fields if a[0] < b[0]]
+def _settings(work: Work) -> list[tuple[str, object]]:
+    return [(name, 8 if (name, value) == ("graph_updates", 2) else value) for name, value in work._asdict().items()]
 
 
 @pytest.mark.stress

@@ -141,9 +141,7 @@ ORDERS = {
     "Prefetcher.submit: never after the main stream": Mutation(_rounds, NATURE, 1, (OTHER, INDEX), _at_once),
     "CudaSideStream.submit: inputs are not kept": Mutation(_rounds, PLAIN, 0, (INFINITE,), _nothing_kept),
     "DeviceFrames: one tick less than the window needs": Mutation(_rounds, NATURE, 0, patch=_short_window),
-    "Graphs: one pool and one capture stream for both": Mutation(
-        _rounds, NATURE, 1, (OTHER, INFINITE), _one_pool_and_stream
-    ),
+    "Graphs: one pool and stream for both": Mutation(_rounds, NATURE, 1, (OTHER, INFINITE), _one_pool_and_stream),
 }
 """Orders that are kept otherwise than by a wait: how each is left out, and what shows that it is needed."""
 MUTATIONS = WAITS | ORDERS

@@ -42,13 +42,12 @@ def test_a_slow_machine_is_given_up_at_last(monkeypatch: pytest.MonkeyPatch) -> 
         numerics(small())
 
 
+OLDER = [("fp32", "MKL_CBWR", "COMPATIBLE"), ("bf16", "ONEDNN_MAX_CPU_ISA", "AVX2")]
+
+
 @pytest.mark.stress
-@pytest.mark.parametrize(
-    ("precision", "variable", "value"), [("fp32", "MKL_CBWR", "COMPATIBLE"), ("bf16", "ONEDNN_MAX_CPU_ISA", "AVX2")]
-)
-def test_another_type_of_processor_is_told_apart(
-    precision: str, variable: str, value: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("precision", "variable", "value"), OLDER)
+def test_an_older_processor_differs(precision: str, variable: str, value: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Libraries compute as on an older processor."""
     plan = small(network="nature", inference_batch=8, precision=precision)
     first = numerics(plan)

@@ -1,7 +1,6 @@
 """Slices of a learner's round, without a network."""
 
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -26,7 +25,7 @@ from tests.support.fake_doorbells import fake_doorbells
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The learner's `time.monotonic`."""
     now = [0.0]
-    monkeypatch.setattr(learner, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(learner, "time", Mock(monotonic=lambda: now[0]))
     return now
 
 
@@ -77,18 +76,18 @@ def test_repeated_updates_are_counted_where_slices_end_elsewhere() -> None:
     assert (rounds._board.redone[Role.LEARNER], rounds._board.updates[0]) == (7, 12)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "paces", "counts", "done"),
-    [
-        (3.0, [], (4, 3), [1, 2, 3, 4, 4, 4, 4]),  # the second round repeats those of the first
-        # As graphs do, of which slices are whole ones.
-        (0.01, [], (2 * SLICE_UPDATES,), [1, SLICE_UPDATES, 2 * SLICE_UPDATES]),
-        # One by one while they are slow, and as many as fit into the time when they are not.
-        (0.12, [0.6, 0.4, 0.4, 2.0], (13,), [1, 2, 3, 4, 5, 9, 13]),
-        (SLICE_SECONDS / 11, [], (3 * CHUNK_UPDATES,), [1, 1 + CHUNK_UPDATES, 2 * CHUNK_UPDATES, 3 * CHUNK_UPDATES]),
-    ],
-    ids=["slow", "fast", "as known", "whole chunks"],
-)
+WHOLE_CHUNKS = [1, 1 + CHUNK_UPDATES, 2 * CHUNK_UPDATES, 3 * CHUNK_UPDATES]
+SLICES: dict[str, tuple[float, list[float], Sequence[int], list[int]]] = {
+    "slow": (3.0, [], (4, 3), [1, 2, 3, 4, 4, 4, 4]),  # the second round repeats those of the first
+    # As graphs do, of which slices are whole ones.
+    "fast": (0.01, [], (2 * SLICE_UPDATES,), [1, SLICE_UPDATES, 2 * SLICE_UPDATES]),
+    # One by one while they are slow, and as many as fit into the time when they are not.
+    "as known": (0.12, [0.6, 0.4, 0.4, 2.0], (13,), [1, 2, 3, 4, 5, 9, 13]),
+    "whole chunks": (SLICE_SECONDS / 11, [], (3 * CHUNK_UPDATES,), WHOLE_CHUNKS),
+}
+
+
+@pytest.mark.parametrize(("seconds", "paces", "counts", "done"), SLICES.values(), ids=SLICES)
 def test_a_slice_takes_about_as_long_as_it_should(
     clock: list[float], seconds: float, paces: list[float], counts: Sequence[int], done: list[int]
 ) -> None:
@@ -111,7 +110,7 @@ def test_members_that_differ_end_the_run_before_the_commit() -> None:
             raise FatalError("They differ.")
 
     rounds, _ = make_rounds(make_engine(), learning_starts=1)
-    rounds._team = SimpleNamespace(meet=meet)
+    rounds._team = Mock(meet=meet)
     rounds._commit = Mock()
     with pytest.raises(FatalError, match="They differ"):
         rounds.run_round(1)
@@ -147,14 +146,11 @@ def test_a_gpu_is_asked_for_some_slices_ahead_and_no_more() -> None:
 
 
 def test_a_gpu_that_does_not_go_on_is_a_fault(clock: list[float]) -> None:
-    gpu = Gpu()
-    rounds, heartbeats = make_rounds(gpu)
 
     def wait(seconds: float) -> None:
         clock[0] += STUCK_SECONDS / 4
 
-    gpu.wait = wait
-    gpu.unfinished = 9
+    rounds, heartbeats = make_rounds(Mock(unfinished_slices=lambda: 9, wait=wait))
     with pytest.raises(DeviceFault, match="did not finish a slice of up to 16 updates in 300 s"):
         rounds._wait_for_slices(SLICES_LEFT)
     assert len(heartbeats) == 5
@@ -178,26 +174,23 @@ def test_the_next_round_is_drawn_while_the_gpu_has_work_for_some_looks(begun: in
     drawn = list[int]()
     rounds._prefetch = drawn.append
     rounds._wait_for_gpu(5)
-    assert len(heartbeats) == looks
-    assert drawn == [5] * looks
+    assert (len(heartbeats), drawn) == (looks, [5] * looks)
 
 
-@pytest.mark.parametrize(
-    ("boundary", "written", "readable_from", "refused", "commits"),
-    [
-        (10, 9, 8, 0, True),
-        (10, 8, 8, 0, True),
-        (10, 7, 8, 0, False),
-        (10, 7, 8, 1, True),
-        (99 + METRIC_RECORDS, 100, 0, 0, True),
-        (100 + METRIC_RECORDS, 100, 0, 0, False),
-    ],
-    ids=["written", "in the ring", "soon overwritten", "refused by the disk", "metrics fit", "metrics do not fit"],
-)
-def test_a_commit_lets_no_lane_overwrite_an_unrecorded_round(
-    boundary: int, written: int, readable_from: int, refused: int, commits: bool
-) -> None:
+UNRECORDED = {
+    "written": (10, 9, 8, 0, True),
+    "in the ring": (10, 8, 8, 0, True),
+    "soon overwritten": (10, 7, 8, 0, False),
+    "refused by the disk": (10, 7, 8, 1, True),
+    "metrics fit": (99 + METRIC_RECORDS, 100, 0, 0, True),
+    "metrics do not fit": (100 + METRIC_RECORDS, 100, 0, 0, False),
+}
+
+
+@pytest.mark.parametrize("case", UNRECORDED.values(), ids=UNRECORDED)
+def test_a_commit_lets_no_lane_overwrite_an_unrecorded_round(case: tuple[int, int, int, int, bool]) -> None:
     """With round 10 the lanes may write over round 7, not over round 8; nor are metrics overwritten."""
+    boundary, written, readable_from, refused, commits = case
     board = Mock(written=[written], records_refused=[refused], newest_record=boundary - 1)
     run_schedule = Mock(round_ticks=5, record_number=lambda at: at - 1, segment_begin=lambda at: at)
     run_schedule.oldest_readable_tick = {boundary: 5 * readable_from}.__getitem__
@@ -222,11 +215,9 @@ def test_a_learner_that_died_between_its_snapshot_and_its_commit_commits_first()
     rounds._commit = committed.append
     rounds._memory.weights.publish(0, lambda flat: None)
     rounds._memory.learner_snapshots.write(1, lambda out: None)
-    assert rounds.restore() == 1
-    assert committed == [1]
+    assert (rounds.restore(), committed) == (1, [1])
     rounds._board.commits.publish(1)
-    assert rounds.restore() == 1
-    assert committed == [1], "once"
+    assert (rounds.restore(), committed) == (1, [1]), "once"
 
 
 def test_a_commit_keeps_its_order() -> None:

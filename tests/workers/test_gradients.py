@@ -18,13 +18,12 @@ from learner.rollout.step_reader import StepReader
 from shared.errors import FatalError
 from shared.memory.run_memory import Memory
 from shared.memory.shared_parameters import SharedParameters
-from tests.learner.networks.test_modules import Reference, canonical, make_reference, packed_model
+from tests.learner.networks.test_modules import CPU, Reference, canonical, make_reference, packed_model
 from tests.support.played_ring import ACTIONS
 from tests.support.worker_memory import LANE_ENVS, T_MAX, WORKERS, worker_config, worker_memory
 from workers.gradients import Gradients, make_worker_method
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-CPU = torch.device("cpu")
 WORKER, ROUND = 1, 2
 
 
@@ -200,8 +199,7 @@ def test_sums_of_a_record_stay_while_its_worker_is_ahead() -> None:
         if round_ in (1, 2):  # 2 is the newest that may be computed while boundary 2 is not committed
             found.append(gradients.means(2))
     assert found[0] == found[1]
-    assert found[0][0] == 2 * WORKERS
-    assert gradients.means(4)[0] == 2 * WORKERS
+    assert found[0][0] == gradients.means(4)[0] == 2 * WORKERS
 
 
 @pytest.mark.parametrize("published", [ROUND + 1, ROUND + 2])

@@ -12,14 +12,13 @@ from learner.networks.frame_blocks import images_in
 from learner.networks.modules import initial_parameters
 from learner.replay.sampling import Replay
 from shared.memory.run_memory import Memory
-from tests.learner.networks.test_modules import make_reference
+from tests.learner.networks.test_modules import CPU, make_reference
 from tests.support.played_ring import PlayedRing
 from tests.support.worker_memory import LANE_ENVS, T_MAX, worker_config, worker_memory
 from tests.workers.test_gradients import models_of
 from workers.gradients import Gradients, make_worker_method
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-CPU = torch.device("cpu")
 WORKER, BATCH, WINDOW = 1, 64, 3
 
 
@@ -44,9 +43,8 @@ def _drawn(memory: Memory, worker: int, number: int) -> Any:
 
 def test_transitions_are_those_of_the_worker_and_of_its_newest_steps() -> None:
     memory, played = _memory()
-    number = 3
-    end = (number + 1) * T_MAX
-    chunk = _drawn(memory, WORKER, number)._chunk
+    end = 4 * T_MAX  # of gradient 3
+    chunk = _drawn(memory, WORKER, 3)._chunk
     envs = range(WORKER * LANE_ENVS, (WORKER + 1) * LANE_ENVS)
     first = end - WINDOW * T_MAX + 3  # the stack of the first tick lies in the window
     own = [(tick, env) for tick in range(first, end) for env in envs if played._slots[tick]["valid"][env]]
@@ -56,9 +54,8 @@ def test_transitions_are_those_of_the_worker_and_of_its_newest_steps() -> None:
     for i in range(BATCH):
         found = known[np.ascontiguousarray(frames[i, :4]).tobytes()]
         seen.add(found.state.tobytes())
-        assert chunk.action_one_hot[i].argmax() == found.action
-        assert chunk.reward[i] == found.reward
-        assert (chunk.discount[i] == 0.0) == found.ends
+        step = chunk.action_one_hot[i].argmax(), chunk.reward[i], chunk.discount[i] == 0.0
+        assert step == (found.action, found.reward, found.ends)
         best = target.values(found.next_state[None]).max()
         assert chunk.target[i].item() == pytest.approx(found.reward + chunk.discount[i].item() * best.item(), abs=1e-4)
     assert len(seen) > len(own) // 2

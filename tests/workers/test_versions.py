@@ -14,13 +14,12 @@ from learner.networks.modules import initial_parameters
 from learner.networks.packed_model import PackedModel
 from shared.memory.run_memory import Memory
 from shared.memory.shared_parameters import SharedParameters
-from tests.learner.networks.test_modules import canonical, packed_model
+from tests.learner.networks.test_modules import CPU, canonical, packed_model
 from tests.support.worker_memory import LANE_ENVS, T_MAX, WORKERS, worker_config, worker_memory
 from workers import versions
 from workers.versions import Hogwild, Versions
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-CPU = torch.device("cpu")
 ROUNDS = 3
 
 

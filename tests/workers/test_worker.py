@@ -159,6 +159,5 @@ def test_every_method_moves_all_parameters(method: str, schedule: str) -> None:
     found, _ = _run(2, **settings)
     assert np.isfinite(found["metrics"][-1]).all()
     assert np.isfinite(found["online"]).all()
-    spec = Plan(worker_config(**settings), ACTIONS).parameters
-    for name, squares in spec.split(found["moment2"]).items():
+    for name, squares in Plan(worker_config(**settings), ACTIONS).parameters.split(found["moment2"]).items():
         assert squares.any(), name

@@ -54,9 +54,7 @@ def _value_based(monkeypatch: pytest.MonkeyPatch, seen: list[float]) -> Config:
 
 
 @pytest.mark.parametrize("make_config", [_on_policy, _value_based])
-def test_targets_read_the_annealed_value_of_their_round_whenever_the_learner_began(
-    make_config: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_targets_read_the_annealed_value_of_their_round(make_config: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next round is prefetched while the present one runs; a learner goes on from the snapshot of a boundary."""
     seen = list[float]()
     config = make_config(monkeypatch, seen)

@@ -5,15 +5,8 @@ import sys
 
 GIVEN_BACK = """
 from concurrent.futures import ThreadPoolExecutor
-
-import psutil
-import torch
-
+import psutil, torch
 from learner.engine.device import prepare_torch
-
-prepare_torch(torch.device("cpu"), "fp32", 1)
-memory = psutil.Process().memory_info
-
 
 def given_back():
     blocks = [b"x" * 28_000_000 for _ in range(6)]
@@ -21,7 +14,8 @@ def given_back():
     blocks.clear()
     return full - memory().rss
 
-
+prepare_torch(torch.device("cpu"), "fp32", 1)
+memory = psutil.Process().memory_info
 with ThreadPoolExecutor(1) as thread:
     print(max(thread.submit(given_back).result() for _ in range(10)))
 """

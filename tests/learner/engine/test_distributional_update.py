@@ -24,7 +24,6 @@ from tests.learner.networks.test_modules import Reference, make_reference
 from tests.support import played_ring
 from tests.support.played_ring import ACTIONS, PlayedRing, Transition, make_algorithm, make_test_engine, small_config
 
-STEPS = 3
 DISCOUNT = 0.9
 """Its powers are further apart than those of 0.99."""
 BATCH, UPDATES = 32, 12
@@ -101,8 +100,7 @@ def _parameters(network: Network, seed: int) -> NDArray[np.float32]:
     stacks = torch.from_numpy(played_ring.patches(np.random.default_rng(seed), BATCH, STACK)).double()
     with torch.no_grad():
         outputs = make_reference(network, flat)(stacks, _choosing(network, BATCH), None)
-    of_units = outputs.mean(2) if network.fractions else outputs.flatten(1)
-    views["value.bias"] -= of_units.mean(0).numpy()
+    views["value.bias"] -= (outputs.mean(2) if network.fractions else outputs.flatten(1)).mean(0).numpy()
     return flat
 
 
@@ -116,7 +114,7 @@ def _drawn(engine: Engine) -> list[Tensor | None]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_an_update_is_that_of_the_papers(case: str) -> None:
-    algorithm = make_algorithm(n_step=STEPS, **CASES[case])
+    algorithm = make_algorithm(n_step=3, **CASES[case])
     config = small_config(algorithm, batch_size=BATCH, discount=DISCOUNT)
     network = network_of(config, ACTIONS)
     spec = parameters_of(network)

@@ -106,8 +106,7 @@ def test_memory_that_is_freed_during_an_allocation_is_not_part_of_it(gpu: Simula
     gpu.memory.on_reuse = lambda blocks: (garbage.clear(), overwrite(blocks))
     z = _filled(3.0)
     assert not garbage
-    other = _filled(4.0)
-    assert (z + other).tolist() == [7.0] * 4
+    assert (z + _filled(4.0)).tolist() == [7.0] * 4
 
 
 def test_a_graph_overwrites_the_memory_that_was_freed_in_its_capture(gpu: SimulatedGpu) -> None:
@@ -199,16 +198,16 @@ def test_a_capture_refuses_streams_that_have_not_joined_or_come_from_outside(gpu
     assert "uncaptured work" in str(told.value.__cause__)
 
 
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        (lambda x: x + torch.ones(4), "same device"),
-        (lambda x: torch.ones(4).add_(x), "same device"),
-        (lambda x: torch.mm(torch.ones(4, 4), x.view(4, 1)), "same device"),
-        (lambda x: x.nonzero(), "no aten.nonzero"),
-        (lambda x: x.normal_(), "no aten.normal_"),
-    ],
-)
+MISTAKES: list[tuple[Callable[[Tensor], object], str]] = [
+    (lambda x: x + torch.ones(4), "same device"),
+    (lambda x: torch.ones(4).add_(x), "same device"),
+    (lambda x: torch.mm(torch.ones(4, 4), x.view(4, 1)), "same device"),
+    (lambda x: x.nonzero(), "no aten.nonzero"),
+    (lambda x: x.normal_(), "no aten.normal_"),
+]
+
+
+@pytest.mark.parametrize(("body", "message"), MISTAKES)
 def test_an_operation_is_refused(gpu: SimulatedGpu, body: Callable[[Tensor], object], message: str) -> None:
     with pytest.raises((RuntimeError, NotImplementedError), match=message):
         body(_filled(1.0))

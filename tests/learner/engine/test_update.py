@@ -87,8 +87,7 @@ def _reference_round(played: PlayedRing, learn: Learn, round_: int, updates: int
         losses.append(float(F.huber_loss(q.detach(), y)))
         step += played.run_schedule.updates_before(round_)
         online, mean, square = _step(learn, step, reference.gradient(), online, mean, square)
-    vectors = (online, target, mean, square)
-    return {name: v.numpy() for name, v in zip(DQN.states, vectors, strict=True)}, losses
+    return {name: v.numpy() for name, v in zip(DQN.states, (online, target, mean, square), strict=True)}, losses
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -149,14 +148,14 @@ def test_the_target_network_does_not_change_within_a_round() -> None:
 
 OPTIMIZERS = [("rmsprop", 0.95), ("rms", 0.9), ("adam", 0.999), ("radam", 0.5), ("radam", 0.95), ("radam", 0.999)]
 """Names and decays. RAdam's first steps do not divide by the root: five, and all of them with a decay of 0.5."""
+BOUNDS = [(None, None, False), (0.01, None, True), (0.01, 0.0, False), (1e6, 0.0, True)]
+"""Bounds of the norm, rates at the end, and whether gradients are those of a mean."""
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("compiled", [True, False])
 @pytest.mark.parametrize(("optimizer", "decay"), OPTIMIZERS)
-@pytest.mark.parametrize(
-    ("bound", "end", "mean"), [(None, None, False), (0.01, None, True), (0.01, 0.0, False), (1e6, 0.0, True)]
-)
+@pytest.mark.parametrize(("bound", "end", "mean"), BOUNDS)
 def test_steps_are_those_of_the_formulas(
     bound: float | None, end: float | None, mean: bool, optimizer: str, decay: float, compiled: bool, precision: str
 ) -> None:

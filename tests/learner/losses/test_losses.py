@@ -45,14 +45,12 @@ def _log_softmax(values: list[float], temperature: float) -> Tensor:
     return (torch.tensor(values, dtype=torch.float64) / temperature).log_softmax(0)
 
 
+Floats = list[float]
+
+
 def paper_target(
-    algorithm: Algorithm,
-    step: tuple[float, float, int],
-    q: list[float],
-    q_next: list[float],
-    outputs: Tensor,
-    support: list[float],
-) -> list[float]:
+    algorithm: Algorithm, step: tuple[float, float, int], q: Floats, q_next: Floats, outputs: Tensor, support: Floats
+) -> Floats:
     """Targets of the outputs of the action that was taken.
 
     Args:

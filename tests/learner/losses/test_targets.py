@@ -21,9 +21,8 @@ from shared.config.sections import Algorithm
 from shared.frame_shape import DEFAULT_FRAMES
 from shared.network_spec import Network
 from tests.learner.losses.test_losses import EPSILON, action_values, paper_target
-from tests.learner.networks.test_modules import packed_model
+from tests.learner.networks.test_modules import CPU, packed_model
 
-CPU = torch.device("cpu")
 ACTIONS, UPDATES, BATCH = 4, 3, 6
 N = UPDATES * BATCH
 K, SAMPLES = 4, 3
@@ -146,12 +145,10 @@ def test_the_networks_of_these_tests_disagree() -> None:
     chunk, everything = case.chunk, slice(0, 0)
     second = second_stack_offset(DEFAULT_FRAMES, 3)
     target = torch.tensor(case.values(case.outputs(case.target, second, everything, chunk.next_noise)))
-    for other in (
-        case.outputs(case.online, second, everything, chunk.noise),
-        case.outputs(case.target, 0, everything, chunk.next_noise),
-        case.outputs(case.target, second, everything, chunk.noise),
-    ):
-        assert (torch.tensor(case.values(other)) - target).abs().mean() > 0.05
+    wrong = [(case.online, second, chunk.noise), (case.target, 0, chunk.next_noise), (case.target, second, chunk.noise)]
+    for model, first, noise in wrong:
+        other = torch.tensor(case.values(case.outputs(model, first, everything, noise)))
+        assert (other - target).abs().mean() > 0.05
 
 
 def test_means_over_quantiles_are_those_of_returns(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,8 +72,7 @@ def test_c51_learns_probabilities_by_cross_entropy() -> None:
     learned = _learn(_method("c51"), outputs, target)
     _check(learned, outputs, lambda i, chosen: -(target[i].double() * (chosen.exp() / chosen.exp().sum()).log()).sum())
     for i, action in enumerate(_actions()):
-        p = outputs[i, action].double().softmax(0)
-        pairs = zip(target[i].tolist(), p.tolist(), strict=True)
+        pairs = zip(target[i].tolist(), outputs[i, action].double().softmax(0).tolist(), strict=True)
         divergence = sum(m * math.log(m / q) for m, q in pairs if m > 0)
         assert learned.priority[i].item() == pytest.approx(divergence, abs=1e-5)
     assert (learned.priority >= 0).all()

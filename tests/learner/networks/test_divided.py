@@ -65,9 +65,7 @@ def _learn(model: Model, team: Team, rows: int, updates: int = 2) -> Arrays:
         for _ in range(updates):
             team.sync()
             model.sync_copy()
-            side = network.frame_size // 4
-            shape = rows, side, side, 16 * network.frame_stack
-            blocks = torch.randint(0, 256, shape, generator=generator, dtype=torch.uint8)
+            blocks = torch.randint(0, 256, network.frames.blocks(rows), generator=generator, dtype=torch.uint8)
             found += [model.forward(blocks, 0, extra_inputs).outputs.numpy() for _ in range(2)]
             saved = model.forward(blocks, 0, extra_inputs, learns=True)
             outputs = saved.outputs.detach()

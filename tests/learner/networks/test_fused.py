@@ -19,11 +19,8 @@ from shared.errors import ConfigError
 from shared.frame_shape import CELL, DEFAULT_FRAMES, STACK, FrameShape
 from shared.network_parameters import parameters_of
 from shared.network_spec import Network
-from tests.learner.networks.test_modules import NETWORKS, make_reference, relative
+from tests.learner.networks.test_modules import CPU, NETWORKS, make_reference, relative
 
-GRID = DEFAULT_FRAMES.grid
-
-CPU = torch.device("cpu")
 ACTIONS = 6
 TOLERANCE = {"fp32": 2e-5, "bf16": 3e-2}
 
@@ -49,7 +46,7 @@ def test_another_process_takes_what_a_model_exports(precision: str, dueling: boo
     ours.sync_copy()
     assert torch.equal(ours.params, theirs.params)
     assert torch.equal(ours.params_bf16, theirs.params_bf16)
-    stacks = torch.ones(2, GRID, GRID, STACK * CELL, dtype=torch.uint8)
+    stacks = torch.ones(DEFAULT_FRAMES.blocks(2), dtype=torch.uint8)
     assert torch.equal(*(model.forward(stacks, 0, ExtraInputs()).outputs for model in (ours, theirs)))
 
 
@@ -88,8 +85,7 @@ def test_a_policy_answers_observations_of_another_shape() -> None:
     policy.load(flat)
     policy.rehearse()
     stacks = _stacks(4, 0, network.frames)
-    expected = _reference(network, flat, stacks)
-    assert relative(torch.from_numpy(policy.values(stacks)), expected) < TOLERANCE["fp32"]
+    assert relative(torch.from_numpy(policy.values(stacks)), _reference(network, flat, stacks)) < TOLERANCE["fp32"]
     with pytest.raises(ValueError, match="batches of 4"):
         policy.values(stacks[:, :, 0])
 
@@ -112,17 +108,11 @@ def test_a_unit_that_rounding_turns_on_is_no_wrong_kernel(monkeypatch: pytest.Mo
 
 PLAIN = [("nature", True, 8), ("nature", False, 4), ("nature", True, 32), ("nature", False, 32)]
 PLAIN += [("a3c", True, 32), ("small", True, 32), ("small", False, 32)]
+CHECKED = [(Network(name, ACTIONS), learns, batch) for name, learns, batch in PLAIN]
+CHECKED += [(ACTOR_CRITIC, True, 80), (NETWORKS["rainbow"], True, 4), (NETWORKS["everything"], True, 4)]
 
 
-@pytest.mark.parametrize(
-    ("network", "learns", "batch"),
-    [
-        *((Network(name, ACTIONS), learns, batch) for name, learns, batch in PLAIN),
-        (ACTOR_CRITIC, True, 80),
-        (NETWORKS["rainbow"], True, 4),
-        (NETWORKS["everything"], True, 4),
-    ],
-)
+@pytest.mark.parametrize(("network", "learns", "batch"), CHECKED)
 def test_a_wrong_kernel_is_noticed(network: Network, learns: bool, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
     check_arithmetic(network, CPU, "bf16", batch, learns=learns)
     right = F.conv2d
@@ -147,5 +137,4 @@ def test_new_rows_come_to_their_places_and_masked_frames_are_zeros() -> None:
     mixed = stacks.copy()
     mixed[[2, 0]] = frames[rows]
     mixed[2, :2] = 0
-    found = policy.values_from_rows(frames, rows, keep, np.array([2, 0]))
-    assert np.array_equal(found, policy.values(mixed))
+    assert np.array_equal(policy.values_from_rows(frames, rows, keep, np.array([2, 0])), policy.values(mixed))

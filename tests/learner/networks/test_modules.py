@@ -1,6 +1,7 @@
 """Both kinds of models against the networks of the papers in PyTorch's own layers, in float64."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -39,10 +40,8 @@ NETWORKS = {
     "impala": Network("impala", ACTIONS),
     "color": Network("small", ACTIONS, dueling=True, frame_size=56, frame_stack=2, frame_channels=3),
     "one frame": Network("impala", ACTIONS, frame_size=56, frame_stack=1),
-    "btr": Network(
-        "impala", ACTIONS, "iqn", dueling=True, noisy=0.5, width=2, pooling=True, spectral_norm=True, layer_norm=True
-    ),
 }
+NETWORKS["btr"] = replace(NETWORKS["everything"], name="impala", width=2, pooling=True, spectral_norm=True)
 PLAIN = {
     **{name: Network(name, ACTIONS) for name in ("nature", "a3c", "small")},
     "nature in color": Network("nature", ACTIONS, frame_size=64, frame_stack=2, frame_channels=3),
@@ -249,9 +248,10 @@ def canonical(model: Model, packed: Tensor) -> np.ndarray:
     return vector
 
 
-def learn(
-    model: Model, blocks: Tensor, extra_inputs: ExtraInputs, gradient: Tensor, calls: int = 1
-) -> tuple[ForwardPass, np.ndarray]:
+Learned = tuple[ForwardPass, np.ndarray]
+
+
+def learn(model: Model, blocks: Tensor, extra_inputs: ExtraInputs, gradient: Tensor, calls: int = 1) -> Learned:
     """Passes as the engine makes them: the last one, and the gradient by the parameters in canonical layout."""
     vector = torch.full_like(model.params_bf16, 7.0)
     model.gradient_into(vector)

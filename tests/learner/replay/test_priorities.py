@@ -43,8 +43,7 @@ def _uniform(random: np.random.Generator, count: int, batch: int) -> np.ndarray:
 
 def _set(priorities: Priorities, weights: np.ndarray) -> None:
     """Give the places these weights, whole numbers of quanta."""
-    state = np.append(weights, max(weights.max(), 1)) * QUANTUM
-    priorities.load(state.astype(np.float32))
+    priorities.load((np.append(weights, max(weights.max(), 1)) * QUANTUM).astype(np.float32))
 
 
 def check_valid(priorities: Priorities) -> None:
@@ -87,9 +86,10 @@ class Reference:
         return [int(np.searchsorted(up_to, min(target, most), side="right")) for target in targets.reshape(-1)]
 
 
-@pytest.mark.parametrize(
-    ("window_ticks", "envs", "alpha"), [(1, 1, 0.6), (7, 3, 0.6), (64, 8, 1.0), (300, 60, 0.5), (9, 4, 0.0)]
-)
+SIZES = [(1, 1, 0.6), (7, 3, 0.6), (64, 8, 1.0), (300, 60, 0.5), (9, 4, 0.0)]
+
+
+@pytest.mark.parametrize(("window_ticks", "envs", "alpha"), SIZES)
 def test_does_what_the_reference_does(window_ticks: int, envs: int, alpha: float) -> None:
     """Random play: wrap-around, duplicates, what is not samplable, what is forgotten, and from a state again."""
     random = np.random.default_rng(5)
@@ -136,8 +136,7 @@ def test_all_weight_in_one_place(only: int) -> None:
         weights[only] = weight
         _set(priorities, weights)
         places, probability = priorities.sample(np.array([[0.0, 0.5, ALMOST_ONE], [ALMOST_ONE] * 3]))
-        assert places.tolist() == [only] * 6
-        assert probability.tolist() == [1.0] * 6
+        assert (places.tolist(), probability.tolist()) == ([only] * 6, [1.0] * 6)
 
 
 def test_a_transition_without_weight_is_never_drawn() -> None:
@@ -176,9 +175,7 @@ def test_tick_and_env_of_a_place() -> None:
     for window_end in (1, 7, 10, 11, 25, 40):
         ticks = np.arange(max(0, window_end - 10), window_end).repeat(3)
         envs = np.tile([0, 1, 2], len(ticks) // 3)
-        tick, env = priorities.tick_env(ticks % 10 * 3 + envs, window_end)
-        assert tick.tolist() == ticks.tolist()
-        assert env.tolist() == envs.tolist()
+        np.testing.assert_array_equal(priorities.tick_env(ticks % 10 * 3 + envs, window_end), (ticks, envs))
 
 
 def test_a_state_that_is_none_is_refused() -> None:
@@ -203,17 +200,17 @@ def test_an_error_that_is_no_size_is_refused_and_changes_nothing(wrong: float) -
     np.testing.assert_array_equal(_state(priorities), before)
 
 
-@pytest.mark.parametrize(
-    ("mistake", "says"),
-    [
-        (lambda: _make(5, 2).sample(np.zeros((1, 2))), "no transition to sample"),
-        (lambda: _make(5, 2, alpha=-0.1), r"exponent of priorities is -0\.1"),
-        (lambda: _make(5, 2, alpha=float("nan")), "exponent of priorities is nan"),
-        (lambda: _make(0, 2), "Priorities of 0 transitions"),
-        (lambda: _make(MOST_PRIORITIES + 1, 1), f"Priorities of {MOST_PRIORITIES + 1} transitions"),
-        (lambda: _make(5, 2).forget(0, 6), "6 ticks do not fit into a window of 5"),
-    ],
-)
+MISTAKES: list[tuple[Callable[[], object], str]] = [
+    (lambda: _make(5, 2).sample(np.zeros((1, 2))), "no transition to sample"),
+    (lambda: _make(5, 2, alpha=-0.1), r"exponent of priorities is -0\.1"),
+    (lambda: _make(5, 2, alpha=float("nan")), "exponent of priorities is nan"),
+    (lambda: _make(0, 2), "Priorities of 0 transitions"),
+    (lambda: _make(MOST_PRIORITIES + 1, 1), f"Priorities of {MOST_PRIORITIES + 1} transitions"),
+    (lambda: _make(5, 2).forget(0, 6), "6 ticks do not fit into a window of 5"),
+]
+
+
+@pytest.mark.parametrize(("mistake", "says"), MISTAKES)
 def test_mistakes_are_sentences(mistake: Callable[[], object], says: str) -> None:
     with pytest.raises(ValueError, match=says):
         mistake()
@@ -229,6 +226,5 @@ def test_weights_beyond_those_of_the_largest_window_are_told_apart() -> None:
     """With a million transitions: errors of 20,000 and 200,000 at exponent 1."""
     priorities = _full(10_000, 100, alpha=1.0)
     priorities.update(np.arange(3), np.float32([2e4, 2e5, 2e6]))
-    found = _state(priorities)[[0, 1, 2, -1]]
-    np.testing.assert_array_equal(found, np.float32([2e4, 2e5, 262_144.0, 262_144.0]))
+    np.testing.assert_array_equal(_state(priorities)[[0, 1, 2, -1]], np.float32([2e4, 2e5, 262_144.0, 262_144.0]))
     check_valid(priorities)

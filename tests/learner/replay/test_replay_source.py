@@ -1,7 +1,6 @@
 """Placement of the replay's frames by the free memory of the device."""
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -34,17 +33,17 @@ def is_on_gpu(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str, int], bool
     return choose
 
 
-@pytest.mark.parametrize(
-    ("device", "asked", "free", "fits"),
-    [
-        ("cpu", "auto", 100 * NEEDED, False),
-        ("cuda:0", "auto", 100 * NEEDED, True),
-        ("cuda:0", "auto", round(NEEDED / replay_source.DEVICE_SHARE), True),
-        ("cuda:0", "auto", round(NEEDED / replay_source.DEVICE_SHARE) - 2, False),
-        ("cuda:0", "host", 100 * NEEDED, False),
-        ("cuda:0", "device", 100 * NEEDED, True),
-    ],
-)
+PLACES = [
+    ("cpu", "auto", 100 * NEEDED, False),
+    ("cuda:0", "auto", 100 * NEEDED, True),
+    ("cuda:0", "auto", round(NEEDED / replay_source.DEVICE_SHARE), True),
+    ("cuda:0", "auto", round(NEEDED / replay_source.DEVICE_SHARE) - 2, False),
+    ("cuda:0", "host", 100 * NEEDED, False),
+    ("cuda:0", "device", 100 * NEEDED, True),
+]
+
+
+@pytest.mark.parametrize(("device", "asked", "free", "fits"), PLACES)
 def test_the_window_lies_on_the_gpu_if_it_fits(is_on_gpu: Any, device: str, asked: str, free: int, fits: bool) -> None:
     assert is_on_gpu(device, asked, free) == fits
 
@@ -55,8 +54,7 @@ def test_a_window_that_was_asked_for_there_and_does_not_fit_is_refused(is_on_gpu
 
 
 def test_a_million_steps_take_at_most_7_2_gb_of_a_gpu() -> None:
-    ring: Any = SimpleNamespace(run_schedule=make_run_schedule(Config()))
-    assert 7.0e9 < DeviceFrames.nbytes(ring) <= 7.2e9
+    assert 7.0e9 < DeviceFrames.nbytes(Mock(run_schedule=make_run_schedule(Config()))) <= 7.2e9
 
 
 def test_every_chunk_has_the_random_inputs_of_its_round_and_number() -> None:

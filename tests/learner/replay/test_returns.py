@@ -35,5 +35,4 @@ def test_every_return_is_the_slow_one_bit_for_bit(k: int) -> None:
 def test_rewards_behind_an_end_are_ignored() -> None:
     reward = np.array([[1.0, np.nan, np.inf], [1.0, 2.0, np.nan]], np.float32)
     returns = n_step(reward, np.array([[2, 0, 0], [0, 1, 1]]), 0.5)
-    assert returns.value.tolist() == [1.0, 2.0]
-    assert returns.discount.tolist() == [0.5, 0.0]
+    assert (returns.value.tolist(), returns.discount.tolist()) == ([1.0, 2.0], [0.5, 0.0])

@@ -11,6 +11,13 @@ from shared.config.method_declaration import VTraceSettings
 from tests.support.random_rollout import DISCOUNT, random_rollout
 
 
+def _drawn(seed: int) -> tuple[np.random.Generator, Rollout, np.ndarray]:
+    """A generator, and a round with values of all its ticks that it drew."""
+    random = np.random.default_rng(seed)
+    rollout = random_rollout(random)
+    return random, rollout, random.normal(size=(len(rollout.reward) + 1, rollout.reward.shape[1]))
+
+
 def _pieces(rollout: Rollout) -> Iterator[tuple[int, int, int, bool]]:
     """(env, tick, last tick of its piece, True if nothing is bootstrapped there) of every step."""
     ticks, envs = rollout.reward.shape
@@ -37,9 +44,7 @@ def _mixture_of_returns(
 
 @pytest.mark.parametrize("trace", [0.0, 0.65, 0.95, 1.0])
 def test_advantages_are_mixtures_of_returns_less_the_value(trace: float) -> None:
-    random = np.random.default_rng(0)
-    rollout = random_rollout(random)
-    values = random.normal(size=(len(rollout.reward) + 1, rollout.reward.shape[1]))
+    _, rollout, values = _drawn(0)
     expected = np.zeros_like(values[:-1])
     for env, first, last, terminal in _pieces(rollout):
         mixture = _mixture_of_returns(rollout, values, env, first, last, terminal=terminal, trace=trace)
@@ -49,9 +54,7 @@ def test_advantages_are_mixtures_of_returns_less_the_value(trace: float) -> None
 
 @pytest.mark.parametrize(("trace", "rho_max", "c_max"), [(1.0, 1.0, 1.0), (0.9, 1.5, 0.8), (0.8, 0.5, 2.0)])
 def test_v_trace_targets_are_the_sums_of_the_paper(trace: float, rho_max: float, c_max: float) -> None:
-    random = np.random.default_rng(1)
-    rollout = random_rollout(random)
-    values = random.normal(size=(len(rollout.reward) + 1, rollout.reward.shape[1]))
+    random, rollout, values = _drawn(1)
     ratio = np.exp(random.normal(size=rollout.reward.shape))
     rho, c = np.minimum(rho_max, ratio), trace * np.minimum(c_max, ratio)
     reward, live = rollout.reward.astype(np.float64), ~rollout.terminal
@@ -68,9 +71,7 @@ def test_v_trace_targets_are_the_sums_of_the_paper(trace: float, rho_max: float,
 
 
 def test_v_trace_of_the_policy_that_acted_is_the_n_step_return() -> None:
-    random = np.random.default_rng(2)
-    rollout = random_rollout(random)
-    values = random.normal(size=(len(rollout.reward) + 1, rollout.reward.shape[1]))
+    _, rollout, values = _drawn(2)
     returns, _ = v_trace(rollout, values, np.ones_like(values[:-1]), VTraceSettings(trace=1.0, rho_max=1.0, c_max=3.0))
     for env, first, last, terminal in _pieces(rollout):
         expected = _mixture_of_returns(rollout, values, env, first, last, terminal=terminal, trace=1.0)
@@ -84,5 +85,4 @@ def test_a_truncated_episode_is_bootstrapped_by_its_last_frame_and_a_terminal_on
     values = np.array([[0.5, 0.5], [10.0, 10.0]])
     assert generalized_advantages(rollout, values, 1.0).tolist() == [[0.5, 5.5]]
     returns, advantage = v_trace(rollout, values, np.ones((1, 2)), VTraceSettings(trace=1.0, rho_max=1.0, c_max=1.0))
-    assert returns.tolist() == [[1.0, 6.0]]
-    assert advantage.tolist() == [[0.5, 5.5]]
+    assert (returns.tolist(), advantage.tolist()) == ([[1.0, 6.0]], [[0.5, 5.5]])

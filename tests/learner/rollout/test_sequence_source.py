@@ -26,15 +26,13 @@ def _acted(config: Config, played: PlayedRing, round_: int) -> np.ndarray:
     """Outputs [T + 1, N, outputs] as acting computes them: tick by tick, from the states in the ring."""
     policy = Policy(network_of(config, ACTIONS), torch.device("cpu"), "fp32", batch=ENVS)
     policy.load(initial_parameters(network_of(config, ACTIONS), config.run.seed))
-    envs, places, outputs = np.arange(ENVS), np.arange(ENVS), []
-    state = None
+    envs, outputs = np.arange(ENVS), []
+    state = played.ring.recurrent_state(envs, np.full(ENVS, round_ * TICKS))
     for tick in range(round_ * TICKS, (round_ + 1) * TICKS + 1):
         ticks = np.full(ENVS, tick)
         rows, mask = played.ring.stack_rows(envs, ticks)
-        if state is None:
-            state = played.ring.recurrent_state(envs, ticks)
         state[played.ring.flat["start"][played.ring.rows(envs, ticks)] != 0] = 0
-        logits = policy.values_from_rows(played.ring.flat["frame"], rows, mask, places, state=state)
+        logits = policy.values_from_rows(played.ring.flat["frame"], rows, mask, envs, state=state)
         state = policy.next_state
         outputs.append(np.concatenate([logits, policy.state_values[:, None]], 1))
     return np.stack(outputs)

@@ -9,7 +9,6 @@ from typing import Any
 
 import psutil
 import pytest
-import torch
 import torch.distributed
 
 from learner.team.gpu_ranks import RankGroup

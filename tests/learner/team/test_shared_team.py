@@ -5,7 +5,6 @@ import os
 from collections.abc import Callable, Iterator
 from mmap import PAGESIZE
 from multiprocessing import get_context
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
@@ -45,7 +44,7 @@ def fd() -> Iterator[int]:
 
 def _member(rank: int, fd: int, bells: list[Any]) -> SharedTeam:
     names = ("busy_ns", "waited_ns", "cpu_ns", "heartbeat", "private_bytes", "phase")
-    board: Any = SimpleNamespace(**{name: np.zeros(len(bells), np.int64) for name in names}, stopping=False)
+    board = Mock(**{name: np.zeros(len(bells), np.int64) for name in names}, stopping=False)
     return SharedTeam(rank, fd, Waiter(board, rank, bells[rank]), bells)
 
 
@@ -105,21 +104,18 @@ def test_a_member_that_sleeps_is_woken_by_the_last(pair: Pair) -> None:
 @pytest.mark.parametrize("wait", [SharedTeam.sync, lambda team: team.meet(1, "something")], ids=["barrier", "meeting"])
 def test_a_run_that_stops_ends_a_wait(pair: Pair, wait: Callable[[SharedTeam], None]) -> None:
     one, _, bells = pair
-    board: Any = one._waiter.board
-    bells[0].meanwhile = [lambda: None, lambda: setattr(board, "stopping", True)]
+    bells[0].meanwhile = [lambda: None, lambda: setattr(one._waiter.board, "stopping", True)]
     with pytest.raises(Stopped):
         wait(one)
     assert not bells[0].meanwhile
 
 
+SHAPES = {(3, 5): torch.float32, (0, 4): torch.int64, (PAGESIZE + 1,): torch.uint8, (2,): torch.bfloat16}
+
+
 def test_members_find_zeros_at_the_same_place(pair: Pair, fd: int) -> None:
     one, other, _ = pair
-    for shape, dtype in (
-        ((3, 5), torch.float32),
-        ((0, 4), torch.int64),
-        ((PAGESIZE + 1,), torch.uint8),
-        ((2,), torch.bfloat16),
-    ):
+    for shape, dtype in SHAPES.items():
         mine, yours = (team.zeros(*shape, dtype=dtype) for team in (one, other))
         assert (mine.shape, mine.dtype) == (yours.shape, yours.dtype) == (shape, dtype)
         assert mine.data_ptr() % PAGESIZE == 0 == mine.count_nonzero()
@@ -129,8 +125,7 @@ def test_members_find_zeros_at_the_same_place(pair: Pair, fd: int) -> None:
 
 
 def test_memory_that_is_not_there_is_a_sentence(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    refuse = Mock(side_effect=OSError(errno.ENOMEM, os.strerror(errno.ENOMEM)))
-    monkeypatch.setattr(os, "posix_fallocate", refuse)
+    monkeypatch.setattr(os, "posix_fallocate", Mock(side_effect=OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))))
     says = r"Memory of 0\.04 GB .* \(Cannot allocate memory\): pass fewer --learner-members, or free memory\."
     with pytest.raises(FatalError, match=says):
         pair[0].zeros(10_000_000)
