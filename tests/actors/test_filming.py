@@ -96,8 +96,7 @@ def test_the_first_episode_is_filmed_and_returns_stay(tmp_path: Path, game: Play
     assert path == tmp_path / "videos" / "evaluation-00007.mp4"
     assert plain == filmed
     frames = decoded(path, 15)
-    assert len(frames) == filmed[0][1]
-    assert frames[0].shape == (height, width, 3)
+    assert (len(frames), frames[0].shape) == (filmed[0][1], (height, width, 3))
     assert len({frame.tobytes() for frame in frames}) > 1
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]
 

@@ -73,8 +73,7 @@ def played() -> Played:
 
 
 def test_slots_say_how_ticks_ended(played: Played) -> None:
-    _, field = played
-    slot = {name: view[:, 0] for name, view in field.items()}
+    slot = {name: view[:, 0] for name, view in played[1].items()}
     valid, over = slot["valid"] != 0, (slot["terminated"] | slot["truncated"])[:TICKS] != 0
     assert over.sum() >= 4
     assert slot["truncated"].any()

@@ -202,8 +202,7 @@ def test_a_lane_moves_at_the_next_boundary_and_nothing_changes(undisturbed: Expe
     assert closed == moved.envs
     assert os.eventfd_read(world.bells[1].fd) == 1, "the next owner is woken"
     assert owner.tolist() == [0, 1, 1, 1]
-    assert [lane.index for lane in world.actors[0].played] == [0]
-    assert not world.actors[0]._envs
+    assert ([lane.index for lane in world.actors[0].played], world.actors[0]._envs) == ([0], {})
     assert world.memory.board.lane_life.tolist() == [1, 1, 2, 1]
     world.finish(expected)
     assert not world.memory.board.redone.any()

@@ -86,24 +86,23 @@ def package_of(module: str) -> str:
     return max((package for package in MAY_IMPORT if within(module, package)), key=len, default="")
 
 
-def imports_of(source: str, modules: set[str]) -> Iterator[tuple[int, str]]:
+def imports_of(source: str) -> Iterator[tuple[int, str]]:
     """(line, module) of every import statement, those inside functions and under TYPE_CHECKING too."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield node.lineno, alias.name
+            yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"line {node.lineno}: imports here are absolute"
             for alias in node.names:
                 full = f"{node.module}.{alias.name}"
-                yield node.lineno, full if full in modules else node.module or ""
+                yield node.lineno, full if full in MODULES else node.module or ""
 
 
 def offences(module: str, source: str) -> list[str]:
     """Imports of a module that its rule forbids."""
     package = package_of(module)
     found = []
-    for line, name in imports_of(source, MODULES):
+    for line, name in imports_of(source):
         top = name.partition(".")[0]
         if top in (*TOP, BENCHMARKS, "launch", "tests"):
             allowed = package_of(name) == package or any(within(name, other) for other in MAY_IMPORT[package])
@@ -181,7 +180,7 @@ def test_no_two_files_have_one_name() -> None:
 
 def test_no_files_import_each_other_in_a_circle() -> None:
     """Imports inside functions count; those of a package's own `__init__` are names that it offers."""
-    graph = {module_of(path): {name for _, name in imports_of(path.read_text(), MODULES)} & MODULES for path in ours()}
+    graph = {module_of(path): {name for _, name in imports_of(path.read_text())} & MODULES for path in ours()}
     graph = {module: found - {"ringside"} for module, found in graph.items()} | {"ringside": set()}
     assert len(list(TopologicalSorter(graph).static_order())) == len(MODULES)
 

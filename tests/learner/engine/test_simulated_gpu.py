@@ -40,8 +40,7 @@ def test_a_copy_reads_pinned_memory_when_it_runs(gpu: SimulatedGpu) -> None:
     x, y = (source.to(DEVICE, non_blocking=True) for source in (pinned, paged))
     pinned += 1.0
     paged += 1.0
-    assert x.tolist() == [1.0] * 4
-    assert y.tolist() == [0.0] * 4, "the driver stages what is not pinned"
+    assert (x.tolist(), y.tolist()) == ([1.0] * 4, [0.0] * 4), "the driver stages what is not pinned"
 
 
 def test_a_copy_writes_pinned_memory_when_it_runs(gpu: SimulatedGpu) -> None:

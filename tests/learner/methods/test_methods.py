@@ -17,6 +17,8 @@ from tests.support.played_ring import make_algorithm
 
 CPU = torch.device("cpu")
 N, A, K = 40, 4, 4
+TAKEN = [i * 3 % A for i in range(N)]
+"""Actions of the transitions."""
 V_MIN, V_MAX, ATOMS = -3.0, 3.0, 7
 SUPPORT = [V_MIN + (V_MAX - V_MIN) * i / (ATOMS - 1) for i in range(ATOMS)]
 
@@ -32,13 +34,9 @@ def _values(*shape: int, seed: int = 0, scale: float = 1.0) -> Tensor:
     return scale * torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-def _actions() -> list[int]:
-    return [i * 3 % A for i in range(N)]
-
-
 def _learn(method: ValueMethod, outputs: Tensor, target: Tensor, fractions: Tensor | None = None) -> LossOutput:
     """As the engine does: under inference mode, with buffers that were made before."""
-    chosen = torch.eye(A)[_actions()]
+    chosen = torch.eye(A)[TAKEN]
     with torch.inference_mode():
         return method.loss_and_gradient(outputs, chosen, target, fractions)
 
@@ -46,7 +44,7 @@ def _learn(method: ValueMethod, outputs: Tensor, target: Tensor, fractions: Tens
 def _check(learned: LossOutput, outputs: Tensor, loss_of: Callable[[int, Tensor], Tensor]) -> None:
     """Compare with `loss_of(i, float64 outputs of the action of transition i)`, one by one."""
     leaf = outputs.double().requires_grad_()
-    losses = torch.stack([loss_of(i, leaf[i, action]) for i, action in enumerate(_actions())])
+    losses = torch.stack([loss_of(i, leaf[i, action]) for i, action in enumerate(TAKEN)])
     (gradient,) = torch.autograd.grad(losses.sum(), leaf)
     torch.testing.assert_close(learned.loss.double(), losses.detach(), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(learned.gradient.double(), gradient, rtol=1e-4, atol=1e-5)
@@ -57,9 +55,9 @@ def _check(learned: LossOutput, outputs: Tensor, loss_of: Callable[[int, Tensor]
 def test_dqn_learns_the_mean_with_a_clipped_error() -> None:
     """By the gradient that is written out, and by the one of every method."""
     outputs, target, method = _values(N, A, 1, scale=2.0), _values(N, seed=1), _method("dqn")
-    errors = [abs(outputs[i, action, 0] - target[i]).item() for i, action in enumerate(_actions())]
+    errors = [abs(outputs[i, action, 0] - target[i]).item() for i, action in enumerate(TAKEN)]
     assert min(errors) < 1 < max(errors), "both sides of the clip are tried"
-    differentiated = ValueMethod.loss_and_gradient(method, outputs, torch.eye(A)[_actions()], target, None)
+    differentiated = ValueMethod.loss_and_gradient(method, outputs, torch.eye(A)[TAKEN], target, None)
     for learned in (_learn(method, outputs, target), differentiated):
         _check(learned, outputs, lambda i, chosen: huber(chosen[0] - target[i].double()))
         assert learned.priority.tolist() == pytest.approx(errors)
@@ -71,7 +69,7 @@ def test_c51_learns_probabilities_by_cross_entropy() -> None:
     target[:5] = torch.eye(ATOMS)[:5]  # certain ones, of which the logarithm of 0 is part
     learned = _learn(_method("c51"), outputs, target)
     _check(learned, outputs, lambda i, chosen: -(target[i].double() * (chosen.exp() / chosen.exp().sum()).log()).sum())
-    for i, action in enumerate(_actions()):
+    for i, action in enumerate(TAKEN):
         pairs = zip(target[i].tolist(), outputs[i, action].double().softmax(0).tolist(), strict=True)
         divergence = sum(m * math.log(m / q) for m, q in pairs if m > 0)
         assert learned.priority[i].item() == pytest.approx(divergence, abs=1e-5)
@@ -80,7 +78,7 @@ def test_c51_learns_probabilities_by_cross_entropy() -> None:
 
 def test_c51_has_no_priority_where_nothing_is_to_be_learned() -> None:
     outputs = _values(N, A, ATOMS)
-    learned = _learn(_method("c51"), outputs, outputs[range(N), _actions()].softmax(1))
+    learned = _learn(_method("c51"), outputs, outputs[range(N), TAKEN].softmax(1))
     assert learned.priority.max() < 1e-6
     assert (learned.priority >= 0).all()
     assert learned.gradient.abs().max() < 1e-6
@@ -93,7 +91,7 @@ def test_quantiles_are_learned_at_even_or_sampled_fractions(name: str, count: in
     learned = _learn(_method(name), outputs, target, sampled)
     tau = torch.tensor([0.1, 0.3, 0.5, 0.7, 0.9]).expand(N, 5) if sampled is None else sampled
     _check(learned, outputs, lambda i, chosen: quantile_loss(chosen, tau[i].double().tolist(), target[i]))
-    for i, action in enumerate(_actions()):
+    for i, action in enumerate(TAKEN):
         sizes = [abs(float(y) - float(theta)) for y in target[i] for theta in outputs[i, action]]
         assert learned.priority[i].item() == pytest.approx(sum(sizes) / len(target[i]), rel=1e-5)
 
@@ -118,7 +116,7 @@ def test_fractions_that_choose_are_evenly_spaced_with_room_for_those_that_learn(
 
 def test_c51_projects_many_atoms_a_few_rows_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     discount = torch.tensor([0.97, 0.0]).repeat(N // 2)
-    next_state = NextState(_values(N, A, ATOMS), torch.eye(A)[_actions()], None, _values(N, seed=5), discount)
+    next_state = NextState(_values(N, A, ATOMS), torch.eye(A)[TAKEN], None, _values(N, seed=5), discount)
     whole = _method("c51").target(next_state)
     monkeypatch.setattr(c51, "MOST_AT_ONCE", 3 * ATOMS**2)
     assert torch.equal(_method("c51").target(next_state), whole)
