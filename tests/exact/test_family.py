@@ -38,6 +38,7 @@ COMBINATIONS: dict[str, Flags] = {
     "own-bf16": EVERYTHING | OWN | {"precision": "bf16"},
 }
 USUAL, *OTHERS = COMBINATIONS
+"""The first is what `make test` runs; the others take `make stress`."""
 
 
 @pytest.mark.timeout(300)

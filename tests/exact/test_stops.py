@@ -32,6 +32,7 @@ CASES = {
     "ordered-replay": WORKERS | flags_in("method=dqn local_replay=400 batch_size=8"),
 }
 USUAL, *OTHER_CASES = CASES
+"""The first is what `make test` runs; the others take `make stress`."""
 KILLED = {"ppo": ("learner", "actor 0", "scribe"), "ordered": ("worker 0", "worker 1", "scribe")}
 OTHERS = ("inference", "learner", "actor 1")
 
