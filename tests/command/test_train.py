@@ -26,7 +26,7 @@ from tests.conftest import Refused
 from tests.exact.conftest import stop_at
 from tests.support.checkpoints import ACTIONS, CONFIG, SIZES, rewrite, write_run
 from tests.support.configurations import settled
-from tests.support.runs import begun, finish, records, start, summary
+from tests.support.runs import begun, child, finish, records, start, summary, wait_until
 
 PROMISED = {"steps", "frames", "updates", "samples_per_step", "rounds", "episodes", "mean_return_100", "seconds"} | {
     *("steps_per_second", "weights_sha256", "config_digest", "protocol", "seed", "machine"),
@@ -230,7 +230,8 @@ def test_a_run_of_a_suite_names_no_commands(tmp_path: Path) -> None:
 
 @pytest.mark.stress
 def test_a_run_that_is_stopped_before_its_first_checkpoint_says_that_nothing_was_saved(tmp_path: Path) -> None:
-    process, _ = begun(tmp_path / "run")  # no role has come that far
+    process = start(tmp_path / "run")
+    wait_until(process, lambda: child(process, "actor 0") is not None)  # which has not come that far
     process.send_signal(signal.SIGINT)
     output = finish(process)
     assert "Stopping: there is nothing to save yet." in output
