@@ -11,6 +11,8 @@ from shared.memory.memory_need import MEMBER_BYTES
 from tests.crash.storm import FLAGS, Undisturbed, result_of
 from tests.support.runs import begun, child, finish, fork_server_of, summary, wait_until
 
+pytestmark = pytest.mark.timeout(300)
+
 FORKED = ("learner", "member 1", "inference")
 TEAM = {"learner_members": "2"}
 
@@ -23,10 +25,8 @@ def _forked(process: subprocess.Popen[str]) -> list[psutil.Process]:
     return found
 
 
-@pytest.mark.timeout(300)
 def test_it_dies_with_its_processes_and_changes_nothing(undisturbed: Undisturbed, run_dir: Path) -> None:
-    process, memory = begun(run_dir, **FLAGS, **TEAM, actions=3)
-    wait_until(process, lambda: memory.board.committed >= 1)
+    process, _ = begun(run_dir, **FLAGS, **TEAM, actions=3, committed=1)
     forked, server = _forked(process), fork_server_of(process)
     assert server.num_threads() == 1
     assert "memfd" not in " ".join(os.readlink(link) for link in Path(f"/proc/{server.pid}/fd").iterdir())
@@ -38,10 +38,8 @@ def test_it_dies_with_its_processes_and_changes_nothing(undisturbed: Undisturbed
 
 
 @pytest.mark.stress
-@pytest.mark.timeout(300)
 def test_one_that_is_stopped_goes_on_once_it_is_needed(undisturbed: Undisturbed, run_dir: Path) -> None:
-    process, memory = begun(run_dir, **FLAGS, **TEAM, actions=3)
-    wait_until(process, lambda: memory.board.committed >= 1)
+    process, _ = begun(run_dir, **FLAGS, **TEAM, actions=3, committed=1)
     forked, server = _forked(process), fork_server_of(process)
     server.suspend()
     next(each for each in forked if each.cmdline()[0] == "ringside learner").kill()
@@ -50,7 +48,6 @@ def test_one_that_is_stopped_goes_on_once_it_is_needed(undisturbed: Undisturbed,
 
 
 @pytest.mark.stress
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("precision", ["bf16", "fp32"])
 def test_members_have_little_memory_of_their_own(run_dir: Path, precision: str) -> None:
     """After 1,000 updates of a network of usual size."""

@@ -25,6 +25,7 @@ from tests.shared.process.test_spawning import Unpickled
 from tests.support.runs import records, summary
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.timeout(1800)
 BURST = 20
 """Kills within two seconds."""
 LONG = {"total_steps": "14_400"}
@@ -67,7 +68,6 @@ BURSTS = [(0, LONG), (1, LONG), (1, LONG | SPANS), *((1, flags) for flags in ON_
 
 
 @pytest.mark.stress
-@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("seed", "flags"), BURSTS, ids=[" ".join(flags.values()) for _, flags in BURSTS])
 def test_bursts_with_breaths_between(undisturbed: Undisturbed, run_dir: Path, seed: int, flags: dict[str, str]) -> None:
     storm = begin(run_dir, f"bursts of {BURST}, {' '.join(flags.values())}, seed {seed}", seed, **flags)
@@ -95,7 +95,6 @@ def test_any_of_a_team_and_its_fork_server(undisturbed: Undisturbed, run_dir: Pa
 
 
 @pytest.mark.stress
-@pytest.mark.timeout(300)
 def test_rounds_since_the_newest_snapshot_are_repeated_in_silence(undisturbed: Undisturbed, run_dir: Path) -> None:
     """A snapshot every six rounds; learner and actors go back to it, and no process publishes or records again."""
     storm = begin(run_dir, "between snapshots", **SPANS)
@@ -109,7 +108,6 @@ def test_rounds_since_the_newest_snapshot_are_repeated_in_silence(undisturbed: U
 
 
 @pytest.mark.stress
-@pytest.mark.timeout(1800)
 def test_two_at_once(undisturbed: Undisturbed, run_dir: Path) -> None:
     storm = begin(run_dir, "two at once", **LONG)
     pairs = [(one, other) for one in ALL_ROLES for other in ALL_ROLES if one < other]
@@ -124,7 +122,6 @@ def test_two_at_once(undisturbed: Undisturbed, run_dir: Path) -> None:
 
 
 @pytest.mark.stress
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("seed", range(2))
 def test_during_start_up(undisturbed: Undisturbed, run_dir: Path, seed: int) -> None:
     """A starting process is killed at a random moment of its start, many times before any process works."""
@@ -161,7 +158,6 @@ MOMENTS = [
 
 
 @pytest.mark.stress
-@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("moment", "roles", "changes"), MOMENTS, ids=["commit", "snapshot", "checkpoint"])
 def test_at_the_worst_moment(
     undisturbed: Undisturbed, run_dir: Path, moment: Moment, roles: tuple[int, ...], changes: dict[str, str]

@@ -79,7 +79,7 @@ def start_words(*words: str, program: Sequence[str] = LAUNCH, cwd: Path = ROOT) 
 
 
 def finish(process: subprocess.Popen[str], seconds: float = 100.0, code: int = 0) -> str:
-    """Wait for the end, check the exit code, return what was printed."""
+    """Wait for the end of a run and of all its processes, check the exit code, return what was printed."""
     try:
         output, _ = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -87,6 +87,7 @@ def finish(process: subprocess.Popen[str], seconds: float = 100.0, code: int = 0
         output, _ = process.communicate()
         raise AssertionError(f"The run did not end within {seconds} s. It printed:\n{output}") from None
     assert process.returncode == code, f"exit code {process.returncode}, expected {code}:\n{output}"
+    assert gone(process), f"a process outlives the run:\n{output}"
     return output
 
 
@@ -124,10 +125,14 @@ def memory_of(process: subprocess.Popen[str], run_dir: Path, actions: int = 4, g
     raise AssertionError("There is no shared memory after a minute, or the run has ended.")
 
 
-def begun(run_dir: Path, *words: str, actions: int = 4, **as_start: Any) -> tuple[subprocess.Popen[str], Memory]:
-    """Start a run; return its process and, when it is there, its memory."""
+def begun(
+    run_dir: Path, *words: str, actions: int = 4, committed: int = -1, **as_start: Any
+) -> tuple[subprocess.Popen[str], Memory]:
+    """Start a run; return its process and its memory, when that is there and so many rounds are committed."""
     process = start(run_dir, *words, **as_start)
-    return process, memory_of(process, run_dir, actions)
+    memory = memory_of(process, run_dir, actions)
+    wait_until(process, lambda: memory.board.committed >= committed)
+    return process, memory
 
 
 def wait_until(
