@@ -173,12 +173,6 @@ def speeds(monkeypatch: pytest.MonkeyPatch) -> Mock:
     return made
 
 
-def report_of(names: str, *words: str) -> Report:
-    report = Report("ladder", "title", console=Console(quiet=True), machine={})
-    ladder.run(options(names, "--device", "cpu", *words), report)
-    return report
-
-
 def plan_of_rung(rung: ladder.Rung, *words: str) -> Plan:
     wrapped = ("--env-kwargs", "game=pong") if "--env" in rung.words else ()
     return plan_of(measured_words("pong", ["--device", "cpu", *words], *rung.words, *wrapped))
@@ -221,8 +215,8 @@ def test_workers_stand_beside_batches_with_the_same_network() -> None:
         assert (config.learn.schedule, config.play.workers) == (schedule, workers)
 
 
-def test_shares_are_of_the_first_rung_of_a_table_or_system(speeds: Mock) -> None:
-    report = report_of("gradients,parallel,ringside,fast-dqn before,fast-dqn both,a3c batched")
+def test_shares_are_of_the_first_rung_of_a_table_or_system(speeds: Mock, report: Report) -> None:
+    ladder.run(options("gradients,parallel,ringside,fast-dqn before,fast-dqn both,a3c batched"), report)
     assert {name: (row.part, row.limit, row.ratio) for name, row in report.rows.items()} == {
         "gradients": ("lapan", None, None),
         "parallel": ("lapan", "gradients", 2.0),
@@ -234,12 +228,11 @@ def test_shares_are_of_the_first_rung_of_a_table_or_system(speeds: Mock) -> None
     assert report.rows["fast-dqn both"].note.startswith("published: 1,543 steps/s")
 
 
-def test_a_wrong_rung_is_named_and_flags_of_the_user_come_last(speeds: Mock) -> None:
-    speeds.serial.side_effect = WrongResult("It is wrong.")
-    report = report_of("one-env,parallel", "--train-every", "4", "--batch-size", "128")
-    assert report.wrong == {"one-env": "It is wrong."}
+def test_a_wrong_rung_is_named_and_flags_of_the_user_come_last(speeds: Mock, report: Report) -> None:
+    speeds.serial.side_effect, flags = WrongResult("It is wrong."), ["--train-every", "4", "--batch-size", "128"]
+    ladder.run(options("one-env,parallel", "--device", "cpu", *flags), report)
     words = speeds.run.call_args.args[0]
-    assert words[-4:] == ["--train-every", "4", "--batch-size", "128"]
+    assert (report.wrong, words[-4:]) == ({"one-env": "It is wrong."}, flags)
     assert words[words.index("--env-kwargs") + 1] == "game=pong"
 
 

@@ -6,26 +6,18 @@ import re
 import signal
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-import psutil
 import pytest
 
 from benchmarks.__main__ import BENCHMARKS, main
 from shared.root import ROOT
-from tests.support.runs import finish, start_words
+from tests.support.runs import child, finish, start_words
 from tests.support.waiting import until
 
 WORDS = ("--envs", "4", "--inference-batch", "2", "--network", "small", "--learner-members", "1", "--device", "cpu")
 ROUNDS = ("--round-steps", "120", "--replay-size", "600", "--learning-starts", "240")
 QUICK = ("--seconds", "0.2", "--repeats", "1")
-
-
-def report(path: Path) -> dict[str, Any]:
-    """The JSON that a benchmark wrote."""
-    return json.loads(path.read_text())
 
 
 MISTAKES = [
@@ -91,7 +83,7 @@ def test_figures_are_measured_from_the_command(tmp_path: Path, words: str, row: 
     command = [sys.executable, "-m", "benchmarks", name, "--json", str(out), *QUICK, *rest]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=590, check=False)
     assert done.returncode == 0, (done.stdout, done.stderr)
-    found = report(out)
+    found = json.loads(out.read_text())
     assert found["missing"] == found["wrong"] == {}
     assert all(value > 0 for each in found["rows"] for value in each["values"] if each["unit"])
     (shown,) = (each for each in found["rows"] if each["name"] == row)
@@ -103,16 +95,7 @@ def test_interrupted_it_leaves_nothing_running(tmp_path: Path, number: signal.Si
     """SIGINT reaches the whole group, as from a terminal; SIGTERM the benchmark alone."""
     words = ("throughput", "--only", "round", "--seconds", "600", "--json", str(tmp_path / "out.json"))
     process = start_words(*words, "--", *WORDS, *ROUNDS, "--actors", "1", program=("-m", "benchmarks"))
-    until(lambda: _actors(process), every=0.1)
+    until(lambda: child(process, "actor 0"), every=0.1)
     (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
     finish(process, seconds=60, code=130)
-    assert "interrupted" in report(tmp_path / "out.json")["missing"]["the rest"]
-
-
-def _actors(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    """The actors of the run that a benchmark measures."""
-    found = []
-    for child in psutil.Process(process.pid).children(recursive=True):
-        with suppress(psutil.NoSuchProcess):  # it may have ended meanwhile
-            found += [child] if child.name().startswith("ringside a") else []
-    return found
+    assert "interrupted" in json.loads((tmp_path / "out.json").read_text())["missing"]["the rest"]

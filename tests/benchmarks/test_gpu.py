@@ -23,6 +23,7 @@ from ringside.command.train import configuration
 from shared.config.presets import PRESETS
 from shared.machine.facts import cuda_devices
 from shared.root import ROOT
+from tests.support.runs import living
 from tests.support.waiting import until
 
 
@@ -112,18 +113,14 @@ def test_a_late_launch_says_where_it_is_and_is_killed(tmp_path: Path, monkeypatc
 
 def test_a_command_ends_with_the_proof(tmp_path: Path) -> None:
     mark = tmp_path / "pid"
-    marking = f"import os, pathlib, signal; pathlib.Path('{mark}').write_text(str(os.getpid())); signal.pause()"
-    words = f'-c "{marking}"'
-    program = (
-        f"from pathlib import Path; from benchmarks.gpu import Proof; proof = Proof(Path({str(tmp_path / 'out')!r}))"
-    )
-    program += f"; proof.begin('s'); proof.run({words!r}, 60)"
+    words = f"-c \"import os, pathlib, signal; pathlib.Path('{mark}').write_text(str(os.getpid())); signal.pause()\""
+    program = "from pathlib import Path; from benchmarks.gpu import Proof; "
+    program += f"proof = Proof(Path({str(tmp_path / 'out')!r})); proof.begin('s'); proof.run({words!r}, 60)"
     with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT) as process:
         until(lambda: mark.exists() and mark.read_text())
         started = psutil.Process(int(mark.read_text()))
         process.kill()
-    psutil.wait_procs([started], timeout=20)
-    assert not started.is_running() or started.status() == psutil.STATUS_ZOMBIE
+    until(lambda: living([started]) is None, 20)
 
 
 def test_the_logs_of_a_failed_run_are_kept(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ from learner.engine.engine import Engine
 from learner.learner import Rounds
 from shared.errors import ConfigError
 from shared.memory.plan import Plan
+from tests.support.runs import living
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 SMALL = "--game pong --device cpu --precision fp32 --envs 4 --actors 1 --inference-batch 4 --learner-members 1 \
@@ -80,8 +82,7 @@ def test_members_end_with_their_learner(plan: Plan, killed: str | None) -> None:
             team[killed].kill()
             with pytest.raises(CannotRun, match="ended early"):
                 measure(1e-9)
-    _, alive = psutil.wait_procs(team.values(), timeout=20)
-    assert [left for left in alive if left.is_running() and left.status() != psutil.STATUS_ZOMBIE] == []
+    until(lambda: living(team.values()) is None, 20)
 
 
 def test_a_part_is_that_of_one_member(plan: Plan) -> None:

@@ -41,15 +41,14 @@ def test_a_peer_that_cannot_be_installed_is_named_and_the_rest_goes_on(monkeypat
     assert set(report.missing.values()) == {REFUSAL}
 
 
-def fake_python(directory: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An interpreter of the peers with pip that does what a shell script says; returns the file `asked`."""
+def fake_python(directory: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make an interpreter of the peers with pip that does what a shell script says."""
     python = directory / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.write_text(f'#!/bin/sh\ncase "$*" in *--version*) exit 0;; esac\n{script}\n')
     python.chmod(0o755)
     monkeypatch.setattr(peers, "PYTHON", str(python))
     monkeypatch.setattr(peers, "PIP", (str(python), *peers.PIP[1:]))
-    return directory
 
 
 def test_pip_is_quoted_and_not_asked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,8 +73,12 @@ def test_a_killed_launcher_takes_children_along_and_the_run_resumes(undisturbed:
     assert result_of(run_dir) == undisturbed("4_800")
 
 
-def _interrupt(process: subprocess.Popen[str]) -> None:
-    """Send SIGINT to all processes, as a terminal does, until the run has ended."""
+@pytest.mark.parametrize("begins", [False, True])
+def test_a_second_ctrl_c_ends_a_run(run_dir: Path, *, begins: bool) -> None:
+    """One that has only begun, or one whose scribe does not save. As a terminal does, SIGINT goes to all processes."""
+    process, _ = begun(run_dir, total_steps="1_000_000", committed=-1 if begins else 1)
+    if not begins:
+        child(process, "scribe").suspend()  # so that nothing is saved before the second
     deadline = time.monotonic() + 30
     while process.poll() is None:  # what comes within a second of the first is the same signal twice
         assert time.monotonic() < deadline
@@ -82,15 +86,6 @@ def _interrupt(process: subprocess.Popen[str]) -> None:
         with suppress(subprocess.TimeoutExpired):
             process.wait(1.1)
     process.communicate(timeout=10)
-
-
-@pytest.mark.parametrize("begins", [False, True])
-def test_a_second_ctrl_c_ends_a_run(run_dir: Path, *, begins: bool) -> None:
-    """One that has only begun, or one whose scribe does not save."""
-    process, _ = begun(run_dir, total_steps="1_000_000", committed=-1 if begins else 1)
-    if not begins:
-        child(process, "scribe").suspend()  # so that nothing is saved before the second
-    _interrupt(process)
     # 0: it had saved before the second came; 130: no child had started.
     assert process.returncode in ((0, 1, 130) if begins else (1,))
     assert gone(process)

@@ -103,18 +103,13 @@ def test_a_killed_role_comes_back_without_a_run_directory(five_rounds: Path, tmp
     assert find_checkpoint(run_dir).boundary == 5
 
 
-def mount(disk: Path, *options: str) -> bool:
-    """Mount, or change, a file system in memory; False where that is not allowed."""
-    command = ["mount", "-t", "tmpfs", "-o", ",".join(options), "none", str(disk)]
-    return subprocess.run(command, capture_output=True, timeout=10).returncode == 0
-
-
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 2 GB."""
+    """A file system of 2 GB, in memory."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    if not shutil.which("mount") or not mount(disk, "size=2g"):
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2g", "none", str(disk)]
+    if not shutil.which("mount") or subprocess.run(mount, capture_output=True, timeout=10).returncode:
         pytest.skip("file systems cannot be mounted here (it takes root)")
     try:
         yield disk

@@ -6,19 +6,16 @@ The last lines that these tests print are their tally.
 import os
 import random
 import signal
-import subprocess
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any
 
 import numpy as np
 import pytest
 
 from ringside.run.children import ChildProcess
-from shared.memory.board import Board
 from shared.memory.process_table import ProcessTable, Role
-from shared.memory.run_memory import Memory
 from tests.crash.storm import ACTORS, ALL_ROLES, Moment, Storm, Undisturbed, begin
 from tests.exact.test_on_policy import METHODS
 from tests.shared.process.test_spawning import Unpickled
@@ -46,12 +43,11 @@ def burst(storm: Storm, kills: int = BURST, seconds: float = 2.0) -> None:
 
 def test_a_storm_sees_and_kills_who_has_no_name_yet() -> None:
     process = ChildProcess(target=print, args=(Unpickled(signal.pause),), daemon=True)
-    storm = object.__new__(Storm)
+    storm: Any = object.__new__(Storm)
     storm.random, storm.kills, storm._struck = random.Random(1), 0, set()
     storm._forked, storm._kills, storm._least = [], Counter(), np.zeros(5)
-    storm.board = cast(Board, SimpleNamespace(restarts=np.zeros(5)))
-    storm.process = cast("subprocess.Popen[str]", SimpleNamespace(pid=os.getpid()))
-    storm.memory = cast(Memory, SimpleNamespace(plan=SimpleNamespace(processes=ProcessTable.make({Role.ACTOR: 1}))))
+    storm.board, storm.process = SimpleNamespace(restarts=np.zeros(5)), SimpleNamespace(pid=os.getpid())
+    storm.memory = SimpleNamespace(plan=SimpleNamespace(processes=ProcessTable.make({Role.ACTOR: 1})))
     process.start()
     until(lambda: storm.living() == {process.pid: None})
     assert storm.kill() == 1

@@ -14,7 +14,7 @@ from shared.checkpoint.finding import find_checkpoint
 from shared.root import ROOT
 from shared.text import flag_of
 from tests.crash.storm import FLAGS
-from tests.support.runs import SMALL, records, summary
+from tests.support.runs import SMALL, living, records, summary
 from tests.support.waiting import until
 
 STEPS, ROUNDS = "4_800", 10
@@ -38,13 +38,6 @@ def start_in_terminal(run_dir: Path) -> tuple[int, int]:
     return shell, terminal
 
 
-def _lives(process: psutil.Process) -> bool:
-    """True if a process exists and is no zombie."""
-    with suppress(psutil.NoSuchProcess):
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    return False
-
-
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("how", ["terminal closed", pytest.param("shell killed", marks=pytest.mark.stress)])
 def test_a_terminal_that_goes_away_stops_the_run(run_dir: Path, how: str) -> None:
@@ -63,7 +56,7 @@ def test_a_terminal_that_goes_away_stops_the_run(run_dir: Path, how: str) -> Non
     else:
         os.kill(shell, signal.SIGKILL)
     os.waitpid(shell, 0)
-    until(lambda: not any(map(_lives, family)), SECONDS)
+    until(lambda: living(family) is None, SECONDS)
     if how == "shell killed":
         os.close(terminal)
     stopped = summary(run_dir)

@@ -481,21 +481,14 @@ def _bomb() -> bytes:
 
 def _seal_pieces(case: Case, chance: float) -> None:
     """With this chance, make the sizes and checksums in all manifests suit the pieces as they are now."""
-    if case.rng.random() >= chance:
-        return
-    if (case.run / CHECKPOINTS).is_symlink():
+    if case.rng.random() >= chance or (case.run / CHECKPOINTS).is_symlink():
         return
     for path in filter(_is_own, sorted((case.run / CHECKPOINTS).glob("checkpoint-*.json"))):
         with suppress(*_NOT_AS_WRITTEN, OSError):
             values = json.loads(path.read_bytes())
             for piece in values["pieces"]:
-                _describe(piece, path.parent / piece["name"])
+                if _is_own(path.parent / piece["name"]):
+                    data = (path.parent / piece["name"]).read_bytes()
+                    piece["bytes"], piece["sha256"] = len(data), hashlib.sha256(data).hexdigest()
             del values["checksum"]
             path.write_text(json.dumps(values | {"checksum": manifest_checksum(values)}))
-
-
-def _describe(piece: dict[str, Any], path: Path) -> None:
-    """Have a piece's description suit the file, where that is one."""
-    if _is_own(path):
-        data = path.read_bytes()
-        piece["bytes"], piece["sha256"] = len(data), hashlib.sha256(data).hexdigest()

@@ -143,13 +143,11 @@ def read_to_resume(workspace: Workspace, whole: str) -> list[str]:
     if ready.layout.size > MOST_MEMORY:
         return []
     memory = Memory.create(ready)
-    try:
+    with closing(memory.arena):
         arrays = load_boundary(manifest, most_captured_bytes(memory, manifest.evaluations))
         restore(memory, manifest.boundary, arrays, manifest.evaluations)
         load_segments(manifest, memory.run_schedule, memory.ring.field)
         return _of_memory(memory, manifest.boundary)
-    finally:
-        memory.arena.close()
 
 
 def _of_memory(memory: Memory, boundary: int) -> list[str]:
@@ -174,21 +172,18 @@ def resume_and_write(workspace: Workspace, whole: str) -> list[str]:
     if ready.layout.size > MOST_MEMORY:
         return []
     memory, run_dir = Memory.create(ready), ready.config.run.run_dir
-    try:
-        with training._owned(ready) as checkpoint:
-            Live.for_this_process(memory.arena.fd, ["NOOP"]).write(run_dir)
-            scribe = Scribe(memory, run_dir, checkpoint=checkpoint)
-            parts = _of_memory(memory, memory.board.committed)
-            memory.board.saved[0] = -1
-            scribe.save()
-            scribe.close()
-            scribe._files.metrics.close()
-            with open(child._open_log(child.log_path(run_dir, "inference")), "ab") as log:
-                log.write(b"\n")
-            withdraw(run_dir)
-        return parts
-    finally:
-        memory.arena.close()
+    with closing(memory.arena), training._owned(ready) as checkpoint:
+        Live.for_this_process(memory.arena.fd, ["NOOP"]).write(run_dir)
+        scribe = Scribe(memory, run_dir, checkpoint=checkpoint)
+        parts = _of_memory(memory, memory.board.committed)
+        memory.board.saved[0] = -1
+        scribe.save()
+        scribe.close()
+        scribe._files.metrics.close()
+        with open(child._open_log(child.log_path(run_dir, "inference")), "ab") as log:
+            log.write(b"\n")
+        withdraw(run_dir)
+    return parts
 
 
 # --- records

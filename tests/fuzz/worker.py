@@ -131,28 +131,27 @@ class Worker:
         mutate(case, target.places)
         before, beside, descriptors = signature(workspace.run), signature(workspace.outside), _descriptors()
         outcome, parts = tried(target, workspace, whole)
-        outcome = self._judged(case, outcome, parts)
+        strange = self._strange_part(case, parts)
         moved = None if target.writes else difference(before, signature(workspace.run))
-        if outcome.kind != "fault":
-            if moved:
-                outcome = Outcome("fault", f"the run was written to: {moved}")
-            elif flaw := workspace.flaw(beside):
-                outcome = Outcome("fault", flaw)
-            elif not target.writes and (opened := _opened_since(descriptors)):
-                outcome = Outcome("fault", f"{len(opened)} descriptors were left open")
+        if outcome.kind == "fault":
+            pass
+        elif strange:
+            outcome = Outcome("fault", f"another answer than any whole checkpoint gives: {strange:.60}")
+        elif moved:
+            outcome = Outcome("fault", f"the run was written to: {moved}")
+        elif flaw := workspace.flaw(beside):
+            outcome = Outcome("fault", flaw)
+        elif not target.writes and (opened := _opened_since(descriptors)):
+            outcome = Outcome("fault", f"{len(opened)} descriptors were left open")
         sys.modules.pop(MARKER, None)
         found = {"case": number, "run": whole, "done": case.done, **outcome._asdict()}
         self._results.write(json.dumps(found).encode() + b"\n")
         self._results.flush()
 
-    def _judged(self, case: Case, outcome: Outcome, parts: list[str]) -> Outcome:
-        """A fault where an answer is of no whole run."""
-        if outcome.kind != "same":
-            return outcome
+    def _strange_part(self, case: Case, parts: list[str]) -> str | None:
+        """A part of an answer that is of no whole run."""
         unchecked = any(fnmatch.fnmatch(name, each) for name in case.touched for each in self._target.unchecked)
-        if (strange := set(parts) - self._known) and not unchecked:
-            return Outcome("fault", f"another answer than any whole checkpoint gives: {sorted(strange)[0]:.60}")
-        return outcome
+        return None if unchecked else min(set(parts) - self._known, default=None)
 
     def finish(self) -> None:
         """Compare the contents outside: a write may have left times as they were."""

@@ -59,8 +59,7 @@ def signature(directory: Path) -> Signature:
 
 def difference(before: Signature, after: Signature) -> str | None:
     """The first file that is not as it was; None: all are."""
-    names = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
-    return names[0] if names else None
+    return min((name for name in before.keys() | after.keys() if before.get(name) != after.get(name)), default=None)
 
 
 def contents(directory: Path) -> dict[str, bytes]:

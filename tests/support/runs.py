@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -159,11 +159,13 @@ def kill(process: subprocess.Popen[str], role: str) -> None:
 def child(process: subprocess.Popen[str], role: str) -> psutil.Process | None:
     """The living child whose title is `ringside ROLE`."""
     candidates = psutil.Process(process.pid).children(recursive=True)
-    return _living(candidates, lambda candidate: candidate.cmdline()[:1] == [f"ringside {role}"])
+    return living(candidates, lambda candidate: candidate.cmdline()[:1] == [f"ringside {role}"])
 
 
-def _living(candidates: list[psutil.Process], is_it: Callable[[psutil.Process], bool]) -> psutil.Process | None:
-    """The first of these processes that lives and is the one."""
+def living(
+    candidates: Iterable[psutil.Process], is_it: Callable[[psutil.Process], bool] = psutil.Process.is_running
+) -> psutil.Process | None:
+    """The first of these processes that lives, by default any, and is the one."""
     for candidate in candidates:
         with suppress(psutil.NoSuchProcess):
             if is_it(candidate) and candidate.status() != psutil.STATUS_ZOMBIE:
@@ -189,7 +191,7 @@ def is_fork_server(process: psutil.Process) -> bool:
 
 def fork_server_of(process: subprocess.Popen[str]) -> psutil.Process | None:
     """The living fork server of a run."""
-    return _living(psutil.Process(process.pid).children(), is_fork_server)
+    return living(psutil.Process(process.pid).children(), is_fork_server)
 
 
 def gone(process: subprocess.Popen[str], seconds: float = 20.0) -> bool:
@@ -200,7 +202,7 @@ def gone(process: subprocess.Popen[str], seconds: float = 20.0) -> bool:
             if os.getsid(candidate.pid) == process.pid:
                 members.append(candidate)
     _, alive = psutil.wait_procs(members, timeout=seconds)
-    return not [left for left in alive if left.is_running() and left.status() != psutil.STATUS_ZOMBIE]
+    return living(alive) is None
 
 
 def shared_names() -> set[str]:

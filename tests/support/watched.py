@@ -63,11 +63,9 @@ class Pretended:
                 field["action"][slot] = values.argmax(axis=1)
                 memory.board.lane_logged.publish(lane, tick + 1)
                 field["raw_reward"][slot] = 1.0
-                field["episode_return"][slot] = tick % 7 + 1
-                field["episode_steps"][slot] = tick % 7 + 1
-                field["terminated"][slot] = tick % 7 == 6
+                field["episode_return"][slot] = field["episode_steps"][slot] = tick % 7 + 1
                 field["frame"][following] = self.random.integers(0, 256, field["frame"][0].shape)
-                field["start"][following] = tick % 7 == 6
+                field["terminated"][slot] = field["start"][following] = tick % 7 == 6
                 field["valid"][following] = 1
                 memory.board.lane_done.publish(lane, tick + 1)
 

@@ -123,13 +123,9 @@ def pictures(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
     return added
 
 
-def video(names: tuple[str, ...] = NAMES, scale: int | None = 2, *, has_policy: bool = False) -> Video:
+def video(names: tuple[str, ...] = NAMES, scale: int | None = 2, path: Path = Path("a.mp4")) -> Video:
     env: Any = SimpleNamespace(action_names=names)
-    return Video(Path("a.mp4"), "pong", env, 60, scale, has_policy=has_policy)
-
-
-def pixels(picture: np.ndarray, color: tuple[int, int, int]) -> int:
-    return int((picture == color).all(axis=2).sum())
+    return Video(path, "pong", env, 20, scale, has_policy=False)
 
 
 @pytest.mark.parametrize(("height", "scale", "becomes"), [(210, None, 2), (84, None, 6), (600, None, 1), (210, 3, 3)])
@@ -150,7 +146,7 @@ def test_the_played_action_is_marked_and_the_former_moment_is_gone(pictures: lis
     for change in ({}, {"action": 0, "total": 8.0}, {"chosen": 1}, {}):
         made.add(moment(screen=black, **change))
     first, _, other, _, random, _, again, _ = pictures
-    assert min(pixels(first, CHOSEN), pixels(first, BAR)) > 100
+    assert all((first == color).all(axis=2).sum() > 100 for color in (CHOSEN, BAR))
     assert not np.array_equal(first, other)
     assert not np.array_equal(first, random), "the word random"
     marks = [(picture == CHOSEN).all(axis=2) for picture in (first, random)]
@@ -190,8 +186,7 @@ def test_a_full_disk_is_told_and_leaves_no_file(tmp_path: Path, monkeypatch: pyt
         return Path("/dev/full").open("wb")
 
     monkeypatch.setattr("actors.filming.open", full, raising=False)
-    env: Any = SimpleNamespace(action_names=NAMES)
-    made = Video(tmp_path / f"a{suffix}", "pong", env, 20, 1, has_policy=False)
+    made = video(scale=1, path=tmp_path / f"a{suffix}")
     noise = moment(screen=np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8))
     with pytest.raises(ConfigError, match=f"The video .*a{suffix} cannot be written: No space left on device"):
         list(map(made.add, [noise] * 100))

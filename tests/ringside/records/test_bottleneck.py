@@ -64,7 +64,7 @@ AT_WORK = (RoleStatus("inference", "working", 0.95), *WORKERS)
 OWN_CORES = "All cores are in use (2): inference takes the most, 0.9, then learner 0.6, actors 0.3, scribe 0.1"
 CORES_OF_OTHERS = "All cores are in use (2, 1.8 by others): of this run learner takes the most, 0.1, then inference 0.1"
 ALTERNATES, WAITS = {"alternates": True}, {"evaluation_wait": 0.3}
-STARVED = "scribe 96% with a core for 10% of that"
+STARVED = "scribe 96% with a core for 10% of that, learner 60%, actors 50%, inference 30%"
 CONTENDED = {"usable_cores": 2, "others": 1.0, "stolen": 0.8}
 UNEVEN_ACTORS = roles(0.6, 0.3, 0.5, 1.0)
 UNEVEN = on_nodes(("n1", 0.98, 0.1), ("n2", 0.6, 0.1), ("n3", 0.5, 0.1))
@@ -76,14 +76,7 @@ BOTTLENECKS = [
     (UNEVEN_ACTORS, {}, "emulation", "actors", 0.75, "actors 75% (actor 1 100%), learner 60%, inference 30%"),
     (roles(0.3, 0.9, 0.4, 0.4), {}, "inference", "inference", 0.9, "inference 90%, actors 40%, learner 30%"),
     (roles(0.3, 0.2, 0.6, 0.3), {}, "none", "actors", 0.45, "actors 45%, learner 30%, inference 20%"),
-    (
-        roles(0.6, 0.3, 0.5, scribe=0.96),
-        {},
-        "scribe",
-        "scribe",
-        0.96,
-        f"{STARVED}, learner 60%, actors 50%, inference 30%",
-    ),
+    (roles(0.6, 0.3, 0.5, scribe=0.96), {}, "scribe", "scribe", 0.96, STARVED),
     # The limit is a run in which one of them always works, not one in which the busiest works alone.
     (roles(0.5, 0.1, 0.3, 0.4), ALTERNATES, "turns", "learner", 0.9, "learner 50%, actors 35%, inference 10%"),
     (roles(0.6, 0.5, 0.4), WAITS, "evaluation", "evaluator", 1.0, EVALUATION.format("the learner")),

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
-from unittest.mock import Mock, call
+from unittest.mock import MagicMock, Mock, call
 
 import numpy as np
 import pytest
@@ -184,11 +184,8 @@ def test_the_main_loop_rings_who_commits_and_ends_at_a_full_disk(
     memory.board.commits.publish(memory.run_schedule.rounds)
     memory.board.trouble[0] = 0 if role else errno.ENOSPC
 
-    class Doorbells:
-        fds = range(len(memory.plan.processes))
-
-        def __getitem__(self, process: int) -> Any:
-            return SimpleNamespace(ring=lambda: done.append(process))
+    doorbells = MagicMock(fds=range(len(memory.plan.processes)))
+    doorbells.__getitem__.side_effect = lambda process: Mock(ring=lambda: done.append(process))
 
     def work() -> None:
         done[:] = ["worked"]  # at the start all were rung
@@ -199,8 +196,8 @@ def test_the_main_loop_rings_who_commits_and_ends_at_a_full_disk(
     monkeypatch.setattr(scribe, "enter", lambda child_spec: (memory, waiter))
     monkeypatch.setattr(scribe, "Scribe", lambda *arguments: made)
     monkeypatch.setattr(scribe, "_close", lambda *arguments: done.append("closed"))
-    words = {"run_dir": Path(), "doorbells": Doorbells(), "process": int(Role.SCRIBE), "lock": None, "checkpoint": None}
-    scribe.main(cast(Any, SimpleNamespace(**words)))
+    words = {"run_dir": Path(), "doorbells": doorbells, "process": int(Role.SCRIBE), "lock": None, "checkpoint": None}
+    scribe.main(SimpleNamespace(**words))
     run.end()
     if role is None:
         assert (done[-1], works) == ("closed", [True]), "the last round is committed: nothing is worked at"

@@ -182,25 +182,16 @@ def test_few_seeds_are_said(tmp_path: Path) -> None:
 
 DOPAMINE = {"protocol": "dopamine"}
 FEW = "Scores are means of few episodes, {}, where the protocol has 30"
-OTHER = "Evaluated with epsilon 0.001; the protocol has 0.05. Episodes were evaluated up to 108,000 frames; "
+OTHER = {"eval_epsilon": 0.001, "eval_max_frames": 108_000}
+SAID_OF_OTHER = "Evaluated with epsilon 0.001; the protocol has 0.05. Episodes were evaluated up to 108,000 frames; "
+SAID_OF_OTHER += "the protocol has 18,000."
+FILLED, FILLS = {"episodes": 9, "eval_steps": 125_000}, "9 episodes, as many as fill 125,000 steps,"
 FILL = " and of finished weights as many as fill 125,000 steps."
 RULES = [
     ({"episodes": 1}, "1 episode", "18,000", 0.05, f"{FEW.format(1)}."),
-    (
-        {"eval_epsilon": 0.001, "eval_max_frames": 108_000},
-        "30 episodes",
-        "108,000",
-        0.001,
-        f"{OTHER}the protocol has 18,000.",
-    ),
+    (OTHER, "30 episodes", "108,000", 0.001, SAID_OF_OTHER),
     ({"eval_actions": "sample", "eval_epsilon": 0.0}, "30 episodes", "18,000", None, ""),
-    (
-        DOPAMINE | {"episodes": 9, "eval_steps": 125_000},
-        "9 episodes, as many as fill 125,000 steps,",
-        "108,000",
-        0.001,
-        "",
-    ),
+    (DOPAMINE | FILLED, FILLS, "108,000", 0.001, ""),
     (DOPAMINE | {"episodes": 2}, "2 episodes", "108,000", 0.001, f"{FEW.format(2)},{FILL}"),
     # An evaluation beside training: what its records say.
     ({"final": None, "eval_episodes": 2}, "2 episodes", "18,000", 0.05, f"{FEW.format(2)}."),

@@ -28,6 +28,11 @@ def rounds(steps: Iterable[int], **values: object) -> str:
     return "".join(json.dumps(record) + "\n" for record in records)
 
 
+def append(path: Path, text: str) -> None:
+    with path.open("a") as file:
+        file.write(text)
+
+
 def read(curves: Curves, told: dict[str, Any] | None = None) -> dict[str, Any]:
     """Rows of the files that a viewer lacks who was `told` the others."""
     curves.read()
@@ -45,8 +50,7 @@ def test_new_points_are_sent_once(path: Path, curves: Curves) -> None:
     values = {"epsilon": 1, "workers_busy": 0.75, "loss": 0.5, "mean_q": None}
     numbers = {"steps": 10} | dict.fromkeys(SERIES["round"]) | values
     assert first["round"] == [list(numbers.values())]
-    with path.open("a") as file:
-        file.write('{"kind": "evaluation", "evaluation": 0, "round": 1, "steps": 20, "mean_return": 2.5}\n')
+    append(path, '{"kind": "evaluation", "evaluation": 0, "round": 1, "steps": 20, "mean_return": 2.5}\n')
     second = read(curves, first)
     assert (second["round"], second["episode"], second["evaluation"], second["fresh"]) == ([], [], [[20, 2.5]], False)
 
@@ -55,8 +59,7 @@ def test_half_a_line_waits_for_its_end_and_nonsense_is_left_out(path: Path, curv
     line = rounds([10], loss=1.0)
     path.write_text('{nonsense\n[]\n{"kind": "round", "steps": "x"}\n' + line[:9])
     assert read(curves)["round"] == []
-    with path.open("a") as file:
-        file.write(line[9:])
+    append(path, line[9:])
     assert len(read(curves)["round"]) == 1
 
 
@@ -75,8 +78,7 @@ def test_a_file_that_was_cut_back_or_replaced_is_told_anew(tmp_path: Path, path:
 def test_a_long_run_is_thinned_evenly(path: Path, curves: Curves) -> None:
     told = read(curves)
     for begin in range(0, 50 * MOST_POINTS, 10 * MOST_POINTS):
-        with path.open("a") as file:
-            file.write(rounds(range(begin, begin + 10 * MOST_POINTS, 10)))
+        append(path, rounds(range(begin, begin + 10 * MOST_POINTS, 10)))
         former, told = told, read(curves, told)
         assert told["fresh"] == (told["edition"] != former["edition"])
     steps = [row[0] for row in read(curves)["round"]]
@@ -95,8 +97,7 @@ def test_a_long_file_is_read_in_pieces(path: Path, curves: Curves, monkeypatch: 
 def test_a_metric_that_appears_later_gets_a_column_and_former_rows_get_none(path: Path, curves: Curves) -> None:
     path.write_text(rounds([10], loss=0.5, gradient_norm=2.0))
     told = read(curves)
-    with path.open("a") as file:
-        file.write(rounds([20], loss=0.25, entropy=1.5))
+    append(path, rounds([20], loss=0.25, entropy=1.5))
     told = read(curves, told)
     assert (told["fresh"], [each["label"] for each in told["metrics"]]) == (True, ["loss", "entropy"])
     assert [row[-2:] for row in told["round"]] == [[0.5, None], [0.25, 1.5]]
