@@ -6,7 +6,6 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from rich.console import Console
 
 from benchmarks import emulator, ladder, presets, scaling, throughput
 from benchmarks.harness import Options, Report, WrongResult
@@ -23,11 +22,6 @@ WORKERS = ["--preset", "a3c-async", "--actors", "2"]
 def options(only: str, *words: str, end_to_end: bool = False) -> Options:
     sizes = {"game": "pong", "seconds": 10.0, "repeats": 2}
     return Options(only=only, names=only.split(","), words=list(words), end_to_end=end_to_end, **sizes)
-
-
-@pytest.fixture
-def report() -> Report:
-    return Report("name", "Title.", console=Console(quiet=True), machine={})
 
 
 def a_run(**summary: Any) -> Throughput:
@@ -64,13 +58,12 @@ def shares(report: Report) -> dict[str, float | None]:
 def test_a_run_is_compared_with_its_two_sides(measured: list[list[str]], report: Report) -> None:
     throughput.run(options("speed,evaluation,round", "--device", "cpu"), report)
     assert (report.missing, report.wrong) == ({}, {})
-    found = {name: row.median for name, row in report.rows.items()}
-    assert (found["bare emulator, all cores"], found["learner alone"]) == (1140, 100)
+    names = ("bare emulator, all cores", "learner alone", "the two alone")
+    assert [report.rows[name].median for name in names] == [1140, 100, 100]
     assert shares(report)["actors alone"] == pytest.approx(95 / 1140), "without resets, which it does not count"
     assert (shares(report)["end to end"], report.rows["end to end"].limit) == (1.0, "the two alone")
-    assert (found["the two alone"], report.rows["the two alone"].note) == (100, "the smaller")
     assert shares(report)["concurrent, an update every 400 steps"] == 1.0
-    assert report.rows["samples a step"].note == "asked: 8"
+    assert (report.rows["the two alone"].note, report.rows["samples a step"].note) == ("the smaller", "asked: 8")
     assert ["40_000_000" in words for words in measured if words[-1] == "acts"] == [True, True]
     evaluated = next(words for words in measured if "--eval-every-steps" in words)
     assert evaluated[evaluated.index("--eval-every-steps") + 1] == "2880", "three rounds: more would wait"

@@ -58,8 +58,8 @@ def test_a_stage_that_fails_does_not_stop_the_next(tmp_path: Path, monkeypatch: 
         assert proof.run("-c pass", 20)
 
     report = prove(monkeypatch, tmp_path, broken=broken, good=good)
-    assert report.wrong == {"broken": "2 of 2 were not good; outcome.json has them."}
-    assert list(report.rows) == ["stage good"]
+    wrong = {"broken": "2 of 2 were not good; outcome.json has them."}
+    assert (report.wrong, list(report.rows)) == (wrong, ["stage good"])
     done = done_in(tmp_path)
     assert [(fact["stage"], fact["good"]) for fact in done] == [("broken", False)] * 2 + [("good", True)]
     assert (done[0]["code"], "FileNotFoundError" in done[1]["error"]) == (3, True)

@@ -8,18 +8,12 @@ from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
-from rich.console import Console
 
 from benchmarks import __main__ as command
 from benchmarks import harness
 from benchmarks.harness import CannotRun, Case, Figure, Report, WrongResult, measure_at_once, speed_case
 from shared.errors import ConfigError, DeviceFault
 from shared.root import ROOT
-
-
-@pytest.fixture
-def report() -> Report:
-    return Report("limits", "Title.", console=Console(quiet=True))
 
 
 def cases(**values: Iterable[float | BaseException]) -> list[Case]:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from benchmarks import peers
 from benchmarks.harness import CannotRun, Options, Report, WrongResult
@@ -22,17 +21,14 @@ def fresh() -> None:
     peers.refusal.cache_clear()
 
 
-def report_of(names: str) -> Report:
+def options(names: Sequence[str]) -> Options:
     sizes = {"seconds": 6.0, "repeats": 2, "peer_steps": 400}
-    options = Options(names=names.split(","), game="pong", words=["--device", "cpu"], cleanrl=None, **sizes)
-    report = Report("peers", "title", console=Console(quiet=True), machine={})
-    peers.run(options, report)
-    return report
+    return Options(names=names, game="pong", words=["--device", "cpu"], cleanrl=None, **sizes)
 
 
-def test_a_peer_that_cannot_be_installed_is_named_and_the_rest_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_peer_is_named_and_the_rest_goes_on(monkeypatch: pytest.MonkeyPatch, report: Report) -> None:
     monkeypatch.setattr(peers, "refusal", lambda: REFUSAL)
-    report = report_of(",".join(peers.NAMES))
+    peers.run(options(peers.NAMES), report)
     assert report.rows == {}, "without a peer there is nothing to compare Ringside with"
     labels = {peer.label for peer in peers.PEERS.values()} | {label for label, _ in peers.VECTORS.values()}
     assert report.missing.keys() == labels
@@ -118,7 +114,7 @@ def test_figures_of_a_peer_are_checked(
             speed(wrong)
 
 
-def test_ours_is_compared_with_the_better_setting_of_each_peer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ours_stands_beside_the_better_setting_of_each_peer(monkeypatch: pytest.MonkeyPatch, report: Report) -> None:
     speeds = {"sb3": (50.0, 60.0, 100.0), "pfrl": (60.0, 80.0, 40.0), "sb3-ppo": (30.0, 20.0, 10.0)}
 
     def agent_speed(job: str, words: Sequence[str], threads: int, least: int) -> float:
@@ -130,7 +126,7 @@ def test_ours_is_compared_with_the_better_setting_of_each_peer(monkeypatch: pyte
     monkeypatch.setattr(peers, "run_speed", lambda words, seconds: 200.0 if "fp32" in words else 400.0)
     monkeypatch.setattr(peers, "env_speed", lambda kind, game, envs, threads, seconds: 100.0 * threads)
     monkeypatch.setattr(peers, "actors_at_random", lambda game, size, seconds: 150.0 * size + seconds)
-    report = report_of("sb3,pfrl,sb3-ppo,ale,async")
+    peers.run(options(["sb3", "pfrl", "sb3-ppo", "ale", "async"]), report)
     assert (report.missing, report.wrong) == ({}, {})
     most = pytest.approx(451 / 300)
     ratios = {name: (row.values[0], row.note) for name, row in report.rows.items() if row.unit == "times"}

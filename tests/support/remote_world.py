@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +52,8 @@ def make_plan(
     return Plan(config, 4, Elsewhere(gateways, settings=terms))
 
 
-def answer(memory: Memory) -> list[int]:
-    """Answer the lanes of cells that ask as a whole, as the version says; return these lanes."""
-    answered = []
+def answer(memory: Memory) -> Iterator[int]:
+    """Answer the lanes of cells that ask as a whole, as the version says, one after the other."""
     mailbox, board = memory.mailbox, memory.board
     asking = mailbox.request.values != mailbox.reply.values
     for lane in range(memory.run_schedule.lanes):
@@ -70,8 +69,7 @@ def answer(memory: Memory) -> list[int]:
         actions = ((version + 3 * envs + 7 * tick) % 4).astype(np.uint8)
         declared = {name: view[lane : lane + 1] * 0 + version % 97 + tick for name, view in mailbox.declared.items()}
         mailbox.answer(np.array([lane]), number, actions[None], declared)
-        answered.append(lane)
-    return answered
+        yield lane
 
 
 class Player:

@@ -34,9 +34,8 @@ def test_an_agent_is_pushed_with_a_model_card_and_pulled_again(hub: FakeHub, lau
     shown = catalogue.SHOWN[catalogue.CURVE]
     (ours / catalogue.README).write_text(f"{(ours / catalogue.README).read_text()}\n{shown}\n")
     done = launch("zoo", "push", "pong", "--repo", "someone/pong-dqn", "--private")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr, hub.private) == (0, "", {"someone/pong-dqn"})
     assert done.stdout == f"pong is at {hub.endpoint}/someone/pong-dqn/commit/{COMMIT}.\n"
-    assert hub.private == {"someone/pong-dqn"}
     files = hub.files["someone/pong-dqn"]
     weights = (ours / "weights.safetensors").read_bytes()
     assert (files["weights.safetensors"], files["curve.png"]) == (weights, b"a picture")
@@ -60,8 +59,7 @@ def test_an_agent_is_pushed_with_a_model_card_and_pulled_again(hub: FakeHub, lau
 def test_python_pushes_and_pulls_as_the_command_does(hub: FakeHub, capsys: pytest.CaptureFixture[str]) -> None:
     assert ringside.push_to_hub("pong", "someone/pong-dqn") == f"{hub.endpoint}/someone/pong-dqn/commit/{COMMIT}"
     assert not hub.private
-    entry = ringside.pull_from_hub("someone/pong-dqn", name="theirs")
-    assert entry == catalogue.ZOO / "theirs"
+    assert ringside.pull_from_hub("someone/pong-dqn", name="theirs") == catalogue.ZOO / "theirs"
     assert ringside.load_agent("theirs", device="cpu").game == "pong"
     assert capsys.readouterr().out == ""
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -151,30 +153,23 @@ def test_a_stop_or_an_error_asks_the_programs_and_begins_no_other(
     assert len(begun) <= 6
 
 
-class Clock:
-    """Time of a lease, which stands still unless a test moves it."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self.looks = 0
-        """Looks of a thread that watches a lease."""
-
-    def monotonic(self) -> float:
-        self.looks += threading.current_thread() is not threading.main_thread()
-        return self.now
-
-
 LEASE = 0.02
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    made = Clock()
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """Time of a lease, which stands still unless a test moves it; `looks`: those of a thread that watches a lease."""
+
+    def monotonic() -> float:
+        made.looks += threading.current_thread() is not threading.main_thread()
+        return made.now
+
+    made = SimpleNamespace(now=0.0, looks=0, monotonic=monotonic)
     monkeypatch.setattr(node_object, "time", made)
     return made
 
 
-def test_a_host_without_calls_stops_its_program_and_ends(launcher: Path, tmp_path: Path, clock: Clock) -> None:
+def test_a_host_without_calls_stops_its_program_and_ends(launcher: Path, tmp_path: Path, clock: Any) -> None:
     ended: list[int] = []
     host = ProgramHost(1, launcher=launcher, lease_seconds=LEASE, end=ended.append)
     file = tmp_path / "first"
@@ -186,7 +181,7 @@ def test_a_host_without_calls_stops_its_program_and_ends(launcher: Path, tmp_pat
     host.close()
 
 
-def test_calls_renew_the_lease_and_none_is_too_long(clock: Clock) -> None:
+def test_calls_renew_the_lease_and_none_is_too_long(clock: Any) -> None:
     ended: list[int] = []
 
     class Slow(NodeObject):

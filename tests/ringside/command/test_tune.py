@@ -86,8 +86,7 @@ def test_trials_are_runs_with_settings_of_the_space_and_the_best_is_kept(program
 
 def test_the_same_call_continues_and_adds_trials(program: Program) -> None:
     first = program()
-    assert program(trials=2).trials == first.trials
-    assert len(program.calls) == 2, "all are done"
+    assert (program(trials=2).trials, len(program.calls)) == (first.trials, 2), "all are done"
     later = program(trials=3)
     assert later.trials[:2] == first.trials
     assert len({trial.settings["learning_rate"] for trial in later.trials}) == 3

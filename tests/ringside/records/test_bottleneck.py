@@ -12,18 +12,14 @@ Roles = Sequence[RoleStatus]
 
 
 def roles(
-    learner: float,
-    inference: float,
-    *actors: float,
-    learner_cores: float = 1.0,
-    actor_cores: float = 0.9,
-    scribe: float = 0.02,
+    learner: float, inference: float, *actors: float, cores: tuple[float, float] = (1.0, 0.9), scribe: float = 0.02
 ) -> Roles:
+    """Busy shares; and the cores of the learner, and of each actor."""
     return (
         RoleStatus("inference", "waiting", inference, cores=0.9),
-        RoleStatus("learner", "working", learner, cores=learner_cores),
+        RoleStatus("learner", "working", learner, cores=cores[0]),
         RoleStatus("scribe", "waiting", scribe, cores=0.1),
-        *(RoleStatus(f"actor {i}", "working", busy, cores=actor_cores) for i, busy in enumerate(actors)),
+        *(RoleStatus(f"actor {i}", "working", busy, cores=cores[1]) for i, busy in enumerate(actors)),
     )
 
 
@@ -33,12 +29,12 @@ def on_nodes(*nodes: tuple[str, float, float]) -> Roles:
         RoleStatus(f"actor {i + 1}", "working", busy, 0.02, node=NodeStatus(name, 4, 0, transfer, 2.5e6, 1e5))
         for i, (name, busy, transfer) in enumerate(nodes)
     ]
-    return (*roles(0.4, 0.02, 0.0, actor_cores=0.0), *gateways)
+    return (*roles(0.4, 0.02, 0.0, cores=(1.0, 0.0)), *gateways)
 
 
 WORKERS = (RoleStatus("scribe", "waiting", 0.02),)
 WORKERS += tuple(RoleStatus(f"worker {i}", "working", 0.9, cores=0.9) for i in (0, 1))
-FEW_CORES = roles(0.97, 0.4, 0.9, learner_cores=0.6, actor_cores=0.3)
+FEW_CORES = roles(0.97, 0.4, 0.9, cores=(0.6, 0.3))
 CORES = {"learner": 0.1, "inference": 0.06, "scribe": 0.0, "actor 0": 0.04}
 HARDLY_A_CORE = tuple(replace(role, cores=CORES[role.name]) for role in roles(1.0, 0.4, 0.9))
 
@@ -100,8 +96,7 @@ def test_the_bottleneck_and_the_way_to_its_limit(
     sentence += f"; 450 of about {450 / share:,.0f} steps/s that {SUBJECT.get(kind, f'the {role}')} would allow "
     expected = f"{sentence}({share:.0%}).{CONTENTION * ('others' in more)}"
     assert (found.kind, found.role, found.sentence) == (kind, role, expected)
-    assert found.share == pytest.approx(share)
-    assert found.steps_per_second == pytest.approx(450.0 / share)
+    assert (found.share, found.steps_per_second) == pytest.approx((share, 450.0 / share))
 
 
 TWO_LIMITS = [
@@ -118,7 +113,7 @@ TWO_LIMITS = [
     (FEW_CORES, {"usable_cores": 3}, "learner", "learner"),
     (HARDLY_A_CORE, {"usable_cores": 2}, "learner", "learner"),
     # Others are no limit of a run that has the cores that it needs. A gateway needs none.
-    (roles(0.98, 0.2, 0.3, actor_cores=0.3), {"usable_cores": 3, "others": 0.9}, "learner", "learner"),
+    (roles(0.98, 0.2, 0.3, cores=(1.0, 0.3)), {"usable_cores": 3, "others": 0.9}, "learner", "learner"),
     (on_nodes(("n1", 0.95, 0.1)), {"others": 63.0}, "emulation", "nodes"),
     # Actors of this machine play beside a faster node, or without a node.
     ((*roles(0.2, 0.3, 0.95), *on_nodes(("n1", 0.6, 0.1))[-1:]), {}, "emulation", "actors"),
@@ -134,9 +129,9 @@ def test_the_limit_that_counts_of_two(who: Roles, more: dict[str, Any], kind: st
 
 
 WITHOUT_A_CORE = [
-    (roles(0.95, 0.3, 0.5, learner_cores=0.4), "learner 95% with a core for 42% of that, actors"),
-    (roles(0.5, 0.3, 0.96, 0.96, actor_cores=0.5), "actors 96% with a core for 52% of that, learner"),
-    (roles(0.95, 0.3, 0.5, learner_cores=1.9), "learner 95%, actors"),
+    (roles(0.95, 0.3, 0.5, cores=(0.4, 0.9)), "learner 95% with a core for 42% of that, actors"),
+    (roles(0.5, 0.3, 0.96, 0.96, cores=(1.0, 0.5)), "actors 96% with a core for 52% of that, learner"),
+    (roles(0.95, 0.3, 0.5, cores=(1.9, 0.9)), "learner 95%, actors"),
 ]
 
 
@@ -162,7 +157,7 @@ def test_cores_of_others_are_named_with_every_limit() -> None:
 SHARES = [
     (roles(0.5, 0.45, 0.2), {"alternates": True}, 0.95, 450 / 0.95),  # the busiest of those that play
     (roles(0.6, 0.3, 0.5), {"alternates": True}, 1.0, 450.0),
-    (roles(1.0, 0.4, 0.9, learner_cores=1.2), {"usable_cores": 2}, 1.0, 450.0),  # as cores are counted
+    (roles(1.0, 0.4, 0.9, cores=(1.2, 0.9)), {"usable_cores": 2}, 1.0, 450.0),  # as cores are counted
     *((roles(0.95, 0.3, 0.5), {"speed": speed}, 0.95, None) for speed in (None, 0.0)),
 ]
 

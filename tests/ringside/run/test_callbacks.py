@@ -85,8 +85,8 @@ def test_metrics_of_callbacks_are_recorded_at_the_steps_of_the_record(tmp_path: 
     curves = Curves(tmp_path)
     curves.read()
     told = curves.since(0, [0] * len(SERIES))
-    assert told["own_metrics"] == ["twice", "score"]
-    assert told["own"] == [[40, 0.0, None], [80, 2.0, None], [80, None, 7.0]]
+    rows = [[40, 0.0, None], [80, 2.0, None], [80, None, 7.0]]
+    assert (told["own_metrics"], told["own"]) == (["twice", "score"], rows)
 
 
 def test_a_resume_goes_on_with_the_metrics_up_to_its_boundary(tmp_path: Path) -> None:

@@ -66,8 +66,7 @@ CALLS[-signal.SIGKILL] = (signal.raise_signal, signal.SIGKILL)
 @pytest.mark.parametrize(("code", "call"), CALLS.items())
 def test_exit_codes_are_those_of_spawned_processes(server: ForkServer, code: int, call: tuple[Any, ...]) -> None:
     process = start(server, *call)
-    assert exit_code(process) == code
-    assert process.sentinel
+    assert (exit_code(process), bool(process.sentinel)) == (code, True)
 
 
 def _tell(connection: Connection, inherited: list[int]) -> None:
@@ -129,8 +128,7 @@ def test_processes_die_with_their_server_and_the_next_one_has_a_new_one(server: 
     for pidfd in pidfds:
         os.close(pidfd)
     process = start(server, sys.exit, 7)
-    assert server.pids != first
-    assert exit_code(process) == 7
+    assert (exit_code(process), server.pids != first) == (7, True)
 
 
 def test_no_process_counts_as_ended_before_all_of_a_dead_server_are_gone(server: ForkServer) -> None:
@@ -180,8 +178,7 @@ def test_requests_for_stacks_and_to_stop_end_neither_server_nor_process(server: 
     os.kill(process.pid, signal.SIGTERM)
     os.kill(server.pids[0], signal.SIGTERM)
     ours.send("now you may")
-    assert [exit_code(each) for each in (process, start(server, print))] == [0, 0]
-    assert server.pids == first
+    assert ([exit_code(each) for each in (process, start(server, print))], server.pids) == ([0, 0], first)
 
 
 def test_server_and_processes_end_with_the_launcher() -> None:

@@ -69,8 +69,8 @@ def test_an_invalid_limit_is_refused(cpus: float | None, memory: str | None) -> 
 
 def test_the_properties_of_the_scope() -> None:
     words = scope.systemd_run(Limits(1.5, 16 * GIB), ["python", "launch.py", "--cgroup"], "--user", 255)
-    assert words[:5] == ["systemd-run", "--scope", "--user", "--quiet", "--collect"]
-    assert words[5] == f"--unit=ringside-{os.getpid()}.scope"
+    unit = f"--unit=ringside-{os.getpid()}.scope"
+    assert words[:6] == ["systemd-run", "--scope", "--user", "--quiet", "--collect", unit]
     assert words[words.index("--") + 1 :] == ["python", "launch.py", "--cgroup"]
     properties = {word.removeprefix("--property=") for word in words if word.startswith("--property=")}
     assert properties >= {"CPUQuota=150%", f"MemoryMax={16 * GIB}", "OOMPolicy=continue", "KillMode=control-group"}
@@ -106,9 +106,9 @@ def test_a_run_finds_itself_inside_and_keeps_output_and_code(tmp_path: Path, mon
     words = ["--cgroup", "--cpus", "3", "--memory", "64T", "--game", "nosuchgame"]
     done = python("-c", LAUNCH, str(tmp_path), *words, cwd=ROOT)
     pid, *asked = (tmp_path / "asked").read_text().split("\n")
-    assert asked[:2] == ["--scope", "--system" if os.getuid() == 0 else "--user"]
+    scoped = ["--scope", "--system" if os.getuid() == 0 else "--user"]
+    assert (asked[:2], asked[-len(words) :]) == (scoped, words)
     assert {f"--unit=ringside-{pid}.scope", "--property=CPUQuota=300%"} <= {*asked}
-    assert asked[-len(words) :] == words
     assert (done.stdout.startswith(f"{pid}\nIn force: "), done.returncode) == (True, 2)
     for says in ("--memory of 70368.7 GB is not in force", "There is no game 'nosuchgame'"):
         assert says in done.stderr

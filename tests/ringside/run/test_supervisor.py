@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -41,7 +42,7 @@ def stopping(tmp_path: Path, notes: list[str]) -> Iterator[Supervisor]:
     """A supervisor that has abandoned all processes but the scribe."""
     with supervisor_of(tmp_path, notes) as made:
         made._board.stop[0] = Stop.ABANDON
-        made._children = {number: Child(Process()) for number in (Role.SCRIBE, Role.LEARNER)}  # type: ignore[arg-type]
+        made._children = {number: endless() for number in (Role.SCRIBE, Role.LEARNER)}
         yield made
 
 
@@ -52,7 +53,7 @@ def supervisor_of(run_dir: Path, notes: list[str], **settings: Any) -> Iterator[
     small |= {"round_steps": 80, "replay_size": 160, "total_steps": 800}
     plan = Plan(settled(run_dir=run_dir, **small | settings), 4)
     made = Supervisor(plan, lambda memory: None, notes.append)
-    made._children = {Role.SCRIBE: Child(cast(Any, Process()))}
+    made._children = {Role.SCRIBE: endless()}
     try:
         yield made
     finally:
@@ -72,22 +73,16 @@ def time_out_the_scribe(stopping: Supervisor) -> None:
         stopping._count_shutdown(1.0)
 
 
-class Process:
-    """One that waits in the kernel, so that no signal ends it, or one that ends when it is killed."""
-
-    def __init__(self, *, ends: bool = False) -> None:
-        self.killed, self._ends, self.exitcode = 0, ends, None
-
-    def kill(self) -> None:
-        self.killed += 1
-        self.exitcode = -signal.SIGKILL if self._ends else None
+def endless() -> Child:
+    """A child that waits in the kernel, so that no signal ends it."""
+    return Child(Mock(spec=["kill", "exitcode"], exitcode=None))
 
 
 def test_a_killed_process_that_does_not_end_is_waited_for_no_longer_than_its_limit(stopping: Supervisor) -> None:
     learner, scribe = stopping._children[Role.LEARNER], stopping._children[Role.SCRIBE]
     stopping._kill_late()
     stopping._kill_late()
-    assert (learner.process.killed, scribe.process.killed) == (1, 0), "the scribe still saves"
+    assert (learner.process.kill.call_count, scribe.process.kill.call_count) == (1, 0), "the scribe still saves"
     learner.killed_at -= REAP_SECONDS + 1.0
     stopping._kill_late()
     assert list(stopping._children) == [Role.SCRIBE]
@@ -101,7 +96,7 @@ def test_a_stop_kills_a_process_that_still_loads_its_libraries(stopping: Supervi
         child.first_heartbeat = 7
     stopping._stop()
     learner, scribe = (stopping._children[role].process for role in (Role.LEARNER, Role.SCRIBE))
-    assert (learner.killed, scribe.killed) == (heartbeat == 7, 0)
+    assert (learner.kill.call_count, scribe.kill.call_count) == (heartbeat == 7, 0)
 
 
 @pytest.mark.parametrize("error", [ValueError("mine"), SystemExit(3), KeyboardInterrupt()])
@@ -162,10 +157,12 @@ def test_processes_that_share_a_fault_are_started_again_together(
     with supervisor_of(tmp_path, notes, learner_members=members) as made:
         made._uses_mps = mps
         running = (Role.SCRIBE, Role.LEARNER, Role.INFERENCE, *range(5, 4 + members))
-        made._children = {index: Child(cast(Any, Process(ends=True))) for index in running}
+        made._children = {index: endless() for index in running}
+        for child in made._children.values():
+            child.process.kill.side_effect = partial(setattr, child.process, "exitcode", -signal.SIGKILL)
 
         def start(index: int, incarnation: int) -> None:
-            assert all(made._children[each].process.killed for each in together), "no process meets a faulty one"
+            assert all(made._children[each].process.kill.called for each in together), "no process meets a faulty one"
             assert incarnation == 1
             started.append(index)
 
@@ -223,8 +220,8 @@ def test_a_request_while_the_scribe_saves_does_not_wait_for_it(stopping: Supervi
     stopping._requests.count = 2
     assert stopping._force_exit
     stopping._kill_late()
-    assert [child.process.killed for child in stopping._children.values()] == [1, 1]
-    assert stopping._failure == NO_CHECKPOINT
+    kills = [child.process.kill.call_count for child in stopping._children.values()]
+    assert (kills, stopping._failure) == ([1, 1], NO_CHECKPOINT)
 
 
 def test_time_in_which_no_process_could_end_does_not_count(stopping: Supervisor) -> None:
@@ -306,7 +303,7 @@ def test_an_endless_process_without_descriptors_is_left(stopping: Supervisor, mo
     monkeypatch.setattr(supervisor, "wait_for_end", lambda process, seconds: waited.append(seconds))
     stopping._handle_exit(Role.LEARNER, learner)
     assert learner.process not in living, "multiprocess does not wait for it either, when the program ends"
-    assert (waited, learner.process.killed, list(stopping._children)) == ([REAP_SECONDS], 1, [Role.SCRIBE])
+    assert (waited, learner.process.kill.call_count, list(stopping._children)) == ([REAP_SECONDS], 1, [Role.SCRIBE])
     assert str(stopping._failure).startswith("learner was killed and does not end: it waits in the kernel for ")
 
 

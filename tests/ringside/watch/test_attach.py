@@ -21,8 +21,8 @@ OTHERS = (("replay_size", 240), ("lane_envs", 1), ("network", "nature"), ("actor
 def test_the_memory_is_seen_and_cannot_be_written(run: Pretended) -> None:
     memory, live = attach(run.run_dir, read_config(run.run_dir))
     run.play(3)
-    assert memory.board.lane_done.values.tolist() == [3, 3, 3]
-    assert (live, memory.plan.actions) == (run.live, len(NAMES))
+    played = memory.board.lane_done.values.tolist()
+    assert (played, live, memory.plan.actions) == ([3, 3, 3], run.live, len(NAMES))
     assert not any(view.flags.writeable for view in memory.ring.field.values())
     with pytest.raises(ValueError, match="read-only"):
         memory.board.stop[0] = 1

@@ -1,7 +1,6 @@
 """From words in shared memory to a status."""
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,16 +26,15 @@ Make = Callable[..., Memory]
 
 
 @pytest.fixture
-def make(clock: Clock) -> Iterator[Make]:
+def make(clock: Clock, request: pytest.FixtureRequest) -> Make:
     """A maker of the memory of a run."""
-    with ExitStack() as stack:
 
-        def made(config: Config = CONFIG) -> Memory:
-            memory = Memory.create(Plan(config, actions=6))
-            stack.callback(memory.arena.close)
-            return memory
+    def made(config: Config = CONFIG) -> Memory:
+        memory = Memory.create(Plan(config, actions=6))
+        request.addfinalizer(memory.arena.close)
+        return memory
 
-        yield made
+    return made
 
 
 @pytest.fixture

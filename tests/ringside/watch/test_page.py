@@ -41,9 +41,6 @@ class Viewer:
         key = self.app.key if key is None else key
         return self._client.get(f"/{key}/{self.run}{path}", headers={"Host": host, **headers})
 
-    def post(self) -> TestResponse:
-        return self._client.post(f"/{self.app.key}/", headers={"Host": "localhost"})
-
     def json(self, path: str) -> Any:
         return self.get(path).get_json()
 
@@ -72,13 +69,14 @@ def viewer(run: Pretended) -> Viewer:
 def test_only_who_knows_the_key_is_answered(viewer: Viewer) -> None:
     paths = ("", "state", "pictures", "run.js", "outline")
     assert {viewer.get(path).status_code for path in paths} == {200}
-    for key in ("", "x", "x" * 16, "é"):
-        assert {viewer.get(path, key=key).status_code for path in paths} == {404}
-    assert viewer.post().status_code == 404
+    for wrong in ("", "x", "x" * 16, "é"):
+        assert {viewer.get(path, key=wrong).status_code for path in paths} == {404}
+    key, local = viewer.app.key, {"Host": "localhost"}
+    assert viewer._client.post(f"/{key}/", headers=local).status_code == 404
     viewer.run = ""
     for path in ("runs", "runs.html"):
         assert (viewer.get(path).status_code, viewer.get(path, key="x").status_code) == (200, 404)
-    assert viewer._client.get(f"/{viewer.app.key}", headers={"Host": "localhost"}).location == f"/{viewer.app.key}/"
+    assert viewer._client.get(f"/{key}", headers=local).location == f"/{key}/"
 
 
 HOSTS = [
@@ -241,16 +239,16 @@ def test_a_run_that_ends_gives_its_memory_back_and_files_stand_in(run: Pretended
     status = told["status"]
     assert (told["living"], told["finished"], status["steps"], status["metrics"]["loss"]) == (False, False, 240, 0.5)
     described = {"name": "loss", "label": "loss", "unit": "", "meaning": "Mean loss of the updates."}
-    assert told["curves"]["metrics"][0] == described | {"tag": "losses/td_loss"}
-    assert len(told["curves"]["round"]) == 1
+    curves = told["curves"]
+    assert (curves["metrics"][0], len(curves["round"])) == (described | {"tag": "losses/td_loss"}, 1)
     role = {"busy": 0.5, "cores": 0.4, "restarts": 2}
     summary = {"steps": 600, "finished": True, "seconds": 9.0, "limit": {"sentence": "So."}, "roles": {"learner": role}}
     (run.run_dir / "summary.json").write_text(json.dumps(summary))
     told = viewer.json("state")
     status = told["status"]
-    assert (told["finished"], status["steps"], status["elapsed"]) == (True, 600, 9.0)
+    said = status["bottleneck"]["sentence"]
+    assert (told["finished"], status["steps"], status["elapsed"], said) == (True, 600, 9.0, "So.")
     assert status["roles"] == [{"name": "learner", "state": "ended", "node": None, **role}]
-    assert status["bottleneck"]["sentence"] == "So."
     run.live.write(run.run_dir)  # it is resumed
     assert (viewer.json("state")["living"], viewer.get("pictures").status_code) == (True, 200)
 

@@ -25,8 +25,7 @@ def test_before_the_first_tick_there_is_nothing_to_tell(run: Pretended) -> None:
     told, frames = mosaic(run.memory, 4, 96)
     assert (told["envs"], told["returns"], told["ended"], len(frames)) == (2, [0, 0], [False, False], 2)
     one, stack = selected_env(run.memory, 0)
-    assert (one["actions"], one["values"], one["return"], one["steps"]) == ([], None, 0.0, 0)
-    assert stack.shape == (4, 84, 84)
+    assert (one["actions"], one["values"], one["return"], one["steps"], stack.shape) == ([], None, 0.0, 0, (4, 84, 84))
 
 
 def test_one_env_with_its_stack_actions_rewards_and_values(run: Pretended) -> None:
