@@ -4,19 +4,17 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from benchmarks.__main__ import BENCHMARKS, main
-from shared.root import ROOT
 from tests.support.runs import child, finish, start_words
 from tests.support.waiting import until
 
 WORDS = ("--envs", "4", "--inference-batch", "2", "--network", "small", "--learner-members", "1", "--device", "cpu")
 ROUNDS = ("--round-steps", "120", "--replay-size", "600", "--learning-starts", "240")
+PROGRAM = ("-m", "benchmarks")
 QUICK = ("--seconds", "0.2", "--repeats", "1")
 
 
@@ -80,9 +78,7 @@ FIGURES = [
 def test_figures_are_measured_from_the_command(tmp_path: Path, words: str, row: str, limit: str) -> None:
     out, rung = tmp_path / "out.json", "--device cpu --round-steps 64 --snapshot-every-steps 64"
     name, *rest = words.format(run=" ".join((*WORDS, *ROUNDS)), rung=rung).split()
-    command = [sys.executable, "-m", "benchmarks", name, "--json", str(out), *QUICK, *rest]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=590, check=False)
-    assert done.returncode == 0, (done.stdout, done.stderr)
+    finish(start_words(name, "--json", str(out), *QUICK, *rest, program=PROGRAM), 590)
     found = json.loads(out.read_text())
     assert found["missing"] == found["wrong"] == {}
     assert all(value > 0 for each in found["rows"] for value in each["values"] if each["unit"])
@@ -94,7 +90,7 @@ def test_figures_are_measured_from_the_command(tmp_path: Path, words: str, row: 
 def test_interrupted_it_leaves_nothing_running(tmp_path: Path, number: signal.Signals) -> None:
     """SIGINT reaches the whole group, as from a terminal; SIGTERM the benchmark alone."""
     words = ("throughput", "--only", "round", "--seconds", "600", "--json", str(tmp_path / "out.json"))
-    process = start_words(*words, "--", *WORDS, *ROUNDS, "--actors", "1", program=("-m", "benchmarks"))
+    process = start_words(*words, "--", *WORDS, *ROUNDS, "--actors", "1", program=PROGRAM)
     until(lambda: child(process, "actor 0"), every=0.1)
     (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
     finish(process, seconds=60, code=130)

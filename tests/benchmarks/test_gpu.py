@@ -38,9 +38,7 @@ def done_in(out: Path) -> list[dict[str, Any]]:
     return json.loads((out / "outcome.json").read_text())["done"]
 
 
-def prove(
-    monkeypatch: pytest.MonkeyPatch, out: Path, within: float = 1e9, **stages: Callable[[Proof], object]
-) -> Report:
+def prove(monkeypatch: pytest.MonkeyPatch, out: Path, within: float = 1e9, **stages: Callable[[Proof], Any]) -> Report:
     """Run stages in place of the real ones."""
     monkeypatch.setattr(gpu, "STAGES", stages)
     monkeypatch.setattr(gpu.facts, "cuda_devices", lambda: 1)
@@ -76,9 +74,7 @@ def test_a_stage_without_time_is_left_out(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(("missing", "wrong"), [({"a": "no GPU"}, {}), ({}, {"a": "1 is not 2"}), ({}, {})])
-def test_a_benchmark_without_figures_is_not_good(
-    tmp_path: Path, missing: dict[str, str], wrong: dict[str, str]
-) -> None:
+def test_a_benchmark_without_figures_is_bad(tmp_path: Path, missing: dict[str, str], wrong: dict[str, str]) -> None:
     proof, file = begun(tmp_path), tmp_path / "late-a-name.json"
 
     def run(words: str, seconds: float, *, mps: bool) -> bool:

@@ -7,7 +7,6 @@ are skipped. Nothing is asked of any network.
 import re
 import shutil
 import signal
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -22,7 +21,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 from ringside.command.report import write_report
 from ringside.records.metrics import Episode, MetricsLog
 from shared.config.method_declaration import method_declaration
-from tests.support.runs import finish, records, start, start_words, wait_until
+from tests.support.runs import Process, finish, records, start, start_words, wait_until
 from tests.support.watched import Pretended
 from tests.support.written_runs import write_run
 
@@ -64,7 +63,7 @@ def browser(tmp_path: Path) -> Iterator[Chrome]:
 class PageView:
     """A page in a browser, asked as a person would look."""
 
-    server: subprocess.Popen[str]
+    server: Process
 
     def __init__(self, browser: Chrome, address: str) -> None:
         self.browser = browser
@@ -117,7 +116,7 @@ class PageView:
         return [each for each in found if not ("/pictures?" in each and each.endswith("net::ERR_CONNECTION_RESET"))]
 
 
-def begin(*words: str, **options: Any) -> tuple[subprocess.Popen[str], str]:
+def begin(*words: str, **options: Any) -> tuple[Process, str]:
     """`launch.py watch` in a process of its own, and the address that it prints."""
     process = start_words("watch", *words, program=PROGRAM, **options)
     for line in process.stdout:

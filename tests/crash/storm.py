@@ -3,7 +3,6 @@
 import os
 import random
 import signal
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -18,7 +17,7 @@ import psutil
 from shared.memory.board import Phase
 from shared.memory.process_table import Role
 from tests.support import runs
-from tests.support.runs import evaluations, finish, memory_of, shared_names, start, summary, wait_until
+from tests.support.runs import Process, evaluations, finish, memory_of, shared_names, start, summary, wait_until
 
 FLAGS = {"env": "tests.support.pixel_game:factory", "eval_every_steps": "960", "eval_episodes": "6", "eval_envs": "4"}
 """Every role there is, the evaluator too."""
@@ -54,7 +53,7 @@ def result_of(run_dir: Path) -> Result:
 class Storm:
     """Kills and freezes processes of one run. All that is random follows from the seed."""
 
-    def __init__(self, process: subprocess.Popen[str], run_dir: Path, name: str, seed: int, names: set[str]) -> None:
+    def __init__(self, process: Process, run_dir: Path, name: str, seed: int, names: set[str]) -> None:
         self.process, self.run_dir, self._names_before = process, run_dir, names
         self.random = random.Random(seed)
         self.memory = memory_of(process, run_dir, actions=3)

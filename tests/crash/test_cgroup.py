@@ -4,7 +4,6 @@ It needs the right to make control groups (root, with the memory controller at h
 """
 
 import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from shared.machine import control_groups
-from tests.support.runs import finish, start, summary
+from tests.support.runs import Process, finish, start, summary
 
 LIMIT = 3 << 30
 """Bytes: enough for the run, and less than the meal of `tests.crash.failing:hungry`."""
@@ -38,7 +37,7 @@ def group() -> Iterator[Path]:
         yield made
 
 
-def start_inside(group: Path, run_dir: Path, **changes: str) -> subprocess.Popen[str]:
+def start_inside(group: Path, run_dir: Path, **changes: str) -> Process:
     """Start a run and move it into the group before it has begun with anything."""
     process = start(run_dir, actors="1", **changes)
     (group / "cgroup.procs").write_text(str(process.pid))

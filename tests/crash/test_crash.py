@@ -13,12 +13,12 @@ from shared.process.signals import TELL_STACKS
 from tests.crash.storm import FLAGS, Undisturbed, result_of
 from tests.crash.test_deaths_of_workers import WORKERS
 from tests.support.checkpoints import boundary_in
-from tests.support.runs import begun, child, finish, gone, shared_names, start, wait_until
+from tests.support.runs import Process, begun, child, finish, gone, shared_names, start, wait_until
 
 ROLES = ("scribe", "learner", "inference", "actor 0", "actor 1")
 
 
-def _require_light(process: subprocess.Popen[str]) -> None:
+def _require_light(process: Process) -> None:
     """Scribe and actors load no PyTorch, and an actor has little memory of its own."""
     for role in ("actor 0", "scribe"):
         maps = child(process, role).memory_maps(grouped=False)

@@ -17,7 +17,7 @@ import pytest
 
 from shared.checkpoint.finding import find_checkpoint
 from shared.memory.run_memory import Memory
-from tests.support.runs import begun, child, finish, records, same_summary, summary, wait_until
+from tests.support.runs import Process, begun, child, finish, records, same_summary, summary, wait_until
 
 LARGEST = 2_000
 """Bytes of the largest file that fits: smaller than any segment."""
@@ -25,14 +25,14 @@ WHOLE = {"total_steps": "2_400", "replay_size": "2_400"}
 """Settings of the fixture `five_rounds`, and rings that keep them all: what could not be written down still can be."""
 
 
-def limit_files(process: subprocess.Popen[str], largest: int) -> None:
+def limit_files(process: Process, largest: int) -> None:
     """Let the scribe write no file larger than `largest` bytes."""
     scribe = child(process, "scribe")
     _, most = resource.prlimit(scribe.pid, resource.RLIMIT_FSIZE)
     resource.prlimit(scribe.pid, resource.RLIMIT_FSIZE, (largest, most))
 
 
-def at_work(run_dir: Path, **changes: str) -> tuple[subprocess.Popen[str], Memory]:
+def at_work(run_dir: Path, **changes: str) -> tuple[Process, Memory]:
     """A run and its memory, when its first round has been written down."""
     process, memory = begun(run_dir, **changes)
     wait_until(process, lambda: memory.board.written[0] >= 1)

@@ -1,7 +1,6 @@
 """The fork server of a run: it has one thread and nothing of the run, and dies with those that it forked."""
 
 import os
-import subprocess
 from pathlib import Path
 
 import psutil
@@ -9,7 +8,7 @@ import pytest
 
 from shared.memory.memory_need import MEMBER_BYTES
 from tests.crash.storm import FLAGS, Undisturbed, result_of
-from tests.support.runs import begun, child, finish, fork_server_of, summary, wait_until
+from tests.support.runs import Process, begun, child, finish, fork_server_of, summary, wait_until
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -17,7 +16,7 @@ FORKED = ("learner", "member 1", "inference")
 TEAM = {"learner_members": "2"}
 
 
-def _forked(process: subprocess.Popen[str]) -> list[psutil.Process]:
+def _forked(process: Process) -> list[psutil.Process]:
     """Processes that the fork server has forked, once they are all there."""
     wait_until(process, lambda: all(child(process, role) is not None for role in FORKED))
     found = fork_server_of(process).children()

@@ -1,7 +1,6 @@
 """Whole runs on a simulated GPU: the weights after kills, a stop and faults are those of the undisturbed run."""
 
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ from shared.memory.run_memory import Memory
 from tests.crash.storm import FLAGS, Result, result_of
 from tests.exact.conftest import stop_at
 from tests.support.checkpoints import boundary_in
-from tests.support.runs import finish, kill, memory_of, start, summary, wait_until
+from tests.support.runs import Process, finish, kill, memory_of, start, summary, wait_until
 
 pytestmark = pytest.mark.timeout(900)
 stress = pytest.mark.stress
@@ -19,7 +18,7 @@ ON_GPU = {**FLAGS, "device": "cuda", "precision": "fp32", "inference_batch": "8"
 SECONDS = 400.0
 
 
-def begin(run_dir: Path, fault: str, *words: str, **flags: str) -> subprocess.Popen[str]:
+def begin(run_dir: Path, fault: str, *words: str, **flags: str) -> Process:
     """Start a run with a seed and a fault (tests/crash/simulated_device.py)."""
     return start(run_dir, *words, program=("-m", "tests.crash.simulated_device", fault), **(flags or ON_GPU))
 
@@ -33,7 +32,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Result:
     return result_of(run_dir)
 
 
-def _memory_at(process: subprocess.Popen[str], run_dir: Path, boundary: int) -> Memory:
+def _memory_at(process: Process, run_dir: Path, boundary: int) -> Memory:
     """The memory of the run, when it has committed a boundary."""
     memory = memory_of(process, run_dir, actions=3)
     wait_until(process, lambda: memory.board.committed >= boundary, SECONDS)

@@ -114,9 +114,7 @@ def rewrite(path: Path, **changes: object) -> None:
     path.write_text(json.dumps(values | {"checksum": manifest_checksum(values)}))
 
 
-def assert_rejected(
-    read: Callable[[Any], object], source: Any, says: str, error: type[Exception] = CheckpointError
-) -> None:
+def assert_rejected(read: Callable[..., Any], source: Any, says: str, error: type[Exception] = CheckpointError) -> None:
     """The source is refused with a sentence that matches `says`."""
     with pytest.raises(error, match=says):
         read(source)

@@ -26,7 +26,9 @@ from tests.support.waiting import until
 
 LAUNCH = ("launch.py",)
 
-STARTED: list[subprocess.Popen[str]] = []
+Process = subprocess.Popen[str]
+"""A command in a process of its own."""
+STARTED: list[Process] = []
 """Runs of the present test; none outlives it (conftest.py)."""
 
 SMALL = {
@@ -50,7 +52,7 @@ def flags_in(text: str) -> Flags:
     return {name: value or True for name, _, value in (word.partition("=") for word in text.split())}
 
 
-def start(run_dir: Path, *words: str, program: Sequence[str] = LAUNCH, **changes: Any) -> subprocess.Popen[str]:
+def start(run_dir: Path, *words: str, program: Sequence[str] = LAUNCH, **changes: Any) -> Process:
     """Start `launch.py --plain` in a session of its own; `changes` replace flags of `SMALL` (`total_steps="960"`).
 
     `program`: words for Python that launch something else than `launch.py` does.
@@ -69,7 +71,7 @@ def _is_on_policy(method: str) -> bool:
     return method not in method_names() or method_declaration(method).on_policy
 
 
-def start_words(*words: str, program: Sequence[str] = LAUNCH, cwd: Path = ROOT) -> subprocess.Popen[str]:
+def start_words(*words: str, program: Sequence[str] = LAUNCH, cwd: Path = ROOT) -> Process:
     """Start the command, or another `program`, with just these words in a directory."""
     pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "start_new_session": True}
     environment = {**os.environ, "COLUMNS": "160"}
@@ -78,7 +80,7 @@ def start_words(*words: str, program: Sequence[str] = LAUNCH, cwd: Path = ROOT) 
     return process
 
 
-def finish(process: subprocess.Popen[str], seconds: float = 100.0, code: int = 0) -> str:
+def finish(process: Process, seconds: float = 100.0, code: int = 0) -> str:
     """Wait for the end of a run and of all its processes, check the exit code, return what was printed."""
     try:
         output, _ = process.communicate(timeout=seconds)
@@ -110,7 +112,7 @@ def evaluations(run_dir: Path) -> list[dict[str, Any]]:
     return [{name: value for name, value in each.items() if name != "seconds"} for each in found]
 
 
-def memory_of(process: subprocess.Popen[str], run_dir: Path, actions: int = 4, gateways: int = 0) -> Memory:
+def memory_of(process: Process, run_dir: Path, actions: int = 4, gateways: int = 0) -> Memory:
     """The shared memory of a living run, through the launcher's descriptor; waits until it is there."""
     deadline = time.monotonic() + 60.0
     while time.monotonic() < deadline and process.poll() is None:
@@ -125,9 +127,7 @@ def memory_of(process: subprocess.Popen[str], run_dir: Path, actions: int = 4, g
     raise AssertionError("There is no shared memory after a minute, or the run has ended.")
 
 
-def begun(
-    run_dir: Path, *words: str, actions: int = 4, committed: int = -1, **as_start: Any
-) -> tuple[subprocess.Popen[str], Memory]:
+def begun(run_dir: Path, *words: str, actions: int = 4, committed: int = -1, **as_start: Any) -> tuple[Process, Memory]:
     """Start a run; return its process and its memory, when that is there and so many rounds are committed."""
     process = start(run_dir, *words, **as_start)
     memory = memory_of(process, run_dir, actions)
@@ -135,9 +135,7 @@ def begun(
     return process, memory
 
 
-def wait_until(
-    process: subprocess.Popen[str], condition: Callable[[], bool], seconds: float = 60.0, every: float = 0.002
-) -> None:
+def wait_until(process: Process, condition: Callable[[], bool], seconds: float = 60.0, every: float = 0.002) -> None:
     """Poll a condition of a living run, every so many seconds: more where the condition reads files or processes."""
 
     def there() -> bool:
@@ -149,24 +147,22 @@ def wait_until(
     until(there, seconds, every=every)
 
 
-def kill(process: subprocess.Popen[str], role: str) -> None:
+def kill(process: Process, role: str) -> None:
     """SIGKILL the child of that title, when it is there."""
     found: list[psutil.Process] = []
     wait_until(process, lambda: bool(found.extend(filter(None, [child(process, role)])) or found), every=0.02)
     found[0].kill()
 
 
-def child(process: subprocess.Popen[str], role: str) -> psutil.Process | None:
+def child(process: Process, role: str) -> psutil.Process | None:
     """The living child whose title is `ringside ROLE`."""
     candidates = psutil.Process(process.pid).children(recursive=True)
     return living(candidates, lambda candidate: candidate.cmdline()[:1] == [f"ringside {role}"])
 
 
-def living(
-    candidates: Iterable[psutil.Process], is_it: Callable[[psutil.Process], bool] = psutil.Process.is_running
-) -> psutil.Process | None:
+def living(found: Iterable[psutil.Process], is_it: Callable = psutil.Process.is_running) -> psutil.Process | None:
     """The first of these processes that lives, by default any, and is the one."""
-    for candidate in candidates:
+    for candidate in found:
         with suppress(psutil.NoSuchProcess):
             if is_it(candidate) and candidate.status() != psutil.STATUS_ZOMBIE:
                 return candidate
@@ -189,12 +185,12 @@ def is_fork_server(process: psutil.Process) -> bool:
     return any(name in word for word in process.cmdline() for name in (fork_server.TITLE, fork_server.__name__))
 
 
-def fork_server_of(process: subprocess.Popen[str]) -> psutil.Process | None:
+def fork_server_of(process: Process) -> psutil.Process | None:
     """The living fork server of a run."""
     return living(psutil.Process(process.pid).children(), is_fork_server)
 
 
-def gone(process: subprocess.Popen[str], seconds: float = 20.0) -> bool:
+def gone(process: Process, seconds: float = 20.0) -> bool:
     """True if no process of the run's session is left after a moment."""
     members = []
     for candidate in psutil.process_iter():

@@ -1,9 +1,6 @@
 """A trained agent as a function, found by name, beside Gymnasium and beside plain torch."""
 
-import os
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +17,7 @@ from shared.config.settings import Config
 from shared.errors import ConfigError
 from shared.root import ROOT
 from tests.support.checkpoints import random_weights
+from tests.support.runs import finish, start_words
 
 STACKS = np.random.default_rng(2).integers(0, 256, (3, 4, 84, 84), np.uint8)
 
@@ -175,12 +173,11 @@ def test_an_env_of_another_kind_has_no_gymnasium_twin(tmp_path: Path) -> None:
         agent.env()
 
 
-def test_the_example_runs(tmp_path: Path) -> None:
-    weights = random_weights(tmp_path)
-    words = [sys.executable, ROOT / "examples" / "play_with_gymnasium.py", weights, "--steps", "20"]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=60, check=False)
-    assert (done.returncode, "pong: " in done.stdout, "after 20 steps" in done.stdout) == (0, True, True), done.stderr
+def test_the_example_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    example = ("examples/play_with_gymnasium.py", str(random_weights(tmp_path)))
+    said = finish(start_words("--steps", "20", program=example))
+    assert ("pong: " in said, "after 20 steps" in said) == (True, True), said
 
 
 def test_the_notebook_runs_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ import functools
 import os
 import random
 import signal
-import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 
 from shared.memory.run_memory import Memory
 from tests.support.ray_cluster import NEEDS_RAY, RayCluster, ray_cluster, silenced
-from tests.support.runs import finish, flags_in, kill, memory_of, records, start, summary, wait_until
+from tests.support.runs import Process, finish, flags_in, kill, memory_of, records, start, summary, wait_until
 from tests.support.waiting import until
 
 pytestmark = [NEEDS_RAY, pytest.mark.stress, pytest.mark.timeout(400)]
@@ -45,7 +44,7 @@ def result(run_dir: Path) -> dict[str, Any]:
 
 def begin(
     cluster: RayCluster, run_dir: Path, *words: str, nodes: int, committed: int = 2, **changes: str
-) -> tuple[subprocess.Popen[str], Memory]:
+) -> tuple[Process, Memory]:
     """Start a run on so many nodes, and wait until it has committed some rounds and a node plays."""
     process = start(run_dir, "--ray", cluster.address, "--nodes", str(nodes), *words, actors="1", **changes)
     memory = memory_of(process, run_dir, gateways=nodes)
@@ -139,7 +138,7 @@ def test_a_killed_launcher_is_resumed_with_other_nodes_and_with_none(cluster: Ra
     assert result(run_dir) == alone()
 
 
-def kill_at(process: subprocess.Popen[str], cluster: RayCluster, run_dir: Path, boundary: int, gateways: int) -> None:
+def kill_at(process: Process, cluster: RayCluster, run_dir: Path, boundary: int, gateways: int) -> None:
     """SIGKILL a launcher once a checkpoint of this boundary exists; its groups end, too."""
     memory = memory_of(process, run_dir, gateways=gateways)
     wait_until(process, lambda: bool(memory.board.saved[0] >= boundary), SECONDS)

@@ -11,7 +11,6 @@ from unittest.mock import Mock
 import pytest
 
 from ringside.cluster import connection
-from ringside.cluster.connection import ClusterNode
 from ringside.cluster.gateway import Finding, cells_of_head, examine_node, lane_owners, require_cells, with_gateways
 from ringside.cluster.node_object import Node, fingerprint
 from shared.errors import ConfigError
@@ -138,7 +137,7 @@ def examined(node: Node, bits: str, monkeypatch: pytest.MonkeyPatch, fault: Faul
     monkeypatch.setattr(PlayedGroup, "probe", lambda self: bits)
     plan = make_plan(1)
     host = ObjectHost(lambda: PlayedGroup(plan, 2), fault)
-    finding = examine_node(ClusterNode("10.0.0.7", "", 2), host, plan, BITS)
+    finding = examine_node(connection.ClusterNode("10.0.0.7", "", 2), host, plan, BITS)
     assert host.released
     return finding
 

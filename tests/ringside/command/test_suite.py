@@ -26,8 +26,7 @@ from shared.files.lock import locked
 from shared.machine.facts import processor
 from shared.process.ownership import LOCK_FILE
 from shared.root import ROOT
-from tests.support.checkpoints import CONFIG
-from tests.support.checkpoints import write_run as write_checkpoints
+from tests.support import checkpoints
 from tests.support.runs import finish, start_words
 from tests.support.waiting import until
 
@@ -48,7 +47,6 @@ if words[0] == "eval":
     judged["returns"] = [float(os.environ.get("FAKE_RETURN", 1))] * judged["episodes"]
     target.write_text(json.dumps(judged))
     sys.exit(0)
-sys.path[:0] = [os.environ["FAKE_ROOT"]]
 from tests.support.written_runs import write_run
 from shared.config.run_schedule import make_run_schedule
 from shared.config.settings import Config
@@ -88,7 +86,7 @@ class Program:
         (tmp_path / "fake.py").write_text(FAKE)
         patch.setattr(suite, "LAUNCHER", tmp_path / "fake.py")
         patch.setenv("FAKE_LOG", str(self.told_in))
-        patch.setenv("FAKE_ROOT", str(ROOT))
+        patch.setenv("PYTHONPATH", str(ROOT))
 
     def __call__(self, *words: str) -> tuple[int, list[list[str]]]:
         """Train two games; the exit code, and with which words the fake was called."""
@@ -227,8 +225,8 @@ def test_a_run_is_begun_anew_on_another_model_of_cpu(ended: Program) -> None:
 
 def test_an_ended_run_keeps_its_weights_without_the_replay(tmp_path: Path) -> None:
     """All its manifests say so, also one whose segments were deleted in part."""
-    config, run = CONFIG.with_settings(game="breakout"), tmp_path / "run"
-    write_checkpoints(run, 3, config)
+    config, run = checkpoints.CONFIG.with_settings(game="breakout"), tmp_path / "run"
+    checkpoints.write_run(run, 3, config)
     weights, job = load_weights(run), suite.Job(config, run)
     before = {path.name for path in (run / "checkpoints").iterdir()}
     assert find_checkpoint(run).segments

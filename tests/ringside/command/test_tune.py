@@ -31,7 +31,6 @@ from tests.support.written_runs import write_run
 optuna = pytest.importorskip("optuna", reason="there is no Optuna here: the extra tune of setup.cfg")
 
 from ringside.command import study  # noqa: E402  (after the package that it needs)
-from ringside.command.study import default_tables, make_space, values_of  # noqa: E402
 from tests.support import fake_trials  # noqa: E402
 
 SPACE = {"learning_rate": {"low": 1e-4, "high": 1e-3, "log": True}}
@@ -236,7 +235,7 @@ def test_the_plots_of_a_study_are_in_its_report(program: Program, monkeypatch: p
 def test_a_space_of_a_file_has_ranges_and_choices(tmp_path: Path) -> None:
     file = tmp_path / "space.toml"
     file.write_text("[learning-rate]\nlow = 1e-5\nhigh = 1e-3\nlog = true\n[n_step]\nchoices = [1, 3]\n")
-    space = make_space(file, Config())
+    space = study.make_space(file, Config())
     assert space == {
         "learning_rate": optuna.distributions.FloatDistribution(1e-5, 1e-3, log=True),
         "n_step": optuna.distributions.CategoricalDistribution((1, 3)),
@@ -251,22 +250,22 @@ def test_a_setting_and_not_its_ends_decides_whether_a_range_is_whole() -> None:
         "learner_parts": {"low": 1.0, "high": 2.0},
     }
     real = {"discount": {"low": 0, "high": 1}, "v_max": {"low": 1, "high": 10, "step": 1}}
-    space = make_space(whole | real, Config().with_settings(method="c51"))
+    space = study.make_space(whole | real, Config().with_settings(method="c51"))
     kinds = {name: type(each) for name, each in space.items()}
     distributions = optuna.distributions
     wanted = dict.fromkeys(whole, distributions.IntDistribution)
     assert kinds == wanted | dict.fromkeys(real, distributions.FloatDistribution)
     of_method = {"method": {"choices": ["c51", "qr-dqn"]}, "atoms": {"low": 11.0, "high": 51.0}}
-    assert make_space(of_method, Config())["atoms"] == distributions.IntDistribution(11, 51)
+    assert study.make_space(of_method, Config())["atoms"] == distributions.IntDistribution(11, 51)
 
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_trial_of_a_default_space_can_start(preset: Any) -> None:
     config = PRESETS[preset].with_settings(device="cpu")
-    space = make_space(None, config)
-    assert space.keys() == default_tables(config).keys()
+    space = study.make_space(None, config)
+    assert space.keys() == study.default_tables(config).keys()
     for end in (0, -1):
-        values = {name: values_of(each)[end] for name, each in space.items()}
+        values = {name: study.values_of(each)[end] for name, each in space.items()}
         given = planning.settings_beside_preset(config.with_settings(**values), preset)
         assert values.items() <= configuration(["--preset", preset, *flags_of(given)]).to_flat().items()
 
@@ -298,7 +297,7 @@ WRONG_SPACES = [
 @pytest.mark.parametrize(("tables", "says"), WRONG_SPACES)
 def test_a_wrong_space_is_refused(tables: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
-        make_space(tables, Config())
+        study.make_space(tables, Config())
 
 
 def test_a_space_of_a_file_is_refused_with_its_name(refused: Refused, tmp_path: Path) -> None:

@@ -158,9 +158,7 @@ READS = {"held": ([35, 35], True), "written over": ([36], False), "written over 
 
 
 @pytest.mark.parametrize(("oldest", "held"), READS.values(), ids=READS)
-def test_overwritten_slots_are_in_no_record(
-    late: Any, monkeypatch: pytest.MonkeyPatch, oldest: Any, held: bool
-) -> None:
+def test_overwritten_slots_have_no_record(late: Any, monkeypatch: pytest.MonkeyPatch, oldest: Any, held: bool) -> None:
     """A record of ticks 35 to 39; where its slots are gone, only what is known without them is told."""
     late._memory.ring = SimpleNamespace(field={})
     late._run_schedule = SimpleNamespace(round_ticks=5)

@@ -13,7 +13,6 @@ import pytest
 
 from ringside.records import wandb_track
 from ringside.records.metrics import Episode, MetricsLog, Unsent, cut_metrics
-from ringside.records.wandb_track import tracking
 from shared.config.sections import Run
 from shared.config.settings import Config
 from shared.config.trust import resume_words
@@ -46,7 +45,8 @@ def steps(service: Any) -> list[int]:
 def track(path: Path, resume: Path | None = Path()) -> list[str]:
     """Track a run that is over at once; returns what was said."""
     notes: list[str] = []
-    with tracking(Run(run_dir=path, resume=resume, track="wandb"), lambda at: None, notes.append) as look:
+    run = Run(run_dir=path, resume=resume, track="wandb")
+    with wandb_track.tracking(run, lambda at: None, notes.append) as look:
         look("memory")
     return notes
 
@@ -71,7 +71,7 @@ def test_records_are_sent_under_the_names_of_the_dashboards(tmp_path: Path, serv
 def test_records_are_sent_and_the_address_is_shown_during_the_run(tmp_path: Path, service: Any) -> None:
     path = write_run(tmp_path / "run", returns=[3.0], evaluations=[], track="wandb")
     notes, seen = list[str](), list[str]()
-    with tracking(Run(run_dir=path, resume=path, track="wandb"), seen.append, notes.append) as look:
+    with wandb_track.tracking(Run(run_dir=path, resume=path, track="wandb"), seen.append, notes.append) as look:
         until(lambda: (look("memory"), notes)[1])
         assert (notes, set(seen)) == ([f"Weights & Biases: kept in {path / 'wandb'}"], {"memory"})
         until(lambda: len(service.logged) == 2)
@@ -172,7 +172,7 @@ def test_own_metrics_of_other_steps_than_before_a_resume_are_sent_once(tmp_path:
 
 
 def test_without_it_nothing_is_started(tmp_path: Path) -> None:
-    with tracking(Run(run_dir=tmp_path), print, print) as look:
+    with wandb_track.tracking(Run(run_dir=tmp_path), print, print) as look:
         assert look is print
     assert list(tmp_path.iterdir()) == []
 

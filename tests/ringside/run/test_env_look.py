@@ -9,7 +9,6 @@ import pytest
 from actors.env import EnvError
 from actors.make_env import require_no_game
 from ringside.run import checks, planning
-from ringside.run.checks import EnvLook, look_at
 from shared.errors import ConfigError
 from shared.frame_shape import DEFAULT_FRAMES
 from tests.conftest import Refused
@@ -19,11 +18,11 @@ from tests.support.runs import child, finish, start, wait_until
 ODD = "tests.support.odd_envs:factory"
 
 
-def look(wrong: str) -> EnvLook:
+def look(wrong: str) -> checks.EnvLook:
     """Look at the odd env with a fault. No process is left, however that ends."""
     before = set(psutil.Process().children(recursive=True))
     try:
-        return look_at(f"{ODD}@wrong={wrong}", DEFAULT_FRAMES)
+        return checks.look_at(f"{ODD}@wrong={wrong}", DEFAULT_FRAMES)
     finally:
         left = set(psutil.Process().children(recursive=True)) - before
         assert not [process for process in left if "resource_tracker" not in " ".join(process.cmdline())]
@@ -46,7 +45,7 @@ def test_a_fault_of_an_env_is_a_sentence(wrong: str, sentence: str) -> None:
 
 @pytest.mark.parametrize(("wrong", "repeats"), [("nothing", True), ("seed", False), ("threads", True)])
 def test_a_look_finds_what_does_not_repeat(wrong: str, repeats: bool) -> None:
-    assert look(wrong) == EnvLook(("left", "stay", "right"), repeats, None)
+    assert look(wrong) == checks.EnvLook(("left", "stay", "right"), repeats, None)
 
 
 def test_an_env_that_does_not_close_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
