@@ -42,6 +42,12 @@ def none_left() -> Iterator[None]:
 
 
 @pytest.fixture
+def run_dir(tmp_path: Path) -> Path:
+    """The directory of the run of a test, which does not exist yet."""
+    return tmp_path / "run"
+
+
+@pytest.fixture
 def one_thread() -> Iterator[None]:
     """Sums of PyTorch in one order, independent of other tests."""
     import torch

@@ -155,8 +155,7 @@ def pretended(
     run.end()
 
 
-def test_a_run_from_its_first_step_to_its_end(browser: Chrome, tmp_path: Path) -> None:
-    run_dir = tmp_path / "run"
+def test_a_run_from_its_first_step_to_its_end(browser: Chrome, run_dir: Path) -> None:
     evaluates = {"eval_every_steps": "960", "eval_episodes": "1", "eval_envs": "1", "eval_max_frames": "400"}
     run = start(run_dir, total_steps="4_800_000", **evaluates)
     wait_until(run, (run_dir / "config.json").exists)

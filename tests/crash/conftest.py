@@ -1,18 +1,11 @@
 """Fixtures of the crash tests: undisturbed runs to compare with, and the tally of the storms."""
 
 from functools import cache
-from pathlib import Path
 
 import pytest
 
 from tests.crash.storm import FLAGS, LONGEST_SECONDS, TALLIES, Result, Undisturbed, result_of
 from tests.support.runs import finish, start, summary
-
-
-@pytest.fixture
-def run_dir(tmp_path: Path) -> Path:
-    """The directory of the run of a test, which does not exist yet."""
-    return tmp_path / "run"
 
 
 @pytest.fixture(scope="session")

@@ -27,12 +27,6 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
     return run
 
 
-@pytest.fixture
-def run_dir(tmp_path: Path) -> Path:
-    """The directory of the run that is disturbed."""
-    return tmp_path / "run"
-
-
 def kill_when(process: subprocess.Popen[str], role: str, condition: Callable[[], bool], seconds: float = 60.0) -> None:
     """Kill the child of that title as soon as the condition of the run is true."""
     wait_until(process, condition, seconds)

@@ -28,7 +28,7 @@ from shared.files.run_file_names import CHECKPOINTS
 from tests.fuzz.mutate import Case, mutate
 from tests.fuzz.odd import MARKER
 from tests.fuzz.readers import COMMANDS, TARGETS, Target
-from tests.fuzz.workspace import Workspace, contents, difference, flaw_of, signature
+from tests.fuzz.workspace import Signature, Workspace, contents, difference, flaw_of, signature
 
 WALL_SECONDS = 20.0
 """The longest that a case may wait; far more than any takes, for a machine under load."""
@@ -129,29 +129,27 @@ class Worker:
         workspace.renew(whole)
         case = Case(rng, workspace.run, workspace.outside / "run", workspace.outside)
         mutate(case, target.places)
-        before, beside, descriptors = signature(workspace.run), signature(workspace.outside), _descriptors()
+        before = signature(workspace.run), signature(workspace.outside), _descriptors()
         outcome, parts = tried(target, workspace, whole)
-        strange = self._strange_part(case, parts)
-        moved = None if target.writes else difference(before, signature(workspace.run))
-        if outcome.kind == "fault":
-            pass
-        elif strange:
-            outcome = Outcome("fault", f"another answer than any whole checkpoint gives: {strange:.60}")
-        elif moved:
-            outcome = Outcome("fault", f"the run was written to: {moved}")
-        elif flaw := workspace.flaw(beside):
-            outcome = Outcome("fault", flaw)
-        elif not target.writes and (opened := _opened_since(descriptors)):
-            outcome = Outcome("fault", f"{len(opened)} descriptors were left open")
+        if outcome.kind != "fault" and (words := self._fault(case, parts, *before)):
+            outcome = Outcome("fault", words)
         sys.modules.pop(MARKER, None)
         found = {"case": number, "run": whole, "done": case.done, **outcome._asdict()}
         self._results.write(json.dumps(found).encode() + b"\n")
         self._results.flush()
 
-    def _strange_part(self, case: Case, parts: list[str]) -> str | None:
-        """A part of an answer that is of no whole run."""
-        unchecked = any(fnmatch.fnmatch(name, each) for name in case.touched for each in self._target.unchecked)
-        return None if unchecked else min(set(parts) - self._known, default=None)
+    def _fault(self, case: Case, parts: list[str], run: Signature, beside: Signature, opened: set[int]) -> str | None:
+        """Words for an answer of no whole run, or for traces of a case; the last arguments were so before it."""
+        target, workspace = self._target, self._workspace
+        unchecked = any(fnmatch.fnmatch(name, each) for name in case.touched for each in target.unchecked)
+        if (strange := set(parts) - self._known) and not unchecked:
+            return f"another answer than any whole checkpoint gives: {min(strange):.60}"
+        if not target.writes and (moved := difference(run, signature(workspace.run))):
+            return f"the run was written to: {moved}"
+        if flaw := workspace.flaw(beside):
+            return flaw
+        left = set() if target.writes else _opened_since(opened)
+        return f"{len(left)} descriptors were left open" if left else None
 
     def finish(self) -> None:
         """Compare the contents outside: a write may have left times as they were."""

@@ -35,8 +35,7 @@ def test_a_run_stops_at_the_mean_that_counts(every: int, status: Status, stops: 
 
 
 @pytest.mark.stress
-def test_a_run_that_reached_its_score_goes_on_with_other_evaluations(tmp_path: Path) -> None:
-    run_dir = tmp_path / "run"
+def test_a_run_that_reached_its_score_goes_on_with_other_evaluations(run_dir: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text("eval_every_steps = 960\neval_episodes = 3\neval_envs = 2\nstop_at = -1000\n")
     game = {"env": "tests.support.pixel_game:factory"}
     output = finish(start(run_dir, "--config", str(tmp_path / "mine.toml"), **game, total_steps="9_600"))

@@ -136,19 +136,20 @@ def test_a_recurrent_agent_remembers_until_it_is_reset(tmp_path: Path) -> None:
     assert not plain.recurrent
 
 
-@pytest.mark.parametrize(
-    "wrong", [STACKS[0] / 255, STACKS[0, 0], STACKS[None], STACKS[:0], STACKS[0].transpose(1, 2, 0)]
-)
+OTHERS = [STACKS[0] / 255, STACKS[0, 0], STACKS[None], STACKS[:0], STACKS[0].transpose(1, 2, 0)]
+
+
+@pytest.mark.parametrize("wrong", OTHERS)
 def test_another_observation_is_refused(tmp_path: Path, wrong: np.ndarray) -> None:
     agent = ringside.load_agent(random_weights(tmp_path), device="cpu")
     with pytest.raises(ValueError, match=r"uint8\[4, 84, 84\].*this one is"):
         agent(wrong)
 
 
-@pytest.mark.parametrize(
-    ("protocol", "actions", "sticky", "played", "stack", "size"),
-    [("nature", 4, 0.0, 25, 4, 84), ("machado", 18, 0.25, 0, 4, 84), ("envpool", 4, 0.0, 25 + 4, 3, 64)],
-)
+ENVS = [("nature", 4, 0.0, 25, 4, 84), ("machado", 18, 0.25, 0, 4, 84), ("envpool", 4, 0.0, 25 + 4, 3, 64)]
+
+
+@pytest.mark.parametrize(("protocol", "actions", "sticky", "played", "stack", "size"), ENVS)
 def test_its_env_follows_the_protocol(
     tmp_path: Path, protocol: str, actions: int, sticky: float, played: int, stack: int, size: int
 ) -> None:

@@ -124,8 +124,7 @@ def pictures(monkeypatch: pytest.MonkeyPatch) -> list[np.ndarray]:
 
 
 def video(names: tuple[str, ...] = NAMES, scale: int | None = 2, path: Path = Path("a.mp4")) -> Video:
-    env: Any = SimpleNamespace(action_names=names)
-    return Video(path, "pong", env, 20, scale, has_policy=False)
+    return Video(path, "pong", SimpleNamespace(action_names=names), 20, scale, has_policy=False)
 
 
 @pytest.mark.parametrize(("height", "scale", "becomes"), [(210, None, 2), (84, None, 6), (600, None, 1), (210, 3, 3)])

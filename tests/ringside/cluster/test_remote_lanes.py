@@ -106,10 +106,10 @@ def test_fields_that_a_method_declares_travel_too(method: str) -> None:
     run_as_alone(RemoteWorld(2, ObjectCluster(PlayedGroup, fails("collect", 9)), method=method), 1, method)
 
 
-@pytest.mark.parametrize(
-    ("method", "call"),
-    [("describe", 1), ("probe", 1), ("begin", 1), ("play", 1), ("play", 3), ("collect", 1), ("collect", 40)],
-)
+CALLS = [("describe", 1), ("probe", 1), ("begin", 1), ("play", 1), ("play", 3), ("collect", 1), ("collect", 40)]
+
+
+@pytest.mark.parametrize(("method", "call"), CALLS)
 @pytest.mark.parametrize("span", [1, 3])
 def test_a_lost_node_changes_nothing(method: str, call: int, span: int) -> None:
     hosts = ObjectCluster(PlayedGroup, fails(method, call), fails(method, call))

@@ -15,6 +15,7 @@ import pytest
 from ringside.cluster.placing import ClusterOptions, LocalPrograms, programs_in
 from ringside.command import suite
 from ringside.command.arguments import parse_choices
+from ringside.command.report import write_report
 from ringside.command.suite import SUITES, games_of, words_to_train
 from ringside.command.train import configuration
 from ringside.run import planning
@@ -77,7 +78,10 @@ rounds, steps = schedule.rounds, schedule.rounds * schedule.round_steps
 
 
 class Program:
-    """The suite as a user calls it, with the fake under it. `patch` changes more."""
+    """The suite as a user calls it, with the fake under it. Its report is only noted: to draw one takes seconds.
+
+    `patch` changes more.
+    """
 
     def __init__(self, tmp_path: Path, patch: pytest.MonkeyPatch, printed: Any = None) -> None:
         self.out, self.told_in = tmp_path / "out", tmp_path / "told.jsonl"
@@ -85,6 +89,7 @@ class Program:
         self.report = Mock(side_effect=lambda runs, out: (out, ()))
         (tmp_path / "fake.py").write_text(FAKE)
         patch.setattr(suite, "LAUNCHER", tmp_path / "fake.py")
+        patch.setattr(suite, "write_report", self.report)
         patch.setenv("FAKE_LOG", str(self.told_in))
         patch.setenv("PYTHONPATH", str(ROOT))
 
@@ -108,26 +113,15 @@ class Program:
 
 
 @pytest.fixture
-def drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Program:
+def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Program:
     return Program(tmp_path, monkeypatch, capsys)
-
-
-def without_a_picture(program: Program) -> Program:
-    """The same, but its report is only noted: to draw one takes seconds."""
-    program.patch.setattr(suite, "write_report", program.report)
-    return program
-
-
-@pytest.fixture
-def program(drawn: Program) -> Program:
-    return without_a_picture(drawn)
 
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Directory of a suite that has trained and evaluated both games."""
     with pytest.MonkeyPatch.context() as patch:
-        program = without_a_picture(Program(tmp_path_factory.mktemp("done"), patch))
+        program = Program(tmp_path_factory.mktemp("done"), patch)
         assert program()[0] == 0
     return program.out
 
@@ -153,8 +147,9 @@ def test_games_are_a_list_or_names() -> None:
     assert games_of("SpaceInvaders, pong,pong") == ["space_invaders", "pong"]
 
 
-def test_each_seed_of_all_games_then_the_next_each_evaluated_and_a_report(drawn: Program) -> None:
-    code, told = drawn("--batch-size", "64", "--seeds", "2")
+def test_each_seed_of_all_games_then_the_next_each_evaluated_and_a_report(program: Program) -> None:
+    program.report.side_effect = write_report
+    code, told = program("--batch-size", "64", "--seeds", "2")
     runs = ("pong-1", "freeway-1", "pong-2", "freeway-2")
     assert (code, kinds(told)) == (0, [f"{what} {run}" for run in runs for what in ("run-dir", "eval")])
     first, evaluation, *_ = told
@@ -162,8 +157,8 @@ def test_each_seed_of_all_games_then_the_next_each_evaluated_and_a_report(drawn:
         assert first[first.index(flag) + 1] == value
     assert "--network" not in first  # what is as the preset says is not said again
     assert "--episodes" not in evaluation, "it is as the protocol says"
-    assert (drawn.out / "report" / "report.html").exists()
-    assert not list(drawn.out.rglob("*.part"))
+    assert (program.out / "report" / "report.html").exists()
+    assert not list(program.out.rglob("*.part"))
 
 
 def test_a_run_of_an_on_policy_method_gets_no_flag_that_it_refuses(tmp_path: Path) -> None:

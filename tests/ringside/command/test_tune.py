@@ -2,8 +2,7 @@
 
 import re
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -203,9 +202,8 @@ def on_objects(monkeypatch: pytest.MonkeyPatch, room: int, *faults: Fault) -> Ob
     launcher = ROOT / "tests" / "support" / "fake_trials.py"
     hosts = ObjectCluster(partial(ProgramHost, launcher=launcher), *faults, room=room)
 
-    @contextmanager
-    def placed(cluster: ClusterOptions, shared: Path, launcher: Path) -> Iterator[Programs]:
-        yield ClusterPrograms(hosts, cluster.cpus_per_run, shared)
+    def placed(cluster: ClusterOptions, shared: Path, launcher: Path) -> AbstractContextManager[Programs]:
+        return nullcontext(ClusterPrograms(hosts, cluster.cpus_per_run, shared))
 
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setattr("ringside.cluster.placing._placed", placed)

@@ -364,9 +364,10 @@ def test_lanes_that_overwrite_a_tail_spoil_a_checkpoint_that_has_one(full_disk: 
     assert disk.scribe.save() == (-1 if has_tail else disk.memory.run_schedule.snapshot_rounds)
 
 
-@pytest.mark.parametrize(
-    ("method", "refused"), [("a2c", ["save"]), ("a2c", ["save_best"]), ("dqn", ["save", "add_segment"])]
-)
+WEIGHTS = [("a2c", ["save"]), ("a2c", ["save_best"]), ("dqn", ["save", "add_segment"])]
+
+
+@pytest.mark.parametrize(("method", "refused"), WEIGHTS)
 def test_without_space_for_weights_episodes_are_recorded(full_disk: MakeDisk, method: str, refused: list[str]) -> None:
     """Between two tries to write weights or segments, lanes overwrite the ring many times."""
     disk = full_disk(*refused, method=method)
@@ -380,9 +381,10 @@ def test_without_space_for_weights_episodes_are_recorded(full_disk: MakeDisk, me
     assert (memory.board.saved[0] > 0) == ("save_best" in refused)
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "method"), [(MetricsLog, "log_round", "a2c"), (CheckpointWriter, "add_segment", "dqn")]
-)
+WRITES = [(MetricsLog, "log_round", "a2c"), (CheckpointWriter, "add_segment", "dqn")]
+
+
+@pytest.mark.parametrize(("kind", "name", "method"), WRITES)
 def test_a_refused_write_is_done_once_it_fits(full_disk: MakeDisk, kind: type, name: str, method: str) -> None:
     disk = full_disk(method=method)
     board, rounds = disk.memory.board, disk.memory.run_schedule.snapshot_rounds

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -248,5 +247,4 @@ DEATHS = [
 
 @pytest.mark.parametrize(("code", "hung", "starved", "expected"), DEATHS)
 def test_a_death_has_a_cause(code: int, hung: bool, starved: str | None, expected: tuple[str, Cause]) -> None:
-    kills: Any = SimpleNamespace(explain=lambda: starved)
-    assert diagnose(code, hung=hung, oom_kills=kills) == expected
+    assert diagnose(code, hung=hung, oom_kills=SimpleNamespace(explain=lambda: starved)) == expected
