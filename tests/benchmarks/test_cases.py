@@ -229,9 +229,8 @@ def test_a_wrong_rung_is_named_and_flags_of_the_user_come_last(speeds: Mock, rep
     assert words[words.index("--env-kwargs") + 1] == "game=pong"
 
 
-SCHEDULE = make_run_schedule(
-    Config().with_settings(envs=8, round_steps=480, snapshot_every_steps=960, learning_starts=960, train_every=4)
-)
+SIZES = {"envs": 8, "round_steps": 480, "snapshot_every_steps": 960, "learning_starts": 960, "train_every": 4}
+SCHEDULE = make_run_schedule(Config().with_settings(**SIZES))
 
 
 def record(round_: int) -> dict[str, Any]:

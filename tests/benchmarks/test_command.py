@@ -15,7 +15,6 @@ from tests.support.waiting import until
 WORDS = ("--envs", "4", "--inference-batch", "2", "--network", "small", "--learner-members", "1", "--device", "cpu")
 ROUNDS = ("--round-steps", "120", "--replay-size", "600", "--learning-starts", "240")
 PROGRAM = ("-m", "benchmarks")
-QUICK = ("--seconds", "0.2", "--repeats", "1")
 
 
 MISTAKES = [
@@ -78,7 +77,7 @@ FIGURES = [
 def test_figures_are_measured_from_the_command(tmp_path: Path, words: str, row: str, limit: str) -> None:
     out, rung = tmp_path / "out.json", "--device cpu --round-steps 64 --snapshot-every-steps 64"
     name, *rest = words.format(run=" ".join((*WORDS, *ROUNDS)), rung=rung).split()
-    finish(start_words(name, "--json", str(out), *QUICK, *rest, program=PROGRAM), 590)
+    finish(start_words(name, "--json", str(out), "--seconds", "0.2", "--repeats", "1", *rest, program=PROGRAM), 590)
     found = json.loads(out.read_text())
     assert found["missing"] == found["wrong"] == {}
     assert all(value > 0 for each in found["rows"] for value in each["values"] if each["unit"])

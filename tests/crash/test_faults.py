@@ -18,6 +18,8 @@ from shared.errors import ConfigError, DeviceFault
 from tests.support.checkpoints import boundary_in
 from tests.support.runs import begun, finish, kill, start, summary
 
+LAZY = "CUDA call failed lazily at initialization with error: CUDA error: unknown error\n\nCUDA call was"
+KERNELS = "CUDA error: no kernel image is available for execution on the device\nSearch for `cudaErrorNoKernelImage"
 NCCL = "NCCL error in: /pytorch/torch/csrc/distributed/c10d/NCCLUtils.hpp:328, "
 ERRORS: dict[str, Exception] = {
     "memory": torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB.\nGPU 0 has a capacity of"),
@@ -25,9 +27,7 @@ ERRORS: dict[str, Exception] = {
     "lost": RuntimeError("No CUDA GPUs are available"),
     "library": RuntimeError("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"),
     "host memory": torch.AcceleratorError("CUDA error: out of memory\nCUDA kernel errors might be"),
-    "lazy call": torch.cuda.DeferredCudaCallError(
-        "CUDA call failed lazily at initialization with error: CUDA error: unknown error\n\nCUDA call was"
-    ),
+    "lazy call": torch.cuda.DeferredCudaCallError(LAZY),
     "nccl": DistBackendError(
         f"{NCCL}unhandled cuda error (run with NCCL_DEBUG=INFO for details), NCCL version 2.27.5\n"
         "ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nCuda failure 2 'out of memory'"
@@ -36,9 +36,7 @@ ERRORS: dict[str, Exception] = {
         f"{NCCL}remote process exited or there was a network error, NCCL version 2.27.5\n"
         "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely."
     ),
-    "kernels": torch.AcceleratorError(
-        "CUDA error: no kernel image is available for execution on the device\nSearch for `cudaErrorNoKernelImage"
-    ),
+    "kernels": torch.AcceleratorError(KERNELS),
     "assert": torch.AcceleratorError("CUDA error: device-side assert triggered\nSearch for `cudaErrorAssert' in"),
     "capturing": torch.AcceleratorError("CUDA error: operation not permitted when stream is capturing\nSearch for"),
     "program": RuntimeError("shape '[4, 4]' is invalid for input of size 3"),

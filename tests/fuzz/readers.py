@@ -119,10 +119,8 @@ def read_agent(workspace: Workspace, whole: str) -> list[str]:
 def read_to_begin(workspace: Workspace, whole: str) -> list[str]:
     """A new run that begins with the weights."""
     settings: dict[str, Any] = {"env": ENV} if whole == "catch" else {"game": "breakout"}
-    begin = ringside.starting_point(None, None).with_settings(
-        **settings, network="small", replay_size=10_000, run_dir=workspace.work / "new", init_from=workspace.run
-    )
-    ringside.plan(begin)
+    settings |= {"network": "small", "replay_size": 10_000, "run_dir": workspace.work / "new"}
+    ringside.plan(ringside.starting_point(None, None).with_settings(**settings, init_from=workspace.run))
     return ["begins"]
 
 

@@ -15,14 +15,13 @@ from shared.process.child import ChildSpec
 
 DEATHS = {(0, 0): 3, (1, 0): 17, (0, 6): 0, (1, 7): 0}
 """Round from which on the process of that number and incarnation dies in a shard."""
-NEVER = 1 << 62
 
 
 def main(child_spec: ChildSpec) -> None:
     """The role."""
     from workers import versions, worker
 
-    deadly_round = DEATHS.get((child_spec.number, child_spec.incarnation), NEVER)
+    deadly_round = DEATHS.get((child_spec.number, child_spec.incarnation), float("inf"))
 
     class DyingVersions(versions.Versions):
         """Kills its process after the first block of a shard."""

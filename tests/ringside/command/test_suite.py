@@ -326,11 +326,9 @@ def test_help_leaves_out_what_a_suite_sets_itself(capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize("asked", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_present_run(program: Program, asked: int) -> None:
     program.patch.setenv("FAKE_SLOW", "freeway-1")
-    code = (
-        f"import sys; from ringside.command import suite; suite.LAUNCHER = {str(suite.LAUNCHER)!r}; "
-        f"sys.exit(suite.main(['--games', 'pong,freeway', '--seeds', '2', '--total-steps', '2000', *{program.more!r}]))"
-    )
-    process = start_words(program=("-c", code))
+    words = ["--games", "pong,freeway", "--seeds", "2", "--total-steps", "2000", *program.more]
+    code = f"import sys; from ringside.command import suite; suite.LAUNCHER = {str(suite.LAUNCHER)!r}; "
+    process = start_words(program=("-c", f"{code}sys.exit(suite.main({words!r}))"))
     until(program.told_in.with_suffix(".jsonl.slow").exists)
     process.send_signal(asked)
     output = finish(process, seconds=30, code=1)

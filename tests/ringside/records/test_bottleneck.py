@@ -61,7 +61,6 @@ OWN_CORES = "All cores are in use (2): inference takes the most, 0.9, then learn
 CORES_OF_OTHERS = "All cores are in use (2, 1.8 by others): of this run learner takes the most, 0.1, then inference 0.1"
 ALTERNATES, WAITS = {"alternates": True}, {"evaluation_wait": 0.3}
 STARVED = "scribe 96% with a core for 10% of that, learner 60%, actors 50%, inference 30%"
-CONTENDED = {"usable_cores": 2, "others": 1.0, "stolen": 0.8}
 UNEVEN_ACTORS = roles(0.6, 0.3, 0.5, 1.0)
 UNEVEN = on_nodes(("n1", 0.98, 0.1), ("n2", 0.6, 0.1), ("n3", 0.5, 0.1))
 
@@ -79,7 +78,7 @@ BOTTLENECKS = [
     (WORKERS, {}, "workers", "workers", 0.9, "workers 90%"),
     (AT_WORK, WAITS, "evaluation", "evaluator", 1.0, EVALUATION.format("the first process of the workers")),
     (FEW_CORES, {"usable_cores": 2}, "cores", "inference", 0.95, OWN_CORES),
-    (HARDLY_A_CORE, CONTENDED, "cores", "learner", 0.1, CORES_OF_OTHERS),
+    (HARDLY_A_CORE, {"usable_cores": 2, "others": 1.0, "stolen": 0.8}, "cores", "learner", 0.1, CORES_OF_OTHERS),
     (on_nodes(("n1", 0.99, 0.5), ("n2", 0.99, 0.4)), {}, "network", "nodes", 0.99, "nodes 99%, learner 40%"),
     (*(UNEVEN, {}, "node", "nodes", 2.08 / 3), "Node n1 limits the run (busy: nodes 69% (actor 1 98%), learner 40%)"),
     (on_nodes(("n1", 0.96, 0.1), ("n2", 0.94, 0.1)), {}, "emulation", "nodes", 0.95, "nodes 95%, learner 40%"),

@@ -63,9 +63,8 @@ def annealing() -> Memory:
     sizes |= {"train_every": 4, "actors": 1, "inference_batch": 4}
     anneal = {"learning_rate": 0.5, "learning_rate_end": 0.0, "anneal_steps": 80}
     anneal |= {"epsilon_start": 1.0, "epsilon_end": 0.2, "epsilon_steps": 80}
-    return Memory.create(
-        Plan(Config().with_settings(network="small", device="cpu", run_dir=Path(), **sizes, **anneal), 4)
-    )
+    config = Config().with_settings(network="small", device="cpu", run_dir=Path(), **sizes, **anneal)
+    return Memory.create(Plan(config, 4))
 
 
 def test_the_figures_of_a_record_follow_from_its_ticks_and_commits(annealing: Memory) -> None:
@@ -77,16 +76,14 @@ def test_the_figures_of_a_record_follow_from_its_ticks_and_commits(annealing: Me
     board.metrics[:2, places] = (0, 12.0, 1), (10, 16.0, 2)
     annealing.ring.field["valid"][:, :20] = 1
     annealing.ring.field["valid"][0, 3:6, 0] = 0
-    first, second = (
-        record_values(annealing, stop - 1, stop, Sample.kept(annealing, NEWEST), held=True) for stop in (1, 2)
-    )
+    kept = Sample.kept(annealing, NEWEST)
+    first, second = (record_values(annealing, stop - 1, stop, kept, held=True) for stop in (1, 2))
     per_second = [f"{name}_per_second" for name in ("steps", "frames", "updates")]
     wanted = ("frames", "updates", "samples_per_step", "valid_steps", "seconds", *per_second)
     assert [first[name] for name in wanted] == [160, 0, 0.0, 37, 102.0, 20.0, 80.0, 0.0]
     assert [second[name] for name in wanted] == [320, 10, 8.0, 40, 106.0, 10.0, 40.0, 2.5]
     assert [first["epsilon"], second["epsilon"]] == pytest.approx([1.0, 0.6])
-    unread = record_values(annealing, 0, 1, Sample.kept(annealing, NEWEST), held=False)
-    assert unread["valid_steps"] is None
+    assert record_values(annealing, 0, 1, kept, held=False)["valid_steps"] is None
     board.metrics[1, names.index("boundary")] = 2 + 256
     reused = [record_values(annealing, stop - 1, stop, Sample.take(annealing, 1), held=True) for stop in (2, 3, 4)]
     assert "seconds" not in reused[0]

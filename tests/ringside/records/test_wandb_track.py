@@ -45,8 +45,7 @@ def steps(service: Any) -> list[int]:
 def track(path: Path, resume: Path | None = Path()) -> list[str]:
     """Track a run that is over at once; returns what was said."""
     notes: list[str] = []
-    run = Run(run_dir=path, resume=resume, track="wandb")
-    with wandb_track.tracking(run, lambda at: None, notes.append) as look:
+    with wandb_track.tracking(Run(run_dir=path, resume=resume, track="wandb"), lambda at: None, notes.append) as look:
         look("memory")
     return notes
 

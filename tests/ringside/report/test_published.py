@@ -37,9 +37,8 @@ def test_the_curves_are_those_that_were_copied() -> None:
     }
     curves = {game: comparable_curves("machado", game) for game in REFERENCE}
     found = {game: {each.agent: each.returns.mean() for each in curves[game]} for game in curves}
-    assert {game: list(agents) for game, agents in found.items() if agents} == {
-        game: list(means[game]) for game in REFERENCE if game in means
-    }
+    expected = {game: list(means[game]) for game in REFERENCE if game in means}
+    assert {game: list(agents) for game, agents in found.items() if agents} == expected
     for game, agents in means.items():
         assert found[game] == pytest.approx(agents, abs=1e-4)
 
