@@ -13,18 +13,9 @@ from shared.process.signals import TELL_STACKS
 from tests.crash.storm import FLAGS, Undisturbed, result_of
 from tests.crash.test_deaths_of_workers import WORKERS
 from tests.support.checkpoints import boundary_in
-from tests.support.runs import Process, begun, child, finish, gone, shared_names, start, wait_until
+from tests.support.runs import begun, child, finish, gone, shared_names, start, wait_until
 
 ROLES = ("scribe", "learner", "inference", "actor 0", "actor 1")
-
-
-def _require_light(process: Process) -> None:
-    """Scribe and actors load no PyTorch, and an actor has little memory of its own."""
-    for role in ("actor 0", "scribe"):
-        maps = child(process, role).memory_maps(grouped=False)
-        assert not [m.path for m in maps if "libtorch" in m.path]
-        if role == "actor 0":
-            assert sum(m.private_dirty for m in maps if "memfd" not in m.path) < 100e6
 
 
 ONE_LANE = {"envs": "2", "inference_batch": "2"}
@@ -58,7 +49,10 @@ def test_a_killed_launcher_takes_children_along_and_the_run_resumes(undisturbed:
     before = shared_names()
     process, memory = begun(run_dir, checkpoint_every_minutes="0.001", **FLAGS, actions=3, committed=1)
     wait_until(process, lambda: all(child(process, role) for role in ROLES))
-    _require_light(process)
+    # Scribe and actors load no PyTorch, and an actor has little memory of its own.
+    scribe, actor = (child(process, role).memory_maps(grouped=False) for role in ("scribe", "actor 0"))
+    assert not [m.path for m in (*scribe, *actor) if "libtorch" in m.path]
+    assert sum(m.private_dirty for m in actor if "memfd" not in m.path) < 100e6
     wait_until(process, lambda: memory.board.saved[0] >= 3)
     learner, log = child(process, "learner"), run_dir / "logs" / "learner.log"
     learner.send_signal(TELL_STACKS)

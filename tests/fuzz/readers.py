@@ -30,7 +30,6 @@ from ringside.run import training
 from ringside.zoo import catalogue
 from shared.checkpoint.finding import find_checkpoint
 from shared.checkpoint.segments import load_boundary, load_segments
-from shared.checkpoint.weights_file import StoredWeights
 from shared.config.settings import Config
 from shared.errors import CheckpointError, ConfigError, FatalError
 from shared.files.run_file_names import CHECKPOINTS
@@ -97,19 +96,15 @@ def _env(whole: str) -> str | None:
 # --- weights
 
 
-def _of_weights(weights: StoredWeights) -> list[str]:
-    return [_digest(weights.flat)]
-
-
 def read_weights(workspace: Workspace, whole: str) -> list[str]:
     """Also the checks of `ringside.evaluate` before it plays."""
     weights = stored_weights.weights_at(workspace.run, _env(whole))
     stored_weights.require_actions(weights, stored_weights.play_of(weights))
-    return _of_weights(weights)
+    return [_digest(weights.flat)]
 
 
 def read_one_file(name: str, workspace: Workspace, whole: str) -> list[str]:
-    return _of_weights(stored_weights.weights_at(workspace.run / CHECKPOINTS / name, _env(whole)))
+    return [_digest(stored_weights.weights_at(workspace.run / CHECKPOINTS / name, _env(whole)).flat)]
 
 
 def read_agent(workspace: Workspace, whole: str) -> list[str]:
@@ -290,7 +285,7 @@ def add_to_zoo(workspace: Workspace, whole: str) -> list[str]:
     with patch.object(catalogue, "ZOO", place), patch.object(evaluating, "evaluate", evaluate):
         add_to_zoo(workspace.run, name="fuzzed", env=_env(whole), device="cpu")
         assert catalogue.names() == ("fuzzed",)
-        return _of_weights(stored_weights.weights_at("fuzzed", _env(whole)))
+        return [_digest(stored_weights.weights_at("fuzzed", _env(whole)).flat)]
 
 
 ANY, DISK = ("*",), (FatalError, OSError)
