@@ -18,7 +18,7 @@ from shared.memory.process_table import Role
 from shared.root import ROOT
 from tests.conftest import Launch
 from tests.exact.conftest import stop_at
-from tests.support.runs import SMALL, begun, finish, gone, memory_of, start_words, summary, wait_until
+from tests.support.runs import SMALL, begun, finish, memory_of, start_words, summary, wait_until
 
 README = (ROOT / "README.md").read_text()
 RUN = re.compile(r"runs/[a-z]+-20260101-120000")
@@ -138,4 +138,3 @@ def test_twelve_actors_play_breakout(tmp_path: Path) -> None:
     assert (len(actors), (actors != Phase.STARTING).all()) == (12, True)
     process.send_signal(signal.SIGINT)
     finish(process)
-    assert gone(process)

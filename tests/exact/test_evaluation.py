@@ -9,10 +9,11 @@ from tests.support.runs import begun, evaluations, finish, flags_in, start
 
 CATCH = {"env": "tests.support.pixel_game:factory"}
 FLAGS = CATCH | flags_in("eval_every_steps=960 eval_episodes=6 eval_envs=4 total_steps=3_840")
+METHODS = {"greedy": "", "sampled": "method=a2c schedule=alternate snapshot_every_steps=480"}
 
 
 @pytest.mark.stress
-@pytest.mark.parametrize("method", ["", "method=a2c schedule=alternate snapshot_every_steps=480"])
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 def test_evaluations_do_not_depend_on_who_plays_or_dies(tmp_path: Path, method: str) -> None:
     flags = FLAGS | flags_in(method)
     finish(start(tmp_path / "plain", actors="1", **flags))

@@ -56,7 +56,6 @@ def test_a_killed_member_and_a_resume_with_another_number_change_nothing(
     half = memory.run_schedule.updates_before(memory.run_schedule.rounds // 2)
     kill_when(process, "member 1" if members > 1 else "learner", lambda: memory.board.updates[0] >= half)
     stop_at(process, memory, 7)
-    assert gone(process)
     stopped = summary(run_dir)
     assert 7 <= stopped["rounds"] < 10
     assert stopped["restarts"] == members, "the learner, too"
@@ -101,7 +100,6 @@ def test_any_member_may_be_killed_again_and_again(alone: Undisturbed, run_dir: P
         updates = (n + 1) * schedule.updates_before(schedule.rounds) // (len(kills) + 2)
         kill_when(process, role, lambda n=n, u=updates: board.restarts.sum() == 4 * n and board.updates[0] > u, SECONDS)
     finish(process, SECONDS)
-    assert gone(process)
     _require_same(run_dir, alone(case))
     assert summary(run_dir)["restarts"] == 20
 
@@ -124,13 +122,11 @@ def test_numbers_that_are_not_finite_are_reported_once(run_dir: Path) -> None:
     output = finish(process, code=1)
     (path,) = run_dir.glob("nan-report-*.json")
     assert f"{path} says which update did it" in output
-    assert gone(process)
 
 
 def test_members_that_compute_other_numbers_end_the_run(run_dir: Path) -> None:
     process = start(run_dir, program=ODD_MEMBER, **CATCH | {"learner_members": "2"})
     assert "The members of the learner disagree about the parameters after round" in finish(process, code=1)
-    assert gone(process)
 
 
 @pytest.mark.parametrize("barrier", range(501, 506))
