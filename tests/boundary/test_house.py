@@ -1,8 +1,7 @@
 """The size of the house: lines of code by room, words, folders, functions and dependencies within their budgets.
 
 A line of code holds code: no docstring, comment or blank line. Files in other languages count by their lines with text.
-A change that needs more lines says what it takes away elsewhere. Budgets only fall. The aim of the tests is
-25,000 lines.
+A change that needs more lines says what it takes away elsewhere. Budgets only fall.
 """
 
 import ast
@@ -26,7 +25,7 @@ LINES = {
     "ringside": 8_700,
     "benchmarks": 2_100,
     "examples": 150,
-    "tests": 25_412,
+    "tests": 25_000,
 }
 """Most lines of code of each room."""
 HOUSE = 22_200
