@@ -163,7 +163,7 @@ def child(process: Process, role: str) -> psutil.Process | None:
 def living(found: Iterable[psutil.Process], is_it: Callable = psutil.Process.is_running) -> psutil.Process | None:
     """The first of these processes that lives, by default any, and is the one."""
     for candidate in found:
-        with suppress(psutil.NoSuchProcess):
+        with suppress(psutil.NoSuchProcess, ProcessLookupError):
             if is_it(candidate) and candidate.status() != psutil.STATUS_ZOMBIE:
                 return candidate
     return None
@@ -191,14 +191,13 @@ def fork_server_of(process: Process) -> psutil.Process | None:
 
 
 def gone(process: Process, seconds: float = 20.0) -> bool:
-    """True if no process of the run's session is left after a moment."""
-    members = []
-    for candidate in psutil.process_iter():
-        with suppress(ProcessLookupError):
-            if os.getsid(candidate.pid) == process.pid:
-                members.append(candidate)
-    _, alive = psutil.wait_procs(members, timeout=seconds)
-    return living(alive) is None
+    """True if no process of the run's session is left after a moment; zombies are those of the machine's PID 1."""
+    deadline = time.monotonic() + seconds
+    while left := living(psutil.process_iter(), lambda each: os.getsid(each.pid) == process.pid):
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.02)
+    return left is None
 
 
 def shared_names() -> set[str]:
