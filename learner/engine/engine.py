@@ -99,13 +99,12 @@ class Engine(Generic[M]):
         Args:
             state: None: that of a new run, with fresh parameters from the seed, moments of zero and no priorities.
         """
+        writes = bool(self._team.written(1))
         if state is None:
-            config = self._config
-            fresh = initial_parameters(self._online.network, config.run.seed, config.learn.initial)
-            state = {"online": fresh, "moment1": np.zeros_like(fresh), "moment2": np.zeros_like(fresh)}
+            state = self._fresh() if writes else {}
         self._source.settle()
         self._team.sync()  # a member may still read what one of them writes now
-        for name, vector in self._state().items() if self._team.written(1) else ():
+        for name, vector in self._state().items() if writes else ():
             source = "online" if name in self._rule.networks and name not in state else name
             self._online.pack(state[source], vector)
         self._team.sync()
@@ -150,6 +149,12 @@ class Engine(Generic[M]):
         """
         assert self._done == self._planned, "the target network changes when all updates of a round are done"
         self._rule.update_target()
+
+    def _fresh(self) -> Mapping[str, NDArray[np.float32]]:
+        """The vectors with which a new run begins."""
+        config = self._config
+        online = initial_parameters(self._online.network, config.run.seed, config.learn.initial)
+        return {"online": online, "moment1": np.zeros_like(online), "moment2": np.zeros_like(online)}
 
     def _state(self) -> dict[str, Tensor]:
         """The vectors of a snapshot that have the packed layout of the parameters, by name."""

@@ -52,7 +52,7 @@ def test_a_death_for_want_of_memory_is_named_and_changes_nothing(
     hungry = {"env": "tests.crash.failing:hungry", "total_steps": "2_400"}
     output = finish(start_inside(group, tmp_path / "fed", **hungry))
     assert (tmp_path / "eaten").exists()
-    for words in ("actor 0 was killed for lack of memory", f"limited to {LIMIT / 1e9:.1f} GB", "--replay-size"):
+    for words in ("actor 0 was killed for lack of memory", f"limited to {LIMIT / 1e9:.1f} GB", "fewer --actors"):
         assert words in output
     finish(start(tmp_path / "sated", actors="1", **hungry))  # it has eaten already
     fed, sated = summary(tmp_path / "fed"), summary(tmp_path / "sated")
