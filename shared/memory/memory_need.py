@@ -23,7 +23,7 @@ RANK_BYTES = 700_000_000
 """The same of a further rank of the learner on GPUs, besides the stacks of a round."""
 
 
-MEMBER_BYTES = 100_000_000
+MEMBER_BYTES = 120_000_000
 """The same of a further member of the learner on a CPU, which shares the pages of PyTorch; tests/crash checks it."""
 
 
