@@ -99,14 +99,13 @@ class Engine(Generic[M]):
         Args:
             state: None: that of a new run, with fresh parameters from the seed, moments of zero and no priorities.
         """
-        writes = bool(self._team.written(1))
-        if state is None:
-            state = self._fresh() if writes else {}
         self._source.settle()
         self._team.sync()  # a member may still read what one of them writes now
-        for name, vector in self._state().items() if writes else ():
-            source = "online" if name in self._rule.networks and name not in state else name
-            self._online.pack(state[source], vector)
+        if self._team.written(1):
+            given = self._fresh() if state is None else state
+            for name, vector in self._state().items():
+                source = "online" if name in self._rule.networks and name not in given else name
+                self._online.pack(given[source], vector)
         self._team.sync()
         for model in (self._online, *self._rule.networks.values()):
             model.sync_copy()

@@ -94,8 +94,8 @@ class RoundSource(Generic[M]):
     def store(self, out: Mapping[str, NDArray[np.float32]]) -> None:
         """Write those vectors of its state that `out` names."""
 
-    def load_state(self, state: Mapping[str, NDArray[np.float32]]) -> None:
-        """Take over what `store` wrote; state that it lacks, such as priorities, becomes that of a new run."""
+    def load_state(self, state: Mapping[str, NDArray[np.float32]] | None) -> None:
+        """Take over what `store` wrote. None: reset all state, such as priorities, to that of a new run."""
 
 
 class UpdateOutput(NamedTuple):

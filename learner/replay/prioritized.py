@@ -100,9 +100,9 @@ class PrioritizedSampler(Sampler):
         if PRIORITIES in out:
             self.tree.store(out[PRIORITIES])
 
-    def load_state(self, state: Mapping[str, NDArray[np.float32]]) -> None:
-        """Take over the priorities; without them all are forgotten."""
-        if PRIORITIES in state:
-            self.tree.load(state[PRIORITIES])
-        else:
+    def load_state(self, state: Mapping[str, NDArray[np.float32]] | None) -> None:
+        """Take over the priorities. None: forget all."""
+        if state is None:
             self.tree.clear()
+        else:
+            self.tree.load(state[PRIORITIES])

@@ -125,8 +125,8 @@ class ReplaySource(RoundSource[Chunk]):
         """Write the priorities, if `out` names them."""
         self._sampler.store(out)
 
-    def load_state(self, state: Mapping[str, NDArray[np.float32]]) -> None:
-        """Take over the priorities, or forget all errors."""
+    def load_state(self, state: Mapping[str, NDArray[np.float32]] | None) -> None:
+        """Take over the priorities. None: forget all errors."""
         self._sampler.load_state(state)
 
     # --- in the second thread, if there is one

@@ -151,8 +151,8 @@ class Sampler:
     def store(self, out: Mapping[str, NDArray[np.float32]]) -> None:
         """Write those vectors of its state that `out` names."""
 
-    def load_state(self, state: Mapping[str, NDArray[np.float32]]) -> None:
-        """Take over what `store` wrote; without it forget all errors."""
+    def load_state(self, state: Mapping[str, NDArray[np.float32]] | None) -> None:
+        """Take over what `store` wrote. None: forget all errors."""
 
 
 class UniformSampler(Sampler):
