@@ -59,23 +59,26 @@ class Episode:
         self.number, self.total, self.steps, self.over = number, 0.0, 0, False
         self.action: int | None = None
         self._env, self._stack, self._seed, self._rules = env, stack, evaluation.seed, evaluation.rules
-        self._tick = number * EPISODE_TICKS
         stack[:-1] = 0
-        env.reset(self._tick, stack[-1])
+        env.reset(number * EPISODE_TICKS, stack[-1])
 
     @property
     def draw(self) -> float:
         """Uniform number in [0, 1) at which a sampled policy takes the next action."""
-        return uniform(self._seed, Stream.POLICY, 0, self._tick + 1)
+        return uniform(self._seed, Stream.POLICY, 0, self._next_tick)
+
+    @property
+    def _next_tick(self) -> int:
+        return self.number * EPISODE_TICKS + self.steps + 1
 
     def step(self, chosen: int) -> None:
         """Play the chosen action or, with probability epsilon, a random one."""
-        self._tick += 1
+        tick = self._next_tick
         self.action = chosen
-        if uniform(self._seed, Stream.EXPLORE, 0, self._tick) < self._rules.epsilon:
-            self.action = randint(self._env.actions, self._seed, Stream.EXPLORE_ACTION, 0, self._tick)
+        if uniform(self._seed, Stream.EXPLORE, 0, tick) < self._rules.epsilon:
+            self.action = randint(self._env.actions, self._seed, Stream.EXPLORE_ACTION, 0, tick)
         self._stack[:-1] = self._stack[1:]
-        outcome = self._env.step(self._tick, self.action, self._stack[-1])
+        outcome = self._env.step(tick, self.action, self._stack[-1])
         self.total += outcome.raw_reward
         self.steps += 1
         self.over = outcome.terminated or outcome.truncated or self.steps >= self._rules.max_steps

@@ -124,9 +124,13 @@ class FusedModel(PackedModel):
         top = inputs[-1]
         grad = by_features.view(len(top), *top.shape[2:], top.shape[1]).permute(0, 3, 1, 2)
         for i in reversed(range(len(inputs) - 1)):
-            grad, stream = relu_backward(grad, inputs[i + 1]), side_stream if i else SideStream()
+            grad = relu_backward(grad, inputs[i + 1])
             for vector, own in rows.items():
-                stream.submit(partial(self._write_convolution, [each[own] for each in inputs], i, grad[own], vector))
+                write = partial(self._write_convolution, [each[own] for each in inputs], i, grad[own], vector)
+                if i:
+                    side_stream.submit(write)
+                else:
+                    write()
             if i:  # the gradient of the pixels is not needed
                 grad, *_ = self._convolution_backward(inputs, i, grad, [True, False, False])
 

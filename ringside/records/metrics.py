@@ -377,8 +377,9 @@ class MetricsLog:
 
 def _finite(record: Mapping[str, Any]) -> dict[str, Any]:
     """A record with null in place of NaN and infinity, which JSON does not know."""
-    lost = (name for name, value in record.items() if isinstance(value, float) and not math.isfinite(value))
-    return {**record, **dict.fromkeys(lost)}
+    return {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in record.items()
+    }
 
 
 READ_BYTES = 4 << 20

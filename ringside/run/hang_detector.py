@@ -131,5 +131,9 @@ class HangDetector:
         used = 0.0 if self._cpu_seconds is None else seen.cpu_seconds - self._cpu_seconds
         self._cpu_seconds = seen.cpu_seconds
         self._stopped = self._stopped + seconds if seen.state == "T" else 0.0
-        self._blocked += seconds if seen.state in "Dt" else 0.0
-        self._silent += {"R": min(seconds, used), "S": seconds}.get(seen.state, 0.0)
+        if seen.state == "R":
+            self._silent += min(seconds, used)
+        elif seen.state in "Dt":
+            self._blocked += seconds
+        elif seen.state == "S":
+            self._silent += seconds

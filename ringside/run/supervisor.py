@@ -241,13 +241,16 @@ class Supervisor:
             self._forget(index)
             return
         code = child.process.exitcode
-        is_clean = code == 0 and (self._board.stopping or self._board.finished)
-        if crashed_at_exit := not is_clean and self._did_all(index):  # as a GPU's libraries may
+        if code == 0 and (self._board.stopping or self._board.finished):
+            del self._children[index]
+            return
+        if self._did_all(index):  # and crashed at its exit, as a GPU's libraries may
             self._note(f"{self._name(index)} did all of its work, but did not exit cleanly.")
+            del self._children[index]
+            return
         role = self._processes.role_of(index)
         learns = role in (Role.LEARNER, Role.MEMBER, Role.WORKER)  # the next resume would find its fault again
-        may_leave = self._board.stopping and (index != Role.SCRIBE or self._force_exit)
-        if is_clean or crashed_at_exit or (may_leave and not (learns and code == FATAL)):
+        if self._board.stopping and (index != Role.SCRIBE or self._force_exit) and not (learns and code == FATAL):
             del self._children[index]
             return
         how, cause = diagnose(code, hung=child.killed_at is not None, oom_kills=self._oom_kills)

@@ -191,7 +191,7 @@ def fork_server_of(process: Process) -> psutil.Process | None:
 
 
 def gone(process: Process, seconds: float = 20.0) -> bool:
-    """True if no process of the run's session is left after a moment; zombies are those of the machine's PID 1."""
+    """True if no process of the run's session is left after a moment; to reap zombies is for PID 1."""
     deadline = time.monotonic() + seconds
     while left := living(psutil.process_iter(), lambda each: os.getsid(each.pid) == process.pid):
         if time.monotonic() > deadline:
