@@ -120,7 +120,7 @@ class Serial:
     def parameters(self) -> NDArray[np.float32]:
         """The parameters of the learner: float32[P] in canonical layout."""
         flat = np.empty(self.memory.plan.parameters.count, np.float32)
-        self._engine.online_into(flat)
+        self._engine.store({"online": flat})
         return flat
 
     def _answer(self, tick: int) -> None:

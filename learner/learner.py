@@ -90,7 +90,7 @@ class Rounds:
         self._board.phase[self._waiter.process] = Phase.REPLAYING if repeated else Phase.WORKING
         if count:
             self._run(round_, count)
-            self._wait_for_gpu(round_ + 1)
+            self._wait_for_slices(SLICES_LEFT, partial(self._prefetch, round_ + 1))
             self._record.append(self._engine.end_round())
         if self._run_schedule.target_changes_after(round_):
             self._engine.update_target()
@@ -139,15 +139,12 @@ class Rounds:
         if done > self._memory.weights.content[0]:
             self._wait_for_slices(SLICES_LEFT)
             with suppress(NonFiniteError):  # all members find them when the round ends
+                self._engine.check()
                 self._memory.weights.publish(done, self._engine.export_into)
 
     def _wait_for_lanes(self, boundary: int) -> None:
         """Wait until every lane has finished the rounds before `boundary`."""
         self._commits.wait_for_lanes(boundary)
-
-    def _wait_for_gpu(self, coming: int) -> None:
-        """Let a GPU almost finish its work; meanwhile prefetch round `coming`."""
-        self._wait_for_slices(SLICES_LEFT, partial(self._prefetch, coming))
 
     def _wait_for_slices(self, limit: int, meanwhile: Callable[[], None] = lambda: None) -> None:
         """Wait until a GPU has at most `limit` unfinished slices, and call `meanwhile` at every query.
@@ -184,7 +181,7 @@ class Rounds:
         self._commits.snapshot(boundary, self._engine.store)
         updates = self._run_schedule.updates_before(boundary)
         self._memory.weights.publish(updates, self._engine.export_into)
-        self._commits.queue_evaluation(boundary, self._engine.online_into)
+        self._commits.queue_evaluation(boundary, lambda out: self._engine.store({"online": out}))
         self._commits.publish(boundary)
         self._waiter.note_progress(progress_at(boundary))
 

@@ -121,23 +121,8 @@ class Engine(Generic[M]):
         self._source.store(out)
 
     @torch.inference_mode()
-    def online_into(self, out: NDArray[np.float32]) -> None:
-        """Write the online parameters into float32[P], in canonical layout.
-
-        Raises:
-            NonFiniteError: they, or sums of the round so far, are not finite.
-        """
-        self.check()
-        self._online.unpack(self._online.params, out)
-
-    @torch.inference_mode()
     def export_into(self, out: NDArray[np.float32]) -> None:
-        """Write the online parameters into float32[Q], packed, to be published: all processes wait for them.
-
-        Raises:
-            NonFiniteError: as `online_into`.
-        """
-        self.check()
+        """Write the online parameters into float32[Q], packed, to be published: all processes wait for them."""
         self._online.export_into(out)
 
     @torch.inference_mode()

@@ -127,7 +127,7 @@ class Convolutional(nn.Module):
 
     def forward(self, cells: Tensor) -> Tensor:
         """[n, channels, y, x] of uint8[n, g, g, planes * 16]."""
-        x = network_input(cells, self._dtype) if self._reads_blocks else _pixels(cells, self._dtype)
+        x = network_input(cells, self._dtype) if self._reads_blocks else images_in(cells, self._dtype)
         for i in range(1, self._depth + 1):
             x = getattr(self, f"conv{i}")(x)
             if self._normalized:  # over the channels of each place, which lie side by side in memory
@@ -166,7 +166,7 @@ class Impala(nn.Module):
 
     def forward(self, cells: Tensor) -> Tensor:
         """[n, channels, y, x] of uint8[n, g, g, planes * 16]."""
-        x = _pixels(cells, self._dtype)
+        x = images_in(cells, self._dtype)
         for block in self.children():
             first, *residuals = block.children()
             x = max_pool(first(x))
@@ -338,8 +338,3 @@ def _initialize(layer: nn.Module, name: str, draws: Draws) -> None:
             bound = 1.0 / math.sqrt(parameter[0].numel()) if kind == "weight" else bound
             gains = layer.gains if isinstance(layer, Linear) else ()
             draws.fill(parameter, f"{name}.{kind}", bound, gains or [(len(parameter), HIDDEN_GAIN)])
-
-
-def _pixels(cells: Tensor, dtype: torch.dtype) -> Tensor:
-    """Planes dtype[n, planes, side, side] in 0..1 of uint8[n, g, g, planes * 16]."""
-    return images_in(cells).to(dtype).mul_(PIXEL)

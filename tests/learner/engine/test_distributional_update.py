@@ -126,7 +126,7 @@ def test_an_update_is_that_of_the_papers(case: str) -> None:
         played.play(round_ * played.run_schedule.round_ticks - played.ticks)
         assert engine.begin_round(round_, played.ticks) == UPDATES
         engine.run(UPDATE)
-        engine.online_into(online)
+        engine.store({"online": online})
         engine.run(1)
         update = engine.last_update()
 

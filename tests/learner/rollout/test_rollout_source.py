@@ -47,7 +47,7 @@ def make_played_engine(played: PlayedRing, config: Config, heartbeat: Callable[[
 def online_of(engine: Engine[Any]) -> np.ndarray:
     """Its parameters."""
     out = np.zeros(parameters_of(engine._online.network).count, np.float32)
-    engine.online_into(out)
+    engine.store({"online": out})
     return out
 
 
