@@ -38,7 +38,7 @@ def blocks(planes: Tensor, out: Tensor) -> Tensor:
 def images_in(stack: Tensor, dtype: torch.dtype = torch.uint8) -> Tensor:
     """The planes dtype[n, k, 4 * g, 4 * g] of `blocks`, channels-last in memory: its inverse. Floats are in 0..1."""
     factor = PIXEL if dtype.is_floating_point else 1
-    if is_gpu(stack.device):
+    if is_gpu(stack.device) or torch.compiler.is_compiling():  # which traces no compiled loop
         planes = F.pixel_shuffle(stack.permute(0, 3, 1, 2), BLOCK).contiguous(memory_format=torch.channels_last)
         return planes.to(dtype).mul_(factor)
     (n, grid), bits = stack.shape[:2], (torch.uint8, torch.int16, torch.int32)[dtype.itemsize // 2]

@@ -90,7 +90,7 @@ WAITS = {
     "Pinned.send: synchronize": Mutation(_rounds, NATURE, 1),
     "Policy.values_from_rows: synchronize": Mutation(_answers, NATURE, 1),
     "Prefetcher._run: wait_event": Mutation(_rounds, NATURE, 3, (OTHER, INDEX)),
-    "Prefetcher.settle: wait_event": Mutation(_rounds, NATURE, 0, (OTHER, INDEX)),
+    "Prefetcher.settle: wait_event": Mutation(_rounds, NATURE, 1, (OTHER, INDEX)),
     "CudaSideStream.settle: wait_stream": Mutation(_rounds, PLAIN, 0, (OTHER, INFINITE)),
     "CudaSideStream.submit: wait_stream": Mutation(_rounds, PLAIN, 0, (INFINITE,)),
 }
