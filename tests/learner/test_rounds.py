@@ -60,11 +60,14 @@ def test_with_free_repeated_updates_publish_nothing(newest: int, published: list
 
 def test_numbers_that_are_not_finite_are_found_at_the_end_of_a_round() -> None:
     """By all members together, though one of them publishes before."""
-    done, refuse = list[int](), Mock(side_effect=NonFiniteError("They are not finite.", 0, {}))
+    done, published = list[int](), Mock()
     rounds, _ = make_rounds(make_engine(done.append), schedule="free", publish_every_updates=4)
-    rounds._memory.weights.publish = refuse
+    rounds._engine.check = Mock(side_effect=NonFiniteError("They are not finite.", 0, {}))
+    rounds._memory.weights.publish = published
     rounds._run(0, 24)
     assert sum(done) == 24
+    assert rounds._engine.check.called
+    assert not published.called
 
 
 def test_repeated_updates_are_counted_where_slices_end_elsewhere() -> None:
