@@ -176,10 +176,12 @@ def test_updates_are_done_before_they_are_published_in_mid_round() -> None:
 def test_the_next_round_is_drawn_while_the_gpu_has_work_for_some_looks(begun: int, looks: int) -> None:
     gpu = Gpu()
     gpu.unfinished = begun
-    rounds, heartbeats = make_rounds(gpu)
+    rounds, heartbeats = make_rounds(gpu, learning_starts=1)
     drawn = list[int]()
-    rounds._wait_for_slices(SLICES_LEFT, lambda: drawn.append(5))
-    assert (len(heartbeats), drawn) == (looks, [5] * looks)
+    rounds._engine = Mock(wraps=gpu, begin_round=Mock(), end_round=Mock(), update_target=Mock(), checksum=Mock())
+    rounds._run, rounds._commit, rounds._prefetch = Mock(), Mock(), drawn.append
+    rounds.run_round(4)
+    assert (len(heartbeats) - 1, drawn) == (looks, [5] * looks)  # one more begins the round
 
 
 UNRECORDED = {
