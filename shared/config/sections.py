@@ -341,7 +341,7 @@ class Run:
     run_dir: Annotated[Path | None, Effect.NONE] = None
     """Files of the run; default: runs/GAME-DATE-TIME."""
     resume: Annotated[Path | None, Effect.NONE] = None
-    """Continue this run directory or checkpoint exactly, with its settings; docs/configuration.md says
+    """Continue this run directory or checkpoint exactly, with its settings; docs/reliability.md says
     which may change."""
     init_from: Annotated[Path | None, Effect.NONE] = None
     """Begin a new run with the weights of this run, checkpoint, file or agent of the zoo."""
