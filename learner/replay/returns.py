@@ -1,4 +1,4 @@
-"""Returns over several steps, in numpy: the part of a TD target that needs no network."""
+"""Returns over several steps, in a compiled loop: the part of a TD target that needs no network."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 
@@ -42,17 +43,20 @@ def n_step(reward: NDArray[np.floating], ends: NDArray[np.integer], discount: fl
         ends: the `End` of the same ticks [n, k].
         discount: gamma.
     """
-    n, k = reward.shape
-    reward = reward.astype(np.float64)
-    value, bootstrap = np.zeros(n), np.zeros(n)
-    length = np.zeros(n, np.int64)
-    going = np.ones(n, bool)
-    gamma = 1.0
-    for i in range(k):
-        value += np.where(going, reward[:, i], 0.0) * gamma
-        length += going
-        gamma *= discount
-        last = going & ((ends[:, i] != End.NONE) | (i == k - 1))
-        bootstrap[last & (ends[:, i] != End.TERMINAL)] = gamma
-        going &= ~last
-    return Return(value.astype(np.float32), bootstrap.astype(np.float32), length)
+    n = len(reward)
+    returns = Return(np.zeros(n, np.float32), np.zeros(n, np.float32), np.zeros(n, np.int64))
+    _add_up(reward, ends, discount, *returns)
+    return returns
+
+
+@njit(error_model="numpy", cache=True, nogil=True)
+def _add_up(reward, ends, discount, value, bootstrap, length):  # type: ignore[no-untyped-def]
+    """Write the returns; arguments as of `n_step` and fields of `Return`, the latter filled with zeros."""
+    for row in range(len(reward)):
+        total, gamma, end = 0.0, 1.0, End.NONE.value
+        while end == End.NONE.value and length[row] < reward.shape[1]:
+            total += gamma * reward[row, length[row]]
+            end = ends[row, length[row]]
+            gamma *= discount
+            length[row] += 1
+        value[row], bootstrap[row] = total, 0.0 if end == End.TERMINAL.value else gamma
