@@ -28,6 +28,7 @@ from ringside.records.scores import REFERENCE
 from ringside.report.records import CELL_FILE, part
 from ringside.report.report_page import write_report
 from ringside.run import planning
+from ringside.run.config_file import starting_point
 from shared.checkpoint.finding import manifests_in, newest_checkpoint
 from shared.checkpoint.manifest import encode_manifest, read_manifest
 from shared.checkpoint.weights_file import describe_weights
@@ -201,6 +202,14 @@ class Options(ClusterOptions, Choices):
         out = self.out or Path("runs") / named
         return out if self.ray is None else out.absolute()
 
+    def check(self) -> None:
+        """Raise `ConfigError` for options that no suite can have."""
+        super().check()
+        if not self.run.checkpoint_replay:
+            raise ConfigError("--no-checkpoint-replay is not for suites, whose stopped runs go on, exactly: omit it.")
+        if self.run.stop_at is not None:
+            raise ConfigError("--stop-at is not for suites, whose runs all have the same steps: omit it.")
+
 
 def main(arguments: Sequence[str]) -> int:
     """Run the suite. Return 1 if a run or an evaluation failed or was not the same again, or the suite was stopped."""
@@ -216,28 +225,30 @@ def jobs_of(options: Options) -> list[Job]:
     validate.require_between("--seeds", options.seeds, MOST_SEEDS)
     if options.final_episodes is not None:
         validate.require_between("--final-episodes", options.final_episodes, validate.MOST_EPISODES)
-    if not options.run.checkpoint_replay:
-        raise ConfigError("--no-checkpoint-replay is not for suites: the runs of one that was stopped go on, exactly.")
-    if options.run.stop_at is not None:
-        raise ConfigError("--stop-at is not for suites, whose runs all have the same steps: omit it.")
     options.check()
     return make_jobs(config_of(options), games_of(options.games), options.seeds, options.directory)
 
 
 def repetition(options: Options) -> tuple[Options, list[Job]]:
-    """Options and run that repeat the run of --repeat. Raises `ConfigError` if that has not ended."""
-    first, again = (options.directory / f"{options.repeat}{more}" for more in ("", "-repeat"))
-    judged = read_object(first / EVALUATION_FILES["final"])
-    try:
-        config = Config.from_json(read_object(first / CONFIG_FILE))
-    except ConfigError:
-        judged = {}
-    if not judged or not Job(config, first).finished:
-        raise ConfigError(f"--repeat {options.repeat}: {first} is no run that has ended; pass GAME-SEED and its --out.")
+    """Options and run that repeat the run of --repeat. Raises `ConfigError` unless that has ended, and began alike."""
     options.check()
+    first, again = (options.directory / f"{options.repeat}{more}" for more in ("", "-repeat"))
+    judged, found = (read_object(first / name) for name in (EVALUATION_FILES["final"], CONFIG_FILE))
+    config, given, code = None, config_of(options), code_named(config_of(options))
+    if judged and found and first.name == options.repeat:
+        with refused(f"--repeat {options.repeat}:", ConfigError):
+            config = starting_point(None, None, None, code["plugin"], first, code["network"])
+    if config is None or not Job(config, first).finished:
+        raise ConfigError(f"--repeat {options.repeat}: {first} is no run that has ended; pass GAME-SEED and its --out.")
+    recorded, beside = config.to_flat(), planning.settings_beside_preset(given, options.preset)
+    names = sorted(beside.keys() - MAY_CHANGE_ON_RESUME - {"plugin"})
+    if others := [flag_of(name) for name in names if beside[name] != recorded.get(name)]:
+        raise ConfigError(f"--repeat takes its settings from {first}: omit {', '.join(others)}.")
+    if ((began := found["run"]["init_from"]) is None) != (given.run.init_from is None):
+        raise ConfigError(f"--repeat {options.repeat}: that run had --init-from {began or 'unset'}: pass the same.")
     job = Job(resolve(config.with_settings(run_dir=again)), again)
     job.require_same()
-    return replace(options, final_episodes=None if judged.get("eval_steps") else judged["episodes"]), [job]
+    return replace(options, final_episodes=None if judged.get("eval_steps") else judged.get("episodes")), [job]
 
 
 def words_to_train(options: Options, job: Job) -> list[str]:
@@ -333,6 +344,9 @@ class SuiteRunner:
         if not job.begun:
             make_directory(job.directory)
             write_atomic(job.directory / CELL_FILE, json.dumps({"arguments": words, "cpu": cpu}).encode())
+            first = read_object(self._options.directory / (self._options.repeat or "") / CELL_FILE).get("cpu", cpu)
+            if first != cpu:
+                say(title, f"the first run had another CPU, {first}; weights may differ on {cpu}.")
         return words
 
     def _compare(self, first: Path, again: Path) -> None:
@@ -358,8 +372,8 @@ class SuiteRunner:
         say(title, f"evaluation of the {kind} weights.")
         # On a cluster the node decides: this machine may have another device.
         machine = job.config.machine if self._options.ray is None else self._options.machine
-        unfinished = target.with_suffix(PART)
-        options = words_of(episodes=episodes, **code_named(job.config), json=unfinished, device=machine.device)
+        unfinished, named = target.with_suffix(PART), code_named(config_of(self._options))
+        options = words_of(episodes=episodes, **named, json=unfinished, device=machine.device)
         code = place.run(lambda: ["eval", "--load", str(load), *options], title, job.directory)
         if code == 0:
             unfinished.replace(target)
