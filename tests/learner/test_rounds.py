@@ -120,6 +120,15 @@ def test_members_that_differ_end_the_run_before_the_commit() -> None:
     assert not rounds._commit.called
 
 
+def test_a_round_with_broken_numbers_is_not_committed() -> None:
+    rounds, _ = make_rounds(make_engine(), learning_starts=1)
+    rounds._engine.end_round = Mock(side_effect=NonFiniteError("They are not finite.", 0, {}))
+    rounds._commit = Mock()
+    with pytest.raises(NonFiniteError):
+        rounds.run_round(1)
+    assert not rounds._commit.called
+
+
 class Gpu:
     """An engine whose GPU does a slice at every wait for it."""
 
