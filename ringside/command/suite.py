@@ -170,9 +170,6 @@ def make_jobs(config: Config, games: Sequence[str], seeds: int, out: Path) -> li
     return jobs
 
 
-MOST_SEEDS = 1_000
-
-
 @dataclass(frozen=True)
 class Options(ClusterOptions, Choices):
     """Train on many games and seeds, one run after another, evaluate each by its protocol, and report. The same command
@@ -202,14 +199,6 @@ class Options(ClusterOptions, Choices):
         out = self.out or Path("runs") / named
         return out if self.ray is None else out.absolute()
 
-    def check(self) -> None:
-        """Raise `ConfigError` for options that no suite can have."""
-        super().check()
-        if not self.run.checkpoint_replay:
-            raise ConfigError("--no-checkpoint-replay is not for suites, whose stopped runs go on, exactly: omit it.")
-        if self.run.stop_at is not None:
-            raise ConfigError("--stop-at is not for suites, whose runs all have the same steps: omit it.")
-
 
 def main(arguments: Sequence[str]) -> int:
     """Run the suite. Return 1 if a run or an evaluation failed or was not the same again, or the suite was stopped."""
@@ -222,9 +211,13 @@ def main(arguments: Sequence[str]) -> int:
 
 def jobs_of(options: Options) -> list[Job]:
     """The runs of a suite. Raises `ConfigError` if an option is wrong, or a directory holds another run."""
-    validate.require_between("--seeds", options.seeds, MOST_SEEDS)
+    validate.require_between("--seeds", options.seeds, 1_000)
     if options.final_episodes is not None:
         validate.require_between("--final-episodes", options.final_episodes, validate.MOST_EPISODES)
+    if not options.run.checkpoint_replay:
+        raise ConfigError("--no-checkpoint-replay is not for suites: the runs of one that was stopped go on, exactly.")
+    if options.run.stop_at is not None:
+        raise ConfigError("--stop-at is not for suites, whose runs all have the same steps: omit it.")
     options.check()
     return make_jobs(config_of(options), games_of(options.games), options.seeds, options.directory)
 
@@ -236,18 +229,15 @@ def repetition(options: Options) -> tuple[Options, list[Job]]:
     judged, found = (read_object(first / name) for name in (EVALUATION_FILES["final"], CONFIG_FILE))
     config, given, code = None, config_of(options), code_named(config_of(options))
     if judged and found and first.name == options.repeat:
-        with refused(f"--repeat {options.repeat}:", ConfigError):
-            config = starting_point(None, None, None, code["plugin"], first, code["network"])
+        config = starting_point(None, None, None, code["plugin"], first, code["network"])
     if config is None or not Job(config, first).finished:
         raise ConfigError(f"--repeat {options.repeat}: {first} is no run that has ended; pass GAME-SEED and its --out.")
-    recorded, beside = config.to_flat(), planning.settings_beside_preset(given, options.preset)
-    names = sorted(beside.keys() - MAY_CHANGE_ON_RESUME - {"plugin"})
-    if others := [flag_of(name) for name in names if beside[name] != recorded.get(name)]:
-        raise ConfigError(f"--repeat takes its settings from {first}: omit {', '.join(others)}.")
+    differing = planning.settings_beside_preset(given, options.preset).items() - config.to_flat().items()
+    if others := {name for name, _ in differing} - MAY_CHANGE_ON_RESUME - {"plugin"}:
+        raise ConfigError(f"--repeat takes its settings from {first}: omit {', '.join(map(flag_of, sorted(others)))}.")
     if ((began := found["run"]["init_from"]) is None) != (given.run.init_from is None):
         raise ConfigError(f"--repeat {options.repeat}: that run had --init-from {began or 'unset'}: pass the same.")
-    job = Job(resolve(config.with_settings(run_dir=again)), again)
-    job.require_same()
+    (job := Job(resolve(config.with_settings(run_dir=again)), again)).require_same()
     return replace(options, final_episodes=None if judged.get("eval_steps") else judged.get("episodes")), [job]
 
 
@@ -344,9 +334,6 @@ class SuiteRunner:
         if not job.begun:
             make_directory(job.directory)
             write_atomic(job.directory / CELL_FILE, json.dumps({"arguments": words, "cpu": cpu}).encode())
-            first = read_object(self._options.directory / (self._options.repeat or "") / CELL_FILE).get("cpu", cpu)
-            if first != cpu:
-                say(title, f"the first run had another CPU, {first}; weights may differ on {cpu}.")
         return words
 
     def _compare(self, first: Path, again: Path) -> None:
