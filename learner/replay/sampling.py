@@ -113,8 +113,8 @@ class Replay:
         # A tick that ended more than once ended by the stronger word: a terminal state, or a lost life that counts.
         ends = np.where(flat["truncated"][now] != 0, End.TRUNCATED, End.NONE)
         ends[(flat["terminated"][now] | flat["life_lost"][now]) != 0] = End.TERMINAL
-        reward = np.sign(flat["raw_reward"][now]) if self._learn.clip_rewards else flat["raw_reward"][now]
-        value, discount, length = n_step(reward, ends, self._learn.discount)
+        reward, clips = flat["raw_reward"][now], self._learn.clip_rewards
+        value, discount, length = n_step(np.sign(reward) if clips else reward, ends, self._learn.discount)
         frames, mask = self.run_schedule.frames, self._ring.stack_rows(env, tick)[1]
         if steps == 1:  # the frame of t + 1 belongs to the episode of every t that was acted in
             ticks = tick[:, None] + np.arange(1 - frames.stack, 2)

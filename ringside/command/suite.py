@@ -227,16 +227,16 @@ def repetition(options: Options) -> tuple[Options, list[Job]]:
     options.check()
     first, again = (options.directory / f"{options.repeat}{more}" for more in ("", "-repeat"))
     judged, found = (read_object(first / name) for name in (EVALUATION_FILES["final"], CONFIG_FILE))
-    config, given, code = None, config_of(options), code_named(config_of(options))
+    config, given = None, config_of(options)
     if judged and found and first.name == options.repeat:
-        config = starting_point(None, None, None, code["plugin"], first, code["network"])
+        config = starting_point(None, None, None, given.run.plugin, first, code_named(given)["network"])
     if config is None or not Job(config, first).finished:
         raise ConfigError(f"--repeat {options.repeat}: {first} is no run that has ended; pass GAME-SEED and its --out.")
     differing = planning.settings_beside_preset(given, options.preset).items() - config.to_flat().items()
     if others := {name for name, _ in differing} - MAY_CHANGE_ON_RESUME - {"plugin"}:
         raise ConfigError(f"--repeat takes its settings from {first}: omit {', '.join(map(flag_of, sorted(others)))}.")
     if ((began := found["run"]["init_from"]) is None) != (given.run.init_from is None):
-        raise ConfigError(f"--repeat {options.repeat}: that run had --init-from {began or 'unset'}: pass the same.")
+        raise ConfigError(f"--repeat {options.repeat}: pass --init-from as that run did: {began or 'not at all'}.")
     (job := Job(resolve(config.with_settings(run_dir=again)), again)).require_same()
     return replace(options, final_episodes=None if judged.get("eval_steps") else judged.get("episodes")), [job]
 

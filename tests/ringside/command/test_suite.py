@@ -282,7 +282,7 @@ def test_only_a_run_that_has_ended_is_repeated(ended: Program, broken: str) -> N
 
 NO_REPEAT = [
     (("--batch-size", "64", "--n-step", "3"), "takes its settings from .*pong-1: omit --batch-size, --n-step"),
-    (("--init-from", "w"), "--repeat pong-1: that run had --init-from unset: pass the same"),
+    (("--init-from", "w"), "--repeat pong-1: pass --init-from as that run did: not at all"),
     (("--network", "mine:Net"), "takes its settings from .*pong-1: omit --network"),
 ]
 
